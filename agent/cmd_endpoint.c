@@ -446,9 +446,13 @@ size_t cmd_endpoint_groups(struct cli_command *commands, size_t most, struct are
             commands[count++] = (struct cli_command){arena_strndup(names, name.data, name.size), NULL, run_group};
         }
         const char *before = commands[at].help, *title = rows.topic->title;
-        commands[at].help =
-            before ? arena_printf(names, "%s, %s", before, command_of(route))
-                   : arena_printf(names, "%c%s: %s", tolower((unsigned char)title[0]), title + 1, command_of(route));
+        char *more = NULL;
+        if (!before)
+            for (const struct cli_command *own = cmd_endpoint_more(commands[at].name); own && own->name; own++)
+                more = arena_printf(names, "%s%s, ", more ? more : "", own->name);
+        commands[at].help = before ? arena_printf(names, "%s, %s", before, command_of(route))
+                                   : arena_printf(names, "%c%s: %s%s", tolower((unsigned char)title[0]), title + 1,
+                                                  more ? more : "", command_of(route));
     }
     for (size_t i = 0; i < count; i++)
         for (const struct cli_command *more = cmd_endpoint_more(commands[i].name); more && more->name; more++)

@@ -11,6 +11,7 @@
 #include "kv/lock/lock.h"
 #include "kv/phaser/phaser.h"
 #include "kv/quota/quota.h"
+#include "kv/rollout/rollout.h"
 #include "kv/session/session.h"
 #include "kv/stream/stream.h"
 #include "kv/txn/txn.h"
@@ -38,6 +39,7 @@ const struct module_entry agent_modules[] = {
     {.module = &history_module},
     {.module = &stream_module},
     {.module = &txn_module},
+    {.module = &rollout_module},
     {0},
 };
 // clang-format on

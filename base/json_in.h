@@ -17,6 +17,10 @@
  * An empty body is a fault too: callers that allow one look before. */
 struct json_object *json_parse(struct slice text, struct fault *fault);
 
+/* Would a reader of JSON take it, at most 64 levels deep? Builds nothing, for text that is handed on as it is. Not as strict
+ * as json_parse: names may be there twice, numbers may be of any size. */
+bool json_valid(struct slice text);
+
 /* CO_INVALID when an object in it has a key twice, spelled alike. `text` is one that json_parse has taken. */
 int json_refuse_duplicates(struct slice text, struct fault *fault);
 

@@ -36,6 +36,8 @@ const struct http_topic http_topics[] = {
     {"Quotas, spent by this agent", http_routes_quota_take},
     {"Streams", http_routes_watch},
     {"Transactions", http_routes_txn},
+    {"Rollouts", http_routes_rollout},
+    {"OpenFeature", http_routes_ofrep},
     {"Root", http_routes_root},
     {0},
 };

@@ -45,6 +45,9 @@ static const struct mutation mutations[] = {
     {"quota-reclaims-early", .module = MUTATE_QUOTA_RECLAIMS_EARLY},
     {"quota-refill-twice", .module = MUTATE_QUOTA_REFILL_TWICE},
     {"quota-split-exceeds", .module = MUTATE_QUOTA_SPLIT_EXCEEDS},
+    {"rollout-repeats", .module = MUTATE_ROLLOUT_REPEATS},
+    {"rollout-sleeps", .module = MUTATE_ROLLOUT_SLEEPS},
+    {"rollout-blind", .module = MUTATE_ROLLOUT_BLIND},
 };
 
 struct arguments {

@@ -21,6 +21,7 @@
     X(lock)            \
     X(election)        \
     X(txn)             \
+    X(rollout)         \
     X(history)         \
     X(stream)          \
     X(quota)

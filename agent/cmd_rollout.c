@@ -1,0 +1,240 @@
+/* coord rollout: what its rows (http/api_rollout.c) cannot say. */
+#include <stdlib.h>
+
+#include "agent/cmd.h"
+#include "agent/cmd_endpoint.h"
+#include "agent/cmd_rollout.h"
+#include "base/check.h"
+#include "base/json_in.h"
+#include "base/json_out.h"
+
+/* -- asking ------------------------------------------------------------------------------------------------------- */
+
+void rollout_path(struct buffer *path, const char *name, const char *rest) {
+    buffer_append_text(path, "/v1/rollout/");
+    client_encode(path, name, false);
+    buffer_append_text(path, rest);
+}
+
+void rollout_parameters(struct buffer *path, const struct rollout_identity *who) {
+    client_parameter(path, "id", who->id);
+    if (who->node) client_parameter(path, "node", who->node);
+    if (who->region) client_parameter(path, "region", who->region);
+    for (size_t i = 0; i < who->tags.count; i++) client_parameter(path, "tag", who->tags.items[i]);
+}
+
+static uint64_t number_of(struct json_object *object, const char *name) {
+    uint64_t number = 0;
+    json_get_u64(object, name, UINT64_MAX, &number, NULL);
+    return number;
+}
+
+static const char *text_of(struct json_object *object, const char *name) {
+    const char *text = "";
+    json_get_string(object, name, &text, NULL);
+    return text;
+}
+
+static double decimal_of(struct json_object *object, const char *name) {
+    return json_object_get_double(json_get(object, name));
+}
+
+/* -- status ------------------------------------------------------------------------------------------------------- */
+
+static void print_stage(struct json_object *stage, const char *current) {
+    struct json_object *steps = json_get_array(stage, "Steps", NULL);
+    size_t count = steps ? json_object_array_length(steps) : 0, position = (size_t)number_of(stage, "Position");
+    printf("%s for %g %% of the callers%s, %s for the others", text_of(stage, "Version"), decimal_of(stage, "Percent"),
+           json_get(stage, "Match") ? " that match" : "", current);
+    if (count) {
+        const char *hold = text_of(json_object_array_get_idx(steps, position), "Hold");
+        printf("; step %zu of %zu, %s", position + 1, count, strcmp(hold, "0s") == 0 ? "until it is promoted" : hold);
+    }
+    puts("");
+    if (json_object_get_boolean(json_get(stage, "Paused"))) printf("paused: %s\n", text_of(stage, "Reason"));
+}
+
+/* "412 of 500 on v37, 3 refused it". */
+static void print_counts(struct json_object *state, const char *version) {
+    struct json_object *versions = json_get_array(state, "Versions", NULL);
+    uint64_t on = 0, refused = 0;
+    for (size_t i = 0; versions && i < json_object_array_length(versions); i++) {
+        struct json_object *count = json_object_array_get_idx(versions, i);
+        if (strcmp(text_of(count, "Version"), version) != 0) continue;
+        on = number_of(count, "Ok"), refused = number_of(count, "Refused");
+    }
+    printf("%llu of %llu on %s, %llu refused it\n", (unsigned long long)on,
+           (unsigned long long)number_of(state, "Callers"), version, (unsigned long long)refused);
+}
+
+static void print_silent(struct json_object *state) {
+    struct json_object *nodes = json_get_array(state, "SilentNodes", NULL);
+    uint64_t silent = number_of(state, "Silent");
+    size_t shown = nodes ? json_object_array_length(nodes) : 0;
+    if (!silent) return;
+    printf("%llu node%s that never asked:", (unsigned long long)silent, silent == 1 ? "" : "s");
+    for (size_t i = 0; i < shown; i++) printf(" %s", json_object_get_string(json_object_array_get_idx(nodes, i)));
+    puts(silent > shown ? " ..." : "");
+}
+
+static void print_refusals(struct json_object *state) {
+    struct json_object *refusals = json_get_array(state, "Refusals", NULL);
+    for (size_t i = 0; refusals && i < json_object_array_length(refusals); i++) {
+        struct json_object *refusal = json_object_array_get_idx(refusals, i);
+        const char *node = text_of(refusal, "Node");
+        printf("refused by %s%s%s: %s\n", text_of(refusal, "ID"), node[0] ? " on " : "", node,
+               text_of(refusal, "Reason"));
+    }
+}
+
+static void print_state(struct json_object *state) {
+    struct json_object *stage = json_get(state, "Stage");
+    const char *current = text_of(state, "Current"), *pointer = text_of(state, "Pointer");
+    printf("%s: ", text_of(state, "Name"));
+    if (!current[0]) {
+        puts("no version is current");
+        return;
+    }
+    if (stage) print_stage(stage, current);
+    else printf("%s for everybody\n", current);
+    if (pointer[0]) printf("the key says %s: somebody has written it\n", pointer);
+    print_counts(state, stage ? text_of(stage, "Version") : current);
+    print_silent(state);
+    print_refusals(state);
+}
+
+static int status_main(int argc, char **argv) {
+    static const char usage[] = "coord rollout status [FLAGS] NAME";
+    struct client client = {0};
+    bool json = false;
+    const struct cmd_flag flags[] = {{"json", CMD_BOOL, &json, "the answer as it came"}};
+    char **rest;
+    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    if (code >= 0) return code;
+    if (!rest[0] || rest[1]) return cmd_wrong(usage, "NAME is wanted, and nothing else");
+    struct buffer path = {0};
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    rollout_path(&path, rest[0], "/status");
+    buffer_append_byte(&path, '\0');
+    int rv = client_want(&client, "GET", path.data, NULL, false, &answer, &fault);
+    struct json_object *state = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
+    if (state && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
+    else if (state) print_state(state);
+    json_object_put(state);
+    client_answer_free(&answer);
+    buffer_free(&path);
+    return fault.code ? cmd_failed("reading the rollout", &fault) : 0;
+}
+
+/* -- stage -------------------------------------------------------------------------------------------------------- */
+
+struct stage {
+    const char *percent, *service, *max_failing, *on_fail, *comment, *cas, *min_samples;
+    struct cmd_list nodes, tags, regions, steps;
+};
+
+static void list_write(struct json_out *json, const char *name, const struct cmd_list *list) {
+    if (!list->count) return;
+    json_key_raw(json, name, strlen(name));
+    json_array(json);
+    for (size_t i = 0; i < list->count; i++) json_string(json, list->items[i]);
+    json_array_end(json);
+}
+
+/* "10:5m": a percentage, and how long it holds. */
+static void step_write(struct json_out *json, const char *step) {
+    size_t percent = strcspn(step, ":");
+    json_object(json);
+    json_key(json, "Percent"), json_raw(json, slice_make(step, percent));
+    if (step[percent]) json_key(json, "Hold"), json_string(json, step + percent + 1);
+    json_object_end(json);
+}
+
+static void text_write(struct json_out *json, const char *name, const char *text) {
+    if (text) json_key_raw(json, name, strlen(name)), json_string(json, text);
+}
+static void number_write(struct json_out *json, const char *name, const char *text) {
+    if (text) json_key_raw(json, name, strlen(name)), json_raw(json, slice_text(text));
+}
+
+static void body_write(struct buffer *body, const char *version, const struct stage *stage) {
+    struct json_out json;
+    json_out_init(&json, body, false);
+    json_object(&json);
+    text_write(&json, "Version", version), text_write(&json, "Comment", stage->comment);
+    number_write(&json, "Percent", stage->percent), number_write(&json, "Cas", stage->cas);
+    if (stage->nodes.count || stage->tags.count || stage->regions.count) {
+        json_key(&json, "Match"), json_object(&json);
+        list_write(&json, "Nodes", &stage->nodes), list_write(&json, "Tags", &stage->tags);
+        list_write(&json, "Regions", &stage->regions);
+        json_object_end(&json);
+    }
+    if (stage->steps.count) {
+        json_key(&json, "Steps"), json_array(&json);
+        for (size_t i = 0; i < stage->steps.count; i++) step_write(&json, stage->steps.items[i]);
+        json_array_end(&json);
+    }
+    if (stage->max_failing) {
+        json_key(&json, "Guard"), json_object(&json);
+        number_write(&json, "MaxFailing", stage->max_failing), number_write(&json, "MinSamples", stage->min_samples);
+        text_write(&json, "Service", stage->service), text_write(&json, "OnFail", stage->on_fail);
+        json_object_end(&json);
+    }
+    json_object_end(&json);
+}
+
+static int stage_main(int argc, char **argv) {
+    static const char usage[] = "coord rollout stage [FLAGS] NAME VERSION";
+    struct client client = {0};
+    struct stage stage = {0};
+    const struct cmd_flag flags[] = {
+        {"percent", CMD_TEXT, &stage.percent, "only this share of the callers; without flags everybody gets it"},
+        {"step", CMD_LIST, &stage.steps, "PERCENT:HOLD, one after the other: -step 1:5m -step 50:10m"},
+        {"node", CMD_LIST, &stage.nodes, "only callers on these nodes"},
+        {"tag", CMD_LIST, &stage.tags, "only callers with one of these tags"},
+        {"region", CMD_LIST, &stage.regions, "only callers in these regions"},
+        {"max-failing", CMD_TEXT, &stage.max_failing,
+         "a guard: it acts when more than this part (0.02) refuse it, or turn critical"},
+        {"service", CMD_TEXT, &stage.service, "of the guard: callers on nodes with a critical instance of it fail"},
+        {"min-samples", CMD_NUMBER, &stage.min_samples, "of the guard: so many have to have acknowledged it"},
+        {"on-fail", CMD_TEXT, &stage.on_fail, "of the guard: pause or rollback (default pause)"},
+        {"comment", CMD_TEXT, &stage.comment, "why, for the history"},
+        {"cas", CMD_NUMBER, &stage.cas, "only if this is the rollout's ModifyIndex"}};
+    char **rest;
+    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    if (code >= 0) return code;
+    if (!rest[0] || !rest[1] || rest[2]) return cmd_wrong(usage, "NAME and VERSION are wanted, and flags before them");
+    if (!stage.max_failing && (stage.service || stage.min_samples || stage.on_fail))
+        return cmd_wrong(usage, "a guard needs -max-failing");
+    struct buffer path = {0}, body = {0};
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    rollout_path(&path, rest[0], "/current");
+    buffer_append_byte(&path, '\0');
+    body_write(&body, rest[1], &stage);
+    struct slice text = buffer_slice(&body);
+    int rv = client_want(&client, "PUT", path.data, &text, false, &answer, &fault);
+    struct json_object *state = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
+    struct json_object *under_way = json_get(state, "Stage");
+    if (state) printf("%s: ", rest[0]);
+    if (under_way) print_stage(under_way, text_of(state, "Current"));
+    else if (state) printf("%s for everybody\n", text_of(state, "Current"));
+    json_object_put(state);
+    client_answer_free(&answer);
+    buffer_free(&path), buffer_free(&body);
+    return fault.code ? cmd_failed("changing the rollout", &fault) : 0;
+}
+
+/* -- the commands ------------------------------------------------------------------------------------------------- */
+
+const struct cli_command *cmd_endpoint_more(const char *group) {
+    static const struct cli_command commands[] = {
+        {"stage", "give a version to a part of the callers, in steps, with a guard; or to everybody", stage_main},
+        {"status", "who has which version, who refused it, who never asked", status_main},
+        {"get", "the document that a caller gets", cmd_rollout_get},
+        {"diff", "how two versions differ", cmd_rollout_diff},
+        {"follow", "keep a file as a caller should have it, and run a command when it changes", cmd_rollout_follow},
+        {0}};
+    return strcmp(group, "rollout") == 0 ? commands : NULL;
+}

@@ -1,0 +1,194 @@
+/* /ofrep/v1: OpenFeature's remote evaluation protocol 0.3. A flag is a rollout, its variants are versions, its value is the
+ * document; the targeting key is the caller's id. Of the context the members node, region and tags say where the caller
+ * is, as the parameters of /v1/rollout do.
+ *
+ * Browsers ask from pages of other origins: these paths answer them (CORS). What they give away is what every program that
+ * reaches the API may read. */
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "http/impl.h"
+#include "http/rollout_views.h"
+
+#define KEY_MOST 1024 /* bytes of a targeting key */
+
+static void cors(struct http_request *request) {
+    http_header(request, "Access-Control-Allow-Origin", "*");
+    http_header(request, "Access-Control-Expose-Headers", "ETag");
+}
+
+/* -- failures ----------------------------------------------------------------------------------------------------- */
+
+/* `key`: of one flag; NULL: of all. */
+static void fail(struct http_request *request, int status, const char *key, const char *code, const char *details) {
+    struct json_out *json = http_out(request);
+    json_object(json);
+    if (key) json_key(json, "key"), json_string(json, key);
+    if (code) json_key(json, "errorCode"), json_string(json, code);
+    json_key(json, "errorDetails"), json_string(json, details);
+    json_object_end(json);
+    http_reply_json(request, status);
+}
+
+static const char *key_of(const struct http_request *request) {
+    struct slice key = http_path_value(request, "key");
+    return key.size ? key.data : NULL;
+}
+
+/* -- the context -------------------------------------------------------------------------------------------------- */
+
+static char *member(struct json_object *context, const char *name) {
+    struct json_object *value = NULL;
+    bool text = json_object_object_get_ex(context, name, &value) && json_object_is_type(value, json_type_string);
+    return text ? (char *)(uintptr_t)json_object_get_string(value) : (char *)"";
+}
+
+static void tags_take(struct http_request *request, Pb__RolloutCaller *caller, struct json_object *context) {
+    struct json_object *tags = NULL;
+    size_t count = json_object_object_get_ex(context, "tags", &tags) && json_object_is_type(tags, json_type_array)
+                       ? json_object_array_length(tags)
+                       : 0;
+    caller->tags = arena_alloc(http_arena(request), (ROLLOUT_TAGS_MOST + 1) * sizeof *caller->tags);
+    for (size_t i = 0; i < count && caller->n_tags < ROLLOUT_TAGS_MOST; i++) {
+        struct json_object *tag = json_object_array_get_idx(tags, i);
+        if (json_object_is_type(tag, json_type_string))
+            caller->tags[caller->n_tags++] = (char *)(uintptr_t)json_object_get_string(tag);
+    }
+}
+
+/* NULL: it has replied. Text is the request's JSON's. */
+static Pb__RolloutCaller *caller_of(struct http_request *request) {
+    const char *key = key_of(request);
+    struct fault fault = {0};
+    request->json = json_parse(http_body(request), &fault);
+    if (fault.code) {
+        fail(request, 400, key, "PARSE_ERROR", fault.text);
+        return NULL;
+    }
+    struct json_object *context = NULL, *targeting = NULL;
+    bool object = json_object_is_type(request->json, json_type_object) &&
+                  json_object_object_get_ex(request->json, "context", &context) &&
+                  json_object_is_type(context, json_type_object);
+    if (!object) {
+        fail(request, 400, key, "INVALID_CONTEXT", "an object \"context\" is wanted");
+        return NULL;
+    }
+    (void)json_object_object_get_ex(context, "targetingKey", &targeting);
+    Pb__RolloutCaller *caller = arena_alloc(http_arena(request), sizeof *caller);
+    pb__rollout_caller__init(caller);
+    caller->id = member(context, "targetingKey");
+    if (!caller->id[0]) {
+        bool other = targeting && !json_object_is_type(targeting, json_type_string);
+        fail(request, 400, key, other ? "INVALID_CONTEXT" : "TARGETING_KEY_MISSING",
+             other ? "targetingKey: text is wanted" : "the context has no targetingKey");
+        return NULL;
+    }
+    if (strlen(caller->id) > KEY_MOST) {
+        fail(request, 400, key, "INVALID_CONTEXT", "targetingKey: at most 1024 bytes");
+        return NULL;
+    }
+    caller->node = member(context, "node"), caller->region = member(context, "region");
+    if (!caller->region[0]) caller->region = (char *)(uintptr_t)http_env(request)->datacenter;
+    tags_take(request, caller, context);
+    return caller;
+}
+
+/* -- one flag ----------------------------------------------------------------------------------------------------- */
+
+static void evaluated(struct http_request *request, int error, const struct query_result *result) {
+    const char *key = key_of(request);
+    if (error) {
+        fail(request, 500, NULL, NULL, co_strerror(error));
+    } else if (!result->found) {
+        fail(request, 404, key, "FLAG_NOT_FOUND", "there is no such rollout, or it has no current version");
+    } else {
+        const Pb__RolloutResolution *resolution = (const Pb__RolloutResolution *)result->message;
+        bool fails = resolution->missing ||
+                     document_form(slice_make(resolution->document.data, resolution->document.len)) == DOCUMENT_BASE64;
+        ofrep_evaluation_write(http_out(request), resolution);
+        http_reply_json(request, fails ? 400 : 200);
+    }
+}
+
+static void post_flag(struct http_request *request) {
+    cors(request);
+    Pb__RolloutCaller *caller = caller_of(request);
+    if (!caller) return;
+    caller->name = (char *)(uintptr_t)http_path_value(request, "key").data;
+    http_fetch(request, &query_rollout, &caller->base, RPC_DEFAULT, evaluated);
+}
+
+/* -- all of them -------------------------------------------------------------------------------------------------- */
+
+/* Is the tag among those of If-None-Match? */
+static bool is_known(const struct http_request *request, const char *tag) {
+    const char *known = MHD_lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, "If-None-Match");
+    return known && (strcmp(known, "*") == 0 || strstr(known, tag));
+}
+
+static void all_evaluated(struct http_request *request, int error, const struct query_result *result) {
+    if (error) {
+        fail(request, 500, NULL, NULL, co_strerror(error));
+        return;
+    }
+    const Pb__RolloutResolutions *all = (const Pb__RolloutResolutions *)result->message;
+    if (all->too_much) {
+        fail(request, 400, NULL, "GENERAL", "all documents together have more than 16 MiB: ask for single flags");
+        return;
+    }
+    struct json_out *json = http_out(request);
+    char tag[24];
+    json_object(json);
+    json_key(json, "flags"), json_array(json);
+    for (size_t i = 0; i < all->n_rollouts; i++) ofrep_evaluation_write(json, all->rollouts[i]);
+    json_array_end(json);
+    json_object_end(json);
+    (void)snprintf(tag, sizeof tag, "\"%016llx\"", (unsigned long long)hash64(json->out->data, json->out->size));
+    http_header(request, "ETag", tag);
+    if (!is_known(request, tag)) {
+        http_reply_json(request, 200);
+        return;
+    }
+    (void)http_raw(request);
+    http_reply_raw(request, 304, NULL);
+}
+
+static void post_flags(struct http_request *request) {
+    cors(request);
+    Pb__RolloutCaller *caller = caller_of(request);
+    if (caller) http_fetch(request, &query_rollout_all, &caller->base, RPC_DEFAULT, all_evaluated);
+}
+
+/* -- browsers ------------------------------------------------------------------------------------------------------ */
+
+static void preflight(struct http_request *request) {
+    cors(request);
+    http_header(request, "Access-Control-Allow-Methods", "POST");
+    http_header(request, "Access-Control-Allow-Headers", "Content-Type, If-None-Match, Authorization, X-API-Key");
+    http_header(request, "Access-Control-Max-Age", "86400");
+    (void)http_raw(request);
+    http_reply_raw(request, 204, NULL);
+}
+
+/* Members and headers that are not known are passed over, as the protocol wants it. */
+#define KEY \
+    { ":key", HTTP_TEXT, .help = "the rollout's name" }
+#define HINTS                                                                                            \
+    {"flagConfigEtag", HTTP_TEXT, .help = "of the event that the request follows; not needed"}, {        \
+        "flagConfigLastModified", HTTP_TEXT, .help = "of the event that the request follows; not needed" \
+    }
+const struct http_route http_routes_ofrep[] = {
+    {HTTP_POST, "/ofrep/v1/evaluate/flags/:key", post_flag, "rollout:read", HTTP_PARAMS(KEY, HTTP_DC),
+     "OpenFeature's remote evaluation protocol 0.3: one flag, which is the rollout of this name (docs/rollouts.md)", 0,
+     .example = {"/ofrep/v1/evaluate/flags/web", .body = "{\"context\":{\"targetingKey\":\"web-17\"}}", .status = 200},
+     .since = ROLLOUT_SINCE},
+    {HTTP_POST, "/ofrep/v1/evaluate/flags", post_flags, "rollout:read", HTTP_PARAMS(HTTP_DC, HINTS),
+     "All flags; with the ETag of an earlier answer as If-None-Match 304, when they are the same", 0,
+     .example = {"/ofrep/v1/evaluate/flags", .body = "{\"context\":{\"targetingKey\":\"web-17\"}}", .status = 200},
+     .since = ROLLOUT_SINCE},
+    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags/:key", preflight, "none", HTTP_PARAMS(KEY),
+     "What a browser asks before it asks", HTTP_LOCAL, .no_example = "its answer is a few headers"},
+    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL, "What a browser asks before it asks",
+     HTTP_LOCAL, .no_example = "its answer is a few headers"},
+    {0},
+};

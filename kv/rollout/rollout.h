@@ -1,0 +1,100 @@
+/* Rollouts: versions of a configuration, and which caller has which. A module of the state machine.
+ *
+ * A document is a plain key, config/NAME/VERSION, and config/NAME/current names the version that counts. A client that
+ * only knows keys follows that pointer. Whoever asks for a rollout says who he is, and may be given another version: the
+ * one of the stage under way.
+ *
+ *                  set to all (a flip)
+ *             .------------------------------.         steps advance by themselves, or set: another percentage
+ *             |                              v         .--------.
+ *     no current version             current alone <---|  stage |<-- pause, resume
+ *                                       |  ^           '--------'
+ *                                       |  '---------------'  promote, the last step's hold is over: it is current
+ *                                       |                  '  rollback: the stage is gone, current stays
+ *                                       '------------------^  set to a part
+ *     rollback without a stage: the version that was current before is current again
+ *
+ * (1) Who gets the stage's version: the caller's bucket (rollout_bucket) is below the stage's, and he fits its match.
+ *     The bucket depends on nothing but the names of rollout and caller. So a higher percentage only adds callers, and
+ *     nothing that happens to the stage or to the leader makes anybody change sides.
+ * (2) A caller waits for his own version: he is woken when that becomes another one, and his index rises with it
+ *     (rollout_layers.c).
+ * (3) The key `current` is written in the entry that changes `current`, and by no stage.
+ * (4) Versions are immutable: publishing one again with other content is refused. Writes of keys are not, also of these:
+ *     keys know nothing of rollouts. What was written into a document's key counts for who reads it next, and wakes
+ *     nobody; what was written into `current` counts only for readers of keys, and status says so.
+ * (5) A hold counts from the entry that armed it (stage.armed). The leader proposes its end with that index, and the
+ *     entry does nothing when another one has armed it since: what two leaders propose happens once. A new leader counts a
+ *     full hold.
+ * (6) The guard is judged in an entry, a function of the state: of the callers that acknowledged the stage's version
+ *     since the stage began, those fail that refused it, and those whose node has a critical instance of the service.
+ *     More than max_failing of at least min_samples: on_fail. Every ROLLOUT_JUDGE_NS, and when a hold ends; then fewer
+ *     samples pause it. When it has acted it rests until somebody resumes.
+ * (7) The history has a row for every change, never rewritten; of each rollout the newest ROLLOUT_HISTORY_MOST.
+ * (8) rollback undoes: after v1, v2, v3 it gives v2, then v1; ROLLOUT_BEFORE_MOST of them are known. */
+#ifndef COORD_KV_ROLLOUT_H
+#define COORD_KV_ROLLOUT_H
+
+#include "kv/rollout/rollout.pb-c.h"
+#include "registry/machine.h"
+
+enum rollout_command {
+    ROLLOUT_PUBLISH = 144,
+    ROLLOUT_SET = 145,
+    ROLLOUT_PROMOTE = 146,
+    ROLLOUT_ROLLBACK = 147,
+    ROLLOUT_PAUSE = 148,
+    ROLLOUT_RESUME = 149,
+    ROLLOUT_ACK = 150,
+    ROLLOUT_SCHEMA = 151,
+    ROLLOUT_ADVANCE = 152,
+    ROLLOUT_JUDGE = 153,
+};
+enum rollout_space {
+    SPACE_ROLLOUT = 104,        /* name: its record */
+    SPACE_ROLLOUT_CALLER = 105, /* name, NUL, bucket (2 bytes): what callers in it get */
+    SPACE_ROLLOUT_MATCH = 106,  /* name, NUL, 'n', 't' or 'r', node, tag or region: what such callers get */
+    SPACE_ROLLOUT_ACKS = 107,   /* name: its acknowledgements */
+    SPACE_ROLLOUT_HISTORY = 108,
+    SPACE_ROLLOUT_SCHEMA = 109,
+};
+#define ROLLOUT_SINCE        7 /* cluster version (registry/version.h) */
+#define ROLLOUT_BUCKETS      10000
+#define ROLLOUT_NAME_MOST    128 /* bytes of a name or a version: text without '/' and control characters */
+#define ROLLOUT_ID_MOST      128 /* of a caller's id */
+#define ROLLOUT_NODE_MOST    200 /* of a node, a tag, a region */
+#define ROLLOUT_TEXT_MOST    512 /* of a comment, a reason */
+#define ROLLOUT_SCHEMA_MOST  65536
+#define ROLLOUT_STEPS_MOST   32
+#define ROLLOUT_MATCH_MOST   64                        /* entries of each list */
+#define ROLLOUT_HOLD_MOST_NS INT64_C(2592000000000000) /* 30 days */
+#define ROLLOUTS_MOST        10000
+#define ROLLOUT_CALLERS_MOST 100000 /* acknowledgements of a rollout; the oldest makes room */
+#define ROLLOUT_HISTORY_MOST 10000
+#define ROLLOUT_BEFORE_MOST  16
+#define ROLLOUT_TAGS_MOST    16                  /* that a caller says it has */
+#define ROLLOUT_SHOWN_MOST   100                 /* of refusals and silent nodes in a status */
+#define ROLLOUT_JUDGE_NS     INT64_C(5000000000) /* a guard looks so often */
+#define ROLLOUT_BULK_MOST    (16 << 20)          /* bytes of documents in the answer of query_rollout_all */
+
+extern const struct module rollout_module;
+extern const struct expiry_kind rollout_hold_expiry;  /* 24: name; index: stage.armed */
+extern const struct expiry_kind rollout_judge_expiry; /* 25: name; index: of the entry that armed it */
+/* RolloutCaller -> RolloutResolution; found=false: no such rollout, or it has no current version. It waits for what
+ * the caller gets. */
+extern const struct query_type query_rollout;
+/* RolloutCaller (no name) -> RolloutResolutions: of all that have a current version. Asked once, without waiting. */
+extern const struct query_type query_rollout_all;
+extern const struct query_type query_rollout_state;   /* RolloutRequest -> RolloutState */
+extern const struct query_type query_rollout_history; /* RolloutHistoryRequest -> RolloutHistory, the newest first */
+extern const struct query_type query_rollout_schema;  /* RolloutRequest -> RolloutSchema; found=false: it has none */
+extern const struct query_type query_rollouts;        /* RolloutListRequest -> RolloutsResult, without counts */
+
+/* Of 0 to ROLLOUT_BUCKETS - 1: the same on every server, in every version of the program. */
+uint32_t rollout_bucket(struct slice name, struct slice id);
+/* Fills in caller->keys, in the arena. */
+void rollout_caller_keys(Pb__RolloutCaller *caller, struct arena *arena);
+/* Is it one for a rollout or a version (`version`: not "current")? */
+bool rollout_name_fits(struct slice name, bool version);
+
+#endif

@@ -1,0 +1,125 @@
+/* Shared by the files of kv/rollout/ only. */
+#ifndef COORD_KV_ROLLOUT_INTERNAL_H
+#define COORD_KV_ROLLOUT_INTERNAL_H
+
+#include "base/check.h"
+#include "base/message.h"
+#include "kv/keys/kv.h"
+#include "kv/rollout/rollout.h"
+
+enum rollout_table {
+    ROLLOUT_TABLE = 38, /* by the first byte (enum rollout_row) */
+};
+/* Numbers have 8 bytes, big-endian; nodes are in lower case. */
+enum rollout_row {
+    ROW_RECORD = 'r',  /* name -> RolloutRecord */
+    ROW_HISTORY = 'h', /* name, NUL, number -> RolloutChange */
+    ROW_SCHEMA = 's',  /* name -> RolloutSchema */
+    ROW_TALLY = 't',   /* name -> RolloutTally */
+    ROW_ACK = 'a',     /* name, NUL, caller -> RolloutAck */
+    ROW_AGE = 'o',     /* name, NUL, index of the acknowledgement, caller -> nothing */
+    ROW_NODE = 'n',    /* name, NUL, node, NUL, caller -> epoch, and 1: it runs the version; or 0: it refused it */
+    ROW_COUNT = 'c',   /* name, NUL, epoch, version -> RolloutCount */
+};
+_Static_assert(ROLLOUT_PUBLISH >= 128 && ROLLOUT_JUDGE <= UINT8_MAX, "commands of kv (registry/module.h)");
+_Static_assert(ROLLOUT_TABLE >= 33 && ROLLOUT_TABLE < 40, "a table of kv");
+_Static_assert(SPACE_ROLLOUT >= 96 && SPACE_ROLLOUT_SCHEMA < 128, "spaces of kv");
+_Static_assert(ROLLOUT_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
+_Static_assert(1 + ROLLOUT_NAME_MOST + 1 + ROLLOUT_NODE_MOST + 1 + ROLLOUT_ID_MOST <= STORE_KEY_MAX, "rows have keys");
+
+/* -- rows (rollout_record.c): keys in `room`, of STORE_KEY_MAX bytes ------------------------------------------------- */
+struct slice rollout_key(enum rollout_row row, struct slice name, char *room);
+/* Of rows whose name is followed by more: what those of one rollout begin with. */
+struct slice rollout_rows(enum rollout_row row, struct slice name, char *room);
+struct slice rollout_row_key(enum rollout_row row, struct slice name, struct slice rest, char *room);
+struct slice rollout_number_key(enum rollout_row row, struct slice name, uint64_t number, struct slice rest,
+                                char *room);
+/* A row unpacked into the arena. CO_NOTFOUND, CO_CORRUPT. */
+int rollout_row(struct store_txn *txn, struct slice key, const ProtobufCMessageDescriptor *type, struct arena *arena,
+                void *record);
+void rollout_row_put(struct machine_tx *tx, struct slice key, const ProtobufCMessage *record);
+
+int rollout_get(struct store_txn *txn, struct slice name, struct arena *arena, Pb__RolloutRecord **record);
+/* The record, a new one where there is none. False: refused (too many), or *rv says that the store failed. */
+bool rollout_open(struct machine_tx *tx, const char *name, Pb__RolloutRecord **record, struct machine_result *result,
+                  int *rv);
+void rollout_put(struct machine_tx *tx, Pb__RolloutRecord *record);
+/* Who did something, and when. */
+struct rollout_who {
+    const char *by, *comment;
+    int64_t unix_ms;
+};
+/* Adds a row to the history; the record is to be put afterwards. */
+void rollout_note(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who, Pb__RolloutDid kind,
+                  const char *from, const char *to, uint32_t buckets);
+
+/* The key config/NAME/VERSION. */
+struct slice rollout_document_key(struct arena *arena, struct slice name, struct slice version);
+/* NULL in *entry: there is none. Slices of the map. */
+int rollout_document(struct store_txn *txn, struct arena *arena, struct slice name, struct slice version,
+                     const Pb__KvEntry **entry);
+/* Writes a key as KV_APPLY does. Refused: result->error. */
+int rollout_key_put(struct machine_tx *tx, struct slice key, struct slice value, struct machine_result *result);
+
+/* -- who gets what (rollout_layers.c) ------------------------------------------------------------------------------- */
+bool rollout_in_stage(const Pb__RolloutStage *stage, const Pb__RolloutCaller *caller);
+/* The index from which on the caller sees what he sees. */
+uint64_t rollout_seen_since(const Pb__RolloutRecord *record, const Pb__RolloutCaller *caller);
+/* What decides who gets what, as it was before a change. Borrows from the record, whose stage is not written into but
+ * replaced. */
+struct rollout_sides {
+    const char *current;
+    const Pb__RolloutStage *stage;
+};
+static inline struct rollout_sides rollout_sides(const Pb__RolloutRecord *record) {
+    return (struct rollout_sides){record->current, record->stage};
+}
+/* The record is another one now: notes whose version changed with it, and wakes them. */
+void rollout_changed(struct machine_tx *tx, Pb__RolloutRecord *record, struct rollout_sides before);
+static inline double rollout_percent(uint32_t buckets) { return (double)buckets / (ROLLOUT_BUCKETS / 100); }
+/* 0 to 100. */
+static inline uint32_t rollout_buckets(double percent) { return (uint32_t)(percent * (ROLLOUT_BUCKETS / 100) + 0.5); }
+
+/* -- stages and guards (rollout_stage.c, rollout_guard.c) ----------------------------------------------------------- */
+/* A copy that may be written into, in place of the record's stage. */
+Pb__RolloutStage *rollout_stage_change(struct machine_tx *tx, Pb__RolloutRecord *record);
+/* The hold of the step under way counts from now on, unless it has none or the stage is paused. */
+void rollout_arm(struct machine_tx *tx, Pb__RolloutRecord *record);
+/* The guard looks at the stage in a while, if there is one that is not spent. */
+void rollout_arm_guard(struct machine_tx *tx, const Pb__RolloutRecord *record);
+/* Neither counts any more. */
+void rollout_disarm(struct machine_tx *tx, const Pb__RolloutRecord *record);
+/* Version and pointer; the stage is over. Refused: result->error. */
+int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const char *version,
+                         struct machine_result *result);
+/* The present stage becomes current for everybody. */
+int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who,
+                    struct machine_result *result);
+void rollout_cancel(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who);
+/* *what: what the guard finds; zeroes without a guard. The store's error. */
+int rollout_judge(struct store_txn *txn, const Pb__RolloutRecord *record, Pb__RolloutJudgement *what);
+
+/* -- acknowledgements (rollout_ack.c) ------------------------------------------------------------------------------- */
+int rollout_count(struct store_txn *txn, struct slice name, uint64_t epoch, const char *version, Pb__RolloutCount *out);
+/* Callers on a node (in any case) that run the version of this epoch: *running; and whether any acknowledged anything. */
+int rollout_on_node(struct store_txn *txn, struct slice name, struct slice node, uint64_t epoch, uint64_t *running,
+                    bool *any);
+
+/* As module_command.apply. */
+int rollout_publish_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_schema_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_set_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_promote_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_rollback_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_pause_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_resume_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_ack_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_advance_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_judge_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+
+/* The record as it is shown, without counts. */
+Pb__RolloutState *rollout_state(const Pb__RolloutRecord *record, struct arena *arena);
+/* Refuses: the line is static or in the arena. False. */
+bool rollout_names_fit(const char *name, const char *version, struct machine_result *result);
+
+#endif

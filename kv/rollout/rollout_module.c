@@ -1,0 +1,144 @@
+/* Rollouts as a module: the table of commands and queries, and what of them ends by itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kv/rollout/rollout_internal.h"
+
+/* -- what ends by itself ------------------------------------------------------------------------------------------ */
+
+/* Calls `begin` for each record with a stage. */
+static int read_stages(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry,
+                       void (*begin)(const Pb__RolloutRecord *record, const struct expiry_leader *leader,
+                                     struct expiry *expiry)) {
+    struct slice head = SLICE_LITERAL("r");
+    struct store_cursor cursor;
+    struct arena arena = {0};
+    int rv = CO_OK;
+    STORE_PREFIX(&cursor, txn, ROLLOUT_TABLE, head) {
+        const Pb__RolloutRecord *record = machine_decode(&pb__rollout_record__descriptor, cursor.value, &arena);
+        if (!record) rv = CO_CORRUPT;
+        else if (record->stage) begin(record, leader, expiry);
+        arena_reset(&arena);
+    }
+    store_cursor_close(&cursor);
+    arena_free(&arena);
+    return rv;
+}
+
+static void begin_hold(const Pb__RolloutRecord *record, const struct expiry_leader *leader, struct expiry *expiry) {
+    const Pb__RolloutStage *stage = record->stage;
+    if (!stage->armed || stage->position >= stage->n_steps) return;
+    expiry_began(expiry, &rollout_hold_expiry, slice_text(record->name), stage->armed,
+                 stage->steps[stage->position]->hold_ns, leader->now_ms);
+}
+
+static int holds_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    return read_stages(txn, leader, expiry, begin_hold);
+}
+
+static void begin_judge(const Pb__RolloutRecord *record, const struct expiry_leader *leader, struct expiry *expiry) {
+    if (!record->stage->guard || record->stage->guard_spent) return;
+    expiry_began(expiry, &rollout_judge_expiry, slice_text(record->name), record->stage->began, ROLLOUT_JUDGE_NS,
+                 leader->now_ms);
+}
+
+static int judges_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    return read_stages(txn, leader, expiry, begin_judge);
+}
+
+static void propose_due(const struct expiry_due *due, const struct expiry_leader *leader, uint8_t number,
+                        void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
+    Pb__RolloutDueCommand command = PB__ROLLOUT_DUE_COMMAND__INIT;
+    char name[ROLLOUT_NAME_MOST + 1];
+    CHECK(due->name.size < sizeof name);
+    memcpy(name, due->name.data, due->name.size), name[due->name.size] = '\0';
+    command.name = name, command.index = due->index, command.term = leader->term, command.now_unix_ms = leader->unix_ms;
+    propose(data, number, &command.base);
+}
+
+static void hold_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                     void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
+    propose_due(due, leader, ROLLOUT_ADVANCE, propose, data);
+}
+
+static void judge_end(const struct expiry_due *due, const struct expiry_leader *leader,
+                      void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
+    propose_due(due, leader, ROLLOUT_JUDGE, propose, data);
+}
+
+const struct expiry_kind rollout_hold_expiry = {
+    .number = 24, .name = "rollout hold", .read = holds_read, .end = hold_end};
+const struct expiry_kind rollout_judge_expiry = {
+    .number = 25, .name = "rollout guard", .quiet = true, .read = judges_read, .end = judge_end};
+
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
+#define CHANGE(number_, name_, apply_)                                                                \
+    {                                                                                                 \
+        .number = (number_), .since = ROLLOUT_SINCE, .name = (name_),                                 \
+        .request = &pb__rollout_change_command__descriptor, .result = &pb__rollout_state__descriptor, \
+        .apply = (apply_)                                                                             \
+    }
+static const struct module_command commands[] = {
+    {.number = ROLLOUT_PUBLISH,
+     .since = ROLLOUT_SINCE,
+     .name = "rollout-publish",
+     .request = &pb__rollout_publish_command__descriptor,
+     .apply = rollout_publish_apply},
+    {.number = ROLLOUT_SET,
+     .since = ROLLOUT_SINCE,
+     .name = "rollout-set",
+     .request = &pb__rollout_set_command__descriptor,
+     .result = &pb__rollout_state__descriptor,
+     .apply = rollout_set_apply},
+    CHANGE(ROLLOUT_PROMOTE, "rollout-promote", rollout_promote_apply),
+    CHANGE(ROLLOUT_ROLLBACK, "rollout-rollback", rollout_rollback_apply),
+    CHANGE(ROLLOUT_PAUSE, "rollout-pause", rollout_pause_apply),
+    CHANGE(ROLLOUT_RESUME, "rollout-resume", rollout_resume_apply),
+    {.number = ROLLOUT_ACK,
+     .since = ROLLOUT_SINCE,
+     .name = "rollout-ack",
+     .request = &pb__rollout_ack_command__descriptor,
+     .apply = rollout_ack_apply},
+    {.number = ROLLOUT_SCHEMA,
+     .since = ROLLOUT_SINCE,
+     .name = "rollout-schema",
+     .request = &pb__rollout_schema_command__descriptor,
+     .apply = rollout_schema_apply},
+    {.number = ROLLOUT_ADVANCE,
+     .since = ROLLOUT_SINCE,
+     .servers_only = true,
+     .name = "rollout-advance",
+     .request = &pb__rollout_due_command__descriptor,
+     .apply = rollout_advance_apply},
+    {.number = ROLLOUT_JUDGE,
+     .since = ROLLOUT_SINCE,
+     .servers_only = true,
+     .name = "rollout-judge",
+     .request = &pb__rollout_due_command__descriptor,
+     .apply = rollout_judge_apply},
+    {0},
+};
+static const struct store_table tables[] = {{ROLLOUT_TABLE, "rollouts"}, {0}};
+static const struct module_space spaces[] = {{SPACE_ROLLOUT, "rollout"},
+                                             {SPACE_ROLLOUT_CALLER, "rollout-caller"},
+                                             {SPACE_ROLLOUT_MATCH, "rollout-match"},
+                                             {SPACE_ROLLOUT_ACKS, "rollout-acks"},
+                                             {SPACE_ROLLOUT_HISTORY, "rollout-history"},
+                                             {SPACE_ROLLOUT_SCHEMA, "rollout-schema"},
+                                             {0}};
+static const struct query_type *const queries[] = {&query_rollout,
+                                                   &query_rollout_all,
+                                                   &query_rollout_state,
+                                                   &query_rollouts,
+                                                   &query_rollout_history,
+                                                   &query_rollout_schema,
+                                                   NULL};
+static const struct expiry_kind *const expiries[] = {&rollout_hold_expiry, &rollout_judge_expiry, NULL};
+
+const struct module rollout_module = {.name = "rollout",
+                                      .commands = commands,
+                                      .tables = tables,
+                                      .spaces = spaces,
+                                      .queries = queries,
+                                      .expiries = expiries};

@@ -1,0 +1,335 @@
+"""Rollouts: 500 callers that follow a configuration in stages, guards that stop it, a leader that dies in the middle, the way back; clients that only
+know keys, files, and OpenFeature's protocol."""
+import concurrent.futures, http.client, json, os, re, subprocess, sys, tempfile, threading, time
+from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
+from waiters import cluster_and_agent, documented, run_documented, want
+
+CALLERS = 500
+
+
+def crowded():
+    """A configuration for many callers that come from one address."""
+    return configuration(limits={"http_max_conns_per_client": 2 * CALLERS})
+
+
+def publish(agent, name, *versions):
+    for v in versions:
+        check(want(agent, "PUT", "/v1/rollout/%s/versions/%s" % (name, v), json.dumps({"v": v})) is True, v)
+
+
+def stage(agent, name, version, **keys):
+    return want(agent, "PUT", "/v1/rollout/%s/current" % name, dict(keys, Version=version))
+
+
+def change(agent, name, verb):
+    return want(agent, "PUT", "/v1/rollout/%s/%s" % (name, verb))
+
+
+def status(agent, name):
+    return want(agent, "GET", "/v1/rollout/%s/status" % name)
+
+
+def story(agent, name):
+    """The oldest first, without publications."""
+    return [(c["Kind"], c["By"], c["To"], c["Percent"]) for c in reversed(want(agent, "GET", "/v1/rollout/%s/history" % name)) if c["Kind"] != "publish"]
+
+
+class Follower(threading.Thread):
+    """A caller: asks, waits for his version, acknowledges it, or refuses one. `seen`: versions in order."""
+
+    def __init__(self, agents, name, number, node="", refuses=None, acks=False):
+        super().__init__(daemon=True)
+        self.agents, self.name_, self.id, self.node, self.refuses, self.acks = agents, name, "caller-%d" % number, node, refuses, acks
+        self.number, self.seen, self.answers, self.stop, self.wrong = number, [], 0, False, None
+        self.start()
+
+    def run(self):
+        index = 0
+        while not self.stop:
+            agent = self.agents[self.number % len(self.agents)]
+            try:
+                status, headers, body = agent.request("GET", "/v1/rollout/%s?id=%s&node=%s&wait=20s&index=%d" % (self.name_, self.id, self.node, index), timeout=60 * SLOW)
+                if status != 200:
+                    time.sleep(0.2)
+                    continue
+                now = json.loads(body)
+                self.answers += 1
+                if now["Document"] != {"v": now["Version"]} or now["Index"] < index:
+                    self.wrong = now
+                if not self.seen or self.seen[-1] != now["Version"]:
+                    self.seen.append(now["Version"])
+                    if self.acks or now["Version"] == self.refuses:
+                        ok = "false&reason=no" if now["Version"] == self.refuses else "true"
+                        agent.request("PUT", "/v1/rollout/%s/ack?id=%s&node=%s&version=%s&ok=%s" % (self.name_, self.id, self.node, now["Version"], ok), timeout=30 * SLOW)
+                index = now["Index"]
+            except (OSError, http.client.HTTPException):
+                self.number += 1                     # the next server
+                time.sleep(0.1)
+
+
+def followers(agents, name, count=CALLERS, **keys):
+    all_ = [Follower(agents, name, i, **keys) for i in range(count)]
+    until("all callers have a version", lambda: all(f.seen for f in all_), 60)
+    return all_
+
+
+def end(all_):
+    for f in all_:
+        f.stop = True
+        check(not f.wrong, f.wrong)
+
+
+def on(all_, version):
+    return [f for f in all_ if f.seen[-1] == version]
+
+
+def staged_by_percent():
+    """Each step wakes those who come in and nobody else, on servers and client agents; back is one command."""
+    cluster = Cluster(3, crowded()).start()
+    agent = cluster.agent("a1", crowded()).start(wait=False).wait_leader(30)
+    everybody = cluster.servers + [agent]
+    publish(agent, "web", "v1", "v2", "v3")
+    stage(agent, "web", "v1")
+    pointer = [agent.get("/v1/kv/config/web/current")[1]["X-Consul-Index"]]
+    keys = []
+
+    def key_reader():                                # knows keys and nothing else
+        while len(keys) < 3:
+            code, headers, body = cluster.servers[1].request("GET", "/v1/kv/config/web/current?raw&wait=60s&index=" + pointer[0], timeout=90 * SLOW)
+            if code == 200 and headers["X-Consul-Index"] != pointer[0]:
+                pointer[0] = headers["X-Consul-Index"]
+                keys.append(body.decode())
+    reader = threading.Thread(target=key_reader, daemon=True)
+    reader.start()
+    all_ = followers(everybody, "web")
+    check(len(on(all_, "v1")) == CALLERS, "everybody begins with v1")
+    answers, had = [f.answers for f in all_], set()
+    for percent in (1, 20, 50):
+        stage(agent, "web", "v2", Percent=percent, Guard={"MaxFailing": 1})
+        want_ = [f for f in all_ if json.loads(agent.request("GET", "/v1/rollout/web?id=%s" % f.id)[2])["Version"] == "v2"]
+        until("they have it", lambda: set(on(all_, "v2")) == set(want_), 20)
+        check(had <= set(want_) and abs(len(want_) / CALLERS * 100 - percent) < 7, "%d of %d at %d %%" % (len(want_), CALLERS, percent))
+        had = set(want_)
+    for f, before in zip(all_, answers):
+        check(f.answers - before == (f in had), "%s was answered %d times, %s" % (f.id, f.answers - before, f.seen))
+    check(agent.get("/v1/rollout/web?id=" + next(iter(had)).id)[2]["Stage"]["Percent"] == 50, "it is the stage's")
+    change(agent, "web", "promote")
+    until("all have v2", lambda: len(on(all_, "v2")) == CALLERS, 20)
+    check(all(f.seen == ["v1", "v2"] for f in all_), "each moved once")
+    stage(agent, "web", "v3")
+    until("all have v3", lambda: len(on(all_, "v3")) == CALLERS, 20)
+    change(agent, "web", "rollback")
+    until("all are back", lambda: all(f.seen == ["v1", "v2", "v3", "v2"] for f in all_), 20)
+    until("who knows keys has followed", lambda: keys == ["v2", "v3", "v2"], 20)
+    check([s[0] for s in story(agent, "web")] == ["flip", "stage", "stage", "stage", "promote", "flip", "rollback"], story(agent, "web"))
+    end(all_)
+
+
+def a_guard_stops_it():
+    agent = Agent(crowded(), dev=True).start()
+    publish(agent, "web", "v36", "v37", "v38")
+    stage(agent, "web", "v36")
+    all_ = [Follower([agent], "web", i, node="n%d" % (i % 4), refuses="v37" if i % 20 == 0 else None, acks=True) for i in range(200)]
+    until("all have acknowledged it", lambda: status(agent, "web")["Callers"] == 200, 30)
+    begun = time.monotonic()
+    stage(agent, "web", "v37", Steps=[{"Percent": 50, "Hold": "2s"}], Guard={"MaxFailing": 0.02, "MinSamples": 50, "OnFail": "pause"})
+    paused = until("the guard pauses it", lambda: status(agent, "web")["Stage"] and status(agent, "web")["Stage"]["Paused"] and status(agent, "web"), 30)
+    check(time.monotonic() - begun < 15 * SLOW and "refused it" in paused["Stage"]["Reason"], paused)
+    counts = {v["Version"]: (v["Ok"], v["Refused"]) for v in paused["Versions"]}
+    check(counts["v37"][1] == len(paused["Refusals"]) > 0 and all(r["Reason"] == "no" for r in paused["Refusals"]), paused)
+    text = subprocess.run([COORD, "rollout", "status", "-http-addr=%s:8500" % agent.ip, "web"], capture_output=True, text=True, timeout=60 * SLOW).stdout
+    check("%d of 200 on v37, %d refused it" % counts["v37"] in text and "paused: of " in text, text)
+    change(agent, "web", "rollback")
+    until("all are back", lambda: not on(all_, "v37"), 20)
+
+    # The next one turns nodes critical, and goes back by itself. No caller on these nodes says anything of it.
+    for i in range(4):
+        agent.put("/v1/catalog/register", {"Node": "n%d" % i, "Address": "10.0.0.%d" % (i + 1), "Service": {"ID": "api", "Service": "api"},
+                                           "Check": {"CheckID": "alive", "Name": "alive", "Status": "passing", "ServiceID": "api"}})
+    agent.put("/v1/catalog/register", {"Node": "n9", "Address": "10.0.0.9", "Service": {"ID": "api", "Service": "api"}})
+    stage(agent, "web", "v38", Steps=[{"Percent": 50, "Hold": "10m"}], Guard={"Service": "api", "MaxFailing": 0.02, "MinSamples": 50, "OnFail": "rollback"})
+    until("the samples", lambda: status(agent, "web")["Judgement"]["Samples"] > 50, 20)
+    check(status(agent, "web")["SilentNodes"] == ["n9"], "one node never asked: %r" % status(agent, "web"))
+    agent.put("/v1/catalog/register", {"Node": "n1", "Address": "10.0.0.2", "Check": {"CheckID": "alive", "Name": "alive", "Status": "critical", "ServiceID": "api"}})
+    until("it goes back by itself", lambda: status(agent, "web")["Stage"] is None, 30)
+    last = want(agent, "GET", "/v1/rollout/web/history")[0]
+    check((last["Kind"], last["By"], last["From"], last["To"]) == ("rollback", "guard", "v38", "v36") and "critical instance of \"api\"" in last["Comment"], last)
+    until("all are back", lambda: all(f.seen[-1] == "v36" for f in all_), 20)
+    end(all_)
+
+
+def the_leader_dies_in_the_middle_of_steps():
+    cluster, agent = cluster_and_agent()
+    publish(agent, "web", "v1", "v2")
+    stage(agent, "web", "v1")
+    all_ = followers([agent] + cluster.servers, "web", 60, acks=True)
+    stage(agent, "web", "v2", Steps=[{"Percent": 10, "Hold": "2s"}, {"Percent": 40, "Hold": "2s"}, {"Percent": 70, "Hold": "2s"}], Guard={"MaxFailing": 0.5})
+    until("the first step", lambda: status(agent, "web")["Stage"]["Position"] == 1, 20)
+    leader = cluster.leader()
+    before = {f.id for f in on(all_, "v2")}
+    leader.kill()
+    rest = [s for s in cluster.servers if s is not leader]
+    until("it goes on", lambda: any(try_current(s) == "v2" for s in rest), 60)
+    steps = until("the story", lambda: [s for s in story(rest[0], "web") if s[0] != "flip"], 20)
+    check(steps == [("stage", "node a1", "v2", 10), ("advance", "step", "v2", 40), ("advance", "step", "v2", 70), ("promote", "step", "v2", 100)], "each step once: %r" % steps)
+    times = [c["Time"] for c in reversed(want(rest[0], "GET", "/v1/rollout/web/history"))][-4:]
+    check(all(b - a >= 1950 for a, b in zip(times, times[1:])), "no hold is cut short: %r" % times)
+    until("all have it", lambda: len(on(all_, "v2")) == len(all_), 60)
+    check(all(f.seen == ["v1", "v2"] for f in all_) and before, "nobody changed sides: %r" % [f.seen for f in all_ if f.seen != ["v1", "v2"]])
+    end(all_)
+
+
+def try_current(server):
+    try:
+        code, _, body = server.request("GET", "/v1/rollout/web/status", timeout=5 * SLOW)
+        return json.loads(body)["Current"] if code == 200 else None
+    except (OSError, http.client.HTTPException):
+        return None
+
+
+def openfeature():
+    agent = Agent(dev=True).start()
+    for name, documents in {"color": ['"red"', '"blue"'], "limits": ['{"n":1}', '{"n":2}'], "on": ["false", "true"], "motd": ["hello there", "bye"]}.items():
+        for i, document in enumerate(documents):
+            agent.put("/v1/rollout/%s/versions/v%d" % (name, i + 1), document)
+        stage(agent, name, "v1")
+
+    def evaluate(path="", context={"targetingKey": "me"}, headers=None, body=None):
+        code, got, text = agent.request("POST", "/ofrep/v1/evaluate/flags" + path, json.dumps({"context": context}) if body is None else body, headers=headers)
+        check(got["Access-Control-Allow-Origin"] == "*", got.items())
+        return code, json.loads(text) if text else None, got
+    check(evaluate("/color")[:2] == (200, {"key": "color", "reason": "STATIC", "variant": "v1", "value": "red"}), evaluate("/color"))
+    check(evaluate("/on")[1]["value"] is False and evaluate("/limits")[1]["value"] == {"n": 1} and evaluate("/motd")[1]["value"] == "hello there", "values")
+    stage(agent, "color", "v2", Percent=99.9)
+    check(evaluate("/color")[1] == {"key": "color", "reason": "SPLIT", "variant": "v2", "value": "blue"}, evaluate("/color"))
+    stage(agent, "limits", "v2", Match={"Tags": ["beta"], "Nodes": ["n1"]})
+    check(evaluate("/limits")[1]["reason"] == "STATIC", "it does not match")
+    check(evaluate("/limits", {"targetingKey": "me", "tags": ["beta"], "node": "n1", "email": "a@b"})[1] == {"key": "limits", "reason": "TARGETING_MATCH", "variant": "v2", "value": {"n": 2}}, "it does")
+    code, all_, headers = evaluate()
+    check(code == 200 and {f["key"]: f["variant"] for f in all_["flags"]} == {"color": "v2", "limits": "v1", "motd": "v1", "on": "v1"}, all_)
+    tag = headers["ETag"]
+    check(evaluate("", headers={"If-None-Match": tag})[:2] == (304, None), "the same")
+    check(evaluate("", {"targetingKey": "me", "more": 1}, headers={"If-None-Match": '"x", ' + tag})[0] == 304, "one of several")
+    stage(agent, "motd", "v2")
+    code, all_, headers = evaluate("", headers={"If-None-Match": tag})
+    check(code == 200 and headers["ETag"] != tag, "another one")
+    for path, context, body, expected in [("/none", {"targetingKey": "a"}, None, (404, "FLAG_NOT_FOUND")), ("/color", {}, None, (400, "TARGETING_KEY_MISSING")), ("", {}, None, (400, "TARGETING_KEY_MISSING")),
+                                          ("/color", None, "{", (400, "PARSE_ERROR")), ("", None, "", (400, "PARSE_ERROR")), ("/color", None, "[]", (400, "INVALID_CONTEXT")),
+                                          ("/color", {"targetingKey": 7}, None, (400, "INVALID_CONTEXT")), ("/color", {"targetingKey": "x" * 2000}, None, (400, "INVALID_CONTEXT"))]:
+        code, failure, _ = evaluate(path, context, body=body)
+        check((code, failure["errorCode"]) == expected and failure["errorDetails"] and ("key" in failure) == bool(path), (path, body, code, failure))
+    code, headers, body = agent.request("OPTIONS", "/ofrep/v1/evaluate/flags", headers={"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"})
+    check(code == 204 and "POST" in headers["Access-Control-Allow-Methods"] and "If-None-Match" in headers["Access-Control-Allow-Headers"], headers.items())
+
+
+def files_that_follow():
+    """`coord rollout follow`: on a client agent, over the loss of all servers; a command that fails refuses the version."""
+    cluster = Cluster(1).start()
+    agent = cluster.agent("a1").start(wait=False).wait_leader(30)
+    publish(agent, "web", "v1", "v2", "v3")
+    stage(agent, "web", "v1")
+    folder = tempfile.mkdtemp()
+    out, log = os.path.join(folder, "web.json"), os.path.join(folder, "log")
+    command = "echo $COORD_ROLLOUT_VERSION >> %s; ! grep -q v2 %s" % (log, out)
+    follow = subprocess.Popen([COORD, "rollout", "follow", "-http-addr=%s:8500" % agent.ip, "-id", "f1", "-node", "a1", "-out", out, "-exec", command, "web"],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        def content():
+            return open(out).read() if os.path.exists(out) else ""
+        until("the file", lambda: content() == '{"v": "v1"}', 20)
+        stage(agent, "web", "v2", Match={"Nodes": ["a1"]})
+        until("the second", lambda: content() == '{"v": "v2"}', 20)
+        refused = until("it is refused", lambda: status(agent, "web")["Refusals"], 20)
+        check(refused[0]["ID"] == "f1" and refused[0]["Reason"] == "the command ended with 1", refused)
+        for server in cluster.servers:
+            server.kill()
+        until("it notices", lambda: agent.request("GET", "/v1/rollout/web?id=f1", timeout=60)[0] == 500, 30)
+        check(content() == '{"v": "v2"}', "the file stays")
+        for server in cluster.servers:
+            server.start(wait=False)
+        for server in cluster.servers:
+            server.wait_leader(60)
+        stage(cluster.leader(), "web", "v3")
+        until("it converges", lambda: content() == '{"v": "v3"}', 60)
+        check(os.listdir(folder).sort() == ["log", "web.json"].sort() and follow.poll() is None, os.listdir(folder))
+    finally:
+        follow.kill()
+
+
+def words(agent, *args, code=0):
+    done = subprocess.run([COORD, "rollout", args[0], "-http-addr=%s:8500" % agent.ip, *args[1:]], capture_output=True, text=True, timeout=60 * SLOW)
+    check(done.returncode == code, done)
+    return done.stdout
+
+
+def as_documented_and_as_commands():
+    agent = Agent(dev=True).start()
+    lines = run_documented(agent, documented("A first rollout", "rollouts.md")).replace("}{", "}\n{").replace("true", "true\n")
+    check('"Version":"v1"' in lines and '"MinSamples":50' in lines, lines)
+    run_documented(agent, documented("OpenFeature", "rollouts.md"))
+    with open(os.path.join(HERE, "../../docs/rollouts.md")) as f:
+        program = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+    check(len(program.splitlines()) <= 20, "twenty lines")
+    client = subprocess.Popen([sys.executable, "-c", program, "http://%s:8500" % agent.ip, "py"], stdout=subprocess.PIPE, text=True)
+    try:
+        check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "the first")
+        check(words(agent, "publish", "web", "v3", '{"Color":"red"}') == "true\n", "published")
+        check(words(agent, "stage", "-percent", "100", "web", "v3") == "web: v3 for everybody\n", "for everybody")
+        check(client.stdout.readline() == "v3 {'Color': 'red'}\n", "callback")
+        words(agent, "rollback", "web")
+        check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "back")
+        until("it has acknowledged it", lambda: {"Version": "v1", "Ok": 2, "Refused": 0} in status(agent, "web")["Versions"], 20)
+    finally:
+        client.kill()
+    text = words(agent, "stage", "-step", "1:5m", "-step", "50:10m", "-max-failing", "0.02", "-service", "api", "-comment", "slowly", "web", "v3")
+    check(text == "web: v3 for 1 % of the callers, v1 for the others; step 1 of 2, 5m0s\n", text)
+    words(agent, "pause", "-comment", "lunch", "web")
+    check("paused: lunch" in words(agent, "status", "web"), "paused")
+    words(agent, "resume", "web"), words(agent, "promote", "web")
+    check(words(agent, "get", "-id", "x", "web") == '{"Color":"red"}' and words(agent, "get", "-version", "-id", "x", "web") == "v3\n", "get")
+    check(words(agent, "ack", "-id", "cli", "-version", "v3", "web") == "true\n", "acknowledged")
+    check("1 of 3 on v3, 0 refused it" in words(agent, "status", "web"), words(agent, "status", "web"))
+    check("promote" in words(agent, "history", "web") and "slowly" in words(agent, "history", "web"), "history")
+    diff = words(agent, "diff", "web", "v1", "v3", code=1)
+    check("--- v1" in diff and '+{"Color":"red"}' in diff, diff)
+    check(words(agent, "schema", "web", '{"required":["Color"]}') == "true\n", "schema")
+    check("web" in words(agent, "list"), "list")
+
+
+def bad_input():
+    agent = Agent(dev=True).start()
+    publish(agent, "web", "v1", "v2")
+    stage(agent, "web", "v1")
+    agent.put("/v1/rollout/web/schema", '{"type":"object","properties":{"port":{"maximum":65535}}}')
+    current = "/v1/rollout/web/current"
+    rows = [("/v1/rollout/web/versions/v1", "other", 400, "JSON"), ("/v1/rollout/web/versions/v1", "{}", 409, "never change"), ("/v1/rollout/web/versions/v3", '{"port":70000}', 400, "port: 70000 is above the maximum"),
+            ("/v1/rollout/web/versions/current", "{}", 400, "current"), ("/v1/rollout/web/versions/a%2fb", "{}", 400, "'/'"), ("/v1/rollout/a%2fb/versions/v1", "{}", 400, "'/'"), ("/v1/rollout/" + "x" * 129 + "/versions/v1", "{}", 400, "name"),
+            ("/v1/rollout/web/versions/v9", "{\"a\":\"" + "x" * (600 << 10) + "\"}", 413, ""), ("/v1/rollout/web/schema", '{"format":"date"}', 400, "format: this keyword is not supported"), ("/v1/rollout/web/schema", "", 400, "schema"),
+            (current, {"Version": "v9"}, 404, "no version"), (current, {}, 400, "Version"), (current, {"Version": "v2", "Percent": 101}, 400, "Percent"), (current, {"Version": "v2", "Percent": -1}, 400, "Percent"), (current, '{"Version":"v2","Percent":NaN}', 400, "JSON"),
+            (current, {"Version": "v2", "Percent": "10"}, 400, "Percent"), (current, {"Version": "v2", "Precent": 10}, 400, "Percent"), (current, {"Version": "v2", "Steps": [{"Hold": "1s"}]}, 400, "Steps[0].Percent"),
+            (current, {"Version": "v2", "Steps": [{"Percent": 5}, {"Percent": 5}]}, 400, "higher"), (current, {"Version": "v2", "Steps": [{"Percent": 5, "Hold": "1y"}]}, 400, "Hold"), (current, {"Version": "v2", "Guard": {"Service": "a"}}, 400, "MaxFailing"),
+            (current, {"Version": "v2", "Guard": {"MaxFailing": 2}}, 400, "MaxFailing"), (current, {"Version": "v2", "Guard": {"MaxFailing": 0, "OnFail": "cry"}}, 400, "OnFail"), (current, {"Version": "v2", "Percent": 5, "Cas": 1}, 412, "Cas"),
+            (current, {"Version": "v1", "Percent": 5}, 409, "already"), ("/v1/rollout/web/promote", "", 409, "no stage"), ("/v1/rollout/web/rollback", "", 409, "no version before"), ("/v1/rollout/none/pause", "", 404, "no rollout"),
+            ("/v1/rollout/web/ack?id=a&version=v9", "", 404, "no version"), ("/v1/rollout/web/ack?version=v1", "", 400, "id"), ("/v1/rollout/web/ack?id=a&version=v1&ok=maybe", "", 400, "ok"), ("/v1/rollout/web/go", "", (404, 405), "")]
+    before = want(agent, "GET", "/v1/rollout/web/history")
+    for path, body, expected, word in rows:
+        code, _, text = agent.request("PUT", path, body if isinstance(body, str) else json.dumps(body))
+        text = text.decode()
+        check(code in (expected if isinstance(expected, tuple) else (expected,)) and word in text and "\n" not in text.strip(), "%s %.60s: %d %s" % (path[:80], body, code, text))
+    check(want(agent, "GET", "/v1/rollout/web/history") == before, "nothing of that was done")
+    for path, expected, word in [("/v1/rollout/web", 400, "id"), ("/v1/rollout/none?id=a", 404, "no current version"), ("/v1/rollout/none/status", 404, "does not exist"), ("/v1/rollout/none/schema", 404, "has no schema"), ("/v1/rollout/web?id=" + "x" * 129, 400, "id")]:
+        code, _, text = agent.request("GET", path)
+        check(code == expected and word in text.decode(), (path, code, text))
+    # A pointer to nothing: the document's key is gone.
+    agent.request("DELETE", "/v1/kv/config/web/v1")
+    code, _, text = agent.request("GET", "/v1/rollout/web?id=a")
+    check(code == 404 and json.loads(text)["Format"] == "missing" and json.loads(text)["Version"] == "v1", text)
+    # Two operators at once: one of them wins.
+    index = status(agent, "web")["ModifyIndex"]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        codes = list(pool.map(lambda i: agent.request("PUT", current, {"Version": "v2", "Percent": i + 1, "Cas": index})[0], range(8)))
+    check(sorted(codes) == [200] + [412] * 7, codes)
+
+
+if __name__ == "__main__":
+    run([staged_by_percent, a_guard_stops_it, the_leader_dies_in_the_middle_of_steps, openfeature, files_that_follow, as_documented_and_as_commands, bad_input])

@@ -1,0 +1,50 @@
+/* Rollouts, for the tests of this folder. */
+#ifndef COORD_TESTS_KV_ROLLOUTS_H
+#define COORD_TESTS_KV_ROLLOUTS_H
+
+#include "answers.h"
+#include "kv/rollout/rollout.h"
+
+struct outcome rollout_publish(struct fixture *world, const char *name, const char *version, const char *document);
+
+/* NULL or 0: left out. Steps: "1:60 50:60 100": percentage, and seconds of hold. */
+struct stage_plan {
+    double percent; /* below 0: not given. The field has to be set */
+    const char *node, *tag, *region, *steps, *comment;
+    const char *service;
+    double max_failing;
+    uint32_t min_samples;
+    bool guard, rollback;
+    uint64_t cas;
+    bool cas_given;
+};
+struct outcome rollout_set(struct fixture *world, const char *name, const char *version, const struct stage_plan *plan);
+#define rollout_flip(world, name, version) rollout_set(world, name, version, &(struct stage_plan){.percent = -1})
+/* ROLLOUT_PROMOTE to ROLLOUT_RESUME. */
+struct outcome rollout_do(struct fixture *world, uint8_t command, const char *name);
+struct outcome rollout_ack(struct fixture *world, const char *name, const char *id, const char *version, bool ok,
+                           const char *node);
+/* ROLLOUT_ADVANCE, ROLLOUT_JUDGE. index 0: of the hold that counts now. */
+struct outcome rollout_due(struct fixture *world, uint8_t command, const char *name, uint64_t index);
+
+struct caller {
+    const char *id, *node, *tag, *region;
+};
+/* What the caller gets: "" for none. Its index, and what came of the stage: static, until the next call. */
+const char *rollout_version(struct fixture *world, const char *name, const struct caller *caller, uint64_t *index);
+const Pb__RolloutResolution *rollout_ask(struct fixture *world, const char *name, const struct caller *caller);
+const Pb__RolloutState *rollout_look(struct fixture *world, const char *name); /* until the next query */
+/* "flip:>v1@100 stage:v1>v2@10 ": the oldest first; until the next call. */
+const char *rollout_story(struct fixture *world, const char *name);
+
+/* Waits for what a caller gets, under all watch keys. */
+struct rollout_watch {
+    struct watcher watchers[4];
+    size_t count;
+};
+void rollout_watch_begin(struct rollout_watch *watch, struct fixture *world, const char *name,
+                         const struct caller *caller);
+void rollout_watch_end(struct rollout_watch *watch, struct fixture *world);
+unsigned rollout_woken(struct rollout_watch *watch); /* since the last call */
+
+#endif
