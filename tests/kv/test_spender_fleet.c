@@ -164,6 +164,22 @@ Test(fleet, what_an_idle_agent_holds_comes_to_those_who_starve) {
     fleet_close(fleet);
 }
 
+/* Refused for most of a minute, it is served soon after the next one has begun (spender_fleet.c judges how soon). */
+Test(fleet, a_new_window_is_noticed_in_time) {
+    Pb__QuotaDefinition definition = continuous("calls", 3000, 0, 0);
+    definition.window = PB__QUOTA_WINDOW__QUOTA_MINUTE;
+    definition.lease_ttl_ms = 4000;
+    double rate = 30;
+    struct fleet_plan plan = {.seed = 1, .agents = 6, .definitions = {&definition}, .rate = steady, .data = &rate};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 200 * FLEET_S);
+    report(fleet, "windows");
+    cr_assert_gt(fleet_admitted(fleet), 4 * 3000 - 600);
+    cr_assert_gt(fleet->longest_refusal_ns, 0);
+    cr_assert_eq(waited_too_long(fleet), 0);
+    fleet_close(fleet);
+}
+
 static double big_takes(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
     (void)data, (void)agent, (void)budget, (void)now_ns;
     return 2;
