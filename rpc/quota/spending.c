@@ -105,7 +105,7 @@ static bool try(struct spending *spending, struct spending_take *take, bool wait
 static void wake(void *data) { uv_async_send(&((struct spending *)data)->wake); }
 
 bool spending_take(struct spending *spending, struct spending_take *take) {
-    uint64_t now_ns = clock_mono_ns();
+    uint64_t now_ns = clock_boot_ns();
     uv_mutex_lock(&spending->lock);
     bool done = try(spending, take, false, spending->hurry, now_ns), wakes = !done || !spending->watched;
     CHECK(done || !spending->hurry);
@@ -257,7 +257,7 @@ static void look(struct spending *spending) {
     struct errand *follows = NULL, *over;
     struct list answered;
     list_init(&answered);
-    uint64_t now_ns = clock_mono_ns();
+    uint64_t now_ns = clock_boot_ns();
 
     uv_mutex_lock(&spending->lock);
     over = spending->arrived;
@@ -385,7 +385,7 @@ static void leave(struct spending *spending) {
     spending->leaving = true;
     uv_mutex_unlock(&spending->lock);
     if (!began) return;
-    spending->leave_by_ns = clock_mono_ns() + SPENDING_LEAVE_MS * UINT64_C(1000000);
+    spending->leave_by_ns = clock_boot_ns() + SPENDING_LEAVE_MS * UINT64_C(1000000);
     follow_no_more(spending);
 }
 
