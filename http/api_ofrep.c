@@ -188,7 +188,7 @@ const struct http_route http_routes_ofrep[] = {
      .since = ROLLOUT_SINCE},
     {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags/:key", preflight, "none", HTTP_PARAMS(KEY),
      "What a browser asks before it asks", HTTP_LOCAL, .no_example = "its answer is a few headers"},
-    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL, "What a browser asks before it asks",
+    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL, "What a browser asks before it asks for all",
      HTTP_LOCAL, .no_example = "its answer is a few headers"},
     {0},
 };
