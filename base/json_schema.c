@@ -10,7 +10,7 @@
 #include "base/pattern.h"
 #include "base/text.h"
 
-#define STEPS_MOST 10000000
+#define STEPS_MOST 2000000
 #define PATH_MOST  160
 
 /* A judgement under way. */

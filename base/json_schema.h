@@ -15,7 +15,7 @@ int json_schema_new(struct slice text, struct json_schema **out, struct fault *f
 void json_schema_free(struct json_schema *schema); /* accepts NULL */
 /* CO_OK, or CO_INVALID with a fault that names the path inside the document and what is wanted there: "servers[2].port: 70000
  * is above the maximum, 65535". CO_TOOLARGE: judging it takes too many steps (each schema against each value is one;
- * 10,000,000), which is the schema's fault. */
+ * 2,000,000), which is the schema's fault. */
 int json_schema_check(const struct json_schema *schema, struct json_object *document, struct fault *fault);
 
 #endif
