@@ -129,7 +129,9 @@ Test(rollout_web, openfeature_has_tags_and_answers_browsers) {
     struct world *world = raised();
     struct web_answer answer =
         web_ask(world, "POST /ofrep/v1/evaluate/flags?flagConfigEtag=x&flagConfigLastModified=1", context);
-    cr_expect_str_eq(answer.body, "{\"flags\":[]}");
+    cr_expect_str_eq(answer.body,
+                     "{\"flags\":[],\"eventStreams\":[{\"type\":\"sse\",\"endpoint\":{\"requestUri\":\"/ofrep/v1/"
+                     "events?targetingKey=a\\u0026region=dc1\"}}]}");
     char tag[40];
     snprintf(tag, sizeof tag, "%s", web_header(&answer, "ETag"));
     cr_expect(tag[0] == '"' && strlen(tag) == 18);
