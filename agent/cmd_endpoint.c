@@ -414,6 +414,16 @@ static int run_command(int argc, char **argv) {
     return 2;
 }
 
+static const struct cli_command *more_of(const char *name) {
+    static const struct {
+        const char *group;
+        const struct cli_command *commands;
+    } more[] = {{"quota", cmd_quota_commands}, {"rollout", cmd_rollout_commands}};
+    for (size_t i = 0; i < ARRAY_COUNT(more); i++)
+        if (strcmp(more[i].group, name) == 0) return more[i].commands;
+    return NULL;
+}
+
 static int run_group(int argc, char **argv) {
     struct cli_command commands[COMMANDS_MOST];
     struct rows rows = {0};
@@ -424,7 +434,7 @@ static int run_group(int argc, char **argv) {
         CHECK(count < COMMANDS_MOST);
         commands[count++] = (struct cli_command){command_of(route), route->summary, run_command};
     }
-    for (const struct cli_command *more = cmd_endpoint_more(group); more && more->name; more++) {
+    for (const struct cli_command *more = more_of(group); more && more->name; more++) {
         CHECK(count < COMMANDS_MOST);
         commands[count++] = *more;
     }
@@ -446,16 +456,12 @@ size_t cmd_endpoint_groups(struct cli_command *commands, size_t most, struct are
             commands[count++] = (struct cli_command){arena_strndup(names, name.data, name.size), NULL, run_group};
         }
         const char *before = commands[at].help, *title = rows.topic->title;
-        char *more = NULL;
-        if (!before)
-            for (const struct cli_command *own = cmd_endpoint_more(commands[at].name); own && own->name; own++)
-                more = arena_printf(names, "%s%s, ", more ? more : "", own->name);
-        commands[at].help = before ? arena_printf(names, "%s, %s", before, command_of(route))
-                                   : arena_printf(names, "%c%s: %s%s", tolower((unsigned char)title[0]), title + 1,
-                                                  more ? more : "", command_of(route));
+        commands[at].help =
+            before ? arena_printf(names, "%s, %s", before, command_of(route))
+                   : arena_printf(names, "%c%s: %s", tolower((unsigned char)title[0]), title + 1, command_of(route));
     }
     for (size_t i = 0; i < count; i++)
-        for (const struct cli_command *more = cmd_endpoint_more(commands[i].name); more && more->name; more++)
+        for (const struct cli_command *more = more_of(commands[i].name); more && more->name; more++)
             commands[i].help = arena_printf(names, "%s, %s", commands[i].help, more->name);
     return count;
 }

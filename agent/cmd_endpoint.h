@@ -15,7 +15,7 @@ size_t cmd_endpoint_groups(struct cli_command *commands, size_t most, struct are
 typedef void (*cmd_cell_write)(struct json_object *record, struct buffer *out);
 cmd_cell_write cmd_endpoint_cell(const char *command, const char *column);
 
-/* Commands of a group that no row can say (`coord rollout stage`): a list that ends with an entry of zeroes, or NULL. */
-const struct cli_command *cmd_endpoint_more(const char *group);
+/* Commands of a group that no row can say; each list ends with an entry of zeroes. cmd_endpoint.c has the table. */
+extern const struct cli_command cmd_quota_commands[], cmd_rollout_commands[];
 
 #endif

@@ -148,13 +148,10 @@ static int watch(int argc, char **argv) {
     return code;
 }
 
-/* -- the group ---------------------------------------------------------------------------------------------------- */
+/* -- the commands ------------------------------------------------------------------------------------------------- */
 
-const struct cli_command *cmd_endpoint_more(const char *group) {
-    static const struct cli_command of_quota[] = {
-        {"take", "spend of a budget by the local agent: exit code 0 allowed, 1 refused", take},
-        {"watch", "print what changes a budget, as it comes", watch},
-        {NULL, NULL, NULL},
-    };
-    return strcmp(group, "quota") == 0 ? of_quota : NULL;
-}
+const struct cli_command cmd_quota_commands[] = {
+    {"take", "spend of a budget by the local agent: exit code 0 allowed, 1 refused", take},
+    {"watch", "print what changes a budget, as it comes", watch},
+    {0},
+};

@@ -228,13 +228,11 @@ static int stage_main(int argc, char **argv) {
 
 /* -- the commands ------------------------------------------------------------------------------------------------- */
 
-const struct cli_command *cmd_endpoint_more(const char *group) {
-    static const struct cli_command commands[] = {
-        {"stage", "give a version to a part of the callers, in steps, with a guard; or to everybody", stage_main},
-        {"status", "who has which version, who refused it, who never asked", status_main},
-        {"get", "the document that a caller gets", cmd_rollout_get},
-        {"diff", "how two versions differ", cmd_rollout_diff},
-        {"follow", "keep a file as a caller should have it, and run a command when it changes", cmd_rollout_follow},
-        {0}};
-    return strcmp(group, "rollout") == 0 ? commands : NULL;
-}
+const struct cli_command cmd_rollout_commands[] = {
+    {"stage", "give a version to a part of the callers, in steps, with a guard; or to everybody", stage_main},
+    {"status", "who has which version, who refused it, who never asked", status_main},
+    {"get", "the document that a caller gets", cmd_rollout_get},
+    {"diff", "how two versions differ", cmd_rollout_diff},
+    {"follow", "keep a file as a caller should have it, and run a command when it changes", cmd_rollout_follow},
+    {0},
+};

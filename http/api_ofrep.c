@@ -8,11 +8,10 @@
 
 #include "base/hash.h"
 #include "http/impl.h"
+#include "http/ofrep.h"
 #include "http/rollout_views.h"
 
-#define KEY_MOST 1024 /* bytes of a targeting key */
-
-static void cors(struct http_request *request) {
+void ofrep_cors(struct http_request *request) {
     http_header(request, "Access-Control-Allow-Origin", "*");
     http_header(request, "Access-Control-Expose-Headers", "ETag");
 }
@@ -83,7 +82,7 @@ static Pb__RolloutCaller *caller_of(struct http_request *request) {
              other ? "targetingKey: text is wanted" : "the context has no targetingKey");
         return NULL;
     }
-    if (strlen(caller->id) > KEY_MOST) {
+    if (strlen(caller->id) > OFREP_KEY_MOST) {
         fail(request, 400, key, "INVALID_CONTEXT", "targetingKey: at most 1024 bytes");
         return NULL;
     }
@@ -111,7 +110,7 @@ static void evaluated(struct http_request *request, int error, const struct quer
 }
 
 static void post_flag(struct http_request *request) {
-    cors(request);
+    ofrep_cors(request);
     Pb__RolloutCaller *caller = caller_of(request);
     if (!caller) return;
     caller->name = (char *)(uintptr_t)http_path_value(request, "key").data;
@@ -126,6 +125,26 @@ static bool is_known(const struct http_request *request, const char *tag) {
     return known && (strcmp(known, "*") == 0 || strstr(known, tag));
 }
 
+void ofrep_flags_write(struct json_out *json, const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]) {
+    size_t from = json->out->size;
+    json_array(json);
+    for (size_t i = 0; i < all->n_rollouts; i++) ofrep_evaluation_write(json, all->rollouts[i]);
+    json_array_end(json);
+    (void)snprintf(tag, OFREP_TAG_SIZE, "\"%016llx\"",
+                   (unsigned long long)hash64(json->out->data + from, json->out->size - from));
+}
+
+static void streams_write(struct json_out *json, const Pb__RolloutCaller *caller) {
+    struct buffer path = {0};
+    ofrep_events_path(&path, caller);
+    json_key(json, "eventStreams"), json_array(json), json_object(json);
+    json_key(json, "type"), json_string(json, "sse");
+    json_key(json, "endpoint"), json_object(json);
+    json_key(json, "requestUri"), json_slice(json, buffer_slice(&path));
+    json_object_end(json), json_object_end(json), json_array_end(json);
+    buffer_free(&path);
+}
+
 static void all_evaluated(struct http_request *request, int error, const struct query_result *result) {
     if (error) {
         fail(request, 500, NULL, NULL, co_strerror(error));
@@ -137,13 +156,11 @@ static void all_evaluated(struct http_request *request, int error, const struct 
         return;
     }
     struct json_out *json = http_out(request);
-    char tag[24];
+    char tag[OFREP_TAG_SIZE];
     json_object(json);
-    json_key(json, "flags"), json_array(json);
-    for (size_t i = 0; i < all->n_rollouts; i++) ofrep_evaluation_write(json, all->rollouts[i]);
-    json_array_end(json);
+    json_key(json, "flags"), ofrep_flags_write(json, all, tag);
+    streams_write(json, http_context(request));
     json_object_end(json);
-    (void)snprintf(tag, sizeof tag, "\"%016llx\"", (unsigned long long)hash64(json->out->data, json->out->size));
     http_header(request, "ETag", tag);
     if (!is_known(request, tag)) {
         http_reply_json(request, 200);
@@ -154,15 +171,17 @@ static void all_evaluated(struct http_request *request, int error, const struct 
 }
 
 static void post_flags(struct http_request *request) {
-    cors(request);
+    ofrep_cors(request);
     Pb__RolloutCaller *caller = caller_of(request);
-    if (caller) http_fetch(request, &query_rollout_all, &caller->base, RPC_DEFAULT, all_evaluated);
+    if (!caller) return;
+    http_set_context(request, caller);
+    http_fetch(request, &query_rollout_all, &caller->base, RPC_DEFAULT, all_evaluated);
 }
 
 /* -- browsers ------------------------------------------------------------------------------------------------------ */
 
 static void preflight(struct http_request *request) {
-    cors(request);
+    ofrep_cors(request);
     http_header(request, "Access-Control-Allow-Methods", "POST");
     http_header(request, "Access-Control-Allow-Headers", "Content-Type, If-None-Match, Authorization, X-API-Key");
     http_header(request, "Access-Control-Max-Age", "86400");
@@ -186,9 +205,15 @@ const struct http_route http_routes_ofrep[] = {
      "All flags; with the ETag of an earlier answer as If-None-Match 304, when they are the same", 0,
      .example = {"/ofrep/v1/evaluate/flags", .body = "{\"context\":{\"targetingKey\":\"web-17\"}}", .status = 200},
      .since = ROLLOUT_SINCE},
+    {HTTP_GET, "/ofrep/v1/events", ofrep_get_events, "rollout:read",
+     HTTP_PARAMS({"targetingKey", HTTP_TEXT, .help = "the caller's id"},
+                 {"node", HTTP_TEXT, .help = "where the caller runs"}, {"region", HTTP_TEXT, .help = "where it is"},
+                 {"tag", HTTP_TEXT, .repeats = true, .help = "that it has"}, HTTP_DC),
+     "A stream of Server-Sent Events: each says that this caller's flags have changed. The bulk answer names it", 0,
+     .no_example = "it goes on until the client hangs up", .since = ROLLOUT_SINCE},
     {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags/:key", preflight, "none", HTTP_PARAMS(KEY),
      "What a browser asks before it asks", HTTP_LOCAL, .no_example = "its answer is a few headers"},
-    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL, "What a browser asks before it asks",
+    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL, "What a browser asks before it asks for all",
      HTTP_LOCAL, .no_example = "its answer is a few headers"},
     {0},
 };

@@ -1,172 +1,63 @@
-/* GET /v1/watch: a stream of changes as Server-Sent Events, until the client goes or the server stops.
+/* GET /v1/watch: a stream of changes as Server-Sent Events (http/sse.h).
  *
- * A stream asks for what changed (query_stream, by rpc_fetch, on servers and client agents alike), sends what it gets, and
- * when libmicrohttpd has taken all of it asks again from there:
- *
- *     first question --refused: an answer with a status--> over
- *          '--> sending --all taken--> waiting --events, or 10 s without any (a comment)--> sending
- *                                         '--no server answers: asks again a second later
- *
- * So a client that reads slowly holds nothing but the text of one answer; when it is ready for more, the history has what
- * it missed, or it is told of the gap. The worker owns all of it. */
+ * It asks for what changed (query_stream) behind its position; when a client is ready for more, the history has what it
+ * missed, or it is told of the gap. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/text.h"
-#include "http/impl.h"
+#include "http/sse.h"
 #include "http/stream_views.h"
 
-#define BLOCK_OLD     4096  /* libmicrohttpd's buffer for a stream without chunks (HTTP/1.0) */
-#define BLOCK_LEAST   64    /* with chunks it has another one, which the connection has anyway */
 #define PROGRESS_MS   10000 /* without an event: a comment says how far the stream is */
-#define AGAIN_MS      1000
 #define WAIT_LEAST_MS 100
 #define WINDOW_PART   4 /* of the history's window goes by, at most, before a stream looks how far the index is */
 
 struct stream {
-    struct operation operation;
-    struct post post;
-    struct timer timer; /* it asks again */
-    struct worker *worker;
-    struct http_request *request; /* NULL: it has ended */
-    Pb__StreamRequest *question;  /* in the request's arena */
-    struct slice cluster_wanted;  /* as its client wrote it; empty: whichever */
-    uint64_t cluster;             /* that its position is of */
+    struct sse sse;
+    Pb__StreamRequest *question; /* in the request's arena */
+    struct slice cluster_wanted; /* as its client wrote it; empty: whichever */
+    uint64_t cluster;            /* that its position is of */
     Pb__StreamPosition position;
-    bool response; /* libmicrohttpd still has it */
-    bool asking, finish;
-    uint64_t asked_ms, sent_ms; /* when it asked last; when it sent something last */
     uint64_t wait_ms;
-    struct buffer text;
-    size_t taken; /* of it, by libmicrohttpd */
-    struct rpc_fetch fetch;
-    int error;
-    struct rpc_fetched fetched; /* a copy */
 };
-
-static void stream_release(struct stream *stream) {
-    if (stream->request || stream->asking || stream->response) return;
-    buffer_free(&stream->text);
-    fetched_free(&stream->fetched);
-    free(stream);
-}
+static struct stream *stream_of(struct sse *sse) { return CONTAINER_OF(sse, struct stream, sse); }
 
 /* -- asking ------------------------------------------------------------------------------------------------------- */
 
-/* Loop or another thread. */
-static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
-    struct stream *stream = CONTAINER_OF(fetch, struct stream, fetch);
-    stream->error = error;
-    if (!error) fetched_copy(&stream->fetched, fetched);
-    worker_post(stream->worker, &stream->post);
-}
-
-static void ask(struct stream *stream, enum rpc_freshness freshness) {
-    struct rpc_fetch *fetch = &stream->fetch;
-    fetch->type = &query_stream;
-    fetch->freshness = freshness;
-    fetch->no_cache = true;
-    fetch->done = fetch_done;
-    fetch->index = stream->response ? stream->position.index - (stream->position.topic != 0) : 0;
-    fetch->wait_ms = stream->wait_ms;
-    if (stream->response) stream->question->from = &stream->position;
-    stream->asking = true;
-    stream->asked_ms = stream->worker->now_ms;
-    stream->worker->tickets++;
-    rpc_fetch(stream->worker->server->env.rpc, fetch, &stream->question->base);
-}
-
-static void ask_again(struct worker *worker, struct timer *timer) {
-    struct stream *stream = CONTAINER_OF(timer, struct stream, timer);
-    (void)worker;
-    ask(stream, RPC_STALE);
+static void ask(struct sse *sse, enum rpc_freshness freshness) {
+    struct stream *stream = stream_of(sse);
+    sse->fetch.freshness = freshness;
+    sse->fetch.index = sse->response ? stream->position.index - (stream->position.topic != 0) : 0;
+    sse->fetch.wait_ms = stream->wait_ms;
+    if (sse->response) stream->question->from = &stream->position;
+    sse_ask(sse, &query_stream, &stream->question->base);
 }
 
 /* While nothing of it changes a stream asks now and then all the same, so that its position is not left behind by the
  * history: the faster the index grows, the sooner. */
 static uint64_t next_wait_ms(const struct stream *stream, const Pb__StreamResult *result) {
     uint64_t passed = result->index > stream->position.index ? result->index - stream->position.index : 0;
-    uint64_t took_ms = stream->worker->now_ms - stream->asked_ms + 1, part = result->window / WINDOW_PART;
+    uint64_t took_ms = stream->sse.worker->now_ms - stream->sse.asked_ms + 1, part = result->window / WINDOW_PART;
     uint64_t wait_ms = passed ? part * took_ms / passed : PROGRESS_MS;
     return wait_ms < WAIT_LEAST_MS ? WAIT_LEAST_MS : wait_ms > PROGRESS_MS ? PROGRESS_MS : wait_ms;
-}
-
-/* -- sending ------------------------------------------------------------------------------------------------------ */
-
-static void resume(struct stream *stream) {
-    struct http_request *request = stream->request;
-    if (!request || !request->suspended) return;
-    request->suspended = false;
-    MHD_resume_connection(request->connection->mhd);
-    shard_wake(request->connection->shard);
-}
-
-static ssize_t read_text(void *data, uint64_t at, char *out, size_t room) {
-    struct stream *stream = data;
-    struct http_request *request = stream->request;
-    (void)at;
-    if (!request) return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t left = stream->text.size - stream->taken, size = left < room ? left : room;
-    if (size) {
-        memcpy(out, stream->text.data + stream->taken, size);
-        stream->taken += size;
-        stream->sent_ms = stream->worker->now_ms;
-        return (ssize_t)size;
-    }
-    if (stream->finish) return MHD_CONTENT_READER_END_OF_STREAM;
-    buffer_free(&stream->text);
-    stream->taken = 0;
-    if (!stream->asking && stream->timer.place == 0) ask(stream, RPC_STALE);
-    request->suspended = true;
-    MHD_suspend_connection(request->connection->mhd);
-    return 0;
-}
-
-static void response_gone(void *data) {
-    struct stream *stream = data;
-    stream->response = false;
-    stream_release(stream);
 }
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
 static void go_on(struct stream *stream, const Pb__StreamResult *result) {
+    struct sse *sse = &stream->sse;
     stream->wait_ms = next_wait_ms(stream, result);
     stream->position = *result->position;
-    bool quiet = stream->text.size == 0 && stream->worker->now_ms >= stream->sent_ms + PROGRESS_MS - PROGRESS_MS / 8;
-    if (quiet) stream_progress_append(&stream->text, &stream->position);
-    if (stream->text.size) resume(stream);
-    else ask(stream, RPC_STALE);
+    bool quiet = sse->text.size == 0 && sse->worker->now_ms >= sse->sent_ms + PROGRESS_MS - PROGRESS_MS / 8;
+    if (quiet) stream_progress_append(&sse->text, &stream->position);
+    sse_go_on(sse);
 }
 
 static void start(struct stream *stream, const Pb__StreamResult *result) {
-    struct http_request *request = stream->request;
-    struct connection *connection = request->connection;
-    struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, request->old_version ? BLOCK_OLD : BLOCK_LEAST, read_text, stream, response_gone);
-    CHECK(response);
-    stream->response = true;
     stream->position = *result->position;
     stream->wait_ms = PROGRESS_MS;
-    response_header(response, "Content-Type", "text/event-stream");
-    response_header(response, "Cache-Control", "no-store");
-    response_header(response, "X-Accel-Buffering", "no"); /* proxies of the nginx family pass it on at once */
-    response_header_u64(response, "X-Consul-Index", result->index);
     stream->cluster = result->cluster;
-    request_answer(request, 200, response, 0);
-    connection->stage = CONNECTION_WORK; /* it may take as long as it likes */
-    MHD_destroy_response(response);
-    connection_watch(connection);
-}
-
-static void forget(struct http_request *request) {
-    struct stream *stream = CONTAINER_OF(request->operation, struct stream, operation);
-    request->operation = NULL;
-    stream->request = NULL;
-    timer_clear(stream->worker, &stream->timer);
-    watch_leave(stream->worker);
-    if (stream->asking) rpc_fetch_cancel(stream->worker->server->env.rpc, &stream->fetch);
-    stream_release(stream);
+    sse_start(&stream->sse, result->index);
 }
 
 /* The cluster's id as a parameter: as the first comment says it. */
@@ -178,12 +69,11 @@ static bool other_cluster(const struct stream *stream, const Pb__StreamResult *r
 
 /* Instead of a stream, an answer: why there is none. */
 static bool refused(struct stream *stream, const Pb__StreamResult *result) {
-    struct http_request *request = stream->request;
     const Pb__StreamPosition *from = stream->question->from;
     unsigned long long index = result->index, wanted = from ? from->index : 0;
     bool future = wanted > index, other = other_cluster(stream, result);
     if (!result->off && !future && !result->gap && !other) return false;
-    forget(request);
+    struct http_request *request = sse_forget(&stream->sse);
     if (other)
         http_reply_text(request, 409,
                         "this is another cluster, %016llx: its indexes mean nothing to that one's clients",
@@ -199,27 +89,26 @@ static bool refused(struct stream *stream, const Pb__StreamResult *result) {
     return true;
 }
 
-static void answered(struct stream *stream) {
+static void answered(struct sse *sse) {
+    struct stream *stream = stream_of(sse);
     struct query_result result;
     struct arena arena = {0};
-    int error = fetched_result(&stream->fetched, &query_stream, &stream->question->base, &arena, &result);
+    int error = fetched_result(&sse->fetched, &query_stream, &stream->question->base, &arena, &result);
     const Pb__StreamResult *news = error || !result.found ? NULL : (const Pb__StreamResult *)result.message;
     /* In a stream that runs: an agent's servers may be others now; and where no history is kept, changes pass unseen. */
-    bool same = news && (!stream->response || (news->cluster == stream->cluster && !news->off));
-    if (same && !stream->response) /* what a client has that gets no event: where it began */
-        stream_begin_append(&stream->text, news->cluster,
+    bool same = news && (!sse->response || (news->cluster == stream->cluster && !news->off));
+    if (same && !sse->response) /* what a client has that gets no event: where it began */
+        stream_begin_append(&sse->text, news->cluster,
                             stream->question->from ? stream->question->from : news->position);
-    bool good = same && stream_events_append(&stream->text, news, stream->question->delta, &arena);
-    fetched_free(&stream->fetched);
-    if (!good && stream->response) {
-        stream->finish = true; /* the client comes back, with the position that it has */
-        resume(stream);
+    bool good = same && stream_events_append(&sse->text, news, stream->question->delta, &arena);
+    fetched_free(&sse->fetched);
+    if (!good && sse->response) {
+        sse_finish(sse);
     } else if (!good) {
-        struct http_request *request = stream->request;
-        forget(request);
+        struct http_request *request = sse_forget(sse);
         if (error) request_fail_read(request, CO_CORRUPT, "what the server answered does not decode");
         else http_reply_text(request, 400, "the server does not know such subscriptions");
-    } else if (stream->response) {
+    } else if (sse->response) {
         go_on(stream, news);
     } else if (!refused(stream, news)) {
         start(stream, news);
@@ -227,37 +116,11 @@ static void answered(struct stream *stream) {
     arena_free(&arena);
 }
 
-static void failed(struct stream *stream) {
-    struct http_request *request = stream->request;
-    if (!stream->response) {
-        int error = stream->error;
-        forget(request);
-        request_fail_read(request, error, NULL);
-    } else if (stream->finish) {
-        resume(stream);
-    } else {
-        timer_set(stream->worker, &stream->timer, stream->worker->now_ms + AGAIN_MS, ask_again);
-    }
-}
+static void failed(struct sse *sse, int error) { request_fail_read(sse_forget(sse), error, NULL); }
 
-static void taken(void *taker, struct post *post) {
-    struct worker *worker = taker;
-    struct stream *stream = CONTAINER_OF(post, struct stream, post);
-    worker->tickets--;
-    stream->asking = false;
-    if (!stream->request) stream_release(stream);
-    else if (stream->error) failed(stream);
-    else answered(stream);
-}
+static const struct sse_kind changes = {.ask = ask, .answered = answered, .failed = failed};
 
 /* -- the request -------------------------------------------------------------------------------------------------- */
-
-static void stream_hurry(struct http_request *request) {
-    struct stream *stream = CONTAINER_OF(request->operation, struct stream, operation);
-    stream->finish = true;
-    if (stream->asking) rpc_fetch_cancel(stream->worker->server->env.rpc, &stream->fetch);
-    else resume(stream);
-}
 
 static bool subscriptions_read(struct http_request *request, Pb__StreamRequest *question) {
     struct arena *arena = http_arena(request);
@@ -304,15 +167,10 @@ static void get_watch(struct http_request *request) {
         http_reply_text(request, 200, "%s", "");
         return;
     }
-    if (!watch_enter(request)) return;
     struct stream *stream = mem_zalloc(sizeof *stream);
-    stream->operation = (struct operation){forget, stream_hurry};
-    stream->post.taken = taken;
-    stream->worker = request->worker, stream->request = request, stream->question = question;
+    stream->question = question;
     stream->cluster_wanted = http_parameter(request, "cluster");
-    request->operation = &stream->operation;
-    ask(stream, RPC_DEFAULT);
-    connection_watch(request->connection);
+    (void)sse_begin(request, &stream->sse, &changes);
 }
 
 const struct http_route http_routes_watch[] = {

@@ -77,9 +77,9 @@ enum module_mutation {
     MUTATE_QUOTA_RECLAIMS_EARLY = 1 << 10, /* what a lease holds comes back although its time is not over */
     MUTATE_QUOTA_REFILL_TWICE = 1 << 11,   /* a refill counts whatever it was proposed for, and in which term */
     MUTATE_QUOTA_SPLIT_EXCEEDS = 1 << 12,  /* the parts of a split key are rounded up */
-    MUTATE_ROLLOUT_REPEATS = 1 << 13,  /* the end of a hold counts also when another entry has armed it since */
-    MUTATE_ROLLOUT_SLEEPS = 1 << 14,   /* a change of who gets what wakes nobody */
-    MUTATE_ROLLOUT_BLIND = 1 << 15,    /* the guard does not see who refused */
+    MUTATE_ROLLOUT_REPEATS = 1 << 13,      /* the end of a hold counts also when another entry has armed it since */
+    MUTATE_ROLLOUT_SLEEPS = 1 << 14,       /* a change of who gets what wakes nobody */
+    MUTATE_ROLLOUT_BLIND = 1 << 15,        /* the guard does not see who refused */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */

@@ -218,6 +218,28 @@ def openfeature():
                                           ("/color", {"targetingKey": 7}, None, (400, "INVALID_CONTEXT")), ("/color", {"targetingKey": "x" * 2000}, None, (400, "INVALID_CONTEXT"))]:
         code, failure, _ = evaluate(path, context, body=body)
         check((code, failure["errorCode"]) == expected and failure["errorDetails"] and ("key" in failure) == bool(path), (path, body, code, failure))
+    # The stream that the bulk answer names: an event for each change of this caller's flags, and none for others'; it goes on with Last-Event-ID.
+    path = evaluate("", {"targetingKey": "a b&c"})[1]["eventStreams"][0]["endpoint"]["requestUri"]
+    check(path.startswith("/ofrep/v1/events?targetingKey=a%20b%26c"), path)
+
+    def lines(last=None):
+        c = http.client.HTTPConnection(agent.ip, 8500, timeout=30 * SLOW)
+        c.request("GET", path, headers={"Last-Event-ID": last} if last else {})
+        r = c.getresponse()
+        check(r.status == 200 and r.headers["Content-Type"] == "text/event-stream" and r.headers["Access-Control-Allow-Origin"] == "*", r.headers.items())
+        return r
+    stream = lines()
+    first = stream.readline().decode().strip()
+    check(first.startswith("id: ") and stream.readline() == b"\n", first)
+    stage(agent, "motd", "v1", Match={"Nodes": ["n77"]})
+    stage(agent, "on", "v2")
+    event = [stream.readline().decode().strip() for _ in range(4)]
+    now = evaluate("", {"targetingKey": "a b&c"})[2]["ETag"]
+    check(event == ["event: message", "id: " + now, 'data: {"type":"refetchEvaluation","etag":"\\"%s\\""}' % now.strip('"'), ""], event)
+    check(json.loads(event[2][6:])["etag"] == now and evaluate("", {"targetingKey": "a b&c"}, headers={"If-None-Match": now})[0] == 304, event)
+    stage(agent, "on", "v1")
+    check(lines(now).readline() == b"event: message\n", "who comes back is told what it has missed")
+    check(lines(first[4:]).readline().decode().strip() == first, "and nothing when all is as it was")
     code, headers, body = agent.request("OPTIONS", "/ofrep/v1/evaluate/flags", headers={"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"})
     check(code == 204 and "POST" in headers["Access-Control-Allow-Methods"] and "If-None-Match" in headers["Access-Control-Allow-Headers"], headers.items())
 
@@ -302,7 +324,7 @@ def bad_input():
     stage(agent, "web", "v1")
     agent.put("/v1/rollout/web/schema", '{"type":"object","properties":{"port":{"maximum":65535}}}')
     current = "/v1/rollout/web/current"
-    rows = [("/v1/rollout/web/versions/v1", "other", 400, "JSON"), ("/v1/rollout/web/versions/v1", "{}", 409, "never change"), ("/v1/rollout/web/versions/v3", '{"port":70000}', 400, "port: 70000 is above the maximum"),
+    rows = [("/v1/rollout/web/versions/v1", "other", 400, "JSON"), ("/v1/rollout/web/versions/v1", "{}", 409, "never change"), ("/v1/rollout/web/versions/v3", '{"port":70000}', 400, "/port: a number up to 65535 is wanted"),
             ("/v1/rollout/web/versions/current", "{}", 400, "current"), ("/v1/rollout/web/versions/a%2fb", "{}", 400, "'/'"), ("/v1/rollout/a%2fb/versions/v1", "{}", 400, "'/'"), ("/v1/rollout/" + "x" * 129 + "/versions/v1", "{}", 400, "name"),
             ("/v1/rollout/web/versions/v9", "{\"a\":\"" + "x" * (600 << 10) + "\"}", 413, ""), ("/v1/rollout/web/schema", '{"format":"date"}', 400, "format: this keyword is not supported"), ("/v1/rollout/web/schema", "", 400, "schema"),
             (current, {"Version": "v9"}, 404, "no version"), (current, {}, 400, "Version"), (current, {"Version": "v2", "Percent": 101}, 400, "Percent"), (current, {"Version": "v2", "Percent": -1}, 400, "Percent"), (current, '{"Version":"v2","Percent":NaN}', 400, "JSON"),
