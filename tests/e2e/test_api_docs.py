@@ -12,7 +12,7 @@ SHOWN_UUID = "8e3a6c9e-2d5b-4f0a-9c1d-7b2f5e8a1c40"
 TIMES = {"LastContact": "0s", "Remaining": "59.9s", "Timestamp": "2026-01-01 00:00:00 +0000 UTC", "StableSince": "2026-01-01T00:00:00Z"}
 NUMBERS = {"LTime": 42, "index": 42, "LastTerm": 2, "NotBefore": 59990}
 GROWING = {"FencingToken": 42, "Term": 42, "Round": 42, "WorkingRound": 42, "ReleasedRound": 42, "Epoch": 42, "Highest": 42,
-           "Since": 1767225600000}                                                     # 0 stays 0
+           "Since": 1767225600000, "Time": 1767225600000}                                                     # 0 stays 0
 
 HEAD = """# HTTP API
 
