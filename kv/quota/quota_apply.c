@@ -112,7 +112,7 @@ static int define_anew(struct quota_change *change, Pb__QuotaDefinition *definit
 int quota_put_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__QuotaPutCommand *command = request;
     struct quota_change change;
-    bool exists;
+    bool exists = false;
     int rv = put_refused(tx, command, result, &change, &exists);
     if (rv != CO_OK || result->error) return rv;
     result->yes = true;
