@@ -219,7 +219,7 @@ static bool take_letter(struct reading *r, char *letter) {
 
 /* One member of a class: a character, or a set (*is_set), whose ranges are added. */
 static bool take_member(struct reading *r, uint32_t *value, bool *is_set) {
-    char letter;
+    char letter = 0;
     bool failed = false;
     *is_set = false;
     if (r->left.size == 0) return refuse(r, "\"]\" is missing");
@@ -283,7 +283,7 @@ static bool read_group(struct reading *r) {
 
 /* Behind a backslash, outside a class. */
 static bool read_escape(struct reading *r, bool *repeats) {
-    char letter;
+    char letter = 0;
     uint32_t value;
     unsigned first = r->range_count;
     bool failed = false;
