@@ -32,11 +32,12 @@
 
 #define SPENDER_MARGIN_MS    50
 #define SPENDER_LOSS_MS      1000  /* an ask that is on its way for so long counts as lost for takes that wait */
-#define SPENDER_ASK_MS       20    /* between two asks, at least, unless a take waits: takes gather */
+#define SPENDER_ASK_MS       40    /* between two asks: takes gather; those for which a take waits may go 8 in a row */
+#define SPENDER_AHEAD_MS     2000  /* it renews so long before it would end: a change of leader takes less */
 #define SPENDER_IDLE_MS      60000 /* a budget that nobody takes from for so long is forgotten, and followed no more */
 #define SPENDER_BUDGETS_MOST 10000
 #define SPENDER_TAKES_MOST   64 /* in one request */
-#define SPENDER_KEY_MOST     8192
+#define SPENDER_KEY_MOST     QUOTA_KEY_MOST
 
 struct spender_config {
     const char *node;  /* this agent's node; copied */

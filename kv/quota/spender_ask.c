@@ -1,0 +1,422 @@
+#include "base/check.h"
+#include "base/error.h"
+#include "kv/quota/spender_internal.h"
+
+#define ASK_NS       (SPENDER_ASK_MS * SPENDER_MS)
+#define BURST        8 /* asks for which takes wait may follow each other without a distance */
+#define RETRY_MIN_MS 200
+#define RETRY_MAX_MS 1000
+#define CREDIT_MS    (2 * SPENDER_LOSS_MS)
+
+/* -- takes that wait ---------------------------------------------------------------------------------------------- */
+
+uint64_t spender_waiting(const struct spender *spender, const struct spender_budget *budget, enum spender_way way) {
+    return budget->waiting_turn == spender->turn ? budget->waiting[way] : 0;
+}
+
+void spender_wait(struct spender *spender, struct spender_budget *budget, enum spender_way way, uint64_t n,
+                  uint64_t now_ns) {
+    if (budget->waiting_turn != spender->turn) {
+        budget->waiting_turn = spender->turn;
+        budget->waiting[SPENDER_WANT] = budget->waiting[SPENDER_TAKE] = 0;
+    }
+    budget->waiting[way] += n;
+    if (budget->asked) return; /* when that is answered it is tried again */
+    spender->urgent = true;
+    spender_due(spender, budget, now_ns);
+}
+
+/* -- when -------------------------------------------------------------------------------------------------------- */
+
+bool spender_is_lost(const struct spender *spender) { return spender->lost || spender->late; }
+
+/* Before this nothing is sent. */
+static uint64_t gate_ns(const struct spender *spender) {
+    uint64_t spaced_ns = spender->urgent ? spender_less(spender->spaced_ns, BURST * ASK_NS)
+                                         : spender->sent_ns + (spender->sent_ns ? ASK_NS : 0);
+    return spender_max(spender->retry_ns, spaced_ns);
+}
+
+uint64_t spender_ask_deadline(const struct spender *spender) {
+    if (spender->out) return spender->late ? SPENDER_NEVER : spender->sent_ns + SPENDER_LOSS_MS * SPENDER_MS;
+    if (spender->command) return spender->retry_ns;
+    return spender->due_ns == SPENDER_NEVER ? SPENDER_NEVER : spender_max(spender->due_ns, gate_ns(spender));
+}
+
+bool spender_ask_late(struct spender *spender, uint64_t now_ns) {
+    if (!spender->out || spender->late || now_ns < spender->sent_ns + SPENDER_LOSS_MS * SPENDER_MS) return false;
+    return spender->late = true;
+}
+
+/* When a refused take is worth another try: the next refill may have brought something. Each refusal in vain doubles
+ * it, because many may share what comes; others may give something back without a refill, so it is half of a TTL and a
+ * second at most. */
+static uint64_t refusal_ns(const struct spender_budget *budget) {
+    uint64_t most_ms = budget->definition.lease_ttl_ms / 2 + 1000, least_ms = most_ms;
+    if (budget->definition.window == PB__QUOTA_WINDOW__QUOTA_CONTINUOUS)
+        least_ms = spender_max(quota_refill_period_ms(&budget->definition), SPENDER_ASK_MS);
+    unsigned doubled = budget->in_vain > 1 ? budget->in_vain - 1 : 0;
+    return spender_min(most_ms, least_ms << (doubled < 10 ? doubled : 10)) * SPENDER_MS;
+}
+
+/* -- an ask ------------------------------------------------------------------------------------------------------- */
+
+void spender_forget_lease(struct spender_budget *budget) {
+    budget->lease = budget->balance = budget->left = budget->keyless_left = budget->spent = budget->low = 0;
+    budget->end_ns = 0;
+    budget->due_ns = SPENDER_NEVER;
+    budget->owes = budget->starving = false;
+    budget->reach = budget->keyless_reach = budget->most;
+    if (budget->definition.unknown_slack_given)
+        budget->keyless_reach = quota_part(budget->most, budget->definition.unknown_slack);
+}
+
+/* Nothing was taken for a TTL, and nothing waits. */
+static bool closes(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
+    if (!budget->lease) return false;
+    if (spender->leaving || budget->owes) return true;
+    return now_ns - budget->used_ns >= spender_ttl_ns(budget) && !spender_waiting(spender, budget, SPENDER_WANT) &&
+           !spender_waiting(spender, budget, SPENDER_TAKE);
+}
+
+/* How much of its balance it keeps. */
+static uint64_t keeps(const struct spender_budget *budget, const Pb__QuotaAsk *ask) {
+    uint64_t has = spender_has(budget);
+    if (ask->close || (budget->yields && ask->take)) return 0;
+    if (budget->starving) return spender_min(has, spender_min(ask->want, budget->level));
+    return has / 2 > ask->want ? ask->want : has;
+}
+
+/* False: there is nothing to ask. */
+static bool fill(struct spender *spender, struct spender_budget *budget, Pb__QuotaAsk *ask, uint64_t now_ns) {
+    pb__quota_ask__init(ask);
+    budget->due_ns = SPENDER_NEVER;
+    if (budget->known != SPENDER_KNOWN || budget->unsupported) return false;
+    ask->close = closes(spender, budget, now_ns);
+    if (!ask->close) {
+        ask->want = spender_need(spender, budget, now_ns);
+        ask->take = spender_waiting(spender, budget, SPENDER_TAKE);
+        if (budget->yields && ask->take) ask->want = 0;
+        if (!budget->lease && !ask->want && !ask->take) return false;
+    }
+    ask->name = budget->name;
+    ask->lease = budget->lease;
+    ask->seq = ++spender->seq;
+    ask->spent = budget->owes ? budget->balance : budget->spent;
+    ask->held = keeps(budget, ask);
+    ask->priority = spender->priority;
+    return true;
+}
+
+/* It is in the command: from now on the balance is what it keeps. */
+static void hand_over(struct spender_budget *budget, const Pb__QuotaAsk *ask, uint64_t now_ns) {
+    spender_count(budget, now_ns);
+    budget->asked = true;
+    budget->asked_void = false;
+    budget->asked_left = budget->left;
+    budget->asked_keyless_left = budget->keyless_left;
+    budget->asked_spent = budget->spent;
+    budget->left = spender_min(budget->left, ask->held);
+    budget->spent = 0;
+}
+
+/* The command was certainly not applied: all is as before it, less what was spent since. */
+static void take_back(struct spender_budget *budget) {
+    budget->asked = false;
+    if (budget->asked_void) return;
+    budget->left = spender_less(budget->asked_left, budget->spent);
+    budget->spent += budget->asked_spent;
+}
+
+/* Is it worth to go along when others are due? */
+static bool goes_along(const struct spender_budget *budget, uint64_t now_ns) {
+    return budget->lease && now_ns - budget->since_ns >= spender_ttl_ns(budget) / 3;
+}
+
+static bool is_due(const struct spender_budget *budget, uint64_t now_ns) { return budget->due_ns <= now_ns; }
+
+/* Puts the asks into the command: first those that are due, then (`along`) those that go along. */
+static void gather(struct spender *spender, Pb__QuotaAskCommand *command, bool along, uint64_t now_ns) {
+    for (size_t i = 0; i < spender->count && command->n_asks < QUOTA_ASKS_MOST; i++) {
+        struct spender_budget *budget = spender->budgets[(spender->next + i) % spender->count];
+        bool wanted = along ? goes_along(budget, now_ns) : is_due(budget, now_ns);
+        if (!wanted || budget->asked) continue;
+        Pb__QuotaAsk *ask = arena_alloc(&spender->arena, sizeof *ask);
+        if (!fill(spender, budget, ask, now_ns)) continue;
+        hand_over(budget, ask, now_ns);
+        spender->asked[command->n_asks] = budget;
+        command->asks[command->n_asks++] = ask;
+    }
+}
+
+/* -- the session --------------------------------------------------------------------------------------------------- */
+
+static void session_new(struct spender *spender) {
+    uint64_t bytes[2] = {rng_next(&spender->rng), rng_next(&spender->rng)};
+    uint8_t *at = (uint8_t *)bytes;
+    at[6] = (uint8_t)((at[6] & 0x0f) | 0x40);
+    at[8] = (uint8_t)((at[8] & 0x3f) | 0x80);
+    uuid_format(at, spender->session);
+    spender->session_made = false;
+}
+
+/* Whom the command acts for. Until it is known to be there, each command makes it. */
+static Pb__SessionUse *session_use(struct spender *spender) {
+    static char *checks[] = {"serfHealth"};
+    Pb__SessionUse *use = arena_alloc(&spender->arena, sizeof *use);
+    pb__session_use__init(use);
+    if (!spender->session[0]) session_new(spender);
+    if (spender->session_made) {
+        use->id = spender->session;
+        return use;
+    }
+    use->create = arena_alloc(&spender->arena, sizeof *use->create);
+    pb__session__init(use->create);
+    use->create->id = spender->session;
+    use->create->name = "quotas";
+    use->create->node = spender->node;
+    use->create->node_checks = checks;
+    use->create->n_node_checks = 1;
+    return use;
+}
+
+/* -- the command ---------------------------------------------------------------------------------------------------- */
+
+static void due_anew(struct spender *spender) {
+    spender->due_ns = SPENDER_NEVER;
+    for (size_t i = 0; i < spender->count; i++)
+        spender->due_ns = spender_min(spender->due_ns, spender->budgets[i]->due_ns);
+}
+
+static void command_end(struct spender *spender) {
+    spender->command = NULL;
+    spender->asked = NULL;
+    spender->uncertain = false;
+    arena_reset(&spender->arena);
+}
+
+/* False: nothing is to be asked after all. */
+static bool command_begin(struct spender *spender, uint64_t now_ns) {
+    Pb__QuotaAskCommand *command = arena_alloc(&spender->arena, sizeof *command);
+    pb__quota_ask_command__init(command);
+    size_t most = spender_min(spender->count, QUOTA_ASKS_MOST);
+    command->asks = arena_alloc(&spender->arena, (most + 1) * sizeof(Pb__QuotaAsk *));
+    spender->asked = arena_alloc(&spender->arena, (most + 1) * sizeof(struct spender_budget *));
+    gather(spender, command, false, now_ns);
+    if (command->n_asks) gather(spender, command, true, now_ns);
+    spender->next = spender->count ? (spender->next + 1) % spender->count : 0;
+    spender->urgent = false;
+    due_anew(spender);
+    if (command->n_asks == 0) {
+        command_end(spender);
+        return false;
+    }
+    if (spender->due_ns <= now_ns) spender->urgent = true; /* more than fit into one */
+    command->session = session_use(spender);
+    command->node = spender->node;
+    spender->command = command;
+    spender->first_ns = now_ns;
+    return true;
+}
+
+bool spender_ask(struct spender *spender, uint64_t now_ns, const Pb__QuotaAskCommand **command) {
+    if (spender->out || now_ns < spender_ask_deadline(spender)) return false;
+    if (!spender->command && !command_begin(spender, now_ns)) return false;
+    spender->out = true;
+    spender->late = false;
+    spender->sent_ns = now_ns;
+    spender->spaced_ns = spender_max(spender->spaced_ns, now_ns) + ASK_NS;
+    *command = spender->command;
+    return true;
+}
+
+/* -- answers ------------------------------------------------------------------------------------------------------ */
+
+static void refused(struct spender_budget *budget, uint64_t fits, uint64_t now_ns) {
+    budget->refused_ns = now_ns + refusal_ns(budget);
+    budget->fits = fits;
+}
+
+/* The servers do not give what it asked. */
+static void refused_grant(struct spender *spender, struct spender_budget *budget, int error, uint64_t now_ns) {
+    if (error == CO_NOTFOUND) {
+        bool had = budget->lease != 0;
+        spender_forget_lease(budget);
+        if (!had) refused(budget, 0, now_ns); /* the budget is gone; its notice will say so */
+        return;
+    }
+    /* Nothing was changed. What it claimed was wrong, which must not happen; let the servers count all as spent. */
+    uint64_t lease = budget->lease, balance = budget->balance;
+    spender_forget_lease(budget);
+    budget->lease = lease;
+    budget->balance = balance;
+    budget->owes = lease != 0;
+    budget->in_vain++;
+    refused(budget, 0, now_ns);
+    if (budget->owes) spender_due(spender, budget, budget->refused_ns);
+}
+
+/* The next ask: while there is time for a change of leader before the lease ends. */
+static uint64_t renewal_ns(struct spender *spender, const struct spender_budget *budget, uint64_t end_ns) {
+    uint64_t ahead_ns = SPENDER_AHEAD_MS * SPENDER_MS;
+    ahead_ns += rng_below(&spender->rng, ahead_ns / 8);
+    return spender_max(budget->since_ns + spender_ttl_ns(budget) / 2, spender_less(end_ns, ahead_ns));
+}
+
+/* What it may spend of its balance now, of which `spent` is spent and not told. */
+static void refill(struct spender_budget *budget) {
+    uint64_t keyless_spent = spender_less(budget->asked_keyless_left, budget->keyless_left);
+    if (!spender_bounded(budget)) {
+        budget->left = spender_less(budget->balance, budget->spent);
+        budget->keyless_left = SPENDER_NEVER;
+        budget->reach = budget->keyless_reach =
+            budget->starving ? spender_min(budget->most, budget->level) : budget->most;
+        return;
+    }
+    uint64_t above_mark = spender_less(budget->available, budget->low_mark);
+    uint64_t keyless = budget->balance;
+    if (budget->definition.unknown_slack_given) keyless = quota_part(keyless, budget->definition.unknown_slack);
+    budget->reach = spender_min(budget->balance, above_mark);
+    budget->keyless_reach = spender_min(keyless, above_mark);
+    budget->left = spender_less(budget->reach, budget->spent);
+    budget->keyless_left = spender_less(budget->keyless_reach, keyless_spent);
+}
+
+/* A take that the servers spent, or not. */
+static void taken(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
+                  const Pb__QuotaGrant *grant, uint64_t now_ns) {
+    if (!ask->take) return;
+    budget->yields = !grant->taken && !spender_bounded(budget);
+    if (!grant->taken) {
+        budget->in_vain++;
+        refused(budget, budget->available, now_ns);
+        return;
+    }
+    if (now_ns >= budget->credit_end_ns) budget->credit = 0;
+    budget->credit += ask->take;
+    budget->credit_end_ns = spender->first_ns + CREDIT_MS * SPENDER_MS;
+    budget->ever = true;
+}
+
+/* It holds less than it wanted: who wants more has to wait. */
+static void limited(struct spender_budget *budget, const Pb__QuotaAsk *ask, const Pb__QuotaGrant *grant,
+                    uint64_t now_ns) {
+    if (grant->granted || grant->taken) budget->in_vain = 0;
+    if (ask->close || spender_bounded(budget) || grant->balance >= ask->want) return;
+    if (!grant->granted) budget->in_vain++;
+    refused(budget, budget->available, now_ns);
+}
+
+static void granted(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
+                    const Pb__QuotaGrant *grant, uint64_t now_ns) {
+    uint64_t ttl_ns = (grant->ttl_ms ? grant->ttl_ms : budget->definition.lease_ttl_ms) * SPENDER_MS;
+    uint64_t safe_ns =
+        spender_less(ttl_ns - spender_scale(ttl_ns, QUOTA_CLOCK_PPM, 1000000), SPENDER_MARGIN_MS * SPENDER_MS);
+    budget->available = grant->available > 0 ? (uint64_t)grant->available : 0;
+    budget->refused_ns = 0;
+    budget->starving = grant->starving;
+    budget->level = grant->level;
+    budget->since_ns = spender->sent_ns;
+    if (ask->close) {
+        spender_forget_lease(budget);
+    } else {
+        budget->lease = grant->lease;
+        budget->balance = grant->balance;
+        budget->end_ns = spender->sent_ns + safe_ns; /* of the sending that was answered: repeated, it renews too */
+        refill(budget);
+        budget->low = spender_low(spender, budget);
+        if (budget->lease) spender_due(spender, budget, renewal_ns(spender, budget, budget->end_ns));
+    }
+    if (grant->balance) budget->last = grant->balance;
+    budget->ever |= grant->balance > 0;
+    if (budget->fallback) budget->fallback->begin_ns = 0;
+    taken(spender, budget, ask, grant, now_ns);
+    limited(budget, ask, grant, now_ns);
+    if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
+    if (spender->mutations & SPENDER_MUTATE_OVERSTAYS) budget->end_ns = SPENDER_NEVER;
+}
+
+/* NULL: there is none, which must not happen. */
+static const Pb__QuotaGrant *grant_of(const Pb__QuotaGrants *grants, size_t i, const char *name) {
+    bool there = grants && i < grants->n_grants && strcmp(grants->grants[i]->name, name) == 0;
+    return there ? grants->grants[i] : NULL;
+}
+
+static void answered(struct spender *spender, const Pb__QuotaGrants *grants, uint64_t now_ns) {
+    uint64_t took_ns = spender_min(spender_less(now_ns, spender->sent_ns), SPENDER_LOSS_MS * SPENDER_MS);
+    spender->answer_ns += (took_ns / 4) - spender->answer_ns / 4;
+    spender->session_made = grants && grants->session[0];
+    if (!spender->session_made) spender->session[0] = '\0'; /* it ended with its last lease */
+    spender->lost = false;
+    spender->failures = 0;
+    spender->retry_ns = 0;
+    const Pb__QuotaAskCommand *command = spender->command;
+    for (size_t i = 0; i < command->n_asks; i++) {
+        struct spender_budget *budget = spender->asked[i];
+        const Pb__QuotaGrant *grant = grant_of(grants, i, budget->name);
+        budget->asked = false;
+        if (budget->asked_void) continue;
+        if (!grant || grant->error) refused_grant(spender, budget, grant ? (int)grant->error : CO_CORRUPT, now_ns);
+        else granted(spender, budget, command->asks[i], grant, now_ns);
+    }
+    command_end(spender);
+}
+
+/* The session is gone, and all leases with it. */
+static void begin_anew(struct spender *spender) {
+    spender->session[0] = '\0';
+    spender->session_made = false;
+    for (size_t i = 0; i < spender->count; i++) {
+        spender->budgets[i]->asked = false;
+        spender_forget_lease(spender->budgets[i]);
+    }
+    command_end(spender);
+}
+
+/* Errors after which it is certain that nothing was applied. */
+static bool is_certain(int error) {
+    switch (error) {
+        case CO_NOLEADER:
+        case CO_NOTLEADER:
+        case CO_BUSY:
+        case CO_DISKFULL:
+        case CO_INVALID:
+        case CO_TOOLARGE:
+        case CO_DENIED:
+        case CO_UNSUPPORTED:
+        case CO_PRECONDITION:
+        case CO_FENCED: return true;
+        default: return false;
+    }
+}
+
+static void failed(struct spender *spender, int error, uint64_t now_ns) {
+    uint64_t wait_ms =
+        spender_min(RETRY_MAX_MS, (uint64_t)RETRY_MIN_MS << (spender->failures < 4 ? spender->failures : 4));
+    wait_ms = wait_ms * 3 / 4 + rng_below(&spender->rng, wait_ms / 2); /* so that agents do not come all at once */
+    spender->failures++;
+    spender->lost = true;
+    spender->retry_ns = now_ns + wait_ms * SPENDER_MS;
+    if (!is_certain(error)) spender->uncertain = true;
+    if (spender->uncertain) return; /* the same again */
+    for (size_t i = 0; i < spender->command->n_asks; i++) {
+        struct spender_budget *budget = spender->asked[i];
+        take_back(budget);
+        if (budget->known == SPENDER_KNOWN) spender_due(spender, budget, spender->retry_ns);
+    }
+    command_end(spender);
+}
+
+void spender_asked(struct spender *spender, int error, const Pb__QuotaGrants *grants, uint64_t now_ns) {
+    CHECK(spender->out && spender->command);
+    spender->out = spender->late = false;
+    if (error == CO_OK) {
+        answered(spender, grants, now_ns);
+    } else if (error == CO_NOTFOUND) {
+        begin_anew(spender);
+        spender->lost = false;
+    } else {
+        failed(spender, error, now_ns);
+    }
+    spender_wake(spender);
+}

@@ -1,0 +1,102 @@
+#include <math.h>
+
+#include "base/error.h"
+#include "kv/quota/spender_internal.h"
+
+#define AHEAD_TTLS 1.5 /* it wants what its rate needs for so long */
+#define GROWTH     16 /* and at most so many times what was taken since the last ask, when that is more than its rate */
+#define SECOND     1e9
+
+/* -- how fast it is taken from --------------------------------------------------------------------------------------- */
+
+struct pace {
+    double rate, pace;
+};
+
+/* The rate forgets with half of a TTL. What is new counts in full when it is more: demand that jumps is noticed by the
+ * first ask after it, and a few takes in a row do not look like a flood. */
+static struct pace pace_of(const struct spender_budget *budget, uint64_t now_ns) {
+    double ttl = (double)spender_ttl_ns(budget) / SECOND;
+    double since = fmax((double)spender_less(now_ns, budget->counted_ns) / SECOND, 0.001);
+    double now = (double)budget->demand / since, grows = GROWTH * (double)budget->demand / (AHEAD_TTLS * ttl);
+    struct pace out = {.rate = budget->rate + (1 - exp(-2 * since / ttl)) * (now - budget->rate)};
+    out.pace = fmax(out.rate, fmin(now, grows));
+    return out;
+}
+
+void spender_count(struct spender_budget *budget, uint64_t now_ns) {
+    struct pace pace = pace_of(budget, now_ns);
+    budget->rate = pace.rate;
+    budget->pace = pace.pace;
+    budget->demand = 0;
+    budget->counted_ns = now_ns;
+}
+
+uint64_t spender_need(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
+    double ttl = (double)spender_ttl_ns(budget) / SECOND, need = pace_of(budget, now_ns).pace * AHEAD_TTLS * ttl;
+    uint64_t whole = need < 0.1 ? 0 : need > (double)QUOTA_AMOUNT_MOST ? QUOTA_AMOUNT_MOST : (uint64_t)ceil(need);
+    uint64_t most = budget->most;
+    if (spender_bounded(budget)) most = spender_min(most, quota_part(budget->capacity, budget->definition.drift));
+    return spender_min(whole + spender_waiting(spender, budget, SPENDER_WANT), most);
+}
+
+uint64_t spender_low(const struct spender *spender, const struct spender_budget *budget) {
+    if (spender_bounded(budget)) return budget->left / 2;
+    double until = (double)(2 * spender->answer_ns + SPENDER_ASK_MS * SPENDER_MS) / SECOND;
+    double low = fmin(budget->pace * until, (double)budget->left / 2);
+    return spender_max((uint64_t)low, budget->left / 8);
+}
+
+/* What it gives back at once, because somebody starves. Small change is not worth an ask. */
+uint64_t spender_surplus(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
+    if (!budget->starving || !budget->lease || budget->asked) return 0;
+    uint64_t has = spender_has(budget);
+    uint64_t surplus = spender_less(has, spender_min(spender_need(spender, budget, now_ns), budget->level));
+    return surplus > has / 8 ? surplus : 0;
+}
+
+/* -- RateLimit fields ---------------------------------------------------------------------------------------------- */
+
+uint64_t spender_refill_ms(const struct spender_budget *budget) {
+    switch (budget->definition.window) {
+        case PB__QUOTA_WINDOW__QUOTA_MINUTE: return 60000;
+        case PB__QUOTA_WINDOW__QUOTA_HOUR: return 3600000;
+        case PB__QUOTA_WINDOW__QUOTA_DAY: return 86400000;
+        case PB__QUOTA_WINDOW__QUOTA_MONTH: return UINT64_C(31) * 86400000;
+        default: return budget->definition.every_ms;
+    }
+}
+
+/* What may be admitted of it now. */
+static uint64_t remaining(const struct spender *spender, struct spender_budget *budget, bool keyless, uint64_t now_ns) {
+    uint64_t left = now_ns < budget->end_ns ? budget->left : 0;
+    if (keyless && now_ns < budget->end_ns) left = spender_min(left, budget->keyless_left);
+    if (spender_is_lost(spender)) return left + spender_loss_left(budget, now_ns);
+    /* What the servers would add: at most what an agent may hold, of what there was when they were asked last. */
+    bool fresh = budget->since_ns && now_ns - budget->since_ns < spender_ttl_ns(budget);
+    uint64_t available = fresh ? budget->available : budget->capacity;
+    if (now_ns < budget->refused_ns) available = spender_min(available, budget->fits);
+    if (spender_bounded(budget)) return spender_max(left, spender_less(available, budget->spent));
+    return spender_max(left, spender_min(left + available, budget->most));
+}
+
+bool spender_rate(const struct spender *spender, struct slice name, struct slice key, uint64_t now_ns, int64_t unix_s,
+                  struct spender_rate *rate) {
+    struct spender_budget *budget = spender_find(spender, name);
+    if (!budget || budget->known != SPENDER_KNOWN || budget->unsupported) return false;
+    const Pb__QuotaDefinition *definition = &budget->definition;
+    rate->remaining = remaining(spender, budget, key.size == 0, now_ns);
+    if (definition->window != PB__QUOTA_WINDOW__QUOTA_CONTINUOUS) {
+        int64_t begin_s = quota_window_start(definition, unix_s), end_s = quota_window_end(definition, unix_s);
+        rate->quota = definition->budget;
+        rate->window_s = (uint64_t)(end_s - begin_s);
+        rate->reset_s = (uint64_t)(end_s - unix_s);
+        return true;
+    }
+    /* Whole seconds: of a period that is shorter, or has a fraction, what comes in the next longer one. */
+    uint64_t every_ms = spender_max(definition->every_ms, 1);
+    rate->window_s = (every_ms + 999) / 1000;
+    rate->quota = spender_scale(definition->tokens, rate->window_s * 1000, every_ms);
+    rate->reset_s = (spender_max(quota_refill_period_ms(definition), 1) + 999) / 1000;
+    return true;
+}
