@@ -28,7 +28,7 @@
  * takes nothing more, and says so. When it has not succeeded in OWNING_LEAVE_MS, or there is nobody left, it lets its lease
  * end by itself, unsettled, so that nothing is counted twice.
  *
- * A member whose lease ended unsettled while it was on the live ring is a loss. The record lists losses (QuotaLoss), the
+ * A member whose lease ended unsettled while it was on the live ring is a loss. The record lists losses (QuotaLostOwner), the
  * newest QUOTA_LOSSES_MOST; members drop those that do not matter any more (QuotaAsk.losses_over). A loss touches a key
  * unless a member of today that was on the live ring then comes before the lost one in the key's order. A key that has no
  * bucket, and is touched, begins like this:

@@ -219,7 +219,7 @@ static int lease_write(struct asking *asking) {
     if (owned) quota_member_says(change, lease, asking->ask);
     if (owned && asking->fresh) {
         quota_audit(change, PB__QUOTA_KIND__QUOTA_GRANTED, lease, 0, 0);
-        rv = quota_members_changed(change, lease);
+        rv = quota_member_came(change, lease);
     } else if (owned && acked) rv = quota_members_acked(change, lease);
     answer(asking);
     if (asking->ask->seq) {
