@@ -25,10 +25,10 @@
  * A member that goes in order (the agent ends, or its instance does not pass): it stops counting, for good, and hands all
  * its buckets, also those that others gave it who go too, to the live ring without itself; then it closes its lease. What it
  * gave is counted when its lease is gone. It begins only while no epoch is pending that it has acknowledged. Who goes itself
- * takes nothing more, and says so. When it has not succeeded in OWNING_LEAVE_MS, or there is nobody left, it lets its lease
- * end by itself, unsettled, so that nothing is counted twice.
+ * takes nothing more, and says so. When it has not succeeded in OWNING_LEAVE_MS, or there is nobody left, it closes it as
+ * unsettled, so that nothing is counted twice.
  *
- * A member whose lease ended unsettled while it was on the live ring is a loss. The record lists losses (QuotaLostOwner), the
+ * A member whose lease ended by itself, or was closed as unsettled, while it was on the live ring is a loss. The record lists losses (QuotaLostOwner), the
  * newest QUOTA_LOSSES_MOST; members drop those that do not matter any more (QuotaAsk.losses_over). A loss touches a key
  * unless a member of today that was on the live ring then comes before the lost one in the key's order. A key that has no
  * bucket, and is touched, begins like this:

@@ -113,13 +113,14 @@ uint64_t quota_level(const Pb__QuotaRecord *record, uint32_t priority);
 int quota_members_changed(struct quota_change *change, const Pb__QuotaLease *mine);
 /* One comes: a new epoch, or it waits until none is pending. */
 int quota_member_came(struct quota_change *change, const Pb__QuotaLease *mine);
-/* Its lease ends unsettled: a loss, when it is one of the active epoch. */
+/* It ends unsettled: a loss, when it is one of the active epoch. */
 void quota_member_lost(struct quota_change *change, const Pb__QuotaLease *lease);
 /* Somebody has acknowledged an epoch: it may be active now. */
 int quota_members_acked(struct quota_change *change, const Pb__QuotaLease *mine);
 /* What an ask of a member says besides. NULL, or the reason of a refusal: nothing is changed then. */
 const char *quota_member_fault(const struct quota_change *change, const Pb__QuotaAsk *ask);
-void quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask);
+/* True: its splits were accepted. */
+bool quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask);
 void quota_splits_anew(struct quota_change *change); /* the capacity has changed */
 /* The members of the newest epoch and those of the active one, as notices show them. */
 int quota_members_show(struct store_txn *txn, const Pb__QuotaRecord *record, struct arena *arena,

@@ -135,6 +135,7 @@ int quota_member_came(struct quota_change *change, const Pb__QuotaLease *mine) {
 void quota_member_lost(struct quota_change *change, const Pb__QuotaLease *lease) {
     Pb__QuotaRecord *record = change->record;
     size_t i = 0;
+    record->unsettled_ends++;
     while (i < record->n_active_leases && record->active_leases[i] != lease->id) i++;
     if (i == record->n_active_leases) return; /* it counted nothing */
     Pb__QuotaLostOwner *loss = arena_alloc(change->tx->arena, sizeof *loss);
@@ -231,13 +232,14 @@ static void split_set(struct quota_change *change, const Pb__QuotaSplit *wanted)
     change->notice = true;
 }
 
-void quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask) {
+bool quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask) {
     if (ask->acked > lease->acked) lease->acked = ask->acked;
     lease->hot = ask->hot, lease->n_hot = ask->n_hot;
     lease->reported = ask->reported;
     losses_drop(change->record, ask->losses_over);
-    if (ask->acked != change->record->epoch || ask->acked != change->record->active) return;
+    if (ask->acked != change->record->epoch || ask->acked != change->record->active) return false;
     for (size_t i = 0; i < ask->n_split; i++) split_set(change, ask->split[i]);
+    return ask->n_split > 0;
 }
 
 void quota_splits_anew(struct quota_change *change) {
