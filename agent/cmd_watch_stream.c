@@ -199,7 +199,7 @@ static int follow_once(struct following *following) {
 /* -- the command --------------------------------------------------------------------------------------------------- */
 
 struct wishes {
-    struct cmd_list keys, prefixes, services, nodes, locks;
+    struct cmd_list keys, prefixes, services, nodes, locks, quotas;
     const char *from;
     bool stream, delta;
 };
@@ -212,7 +212,7 @@ static void question(const struct wishes *wishes, const struct client *client, s
     buffer_append_text(path, "/v1/watch");
     append_all(path, "key", &wishes->keys), append_all(path, "prefix", &wishes->prefixes);
     append_all(path, "service", &wishes->services), append_all(path, "node", &wishes->nodes);
-    append_all(path, "lock", &wishes->locks);
+    append_all(path, "lock", &wishes->locks), append_all(path, "quota", &wishes->quotas);
     if (wishes->delta) client_parameter(path, "delta", NULL);
     if (client->datacenter) client_parameter(path, "dc", client->datacenter);
     buffer_append_byte(path, '\0');
@@ -245,15 +245,17 @@ int cmd_watch_stream(int argc, char **argv) {
         {"service", CMD_LIST, &wishes.services, "the instances of this service"},
         {"node", CMD_LIST, &wishes.nodes, "this node and what is on it"},
         {"lock", CMD_LIST, &wishes.locks, "this lock"},
+        {"quota", CMD_LIST, &wishes.quotas, "this budget"},
         {"from", CMD_TEXT, &wishes.from, "changes after this index; else from now on"},
         {"delta", CMD_BOOL, &wishes.delta, "of services only the instances that changed"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
     if (*rest) return cmd_wrong(usage, "no program is run for a stream");
-    if (wishes.keys.count + wishes.prefixes.count + wishes.services.count + wishes.nodes.count + wishes.locks.count ==
+    if (wishes.keys.count + wishes.prefixes.count + wishes.services.count + wishes.nodes.count + wishes.locks.count +
+            wishes.quotas.count ==
         0)
-        return cmd_wrong(usage, "nothing to follow: wanted: -key, -prefix, -service, -node or -lock");
+        return cmd_wrong(usage, "nothing to follow: wanted: -key, -prefix, -service, -node, -lock or -quota");
     struct following following = {.client = &client, .signals = signals_open()};
     addresses(&following);
     if (following.count == 0) return cmd_wrong(usage, "-http-addr: no address");

@@ -148,11 +148,19 @@ static void take(struct asking *asking) {
     quota_audit(&asking->change, PB__QUOTA_KIND__QUOTA_TAKEN, asking->lease ? asking->lease : &nobody, n, 0);
 }
 
-static uint64_t grant_of(const struct asking *asking, uint64_t wish) {
+static uint64_t grant_of(const struct asking *asking, uint64_t wish, bool spare) {
     const Pb__QuotaRecord *record = asking->change.record;
-    uint64_t level = quota_level(record, asking->ask->priority), goal = wish < level ? wish : level;
+    struct quota_level of_class = quota_level_of(record, asking->ask->priority);
+    uint64_t level = spare ? of_class.most : quota_level_sure(of_class), goal = wish < level ? wish : level;
     uint64_t more = quota_minus(goal, asking->lease->balance), room = quota_grantable(record);
     return more < room ? more : room;
+}
+
+/* It got less than it wants. Where there are fewer tokens than leases each is given out by a count. */
+static bool is_count_due(const struct asking *asking) {
+    const Pb__QuotaRecord *record = asking->change.record;
+    uint64_t sure = quota_level_sure(quota_level_of(record, asking->ask->priority));
+    return record->asks > record->leases / LEASES_A_COUNT || (sure == 0 && quota_grantable(record) > 0);
 }
 
 static int grant(struct asking *asking) {
@@ -164,11 +172,12 @@ static int grant(struct asking *asking) {
     lease->wants = asking->ask->want, lease->priority = asking->ask->priority;
     record->asks++;
     if (quota_owned(record)) return CO_OK;
-    more = grant_of(asking, wish);
-    if (lease->balance + more < wish && record->asks > record->leases / LEASES_A_COUNT) {
-        int rv = quota_levels_count(change, lease);
+    more = grant_of(asking, wish, false);
+    if (lease->balance + more < wish && is_count_due(asking)) {
+        bool spare;
+        int rv = quota_levels_count(change, lease, &spare);
         if (rv != CO_OK) return rv;
-        more = grant_of(asking, wish);
+        more = grant_of(asking, wish, spare);
     }
     lease->balance += more;
     *quota_balances(record) += more;
@@ -186,7 +195,7 @@ static void answer(struct asking *asking) {
     grant->available = quota_available(record);
     grant->capacity = quota_capacity(record->definition);
     grant->starving = record->starving;
-    grant->level = quota_level(record, asking->ask->priority);
+    grant->level = quota_level_of(record, asking->ask->priority).most;
     grant->defined_index = record->defined_index;
     grant->epoch = record->epoch, grant->active = record->active;
     if (!asking->lease || asking->closed) return;

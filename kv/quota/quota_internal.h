@@ -96,16 +96,22 @@ uint64_t *quota_balances(Pb__QuotaRecord *record);       /* the sum of the lease
 
 struct quota_wish {
     uint32_t priority;
-    uint64_t want;
+    uint64_t want, balance;
 };
-/* Shares `total` over wishes, higher priorities first. levels[p]: what each of that priority may have: `most` where it is
- * enough for all of these and those above. Where it is not, max-min: the least number so that what is shared out is all
- * that there is, or one less for some. Sorts the wishes. */
+struct quota_level {
+    uint64_t most; /* that one may have */
+    bool uneven;   /* some have one less */
+};
+static inline uint64_t quota_level_sure(struct quota_level level) { return level.most - level.uneven; }
+/* Shares `total` over wishes, higher priorities first. levels[p]: of those of that priority; `most`, and even, where it
+ * is enough for all of these and those above. Where it is not, max-min: who wants less than the level gets that, and
+ * what they leave is shared evenly by the others. Sorts the wishes. */
 void quota_share(uint64_t total, uint64_t most, struct quota_wish *wishes, size_t count,
-                 uint64_t levels[QUOTA_PRIORITIES]);
-/* Counts them from what all leases want, of which `mine` is one, as it stands in memory. */
-int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine);
-uint64_t quota_level(const Pb__QuotaRecord *record, uint32_t priority);
+                 struct quota_level levels[QUOTA_PRIORITIES]);
+/* Counts them from what all leases want, of which `mine` is one, as it stands in memory. *spare: there is more than all
+ * others lack of what is surely theirs, and it may have one more. */
+int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine, bool *spare);
+struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priority);
 
 /* -- owner mode (quota_owner.c) ----------------------------------------------------------------------------------- */
 

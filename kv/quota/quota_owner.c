@@ -135,7 +135,7 @@ int quota_member_came(struct quota_change *change, const Pb__QuotaLease *mine) {
 void quota_member_lost(struct quota_change *change, const Pb__QuotaLease *lease) {
     Pb__QuotaRecord *record = change->record;
     size_t i = 0;
-    record->unsettled_ends++;
+    if (record->definition->window) record->unsettled_ends++;
     while (i < record->n_active_leases && record->active_leases[i] != lease->id) i++;
     if (i == record->n_active_leases) return; /* it counted nothing */
     Pb__QuotaLostOwner *loss = arena_alloc(change->tx->arena, sizeof *loss);

@@ -12,31 +12,30 @@ static int compare(const void *a, const void *b) {
     return one->want < other->want ? -1 : one->want > other->want;
 }
 
-/* The level of those who are served in the order of their wishes, and what is left afterwards. Who wants less than an
- * equal part of what is left gets it all; from the first who wants more on all get the same. */
-static uint64_t level_of(const struct quota_wish *wishes, size_t count, uint64_t most, uint64_t *total) {
+/* Of those who are served in the order of their wishes, and what is left afterwards. Who wants less than an equal part of
+ * what is left gets it all; from the first who wants more on all get the same. */
+static struct quota_level level_of(const struct quota_wish *wishes, size_t count, uint64_t most, uint64_t *total) {
     for (size_t i = 0; i < count; i++) {
         uint64_t left = count - i, part = *total / left;
         if (wishes[i].want > part) {
-            uint64_t rest = *total % left;
+            bool uneven = *total % left != 0;
             *total = 0;
-            return part + (rest ? 1 : 0); /* what cannot be parted goes to those who ask first */
+            return (struct quota_level){part + uneven, uneven};
         }
         *total -= wishes[i].want;
     }
-    return most;
+    return (struct quota_level){.most = most};
 }
 
+/* Where it was not enough for those above, nothing is left for those below. */
 void quota_share(uint64_t total, uint64_t most, struct quota_wish *wishes, size_t count,
-                 uint64_t levels[QUOTA_PRIORITIES]) {
+                 struct quota_level levels[QUOTA_PRIORITIES]) {
     if (count) qsort(wishes, count, sizeof *wishes, compare);
     size_t at = 0;
-    bool short_of = false;
     for (uint32_t priority = QUOTA_PRIORITIES; priority-- > 0;) {
         size_t end = at;
         while (end < count && wishes[end].priority == priority) end++;
-        levels[priority] = short_of ? 0 : level_of(wishes + at, end - at, most, &total);
-        short_of |= levels[priority] < most && end > at;
+        levels[priority] = level_of(wishes + at, end - at, most, &total);
         at = end;
     }
     CHECK(at == count);
@@ -54,7 +53,8 @@ static void wish_add(struct wishes *wishes, const Pb__QuotaLease *lease, uint64_
         wishes->room = wishes->room ? 2 * wishes->room : 64;
         wishes->items = mem_realloc(wishes->items, wishes->room * sizeof *wishes->items);
     }
-    wishes->items[wishes->count++] = (struct quota_wish){lease->priority, lease->wants < most ? lease->wants : most};
+    wishes->items[wishes->count++] =
+        (struct quota_wish){lease->priority, lease->wants < most ? lease->wants : most, lease->balance};
 }
 
 static int wishes_read(const struct quota_change *change, const Pb__QuotaLease *mine, uint64_t most,
@@ -78,7 +78,7 @@ static int wishes_read(const struct quota_change *change, const Pb__QuotaLease *
 }
 
 /* Those of one priority lie side by side. */
-static void classes_set(struct quota_change *change, const struct wishes *wishes, const uint64_t *levels) {
+static void classes_set(struct quota_change *change, const struct wishes *wishes, const struct quota_level *levels) {
     struct arena *arena = change->tx->arena;
     Pb__QuotaRecord *record = change->record;
     record->classes = arena_alloc(arena, QUOTA_PRIORITIES * sizeof *record->classes);
@@ -89,7 +89,7 @@ static void classes_set(struct quota_change *change, const struct wishes *wishes
             class = record->classes[record->n_classes++] = arena_alloc(arena, sizeof *class);
             pb__quota_class__init(class);
             class->priority = wishes->items[i].priority;
-            class->level = levels[class->priority];
+            class->level = levels[class->priority].most, class->uneven = levels[class->priority].uneven;
         }
         class->leases++;
         class->wants += wishes->items[i].want;
@@ -97,24 +97,40 @@ static void classes_set(struct quota_change *change, const struct wishes *wishes
     }
 }
 
-int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine) {
+/* What all lack of what is surely theirs. */
+static uint64_t lacking(const struct wishes *wishes, const struct quota_level *levels) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < wishes->count; i++) {
+        const struct quota_wish *wish = &wishes->items[i];
+        uint64_t sure = quota_level_sure(levels[wish->priority]);
+        sum += quota_minus(wish->want < sure ? wish->want : sure, wish->balance);
+    }
+    return sum;
+}
+
+int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine, bool *spare) {
     Pb__QuotaRecord *record = change->record;
-    uint64_t levels[QUOTA_PRIORITIES], most = quota_lease_most(record->definition);
+    struct quota_level levels[QUOTA_PRIORITIES];
+    uint64_t most = quota_lease_most(record->definition);
     struct wishes wishes = {0};
     int rv = wishes_read(change, mine, most, &wishes);
     if (rv == CO_OK) {
         quota_share(quota_shareable(record), most, wishes.items, wishes.count, levels);
         classes_set(change, &wishes, levels);
+        *spare = levels[mine->priority].uneven && quota_grantable(record) > lacking(&wishes, levels);
         record->asks = 0;
     }
     free(wishes.items);
     return rv;
 }
 
-uint64_t quota_level(const Pb__QuotaRecord *record, uint32_t priority) {
+/* Of those who were not counted it is what one may hold at all. */
+struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priority) {
     uint64_t most = quota_lease_most(record->definition);
-    for (size_t i = 0; i < record->n_classes; i++)
-        if (record->classes[i]->priority == priority && record->classes[i]->level < most)
-            return record->classes[i]->level;
-    return most;
+    for (size_t i = 0; i < record->n_classes; i++) {
+        const Pb__QuotaClass *class = record->classes[i];
+        if (class->priority == priority && (class->level < most || class->uneven))
+            return (struct quota_level){class->level, class->uneven && class->level};
+    }
+    return (struct quota_level){.most = most};
 }

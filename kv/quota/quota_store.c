@@ -218,7 +218,7 @@ int quota_lease_reclaim(struct quota_change *change, Pb__QuotaLease *lease, bool
     }
     *sum = quota_minus(*sum, amount);
     if (!early) record->stranded += amount;
-    if (!over && amount && !early) hold_back(change, lease);
+    if (!over && amount) hold_back(change, lease);
     else quota_lease_remove(change, lease);
     quota_audit(change, PB__QUOTA_KIND__QUOTA_RECLAIMED, lease, amount, 0);
     if (!quota_owned(record)) return CO_OK;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/message.h"
+#include "tests/lib/quota_trail.h"
 
 static char *text(const char *constant) { return (char *)(uintptr_t)(constant ? constant : ""); }
 
@@ -140,39 +141,14 @@ const Pb__QuotaAuditResult *quota_trail(struct fixture *world, const char *name,
 
 /* -- does the trail add up? --------------------------------------------------------------------------------------- */
 
-struct sums {
-    uint64_t spent, stranded, held;
-};
-
-/* What the row's amount makes of the sums before it. */
-static struct sums after(struct sums sums, const Pb__QuotaAudit *row) {
-    switch (row->kind) {
-        case PB__QUOTA_KIND__QUOTA_GRANTED: sums.held += row->amount; break;
-        case PB__QUOTA_KIND__QUOTA_SETTLED: sums.held -= row->amount + row->back, sums.spent += row->amount; break;
-        case PB__QUOTA_KIND__QUOTA_RECLAIMED: sums.held -= row->amount, sums.stranded += row->amount; break;
-        case PB__QUOTA_KIND__QUOTA_TAKEN: sums.spent += row->amount; break;
-        case PB__QUOTA_KIND__QUOTA_REFILLED: /* stranded counts as spent before; what is held back stays stranded */
-            cr_assert_leq(row->stranded, sums.stranded);
-            sums.spent += sums.stranded - row->stranded, sums.stranded = row->stranded;
-            sums.spent -= row->amount;
-            break;
-        default: cr_assert_eq(row->amount, 0);
-    }
-    return sums;
-}
-
-static void row_check(struct sums *sums, const Pb__QuotaAudit *row, bool first) {
-    struct sums shown = {row->spent, row->stranded, row->leased + row->slack}, wanted = after(*sums, row);
-    if (!first)
-        cr_assert(memcmp(&shown, &wanted, sizeof shown) == 0,
-                  "row %lu, kind %u, amount %lu, back %lu: spent %lu stranded %lu held %lu, expected %lu %lu %lu",
-                  row->number, row->kind, row->amount, row->back, shown.spent, shown.stranded, shown.held, wanted.spent,
-                  wanted.stranded, wanted.held);
-    *sums = shown;
+static void row_check(struct trail_sums *sums, const Pb__QuotaAudit *row, bool first) {
+    cr_assert(first || trail_follows(*sums, row), "row %lu, kind %u, amount %lu, back %lu", row->number, row->kind,
+              row->amount, row->back);
+    *sums = trail_sums_of(row);
 }
 
 void quota_trail_check(struct fixture *world, const char *name) {
-    struct sums sums = {0};
+    struct trail_sums sums = {0};
     uint64_t next = 0, index = 0;
     bool first = true;
     for (;;) {
@@ -190,5 +166,5 @@ void quota_trail_check(struct fixture *world, const char *name) {
     }
     const Pb__QuotaRecord *record = quota_look(world, name)->record;
     cr_assert(record->spent == sums.spent && record->stranded == sums.stranded &&
-              record->leased + record->slack == sums.held);
+              record->leased + record->slack == sums.balances);
 }

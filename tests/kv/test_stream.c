@@ -334,7 +334,7 @@ Test(stream, requests_that_make_no_sense, .init = open_world, .fini = close_worl
         refuses(&request, "the first, too");
         items[0].kind = PB__STREAM_KIND__STREAM_KEY;
     }
-    static const size_t longest[STREAM_KINDS] = {8192, 8192, 512, 512, 256};
+    static const size_t longest[STREAM_KINDS] = {8192, 8192, 512, 512, 256, 256};
     for (int kind = 0; kind < STREAM_KINDS; kind++) {
         items[1].kind = (Pb__StreamKind)kind;
         items[1].name.len = longest[kind];

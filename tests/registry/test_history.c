@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "catalog_specs.h"
 #include "history_rows.h"
+#include "registry/history_internal.h"
 #include "registry/version.h"
 
 static struct fixture f;
@@ -229,6 +230,29 @@ Test(history, an_entry_that_is_too_large_breaks_it, .init = setup, .fini = teard
     struct seen_rows rows = rows_of(&f, HISTORY_KEYS);
     cr_assert(rows.count == 1 && rows.first == next);
     cr_assert_eq(floor_of(&f, HISTORY_KEYS), gone);
+}
+
+static size_t breaks_noted(void) {
+    struct arena arena = {0};
+    const Pb__HistoryState *state = history_state(store_read(f.reader), &arena);
+    size_t count = state->n_breaks;
+    store_read_done(f.reader);
+    arena_free(&arena);
+    return count;
+}
+
+/* Programs of the version before know a topic less, and all servers write the same. */
+Test(history, a_break_names_the_topics_that_its_version_has, .init = setup, .fini = teardown) {
+    char value[400];
+    memset(value, 'x', sizeof value - 1), value[sizeof value - 1] = '\0';
+    limit(&f, 100000, 100, 1000000);
+    put(&f, "a", value), put(&f, "a", "1");
+    cr_assert_eq(breaks_noted(), HISTORY_QUOTAS - 1);
+    raise_to(&f, HISTORY_QUOTAS_SINCE);
+    put(&f, "a", value);
+    uint64_t gone = put(&f, "a", "1");
+    cr_assert_eq(floor_of(&f, HISTORY_KEYS), gone);
+    cr_assert_eq(breaks_noted(), HISTORY_TOPICS - 1);
 }
 
 Test(history, what_is_older_than_the_age_goes, .init = setup, .fini = teardown) {

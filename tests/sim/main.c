@@ -42,6 +42,9 @@ static const struct mutation mutations[] = {
     {"txn-half", .module = MUTATE_TXN_HALF},
     {"history-skips", .module = MUTATE_HISTORY_SKIPS},
     {"stream-skips", .module = MUTATE_STREAM_SKIPS},
+    {"quota-reclaims-early", .module = MUTATE_QUOTA_RECLAIMS_EARLY},
+    {"quota-refill-twice", .module = MUTATE_QUOTA_REFILL_TWICE},
+    {"quota-split-exceeds", .module = MUTATE_QUOTA_SPLIT_EXCEEDS},
 };
 
 struct arguments {

@@ -56,7 +56,7 @@ void sim_notify(struct sim *sim, const struct sim_notice *notice) {
 /* -- commands -- */
 
 static const struct module_command *row_of(const struct module *module, uint8_t number) {
-    for (const struct module_command *row = module->commands; row->number; row++)
+    for (const struct module_command *row = module->commands; row && row->number; row++)
         if (row->number == number) return row;
     return NULL;
 }

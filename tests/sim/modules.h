@@ -22,7 +22,8 @@
     X(election)        \
     X(txn)             \
     X(history)         \
-    X(stream)
+    X(stream)          \
+    X(quota)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
