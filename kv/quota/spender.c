@@ -8,6 +8,7 @@
 #include "kv/quota/spender_internal.h"
 
 struct spender *spender_new(const struct spender_config *config) {
+    CHECK(config->priority < QUOTA_PRIORITIES);
     struct spender *spender = mem_zalloc(sizeof *spender);
     spender->slot_mask = 63;
     spender->slots = mem_zalloc((spender->slot_mask + 1) * sizeof *spender->slots);
@@ -220,7 +221,9 @@ static struct verdict judge_ask(struct spender *spender, struct spender_budget *
     uint64_t want = spender_waiting(spender, budget, SPENDER_WANT);
     uint64_t asked = spender_waiting(spender, budget, SPENDER_TAKE);
     uint64_t reach = take->key.size ? budget->reach : spender_min(budget->reach, budget->keyless_reach);
-    if (take->n > reach || want + take->n > budget->most) out.way = SPENDER_TAKE;
+    /* All that waits is more than it may hold: the servers spend for the rest. */
+    uint64_t together = spender_bounded(budget) ? reach : budget->most;
+    if (take->n > reach || want + take->n > together) out.way = SPENDER_TAKE;
     if (now_ns >= budget->refused_ns) return out;
     out.way = SPENDER_TAKE;
     if (asked + take->n <= budget->fits) return out;

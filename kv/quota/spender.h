@@ -4,27 +4,51 @@
  * A budget is known from the first take of it on: its notice is fetched (spender_follow) and followed. Then
  *
  * lease     The agent holds a balance and spends it. It asks so that about one ask a TTL is enough: it wants what its rate
- *           (of the last TTL, the newest counting most) needs for a TTL and a half, plus what waits now. An ask goes out
- *           when half of the TTL is over, earlier when less is left than the rate needs until an answer is there, and for
- *           a take that the balance does not cover. When nothing was taken for a TTL it closes its lease. When the notice
- *           says that somebody starves, it gives back at once what is above its level and what it does not need.
- * bounded   The balance is slack: the agent spends while what it has not reported is below it, and reports in the
- *           background (when half of the slack is used, and each half TTL). At or below the low watermark each take is
- *           asked of the servers (all takes that wait go in one ask).
+ *           (the newest counts most) needs for a TTL and a half, plus what waits now. An ask goes out SPENDER_AHEAD_MS before
+ *           its time is over (after half of the TTL at the earliest), earlier when less is left than the rate needs until an
+ *           answer is there, or an eighth, and for a take that the balance does not cover. All budgets that have something to
+ *           ask, or were not asked for a third of their TTL, go along. When nothing was taken for a TTL it closes its lease
+ *           instead. When somebody starves, it gives back at once what is above its level or what it does not need; else
+ *           what it does not need goes back with an ask that is due anyway, when that is more than half of what it has.
+ * bounded   The same with slack for a balance, which is at most its part of the drift; it asks (and so reports) also when
+ *           half of it is used. It spends down to the low watermark, as far as it knows; at or below it each take is asked of
+ *           the servers (all takes that wait go in one ask).
  * owner     see the end of this header.
  *
- * How long it may spend: until the send time of the last ask that was answered, plus its TTL less QUOTA_CLOCK_PPM of it and
- * SPENDER_MARGIN_MS. Afterwards it holds nothing, and what it had counts as lost (the servers strand it).
+ * How long it may spend: until the sending of the last ask that was answered, plus its TTL less QUOTA_CLOCK_PPM of it and
+ * SPENDER_MARGIN_MS. Afterwards it holds nothing, and asks: if the servers have the lease still, it goes on, else what it
+ * had is stranded there.
  *
- * Servers away: asks fail, or are not answered for SPENDER_LOSS_MS. What it holds is spent until its end. Then on_loss
- * decides: closed: refused; open: at most local_cap each refill period (of this agent's clock, slowed by
- * QUOTA_CLOCK_PPM), while the notice is known; last: at most what it was granted last, once each lease TTL, for last_for at
- * most. An agent that was never granted anything of the budget admits nothing.
+ * Asked of the servers (`take`) is what an agent cannot hold: more than max_lease or its level, more than all of its slack,
+ * or what waits beyond that. When the servers have not enough it gives back all that it holds of the budget with the next
+ * such ask, so that agents do not block each other with parts that nobody can use. What they spend is for the takes that
+ * waited for it, is there for 2 s from the sending on, and counts as spent when nobody comes for it. (So at the edge of a
+ * window what was spent in the old one may be admitted in the new one, that much later.)
  *
- * A take of several budgets is all or nothing: everything is there, or nothing is spent. n = 0 looks. A take of more than
- * an agent may ever hold is asked of the servers (`take`); one of more than the capacity is refused for good (CO_TOOLARGE).
+ * Refused: after an answer that gave less than was wanted nothing more is asked until the next refill can have brought
+ * something, and twice as long each time that it did not; half of a TTL and a second at most. Takes that are not covered
+ * are refused meanwhile, unless they fit into what the servers said is available.
  *
- * Pure; one thread at a time (the caller's lock guards it). Times are of one monotonic clock, in ns. */
+ * Servers away: asks fail, or are not answered for SPENDER_LOSS_MS. What it holds is spent until its end. For what that does
+ * not cover on_loss decides: closed: refused; open: at most local_cap in any refill period (`every_ms`, or the window; of
+ * this agent's clock, slowed by QUOTA_CLOCK_PPM), while the notice is known; last: at most what it was granted last, once
+ * each lease TTL, for last_for at most, and as often as that within any refill period. An agent that was never granted
+ * anything of the budget admits nothing. (One that is started again has forgotten what it admitted so before.) Servers are
+ * asked again after 200 ms, and up to each second.
+ *
+ * A take of several budgets is all or nothing: everything is there, or nothing is spent. n = 0 looks whether the budget
+ * exists. One of more than the capacity is refused for good (CO_TOOLARGE).
+ *
+ * Pure; one thread at a time (the caller's lock guards it). Times are of one clock that goes on while the machine sleeps
+ * (clock_boot_ns), in ns.
+ *
+ * What is to be done shows in spender_deadline_ns; it may change with every call. When it is not in the future:
+ *
+ *     spender_tick, then while spender_woken: all takes that wait again, in the order in which they came,
+ *     then spender_follow until there is no more, then spender_ask
+ *
+ * After spender_asked and spender_followed likewise: the takes that wait come first, because an ask for them is made of
+ * those that have said again, since the last waking, that they wait. */
 #ifndef COORD_KV_SPENDER_H
 #define COORD_KV_SPENDER_H
 
@@ -41,8 +65,8 @@
 
 struct spender_config {
     const char *node;  /* this agent's node; copied */
-    uint64_t seed;     /* of session ids, and of what spreads */
-    uint32_t priority; /* of its asks */
+    uint64_t seed;     /* of session ids, of the table, and of what spreads; random */
+    uint32_t priority; /* of its asks; below QUOTA_PRIORITIES */
 };
 struct spender;
 struct spender *spender_new(const struct spender_config *config);
@@ -64,18 +88,21 @@ struct spender_answer {
 /* CO_OK: all of it is spent. CO_AGAIN: nothing is spent; the servers are asked: try again when spender_woken says so, or
  * with `last_try` when it has waited long enough (then it is not CO_AGAIN). Else nothing is spent: CO_BUSY: refused, there
  * is not enough; CO_NOTFOUND: there is no such budget; CO_NOLEADER: no server can say, and on_loss does not allow it;
- * CO_TOOLARGE; CO_INVALID (of names, keys, more than SPENDER_TAKES_MOST, a budget twice).
+ * CO_TOOLARGE; CO_INVALID (of names, keys, more than SPENDER_TAKES_MOST, a budget twice); CO_UNSUPPORTED: a budget of a
+ * later version. A take of a budget that is not known yet, when SPENDER_BUDGETS_MOST are: CO_BUSY.
  * `waited`: this is not its first try: what an ask brought is SPENDER_RENEWED. */
 int spender_take(struct spender *spender, const struct spender_take *takes, size_t count, bool waited, bool last_try,
                  uint64_t now_ns, struct spender_answer *answer);
-/* True, once: something changed since the last call for which takes wait. */
+/* True, once: something changed since the last call for which takes wait: try all of them again. A take that still waits
+ * says so by that; one that is not tried again is forgotten. */
 bool spender_woken(struct spender *spender);
 
 /* What RateLimit fields say of a budget (draft-ietf-httpapi-ratelimit-headers). False: it is not known. */
 struct spender_rate {
-    uint64_t quota, window_s; /* q, w: of the whole budget */
-    uint64_t remaining;       /* r: what this agent may admit now, as far as it knows */
-    uint64_t reset_s;         /* t: until more comes, rounded up */
+    uint64_t quota,
+        window_s;       /* q, w: of the whole budget: a window, or what comes in a refill period (whole seconds) */
+    uint64_t remaining; /* r: what this agent may admit now, as far as it knows: what it has, and may be given */
+    uint64_t reset_s;   /* t: until more comes, rounded up */
 };
 bool spender_rate(const struct spender *spender, struct slice name, struct slice key, uint64_t now_ns, int64_t unix_s,
                   struct spender_rate *rate);
@@ -86,12 +113,12 @@ bool spender_rate(const struct spender *spender, struct slice name, struct slice
  * until spender_asked. */
 bool spender_ask(struct spender *spender, uint64_t now_ns, const Pb__QuotaAskCommand **command);
 /* error: CO_OK and the grants; or of the command: it was refused (CO_NOTFOUND: its session is gone, and all its leases),
- * or was certainly not applied (CO_NOLEADER, CO_BUSY, CO_DISKFULL), or nobody knows (CO_UNKNOWN_OUTCOME: it is sent
- * again with the same `seq`). */
+ * or was certainly not applied (CO_NOLEADER, CO_BUSY, CO_DISKFULL, ...), or nobody knows (CO_UNKNOWN_OUTCOME, and what is
+ * not one of those: it is sent again as it was, until one sending is answered). The grants are the caller's. */
 void spender_asked(struct spender *spender, int error, const Pb__QuotaGrants *grants, uint64_t now_ns);
 
-/* A budget whose notice is to be fetched now, as a blocking query after *index (0: at once). True once for each, until
- * spender_followed. `name` lives until then. */
+/* A budget whose notice is to be fetched now, as a blocking query after *index (0: at once; else it waits for a minute or
+ * so, and then says what is). True once for each, until spender_followed. `name` lives until then. */
 bool spender_follow(struct spender *spender, const char **name, uint64_t *index);
 /* notice NULL with CO_OK: there is no such budget (any more). With an error it is asked for again a second later. */
 void spender_followed(struct spender *spender, const char *name, int error, const Pb__QuotaNotice *notice,

@@ -18,7 +18,7 @@ void spender_wait(struct spender *spender, struct spender_budget *budget, enum s
         budget->waiting_turn = spender->turn;
         budget->waiting[SPENDER_WANT] = budget->waiting[SPENDER_TAKE] = 0;
     }
-    budget->waiting[way] += n;
+    budget->waiting[way] = spender_min(budget->waiting[way] + n, QUOTA_AMOUNT_MOST);
     if (budget->asked) return; /* when that is answered it is tried again */
     spender->urgent = true;
     spender_due(spender, budget, now_ns);
@@ -78,11 +78,12 @@ static bool closes(const struct spender *spender, const struct spender_budget *b
 }
 
 /* How much of its balance it keeps. */
-static uint64_t keeps(const struct spender_budget *budget, const Pb__QuotaAsk *ask) {
+static uint64_t keeps(const struct spender_budget *budget, const Pb__QuotaAsk *ask, uint64_t now_ns) {
     uint64_t has = spender_has(budget);
     if (ask->close || (budget->yields && ask->take)) return 0;
     if (budget->starving) return spender_min(has, spender_min(ask->want, budget->level));
-    return has / 2 > ask->want ? ask->want : has;
+    bool early = now_ns - budget->counted_ns < spender_ttl_ns(budget) / 3; /* the rate says little yet */
+    return has / 2 > ask->want && !early ? ask->want : has;
 }
 
 /* False: there is nothing to ask. */
@@ -93,7 +94,7 @@ static bool fill(struct spender *spender, struct spender_budget *budget, Pb__Quo
     ask->close = closes(spender, budget, now_ns);
     if (!ask->close) {
         ask->want = spender_need(spender, budget, now_ns);
-        ask->take = spender_waiting(spender, budget, SPENDER_TAKE);
+        ask->take = spender_min(spender_waiting(spender, budget, SPENDER_TAKE), budget->capacity);
         if (budget->yields && ask->take) ask->want = 0;
         if (!budget->lease && !ask->want && !ask->take) return false;
     }
@@ -101,7 +102,7 @@ static bool fill(struct spender *spender, struct spender_budget *budget, Pb__Quo
     ask->lease = budget->lease;
     ask->seq = ++spender->seq;
     ask->spent = budget->owes ? budget->balance : budget->spent;
-    ask->held = keeps(budget, ask);
+    ask->held = keeps(budget, ask, now_ns);
     ask->priority = spender->priority;
     return true;
 }
@@ -249,27 +250,23 @@ static void refill(struct spender_budget *budget) {
     budget->keyless_left = spender_less(budget->keyless_reach, keyless_spent);
 }
 
-/* A take that the servers spent, or not. */
-static void taken(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
-                  const Pb__QuotaGrant *grant, uint64_t now_ns) {
-    if (!ask->take) return;
-    budget->yields = !grant->taken && !spender_bounded(budget);
-    if (!grant->taken) {
-        budget->in_vain++;
-        refused(budget, budget->available, now_ns);
-        return;
-    }
+/* The servers spent it for takes that wait. */
+static void taken(struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
     if (now_ns >= budget->credit_end_ns) budget->credit = 0;
-    budget->credit += ask->take;
+    budget->credit += n;
     budget->credit_end_ns = spender->first_ns + CREDIT_MS * SPENDER_MS;
+    budget->yields = false;
     budget->ever = true;
 }
 
-/* It holds less than it wanted: who wants more has to wait. */
-static void limited(struct spender_budget *budget, const Pb__QuotaAsk *ask, const Pb__QuotaGrant *grant,
-                    uint64_t now_ns) {
+/* It got less than it wanted: who wants more has to wait. */
+static void fell_short(struct spender_budget *budget, const Pb__QuotaAsk *ask, const Pb__QuotaGrant *grant,
+                       uint64_t now_ns) {
+    bool denied = ask->take && !grant->taken;
+    bool limited = !ask->close && !spender_bounded(budget) && grant->balance < ask->want;
     if (grant->granted || grant->taken) budget->in_vain = 0;
-    if (ask->close || spender_bounded(budget) || grant->balance >= ask->want) return;
+    if (denied) budget->yields = !spender_bounded(budget);
+    if (!denied && !limited) return;
     if (!grant->granted) budget->in_vain++;
     refused(budget, budget->available, now_ns);
 }
@@ -297,8 +294,8 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     if (grant->balance) budget->last = grant->balance;
     budget->ever |= grant->balance > 0;
     if (budget->fallback) budget->fallback->begin_ns = 0;
-    taken(spender, budget, ask, grant, now_ns);
-    limited(budget, ask, grant, now_ns);
+    if (ask->take && grant->taken) taken(spender, budget, ask->take, now_ns);
+    fell_short(budget, ask, grant, now_ns);
     if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
     if (spender->mutations & SPENDER_MUTATE_OVERSTAYS) budget->end_ns = SPENDER_NEVER;
 }

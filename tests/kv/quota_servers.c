@@ -55,11 +55,18 @@ static void keep_due(void *data, const struct expiry_due *item) {
     memcpy(due->name, item->name.data, item->name.size);
 }
 
+static uint64_t spent_of(struct quota_servers *servers, const char *name) {
+    const Pb__QuotaState *state = quota_servers_look(servers, name);
+    return state ? state->record->spent + state->record->stranded : 0;
+}
+
 static void apply_end(void *data, uint8_t command, const ProtobufCMessage *message) {
     struct quota_servers *servers = data;
+    const char *name = command == QUOTA_REFILL ? ((const Pb__QuotaRefillCommand *)message)->name : NULL;
+    uint64_t before = name ? spent_of(servers, name) : 0;
     struct outcome outcome = fixture_apply(&servers->world, command, message);
-    if (command == QUOTA_REFILL && outcome.error == CO_OK && servers->refilled)
-        servers->refilled(servers->data, ((const Pb__QuotaRefillCommand *)message)->name);
+    if (name && outcome.error == CO_OK && servers->refilled)
+        servers->refilled(servers->data, name, before - spent_of(servers, name));
 }
 
 void quota_servers_tick(struct quota_servers *servers, uint64_t now_ns) {

@@ -15,8 +15,8 @@ struct quota_servers {
     uint64_t now_ns;
     bool led;
     uint64_t asks; /* entries of asks */
-    /* Told of each refill that brought something. May be NULL. */
-    void (*refilled)(void *data, const char *name);
+    /* Told of each refill, and how much is no longer spent. May be NULL. */
+    void (*refilled)(void *data, const char *name, uint64_t amount);
     void *data;
 };
 /* Nodes are called a0, a1, ...; all are healthy. */

@@ -26,19 +26,13 @@ static void agent_begin(struct fleet *fleet, struct fleet_agent *agent) {
     }
 }
 
-static void refilled(void *data, const char *name) {
+static void refilled(void *data, const char *name, uint64_t amount) {
     struct fleet *fleet = data;
     for (size_t i = 0; i < fleet->budget_count; i++) {
         struct fleet_budget *budget = &fleet->budgets[i];
-        uint32_t next;
         if (strcmp(budget->definition->name, name) != 0) continue;
-        if (budget->definition->window) {
-            budget->level = budget->window = 0;
-            budget->windows++;
-            continue;
-        }
-        uint64_t part = quota_refill_part(budget->definition, 0, &next);
-        budget->level = budget->level > part ? budget->level - part : 0;
+        budget->level = budget->level > amount ? budget->level - amount : 0;
+        if (amount) budget->window = 0;
     }
 }
 
@@ -50,9 +44,12 @@ struct fleet *fleet_open(const struct fleet_plan *plan) {
     fleet->servers.refilled = refilled;
     fleet->servers.data = fleet;
     for (size_t i = 0; i < FLEET_BUDGETS && plan->definitions[i]; i++) {
-        quota_servers_define(&fleet->servers, plan->definitions[i]);
-        fleet->budgets[i].definition = plan->definitions[i];
-        fleet->budgets[i].capacity = quota_capacity(plan->definitions[i]);
+        Pb__QuotaDefinition *definition = &fleet->definitions[i];
+        *definition = *plan->definitions[i];
+        CHECK(quota_definition_check(definition, NULL) == CO_OK); /* with the defaults */
+        quota_servers_define(&fleet->servers, definition);
+        fleet->budgets[i].definition = definition;
+        fleet->budgets[i].capacity = quota_capacity(definition);
         fleet->budget_count++;
     }
     fleet->now_ns = FLEET_S;
@@ -60,7 +57,7 @@ struct fleet *fleet_open(const struct fleet_plan *plan) {
         struct fleet_agent *agent = &fleet->agents[i];
         agent->number = i;
         snprintf(agent->node, sizeof agent->node, "a%u", i);
-        agent->rate_ppm = 1000000 - QUOTA_CLOCK_PPM / 2 + rng_below(&fleet->rng, QUOTA_CLOCK_PPM + 1);
+        agent->rate_ppm = rng_between(&fleet->rng, 1000000 - QUOTA_CLOCK_PPM + 100, 1000000 + QUOTA_CLOCK_PPM);
         agent->offset_ns = rng_below(&fleet->rng, 1000 * FLEET_S);
         agent_begin(fleet, agent);
     }
@@ -297,7 +294,7 @@ static void arrive(struct fleet *fleet, struct fleet_message *message) {
     arena_free(&arena);
 }
 
-static void answer(struct fleet *fleet, struct fleet_message *message) {
+static void hear(struct fleet *fleet, struct fleet_message *message) {
     struct fleet_agent *agent = &fleet->agents[message->agent];
     if (agent->life != message->life) return;
     struct arena arena = {0};
@@ -306,6 +303,7 @@ static void answer(struct fleet *fleet, struct fleet_message *message) {
         grants = message_unpack(&arena, &pb__quota_grants__descriptor, buffer_slice(&message->grants));
         CHECK(grants);
     }
+    if (message->error != CO_OK) agent->trouble_ns = fleet->now_ns;
     spender_asked(agent->spender, message->error, grants, local_ns(fleet, agent));
     arena_free(&arena);
 }
@@ -318,7 +316,7 @@ static void messages_go(struct fleet *fleet) {
         bool answered = !message->deaf && message->applied && fleet->now_ns >= message->answers_ns;
         bool given_up = fleet->now_ns >= message->gives_up_ns;
         if ((answered || given_up) && !paused) {
-            answer(fleet, message);
+            hear(fleet, message);
             message->gives_up_ns = UINT64_MAX;
             message->life = 0; /* heard once */
             if (answered) message->applied = true;

@@ -63,11 +63,11 @@ struct fleet_agent {
 struct fleet_budget {
     const Pb__QuotaDefinition *definition;
     uint64_t capacity;
-    uint64_t level, most;     /* admitted and not refilled since; the highest */
-    uint64_t window, windows; /* all that was admitted since the last window began, fallback too */
-    uint64_t over;            /* how often the bound was broken */
-    uint64_t poor_ns;         /* when the servers had too little for a take, last */
-    uint64_t seen;            /* index up to which this was looked at */
+    uint64_t level, most; /* admitted and not refilled since; the highest */
+    uint64_t window;      /* all that was admitted since the last refill, fallback too */
+    uint64_t over;        /* how often the bound was broken */
+    uint64_t poor_ns;     /* when the servers had too little for a take, last */
+    uint64_t seen;        /* index up to which this was looked at */
     Pb__QuotaNotice *notice;
     uint64_t notice_index;
     struct arena arena;
@@ -84,6 +84,7 @@ struct fleet {
     struct fleet_plan plan;
     struct quota_servers servers;
     struct fleet_agent agents[FLEET_AGENTS];
+    Pb__QuotaDefinition definitions[FLEET_BUDGETS];
     struct fleet_budget budgets[FLEET_BUDGETS];
     size_t budget_count;
     struct fleet_message *messages;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "spender_fleet.h"
 
 static Pb__QuotaDefinition continuous(const char *name, uint64_t budget, uint64_t tokens, uint64_t every_ms) {
@@ -37,17 +38,172 @@ static void report(const struct fleet *fleet, const char *what) {
             (unsigned long long)(fleet->longest_refusal_ns / FLEET_MS));
 }
 
-/* Twenty agents take 100,000 a second: about an ask a TTL each. */
-Test(fleet, steady_state_costs_about_an_ask_a_ttl) {
+/* -- what it costs ------------------------------------------------------------------------------------------------ */
+
+static double asks_a_second(const struct fleet *fleet) {
+    return (double)fleet_asks(fleet) / ((double)(fleet->now_ns - fleet->counted_ns) / 1e9);
+}
+static double admitted_a_second(const struct fleet *fleet) {
+    return (double)fleet_admitted(fleet) / ((double)(fleet->now_ns - fleet->counted_ns) / 1e9);
+}
+static uint64_t refused(const struct fleet *fleet) {
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < fleet->plan.agents; i++) sum += fleet->agents[i].refused;
+    return sum;
+}
+static uint64_t waited_too_long(const struct fleet *fleet) {
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < fleet->plan.agents; i++) sum += fleet->agents[i].last_tries;
+    return sum;
+}
+
+/* Twenty agents take 100,000 a second, of four budgets: about an ask a TTL each, for all budgets together. */
+Test(fleet, steady_takes_cost_about_an_ask_a_ttl) {
+    Pb__QuotaDefinition definitions[4];
+    static const char *const names[] = {"a", "b", "c", "d"};
+    double rate = 1250;
+    struct fleet_plan plan = {.seed = 1, .agents = 20, .rate = steady, .data = &rate};
+    for (size_t i = 0; i < 4; i++) {
+        definitions[i] = continuous(names[i], 1000000, 50000, 1000);
+        plan.definitions[i] = &definitions[i];
+    }
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 20 * FLEET_S);
+    cr_assert_lt(fleet_asks(fleet), 20 * 20);
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 80 * FLEET_S);
+    report(fleet, "steady");
+    cr_assert_lt(asks_a_second(fleet), 1.5 * 20 / 10);
+    cr_assert_gt(admitted_a_second(fleet), 99000);
+    cr_assert_eq(refused(fleet), 0);
+    cr_assert_eq(waited_too_long(fleet), 0);
+    fleet_close(fleet);
+}
+
+static double jumps(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
+    (void)data, (void)agent, (void)budget;
+    return now_ns < 20 * FLEET_S ? 50 : 5000;
+}
+
+Test(fleet, demand_that_jumps_settles_after_a_few_asks) {
     Pb__QuotaDefinition definition = continuous("calls", 4000000, 200000, 1000);
+    struct fleet_plan plan = {.seed = 1, .agents = 20, .definitions = {&definition}, .rate = jumps};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 20 * FLEET_S);
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 22 * FLEET_S);
+    report(fleet, "jump");
+    cr_assert_leq(fleet_asks(fleet), 20 * 5);
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 62 * FLEET_S);
+    report(fleet, "after it");
+    cr_assert_lt(asks_a_second(fleet), 1.5 * 20 / 10);
+    cr_assert_eq(refused(fleet), 0);
+    fleet_close(fleet);
+}
+
+/* Ten times more is wanted than there is: it is all spent, and the asks are few. */
+static void overload(Pb__QuotaMode mode, double least) {
+    Pb__QuotaDefinition definition = continuous("calls", 20000, 10000, 1000);
+    definition.mode = mode;
     double rate = 5000;
     struct fleet_plan plan = {.seed = 1, .agents = 20, .definitions = {&definition}, .rate = steady, .data = &rate};
     struct fleet *fleet = fleet_open(&plan);
-    fleet_run(fleet, 20 * FLEET_S);
-    report(fleet, "start");
+    fleet_run(fleet, 10 * FLEET_S);
     fleet_count_anew(fleet);
-    fleet_run(fleet, 60 * FLEET_S);
-    report(fleet, "steady");
+    fleet_run(fleet, 40 * FLEET_S);
+    report(fleet, mode ? "bounded overload" : "overload");
+    cr_assert_lt(asks_a_second(fleet), 500);
+    cr_assert_gt(admitted_a_second(fleet), least);
+    fleet_close(fleet);
+}
+
+Test(fleet, more_is_wanted_than_there_is) {
+    overload(PB__QUOTA_MODE__QUOTA_LEASE, 9500);
+    overload(PB__QUOTA_MODE__QUOTA_BOUNDED, 9500);
+}
+
+Test(fleet, bounded_budgets_cost_few_asks) {
+    Pb__QuotaDefinition definition = continuous("calls", 1000000, 200000, 1000);
+    definition.mode = PB__QUOTA_MODE__QUOTA_BOUNDED;
+    double rate = 5000;
+    struct fleet_plan plan = {.seed = 1, .agents = 20, .definitions = {&definition}, .rate = steady, .data = &rate};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 10 * FLEET_S);
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 30 * FLEET_S);
+    report(fleet, "bounded");
+    cr_assert_lt(asks_a_second(fleet), 500);
+    cr_assert_gt(admitted_a_second(fleet), 99000);
+    fleet_close(fleet);
+}
+
+/* -- sharing ------------------------------------------------------------------------------------------------------ */
+
+/* The first takes all it can get, and is idle from 10 s on; then the second wants it. */
+static double hand_over(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
+    (void)data, (void)budget;
+    if (agent == 0) return now_ns < 10 * FLEET_S ? 100 : 0;
+    return agent == 1 && now_ns >= 10 * FLEET_S ? 100 : 0;
+}
+
+Test(fleet, what_an_idle_agent_holds_comes_to_those_who_starve) {
+    Pb__QuotaDefinition definition = continuous("calls", 3000, 0, 0);
+    definition.window = PB__QUOTA_WINDOW__QUOTA_HOUR;
+    definition.max_lease = QUOTA_WHOLE;
+    struct fleet_plan plan = {.seed = 1, .agents = 3, .definitions = {&definition}, .rate = hand_over};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 10 * FLEET_S);
+    uint64_t first = fleet_admitted(fleet);
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 35 * FLEET_S);
+    report(fleet, "handed over");
+    cr_assert_gt(first + fleet_admitted(fleet), 2950); /* nothing stays with who does not use it */
+    fleet_close(fleet);
+}
+
+static double big_takes(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
+    (void)data, (void)agent, (void)budget, (void)now_ns;
+    return 2;
+}
+
+/* Each take is more than an agent's fair share: parts that agents hold on to must not stop all of them. */
+Test(fleet, large_takes_do_not_block_each_other) {
+    Pb__QuotaDefinition definition = continuous("calls", 1000, 200, 1000);
+    definition.max_lease = QUOTA_WHOLE;
+    struct fleet_plan plan = {
+        .seed = 1, .agents = 20, .definitions = {&definition}, .rate = big_takes, .take_most = 300};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 20 * FLEET_S);
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 80 * FLEET_S);
+    report(fleet, "large takes");
+    cr_assert_gt(admitted_a_second(fleet), 160);
+    fleet_close(fleet);
+}
+
+static double for_a_while(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
+    (void)data, (void)agent, (void)budget;
+    return now_ns < 10 * FLEET_S ? 10 : 0;
+}
+
+Test(fleet, who_takes_nothing_holds_nothing) {
+    Pb__QuotaDefinition definitions[2] = {continuous("a", 1000, 1000, 1000), continuous("b", 1000, 1000, 1000)};
+    definitions[1].mode = PB__QUOTA_MODE__QUOTA_BOUNDED;
+    struct fleet_plan plan = {
+        .seed = 1, .agents = 10, .definitions = {&definitions[0], &definitions[1]}, .rate = for_a_while};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 10 * FLEET_S);
+    for (int i = 0; i < 2; i++) cr_assert_eq(quota_servers_look(&fleet->servers, definitions[i].name)->n_leases, 10);
+    fleet_run(fleet, 32 * FLEET_S);
+    for (int i = 0; i < 2; i++) {
+        const Pb__QuotaState *state = quota_servers_look(&fleet->servers, definitions[i].name);
+        cr_assert_eq(state->n_leases, 0);
+        cr_assert_eq(state->available, 1000);
+    }
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 100 * FLEET_S);
+    cr_assert_eq(fleet_asks(fleet), 0);
     fleet_close(fleet);
 }
 
@@ -128,35 +284,40 @@ Test(fleet, the_bound_holds_in_bad_weather) {
         for (uint64_t seed = 1; seed <= 3; seed++) run_weather(&weathers[i], only ? strtoull(only, NULL, 10) : seed);
 }
 
-/* The first agent takes a lot, and then a little; the others wait for the next minute, and take all that they can get. */
-static double one_little(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
-    (void)data, (void)budget;
-    if (agent) return now_ns < 60 * FLEET_S ? 0 : 100;
-    return now_ns < 55 * FLEET_S ? 0 : now_ns < 56 * FLEET_S ? 100 : 3;
+/* The first agent is alone in the first minute; then the others take all that they can get. */
+static double first_alone(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
+    (void)budget;
+    if (agent == 0) return now_ns < *(const uint64_t *)data * FLEET_S ? 0 : 50;
+    return now_ns < 60 * FLEET_S ? 0 : 2000;
 }
 
-/* How often more was admitted in a minute than there was, when the first agent is cut off with what it holds. */
-static uint64_t over_after_a_cut(unsigned mutations) {
-    Pb__QuotaDefinition definition = continuous("calls", 1000, 0, 0);
+/* How often more was admitted in the second minute than there was, when the first agent is cut off before. */
+static uint64_t over_after_a_cut(unsigned mutations, uint64_t begin_s) {
+    Pb__QuotaDefinition definition = continuous("calls", 6000, 0, 0);
     definition.window = PB__QUOTA_WINDOW__QUOTA_MINUTE;
     definition.max_lease = 500000;
-    definition.lease_ttl_ms = 3000;
+    definition.lease_ttl_ms = 20000;
     struct fleet_plan plan = {.seed = 1,
                               .agents = 6,
                               .definitions = {&definition},
-                              .rate = one_little,
+                              .rate = first_alone,
+                              .data = &begin_s,
                               .mutations = mutations,
                               .lenient = true};
     struct fleet *fleet = fleet_open(&plan);
-    fleet_run(fleet, 56 * FLEET_S);
-    fleet_cut(fleet, 0, 200 * FLEET_S);
-    fleet_run(fleet, 170 * FLEET_S);
+    fleet_run(fleet, 40 * FLEET_S);
+    fleet_cut(fleet, 0, 100 * FLEET_S);
+    fleet_run(fleet, 75 * FLEET_S);
     uint64_t over = fleet->budgets[0].over;
     fleet_close(fleet);
     return over;
 }
 
 Test(fleet, spending_beyond_the_end_of_a_lease_is_noticed) {
-    cr_assert_eq(over_after_a_cut(0), 0);
-    cr_assert_gt(over_after_a_cut(SPENDER_MUTATE_OVERSTAYS), 0);
+    unsigned noticed = 0; /* where its lease ends in the first minute, and lasts into the second one */
+    for (uint64_t begin_s = 2; begin_s < 20; begin_s += 2) {
+        cr_assert_eq(over_after_a_cut(0, begin_s), 0);
+        noticed += over_after_a_cut(SPENDER_MUTATE_OVERSTAYS, begin_s) > 0;
+    }
+    cr_assert_geq(noticed, 2);
 }

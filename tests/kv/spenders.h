@@ -1,0 +1,47 @@
+/* One agent's spender, and servers that answer as a test says. Time stands still unless the test moves it. */
+#ifndef COORD_TESTS_KV_SPENDERS_H
+#define COORD_TESTS_KV_SPENDERS_H
+
+#include <criterion/criterion.h>
+
+#include "base/error.h"
+#include "kv/quota/spender.h"
+
+#define MS UINT64_C(1000000)
+#define S  UINT64_C(1000000000)
+
+struct spending {
+    struct spender *spender;
+    uint64_t now_ns;
+    const Pb__QuotaAskCommand *command; /* the last one that was sent */
+    struct spender_answer answer;       /* to the last take */
+};
+void spending_begin(struct spending *s);
+void spending_end(struct spending *s);
+
+/* 1000 tokens, and 100 more each second; one agent may hold all; a TTL of 10 s. */
+Pb__QuotaDefinition budget_plain(const char *name, Pb__QuotaMode mode);
+/* Its notice is fetched (a take has made it known), and comes. */
+void budget_follow(struct spending *s, const Pb__QuotaDefinition *definition, bool starving);
+
+int take(struct spending *s, const char *name, uint64_t n);       /* with a key */
+int take_again(struct spending *s, const char *name, uint64_t n); /* that has waited */
+int take_as(struct spending *s, const struct spender_take *takes, size_t count, bool waited, bool last_try);
+
+/* The next ask that is due within so long; time goes on until then. NULL: none. */
+const Pb__QuotaAskCommand *ask_within(struct spending *s, uint64_t ms);
+/* The answer to a command of one ask. */
+struct given {
+    uint64_t granted, balance, level;
+    int64_t available;
+    bool starving, taken;
+    int error;
+    uint64_t lease; /* 0: 77 */
+};
+void answer_given(struct spending *s, const struct given *given);
+#define GIVE(s, ...) answer_given(s, &(const struct given){__VA_ARGS__})
+void answer_error(struct spending *s, int error);
+/* A known budget, of which so much is held. */
+void hold(struct spending *s, const Pb__QuotaDefinition *definition, uint64_t balance);
+
+#endif
