@@ -237,7 +237,7 @@ bool quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const
     lease->hot = ask->hot, lease->n_hot = ask->n_hot;
     lease->reported = ask->reported;
     losses_drop(change->record, ask->losses_over);
-    if (ask->acked != change->record->epoch || ask->acked != change->record->active) return false;
+    if (!ask->acked || ask->acked != change->record->epoch || ask->acked != change->record->active) return false;
     for (size_t i = 0; i < ask->n_split; i++) split_set(change, ask->split[i]);
     return ask->n_split > 0;
 }
