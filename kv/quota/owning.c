@@ -275,7 +275,9 @@ static int ask_owner(struct owning *owning, struct owning_budget *budget, struct
                      struct owning_now now, struct owning_answer *answer) {
     const struct owning_ring *live = &budget->live;
     size_t owner = owning_owner(live, (struct owning_id){take->key, take->split ? take->part + 1 : 0});
-    if (owner == SIZE_MAX || owner == live->mine) return wait(owning, budget, take, now, answer);
+    /* It is this agent, or was before it began anew. */
+    bool here = owner != SIZE_MAX && strcmp(live->nodes[owner], owning->node) == 0;
+    if (owner == SIZE_MAX || here) return wait(owning, budget, take, now, answer);
     Pb__QuotaPeer peer = PB__QUOTA_PEER__INIT;
     Pb__QuotaRouted routed = PB__QUOTA_ROUTED__INIT;
     peer.name = budget->name, peer.epoch = budget->epoch;

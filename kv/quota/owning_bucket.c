@@ -109,7 +109,7 @@ void owning_refill(struct owning *owning, const struct owning_budget *budget, st
         refill_continuous(owning, budget, bucket, capacity, now.ns);
         return;
     }
-    int64_t window_s = quota_window_start(budget->definition, now.unix_s);
+    int64_t window_s = owning_window(budget->definition, now.unix_s);
     if (bucket->tokens > capacity) bucket->tokens = capacity;
     if (window_s <= bucket->window_s) return;
     bucket->window_s = window_s;
@@ -172,7 +172,7 @@ static struct owning_bucket *bucket_after(struct owning *owning, struct owning_b
     const struct owning_split *split = id.slot ? owning_split_find(budget, id.key) : NULL;
     if (split && split->index <= after) split = NULL;
     bool windows = budget->definition->window != PB__QUOTA_WINDOW__QUOTA_CONTINUOUS;
-    int64_t window_s = quota_window_start(budget->definition, now.unix_s);
+    int64_t window_s = owning_window(budget->definition, now.unix_s);
     struct losses losses = losses_of(budget, id, after, window_s);
     bucket->window_s = window_s;
     bucket->tokens = owning_capacity(budget, id);

@@ -153,7 +153,7 @@ static void share_send(struct owning *owning, struct owning_budget *budget, cons
 /* What is left of the whole key is parted like the capacity, so that no part gets more than it may have. */
 static void share_out(struct owning *owning, struct owning_budget *budget, const struct owning_split *split,
                       struct owning_now now) {
-    int64_t window_s = quota_window_start(budget->definition, now.unix_s);
+    int64_t window_s = owning_window(budget->definition, now.unix_s);
     bool begun = budget->definition->window && window_s > budget->split_window_s; /* a window, since: all is left */
     uint64_t left = begun ? budget->capacity : budget->split_tokens;
     for (uint32_t i = 0; i < split->parts; i++)

@@ -221,6 +221,11 @@ struct owning_budget *owning_find(const struct owning *owning, struct slice name
 void owning_wake(struct owning *owning);
 void owning_due(struct owning *owning, uint64_t at_ns); /* a tick, or earlier */
 
+/* When the window began that this moment is in; continuous: 0. */
+static inline int64_t owning_window(const Pb__QuotaDefinition *definition, int64_t unix_s) {
+    return definition->window ? quota_window_start(definition, unix_s) : 0;
+}
+
 /* -- owning_bucket.c -- */
 struct owning_bucket *owning_bucket_find(const struct owning_table *table, struct owning_id id);
 /* The bucket is the table's from then on. */

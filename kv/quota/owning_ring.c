@@ -151,7 +151,7 @@ static bool is_listed(const struct owning_budget *budget, const struct owning_lo
 /* A key that was touched by it is full by now, if nothing was taken; a part too. */
 static bool is_over(const struct owning_budget *budget, const struct owning_loss *loss, struct owning_now now) {
     const Pb__QuotaDefinition *definition = budget->definition;
-    if (definition->window) return loss->window_s < quota_window_start(definition, now.unix_s);
+    if (definition->window) return loss->window_s < owning_window(definition, now.unix_s);
     unsigned __int128 full_ms = ((unsigned __int128)budget->capacity + 2 * QUOTA_PARTS_MOST) * definition->every_ms;
     full_ms = full_ms / definition->tokens * 102 / 100 + 1;
     return now.ns > loss->seen_ns && (now.ns - loss->seen_ns) / OWNING_MS > full_ms;
@@ -176,7 +176,7 @@ static void loss_add(struct owning_budget *budget, const char *node, uint64_t in
     budget->losses = mem_realloc(budget->losses, (budget->loss_count + 1) * sizeof *budget->losses);
     budget->losses[budget->loss_count++] =
         (struct owning_loss){.node = node ? mem_strdup(node) : NULL, .index = index, .active = active};
-    owning_step_add(budget, index, now.ns, quota_window_start(budget->definition, now.unix_s));
+    owning_step_add(budget, index, now.ns, owning_window(budget->definition, now.unix_s));
 }
 
 /* What the notice does not list any more is kept while it matters by this agent's clock. */
@@ -202,7 +202,7 @@ static void splits_set(struct owning_budget *budget, struct owning_now now) {
         if (split->parts < 2 || split->parts != split->n_amounts) continue;
         budget->splits[budget->split_count++] = (struct owning_split){
             .key = message_slice(split->key), .index = split->index, .amounts = split->amounts, .parts = split->parts};
-        owning_step_add(budget, split->index, now.ns, quota_window_start(budget->definition, now.unix_s));
+        owning_step_add(budget, split->index, now.ns, owning_window(budget->definition, now.unix_s));
     }
 }
 
@@ -236,7 +236,7 @@ static void define_anew(struct owning *owning, struct owning_budget *budget, con
                         struct owning_now now) {
     uint64_t before = budget->capacity, after = quota_capacity(notice->definition);
     bool other_kind = budget->definition->window != notice->definition->window;
-    int64_t window_s = quota_window_start(notice->definition, now.unix_s);
+    int64_t window_s = owning_window(notice->definition, now.unix_s);
     OWNING_EACH_BUCKET(&budget->table, bucket) {
         owning_refill(owning, budget, bucket, now);
         if (bucket->slot == 0) {
