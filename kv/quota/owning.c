@@ -35,6 +35,7 @@ static void budget_free(struct owning *owning, struct owning_budget *budget) {
     buffer_free(&budget->splitting);
     list_remove(&budget->ready);
     free(budget->losses);
+    free(budget->leavers);
     free(budget->steps);
     free(budget->name);
     free(budget);

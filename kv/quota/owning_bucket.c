@@ -41,7 +41,7 @@ void owning_bucket_add(struct owning *owning, struct owning_table *table, struct
     owning->key_bytes += bucket->key_size;
 }
 
-static void take_out(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket) {
+void owning_bucket_unlink(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket) {
     struct owning_bucket **at = &table->heads[bucket->hash & table->mask];
     while (*at != bucket) at = &(*at)->next;
     *at = bucket->next;
@@ -51,7 +51,7 @@ static void take_out(struct owning *owning, struct owning_table *table, struct o
 }
 
 void owning_bucket_remove(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket) {
-    take_out(owning, table, bucket);
+    owning_bucket_unlink(owning, table, bucket);
     free(bucket);
 }
 

@@ -103,6 +103,7 @@ static void parcel_send(struct owning *owning, struct owning_budget *budget, str
     hand.defined_index = budget->notice->defined_index;
     hand.buckets = parcel->buckets, hand.n_buckets = parcel->count;
     hand.steps = steps_of(budget, &parcel->arena, now_ns), hand.n_steps = budget->step_count;
+    hand.leavers = budget->leavers, hand.n_leavers = budget->leaver_count;
     peer.hand_over = &hand;
     owning_out_add(owning, budget, OUT_HAND, parcel->node, parcel->lease, &peer);
     budget->hand.left++;
@@ -241,12 +242,17 @@ static bool leaves_too(const struct owning_budget *budget, uint64_t lease) {
 }
 
 static void leaver_add(struct owning_budget *budget, uint64_t lease) {
-    if (leaves_too(budget, lease)) return;
-    if (budget->leaver_count == ARRAY_COUNT(budget->leavers)) {
-        memmove(budget->leavers, budget->leavers + 1, sizeof budget->leavers - sizeof budget->leavers[0]);
-        budget->leaver_count--;
-    }
+    if (leaves_too(budget, lease) || budget->leaver_count == QUOTA_MEMBERS_MOST) return;
+    budget->leavers = mem_realloc(budget->leavers, (budget->leaver_count + 1) * sizeof *budget->leavers);
     budget->leavers[budget->leaver_count++] = lease;
+}
+
+void owning_leavers_forget(struct owning_budget *budget) {
+    size_t kept = 0;
+    for (size_t i = 0; i < budget->leaver_count; i++)
+        if (budget->leavers[i] > budget->epoch || is_live(budget, budget->leavers[i]))
+            budget->leavers[kept++] = budget->leavers[i];
+    budget->leaver_count = kept;
 }
 
 /* The live ring without those that leave. The arrays are the caller's to free, and the set. */
@@ -446,21 +452,34 @@ static bool is_ripe(const struct owning_budget *budget, const struct owning_inco
     return !incoming->leaving || (budget->epoch > incoming->epoch && !is_live(budget, incoming->lease));
 }
 
+static bool is_for_here(const struct owning_budget *budget, struct owning_id id) {
+    if (!owning_is_mine(&budget->live, id) || owning_capacity(budget, id) == 0) return false;
+    return id.slot > 0 || !owning_split_find(budget, id.key);
+}
+
+/* The sender was given it by one that goes too, and has not gone yet. */
+static bool is_for_later(const struct owning_budget *budget, const struct owning_incoming *incoming,
+                         const struct owning_bucket *bucket) {
+    size_t owner = owning_owner(&budget->live, owning_bucket_id(bucket));
+    return incoming->leaving && owner != SIZE_MAX && owner != budget->live.mine &&
+           leaves_too(budget, budget->live.leases[owner]);
+}
+
 void owning_incoming_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now) {
     LIST_FOREACH_SAFE(item, next, &budget->incoming) {
         struct owning_incoming *incoming = LIST_ENTRY(item, struct owning_incoming, link);
         if (!is_ripe(budget, incoming)) continue;
         OWNING_EACH_BUCKET(&incoming->table, bucket) {
-            struct owning_id id = owning_bucket_id(bucket);
-            bool mine = owning_is_mine(&budget->live, id) && owning_capacity(budget, id) > 0;
-            if (!mine || (id.slot == 0 && owning_split_find(budget, id.key))) continue;
-            struct owning_bucket *copy = owning_bucket_default(owning, budget, id, now);
-            copy->tokens = bucket->tokens, copy->rest = bucket->rest, copy->at_ns = bucket->at_ns;
-            copy->window_s = bucket->window_s, copy->owed = bucket->owed;
-            if (!incoming->leaving) owning_bucket_doubt(owning, budget, copy, incoming->epoch, now);
-            owning_bucket_merge(owning, budget, copy, now);
+            if (is_for_later(budget, incoming, bucket)) continue;
+            owning_bucket_unlink(owning, &incoming->table, bucket);
+            if (!is_for_here(budget, owning_bucket_id(bucket))) {
+                free(bucket);
+                continue;
+            }
+            if (!incoming->leaving) owning_bucket_doubt(owning, budget, bucket, incoming->epoch, now);
+            owning_bucket_merge(owning, budget, bucket, now);
         }
-        incoming_free(owning, incoming);
+        if (incoming->table.count == 0) incoming_free(owning, incoming);
     }
 }
 
@@ -510,6 +529,8 @@ Pb__QuotaVerdict owning_hand_serve(struct owning *owning, struct owning_budget *
     if (!budget->lease || peer->to_lease != budget->lease || !peer->from_lease) return PB__QUOTA_VERDICT__QUOTA_LATER;
     if (peer->epoch < budget->epoch) return PB__QUOTA_VERDICT__QUOTA_STALE;
     if (hand->leaving) leaver_add(budget, peer->from_lease);
+    for (size_t i = 0; i < hand->n_leavers; i++)
+        if (hand->leavers[i] != budget->lease) leaver_add(budget, hand->leavers[i]);
     if (budget->leave) return PB__QUOTA_VERDICT__QUOTA_LEAVES;
     if (!hand->leaving && budget->live.mine != SIZE_MAX) return PB__QUOTA_VERDICT__QUOTA_LATER;
     struct owning_incoming *incoming = incoming_of(owning, budget, peer);

@@ -148,7 +148,7 @@ struct owning_budget {
     struct owning_table table;
     struct list incoming;
     struct owning_hand hand;
-    uint64_t leavers[64]; /* leases of others that said that they leave */
+    uint64_t *leavers; /* leases of others that go, at most QUOTA_MEMBERS_MOST */
     size_t leaver_count, sending;
     uint64_t admitted;
 
@@ -230,6 +230,8 @@ static inline int64_t owning_window(const Pb__QuotaDefinition *definition, int64
 struct owning_bucket *owning_bucket_find(const struct owning_table *table, struct owning_id id);
 /* The bucket is the table's from then on. */
 void owning_bucket_add(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket);
+/* It is the caller's then. */
+void owning_bucket_unlink(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket);
 void owning_bucket_remove(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket);
 void owning_table_clear(struct owning *owning, struct owning_table *table);
 #define OWNING_EACH_BUCKET(table, bucket)                                           \
@@ -283,6 +285,7 @@ void owning_forget_notice(struct owning_budget *budget);
 
 /* -- owning_handover.c -- */
 void owning_hand_tick(struct owning *owning, struct owning_budget *budget, struct owning_now now, uint64_t *next_ns);
+void owning_leavers_forget(struct owning_budget *budget); /* those that have gone */
 void owning_hand_reset(struct owning *owning, struct owning_budget *budget); /* nothing is handed over */
 /* By the notice, what came in may be counted now, or not be worth anything. */
 void owning_incoming_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now);

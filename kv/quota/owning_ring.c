@@ -293,6 +293,7 @@ static void take_notice(struct owning *owning, struct owning_budget *budget, con
     rings_make(owning, budget);
     splits_set(budget, now);
     losses_set(budget, now);
+    owning_leavers_forget(budget);
     if (budget->hand.epoch != budget->epoch || budget->active == budget->epoch) owning_hand_reset(owning, budget);
     if (is_off(budget)) owning_close(owning, budget, true, now.ns);
     owning_split_settle(owning, budget, now);

@@ -475,9 +475,20 @@ static void ended(struct own_agent *agent) {
     agent->waiting = 0;
 }
 
+/* Somebody can be an owner, and everybody can ask it. */
+static bool may_count(const struct own_fleet *fleet) {
+    bool any = false;
+    for (unsigned i = 0; i < fleet->plan.agents; i++) {
+        any |= !fleet->agents[i].gone && !fleet->agents[i].ending && fleet->agents[i].passing;
+        for (unsigned j = 0; j < fleet->plan.agents; j++)
+            if (fleet->cut[i][j]) return false;
+    }
+    return any;
+}
+
 static void step(struct own_fleet *fleet) {
     if (!fleet->servers.led && fleet->now_ns >= fleet->unled_ns) quota_servers_lead(&fleet->servers, fleet->now_ns);
-    if (!fleet->servers.led) fleet->trouble_ns = fleet->now_ns;
+    if (!fleet->servers.led || !may_count(fleet)) fleet->trouble_ns = fleet->now_ns;
     quota_servers_tick(&fleet->servers, fleet->now_ns);
     messages_go(fleet);
     look(fleet);

@@ -91,7 +91,7 @@ static void weathers(const char *what, Pb__QuotaDefinition definition, double ra
                             .data = &rate,
                             .lost_permille = lost,
                             .take_most = 3};
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1; seed <= (only ? 1 : 3); seed++) {
         plan.seed = only ? only : seed;
         weather(what, &plan, orderly, 100);
     }
