@@ -466,7 +466,7 @@ int owning_serve(struct owning *owning, struct slice payload, struct owning_now 
 
 /* -- looks ---------------------------------------------------------------------------------------------------------- */
 
-bool owning_look(const struct owning *owning, struct slice name, struct slice key, uint32_t part, struct owning_now now,
+bool owning_look(struct owning *owning, struct slice name, struct slice key, uint32_t part, struct owning_now now,
                  struct owning_view *view) {
     struct owning_budget *budget = owning_find(owning, name);
     *view = (struct owning_view){0};
@@ -481,5 +481,11 @@ bool owning_look(const struct owning *owning, struct slice name, struct slice ke
     view->owner = owner == SIZE_MAX ? NULL : budget->live.nodes[owner];
     view->moves = owner != SIZE_MAX && next != SIZE_MAX && budget->live.leases[owner] != budget->ring.leases[next];
     view->counts = owning_counts(budget, id, owning->mutations) && owning_alive(owning, budget, now.ns);
+    if (!view->counts) return true;
+    struct owning_bucket *bucket = owning_bucket_find(&budget->table, id), *begins = NULL;
+    if (!bucket) bucket = begins = owning_bucket_default(owning, budget, id, now);
+    owning_refill(owning, budget, bucket, now);
+    view->left = bucket->tokens;
+    free(begins);
     return true;
 }

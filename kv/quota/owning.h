@@ -170,13 +170,14 @@ uint64_t owning_deadline_ns(const struct owning *owning);       /* UINT64_MAX: n
 
 struct owning_view {
     const char *owner;    /* whom a take of the key asks; NULL: nobody is known. Valid until the next call */
+    uint64_t left;        /* when this agent counts it: of the key, or the part */
     bool counts;          /* this agent counts it now */
     bool pending, moves;  /* an epoch is pending; the key gets another owner by it */
     uint32_t parts, part; /* 0: it is not split; this agent's part of it */
     uint64_t epoch, active;
 };
 /* False: the budget is not known here. `part`: one of a split key; UINT32_MAX: this agent's. */
-bool owning_look(const struct owning *owning, struct slice name, struct slice key, uint32_t part, struct owning_now now,
+bool owning_look(struct owning *owning, struct slice name, struct slice key, uint32_t part, struct owning_now now,
                  struct owning_view *view);
 
 /* Rules broken on purpose, for tests only. */

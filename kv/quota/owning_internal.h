@@ -285,7 +285,7 @@ void owning_forget_notice(struct owning_budget *budget);
 
 /* -- owning_handover.c -- */
 void owning_hand_tick(struct owning *owning, struct owning_budget *budget, struct owning_now now, uint64_t *next_ns);
-void owning_leavers_forget(struct owning_budget *budget); /* those that have gone */
+void owning_leavers_forget(struct owning_budget *budget);                    /* those that have gone */
 void owning_hand_reset(struct owning *owning, struct owning_budget *budget); /* nothing is handed over */
 /* By the notice, what came in may be counted now, or not be worth anything. */
 void owning_incoming_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now);

@@ -122,7 +122,30 @@ static void counted(struct own_fleet *fleet, const struct own_agent *owner, stru
     if (key->level > (double)fleet->capacity + 1e-6) must_not(fleet, &fleet->over, "the level", key->text, key->level);
 }
 
-/* What was counted is not wanted after all; only so much as really came back is known to nobody but the owner. */
+/* What the owner has of a key; of all parts that it counts. */
+static uint64_t left_at(struct own_fleet *fleet, struct own_agent *owner, const struct own_key *key) {
+    struct owning_view view;
+    uint64_t left = 0;
+    uint32_t parts = 1;
+    for (uint32_t i = 0; i < parts; i++) {
+        if (!owning_look(owner->owning, slice_text(fleet->definition.name), slice_text(key->text), i,
+                         now_of(fleet, owner), &view))
+            break;
+        if (view.parts) parts = view.parts;
+        left += view.left;
+    }
+    return left;
+}
+
+/* So much came back to the owner: it was not admitted after all. */
+static void came_back(struct own_fleet *fleet, const struct own_agent *owner, struct own_key *key, uint64_t n) {
+    key->counted -= n;
+    key->level = key->level > (double)n ? key->level - (double)n : 0;
+    int64_t window_s = quota_window_start(&fleet->definition, now_of(fleet, owner).unix_s);
+    for (size_t i = 0; i < OWN_WINDOWS; i++)
+        if (key->windows[i].window_s == window_s) key->windows[i].sum -= n;
+}
+
 static bool is_up(const struct own_fleet *fleet, const struct own_agent *agent) {
     return !agent->gone && agent->paused_ns <= fleet->now_ns;
 }
@@ -253,7 +276,8 @@ static struct own_key *key_of(struct own_fleet *fleet, struct slice text) {
 }
 
 /* What the owner counted is known from what it answers, whoever hears that. */
-static void judge_reply(struct own_fleet *fleet, const struct own_agent *owner, const struct own_message *message) {
+static void judge_reply(struct own_fleet *fleet, struct own_agent *owner, const struct own_message *message,
+                        uint64_t left) {
     struct arena arena = {0};
     const Pb__QuotaPeer *peer = message_unpack(&arena, &pb__quota_peer__descriptor, buffer_slice(&message->request));
     const Pb__QuotaPeerAnswer *answer =
@@ -268,7 +292,20 @@ static void judge_reply(struct own_fleet *fleet, const struct own_agent *owner, 
             peer->hand_over->buckets[i]->tokens);
     if (peer->take && !peer->take->back && answer->verdict == PB__QUOTA_VERDICT__QUOTA_DONE)
         counted(fleet, owner, key_of(fleet, message_slice(peer->take->key)), peer->take->n);
+    if (peer->take && peer->take->back) {
+        struct own_key *key = key_of(fleet, message_slice(peer->take->key));
+        came_back(fleet, owner, key, left_at(fleet, owner, key) - left);
+    }
     arena_free(&arena);
+}
+
+/* Of the key that is given back. */
+static uint64_t left_before(struct own_fleet *fleet, struct own_agent *owner, const struct own_message *message) {
+    struct arena arena = {0};
+    const Pb__QuotaPeer *peer = message_unpack(&arena, &pb__quota_peer__descriptor, buffer_slice(&message->request));
+    uint64_t left = left_at(fleet, owner, key_of(fleet, message_slice(peer->take->key)));
+    arena_free(&arena);
+    return left;
 }
 
 static void arrive_peer(struct own_fleet *fleet, struct own_message *message) {
@@ -276,8 +313,9 @@ static void arrive_peer(struct own_fleet *fleet, struct own_message *message) {
     if (!to->gone && to->paused_ns > fleet->now_ns) return; /* it waits in the socket */
     message->arrived = true;
     if (to->gone || are_cut(fleet, message->from, message->to)) return;
+    uint64_t left = message->kind == OWN_PEER_BACK ? left_before(fleet, to, message) : 0;
     cr_assert_eq(owning_serve(to->owning, buffer_slice(&message->request), now_of(fleet, to), &message->reply), CO_OK);
-    judge_reply(fleet, to, message);
+    judge_reply(fleet, to, message, left);
     if (!message->answered) message->answers_ns = fleet->now_ns + latency(fleet);
 }
 
@@ -344,6 +382,17 @@ static void messages_go(struct own_fleet *fleet) {
 
 /* -- takes -------------------------------------------------------------------------------------------------------- */
 
+/* What is given back at once is not admitted; what comes back later or not at all is the budget's loss, not its gain. */
+static void give_back(struct own_fleet *fleet, struct own_agent *agent, struct own_waiter *waiter) {
+    struct owning_answer answer;
+    struct own_key *key = &fleet->keys[waiter->key];
+    key->admitted -= waiter->take.n;
+    uint64_t left = left_at(fleet, agent, key);
+    if (owning_back(agent->owning, &waiter->take, now_of(fleet, agent), &answer))
+        post_peer(fleet, OWN_PEER_BACK, agent, answer.node, answer.request, 0);
+    else came_back(fleet, agent, key, left_at(fleet, agent, key) - left);
+}
+
 /* False: it goes on. */
 static bool judge(struct own_fleet *fleet, struct own_agent *agent, struct own_waiter *waiter, int rv,
                   const struct owning_answer *answer) {
@@ -357,6 +406,7 @@ static bool judge(struct own_fleet *fleet, struct own_agent *agent, struct own_w
             }
             decided(key);
             key->admitted += waiter->take.n;
+            if (chance(fleet, fleet->plan.back_permille)) give_back(fleet, agent, waiter);
             return true;
         case CO_AGAIN:
             if (!answer->node) return false;

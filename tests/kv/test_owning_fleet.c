@@ -37,10 +37,11 @@ static void report(const struct own_fleet *fleet, const char *what) {
     fprintf(
         stderr,
         "%s, seed %lu: counted %lu, admitted %lu (fallback %lu), refused %lu, nobody could say %lu (longest %lu ms), "
-        "asks %lu, highest level %.1f of %lu, epoch %lu, losses %zu; beside %lu, over %lu\n",
+        "asks %lu, highest level %.1f of %lu, epoch %lu, losses %zu, splits %zu; beside %lu, over %lu\n",
         what, fleet->plan.seed, counted, admitted, fallback, refused, undecided, fleet->longest_ns / OWN_MS,
         fleet->asks, most, fleet->capacity, fleet->notice ? fleet->notice->epoch : 0,
-        fleet->notice ? fleet->notice->n_losses : 0, fleet->beside, fleet->over);
+        fleet->notice ? fleet->notice->n_losses : 0, fleet->notice ? fleet->notice->n_splits : 0, fleet->beside,
+        fleet->over);
 }
 
 static uint64_t sum_of(const struct own_fleet *fleet, size_t field) {
@@ -72,7 +73,7 @@ static uint64_t only_seed(void) {
     return only ? strtoull(only, NULL, 10) : 0;
 }
 
-static void weather(const char *what, const struct own_plan *plan, bool orderly, uint64_t seconds) {
+static void run_weather(const char *what, const struct own_plan *plan, bool orderly, uint64_t seconds) {
     struct own_fleet *fleet = own_open(plan);
     own_chaos(fleet, seconds * OWN_S, orderly);
     memset(fleet->cut, 0, sizeof fleet->cut);
@@ -81,22 +82,58 @@ static void weather(const char *what, const struct own_plan *plan, bool orderly,
     own_close(fleet);
 }
 
-static void weathers(const char *what, Pb__QuotaDefinition definition, double rate, unsigned lost, bool orderly) {
+struct weather {
+    const char *what;
+    Pb__QuotaDefinition definition;
+    double rate;
+    unsigned lost, back;
+    bool orderly;
+    uint64_t take_most, skew_most_ms;
+};
+
+/* The first key is taken from a hundred times as often, now and then. */
+static double one_is_hot(void *data, unsigned agent, unsigned key, uint64_t now_ns) {
+    const struct weather *weather = data;
+    (void)agent;
+    if (!weather->definition.split) return weather->rate;
+    return key ? weather->rate / 20 : now_ns / (20 * OWN_S) % 3 ? 4 * weather->rate : weather->rate / 10;
+}
+
+static void weathers(const struct weather *weather) {
     uint64_t only = only_seed();
     struct own_plan plan = {.agents = 6,
                             .keys = 8,
                             .members = 4,
-                            .definition = &definition,
-                            .rate = steady,
-                            .data = &rate,
-                            .lost_permille = lost,
-                            .take_most = 3};
+                            .definition = &weather->definition,
+                            .rate = one_is_hot,
+                            .data = (void *)(uintptr_t)weather,
+                            .lost_permille = weather->lost,
+                            .back_permille = weather->back,
+                            .skew_most_ms = weather->skew_most_ms,
+                            .take_most = weather->take_most};
+    if (weather->definition.split) plan.keys = 12;
     for (uint64_t seed = 1; seed <= (only ? 1 : 3); seed++) {
         plan.seed = only ? only : seed;
-        weather(what, &plan, orderly, 100);
+        run_weather(weather->what, &plan, weather->orderly, 100);
     }
 }
 
-Test(owning_fleet, members_come_and_go_in_order) { weathers("orderly", budget_of(50, 10, 1000), 5, 0, true); }
-Test(owning_fleet, the_bound_holds_in_bad_weather) { weathers("bad weather", budget_of(50, 10, 1000), 5, 30, false); }
-Test(owning_fleet, the_bound_of_windows_holds_in_bad_weather) { weathers("windows", minutes(300), 5, 30, false); }
+Test(owning_fleet, members_come_and_go_in_order) {
+    weathers(&(struct weather){"orderly", budget_of(50, 10, 1000), 5, .orderly = true, .take_most = 3});
+}
+Test(owning_fleet, the_bound_holds_in_bad_weather) {
+    weathers(&(struct weather){"bad weather", budget_of(50, 10, 1000), 5, .lost = 30, .take_most = 3});
+    weathers(&(struct weather){"slow refill", budget_of(200, 10, 10000), 5, .lost = 30, .back = 100, .take_most = 3});
+}
+Test(owning_fleet, the_bound_of_windows_holds_in_bad_weather) {
+    weathers(
+        &(struct weather){"windows", minutes(300), 5, .lost = 30, .take_most = 3, .back = 100, .skew_most_ms = 2000});
+}
+Test(owning_fleet, the_bound_of_split_keys_holds_in_bad_weather) {
+    struct weather weather = {"split", budget_of(200, 30, 1000), 10, .lost = 30, .take_most = 2, .back = 50};
+    weather.definition.split = 3;
+    weathers(&weather);
+    struct weather windows = {"split windows", minutes(700), 10, .lost = 30, .take_most = 2, .skew_most_ms = 1500};
+    windows.definition.split = 3;
+    weathers(&windows);
+}
