@@ -225,7 +225,7 @@ static int count_here(struct owning *owning, struct owning_budget *budget, struc
 static void back_here(struct owning *owning, struct owning_budget *budget, struct owning_id id, uint64_t n,
                       uint64_t round, struct owning_now now) {
     struct owning_bucket *bucket = owning_bucket_find(&budget->table, id);
-    if (!bucket || !owning_counts(budget, id, 0)) return;
+    if (!bucket || !owning_counts(budget, id, 0) || !owning_alive(owning, budget, now.ns)) return;
     owning_refill(owning, budget, bucket, now);
     uint64_t capacity = owning_capacity(budget, id);
     if (bucket->round != round || bucket->tokens >= capacity) return; /* it was full since: what is back is there */

@@ -55,7 +55,9 @@ static void say_hot(struct owning *owning, struct owning_budget *budget, Pb__Quo
 }
 
 static void say_split(struct owning *owning, struct owning_budget *budget, Pb__QuotaAsk *ask) {
+    struct owning_id id = {buffer_slice(&budget->splitting), 0};
     if (!budget->proposing || budget->proposed || budget->leave || budget->epoch != budget->active) return;
+    if (!owning_is_mine(&budget->live, id)) return; /* another one counts it by now */
     Pb__QuotaSplit *split = arena_alloc(&owning->arena, sizeof *split);
     pb__quota_split__init(split);
     split->key = message_bytes(slice_copy(&owning->arena, buffer_slice(&budget->splitting)));

@@ -166,7 +166,8 @@ void owning_split_settle(struct owning *owning, struct owning_budget *budget, st
     struct owning_id id = {buffer_slice(&budget->splitting), 0};
     const struct owning_split *split = owning_split_find(budget, id.key);
     if (!split) {
-        if (budget->accepted && budget->index >= budget->accepted_index) owning_split_end(budget);
+        bool in_vain = budget->accepted && budget->index >= budget->accepted_index; /* and taken back since */
+        if (in_vain || (!budget->proposed && !owning_is_mine(&budget->live, id))) owning_split_end(budget);
         return;
     }
     struct owning_bucket *whole = owning_bucket_find(&budget->table, id);

@@ -98,30 +98,6 @@ static void must_not(struct own_fleet *fleet, uint64_t *count, const char *what,
                        (unsigned long long)(fleet->now_ns / OWN_MS), what, key, sum);
 }
 
-/* An owner has counted n of a key. */
-static void counted(struct own_fleet *fleet, const struct own_agent *owner, struct own_key *key, uint64_t n) {
-    const Pb__QuotaDefinition *definition = &fleet->definition;
-    key->counted += n;
-    SAY(fleet, "a%u counts %lu of %s\n", owner->number, n, key->text);
-    if (definition->window) {
-        int64_t window_s = quota_window_start(definition, now_of(fleet, owner).unix_s);
-        size_t i = 0;
-        while (i + 1 < OWN_WINDOWS && key->windows[i].window_s && key->windows[i].window_s != window_s) i++;
-        key->windows[i].window_s = window_s;
-        key->windows[i].sum += n;
-        uint64_t most = fleet->capacity + quota_bound_of(definition, 0).hand_over;
-        if (key->windows[i].sum > most)
-            must_not(fleet, &fleet->over, "a window", key->text, (double)key->windows[i].sum);
-        return;
-    }
-    double back =
-        (double)(fleet->now_ns - key->level_ns) / 1e6 * (double)definition->tokens / (double)definition->every_ms;
-    key->level = (key->level > back ? key->level - back : 0) + (double)n;
-    key->level_ns = fleet->now_ns;
-    if (key->level > key->most) key->most = key->level;
-    if (key->level > (double)fleet->capacity + 1e-6) must_not(fleet, &fleet->over, "the level", key->text, key->level);
-}
-
 /* What the owner has of a key; of all parts that it counts. */
 static uint64_t left_at(struct own_fleet *fleet, struct own_agent *owner, const struct own_key *key) {
     struct owning_view view;
@@ -137,9 +113,34 @@ static uint64_t left_at(struct own_fleet *fleet, struct own_agent *owner, const 
     return left;
 }
 
+/* An owner has counted n of a key. */
+static void counted(struct own_fleet *fleet, const struct own_agent *owner, struct own_key *key, uint64_t n) {
+    const Pb__QuotaDefinition *definition = &fleet->definition;
+    key->counted += n;
+        if (definition->window) {
+        int64_t window_s = quota_window_start(definition, now_of(fleet, owner).unix_s);
+        size_t i = 0;
+        while (i + 1 < OWN_WINDOWS && key->windows[i].window_s && key->windows[i].window_s != window_s) i++;
+        key->windows[i].window_s = window_s;
+        key->windows[i].sum += n;
+        uint64_t most = fleet->capacity + quota_bound_of(definition, 0).hand_over;
+        if (key->windows[i].sum > most)
+            must_not(fleet, &fleet->over, "a window", key->text, (double)key->windows[i].sum);
+        return;
+    }
+    double back =
+        (double)(fleet->now_ns - key->level_ns) / 1e6 * (double)definition->tokens / (double)definition->every_ms;
+    key->level = (key->level > back ? key->level - back : 0) + (double)n;
+    key->level_ns = fleet->now_ns;
+    SAY(fleet, "a%u counts %lu of %s: %.3f; left %lu\n", owner->number, n, key->text, key->level, left_at(fleet, (struct own_agent *)owner, key));
+    if (key->level > key->most) key->most = key->level;
+    if (key->level > (double)fleet->capacity + 1e-6) must_not(fleet, &fleet->over, "the level", key->text, key->level);
+}
+
 /* So much came back to the owner: it was not admitted after all. */
 static void came_back(struct own_fleet *fleet, const struct own_agent *owner, struct own_key *key, uint64_t n) {
     key->counted -= n;
+    SAY(fleet, "a%u got %lu of %s back\n", owner->number, n, key->text);
     key->level = key->level > (double)n ? key->level - (double)n : 0;
     int64_t window_s = quota_window_start(&fleet->definition, now_of(fleet, owner).unix_s);
     for (size_t i = 0; i < OWN_WINDOWS; i++)
@@ -474,7 +475,7 @@ static void look(struct own_fleet *fleet) {
         SAY(fleet, " active %lu:", notice->active);
         for (size_t i = 0; i < notice->n_active_members && getenv("COORD_VERBOSE"); i++)
             fprintf(stderr, " %s/%lu", notice->active_members[i], notice->active_leases[i]);
-        SAY(fleet, " losses %zu\n", notice->n_losses);
+        SAY(fleet, " losses %zu, splits %zu\n", notice->n_losses, notice->n_splits);
     }
     fleet->notice_index = index;
     fleet->seen = applied;
