@@ -486,6 +486,7 @@ bool owning_look(struct owning *owning, struct slice name, struct slice key, uin
     if (!bucket) bucket = begins = owning_bucket_default(owning, budget, id, now);
     owning_refill(owning, budget, bucket, now);
     view->left = bucket->tokens;
+    view->window_s = bucket->window_s;
     free(begins);
     return true;
 }

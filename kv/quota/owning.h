@@ -34,7 +34,7 @@
  * bucket, and is touched, begins like this:
  *
  *     continuous    with what was refilled since this agent, or one that handed over to it, learned of the loss; at most C
- *     windows       one loss in the present window: with C. More: with nothing, until the next window
+ *     windows       one loss in the present window, or OWNING_SKEW_S before it: with C. More: with nothing, until the next window
  *
  * which is why the bound says C for windows and 0 for continuous refills (hand_over). What comes together, of one key, from
  * several places counts as the least of it: the truth is among it, or a loss covers it.
@@ -72,6 +72,7 @@
 #define OWNING_SENDS_MOST   16    /* messages of a budget that are under way */
 #define OWNING_KEYS_MOST    200000
 #define OWNING_BYTES_MOST   (UINT64_C(64) << 20) /* of keys */
+#define OWNING_SKEW_S       5                    /* wall clocks may differ by so much */
 #define OWNING_TURN_MS      10000                /* hot keys */
 #define OWNING_HOT_LEAST    100
 #define OWNING_HOT_TIMES    10
@@ -171,6 +172,7 @@ uint64_t owning_deadline_ns(const struct owning *owning);       /* UINT64_MAX: n
 struct owning_view {
     const char *owner;    /* whom a take of the key asks; NULL: nobody is known. Valid until the next call */
     uint64_t left;        /* when this agent counts it: of the key, or the part */
+    int64_t window_s;     /* likewise: of this window, which another clock may have begun */
     bool counts;          /* this agent counts it now */
     bool pending, moves;  /* an epoch is pending; the key gets another owner by it */
     uint32_t parts, part; /* 0: it is not split; this agent's part of it */

@@ -151,7 +151,7 @@ static bool is_listed(const struct owning_budget *budget, const struct owning_lo
 /* A key that was touched by it is full by now, if nothing was taken; a part too. */
 static bool is_over(const struct owning_budget *budget, const struct owning_loss *loss, struct owning_now now) {
     const Pb__QuotaDefinition *definition = budget->definition;
-    if (definition->window) return loss->window_s < owning_window(definition, now.unix_s);
+    if (definition->window) return loss->window_s < owning_window(definition, now.unix_s - OWNING_SKEW_S);
     unsigned __int128 full_ms = ((unsigned __int128)budget->capacity + 2 * QUOTA_PARTS_MOST) * definition->every_ms;
     full_ms = full_ms / definition->tokens * 102 / 100 + 1;
     return now.ns > loss->seen_ns && (now.ns - loss->seen_ns) / OWNING_MS > full_ms;
@@ -176,7 +176,7 @@ static void loss_add(struct owning_budget *budget, const char *node, uint64_t in
     budget->losses = mem_realloc(budget->losses, (budget->loss_count + 1) * sizeof *budget->losses);
     budget->losses[budget->loss_count++] =
         (struct owning_loss){.node = node ? mem_strdup(node) : NULL, .index = index, .active = active};
-    owning_step_add(budget, index, now.ns, owning_window(budget->definition, now.unix_s));
+    owning_step_add(budget, index, now.ns, owning_window(budget->definition, now.unix_s + OWNING_SKEW_S));
 }
 
 /* What the notice does not list any more is kept while it matters by this agent's clock. */

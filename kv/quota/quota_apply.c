@@ -236,7 +236,6 @@ static void begin_window(struct quota_change *change, int64_t unix_ms) {
     if (!later && quota_window_end(definition, now_s) >= record->window_start) return;
     record->window_start = start;
     if (first || !later) return;
-    record->n_losses = record->losses_before = 0;
     bring_back(change, UINT64_MAX);
 }
 

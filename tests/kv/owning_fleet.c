@@ -113,38 +113,48 @@ static uint64_t left_at(struct own_fleet *fleet, struct own_agent *owner, const 
     return left;
 }
 
-/* An owner has counted n of a key. */
-static void counted(struct own_fleet *fleet, const struct own_agent *owner, struct own_key *key, uint64_t n) {
+/* The window that the owner's bucket is of, by some clock. */
+static uint64_t *window_at(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part) {
+    struct owning_view view;
+    size_t i = 0;
+    (void)owning_look(owner->owning, slice_text(fleet->definition.name), slice_text(key->text), part,
+                      now_of(fleet, owner), &view);
+    while (i + 1 < OWN_WINDOWS && key->windows[i].window_s && key->windows[i].window_s != view.window_s) i++;
+    key->windows[i].window_s = view.window_s;
+    return &key->windows[i].sum;
+}
+
+/* An owner has counted n of a key, or of a part of it. */
+static void counted(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part, uint64_t n) {
     const Pb__QuotaDefinition *definition = &fleet->definition;
     key->counted += n;
-        if (definition->window) {
-        int64_t window_s = quota_window_start(definition, now_of(fleet, owner).unix_s);
-        size_t i = 0;
-        while (i + 1 < OWN_WINDOWS && key->windows[i].window_s && key->windows[i].window_s != window_s) i++;
-        key->windows[i].window_s = window_s;
-        key->windows[i].sum += n;
-        uint64_t most = fleet->capacity + quota_bound_of(definition, 0).hand_over;
-        if (key->windows[i].sum > most)
-            must_not(fleet, &fleet->over, "a window", key->text, (double)key->windows[i].sum);
+    if (definition->window) {
+        uint64_t *sum = window_at(fleet, owner, key, part);
+        *sum += n;
+        SAY(fleet, "a%u counts %lu of %s: %lu; left %lu\n", owner->number, n, key->text, *sum,
+            left_at(fleet, owner, key));
+        if (*sum > fleet->capacity + quota_bound_of(definition, 0).hand_over)
+            must_not(fleet, &fleet->over, "a window", key->text, (double)*sum);
         return;
     }
     double back =
         (double)(fleet->now_ns - key->level_ns) / 1e6 * (double)definition->tokens / (double)definition->every_ms;
     key->level = (key->level > back ? key->level - back : 0) + (double)n;
     key->level_ns = fleet->now_ns;
-    SAY(fleet, "a%u counts %lu of %s: %.3f; left %lu\n", owner->number, n, key->text, key->level, left_at(fleet, (struct own_agent *)owner, key));
+    SAY(fleet, "a%u counts %lu of %s: %.3f; left %lu\n", owner->number, n, key->text, key->level,
+        left_at(fleet, owner, key));
     if (key->level > key->most) key->most = key->level;
     if (key->level > (double)fleet->capacity + 1e-6) must_not(fleet, &fleet->over, "the level", key->text, key->level);
 }
 
 /* So much came back to the owner: it was not admitted after all. */
-static void came_back(struct own_fleet *fleet, const struct own_agent *owner, struct own_key *key, uint64_t n) {
+static void came_back(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part,
+                      uint64_t n) {
+    if (n == 0) return;
     key->counted -= n;
     SAY(fleet, "a%u got %lu of %s back\n", owner->number, n, key->text);
     key->level = key->level > (double)n ? key->level - (double)n : 0;
-    int64_t window_s = quota_window_start(&fleet->definition, now_of(fleet, owner).unix_s);
-    for (size_t i = 0; i < OWN_WINDOWS; i++)
-        if (key->windows[i].window_s == window_s) key->windows[i].sum -= n;
+    if (fleet->definition.window) *window_at(fleet, owner, key, part) -= n;
 }
 
 static bool is_up(const struct own_fleet *fleet, const struct own_agent *agent) {
@@ -292,10 +302,10 @@ static void judge_reply(struct own_fleet *fleet, struct own_agent *owner, const 
         SAY(fleet, "    %.*s: %lu\n", (int)peer->hand_over->buckets[i]->key.len, peer->hand_over->buckets[i]->key.data,
             peer->hand_over->buckets[i]->tokens);
     if (peer->take && !peer->take->back && answer->verdict == PB__QUOTA_VERDICT__QUOTA_DONE)
-        counted(fleet, owner, key_of(fleet, message_slice(peer->take->key)), peer->take->n);
+        counted(fleet, owner, key_of(fleet, message_slice(peer->take->key)), peer->take->part, peer->take->n);
     if (peer->take && peer->take->back) {
         struct own_key *key = key_of(fleet, message_slice(peer->take->key));
-        came_back(fleet, owner, key, left_at(fleet, owner, key) - left);
+        came_back(fleet, owner, key, peer->take->part, left_at(fleet, owner, key) - left);
     }
     arena_free(&arena);
 }
@@ -391,7 +401,7 @@ static void give_back(struct own_fleet *fleet, struct own_agent *agent, struct o
     uint64_t left = left_at(fleet, agent, key);
     if (owning_back(agent->owning, &waiter->take, now_of(fleet, agent), &answer))
         post_peer(fleet, OWN_PEER_BACK, agent, answer.node, answer.request, 0);
-    else came_back(fleet, agent, key, left_at(fleet, agent, key) - left);
+    else came_back(fleet, agent, key, waiter->take.part, left_at(fleet, agent, key) - left);
 }
 
 /* False: it goes on. */
@@ -400,7 +410,7 @@ static bool judge(struct own_fleet *fleet, struct own_agent *agent, struct own_w
     struct own_key *key = &fleet->keys[waiter->key];
     switch (rv) {
         case CO_OK:
-            if (answer->source == SPENDER_LOCAL) counted(fleet, agent, key, waiter->take.n);
+            if (answer->source == SPENDER_LOCAL) counted(fleet, agent, key, waiter->take.part, waiter->take.n);
             if (answer->source == SPENDER_FALLBACK) {
                 key->fallback += waiter->take.n, agent->fallbacks += waiter->take.n;
                 return true;

@@ -183,12 +183,6 @@ Test(quota_owner, owners_that_end_unsettled_are_listed_until_they_do_not_matter)
     cr_expect(notice->n_losses == QUOTA_LOSSES_MOST && notice->losses_before);
     (void)SAYS(2, .losses_over = notice->losses_before);
     cr_expect_eq(quota_notice(&world, "b", NULL)->losses_before, 0);
-    /* A window ends all of them. */
-    define(0, true);
-    (void)SAYS(2, .close = true, .unsettled = true);
-    cr_expect_neq(*losses(), '\0');
-    cr_expect(quota_refill(&world, "b", 3600).yes && quota_refill(&world, "b", 7200).yes);
-    cr_expect_str_eq(losses(), "");
 }
 
 /* The newest lease of a node is the node's; of those that were active it is seen which have ended. */
