@@ -24,6 +24,10 @@ static struct owning_now now_of(const struct own_fleet *fleet, const struct own_
     return (struct owning_now){.ns = local_ns(fleet, agent), .unix_s = unix_ms / 1000};
 }
 
+static void trouble(struct own_fleet *fleet, uint64_t until_ns) {
+    if (until_ns > fleet->trouble_ns) fleet->trouble_ns = until_ns;
+}
+
 static bool chance(struct own_fleet *fleet, unsigned permille) { return rng_below(&fleet->rng, 1000) < permille; }
 
 static void agent_begin(struct own_fleet *fleet, struct own_agent *agent) {
@@ -189,7 +193,7 @@ static void undecided(struct own_fleet *fleet, struct own_key *key) {
     key->undecided++;
     if (!key->nobody_ns) key->nobody_ns = fleet->now_ns;
     uint64_t since_ns = key->nobody_ns > fleet->trouble_ns ? key->nobody_ns : fleet->trouble_ns;
-    uint64_t for_ns = fleet->now_ns - since_ns;
+    uint64_t for_ns = fleet->now_ns > since_ns ? fleet->now_ns - since_ns : 0;
     if (for_ns > fleet->longest_ns) fleet->longest_ns = for_ns;
     if (for_ns > (fleet->definition.lease_ttl_ms + 1000) * OWN_MS)
         must_not(fleet, &fleet->over, "nobody counts, for ms,", key->text, (double)(for_ns / OWN_MS));
@@ -225,6 +229,7 @@ static void post_ask(struct own_fleet *fleet, struct own_agent *agent, const Pb_
     if (!cut && !chance(fleet, fleet->plan.lost_permille)) return;
     message->gives_up_ns = fleet->now_ns + rng_between(&fleet->rng, 200, 3000) * OWN_MS;
     message->error = CO_UNKNOWN_OUTCOME;
+    trouble(fleet, message->gives_up_ns);
     unsigned what = (unsigned)rng_below(&fleet->rng, cut ? 3 : 4);
     if (what == 0) message->arrives_ns = UINT64_MAX, message->error = CO_NOLEADER;
     else if (what == 1) message->arrives_ns = UINT64_MAX;
@@ -549,14 +554,14 @@ static bool may_count(const struct own_fleet *fleet) {
 
 static void step(struct own_fleet *fleet) {
     if (!fleet->servers.led && fleet->now_ns >= fleet->unled_ns) quota_servers_lead(&fleet->servers, fleet->now_ns);
-    if (!fleet->servers.led || !may_count(fleet)) fleet->trouble_ns = fleet->now_ns;
+    if (!fleet->servers.led || !may_count(fleet)) trouble(fleet, fleet->now_ns);
     quota_servers_tick(&fleet->servers, fleet->now_ns);
     messages_go(fleet);
     look(fleet);
     for (unsigned i = 0; i < fleet->plan.agents; i++) {
         struct own_agent *agent = &fleet->agents[i];
         if (!agent->gone && (agent->paused_ns > fleet->now_ns || agent->cut_ns > fleet->now_ns))
-            fleet->trouble_ns = fleet->now_ns;
+            trouble(fleet, fleet->now_ns);
         if (!is_up(fleet, agent)) continue;
         follow(fleet, agent);
         drive(fleet, agent);
@@ -589,7 +594,7 @@ void own_passes(struct own_fleet *fleet, unsigned agent, bool passing) {
     at->passing = passing;
     quota_servers_instance(&fleet->servers, at->node, passing);
     if (!at->gone) owning_serves(at->owning, fleet->definition.name, passing, now_of(fleet, at));
-    fleet->trouble_ns = fleet->now_ns;
+    trouble(fleet, fleet->now_ns);
 }
 
 void own_crash(struct own_fleet *fleet, unsigned agent, bool noticed) {
@@ -597,7 +602,7 @@ void own_crash(struct own_fleet *fleet, unsigned agent, bool noticed) {
     if (at->gone) return;
     SAY(fleet, "a%u crashes, noticed %d\n", agent, noticed);
     ended(at);
-    fleet->trouble_ns = fleet->now_ns;
+    trouble(fleet, fleet->now_ns);
     if (!noticed) return;
     quota_servers_node(&fleet->servers, at->node, false);
     quota_servers_node(&fleet->servers, at->node, true);
@@ -608,13 +613,13 @@ void own_begin(struct own_fleet *fleet, unsigned agent) {
     SAY(fleet, "a%u begins\n", agent);
     fleet->agents[agent].paused_ns = 0;
     agent_begin(fleet, &fleet->agents[agent]);
-    fleet->trouble_ns = fleet->now_ns;
+    trouble(fleet, fleet->now_ns);
 }
 
 void own_end(struct own_fleet *fleet, unsigned agent) {
     SAY(fleet, "a%u is to end\n", agent);
     fleet->agents[agent].ending = true;
-    fleet->trouble_ns = fleet->now_ns;
+    trouble(fleet, fleet->now_ns);
 }
 
 void own_pause(struct own_fleet *fleet, unsigned agent, uint64_t for_ns) {
