@@ -48,10 +48,11 @@
  * open: local_cap each refill period and agent (of the budget, not of a key); else it is refused.
  *
  * Hot keys. Takes are counted in turns of 10 s; a key is hot when more than 100 came, and more than 10 times the mean of the
- * keys of that turn. The hottest QUOTA_HOT_MOST go out with the asks. If the budget says so, they are split: the owner stops
- * counting the key, and proposes it; only what no pending epoch can interfere with is accepted (ask.acked = epoch = active).
- * From the entry on the parts count, each a key of its own (the key, NUL, its number in 4 bytes), with its part of C and of
- * the refill. A part has nothing at first; the owner that split the key sends each part its share of what was left, once.
+ * other keys that this agent counted in that turn. The hottest QUOTA_HOT_MOST go out with the asks. If the budget says so,
+ * they are split: the owner stops counting the key, and proposes it; only what no pending epoch can interfere with is
+ * accepted (ask.acked = epoch = active). From the entry on the parts count, each a key of its own (the key, NUL, its number
+ * in 4 bytes), with its part of C and of the refill. A part has nothing at first; the owner that split the key sends each
+ * part its share of what was left, once.
  * Takers go to the part that is theirs by their node's name, and to the next one when that is spent. Splits are not undone;
  * a definition without splits undoes them, and what the parts admitted before counts beside it.
  *

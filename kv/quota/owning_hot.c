@@ -17,10 +17,11 @@ void owning_hot_count(struct owning_budget *budget, struct owning_bucket *bucket
     budget->turn_takes++;
 }
 
+/* Compared with the others, because where there are few it makes the mean itself. */
 static bool is_hot(const struct owning_budget *budget, const struct owning_bucket *bucket) {
-    if (bucket->turn != budget->turn || bucket->takes <= OWNING_HOT_LEAST) return false;
-    return (unsigned __int128)bucket->takes * budget->turn_keys >
-           (unsigned __int128)OWNING_HOT_TIMES * budget->turn_takes;
+    if (bucket->turn != budget->turn || bucket->takes <= OWNING_HOT_LEAST || budget->turn_keys < 2) return false;
+    uint64_t others = budget->turn_takes - bucket->takes;
+    return (unsigned __int128)bucket->takes * (budget->turn_keys - 1) > (unsigned __int128)OWNING_HOT_TIMES * others;
 }
 
 /* The hottest ones, in order. The message's keys are copied: buckets may be forgotten. */
