@@ -346,8 +346,8 @@ int quota_ask_apply(struct machine_tx *tx, void *request, struct machine_result 
     }
     if (rv == CO_OK && session && may_end) rv = session_end_idle(tx, slice_text(session->id));
     if (rv != CO_OK) return rv;
-    if (session && (!may_end || session_exists(tx->store, slice_text(session->id)) == CO_OK))
-        grants->session = session->id;
+    char *id = session ? session->id : command->session ? command->session->id : (char *)(uintptr_t) "";
+    if ((session && !may_end) || session_exists(tx->store, slice_text(id)) == CO_OK) grants->session = id;
     grants->index = tx->index;
     result->yes = true;
     result->message = &grants->base;

@@ -8,7 +8,7 @@
 #include "base/message.h"
 #include "tests/lib/quota_trail.h"
 
-static char *text(const char *constant) { return (char *)(uintptr_t)(constant ? constant : ""); }
+static char *or_empty(const char *constant) { return text(constant ? constant : ""); }
 
 void quotas_open(struct fixture *world) {
     fixture_open(world);
@@ -33,6 +33,12 @@ struct outcome quota_put(struct fixture *world, const Pb__QuotaDefinition *defin
     return fixture_apply(world, QUOTA_PUT, &command.base);
 }
 
+void quota_define(struct fixture *world, const char *name, Pb__QuotaMode mode) {
+    Pb__QuotaDefinition definition = quota_plain(name, mode);
+    struct outcome outcome = quota_put(world, &definition);
+    cr_assert(outcome.yes, "%s", outcome.text);
+}
+
 struct outcome quota_delete(struct fixture *world, const char *name) {
     Pb__QuotaDeleteCommand command = PB__QUOTA_DELETE_COMMAND__INIT;
     command.name = text(name);
@@ -49,14 +55,14 @@ const Pb__QuotaGrants *quota_asks(struct fixture *world, const struct asks *by, 
     cr_assert(count < ARRAY_COUNT(list));
     for (size_t i = 0; i < count; i++) {
         copies[i] = *asks[i];
-        copies[i].name = text(asks[i]->name);
+        copies[i].name = or_empty(asks[i]->name);
         list[i] = &copies[i];
     }
-    if (!by->make) use.id = text(by->session);
-    create.id = text(by->session), create.node = text("n1"), create.ttl_ns = 15000000000, create.ttl = text("15s");
+    if (!by->make) use.id = or_empty(by->session);
+    create.id = or_empty(by->session), create.node = text("n1"), create.ttl_ns = 15000000000, create.ttl = text("15s");
     if (by->make) use.create = &create;
     if (by->session) command.session = &use;
-    command.node = text(by->node), command.asks = list, command.n_asks = count;
+    command.node = or_empty(by->node), command.asks = list, command.n_asks = count;
     struct outcome all = answer_of(world, QUOTA_ASK, &command.base, &message);
     if (outcome) *outcome = all;
     return (const Pb__QuotaGrants *)message;
@@ -67,8 +73,22 @@ const Pb__QuotaGrant *quota_ask(struct fixture *world, const char *session, cons
     struct outcome outcome;
     const Pb__QuotaGrants *grants = quota_asks(world, &by, &ask, 1, &outcome);
     cr_assert(grants && outcome.yes && grants->n_grants == 1, "%s", outcome.text);
-    cr_assert_str_eq(grants->grants[0]->name, text(ask->name));
+    cr_assert_str_eq(grants->grants[0]->name, or_empty(ask->name));
     return grants->grants[0];
+}
+
+uint64_t quota_granted(struct fixture *world, const char *session, const Pb__QuotaAsk *ask, uint64_t expected) {
+    const Pb__QuotaGrant *grant = quota_ask(world, session, ask);
+    cr_expect(grant->error == 0 && grant->granted == expected, "granted %lu, expected %lu: %s", grant->granted,
+              expected, grant->text);
+    return grant->lease;
+}
+
+void quota_refused(struct fixture *world, const char *session, const Pb__QuotaAsk *ask, int error, const char *part) {
+    const Pb__QuotaGrant *grant = quota_ask(world, session, ask);
+    cr_expect(grant->error == (uint32_t)error && strstr(grant->text, part), "%u \"%s\", expected: %s", grant->error,
+              grant->text, part);
+    cr_expect(!grant->granted && !grant->lease && !grant->taken && !grant->balance);
 }
 
 struct outcome quota_settle(struct fixture *world, const char *name, uint64_t lease, uint64_t spent) {

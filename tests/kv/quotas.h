@@ -11,6 +11,7 @@ void quotas_open(struct fixture *world);
 /* A budget of 1000 that gets 100 each second; of a window when that is set. One agent may hold all of it. */
 Pb__QuotaDefinition quota_plain(const char *name, Pb__QuotaMode mode);
 struct outcome quota_put(struct fixture *world, const Pb__QuotaDefinition *definition);
+void quota_define(struct fixture *world, const char *name, Pb__QuotaMode mode); /* the plain one */
 struct outcome quota_delete(struct fixture *world, const char *name);
 
 /* One ask. The grant is valid until the next query or command; NULL: the command was refused (*outcome says why; it may be
@@ -23,6 +24,11 @@ const Pb__QuotaGrants *quota_asks(struct fixture *world, const struct asks *by, 
                                   size_t count, struct outcome *outcome);
 const Pb__QuotaGrant *quota_ask(struct fixture *world, const char *session, const Pb__QuotaAsk *ask);
 #define ASK(...) (&(const Pb__QuotaAsk){.base = {.descriptor = &pb__quota_ask__descriptor}, __VA_ARGS__})
+
+/* It is granted so much, and the lease comes back; or refused with this error, and a text that has this part. */
+uint64_t quota_granted(struct fixture *world, const char *session, const Pb__QuotaAsk *ask, uint64_t expected);
+void quota_refused(struct fixture *world, const char *session, const Pb__QuotaAsk *ask, int error, const char *part);
+static inline char *text(const char *constant) { return (char *)(uintptr_t)constant; }
 
 struct outcome quota_settle(struct fixture *world, const char *name, uint64_t lease, uint64_t spent);
 /* As the leader ends them, for what is armed now. */

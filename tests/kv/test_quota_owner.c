@@ -13,8 +13,6 @@ static struct fixture world;
 static char id[4][UUID_TEXT_SIZE + 1];
 static const char *const nodes[] = {"n1", "n2", "n3"};
 
-static char *text(const char *constant) { return (char *)(uintptr_t)constant; }
-
 static struct outcome instance(const char *node, const char *check, Pb__Status status) {
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
     Pb__Node record = PB__NODE__INIT;
