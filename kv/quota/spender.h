@@ -13,7 +13,7 @@
  * bounded   The same with slack for a balance, which is at most its part of the drift; it asks (and so reports) also when
  *           half of it is used. It spends down to the low watermark, as far as it knows; at or below it each take is asked of
  *           the servers (all takes that wait go in one ask).
- * owner     see the end of this header.
+ * owner     Not yet: CO_UNSUPPORTED.
  *
  * How long it may spend: until the sending of the last ask that was answered, plus its TTL less QUOTA_CLOCK_PPM of it and
  * SPENDER_MARGIN_MS. Afterwards it holds nothing, and asks: if the servers have the lease still, it goes on, else what it

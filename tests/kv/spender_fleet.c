@@ -283,6 +283,10 @@ static void arrive(struct fleet *fleet, struct fleet_message *message) {
         CHECK(command);
         int error = quota_servers_ask(&fleet->servers, command, &grants);
         if (!message->deaf) message->error = error;
+        /* What an agent claims adds up; only what comes late may be out of date. */
+        for (size_t i = 0; grants && !message->deaf && i < grants->n_grants; i++)
+            cr_assert(grants->grants[i]->error == CO_OK || grants->grants[i]->error == CO_NOTFOUND, "seed %llu: %s",
+                      (unsigned long long)fleet->plan.seed, grants->grants[i]->text);
         if (grants) {
             size_t size = protobuf_c_message_get_packed_size(&grants->base);
             buffer_reserve(&message->grants, size + 1);

@@ -20,7 +20,9 @@ static double steady(void *data, unsigned agent, size_t budget, uint64_t now_ns)
     return *(const double *)data;
 }
 
+/* With COORD_SEED in the environment, which is also the seed of the weather. */
 static void report(const struct fleet *fleet, const char *what) {
+    if (!getenv("COORD_SEED")) return;
     double seconds = (double)(fleet->now_ns - fleet->counted_ns) / 1e9;
     uint64_t tries = 0, refused = 0, fallback = 0, last = 0, renewed = 0;
     for (unsigned i = 0; i < fleet->plan.agents; i++) {
@@ -159,6 +161,22 @@ Test(fleet, what_an_idle_agent_holds_comes_to_those_who_starve) {
     fleet_run(fleet, 35 * FLEET_S);
     report(fleet, "handed over");
     cr_assert_gt(first + fleet_admitted(fleet), 2950); /* nothing stays with who does not use it */
+    fleet_close(fleet);
+}
+
+/* Refused for most of a minute, it is served soon after the next one has begun (spender_fleet.c judges how soon). */
+Test(fleet, a_new_window_is_noticed_in_time) {
+    Pb__QuotaDefinition definition = continuous("calls", 3000, 0, 0);
+    definition.window = PB__QUOTA_WINDOW__QUOTA_MINUTE;
+    definition.lease_ttl_ms = 4000;
+    double rate = 30;
+    struct fleet_plan plan = {.seed = 1, .agents = 6, .definitions = {&definition}, .rate = steady, .data = &rate};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 200 * FLEET_S);
+    report(fleet, "windows");
+    cr_assert_gt(fleet_admitted(fleet), 4 * 3000 - 600);
+    cr_assert_gt(fleet->longest_refusal_ns, 0);
+    cr_assert_eq(waited_too_long(fleet), 0);
     fleet_close(fleet);
 }
 
