@@ -62,8 +62,10 @@
  * Owner mode: the capacity is that of each key. Leases are memberships: their balance is 0, their nodes form the ring; an
  * ask with `want` or `seq` joins. Its epoch is the index of the last change of the members. A member that comes makes a new
  * epoch; those of the active one acknowledge that they have stopped counting what it gives to others, and when all of them
- * have, or are gone, it is active. Where nobody has come since the active one, a new epoch is active at once: who goes takes
- * nothing from the others. A member whose session ends stays one until its TTL is over, because it may count until then. An
+ * have, or are gone, it is active. Who comes while one is pending waits until it is active, or somebody goes: so an epoch is
+ * not overtaken by the next one again and again. Where nobody has come since the active one, a new epoch is active at once:
+ * who goes takes nothing from the others. Members are leases: an agent that begins anew is another one, and the newest lease
+ * of a node is the node's. A member that ends unsettled while it is one of the active epoch is a loss (QuotaLostOwner). A member whose session ends stays one until its TTL is over, because it may count until then. An
  * agent on a node without a passing instance of `service` is refused; it may still close its lease. A key that is split is
  * counted in parts, by as many owners: part i of n is floor(C (i+1) / n) - floor(C i / n) (quota_split_part), so that they add
  * up to C exactly; the record has them (QuotaSplit.amounts).
@@ -91,6 +93,7 @@ enum quota_command {
 enum quota_space {
     SPACE_QUOTA = 96,        /* a name: anything of it; with WATCH_PREFIX_BIT: prefixes of names */
     SPACE_QUOTA_NOTICE = 97, /* a name: what its notice shows */
+    SPACE_QUOTA_OWNED = 98,  /* "": which budgets are in owner mode, and of which services */
 };
 
 #define QUOTA_SINCE        7 /* cluster version (registry/version.h) */
@@ -112,6 +115,7 @@ enum quota_space {
 #define QUOTA_PARTS_MOST   64    /* of a key that is split */
 #define QUOTA_SPLITS_MOST  64    /* keys of a budget */
 #define QUOTA_SPLIT_BYTES  16384 /* of these keys together */
+#define QUOTA_LOSSES_MOST  16    /* of a budget, that the record lists */
 #define QUOTA_REFILL_STEPS 100   /* parts in which `tokens` come, at most */
 
 #define QUOTA_TTL_MIN_MS       1000
@@ -132,6 +136,7 @@ extern const struct query_type query_quota;          /* 131: QuotaRequest -> Quo
 extern const struct query_type query_quotas;         /* 132: QuotaListRequest -> QuotaListResult, without leases */
 extern const struct query_type query_quota_notice;   /* 133: QuotaNoticeRequest -> QuotaNotice; found=false */
 extern const struct query_type query_quota_audit;    /* 134: QuotaAuditRequest -> QuotaAuditResult; found=false */
+extern const struct query_type query_quota_owned;    /* 135: QuotaOwnedRequest -> QuotaOwnedResult */
 
 /* 18: "NAME/ID", as text. */
 #define QUOTA_LEASE_NAME_MOST (QUOTA_NAME_MOST + 22)

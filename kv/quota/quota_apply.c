@@ -86,8 +86,8 @@ static int reclaim_early(struct quota_change *change, Pb__QuotaLease *lease) {
 }
 
 static void forget_members(Pb__QuotaRecord *record) {
-    record->epoch = record->active = record->unsettled_ends = 0;
-    record->n_active_members = record->n_splits = 0;
+    record->epoch = record->active = record->unsettled_ends = record->losses_before = 0;
+    record->n_active_members = record->n_active_leases = record->n_splits = record->n_losses = 0;
 }
 
 static int define_anew(struct quota_change *change, Pb__QuotaDefinition *definition) {
@@ -109,6 +109,12 @@ static int define_anew(struct quota_change *change, Pb__QuotaDefinition *definit
     return rv;
 }
 
+/* Which budgets are in owner mode, or of which services, is another list from now on. NULL: there is none. */
+static void owned_changed(struct machine_tx *tx, const Pb__QuotaDefinition *before, const Pb__QuotaDefinition *after) {
+    const char *from = before ? before->service : "", *to = after ? after->service : ""; /* other modes have none */
+    if (strcmp(from, to) != 0) machine_changed(tx, SPACE_QUOTA_OWNED, slice_make("", 0), false);
+}
+
 int quota_put_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__QuotaPutCommand *command = request;
     struct quota_change change;
@@ -118,6 +124,7 @@ int quota_put_apply(struct machine_tx *tx, void *request, struct machine_result 
     result->yes = true;
     if (exists) {
         if (same_definition(change.record->definition, command->definition, tx->arena)) return CO_OK;
+        owned_changed(tx, change.record->definition, command->definition);
         rv = define_anew(&change, command->definition);
         if (rv != CO_OK) return rv;
     } else {
@@ -127,6 +134,7 @@ int quota_put_apply(struct machine_tx *tx, void *request, struct machine_result 
         change.record->create_index = tx->index;
         change.record->audit_first = change.record->audit_next = 1;
         quota_count_put(tx, quota_count(tx->store) + 1);
+        owned_changed(tx, NULL, command->definition);
     }
     change.record->defined_index = tx->index;
     change.notice = true;
@@ -156,6 +164,7 @@ int quota_delete_apply(struct machine_tx *tx, void *request, struct machine_resu
     if (rv == CO_NOTFOUND) return machine_refuse(result, CO_NOTFOUND, quota_unknown(tx->arena, command->name));
     if (rv == CO_OK) rv = each_lease(&change, lease_goes);
     if (rv != CO_OK) return rv;
+    owned_changed(tx, change.record->definition, NULL);
     trail_del(&change);
     if (change.record->refill_index) expiry_ended_in(tx, &quota_refill_expiry, change.name, tx->index);
     quota_record_del(tx, change.name);

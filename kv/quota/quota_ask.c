@@ -106,6 +106,8 @@ static const char *claims_fault(struct asking *asking) {
         return arena_printf(arena, "spent %llu and held %llu: the lease holds %llu", NUMBER(ask->spent),
                             NUMBER(ask->held), NUMBER(balance));
     if (ask->close && (ask->held || ask->want)) return "close: with it, held and want are 0";
+    if (ask->unsettled && !(ask->close && quota_owned(asking->change.record)))
+        return "unsettled: only with close, and in owner mode";
     return NULL;
 }
 
@@ -225,10 +227,10 @@ static int lease_write(struct asking *asking) {
     int rv = CO_OK;
     if (asking->fresh) quota_lease_bind(change, lease);
     quota_lease_renew(change, lease);
-    if (owned) quota_member_says(change, lease, asking->ask);
+    if (owned) asking->grant->split = quota_member_says(change, lease, asking->ask);
     if (owned && asking->fresh) {
         quota_audit(change, PB__QUOTA_KIND__QUOTA_GRANTED, lease, 0, 0);
-        rv = quota_members_changed(change, lease);
+        rv = quota_member_came(change, lease);
     } else if (owned && acked) rv = quota_members_acked(change, lease);
     answer(asking);
     if (asking->ask->seq) {
@@ -242,6 +244,7 @@ static int lease_write(struct asking *asking) {
 }
 
 static int close_lease(struct asking *asking) {
+    if (asking->ask->unsettled) quota_member_lost(&asking->change, asking->lease);
     int rv = quota_lease_settle(&asking->change, asking->lease, asking->ask->spent);
     asking->closed = true;
     take(asking);

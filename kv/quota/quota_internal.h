@@ -15,7 +15,7 @@ enum quota_table {
 };
 _Static_assert(QUOTA_PUT >= 128 && QUOTA_LEASE_END < 256, "commands of kv (registry/module.h)");
 _Static_assert(QUOTA_TABLE >= 33 && QUOTA_TABLE_SESSIONS < 40, "tables of kv");
-_Static_assert(SPACE_QUOTA >= 96 && SPACE_QUOTA_NOTICE < 128, "spaces of kv");
+_Static_assert(SPACE_QUOTA >= 96 && SPACE_QUOTA_OWNED < 128, "spaces of kv");
 _Static_assert(QUOTA_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 bool quota_name_fits(const char *name);
@@ -115,17 +115,22 @@ struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priori
 
 /* -- owner mode (quota_owner.c) ----------------------------------------------------------------------------------- */
 
-/* Members have changed: a new epoch. `mine` (may be NULL): one of the leases, as it stands in memory. */
+/* A member is gone: a new epoch. `mine` (may be NULL), here and below: one of the leases, as it stands in memory. */
 int quota_members_changed(struct quota_change *change, const Pb__QuotaLease *mine);
+/* One comes: a new epoch, or it waits until none is pending. */
+int quota_member_came(struct quota_change *change, const Pb__QuotaLease *mine);
+/* It ends unsettled: a loss, when it is one of the active epoch. */
+void quota_member_lost(struct quota_change *change, const Pb__QuotaLease *lease);
 /* Somebody has acknowledged an epoch: it may be active now. */
 int quota_members_acked(struct quota_change *change, const Pb__QuotaLease *mine);
 /* What an ask of a member says besides. NULL, or the reason of a refusal: nothing is changed then. */
 const char *quota_member_fault(const struct quota_change *change, const Pb__QuotaAsk *ask);
-void quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask);
+/* True: its splits were accepted. */
+bool quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask);
 void quota_splits_anew(struct quota_change *change); /* the capacity has changed */
-/* The nodes of its leases, once each, sorted. */
-int quota_members(struct store_txn *txn, struct slice name, struct arena *arena, const Pb__QuotaLease *mine,
-                  char ***nodes, size_t *count);
+/* The members of the newest epoch and those of the active one, as notices show them. */
+int quota_members_show(struct store_txn *txn, const Pb__QuotaRecord *record, struct arena *arena,
+                       Pb__QuotaNotice *notice);
 
 /* -- commands (as module_command.apply), and the end of a session ---------------------------------------------------- */
 

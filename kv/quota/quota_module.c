@@ -138,9 +138,10 @@ static const struct module_command commands[] = {
     {0},
 };
 static const struct store_table tables[] = {{QUOTA_TABLE, "quotas"}, {QUOTA_TABLE_SESSIONS, "quota-sessions"}, {0}};
-static const struct module_space spaces[] = {{SPACE_QUOTA, "quota"}, {SPACE_QUOTA_NOTICE, "quota-notice"}, {0}};
-static const struct query_type *const queries[] = {&query_quota, &query_quotas, &query_quota_notice, &query_quota_audit,
-                                                   NULL};
+static const struct module_space spaces[] = {
+    {SPACE_QUOTA, "quota"}, {SPACE_QUOTA_NOTICE, "quota-notice"}, {SPACE_QUOTA_OWNED, "quota-owned"}, {0}};
+static const struct query_type *const queries[] = {&query_quota,       &query_quotas,      &query_quota_notice,
+                                                   &query_quota_audit, &query_quota_owned, NULL};
 static const struct expiry_kind *const expiries[] = {&quota_refill_expiry, &quota_lease_expiry, NULL};
 static const struct module_binding session_bindings[] = {{.number = QUOTA_TABLE_SESSIONS, .ended = quota_session_ended},
                                                          {0}};

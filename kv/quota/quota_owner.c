@@ -9,88 +9,152 @@
 
 /* -- members and epochs ------------------------------------------------------------------------------------------- */
 
-static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+struct members {
+    const Pb__QuotaLease **items;
+    size_t count, room;
+};
 
-static size_t without_doubles(char **nodes, size_t count) {
-    size_t kept = 0;
-    if (count) qsort(nodes, count, sizeof *nodes, compare_names);
-    for (size_t i = 0; i < count; i++)
-        if (kept == 0 || strcmp(nodes[kept - 1], nodes[i]) != 0) nodes[kept++] = nodes[i];
-    return kept;
+static void member_add(struct members *members, const Pb__QuotaLease *lease, struct arena *arena) {
+    if (members->count == members->room) {
+        members->room = members->room ? 2 * members->room : 16;
+        const Pb__QuotaLease **wider = arena_alloc(arena, members->room * sizeof *wider);
+        if (members->count) memcpy(wider, members->items, members->count * sizeof *wider);
+        members->items = wider;
+    }
+    members->items[members->count++] = lease;
 }
 
-/* All leases that are members; `mine` as it stands in memory, also when it is not in the store yet. */
+/* All leases that are, or wait to be, members; `mine` as it stands in memory, also when it is not in the store yet. */
 static int members_read(struct store_txn *txn, struct slice name, struct arena *arena, const Pb__QuotaLease *mine,
-                        const Pb__QuotaLease ***members, size_t *count) {
+                        struct members *members) {
     char room[STORE_KEY_MAX];
     struct slice rows = quota_rows('l', name, room);
     struct store_cursor cursor;
-    size_t capacity = 0;
     int rv = CO_OK;
-    *members = NULL, *count = 0;
-    store_cursor_open(&cursor, txn, QUOTA_TABLE, rows);
-    for (bool rest = mine != NULL; rv == CO_OK; store_cursor_next(&cursor)) {
-        bool row = cursor.valid && slice_starts(cursor.key, rows);
-        Pb__QuotaLease *lease = NULL;
-        if (row) rv = quota_lease_decode(cursor.value, arena, &lease);
-        if (rv != CO_OK || (!row && !rest)) break;
-        if (lease && (lease->reclaimed || (mine && lease->id == mine->id))) continue;
-        if (*count == capacity) {
-            capacity = capacity ? 2 * capacity : 16;
-            const Pb__QuotaLease **wider = arena_alloc(arena, capacity * sizeof *wider);
-            if (*count) memcpy(wider, *members, *count * sizeof *wider);
-            *members = wider;
-        }
-        (*members)[(*count)++] = lease ? lease : mine;
-        if (!row) break;
+    *members = (struct members){0};
+    QUOTA_EACH_LEASE(&cursor, txn, rows) {
+        Pb__QuotaLease *lease;
+        rv = quota_lease_decode(cursor.value, arena, &lease);
+        if (rv != CO_OK) break;
+        if (!lease->reclaimed && !(mine && lease->id == mine->id)) member_add(members, lease, arena);
     }
     store_cursor_close(&cursor);
+    if (mine) member_add(members, mine, arena);
     return rv;
 }
 
-static size_t nodes_of(const Pb__QuotaLease *const *members, size_t count, struct arena *arena, char ***nodes) {
-    *nodes = arena_alloc(arena, (count + 1) * sizeof **nodes);
-    for (size_t i = 0; i < count; i++) (*nodes)[i] = members[i]->node;
-    return without_doubles(*nodes, count);
+static int by_node(const void *a, const void *b) {
+    const Pb__QuotaLease *one = *(const Pb__QuotaLease *const *)a, *other = *(const Pb__QuotaLease *const *)b;
+    int order = strcmp(one->node, other->node);
+    return order ? order : one->id < other->id ? -1 : one->id > other->id;
 }
 
-int quota_members(struct store_txn *txn, struct slice name, struct arena *arena, const Pb__QuotaLease *mine,
-                  char ***nodes, size_t *count) {
-    const Pb__QuotaLease **members;
-    int rv = members_read(txn, name, arena, mine, &members, count);
-    if (rv == CO_OK) *count = nodes_of(members, *count, arena, nodes);
-    return rv;
+struct ring {
+    char **nodes; /* sorted, once each */
+    uint64_t *leases;
+    size_t count;
+};
+
+/* Those of an epoch, with the newest lease of each node. Sorts the members. */
+static struct ring ring_of(const struct members *members, uint64_t epoch, struct arena *arena) {
+    struct ring ring = {.nodes = arena_alloc(arena, (members->count + 1) * sizeof *ring.nodes),
+                        .leases = arena_alloc(arena, (members->count + 1) * sizeof *ring.leases)};
+    if (members->count) qsort(members->items, members->count, sizeof(const Pb__QuotaLease *), by_node);
+    for (size_t i = 0; i < members->count; i++) {
+        const Pb__QuotaLease *lease = members->items[i];
+        if (lease->id > epoch) continue;
+        if (ring.count && strcmp(ring.nodes[ring.count - 1], lease->node) == 0) ring.count--;
+        ring.nodes[ring.count] = lease->node;
+        ring.leases[ring.count++] = lease->id;
+    }
+    return ring;
+}
+
+int quota_members_show(struct store_txn *txn, const Pb__QuotaRecord *record, struct arena *arena,
+                       Pb__QuotaNotice *notice) {
+    struct members members;
+    int rv = members_read(txn, slice_text(record->definition->name), arena, NULL, &members);
+    if (rv != CO_OK) return rv;
+    struct ring ring = ring_of(&members, record->epoch, arena);
+    notice->members = ring.nodes, notice->n_members = ring.count;
+    notice->member_leases = ring.leases, notice->n_member_leases = ring.count;
+    notice->active_members = record->active_members, notice->n_active_members = record->n_active_members;
+    notice->active_leases = arena_zalloc(arena, (record->n_active_leases + 1) * sizeof *notice->active_leases);
+    notice->n_active_leases = record->n_active_leases;
+    for (size_t i = 0; i < record->n_active_leases; i++)
+        for (size_t j = 0; j < members.count; j++)
+            if (members.items[j]->id == record->active_leases[i]) notice->active_leases[i] = record->active_leases[i];
+    return CO_OK;
 }
 
 /* Those who were there when the active epoch began have all acknowledged the newest one, or nobody has come since:
  * who goes takes nothing from the others. */
-static bool may_be_active(const Pb__QuotaRecord *record, const Pb__QuotaLease *const *members, size_t count) {
+static bool may_be_active(const Pb__QuotaRecord *record, const struct members *members) {
     bool came = false, acknowledged = true;
-    for (size_t i = 0; i < count; i++) {
-        if (members[i]->id > record->active) came = true;
-        else acknowledged &= members[i]->acked >= record->epoch;
+    for (size_t i = 0; i < members->count; i++) {
+        const Pb__QuotaLease *lease = members->items[i];
+        if (lease->id <= record->active) acknowledged &= lease->acked >= record->epoch;
+        else came |= lease->id <= record->epoch;
     }
     return acknowledged || !came;
+}
+
+static bool somebody_waits(const Pb__QuotaRecord *record, const struct members *members) {
+    for (size_t i = 0; i < members->count; i++)
+        if (members->items[i]->id > record->epoch) return true;
+    return false;
 }
 
 int quota_members_acked(struct quota_change *change, const Pb__QuotaLease *mine) {
     struct machine_tx *tx = change->tx;
     Pb__QuotaRecord *record = change->record;
-    const Pb__QuotaLease **members;
-    size_t count;
+    struct members members;
     if (record->active == record->epoch) return CO_OK;
-    int rv = members_read(tx->store, change->name, tx->arena, mine, &members, &count);
-    if (rv != CO_OK || !may_be_active(record, members, count)) return rv;
-    record->active = record->epoch;
-    record->n_active_members = nodes_of(members, count, tx->arena, &record->active_members);
-    change->notice = true;
-    return CO_OK;
+    int rv = members_read(tx->store, change->name, tx->arena, mine, &members);
+    while (rv == CO_OK && record->active != record->epoch && may_be_active(record, &members)) {
+        struct ring ring = ring_of(&members, record->epoch, tx->arena);
+        record->active = record->epoch;
+        record->active_members = ring.nodes, record->n_active_members = ring.count;
+        record->active_leases = ring.leases, record->n_active_leases = ring.count;
+        change->notice = true;
+        if (somebody_waits(record, &members)) record->epoch = tx->index;
+    }
+    return rv;
 }
 
 int quota_members_changed(struct quota_change *change, const Pb__QuotaLease *mine) {
     change->record->epoch = change->tx->index;
     change->notice = true;
     return quota_members_acked(change, mine);
+}
+
+int quota_member_came(struct quota_change *change, const Pb__QuotaLease *mine) {
+    return change->record->active == change->record->epoch ? quota_members_changed(change, mine) : CO_OK;
+}
+
+void quota_member_lost(struct quota_change *change, const Pb__QuotaLease *lease) {
+    Pb__QuotaRecord *record = change->record;
+    size_t i = 0;
+    if (record->definition->window) record->unsettled_ends++;
+    while (i < record->n_active_leases && record->active_leases[i] != lease->id) i++;
+    if (i == record->n_active_leases) return; /* it counted nothing */
+    Pb__QuotaLostOwner *loss = arena_alloc(change->tx->arena, sizeof *loss);
+    Pb__QuotaLostOwner **wider = arena_alloc(change->tx->arena, (record->n_losses + 1) * sizeof *wider);
+    size_t from = record->n_losses >= QUOTA_LOSSES_MOST ? record->n_losses - QUOTA_LOSSES_MOST + 1 : 0;
+    if (from) record->losses_before = record->losses[from - 1]->index;
+    if (record->n_losses) memcpy(wider, record->losses + from, (record->n_losses - from) * sizeof *wider);
+    pb__quota_lost_owner__init(loss);
+    loss->node = lease->node, loss->index = change->tx->index, loss->active = record->active;
+    record->n_losses -= from;
+    wider[record->n_losses++] = loss;
+    record->losses = wider;
+}
+
+static void losses_drop(Pb__QuotaRecord *record, uint64_t over) {
+    size_t from = 0;
+    while (from < record->n_losses && record->losses[from]->index <= over) from++;
+    record->losses += from, record->n_losses -= from;
+    if (record->losses_before <= over) record->losses_before = 0;
 }
 
 /* -- what a member says ------------------------------------------------------------------------------------------- */
@@ -168,11 +232,14 @@ static void split_set(struct quota_change *change, const Pb__QuotaSplit *wanted)
     change->notice = true;
 }
 
-void quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask) {
+bool quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask) {
     if (ask->acked > lease->acked) lease->acked = ask->acked;
     lease->hot = ask->hot, lease->n_hot = ask->n_hot;
     lease->reported = ask->reported;
+    losses_drop(change->record, ask->losses_over);
+    if (!ask->acked || ask->acked != change->record->epoch || ask->acked != change->record->active) return false;
     for (size_t i = 0; i < ask->n_split; i++) split_set(change, ask->split[i]);
+    return ask->n_split > 0;
 }
 
 void quota_splits_anew(struct quota_change *change) {

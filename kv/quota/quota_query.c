@@ -145,11 +145,56 @@ static int notice_run(struct store_txn *txn, const ProtobufCMessage *request, st
     notice->definition = record->definition, notice->defined_index = record->defined_index;
     notice->starving = record->starving;
     notice->epoch = record->epoch, notice->active = record->active;
-    notice->active_members = record->active_members, notice->n_active_members = record->n_active_members;
+    notice->losses = record->losses, notice->n_losses = record->n_losses;
+    notice->losses_before = record->losses_before;
     notice->splits = record->splits, notice->n_splits = record->n_splits;
     notice->modify_index = record->notice_index;
     *result = (struct query_result){.index = record->notice_index, .found = true, .message = &notice->base};
-    return quota_owned(record) ? quota_members(txn, name, arena, NULL, &notice->members, &notice->n_members) : CO_OK;
+    return quota_owned(record) ? quota_members_show(txn, record, arena, notice) : CO_OK;
+}
+
+/* -- which are in owner mode -------------------------------------------------------------------------------------- */
+
+static struct watch_key owned_watched(const ProtobufCMessage *request) {
+    (void)request;
+    return (struct watch_key){SPACE_QUOTA_OWNED, slice_make("", 0)};
+}
+
+static void owned_add(Pb__QuotaOwnedResult *all, size_t *capacity, const Pb__QuotaDefinition *definition,
+                      struct arena *arena) {
+    if (all->n_budgets == *capacity) {
+        *capacity = *capacity ? 2 * *capacity : 16;
+        Pb__QuotaOwned **wider = arena_alloc(arena, *capacity * sizeof *wider);
+        if (all->n_budgets) memcpy(wider, all->budgets, all->n_budgets * sizeof *wider);
+        all->budgets = wider;
+    }
+    Pb__QuotaOwned *owned = all->budgets[all->n_budgets++] = arena_alloc(arena, sizeof *owned);
+    pb__quota_owned__init(owned);
+    owned->name = arena_strndup(arena, definition->name, strlen(definition->name));
+    owned->service = arena_strndup(arena, definition->service, strlen(definition->service));
+}
+
+static int owned_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                     struct query_result *result) {
+    (void)request;
+    Pb__QuotaOwnedResult *all = arena_alloc(arena, sizeof *all);
+    struct arena each = {0}; /* most are of other modes */
+    struct store_cursor cursor;
+    size_t capacity = 0;
+    int rv = CO_OK;
+    pb__quota_owned_result__init(all);
+    STORE_PREFIX(&cursor, txn, QUOTA_TABLE, slice_make("q", 1)) {
+        Pb__QuotaRecord *record;
+        rv = quota_record_decode(cursor.value, &each, &record);
+        if (rv != CO_OK) break;
+        if (quota_owned(record)) owned_add(all, &capacity, record->definition, arena);
+        arena_reset(&each);
+    }
+    store_cursor_close(&cursor);
+    arena_free(&each);
+    all->modify_index = machine_change_index(txn, SPACE_QUOTA_OWNED, slice_make("", 0));
+    *result = (struct query_result){.index = all->modify_index, .found = true, .message = &all->base};
+    return rv;
 }
 
 /* -- the audit trail ---------------------------------------------------------------------------------------------- */
@@ -221,3 +266,9 @@ const struct query_type query_quota_audit = {.number = 134,
                                              .result = &pb__quota_audit_result__descriptor,
                                              .watched = audit_watched,
                                              .run = audit_run};
+const struct query_type query_quota_owned = {.number = 135,
+                                             .name = "quota-owned",
+                                             .request = &pb__quota_owned_request__descriptor,
+                                             .result = &pb__quota_owned_result__descriptor,
+                                             .watched = owned_watched,
+                                             .run = owned_run};

@@ -222,7 +222,7 @@ int quota_lease_reclaim(struct quota_change *change, Pb__QuotaLease *lease, bool
     else quota_lease_remove(change, lease);
     quota_audit(change, PB__QUOTA_KIND__QUOTA_RECLAIMED, lease, amount, 0);
     if (!quota_owned(record)) return CO_OK;
-    if (record->definition->window) record->unsettled_ends++;
+    quota_member_lost(change, lease);
     return quota_members_changed(change, NULL);
 }
 

@@ -2,11 +2,9 @@
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
 
-#define ASK_NS       (SPENDER_ASK_MS * SPENDER_MS)
-#define BURST        8 /* asks for which takes wait may follow each other without a distance */
-#define RETRY_MIN_MS 200
-#define RETRY_MAX_MS 1000
-#define CREDIT_MS    (2 * SPENDER_LOSS_MS)
+#define ASK_NS    (SPENDER_ASK_MS * SPENDER_MS)
+#define BURST     8 /* asks for which takes wait may follow each other without a distance */
+#define CREDIT_MS (2 * SPENDER_LOSS_MS)
 
 /* -- takes that wait ---------------------------------------------------------------------------------------------- */
 
@@ -150,37 +148,6 @@ static void gather(struct spender *spender, Pb__QuotaAskCommand *command, bool a
     }
 }
 
-/* -- the session --------------------------------------------------------------------------------------------------- */
-
-static void session_new(struct spender *spender) {
-    uint64_t bytes[2] = {rng_next(&spender->rng), rng_next(&spender->rng)};
-    uint8_t *at = (uint8_t *)bytes;
-    at[6] = (uint8_t)((at[6] & 0x0f) | 0x40);
-    at[8] = (uint8_t)((at[8] & 0x3f) | 0x80);
-    uuid_format(at, spender->session);
-    spender->session_made = false;
-}
-
-/* Whom the command acts for. Until it is known to be there, each command makes it. */
-static Pb__SessionUse *session_use(struct spender *spender) {
-    static char *checks[] = {"serfHealth"};
-    Pb__SessionUse *use = arena_alloc(&spender->arena, sizeof *use);
-    pb__session_use__init(use);
-    if (!spender->session[0]) session_new(spender);
-    if (spender->session_made) {
-        use->id = spender->session;
-        return use;
-    }
-    use->create = arena_alloc(&spender->arena, sizeof *use->create);
-    pb__session__init(use->create);
-    use->create->id = spender->session;
-    use->create->name = "quotas";
-    use->create->node = spender->node;
-    use->create->node_checks = checks;
-    use->create->n_node_checks = 1;
-    return use;
-}
-
 /* -- the command ---------------------------------------------------------------------------------------------------- */
 
 static void due_anew(struct spender *spender) {
@@ -213,7 +180,7 @@ static bool command_begin(struct spender *spender, uint64_t now_ns) {
         return false;
     }
     if (spender->due_ns <= now_ns) spender->urgent = true; /* more than fit into one */
-    command->session = session_use(spender);
+    command->session = quota_session_use(&spender->session, spender->node, &spender->rng, &spender->arena);
     command->node = spender->node;
     spender->command = command;
     spender->first_ns = now_ns;
@@ -342,8 +309,7 @@ static const Pb__QuotaGrant *grant_of(const Pb__QuotaGrants *grants, size_t i, c
 static void answered(struct spender *spender, const Pb__QuotaGrants *grants, uint64_t now_ns) {
     uint64_t took_ns = spender_min(spender_less(now_ns, spender->sent_ns), SPENDER_LOSS_MS * SPENDER_MS);
     spender->answer_ns += (took_ns / 4) - spender->answer_ns / 4;
-    spender->session_made = grants && grants->session[0];
-    if (!spender->session_made) spender->session[0] = '\0'; /* it ended with its last lease */
+    quota_session_answered(&spender->session, grants);
     spender->lost = false;
     spender->failures = 0;
     spender->retry_ns = 0;
@@ -361,8 +327,7 @@ static void answered(struct spender *spender, const Pb__QuotaGrants *grants, uin
 
 /* The session is gone, and all leases with it. */
 static void begin_anew(struct spender *spender) {
-    spender->session[0] = '\0';
-    spender->session_made = false;
+    spender->session = (struct quota_session){0};
     for (size_t i = 0; i < spender->count; i++) {
         spender->budgets[i]->asked = false;
         spender_forget_lease(spender->budgets[i]);
@@ -370,31 +335,10 @@ static void begin_anew(struct spender *spender) {
     command_end(spender);
 }
 
-/* Errors after which it is certain that nothing was applied. */
-static bool is_certain(int error) {
-    switch (error) {
-        case CO_NOLEADER:
-        case CO_NOTLEADER:
-        case CO_BUSY:
-        case CO_DISKFULL:
-        case CO_INVALID:
-        case CO_TOOLARGE:
-        case CO_DENIED:
-        case CO_UNSUPPORTED:
-        case CO_PRECONDITION:
-        case CO_FENCED: return true;
-        default: return false;
-    }
-}
-
 static void failed(struct spender *spender, int error, uint64_t now_ns) {
-    uint64_t wait_ms =
-        spender_min(RETRY_MAX_MS, (uint64_t)RETRY_MIN_MS << (spender->failures < 4 ? spender->failures : 4));
-    wait_ms = wait_ms * 3 / 4 + rng_below(&spender->rng, wait_ms / 2); /* so that agents do not come all at once */
-    spender->failures++;
     spender->lost = true;
-    spender->retry_ns = now_ns + wait_ms * SPENDER_MS;
-    if (!is_certain(error)) spender->uncertain = true;
+    spender->retry_ns = now_ns + quota_retry_ms(spender->failures++, &spender->rng) * SPENDER_MS;
+    if (!quota_ask_certain(error)) spender->uncertain = true;
     if (spender->uncertain) return; /* the same again */
     for (size_t i = 0; i < spender->command->n_asks; i++) {
         struct spender_budget *budget = spender->asked[i];

@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "kv/quota/quota_agent.h"
 #include "kv/quota/quota_internal.h"
 #include "kv/quota/spender.h"
 
@@ -27,10 +28,8 @@ enum spender_known { SPENDER_UNKNOWN, SPENDER_KNOWN, SPENDER_NONE };
 /* Which way a take goes that is not covered: the agent's part grows, or the servers spend it. */
 enum spender_way { SPENDER_WANT, SPENDER_TAKE };
 
-#define SPENDER_SLOTS 16
 struct spender_fallback {
-    /* What was admitted in the last slots of time; 15 of them are a refill period or longer. */
-    uint64_t sums[SPENDER_SLOTS], slot, slot_ns;
+    struct quota_cap cap;
     uint64_t begin_ns;   /* of this loss; 0: none */
     uint64_t turn, used; /* last: the lease TTL that counts, and what was used of it */
 };
@@ -104,8 +103,7 @@ struct spender {
     uint64_t turn; /* of takes that wait: each waking begins a new one, in which those that still wait say so again */
 
     /* The session. */
-    char session[UUID_TEXT_SIZE + 1]; /* "": none */
-    bool session_made;                /* else the next ask makes it */
+    struct quota_session session;
 
     /* The command. */
     struct arena arena;           /* its memory */
@@ -173,7 +171,6 @@ uint64_t spender_need(const struct spender *spender, const struct spender_budget
 void spender_count(struct spender_budget *budget, uint64_t now_ns); /* takes `demand` over into the rate */
 uint64_t spender_low(const struct spender *spender, const struct spender_budget *budget);
 uint64_t spender_surplus(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns);
-uint64_t spender_refill_ms(const struct spender_budget *budget); /* the whole period or window; a month: the longest */
 
 /* -- spender_loss.c -- */
 /* What on_loss admits now of n: CO_OK, CO_BUSY with *retry_ms, CO_NOLEADER. */

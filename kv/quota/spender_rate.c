@@ -57,16 +57,6 @@ uint64_t spender_surplus(const struct spender *spender, const struct spender_bud
 
 /* -- RateLimit fields ---------------------------------------------------------------------------------------------- */
 
-uint64_t spender_refill_ms(const struct spender_budget *budget) {
-    switch (budget->definition.window) {
-        case PB__QUOTA_WINDOW__QUOTA_MINUTE: return 60000;
-        case PB__QUOTA_WINDOW__QUOTA_HOUR: return 3600000;
-        case PB__QUOTA_WINDOW__QUOTA_DAY: return 86400000;
-        case PB__QUOTA_WINDOW__QUOTA_MONTH: return UINT64_C(31) * 86400000;
-        default: return budget->definition.every_ms;
-    }
-}
-
 /* What may be admitted of it now. */
 static uint64_t remaining(const struct spender *spender, struct spender_budget *budget, bool keyless, uint64_t now_ns) {
     uint64_t left = now_ns < budget->end_ns ? budget->left : 0;
@@ -84,19 +74,7 @@ bool spender_rate(const struct spender *spender, struct slice name, struct slice
                   struct spender_rate *rate) {
     struct spender_budget *budget = spender_find(spender, name);
     if (!budget || budget->known != SPENDER_KNOWN || budget->unsupported) return false;
-    const Pb__QuotaDefinition *definition = &budget->definition;
     rate->remaining = remaining(spender, budget, key.size == 0, now_ns);
-    if (definition->window != PB__QUOTA_WINDOW__QUOTA_CONTINUOUS) {
-        int64_t begin_s = quota_window_start(definition, unix_s), end_s = quota_window_end(definition, unix_s);
-        rate->quota = definition->budget;
-        rate->window_s = (uint64_t)(end_s - begin_s);
-        rate->reset_s = (uint64_t)(end_s - unix_s);
-        return true;
-    }
-    /* Whole seconds: of a period that is shorter, or has a fraction, what comes in the next longer one. */
-    uint64_t every_ms = spender_max(definition->every_ms, 1);
-    rate->window_s = (every_ms + 999) / 1000;
-    rate->quota = spender_scale(definition->tokens, rate->window_s * 1000, every_ms);
-    rate->reset_s = (spender_max(quota_refill_period_ms(definition), 1) + 999) / 1000;
+    quota_rate_fields(&budget->definition, unix_s, rate);
     return true;
 }

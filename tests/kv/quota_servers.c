@@ -132,6 +132,21 @@ void quota_servers_node(struct quota_servers *servers, const char *node, bool al
     take_updates(servers);
 }
 
+void quota_servers_instance(struct quota_servers *servers, const char *node, bool passing) {
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    Pb__Node record = PB__NODE__INIT;
+    Pb__Service service = PB__SERVICE__INIT;
+    Pb__Check check = PB__CHECK__INIT, *checks[] = {&check};
+    char api[] = "api", address[] = "10.0.0.1";
+    record.name = (char *)(uintptr_t)node, record.address = address;
+    service.id = service.name = check.check_id = check.name = check.service_id = api;
+    check.status = passing ? PB__STATUS__PASSING : PB__STATUS__CRITICAL;
+    command.node = &record, command.service = &service, command.checks = checks, command.n_checks = 1;
+    struct outcome outcome = fixture_apply(&servers->world, CATALOG_REGISTER, &command.base);
+    CHECK(outcome.error == CO_OK);
+    take_updates(servers);
+}
+
 void quota_servers_define(struct quota_servers *servers, const Pb__QuotaDefinition *definition) {
     Pb__QuotaPutCommand command = PB__QUOTA_PUT_COMMAND__INIT;
     command.definition = (Pb__QuotaDefinition *)(uintptr_t)definition;

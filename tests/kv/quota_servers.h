@@ -36,6 +36,8 @@ int quota_servers_ask(struct quota_servers *servers, const Pb__QuotaAskCommand *
                       const Pb__QuotaGrants **grants);
 /* The node's sessions end, its agent is not heard of; or it is well again. */
 void quota_servers_node(struct quota_servers *servers, const char *node, bool alive);
+/* The node has an instance of the service "api", which passes or not. */
+void quota_servers_instance(struct quota_servers *servers, const char *node, bool passing);
 /* NULL: there is no such budget. Valid until the next call. */
 const Pb__QuotaNotice *quota_servers_notice(struct quota_servers *servers, const char *name, uint64_t *index);
 const Pb__QuotaState *quota_servers_look(struct quota_servers *servers, const char *name);

@@ -51,6 +51,7 @@ TestSuite(quota_owner, .init = setup, .fini = teardown);
 
 #define SAYS(who, ...) quota_ask(&world, id[who], ASK(.name = text("b"), .seq = ++seq, __VA_ARGS__))
 static uint64_t seq;
+static uint64_t epoch(void) { return quota_notice(&world, "b", NULL)->epoch; }
 
 /* "n1 n2 | n1": the members, and those of the active epoch. */
 static const char *members(void) {
@@ -118,6 +119,118 @@ Test(quota_owner, a_member_whose_session_ends_counts_until_its_time_is_over) {
     cr_expect(records_in(&world, 36) == 0 && records_in(&world, 37) == 0);
 }
 
+Test(quota_owner, who_comes_while_an_epoch_is_pending_waits_until_it_is_active) {
+    (void)SAYS(0), (void)SAYS(1);
+    uint64_t index, pending = epoch();
+    (void)quota_notice(&world, "b", &index);
+    cr_expect(SAYS(2)->lease > pending && epoch() == pending);
+    uint64_t after;
+    (void)quota_notice(&world, "b", &after);
+    cr_expect_eq(after, index, "nobody hears of it");
+    MEMBERS("n1 n2 | n1");
+    (void)SAYS(0, .acked = pending);
+    MEMBERS("n1 n2 n3 | n1 n2");
+    (void)SAYS(0, .acked = epoch());
+    MEMBERS("n1 n2 n3 | n1 n2");
+    (void)SAYS(1, .acked = epoch());
+    MEMBERS("n1 n2 n3 | n1 n2 n3 .");
+    /* Somebody who goes makes an epoch with those that wait. */
+    (void)SAYS(2, .close = true), (void)SAYS(1, .close = true);
+    (void)SAYS(1), (void)SAYS(2);
+    MEMBERS("n1 n2 | n1");
+    (void)SAYS(1, .close = true);
+    MEMBERS("n1 n3 | n1");
+    (void)SAYS(0, .close = true);
+    MEMBERS("n3 | n3 .");
+}
+
+/* "n1 n2": the losses of the newest notice. */
+static const char *losses(void) {
+    static struct buffer line;
+    const Pb__QuotaNotice *notice = quota_notice(&world, "b", NULL);
+    buffer_reset(&line);
+    for (size_t i = 0; i < notice->n_losses; i++) buffer_printf(&line, "%s ", notice->losses[i]->node);
+    if (notice->losses_before) buffer_append_text(&line, "and before");
+    buffer_append_byte(&line, '\0');
+    return line.data;
+}
+
+Test(quota_owner, owners_that_end_unsettled_are_listed_until_they_do_not_matter) {
+    uint64_t first = SAYS(0)->lease;
+    cr_expect_str_eq(losses(), "");
+    uint64_t never_active = SAYS(1)->lease;
+    cr_expect(quota_end(&world, "b", never_active).yes);
+    cr_expect_str_eq(losses(), "", "it counted nothing");
+    cr_expect_eq(SAYS(0, .unsettled = true)->error, CO_INVALID);
+    cr_expect(quota_end(&world, "b", first).yes);
+    cr_expect_str_eq(losses(), "n1 ");
+    (void)SAYS(2);
+    cr_expect(!SAYS(2, .close = true, .unsettled = true)->error);
+    cr_expect_str_eq(losses(), "n1 n3 ");
+    const Pb__QuotaNotice *notice = quota_notice(&world, "b", NULL);
+    cr_expect_gt(notice->losses[1]->active, notice->losses[0]->active);
+    uint64_t over = notice->losses[0]->index;
+    (void)SAYS(2, .losses_over = over);
+    (void)SAYS(2, .losses_over = over);
+    cr_expect_str_eq(losses(), "n3 ");
+    for (unsigned i = 0; i <= QUOTA_LOSSES_MOST; i++) {
+        (void)SAYS(2, .close = true, .unsettled = true);
+        (void)SAYS(2);
+    }
+    notice = quota_notice(&world, "b", NULL);
+    cr_expect(notice->n_losses == QUOTA_LOSSES_MOST && notice->losses_before);
+    (void)SAYS(2, .losses_over = notice->losses_before);
+    cr_expect_eq(quota_notice(&world, "b", NULL)->losses_before, 0);
+}
+
+/* The newest lease of a node is the node's; of those that were active it is seen which have ended. */
+Test(quota_owner, notices_say_which_leases_are_members) {
+    uint64_t old = SAYS(0)->lease, other = SAYS(1)->lease;
+    (void)SAYS(0, .acked = epoch());
+    uint64_t anew = SAYS(3)->lease;
+    const Pb__QuotaNotice *notice = quota_notice(&world, "b", NULL);
+    cr_expect(notice->n_member_leases == 2 && notice->member_leases[0] == anew && notice->member_leases[1] == other);
+    cr_expect(notice->n_active_leases == 2 && notice->active_leases[0] == old && notice->active_leases[1] == other);
+    cr_expect(quota_end(&world, "b", old).yes);
+    notice = quota_notice(&world, "b", NULL);
+    cr_expect(notice->active_leases[0] == 0 && notice->active_leases[1] == other && notice->epoch > notice->active);
+    cr_expect_str_eq(losses(), "n1 ");
+}
+
+static const char *owned(uint64_t *index) {
+    static struct buffer line;
+    Pb__QuotaOwnedRequest request = PB__QUOTA_OWNED_REQUEST__INIT;
+    struct query_result result = fixture_ask(&world, &query_quota_owned, &request.base);
+    const Pb__QuotaOwnedResult *all = (const Pb__QuotaOwnedResult *)result.message;
+    buffer_reset(&line);
+    for (size_t i = 0; i < all->n_budgets; i++)
+        buffer_printf(&line, "%s:%s ", all->budgets[i]->name, all->budgets[i]->service);
+    buffer_append_byte(&line, '\0');
+    *index = result.index;
+    return line.data;
+}
+
+Test(quota_owner, which_budgets_have_owners_can_be_followed) {
+    uint64_t first, index;
+    cr_expect_str_eq(owned(&first), "b:api ");
+    Pb__QuotaDefinition other = quota_plain("a", PB__QUOTA_MODE__QUOTA_LEASE);
+    cr_assert(quota_put(&world, &other).yes);
+    define(3, false);
+    (void)SAYS(0);
+    cr_expect_str_eq(owned(&index), "b:api ");
+    cr_expect_eq(index, first);
+    other = quota_plain("a", PB__QUOTA_MODE__QUOTA_OWNER);
+    other.service = text("web");
+    cr_assert(quota_put(&world, &other).yes);
+    cr_expect_str_eq(owned(&index), "a:web b:api ");
+    cr_expect_gt(index, first);
+    cr_assert(quota_delete(&world, "b").yes);
+    cr_expect_str_eq(owned(&first), "a:web ");
+    cr_expect_gt(first, index);
+    other.on_loss = PB__QUOTA_LOSS__QUOTA_LAST;
+    cr_expect_eq(quota_put(&world, &other).error, CO_INVALID);
+}
+
 Test(quota_owner, two_agents_of_a_node_are_one_member_until_both_are_gone) {
     (void)SAYS(0), (void)SAYS(3);
     MEMBERS("n1 | n1");
@@ -176,21 +289,25 @@ static const char *splits(void) {
 
 Test(quota_owner, a_hot_key_is_split_into_parts_that_add_up) {
     Pb__QuotaSplit a = split_of("a", 3), b = split_of("b", 2), none = split_of("a", 1), *list[] = {&a, &b};
-    cr_expect_eq(SAYS(0, .n_split = 1, .split = list)->error, CO_INVALID, "the budget allows no splits");
+    cr_expect_eq(SAYS(0, .acked = epoch(), .n_split = 1, .split = list)->error, CO_INVALID,
+                 "the budget allows no splits");
     define(3, false);
     uint64_t index, after;
-    cr_expect(!SAYS(0, .n_split = 2, .split = list)->error);
+    cr_expect(!SAYS(0, .n_split = 2, .split = list)->split, "who joins counts nothing yet");
+    cr_expect(!SAYS(0, .acked = epoch() - 1, .n_split = 2, .split = list)->split);
+    cr_expect_str_eq(splits(), "");
+    cr_expect(SAYS(0, .acked = epoch(), .n_split = 2, .split = list)->split);
     cr_expect_str_eq(splits(), "a:333+333+334 b:500+500 ");
     (void)quota_notice(&world, "b", &index);
-    cr_expect(!SAYS(0, .n_split = 2, .split = list)->error);
+    cr_expect(!SAYS(0, .acked = epoch(), .n_split = 2, .split = list)->error);
     (void)quota_notice(&world, "b", &after);
     cr_expect_eq(index, after, "they are split already");
     a.parts = 4;
-    cr_expect_eq(SAYS(0, .n_split = 2, .split = list)->error, CO_INVALID);
+    cr_expect_eq(SAYS(0, .acked = epoch(), .n_split = 2, .split = list)->error, CO_INVALID);
     define(2, false);
     cr_expect_str_eq(splits(), "a:500+500 b:500+500 ");
     list[0] = &none;
-    cr_expect(!SAYS(0, .n_split = 1, .split = list)->error);
+    cr_expect(!SAYS(0, .acked = epoch(), .n_split = 1, .split = list)->error);
     cr_expect_str_eq(splits(), "b:500+500 ");
     define(0, false);
     cr_expect_str_eq(splits(), "");
@@ -202,6 +319,7 @@ Test(quota_owner, hot_keys_and_splits_are_bounded) {
     Pb__QuotaHotKey hot[MANY], *hots[MANY];
     Pb__QuotaSplit split[MANY], *list[MANY];
     define(2, false);
+    (void)SAYS(0);
     for (unsigned i = 0; i < MANY; i++) {
         snprintf(large[i], sizeof large[i], "%u", i);
         pb__quota_hot_key__init(hots[i] = &hot[i]);
@@ -220,16 +338,16 @@ Test(quota_owner, hot_keys_and_splits_are_bounded) {
         cr_expect_eq(SAYS(0, .n_hot = 1, .hot = hots)->error, CO_INVALID);
     }
     hot[0].rate = 0;
-    cr_expect_eq(SAYS(0, .n_split = QUOTA_SPLITS_MOST + 1, .split = list)->error, CO_INVALID);
-    cr_expect_eq(SAYS(0, .n_split = QUOTA_SPLITS_MOST, .split = list)->error, CO_OK);
-    cr_expect_eq(SAYS(0, .n_split = 1, .split = &list[MANY - 1])->error, CO_INVALID, "no more");
+    cr_expect_eq(SAYS(0, .acked = epoch(), .n_split = QUOTA_SPLITS_MOST + 1, .split = list)->error, CO_INVALID);
+    cr_expect_eq(SAYS(0, .acked = epoch(), .n_split = QUOTA_SPLITS_MOST, .split = list)->error, CO_OK);
+    cr_expect_eq(SAYS(0, .acked = epoch(), .n_split = 1, .split = &list[MANY - 1])->error, CO_INVALID, "no more");
     memset(large[0], 'k', QUOTA_KEY_MOST + 1);
     hot[0].key = split[0].key = message_bytes(slice_make(large[0], QUOTA_KEY_MOST + 1));
     cr_expect_eq(SAYS(0, .n_hot = 1, .hot = hots)->error, CO_INVALID);
-    cr_expect_eq(SAYS(0, .n_split = 1, .split = list)->error, CO_INVALID);
+    cr_expect_eq(SAYS(0, .acked = epoch(), .n_split = 1, .split = list)->error, CO_INVALID);
     hot[0].key.len = split[0].key.len = 0;
     cr_expect_eq(SAYS(0, .n_hot = 1, .hot = hots)->error, CO_INVALID);
-    cr_expect_eq(SAYS(0, .n_split = 1, .split = list)->error, CO_INVALID);
+    cr_expect_eq(SAYS(0, .acked = epoch(), .n_split = 1, .split = list)->error, CO_INVALID);
     hot[0].key.len = QUOTA_KEY_MOST;
     cr_expect_eq(SAYS(0, .n_hot = 1, .hot = hots)->error, CO_OK);
     const Pb__QuotaAsk *ask = ASK(.name = text("l"), .want = 1, .n_split = 1, .split = &list[1]);

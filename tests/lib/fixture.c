@@ -18,8 +18,10 @@ static void woken(void *data) {
 }
 
 static void machine_begin(struct fixture *f) {
-    struct machine_config config = {
-        .store = scratch_config(f->folder, NULL, 0), .modules = f->modules, .updates = f->updates};
+    struct machine_config config = {.store = scratch_config(f->folder, NULL, 0),
+                                    .modules = f->modules,
+                                    .updates = f->updates,
+                                    .mutations = f->mutations};
     struct fault fault = {0};
     if (machine_open(&config, &f->machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
     CHECK(f->machine);

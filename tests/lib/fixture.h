@@ -9,6 +9,7 @@
 #include "tests/lib/scratch.h"
 
 struct fixture {
+    unsigned mutations; /* of the machine: set it, and reopen */
     char folder[64];
     struct machine *machine;
     struct expiry_updates *updates;

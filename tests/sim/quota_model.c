@@ -78,18 +78,27 @@ void quota_model_end(struct sim *sim) {
 
 /* -- members ------------------------------------------------------------------------------------------------------------ */
 
-static void settle_epoch(struct quota_budget *b) {
+static bool may_be_active(const struct quota_budget *b) {
     bool came = false, acknowledged = true;
     for (size_t i = 0; i < b->count; i++) {
-        if (b->leases[i].id > b->active) came = true;
+        if (b->leases[i].id > b->active) came |= b->leases[i].id <= b->epoch;
         else if (b->leases[i].acked < b->epoch) acknowledged = false;
     }
-    if (acknowledged || !came) b->active = b->epoch;
+    return acknowledged || !came;
+}
+
+/* Who came while an epoch was pending waited for this. */
+static void settle_epoch(struct quota_budget *b, uint64_t index) {
+    while (b->active != b->epoch && may_be_active(b)) {
+        b->active = b->epoch;
+        for (size_t i = 0; i < b->count; i++)
+            if (b->leases[i].id > b->active) b->epoch = index;
+    }
 }
 
 static void members_changed(struct quota_budget *b, uint64_t index) {
     b->epoch = index;
-    settle_epoch(b);
+    settle_epoch(b, index);
 }
 
 /* -- leases ------------------------------------------------------------------------------------------------------------- */
@@ -198,6 +207,7 @@ static bool grant(const struct asked *a, struct quota_lease *lease, uint64_t bac
 }
 
 static void split(const struct asked *a) {
+    if (!a->ask->acked || a->ask->acked != a->b->epoch || a->ask->acked != a->b->active) return;
     for (size_t i = 0; i < a->ask->n_split; i++)
         a->b->parts[a->ask->split[i]->key.data[0] - 'a'] =
             a->ask->split[i]->parts > 1 ? (uint8_t)a->ask->split[i]->parts : 0;
@@ -207,8 +217,8 @@ static void member(const struct asked *a, struct quota_lease *lease, bool fresh)
     bool acked = a->ask->acked > lease->acked;
     if (acked) lease->acked = a->ask->acked;
     split(a);
-    if (fresh) members_changed(a->b, a->index);
-    else if (acked && a->b->active != a->b->epoch) settle_epoch(a->b);
+    if (!fresh && acked) settle_epoch(a->b, a->index);
+    else if (fresh && a->b->active == a->b->epoch) members_changed(a->b, a->index);
 }
 
 static void close_lease(const struct asked *a, struct quota_lease *lease) {

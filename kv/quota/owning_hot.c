@@ -1,0 +1,178 @@
+/* Hot keys: which ones there are, and splitting them. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/message.h"
+#include "kv/quota/owning_internal.h"
+
+/* -- turns -------------------------------------------------------------------------------------------------------- */
+
+void owning_hot_count(struct owning_budget *budget, struct owning_bucket *bucket) {
+    if (bucket->turn != budget->turn) {
+        bucket->turn = budget->turn;
+        bucket->takes = 0;
+        budget->turn_keys++;
+    }
+    bucket->takes++;
+    budget->turn_takes++;
+}
+
+/* Compared with the others, because where there are few it makes the mean itself. */
+static bool is_hot(const struct owning_budget *budget, const struct owning_bucket *bucket) {
+    if (bucket->turn != budget->turn || bucket->takes <= OWNING_HOT_LEAST || budget->turn_keys < 2) return false;
+    uint64_t others = budget->turn_takes - bucket->takes;
+    return (unsigned __int128)bucket->takes * (budget->turn_keys - 1) > (unsigned __int128)OWNING_HOT_TIMES * others;
+}
+
+/* The hottest ones, in order. The message's keys are copied: buckets may be forgotten. */
+static void hot_add(struct owning_budget *budget, const struct owning_bucket *bucket, double rate) {
+    size_t at = budget->hot_count;
+    if (at == QUOTA_HOT_MOST) {
+        if (rate <= budget->hot[at - 1].rate) return;
+        free(budget->hot[--at].key.data);
+    } else {
+        budget->hot_count++;
+    }
+    for (; at > 0 && budget->hot[at - 1].rate < rate; at--) budget->hot[at] = budget->hot[at - 1];
+    pb__quota_hot_key__init(&budget->hot[at]);
+    budget->hot[at].key.data = (uint8_t *)mem_strndup(bucket->key, bucket->key_size);
+    budget->hot[at].key.len = bucket->key_size;
+    budget->hot[at].rate = rate;
+}
+
+void owning_hot_clear(struct owning_budget *budget) {
+    for (size_t i = 0; i < budget->hot_count; i++) free(budget->hot[i].key.data);
+    budget->hot_count = 0;
+}
+
+static bool may_split(const struct owning_budget *budget) {
+    size_t bytes = 0;
+    if (budget->definition->split < 2 || budget->leave || budget->proposing) return false;
+    if (budget->epoch != budget->active || budget->live.mine == SIZE_MAX) return false;
+    for (size_t i = 0; i < budget->split_count; i++) bytes += budget->splits[i].key.size;
+    return budget->split_count < QUOTA_SPLITS_MOST && bytes + QUOTA_KEY_MOST <= QUOTA_SPLIT_BYTES;
+}
+
+/* The hottest key that is whole, and that this agent counts. It stops counting it before it says so. */
+static void propose(struct owning *owning, struct owning_budget *budget, struct owning_now now) {
+    if (!may_split(budget)) return;
+    for (size_t i = 0; i < budget->hot_count; i++) {
+        struct slice key = message_slice(budget->hot[i].key);
+        struct owning_id id = {key, 0};
+        struct owning_bucket *bucket = owning_bucket_find(&budget->table, id);
+        if (!key.size || !bucket || !owning_counts(budget, id, 0)) continue;
+        owning_refill(owning, budget, bucket, now);
+        budget->split_tokens = bucket->tokens;
+        budget->split_window_s = bucket->window_s;
+        buffer_reset(&budget->splitting);
+        buffer_append(&budget->splitting, key.data, key.size);
+        budget->proposing = true;
+        budget->proposed = budget->accepted = false;
+        budget->version++;
+        owning_ask_due(owning, budget, now.ns);
+        return;
+    }
+}
+
+static void turn_end(struct owning *owning, struct owning_budget *budget, struct owning_now now) {
+    owning_hot_clear(budget);
+    OWNING_EACH_BUCKET(&budget->table, bucket) {
+        if (is_hot(budget, bucket)) hot_add(budget, bucket, (double)bucket->takes * 1000 / OWNING_TURN_MS);
+    }
+    propose(owning, budget, now);
+    owning_forget_full(owning, budget, now);
+}
+
+void owning_hot_tick(struct owning *owning, struct owning_budget *budget, struct owning_now now, uint64_t *next_ns) {
+    if (budget->known != OWNING_KNOWN || !budget->lease) return;
+    if (now.ns >= budget->turn_end_ns) {
+        if (budget->turn_end_ns) turn_end(owning, budget, now);
+        budget->turn++;
+        budget->turn_takes = budget->turn_keys = 0;
+        budget->turn_end_ns = now.ns + OWNING_TURN_MS * OWNING_MS;
+    }
+    if (budget->turn_end_ns < *next_ns) *next_ns = budget->turn_end_ns;
+}
+
+/* -- splits ------------------------------------------------------------------------------------------------------- */
+
+void owning_split_end(struct owning_budget *budget) {
+    budget->proposing = budget->proposed = budget->accepted = false;
+    budget->version++;
+}
+
+/* To the part's bucket, if it is still owed it. */
+static void share_add(struct owning *owning, struct owning_budget *budget, struct owning_id id, uint64_t tokens,
+                      int64_t window_s, struct owning_now now) {
+    struct owning_bucket *bucket = owning_bucket_find(&budget->table, id);
+    if (!bucket) {
+        bucket = owning_bucket_default(owning, budget, id, now);
+        owning_bucket_add(owning, &budget->table, bucket);
+    }
+    owning_refill(owning, budget, bucket, now);
+    bool windows = budget->definition->window != PB__QUOTA_WINDOW__QUOTA_CONTINUOUS;
+    if (!bucket->owed || (windows && window_s > bucket->window_s))
+        return; /* later by its owner's clock: it will be full */
+    uint64_t capacity = owning_capacity(budget, id), room = capacity - bucket->tokens;
+    if (windows && window_s < bucket->window_s) tokens = capacity; /* nothing was taken of the whole key in this one */
+    bucket->tokens += tokens < room ? tokens : room;
+    bucket->owed = false;
+}
+
+Pb__QuotaVerdict owning_share_serve(struct owning *owning, struct owning_budget *budget, const Pb__QuotaShare *share,
+                                    struct owning_now now) {
+    struct owning_id id = {message_slice(share->key), share->part + 1};
+    if (id.key.size > QUOTA_KEY_MOST || share->part >= QUOTA_PARTS_MOST) return PB__QUOTA_VERDICT__QUOTA_REFUSED;
+    const struct owning_split *split = owning_split_find(budget, id.key);
+    if (!split || split->index < share->split) return PB__QUOTA_VERDICT__QUOTA_LATER;
+    if (split->index > share->split || id.slot > split->parts) return PB__QUOTA_VERDICT__QUOTA_REFUSED;
+    if (!owning_counts(budget, id, 0) || !owning_alive(owning, budget, now.ns)) return PB__QUOTA_VERDICT__QUOTA_LATER;
+    share_add(owning, budget, id, share->tokens, share->window, now);
+    return PB__QUOTA_VERDICT__QUOTA_DONE;
+}
+
+static void share_send(struct owning *owning, struct owning_budget *budget, const struct owning_split *split,
+                       uint32_t part, uint64_t tokens, int64_t window_s, struct owning_now now) {
+    struct owning_id id = {split->key, part + 1};
+    size_t owner = owning_owner(&budget->live, id);
+    if (owner == SIZE_MAX) return;
+    if (owner == budget->live.mine) {
+        if (owning_counts(budget, id, 0)) share_add(owning, budget, id, tokens, window_s, now);
+        return;
+    }
+    Pb__QuotaPeer peer = PB__QUOTA_PEER__INIT;
+    Pb__QuotaShare share = PB__QUOTA_SHARE__INIT;
+    peer.name = budget->name, peer.epoch = budget->epoch;
+    peer.from_lease = budget->lease, peer.to_lease = budget->live.leases[owner];
+    share.key = message_bytes(split->key);
+    share.split = split->index, share.part = part;
+    share.tokens = tokens, share.window = window_s;
+    peer.share = &share;
+    owning_out_add(owning, budget, OUT_SHARE, budget->live.nodes[owner], budget->live.leases[owner], &peer);
+}
+
+/* What is left of the whole key is parted like the capacity, so that no part gets more than it may have. */
+static void share_out(struct owning *owning, struct owning_budget *budget, const struct owning_split *split,
+                      struct owning_now now) {
+    int64_t window_s = owning_window(budget->definition, now.unix_s);
+    bool begun = budget->definition->window && window_s > budget->split_window_s; /* a window, since: all is left */
+    uint64_t left = begun ? budget->capacity : budget->split_tokens;
+    for (uint32_t i = 0; i < split->parts; i++)
+        share_send(owning, budget, split, i, quota_split_part(left, split->parts, i),
+                   begun ? window_s : budget->split_window_s, now);
+}
+
+void owning_split_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now) {
+    if (!budget->proposing) return;
+    struct owning_id id = {buffer_slice(&budget->splitting), 0};
+    const struct owning_split *split = owning_split_find(budget, id.key);
+    if (!split) {
+        bool in_vain = budget->accepted && budget->index >= budget->accepted_index; /* and taken back since */
+        if (in_vain || (!budget->proposed && !owning_is_mine(&budget->live, id))) owning_split_end(budget);
+        return;
+    }
+    struct owning_bucket *whole = owning_bucket_find(&budget->table, id);
+    if (whole && owning_alive(owning, budget, now.ns)) share_out(owning, budget, split, now);
+    if (whole) owning_bucket_remove(owning, &budget->table, whole);
+    owning_split_end(budget);
+}
