@@ -151,6 +151,6 @@ Test(cmd_endpoint, help_is_of_the_rows) {
     size_t size = fread(text, 1, sizeof text - 1, out);
     text[size] = '\0';
     cr_expect(strstr(text, "  define           Defines a toy\n  list             All toys\n"), "%s", text);
-    cr_expect(strstr(text, "usage: coord toy define [FLAGS] NAME\n"), "%s", text);
+    cr_expect(strstr(text, "usage: coord toy define [FLAGS] NAME [JSON | @FILE | -]\n"), "%s", text);
     cr_expect(strstr(text, "  -lease-ttl=VALUE\n      how long: a duration (default 10s)\n"), "%s", text);
 }
