@@ -1,4 +1,4 @@
-/* Giving keys to others, and getting them. */
+/* Giving keys to others. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -188,7 +188,7 @@ static void attempt_failed(struct owning *owning, struct owning_budget *budget, 
 
 /* -- to members that come ----------------------------------------------------------------------------------------- */
 
-static bool is_live(const struct owning_budget *budget, uint64_t lease) {
+bool owning_is_live(const struct owning_budget *budget, uint64_t lease) {
     for (size_t i = 0; i < budget->live.count; i++)
         if (budget->live.leases[i] == lease) return true;
     return false;
@@ -205,7 +205,7 @@ static void probe(struct owning *owning, struct owning_budget *budget, uint64_t 
     struct parcel *parcels = parcels_for(&budget->ring);
     attempt_begin(owning, budget, HAND_PROBES, now_ns);
     for (size_t i = 0; i < budget->ring.count; i++)
-        if (i != budget->ring.mine && !is_live(budget, budget->ring.leases[i]))
+        if (i != budget->ring.mine && !owning_is_live(budget, budget->ring.leases[i]))
             parcel_send(owning, budget, &parcels[i], false, now_ns);
     parcels_send(owning, budget, parcels, budget->ring.count, false, now_ns);
 }
@@ -235,14 +235,14 @@ static void join_tick(struct owning *owning, struct owning_budget *budget, struc
 
 /* -- leaving ------------------------------------------------------------------------------------------------------ */
 
-static bool leaves_too(const struct owning_budget *budget, uint64_t lease) {
+bool owning_leaves_too(const struct owning_budget *budget, uint64_t lease) {
     for (size_t i = 0; i < budget->leaver_count; i++)
         if (budget->leavers[i] == lease) return true;
     return false;
 }
 
-static void leaver_add(struct owning_budget *budget, uint64_t lease) {
-    if (leaves_too(budget, lease) || budget->leaver_count == QUOTA_MEMBERS_MOST) return;
+void owning_leaver_add(struct owning_budget *budget, uint64_t lease) {
+    if (owning_leaves_too(budget, lease) || budget->leaver_count == QUOTA_MEMBERS_MOST) return;
     budget->leavers = mem_realloc(budget->leavers, (budget->leaver_count + 1) * sizeof *budget->leavers);
     budget->leavers[budget->leaver_count++] = lease;
 }
@@ -250,7 +250,7 @@ static void leaver_add(struct owning_budget *budget, uint64_t lease) {
 void owning_leavers_forget(struct owning_budget *budget) {
     size_t kept = 0;
     for (size_t i = 0; i < budget->leaver_count; i++)
-        if (budget->leavers[i] > budget->epoch || is_live(budget, budget->leavers[i]))
+        if (budget->leavers[i] > budget->epoch || owning_is_live(budget, budget->leavers[i]))
             budget->leavers[kept++] = budget->leavers[i];
     budget->leaver_count = kept;
 }
@@ -263,7 +263,7 @@ static struct owning_ring heirs_of(const struct owning_budget *budget) {
                                 .mine = SIZE_MAX};
     struct rendezvous_member *members = mem_alloc((live->count + 1) * sizeof *members);
     for (size_t i = 0; i < live->count; i++) {
-        if (i == live->mine || leaves_too(budget, live->leases[i])) continue;
+        if (i == live->mine || owning_leaves_too(budget, live->leases[i])) continue;
         members[heirs.count] = (struct rendezvous_member){slice_text(live->nodes[i]), 1};
         heirs.nodes[heirs.count] = live->nodes[i];
         heirs.leases[heirs.count++] = live->leases[i];
@@ -387,7 +387,7 @@ static void hand_sent(struct owning *owning, struct owning_budget *budget, const
     if (!answered || verdict != PB__QUOTA_VERDICT__QUOTA_DONE) {
         attempt_failed(owning, budget, now.ns);
         if (!answered || verdict != PB__QUOTA_VERDICT__QUOTA_LEAVES || !budget->leave) return;
-        leaver_add(budget, out->to_lease);
+        owning_leaver_add(budget, out->to_lease);
         hand->retry_ns = 0;
         owning_due(owning, now.ns);
         return;
@@ -403,7 +403,7 @@ static void hand_sent(struct owning *owning, struct owning_budget *budget, const
 static void share_sent(struct owning *owning, struct owning_out *out, bool answered, Pb__QuotaVerdict verdict,
                        struct owning_now now) {
     bool again = !answered || verdict == PB__QUOTA_VERDICT__QUOTA_LATER || verdict == PB__QUOTA_VERDICT__QUOTA_LEAVES;
-    if (!again || !is_live(out->budget, out->to_lease)) return;
+    if (!again || !owning_is_live(out->budget, out->to_lease)) return;
     out->not_before_ns = now.ns + RETRY_MS * OWNING_MS;
     list_remove(&out->link);
     list_append(&owning->outbox, &out->link);
@@ -430,118 +430,4 @@ void owning_sent(struct owning *owning, uint64_t id, enum owning_reach reach, st
     else if (!out->void_) share_sent(owning, out, answered, verdict, now);
     if (!list_empty(&none)) out_free(out);
     owning_due(owning, now.ns);
-}
-
-/* -- what comes in ------------------------------------------------------------------------------------------------ */
-
-static void incoming_free(struct owning *owning, struct owning_incoming *incoming) {
-    list_remove(&incoming->link);
-    owning_table_clear(owning, &incoming->table);
-    free(incoming);
-}
-
-void owning_incoming_clear(struct owning *owning, struct owning_budget *budget) {
-    LIST_FOREACH_SAFE(item, next, &budget->incoming)
-        incoming_free(owning, LIST_ENTRY(item, struct owning_incoming, link));
-}
-
-/* What a newcomer got counts when it is on the live ring; what a leaver gave, when it is on it no more. What a sender that
- * ended unsettled meanwhile said may not be its last word. */
-static bool is_ripe(const struct owning_budget *budget, const struct owning_incoming *incoming) {
-    if (budget->live.mine == SIZE_MAX) return false;
-    return !incoming->leaving || (budget->epoch > incoming->epoch && !is_live(budget, incoming->lease));
-}
-
-static bool is_for_here(const struct owning_budget *budget, struct owning_id id) {
-    if (!owning_is_mine(&budget->live, id) || owning_capacity(budget, id) == 0) return false;
-    return id.slot > 0 || !owning_split_find(budget, id.key);
-}
-
-/* The sender was given it by one that goes too, and has not gone yet. */
-static bool is_for_later(const struct owning_budget *budget, const struct owning_incoming *incoming,
-                         const struct owning_bucket *bucket) {
-    size_t owner = owning_owner(&budget->live, owning_bucket_id(bucket));
-    return incoming->leaving && owner != SIZE_MAX && owner != budget->live.mine &&
-           leaves_too(budget, budget->live.leases[owner]);
-}
-
-void owning_incoming_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now) {
-    LIST_FOREACH_SAFE(item, next, &budget->incoming) {
-        struct owning_incoming *incoming = LIST_ENTRY(item, struct owning_incoming, link);
-        if (!is_ripe(budget, incoming)) continue;
-        OWNING_EACH_BUCKET(&incoming->table, bucket) {
-            if (is_for_later(budget, incoming, bucket)) continue;
-            owning_bucket_unlink(owning, &incoming->table, bucket);
-            if (!is_for_here(budget, owning_bucket_id(bucket))) {
-                free(bucket);
-                continue;
-            }
-            if (!incoming->leaving) owning_bucket_doubt(owning, budget, bucket, incoming->epoch, now);
-            owning_bucket_merge(owning, budget, bucket, now);
-        }
-        if (incoming->table.count == 0) incoming_free(owning, incoming);
-    }
-}
-
-static struct owning_incoming *incoming_of(struct owning *owning, struct owning_budget *budget,
-                                           const Pb__QuotaPeer *peer) {
-    struct owning_incoming *incoming = NULL;
-    LIST_FOREACH(item, &budget->incoming) {
-        struct owning_incoming *at = LIST_ENTRY(item, struct owning_incoming, link);
-        if (at->lease == peer->from_lease) incoming = at;
-    }
-    if (!incoming) {
-        incoming = mem_zalloc(sizeof *incoming);
-        incoming->lease = peer->from_lease;
-        list_append(&budget->incoming, &incoming->link);
-    }
-    if (peer->hand_over->attempt > incoming->attempt) {
-        owning_table_clear(owning, &incoming->table);
-        incoming->attempt = peer->hand_over->attempt;
-        incoming->leaving = peer->hand_over->leaving;
-    }
-    incoming->epoch = peer->epoch;
-    return peer->hand_over->attempt == incoming->attempt ? incoming : NULL;
-}
-
-/* A part of a split that this agent does not know yet is that of a key that it will know to be split. */
-static bool bucket_in(struct owning *owning, struct owning_budget *budget, struct owning_incoming *incoming,
-                      const Pb__QuotaBucket *from, bool same_units, struct owning_now now) {
-    struct owning_id id = {message_slice(from->key), from->split ? from->part + 1 : 0};
-    if (id.key.size > QUOTA_KEY_MOST || from->part >= QUOTA_PARTS_MOST) return true;
-    if (!owning_room(owning, id.key.size, true, now)) return false;
-    struct owning_bucket *bucket = owning_bucket_find(&incoming->table, id);
-    if (!bucket) {
-        bucket = owning_bucket_default(owning, budget, id, now);
-        owning_bucket_add(owning, &incoming->table, bucket);
-    }
-    bucket->tokens = from->tokens < QUOTA_AMOUNT_MOST ? from->tokens : QUOTA_AMOUNT_MOST;
-    bucket->rest = same_units && from->rest < INT64_MAX ? from->rest : 0;
-    bucket->at_ns = now.ns;
-    bucket->window_s = from->window;
-    bucket->owed = from->owed;
-    return true;
-}
-
-Pb__QuotaVerdict owning_hand_serve(struct owning *owning, struct owning_budget *budget, const Pb__QuotaPeer *peer,
-                                   struct owning_now now) {
-    const Pb__QuotaHandOver *hand = peer->hand_over;
-    if (!budget->lease || peer->to_lease != budget->lease || !peer->from_lease) return PB__QUOTA_VERDICT__QUOTA_LATER;
-    if (peer->epoch < budget->epoch) return PB__QUOTA_VERDICT__QUOTA_STALE;
-    if (hand->leaving) leaver_add(budget, peer->from_lease);
-    for (size_t i = 0; i < hand->n_leavers; i++)
-        if (hand->leavers[i] != budget->lease) leaver_add(budget, hand->leavers[i]);
-    if (budget->leave) return PB__QUOTA_VERDICT__QUOTA_LEAVES;
-    if (!hand->leaving && budget->live.mine != SIZE_MAX) return PB__QUOTA_VERDICT__QUOTA_LATER;
-    struct owning_incoming *incoming = incoming_of(owning, budget, peer);
-    if (!incoming) return PB__QUOTA_VERDICT__QUOTA_STALE;
-    for (size_t i = 0; i < hand->n_steps; i++) {
-        uint64_t age_ns = hand->steps[i]->age_ns;
-        owning_step_add(budget, hand->steps[i]->index, age_ns < now.ns ? now.ns - age_ns : 0, hand->steps[i]->window);
-    }
-    bool same_units = hand->defined_index == budget->notice->defined_index;
-    for (size_t i = 0; i < hand->n_buckets; i++)
-        if (!bucket_in(owning, budget, incoming, hand->buckets[i], same_units, now))
-            return PB__QUOTA_VERDICT__QUOTA_REFUSED;
-    return PB__QUOTA_VERDICT__QUOTA_DONE;
 }

@@ -3,7 +3,8 @@
  *     owning.c           the table of budgets; takes, here and for others
  *     owning_bucket.c    what is left of a key; what one has that has no bucket
  *     owning_ring.c      notices: members, losses, splits, and what follows from them
- *     owning_handover.c  giving keys to others, and getting them
+ *     owning_handover.c  giving keys to others
+ *     owning_incoming.c  getting keys from others
  *     owning_hot.c       hot keys, splits, shares of parts
  *     owning_ask.c       the membership: what is asked of the servers and when */
 #ifndef COORD_KV_OWNING_INTERNAL_H
@@ -285,18 +286,23 @@ void owning_forget_notice(struct owning_budget *budget);
 
 /* -- owning_handover.c -- */
 void owning_hand_tick(struct owning *owning, struct owning_budget *budget, struct owning_now now, uint64_t *next_ns);
+bool owning_is_live(const struct owning_budget *budget, uint64_t lease);    /* it is on the live ring */
+bool owning_leaves_too(const struct owning_budget *budget, uint64_t lease); /* it said that it goes */
+void owning_leaver_add(struct owning_budget *budget, uint64_t lease);
 void owning_leavers_forget(struct owning_budget *budget);                    /* those that have gone */
 void owning_hand_reset(struct owning *owning, struct owning_budget *budget); /* nothing is handed over */
-/* By the notice, what came in may be counted now, or not be worth anything. */
-void owning_incoming_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now);
-void owning_incoming_clear(struct owning *owning, struct owning_budget *budget);
-Pb__QuotaVerdict owning_hand_serve(struct owning *owning, struct owning_budget *budget, const Pb__QuotaPeer *peer,
-                                   struct owning_now now);
 void owning_out_add(struct owning *owning, struct owning_budget *budget, enum owning_out_kind kind, const char *node,
                     uint64_t lease, const Pb__QuotaPeer *peer);
 void owning_out_free(struct owning *owning);                                     /* all that is left */
 bool owning_out_ready(const struct owning *owning);                              /* something is to be sent */
 void owning_out_drop(struct owning *owning, const struct owning_budget *budget); /* all of it */
+
+/* -- owning_incoming.c -- */
+/* By the notice, what came in may be counted now, or not be worth anything. */
+void owning_incoming_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now);
+void owning_incoming_clear(struct owning *owning, struct owning_budget *budget);
+Pb__QuotaVerdict owning_hand_serve(struct owning *owning, struct owning_budget *budget, const Pb__QuotaPeer *peer,
+                                   struct owning_now now);
 
 /* -- owning_hot.c -- */
 void owning_hot_count(struct owning_budget *budget, struct owning_bucket *bucket);

@@ -251,7 +251,6 @@ static void define_anew(struct owning *owning, struct owning_budget *budget, con
 
 /* Where the budget's buckets stand between the former notice and the new one. */
 struct passage {
-    bool known; /* there was one */
     bool doubt; /* what was handed over may have been counted elsewhere, and come back since */
     uint64_t epoch;
     struct owning_ring ring; /* before; owns the set only */
@@ -277,11 +276,11 @@ static bool is_off(const struct owning_budget *budget) {
 
 static void take_notice(struct owning *owning, struct owning_budget *budget, const Pb__QuotaNotice *notice,
                         struct owning_now now) {
-    struct passage before = {.known = budget->known == OWNING_KNOWN, .epoch = budget->epoch, .ring = budget->ring};
-    before.doubt = before.known && budget->epoch > budget->active && budget->acked >= budget->epoch &&
-                   notice->active != budget->active;
-    if (before.known && budget->notice->defined_index != notice->defined_index)
-        define_anew(owning, budget, notice, now);
+    bool known = budget->known == OWNING_KNOWN;
+    struct passage before = {.epoch = budget->epoch, .ring = budget->ring};
+    before.doubt =
+        known && budget->epoch > budget->active && budget->acked >= budget->epoch && notice->active != budget->active;
+    if (known && budget->notice->defined_index != notice->defined_index) define_anew(owning, budget, notice, now);
     struct arena old = budget->arena;
     budget->arena = (struct arena){0};
     budget->notice = (Pb__QuotaNotice *)message_copy(&budget->arena, &notice->base);

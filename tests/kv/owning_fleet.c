@@ -9,17 +9,13 @@
 
 #define TIMEOUT_NS (OWNING_MESSAGE_MS * OWN_MS)
 
-/* COORD_VERBOSE: what happens. */
-#define SAY(fleet, ...) \
-    (getenv("COORD_VERBOSE") ? (fprintf(stderr, "%6lu ", (fleet)->now_ns / OWN_MS), fprintf(stderr, __VA_ARGS__)) : 0)
-
 /* -- life --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t local_ns(const struct own_fleet *fleet, const struct own_agent *agent) {
     return agent->offset_ns + (uint64_t)((unsigned __int128)fleet->now_ns * agent->rate_ppm / 1000000);
 }
 
-static struct owning_now now_of(const struct own_fleet *fleet, const struct own_agent *agent) {
+struct owning_now own_now(const struct own_fleet *fleet, const struct own_agent *agent) {
     int64_t unix_ms = QUOTA_SERVERS_UNIX_S * 1000 + (int64_t)(fleet->now_ns / OWN_MS) + agent->skew_ms;
     return (struct owning_now){.ns = local_ns(fleet, agent), .unix_s = unix_ms / 1000};
 }
@@ -41,8 +37,8 @@ static void agent_begin(struct own_fleet *fleet, struct own_agent *agent) {
     agent->following = agent->ending = agent->gone = false;
     owned.name = fleet->definition.name, owned.service = fleet->definition.service;
     all.budgets = list, all.n_budgets = 1;
-    owning_owned(agent->owning, &all, now_of(fleet, agent));
-    if (agent->passing) owning_serves(agent->owning, owned.name, true, now_of(fleet, agent));
+    owning_owned(agent->owning, &all, own_now(fleet, agent));
+    if (agent->passing) owning_serves(agent->owning, owned.name, true, own_now(fleet, agent));
 }
 
 struct own_fleet *own_open(const struct own_plan *plan) {
@@ -91,112 +87,6 @@ void own_close(struct own_fleet *fleet) {
     arena_free(&fleet->arena);
     quota_servers_close(&fleet->servers);
     free(fleet);
-}
-
-/* -- what must hold ----------------------------------------------------------------------------------------------- */
-
-static void must_not(struct own_fleet *fleet, uint64_t *count, const char *what, const char *key, double sum) {
-    (*count)++;
-    if (!fleet->plan.lenient)
-        cr_assert_fail("seed %llu, at %llu ms: %s of %s: %.3f", (unsigned long long)fleet->plan.seed,
-                       (unsigned long long)(fleet->now_ns / OWN_MS), what, key, sum);
-}
-
-/* What the owner has of a key; of all parts that it counts. */
-static uint64_t left_at(struct own_fleet *fleet, struct own_agent *owner, const struct own_key *key) {
-    struct owning_view view;
-    uint64_t left = 0;
-    uint32_t parts = 1;
-    for (uint32_t i = 0; i < parts; i++) {
-        if (!owning_look(owner->owning, slice_text(fleet->definition.name), slice_text(key->text), i,
-                         now_of(fleet, owner), &view))
-            break;
-        if (view.parts) parts = view.parts;
-        left += view.left;
-    }
-    return left;
-}
-
-/* The window that the owner's bucket is of, by some clock. */
-static uint64_t *window_at(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part) {
-    struct owning_view view;
-    size_t i = 0;
-    (void)owning_look(owner->owning, slice_text(fleet->definition.name), slice_text(key->text), part,
-                      now_of(fleet, owner), &view);
-    while (i + 1 < OWN_WINDOWS && key->windows[i].window_s && key->windows[i].window_s != view.window_s) i++;
-    key->windows[i].window_s = view.window_s;
-    return &key->windows[i].sum;
-}
-
-/* An owner has counted n of a key, or of a part of it. */
-static void counted(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part, uint64_t n) {
-    const Pb__QuotaDefinition *definition = &fleet->definition;
-    key->counted += n;
-    if (definition->window) {
-        uint64_t *sum = window_at(fleet, owner, key, part);
-        *sum += n;
-        SAY(fleet, "a%u counts %lu of %s: %lu; left %lu\n", owner->number, n, key->text, *sum,
-            left_at(fleet, owner, key));
-        if (*sum > fleet->capacity + quota_bound_of(definition, 0).hand_over)
-            must_not(fleet, &fleet->over, "a window", key->text, (double)*sum);
-        return;
-    }
-    double back =
-        (double)(fleet->now_ns - key->level_ns) / 1e6 * (double)definition->tokens / (double)definition->every_ms;
-    key->level = (key->level > back ? key->level - back : 0) + (double)n;
-    key->level_ns = fleet->now_ns;
-    SAY(fleet, "a%u counts %lu of %s: %.3f; left %lu\n", owner->number, n, key->text, key->level,
-        left_at(fleet, owner, key));
-    if (key->level > key->most) key->most = key->level;
-    if (key->level > (double)fleet->capacity + 1e-6) must_not(fleet, &fleet->over, "the level", key->text, key->level);
-}
-
-/* So much came back to the owner: it was not admitted after all. */
-static void came_back(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part,
-                      uint64_t n) {
-    if (n == 0) return;
-    key->counted -= n;
-    SAY(fleet, "a%u got %lu of %s back\n", owner->number, n, key->text);
-    key->level = key->level > (double)n ? key->level - (double)n : 0;
-    if (fleet->definition.window) *window_at(fleet, owner, key, part) -= n;
-}
-
-static bool is_up(const struct own_fleet *fleet, const struct own_agent *agent) {
-    return !agent->gone && agent->paused_ns <= fleet->now_ns;
-}
-
-static void look_beside(struct own_fleet *fleet) {
-    for (unsigned k = 0; k < fleet->plan.keys; k++) {
-        struct slice name = slice_text(fleet->definition.name), key = slice_text(fleet->keys[k].text);
-        unsigned whole = 0, parts[QUOTA_PARTS_MOST] = {0}, most = 0, any = 0;
-        for (unsigned i = 0; i < fleet->plan.agents; i++) {
-            const struct own_agent *agent = &fleet->agents[i];
-            struct owning_view view;
-            if (agent->gone) continue;
-            struct owning_now now = now_of(fleet, agent);
-            if (!owning_look(agent->owning, name, key, 0, now, &view)) continue;
-            if (view.parts == 0) whole += view.counts;
-            for (uint32_t p = 0; p < view.parts; p++) {
-                (void)owning_look(agent->owning, name, key, p, now, &view);
-                if (view.counts && ++parts[p] > most) most = parts[p];
-                any |= view.counts;
-            }
-        }
-        if (whole > 1 || most > 1 || (whole && any))
-            must_not(fleet, &fleet->beside, "two count", fleet->keys[k].text, whole * 100 + most);
-    }
-}
-
-static void decided(struct own_key *key) { key->nobody_ns = 0; }
-
-static void undecided(struct own_fleet *fleet, struct own_key *key) {
-    key->undecided++;
-    if (!key->nobody_ns) key->nobody_ns = fleet->now_ns;
-    uint64_t since_ns = key->nobody_ns > fleet->trouble_ns ? key->nobody_ns : fleet->trouble_ns;
-    uint64_t for_ns = fleet->now_ns > since_ns ? fleet->now_ns - since_ns : 0;
-    if (for_ns > fleet->longest_ns) fleet->longest_ns = for_ns;
-    if (for_ns > (fleet->definition.lease_ttl_ms + 1000) * OWN_MS)
-        must_not(fleet, &fleet->over, "nobody counts, for ms,", key->text, (double)(for_ns / OWN_MS));
 }
 
 /* -- messages ----------------------------------------------------------------------------------------------------- */
@@ -300,17 +190,17 @@ static void judge_reply(struct own_fleet *fleet, struct own_agent *owner, const 
         message_unpack(&arena, &pb__quota_peer_answer__descriptor, buffer_slice(&message->reply));
     CHECK(peer && answer);
     if (peer->hand_over)
-        SAY(fleet, "a%u to a%u: hand-over %lu for %lu%s of %zu: %u\n", message->from, message->to,
-            peer->hand_over->attempt, peer->epoch, peer->hand_over->leaving ? ", leaving" : "",
-            peer->hand_over->n_buckets, answer->verdict);
+        OWN_SAY(fleet, "a%u to a%u: hand-over %lu for %lu%s of %zu: %u\n", message->from, message->to,
+                peer->hand_over->attempt, peer->epoch, peer->hand_over->leaving ? ", leaving" : "",
+                peer->hand_over->n_buckets, answer->verdict);
     for (size_t i = 0; peer->hand_over && i < peer->hand_over->n_buckets; i++)
-        SAY(fleet, "    %.*s: %lu\n", (int)peer->hand_over->buckets[i]->key.len, peer->hand_over->buckets[i]->key.data,
-            peer->hand_over->buckets[i]->tokens);
+        OWN_SAY(fleet, "    %.*s: %lu\n", (int)peer->hand_over->buckets[i]->key.len,
+                peer->hand_over->buckets[i]->key.data, peer->hand_over->buckets[i]->tokens);
     if (peer->take && !peer->take->back && answer->verdict == PB__QUOTA_VERDICT__QUOTA_DONE)
-        counted(fleet, owner, key_of(fleet, message_slice(peer->take->key)), peer->take->part, peer->take->n);
+        own_counted(fleet, owner, key_of(fleet, message_slice(peer->take->key)), peer->take->part, peer->take->n);
     if (peer->take && peer->take->back) {
         struct own_key *key = key_of(fleet, message_slice(peer->take->key));
-        came_back(fleet, owner, key, peer->take->part, left_at(fleet, owner, key) - left);
+        own_came_back(fleet, owner, key, peer->take->part, own_left(fleet, owner, key) - left);
     }
     arena_free(&arena);
 }
@@ -319,7 +209,7 @@ static void judge_reply(struct own_fleet *fleet, struct own_agent *owner, const 
 static uint64_t left_before(struct own_fleet *fleet, struct own_agent *owner, const struct own_message *message) {
     struct arena arena = {0};
     const Pb__QuotaPeer *peer = message_unpack(&arena, &pb__quota_peer__descriptor, buffer_slice(&message->request));
-    uint64_t left = left_at(fleet, owner, key_of(fleet, message_slice(peer->take->key)));
+    uint64_t left = own_left(fleet, owner, key_of(fleet, message_slice(peer->take->key)));
     arena_free(&arena);
     return left;
 }
@@ -330,7 +220,7 @@ static void arrive_peer(struct own_fleet *fleet, struct own_message *message) {
     message->arrived = true;
     if (to->gone || are_cut(fleet, message->from, message->to)) return;
     uint64_t left = message->kind == OWN_PEER_BACK ? left_before(fleet, to, message) : 0;
-    cr_assert_eq(owning_serve(to->owning, buffer_slice(&message->request), now_of(fleet, to), &message->reply), CO_OK);
+    cr_assert_eq(owning_serve(to->owning, buffer_slice(&message->request), own_now(fleet, to), &message->reply), CO_OK);
     judge_reply(fleet, to, message, left);
     if (!message->answered) message->answers_ns = fleet->now_ns + latency(fleet);
 }
@@ -341,7 +231,7 @@ static bool judge(struct own_fleet *fleet, struct own_agent *agent, struct own_w
 static void hear(struct own_fleet *fleet, struct own_message *message, bool given_up) {
     struct own_agent *agent = &fleet->agents[message->from];
     if (agent->gone || agent->life != message->from_life) return;
-    struct owning_now now = now_of(fleet, agent);
+    struct owning_now now = own_now(fleet, agent);
     enum owning_reach reach = given_up ? (enum owning_reach)message->error : OWNING_ANSWERED;
     if (message->kind == OWN_ASK) {
         struct arena arena = {0};
@@ -403,10 +293,10 @@ static void give_back(struct own_fleet *fleet, struct own_agent *agent, struct o
     struct owning_answer answer;
     struct own_key *key = &fleet->keys[waiter->key];
     key->admitted -= waiter->take.n;
-    uint64_t left = left_at(fleet, agent, key);
-    if (owning_back(agent->owning, &waiter->take, now_of(fleet, agent), &answer))
+    uint64_t left = own_left(fleet, agent, key);
+    if (owning_back(agent->owning, &waiter->take, own_now(fleet, agent), &answer))
         post_peer(fleet, OWN_PEER_BACK, agent, answer.node, answer.request, 0);
-    else came_back(fleet, agent, key, waiter->take.part, left_at(fleet, agent, key) - left);
+    else own_came_back(fleet, agent, key, waiter->take.part, own_left(fleet, agent, key) - left);
 }
 
 /* False: it goes on. */
@@ -415,12 +305,12 @@ static bool judge(struct own_fleet *fleet, struct own_agent *agent, struct own_w
     struct own_key *key = &fleet->keys[waiter->key];
     switch (rv) {
         case CO_OK:
-            if (answer->source == SPENDER_LOCAL) counted(fleet, agent, key, waiter->take.part, waiter->take.n);
+            if (answer->source == SPENDER_LOCAL) own_counted(fleet, agent, key, waiter->take.part, waiter->take.n);
             if (answer->source == SPENDER_FALLBACK) {
                 key->fallback += waiter->take.n, agent->fallbacks += waiter->take.n;
                 return true;
             }
-            decided(key);
+            own_decided(key);
             key->admitted += waiter->take.n;
             if (chance(fleet, fleet->plan.back_permille)) give_back(fleet, agent, waiter);
             return true;
@@ -430,11 +320,11 @@ static bool judge(struct own_fleet *fleet, struct own_agent *agent, struct own_w
             post_peer(fleet, OWN_PEER_TAKE, agent, answer->node, answer->request, waiter->asked);
             return false;
         case CO_BUSY:
-            decided(key);
+            own_decided(key);
             key->refused++;
             return true;
         case CO_NOLEADER:
-            if (agent->cut_ns <= fleet->now_ns) undecided(fleet, key);
+            if (agent->cut_ns <= fleet->now_ns) own_undecided(fleet, key);
             return true;
         default: cr_assert_fail("%s: %s", co_strerror(rv), answer->text); return true;
     }
@@ -447,8 +337,8 @@ static void retry_all(struct own_fleet *fleet, struct own_agent *agent) {
         struct owning_answer answer;
         bool over = false;
         if (!waiter->asked)
-            over = judge(fleet, agent, waiter, owning_take(agent->owning, &waiter->take, now_of(fleet, agent), &answer),
-                         &answer);
+            over = judge(fleet, agent, waiter,
+                         owning_take(agent->owning, &waiter->take, own_now(fleet, agent), &answer), &answer);
         if (!over) agent->waiters[kept++] = *waiter;
     }
     agent->waiting = kept;
@@ -463,7 +353,7 @@ static void take_one(struct own_fleet *fleet, struct own_agent *agent, unsigned 
     waiter->take.key = slice_text(fleet->keys[key].text);
     waiter->take.n = fleet->plan.take_most ? rng_between(&fleet->rng, 1, fleet->plan.take_most) : 1;
     waiter->take.since_ns = local_ns(fleet, agent);
-    int rv = owning_take(agent->owning, &waiter->take, now_of(fleet, agent), &answer);
+    int rv = owning_take(agent->owning, &waiter->take, own_now(fleet, agent), &answer);
     if (judge(fleet, agent, waiter, rv, &answer)) agent->waiting--;
 }
 
@@ -484,13 +374,13 @@ static void look(struct own_fleet *fleet) {
     arena_reset(&fleet->arena);
     fleet->notice = notice ? (Pb__QuotaNotice *)message_copy(&fleet->arena, &notice->base) : NULL;
     if (notice && index != fleet->notice_index) {
-        SAY(fleet, "epoch %lu:", notice->epoch);
+        OWN_SAY(fleet, "epoch %lu:", notice->epoch);
         for (size_t i = 0; i < notice->n_members && getenv("COORD_VERBOSE"); i++)
             fprintf(stderr, " %s/%lu", notice->members[i], notice->member_leases[i]);
-        SAY(fleet, " active %lu:", notice->active);
+        OWN_SAY(fleet, " active %lu:", notice->active);
         for (size_t i = 0; i < notice->n_active_members && getenv("COORD_VERBOSE"); i++)
             fprintf(stderr, " %s/%lu", notice->active_members[i], notice->active_leases[i]);
-        SAY(fleet, " losses %zu, splits %zu\n", notice->n_losses, notice->n_splits);
+        OWN_SAY(fleet, " losses %zu, splits %zu\n", notice->n_losses, notice->n_splits);
     }
     fleet->notice_index = index;
     fleet->seen = applied;
@@ -507,7 +397,7 @@ static void follow(struct own_fleet *fleet, struct own_agent *agent) {
     if (cut ? !long_ago : agent->follow_index && fleet->notice_index <= agent->follow_index && !long_ago) return;
     agent->following = false;
     owning_followed(agent->owning, fleet->definition.name, cut ? CO_NOLEADER : CO_OK, cut ? NULL : fleet->notice,
-                    fleet->notice_index, now_of(fleet, agent));
+                    fleet->notice_index, own_now(fleet, agent));
 }
 
 size_t own_members(struct own_fleet *fleet) {
@@ -521,7 +411,7 @@ static void drive(struct own_fleet *fleet, struct own_agent *agent) {
     const Pb__QuotaAskCommand *command;
     struct owning_message message;
     for (unsigned turn = 0;; turn++) {
-        struct owning_now now = now_of(fleet, agent);
+        struct owning_now now = own_now(fleet, agent);
         cr_assert_lt(turn, 1000, "it has something to do for ever");
         if (owning_woken(agent->owning)) retry_all(fleet, agent);
         if (owning_deadline_ns(agent->owning) > now.ns) return;
@@ -539,6 +429,10 @@ static void ended(struct own_agent *agent) {
     agent->gone = true;
     agent->life++;
     agent->waiting = 0;
+}
+
+static bool is_up(const struct own_fleet *fleet, const struct own_agent *agent) {
+    return !agent->gone && agent->paused_ns <= fleet->now_ns;
 }
 
 /* Somebody can be an owner, and everybody can ask it. */
@@ -567,9 +461,9 @@ static void step(struct own_fleet *fleet) {
         drive(fleet, agent);
         if (!agent->ending) takes(fleet, agent);
         drive(fleet, agent);
-        if (agent->ending && !owning_leave(agent->owning, now_of(fleet, agent))) ended(agent);
+        if (agent->ending && !owning_leave(agent->owning, own_now(fleet, agent))) ended(agent);
     }
-    if (fleet->now_ns / OWN_MS % 3 == 0) look_beside(fleet);
+    if (fleet->now_ns / OWN_MS % 3 == 0) own_look_beside(fleet);
 }
 
 void own_run(struct own_fleet *fleet, uint64_t until_ns) {
@@ -590,17 +484,17 @@ void own_define(struct own_fleet *fleet, const Pb__QuotaDefinition *definition) 
 void own_passes(struct own_fleet *fleet, unsigned agent, bool passing) {
     struct own_agent *at = &fleet->agents[agent];
     if (at->passing == passing) return;
-    SAY(fleet, "a%u passes: %d\n", agent, passing);
+    OWN_SAY(fleet, "a%u passes: %d\n", agent, passing);
     at->passing = passing;
     quota_servers_instance(&fleet->servers, at->node, passing);
-    if (!at->gone) owning_serves(at->owning, fleet->definition.name, passing, now_of(fleet, at));
+    if (!at->gone) owning_serves(at->owning, fleet->definition.name, passing, own_now(fleet, at));
     trouble(fleet, fleet->now_ns);
 }
 
 void own_crash(struct own_fleet *fleet, unsigned agent, bool noticed) {
     struct own_agent *at = &fleet->agents[agent];
     if (at->gone) return;
-    SAY(fleet, "a%u crashes, noticed %d\n", agent, noticed);
+    OWN_SAY(fleet, "a%u crashes, noticed %d\n", agent, noticed);
     ended(at);
     trouble(fleet, fleet->now_ns);
     if (!noticed) return;
@@ -610,24 +504,24 @@ void own_crash(struct own_fleet *fleet, unsigned agent, bool noticed) {
 
 void own_begin(struct own_fleet *fleet, unsigned agent) {
     if (!fleet->agents[agent].gone) return;
-    SAY(fleet, "a%u begins\n", agent);
+    OWN_SAY(fleet, "a%u begins\n", agent);
     fleet->agents[agent].paused_ns = 0;
     agent_begin(fleet, &fleet->agents[agent]);
     trouble(fleet, fleet->now_ns);
 }
 
 void own_end(struct own_fleet *fleet, unsigned agent) {
-    SAY(fleet, "a%u is to end\n", agent);
+    OWN_SAY(fleet, "a%u is to end\n", agent);
     fleet->agents[agent].ending = true;
     trouble(fleet, fleet->now_ns);
 }
 
 void own_pause(struct own_fleet *fleet, unsigned agent, uint64_t for_ns) {
-    SAY(fleet, "a%u pauses for %lu ms\n", agent, for_ns / OWN_MS);
+    OWN_SAY(fleet, "a%u pauses for %lu ms\n", agent, for_ns / OWN_MS);
     fleet->agents[agent].paused_ns = fleet->now_ns + for_ns;
 }
 void own_cut_off(struct own_fleet *fleet, unsigned agent, uint64_t for_ns) {
-    SAY(fleet, "a%u is cut off for %lu ms\n", agent, for_ns / OWN_MS);
+    OWN_SAY(fleet, "a%u is cut off for %lu ms\n", agent, for_ns / OWN_MS);
     fleet->agents[agent].cut_ns = fleet->now_ns + for_ns;
 }
 void own_cut(struct own_fleet *fleet, unsigned a, unsigned b, bool cut) { fleet->cut[a][b] = fleet->cut[b][a] = cut; }

@@ -52,7 +52,6 @@ struct own_agent {
     size_t waiting;
     bool following;
     uint64_t follow_index, follow_ns;
-    bool following_owned; /* not modelled: told at once */
     uint64_t fallbacks;
 };
 struct own_key {
@@ -112,5 +111,20 @@ void own_new_leader(struct own_fleet *fleet, uint64_t after_ns);
 void own_chaos(struct own_fleet *fleet, uint64_t until_ns, bool orderly);
 /* How many members the active epoch has, when it is the newest; 0: it is not. */
 size_t own_members(struct own_fleet *fleet);
+
+/* -- shared by the fleet's files ----------------------------------------------------------------------------------- */
+
+/* COORD_VERBOSE: what happens. */
+#define OWN_SAY(fleet, ...) \
+    (getenv("COORD_VERBOSE") ? (fprintf(stderr, "%6lu ", (fleet)->now_ns / OWN_MS), fprintf(stderr, __VA_ARGS__)) : 0)
+struct owning_now own_now(const struct own_fleet *fleet, const struct own_agent *agent);
+/* What the owner has of a key; of all parts that it counts. */
+uint64_t own_left(struct own_fleet *fleet, struct own_agent *owner, const struct own_key *key);
+/* An owner has counted n of a key, or of a part of it; or so much came back to it. */
+void own_counted(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part, uint64_t n);
+void own_came_back(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part, uint64_t n);
+void own_decided(struct own_key *key); /* an owner said something; or none could */
+void own_undecided(struct own_fleet *fleet, struct own_key *key);
+void own_look_beside(struct own_fleet *fleet); /* does somebody count beside another? */
 
 #endif

@@ -1,0 +1,117 @@
+/* Getting keys from others: from those that were there before this agent, and from those that go. */
+#include <stdlib.h>
+
+#include "base/message.h"
+#include "kv/quota/owning_internal.h"
+
+static void incoming_free(struct owning *owning, struct owning_incoming *incoming) {
+    list_remove(&incoming->link);
+    owning_table_clear(owning, &incoming->table);
+    free(incoming);
+}
+
+void owning_incoming_clear(struct owning *owning, struct owning_budget *budget) {
+    LIST_FOREACH_SAFE(item, next, &budget->incoming)
+        incoming_free(owning, LIST_ENTRY(item, struct owning_incoming, link));
+}
+
+/* What a newcomer got counts when it is on the live ring; what a leaver gave, when it is on it no more. What a sender that
+ * ended unsettled meanwhile said may not be its last word. */
+static bool is_ripe(const struct owning_budget *budget, const struct owning_incoming *incoming) {
+    if (budget->live.mine == SIZE_MAX) return false;
+    return !incoming->leaving || (budget->epoch > incoming->epoch && !owning_is_live(budget, incoming->lease));
+}
+
+static bool is_for_here(const struct owning_budget *budget, struct owning_id id) {
+    if (!owning_is_mine(&budget->live, id) || owning_capacity(budget, id) == 0) return false;
+    return id.slot > 0 || !owning_split_find(budget, id.key);
+}
+
+/* The sender was given it by one that goes too, and has not gone yet. */
+static bool is_for_later(const struct owning_budget *budget, const struct owning_incoming *incoming,
+                         const struct owning_bucket *bucket) {
+    size_t owner = owning_owner(&budget->live, owning_bucket_id(bucket));
+    return incoming->leaving && owner != SIZE_MAX && owner != budget->live.mine &&
+           owning_leaves_too(budget, budget->live.leases[owner]);
+}
+
+void owning_incoming_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now) {
+    LIST_FOREACH_SAFE(item, next, &budget->incoming) {
+        struct owning_incoming *incoming = LIST_ENTRY(item, struct owning_incoming, link);
+        if (!is_ripe(budget, incoming)) continue;
+        OWNING_EACH_BUCKET(&incoming->table, bucket) {
+            if (is_for_later(budget, incoming, bucket)) continue;
+            owning_bucket_unlink(owning, &incoming->table, bucket);
+            if (!is_for_here(budget, owning_bucket_id(bucket))) {
+                free(bucket);
+                continue;
+            }
+            if (!incoming->leaving) owning_bucket_doubt(owning, budget, bucket, incoming->epoch, now);
+            owning_bucket_merge(owning, budget, bucket, now);
+        }
+        if (incoming->table.count == 0) incoming_free(owning, incoming);
+    }
+}
+
+static struct owning_incoming *incoming_of(struct owning *owning, struct owning_budget *budget,
+                                           const Pb__QuotaPeer *peer) {
+    struct owning_incoming *incoming = NULL;
+    LIST_FOREACH(item, &budget->incoming) {
+        struct owning_incoming *at = LIST_ENTRY(item, struct owning_incoming, link);
+        if (at->lease == peer->from_lease) incoming = at;
+    }
+    if (!incoming) {
+        incoming = mem_zalloc(sizeof *incoming);
+        incoming->lease = peer->from_lease;
+        list_append(&budget->incoming, &incoming->link);
+    }
+    if (peer->hand_over->attempt > incoming->attempt) {
+        owning_table_clear(owning, &incoming->table);
+        incoming->attempt = peer->hand_over->attempt;
+        incoming->leaving = peer->hand_over->leaving;
+    }
+    incoming->epoch = peer->epoch;
+    return peer->hand_over->attempt == incoming->attempt ? incoming : NULL;
+}
+
+/* A part of a split that this agent does not know yet is that of a key that it will know to be split. */
+static bool bucket_in(struct owning *owning, struct owning_budget *budget, struct owning_incoming *incoming,
+                      const Pb__QuotaBucket *from, bool same_units, struct owning_now now) {
+    struct owning_id id = {message_slice(from->key), from->split ? from->part + 1 : 0};
+    if (id.key.size > QUOTA_KEY_MOST || from->part >= QUOTA_PARTS_MOST) return true;
+    if (!owning_room(owning, id.key.size, true, now)) return false;
+    struct owning_bucket *bucket = owning_bucket_find(&incoming->table, id);
+    if (!bucket) {
+        bucket = owning_bucket_default(owning, budget, id, now);
+        owning_bucket_add(owning, &incoming->table, bucket);
+    }
+    bucket->tokens = from->tokens < QUOTA_AMOUNT_MOST ? from->tokens : QUOTA_AMOUNT_MOST;
+    bucket->rest = same_units && from->rest < INT64_MAX ? from->rest : 0;
+    bucket->at_ns = now.ns;
+    bucket->window_s = from->window;
+    bucket->owed = from->owed;
+    return true;
+}
+
+Pb__QuotaVerdict owning_hand_serve(struct owning *owning, struct owning_budget *budget, const Pb__QuotaPeer *peer,
+                                   struct owning_now now) {
+    const Pb__QuotaHandOver *hand = peer->hand_over;
+    if (!budget->lease || peer->to_lease != budget->lease || !peer->from_lease) return PB__QUOTA_VERDICT__QUOTA_LATER;
+    if (peer->epoch < budget->epoch) return PB__QUOTA_VERDICT__QUOTA_STALE;
+    if (hand->leaving) owning_leaver_add(budget, peer->from_lease);
+    for (size_t i = 0; i < hand->n_leavers; i++)
+        if (hand->leavers[i] != budget->lease) owning_leaver_add(budget, hand->leavers[i]);
+    if (budget->leave) return PB__QUOTA_VERDICT__QUOTA_LEAVES;
+    if (!hand->leaving && budget->live.mine != SIZE_MAX) return PB__QUOTA_VERDICT__QUOTA_LATER;
+    struct owning_incoming *incoming = incoming_of(owning, budget, peer);
+    if (!incoming) return PB__QUOTA_VERDICT__QUOTA_STALE;
+    for (size_t i = 0; i < hand->n_steps; i++) {
+        uint64_t age_ns = hand->steps[i]->age_ns;
+        owning_step_add(budget, hand->steps[i]->index, age_ns < now.ns ? now.ns - age_ns : 0, hand->steps[i]->window);
+    }
+    bool same_units = hand->defined_index == budget->notice->defined_index;
+    for (size_t i = 0; i < hand->n_buckets; i++)
+        if (!bucket_in(owning, budget, incoming, hand->buckets[i], same_units, now))
+            return PB__QUOTA_VERDICT__QUOTA_REFUSED;
+    return PB__QUOTA_VERDICT__QUOTA_DONE;
+}
