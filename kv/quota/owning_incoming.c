@@ -53,22 +53,23 @@ void owning_incoming_settle(struct owning *owning, struct owning_budget *budget,
     }
 }
 
+/* What a sender gave to this agent as one that came is for good, also when the sender goes later: that is another one. */
 static struct owning_incoming *incoming_of(struct owning *owning, struct owning_budget *budget,
                                            const Pb__QuotaPeer *peer) {
     struct owning_incoming *incoming = NULL;
     LIST_FOREACH(item, &budget->incoming) {
         struct owning_incoming *at = LIST_ENTRY(item, struct owning_incoming, link);
-        if (at->lease == peer->from_lease) incoming = at;
+        if (at->lease == peer->from_lease && at->leaving == peer->hand_over->leaving) incoming = at;
     }
     if (!incoming) {
         incoming = mem_zalloc(sizeof *incoming);
         incoming->lease = peer->from_lease;
+        incoming->leaving = peer->hand_over->leaving;
         list_append(&budget->incoming, &incoming->link);
     }
     if (peer->hand_over->attempt > incoming->attempt) {
         owning_table_clear(owning, &incoming->table);
         incoming->attempt = peer->hand_over->attempt;
-        incoming->leaving = peer->hand_over->leaving;
     }
     incoming->epoch = peer->epoch;
     return peer->hand_over->attempt == incoming->attempt ? incoming : NULL;

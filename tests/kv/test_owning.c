@@ -342,6 +342,64 @@ Test(owning, windows_begin_whole_after_one_loss_and_empty_after_two) {
     cr_expect(takes("w1", 0) == CO_OK && answer.remaining == 10);
 }
 
+/* -- what is handed over -------------------------------------------------------------------------------------------- */
+
+/* One bucket of the key "k", from the other member. */
+static Pb__QuotaVerdict hand_over(uint64_t attempt, bool leaving, uint64_t tokens) {
+    Pb__QuotaPeer peer = PB__QUOTA_PEER__INIT;
+    Pb__QuotaHandOver hand = PB__QUOTA_HAND_OVER__INIT;
+    Pb__QuotaBucket bucket = PB__QUOTA_BUCKET__INIT, *buckets[] = {&bucket};
+    peer.name = text("b"), peer.epoch = notice.epoch, peer.from_lease = 9, peer.to_lease = 20;
+    peer.hand_over = &hand;
+    hand.attempt = attempt, hand.leaving = leaving, hand.defined_index = notice.defined_index;
+    bucket.key = message_bytes(slice_text("k")), bucket.tokens = tokens;
+    hand.buckets = buckets, hand.n_buckets = tokens < 10;
+    return serve(&peer);
+}
+
+/* This agent comes with lease 20, while the other one counts. */
+static void come(void) {
+    owning_free(me);
+    following = 0;
+    me = owning_new(&(struct owning_config){.node = "me", .seed = 1});
+    owning_serves(me, "b", true, now);
+    cr_assert(granted(20, false));
+    notice.epoch = 20, notice.active = 9, member_of(2);
+    leases[0] = 20;
+    active_members[0] = text("you"), active_leases[0] = 9;
+    notice.n_active_members = notice.n_active_leases = 1;
+    tell();
+}
+
+static void other_goes(void) {
+    notice.epoch = notice.active = 21;
+    notice.members[0] = text("me"), notice.n_members = notice.n_member_leases = 1;
+    active_members[0] = text("me"), active_leases[0] = 20;
+    tell();
+}
+
+Test(owning, what_a_newcomer_was_given_counts_when_its_epoch_is_active) {
+    come();
+    cr_expect_eq(hand_over(1, false, 2), PB__QUOTA_VERDICT__QUOTA_DONE);
+    cr_expect_eq(hand_over(3, false, 4), PB__QUOTA_VERDICT__QUOTA_DONE, "a newer attempt makes the former void");
+    cr_expect_eq(hand_over(2, false, 1), PB__QUOTA_VERDICT__QUOTA_STALE);
+    cr_expect_eq(takes("k", 0), CO_AGAIN);
+    other_goes();
+    cr_expect(takes("k", 0) == CO_OK && answer.remaining == 4);
+    cr_expect_eq(hand_over(4, false, 0), PB__QUOTA_VERDICT__QUOTA_LATER, "it is a newcomer no more");
+    buffer_free(&reply);
+}
+
+/* Who gave to a newcomer goes before that heard that it is one no more: what it had is all that it gave, both times. */
+Test(owning, what_a_newcomer_was_given_stays_when_the_giver_goes) {
+    come();
+    cr_expect_eq(hand_over(1, false, 4), PB__QUOTA_VERDICT__QUOTA_DONE);
+    cr_expect_eq(hand_over(2, true, 10), PB__QUOTA_VERDICT__QUOTA_DONE);
+    other_goes();
+    cr_expect(takes("k", 0) == CO_OK && answer.remaining == 4);
+    buffer_free(&reply);
+}
+
 /* -- nonsense ------------------------------------------------------------------------------------------------------- */
 
 Test(owning, whatever_others_send_does_no_harm) {
