@@ -23,6 +23,7 @@
 #include "kv/event/event.h"
 #include "kv/keys/kv.h"
 #include "lb/coordinate.h"
+#include "multi-dc/links.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
 #include "registry/undiscoverable.h"
@@ -44,6 +45,7 @@ struct agent {
     struct acts *acts;
     uv_work_t stop_work;
     struct rpc *rpc;
+    struct links *links; /* NULL: no other process can reach this one (-dev), or it is a client agent */
     struct local *local;
     struct spending *spending;
     struct http_server *http;
@@ -63,11 +65,36 @@ static struct coordinates_config coordinates_settings(const struct config *c) {
                                                  .commands = (unsigned)c->coordinate_batches}};
 }
 
+#define ADDRESS_TEXT 96
+/* Where others reach this server. */
+static void server_address(const struct agent *agent, char address[ADDRESS_TEXT]) {
+    bool v6 = strchr(agent->identity.address, ':') != NULL;
+    snprintf(address, ADDRESS_TEXT, v6 ? "[%s]:%lld" : "%s:%lld", agent->identity.address,
+             (long long)agent->config.server_port);
+}
+
+static void start_links(struct agent *agent) {
+    const struct config *c = &agent->config;
+    char address[ADDRESS_TEXT];
+    if (!c->server || c->dev || c->server_port <= 0) return;
+    server_address(agent, address);
+    struct links_config config = {.own = agent->rpc,
+                                  .region = c->datacenter,
+                                  .node_name = agent->identity.node_name,
+                                  .node_id = agent->identity.node_id,
+                                  .address = address,
+                                  .bind = c->bind_addr,
+                                  .port = (uint16_t)c->server_port,
+                                  .join = c->retry_join_wan.items,
+                                  .join_interval_ms = (uint64_t)c->retry_interval_wan_ns / 1000000,
+                                  .modules = agent_modules};
+    agent->links = links_start(&agent->loop, &config);
+}
+
 static int start_server(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
-    char address[96];
-    bool v6 = strchr(agent->identity.address, ':') != NULL;
-    snprintf(address, sizeof address, v6 ? "[%s]:%lld" : "%s:%lld", agent->identity.address, (long long)c->server_port);
+    char address[ADDRESS_TEXT];
+    server_address(agent, address);
     struct rpc_server_config config = {.folder = agent->identity.data_dir,
                                        .address = address,
                                        .expect = c->bootstrap ? 1 : (uint32_t)c->bootstrap_expect,
@@ -290,17 +317,25 @@ static void stop_rpc(struct agent *agent) {
     else rpc_client_stop(agent->rpc, rpc_stopped, agent);
 }
 
+static void links_stopped(void *data) {
+    struct agent *agent = data;
+    agent->links = NULL;
+    stop_rpc(agent);
+}
+
+static void stop_links(struct agent *agent) { links_stop(agent->links, links_stopped, agent); }
+
 static void local_stopped(void *data) {
     struct agent *agent = data;
     agent->local = NULL;
-    stop_rpc(agent);
+    stop_links(agent);
 }
 
 static void acts_stopped(void *data) {
     struct agent *agent = data;
     agent->acts = NULL;
     if (agent->local) local_stop(agent->local, local_stopped, agent);
-    else if (agent->rpc) stop_rpc(agent);
+    else if (agent->rpc) stop_links(agent);
 }
 
 static void spending_stopped(void *data) {
@@ -385,6 +420,7 @@ static int start_acts(struct agent *agent) {
     struct acts_config config = {.loop = &agent->loop,
                                  .rpc = agent->rpc,
                                  .local = agent->local,
+                                 .links = agent->links,
                                  .config = &agent->config,
                                  .argc = agent->argc,
                                  .argv = agent->argv,
@@ -432,6 +468,7 @@ static int start_parts(struct agent *agent, struct fault *fault) {
     undiscoverable_domains(agent->config.domain, agent->config.alt_domain, agent->config.datacenter);
     start_tidying(agent);
     int rv = start_rpc(agent, fault);
+    if (rv == CO_OK) start_links(agent);
     if (rv == CO_OK) rv = start_local(agent, fault);
     if (rv == CO_OK) start_spending(agent);
     if (rv == CO_OK) rv = start_acts(agent);

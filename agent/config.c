@@ -37,6 +37,7 @@ void config_init(struct config *config) {
         .dns_port = 8600,
         .server_port = 8300,
         .retry_interval_ns = 30 * SECOND,
+        .retry_interval_wan_ns = 30 * SECOND,
         .domain = "coord",
         .dns_enable_truncate = true,
         .dns_allow_stale = true,
@@ -348,6 +349,10 @@ int config_finish(struct config *config, struct fault *fault) {
     if (error == CO_OK) error = read_reconnect(config, fault);
     if (error == CO_OK) error = check_join(&config->retry_join, "retry_join", fault);
     if (error == CO_OK) error = check_join(&config->start_join, "start_join", fault);
+    if (error == CO_OK) error = check_join(&config->retry_join_wan, "retry_join_wan", fault);
+    if (error == CO_OK) error = check_join(&config->start_join_wan, "start_join_wan", fault);
+    if (error == CO_OK && !config->server && config->retry_join_wan.count + config->start_join_wan.count)
+        error = fault_set(fault, CO_INVALID, "retry_join_wan: only servers join other regions (-server)");
     if (error) return error;
     if (!config->data_dir && !config->dev) {
         return fault_set(fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");
@@ -359,6 +364,8 @@ int config_finish(struct config *config, struct fault *fault) {
     for (size_t i = 0; i < config->start_join.count; i++) {
         texts_append(config, &config->retry_join, config->start_join.items[i]);
     }
+    for (size_t i = 0; i < config->start_join_wan.count; i++)
+        texts_append(config, &config->retry_join_wan, config->start_join_wan.items[i]);
     if (config->dev || config->bootstrap_expect == 1) config->bootstrap = true;
     if (config->raft_multiplier == 0) config->raft_multiplier = 1;
     if (!config->leave_on_terminate_given) config->leave_on_terminate = !config->server;

@@ -76,6 +76,8 @@ struct config {
     struct config_texts http_addresses, dns_addresses; /* set by config_finish */
     int64_t http_port, dns_port, server_port;          /* -1: off; 0: any free one */
     struct config_texts start_join, retry_join;
+    struct config_texts start_join_wan, retry_join_wan; /* of servers: other regions */
+    int64_t retry_interval_wan_ns;
     int64_t retry_interval_ns;
     uint64_t retry_max; /* 0: for ever */
 

@@ -82,6 +82,12 @@ const struct key config_keys[] = {
     FIELD("ports.server", KEY_PORT, server_port, "between servers and agents"),
     FIELD("start_join", KEY_TEXTS, start_join, "the same as retry_join"),
     FIELD("retry_join", KEY_TEXTS, retry_join, "servers to join by, tried until one works"),
+    FIELD("start_join_wan", KEY_TEXTS, start_join_wan, "the same as retry_join_wan"),
+    FIELD("retry_join_wan", KEY_TEXTS, retry_join_wan,
+          "of servers: servers of other regions, tried until one of each region works; one region is enough, it names "
+          "the others"),
+    FIELD("retry_interval_wan", KEY_DURATION, retry_interval_wan_ns,
+          "how often an address of another region is tried again, at the slowest"),
     KEPT("retry_interval", KEY_DURATION, retry_interval_ns, UINT64_MAX, "coord tries again by itself, within seconds"),
     KEPT("retry_max", KEY_NUMBER, retry_max, 1000000000, "coord tries for as long as it takes"),
     TEXT("domain", domain, accept_domain, "DNS domain"),

@@ -8,6 +8,7 @@
 #include "agent/watch.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "multi-dc/links.h"
 #include "rpc/wire/address.h"
 
 struct acts {
@@ -22,6 +23,7 @@ struct acts {
     void *closed_data;
 
     struct rpc_join join;
+    struct links_join join_wan;
 
     /* reloading: the configuration that definitions are of; NULL: the one that it was started with */
     uv_work_t work;
@@ -58,6 +60,27 @@ static void join(struct acts *acts, struct http_control *act) {
     if (!address_complete(act->address, server_port, acts->join.address))
         finish(acts, fault_set(&act->fault, CO_INVALID, "Failed to join %.100s: not an address", act->address));
     else rpc_join(acts->config.rpc, &acts->join);
+}
+
+static void joined_wan(struct links_join *join, int error) {
+    struct acts *acts = CONTAINER_OF(join, struct acts, join_wan);
+    struct http_control *act = acts->first;
+    if (error) fault_set(&act->fault, error, "Failed to join %.100s: %s", act->address, join->fault.text);
+    else log_info("agent", "joined address=%s region=%s", join->address, join->ask.region);
+    finish(acts, error);
+}
+
+static void join_wan(struct acts *acts, struct http_control *act) {
+    const struct config *c = acts->config.config;
+    uint16_t server_port = c->server_port > 0 ? (uint16_t)c->server_port : 8300;
+    acts->join_wan = (struct links_join){.done = joined_wan, .wanted = true};
+    if (!acts->config.links)
+        finish(acts, fault_set(&act->fault, CO_UNSUPPORTED, "Failed to join %.100s: %s", act->address,
+                               c->server ? "this server is alone by configuration (-dev)"
+                                         : "only servers join other regions"));
+    else if (!address_complete(act->address, server_port, acts->join_wan.address))
+        finish(acts, fault_set(&act->fault, CO_INVALID, "Failed to join %.100s: not an address", act->address));
+    else links_join(acts->config.links, &acts->join_wan);
 }
 
 /* -- reloading: read in the pool, made so on the loop ------------------------------------------------------------- */
@@ -167,6 +190,8 @@ static void begin(struct acts *acts) {
         finish(acts, CO_CLOSED);
     } else if (act->kind == HTTP_CONTROL_JOIN) {
         join(acts, act);
+    } else if (act->kind == HTTP_CONTROL_JOIN_WAN) {
+        join_wan(acts, act);
     } else if (act->kind == HTTP_CONTROL_RELOAD) {
         reload(acts);
     } else {

@@ -72,6 +72,7 @@ void self_config_write(void *data, struct json_out *json, bool debug) {
     json_key(json, "LogLevel"), json_string(json, c->log_level);
     json_key(json, "NodeName"), json_string(json, c->node_name);
     json_key(json, "RetryJoinLAN"), texts(json, &c->retry_join);
+    json_key(json, "RetryJoinWAN"), texts(json, &c->retry_join_wan);
     json_key(json, "Revision"), json_string(json, "");
     json_key(json, "SegmentName"), json_string(json, "");
     json_key(json, "ServerMode"), json_bool(json, c->server);

@@ -26,7 +26,8 @@
     X(CO_DISKFULL, "disk full")                                                          \
     X(CO_FENCED, "this server is fenced")                                                \
     X(CO_PRECONDITION, "precondition failed")                                            \
-    X(CO_GONE, "no longer kept")
+    X(CO_GONE, "no longer kept")                                                         \
+    X(CO_NOREGION, "No path to datacenter")
 
 #define CO_ENUM(code, text) code,
 enum co_error { CO_OK = 0, CO_ERRORS(CO_ENUM) CO_ERROR_COUNT };

@@ -45,9 +45,8 @@ static void form_checks(struct catalog_form *form, struct json_object *json, Pb_
 
 static bool our_datacenter(struct http_request *request, struct catalog_form *form, struct json_object *json) {
     const char *datacenter = catalog_form_text(form, json, "Datacenter");
-    if (form->fault.code || !*datacenter || strcmp(datacenter, http_env(request)->datacenter) == 0) return true;
-    http_reply_text(request, 500, "No path to datacenter");
-    return false;
+    if (form->fault.code || !*datacenter) return true;
+    return http_region_set(request, slice_text(datacenter));
 }
 
 static void refuse(struct http_request *request, const struct fault *fault) {

@@ -268,7 +268,7 @@ static void bound_staleness(struct http_request *request) {
     if (reading->consistency != CONSISTENCY_STALE || reading->max_stale_ns == 0) return;
     struct rpc_status status;
     rpc_status(rpc_of(request), &status);
-    if (!rpc_has_copy(rpc_of(request)) || !status.leader_heard ||
+    if (!rpc_has_copy(rpc_of(request)) || request->region || !status.leader_heard ||
         status.last_contact_ms > (uint64_t)reading->max_stale_ns / 1000000)
         reading->consistency = CONSISTENCY_LEADER;
 }
@@ -347,7 +347,7 @@ static void read_as(struct http_request *request, const struct query_type *type,
     reading->depends = depends_of(type, message);
     request->key_hash = hash64(request->key.data, request->key.size);
     if (!options_parse(request, reading)) return;
-    if (!rpc_has_copy(rpc_of(request))) {
+    if (!rpc_has_copy(rpc_of(request)) || request->region) {
         request->reading = NULL;
         remote_read(request, &(struct http_remote){type, message, view, reading->consistency, reading->max_stale_ns > 0,
                                                    reading->read.index, reading->wait_ms, context});

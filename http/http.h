@@ -23,7 +23,7 @@ struct spending;
 
 /* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why
  * not; then `fault` says more. */
-enum http_control_kind { HTTP_CONTROL_JOIN, HTTP_CONTROL_LEAVE, HTTP_CONTROL_RELOAD };
+enum http_control_kind { HTTP_CONTROL_JOIN, HTTP_CONTROL_JOIN_WAN, HTTP_CONTROL_LEAVE, HTTP_CONTROL_RELOAD };
 struct http_control {
     enum http_control_kind kind;
     const char *address; /* to join by */
@@ -90,9 +90,12 @@ struct json_object *http_json_of(struct http_request *request, json_type type, c
  * absent: untouched, true. */
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value);
 bool http_parameter_duration(struct http_request *request, const char *parameter, int64_t *nanoseconds);
-/* ?dc: true when it is ours or absent; else it has replied 500 "No path to datacenter". The server calls it for all
- * but HTTP_LOCAL. */
-bool http_our_datacenter(struct http_request *request);
+/* ?dc: the region that the request is for, "": this one (rpc/api/rpc.h). The server has seen to it that it is a name. Of
+ * routes that are HTTP_LOCAL always "". What goes through http_read, http_fetch, http_write, http_renew, and waits and
+ * streams, goes there by itself. */
+const char *http_region(const struct http_request *request);
+/* For a body that names its datacenter, as Consul's catalog has it: likewise, from now on. False: it has replied. */
+bool http_region_set(struct http_request *request, struct slice name);
 
 /* -- answering ---------------------------------------------------------------------------------------------------- */
 void http_reply_text(struct http_request *request, int status, const char *format, ...)

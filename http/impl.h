@@ -11,6 +11,7 @@
 #include <microhttpd.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/list.h"
@@ -277,6 +278,7 @@ struct http_request {
     struct output *output;         /* where its body is written */
     struct connection *connection; /* NULL: the client is gone */
     const struct http_route *route;
+    const char *region; /* of another one; arena. NULL: it is for this one */
     enum { REQUEST_HEAD, REQUEST_BODY, REQUEST_WORK, REQUEST_ANSWERED, REQUEST_ABORT, REQUEST_ORPHAN } stage;
     enum http_method method;
     bool suspended, held; /* waits outside of its daemon's lists, or in place */
@@ -360,5 +362,10 @@ bool route_find(struct http_request *request);
 bool route_permitted(const struct http_request *request, const struct http_route *route);
 
 #include "http/answers.h"
+
+/* Names the request's region to rpc. */
+static inline void request_region(const struct http_request *request, char region[RPC_REGION_MAX + 1]) {
+    if (request->region) memcpy(region, request->region, strlen(request->region) + 1);
+}
 
 #endif

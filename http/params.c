@@ -171,9 +171,24 @@ bool http_parameter_duration(struct http_request *request, const char *parameter
     return false;
 }
 
-bool http_our_datacenter(struct http_request *request) {
-    struct slice datacenter = http_parameter(request, "dc");
-    if (!datacenter.size || slice_is(datacenter, http_env(request)->datacenter)) return true;
-    request_fail_read(request, CO_NOTFOUND, "No path to datacenter");
-    return false;
+const char *http_region(const struct http_request *request) { return request->region ? request->region : ""; }
+
+static bool is_region(struct slice name) {
+    bool good = name.size <= RPC_REGION_MAX;
+    for (size_t i = 0; good && i < name.size; i++) {
+        char c = name.data[i];
+        good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    }
+    return good;
+}
+
+bool http_region_set(struct http_request *request, struct slice name) {
+    request->region = NULL;
+    if (!name.size || slice_is(name, http_env(request)->datacenter)) return true;
+    if (!is_region(name)) {
+        request_fail_read(request, CO_NOREGION, NULL);
+        return false;
+    }
+    request->region = arena_strndup(http_arena(request), name.data, name.size);
+    return true;
 }

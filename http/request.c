@@ -300,7 +300,7 @@ void request_run_parsed(struct http_request *request) {
         http_reply_text(request, 403, "Permission denied");
     } else if (request->route->flags & HTTP_OWN && !declared_check(request)) {
         return; /* it has replied */
-    } else if (request->route->flags & HTTP_LOCAL || http_our_datacenter(request)) {
+    } else if (request->route->flags & HTTP_LOCAL || http_region_set(request, http_parameter(request, "dc"))) {
         request->route->handler(request);
     }
 }

@@ -113,6 +113,7 @@ void http_write(struct http_request *request, uint8_t command, const ProtobufCMe
     request->busy = true;
     request->post.taken = written;
     request->post.bulk = false;
+    request_region(request, writing->rpc.region);
     rpc_submit(http_env(request)->rpc, &writing->rpc, command, message);
 }
 
@@ -154,6 +155,7 @@ void http_renew(struct http_request *request, const struct expiry_kind *kind, bo
     request->busy = true;
     request->post.taken = renewed;
     request->post.bulk = false;
+    request_region(request, renewing->rpc.region);
     rpc_renew(http_env(request)->rpc, &renewing->rpc);
 }
 

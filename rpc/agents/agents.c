@@ -88,9 +88,24 @@ static void command(void *data, struct node_proposal *proposal) {
     node_propose(agents->rpc->node, proposal);
 }
 
+static void command_in(void *data, const char *region, struct node_proposal *proposal) {
+    struct agents *agents = data;
+    struct rpc *there = agents->rpc->stopping ? NULL : region_find(agents->rpc, region);
+    if (there == agents->rpc) {
+        command(data, proposal);
+    } else if (there) {
+        there->role->propose(there, proposal);
+    } else {
+        raft_data_unref(proposal->data);
+        proposal->data = NULL;
+        proposal->done(proposal, agents->rpc->stopping ? CO_CLOSED : CO_NOREGION, NULL);
+    }
+}
+
 static void renew(void *data, struct rpc_renew *renew) {
     struct agents *agents = data;
-    leases_renew_now(agents->rpc, renew);
+    if (renew->region[0]) rpc_renew(agents->rpc, renew);
+    else leases_renew_now(agents->rpc, renew);
 }
 
 /* -- connections -------------------------------------------------------------------------------------------------- */
@@ -114,6 +129,8 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         frame_drop(end);
     } else if (ask_is_frame(type)) {
         return ask_frame(agents->rpc, agent->asks, type, payload);
+    } else if (type == PEER_REGIONS) {
+        return regions_serve(&caller, payload);
     } else if (type == PEER_ECHO) {
         return echo_serve(&caller, payload);
     } else if (type == PEER_COORDINATE) {
@@ -160,14 +177,15 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct agents *agents = agent->agents;
     (void)wire;
     if (!agents->stopping)
-        log_info("agents", "a client agent went node=%s reason=\"%s\"", agent->node, co_strerror(error));
+        log_info("agents", "%s went node=%s reason=\"%s\"",
+                 agent->is_link ? "a link from another region" : "a client agent", agent->node, co_strerror(error));
     agents_fetch_down(&agent->reader);
     agents_backup_down(agents->rpc, agent->reader.number);
     ask_down(agents->rpc, agent->asks);
     *agent_find(agents, agent->reader.number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);
-    metric_set(&connected, (int64_t)--agents->count);
+    if (!agent->is_link) metric_set(&connected, (int64_t)--agents->count);
     free(agent);
     finish_stop(agents);
 }
@@ -190,12 +208,18 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     list_init(&agent->unsent);
     list_append(&agents->all, &agent->link);
     *agent_find(agents, agent->reader.number) = agent;
+    agent->is_link = hello->region[0];
     struct asks_up asks = {.node = agent->node, .protocol = hello_protocol(hello)};
-    agent->asks = ask_up(agents->rpc, wire, &asks);
-    metric_set(&connected, (int64_t)++agents->count);
+    if (!agent->is_link) {
+        agent->asks = ask_up(agents->rpc, wire, &asks);
+        metric_set(&connected, (int64_t)++agents->count);
+    }
     link_adopt(wire, &wire_callbacks, agent);
     link_keep_short(wire);
-    log_info("agents", "a client agent came node=%s address=%s", agent->node, hello->address);
+    if (agent->is_link)
+        log_info("agents", "a link from another region came region=%s node=%s address=%s", hello->region, agent->node,
+                 hello->address);
+    else log_info("agents", "a client agent came node=%s address=%s", agent->node, hello->address);
     if (agents->stopping) {
         link_close(wire);
         return;
@@ -276,6 +300,7 @@ struct agents *agents_new(struct rpc *rpc) {
                                              .knows = knows,
                                              .command = command,
                                              .renew = renew,
+                                             .command_in = command_in,
                                              .onward = true};
     agents->forwarding = forwarding_new(&callbacks, 0);
     CHECK(uv_async_init(rpc->loop, &agents->wake, woken) == 0 && uv_timer_init(rpc->loop, &agents->timer) == 0);

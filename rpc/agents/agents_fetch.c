@@ -190,6 +190,10 @@ void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask) {
         refuse_fetch(reader, ask->number, CO_AGAIN);
         return;
     }
+    if (strlen(ask->region) > RPC_REGION_MAX) {
+        refuse_fetch(reader, ask->number, CO_NOREGION);
+        return;
+    }
     ProtobufCMessage *request =
         frame_unpack(type->request, slice_make((const char *)ask->request.data, ask->request.len), NULL);
     if (!request) {
@@ -201,6 +205,7 @@ void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask) {
     pending->fetch.type = type, pending->fetch.done = fetch_done;
     pending->fetch.freshness = ask->stale ? RPC_STALE : RPC_DEFAULT;
     pending->fetch.here = reader->server != 0;
+    memcpy(pending->fetch.region, ask->region, strlen(ask->region) + 1);
     pending->fetch.index = ask->index, pending->fetch.wait_ms = ask->wait_ms;
     pending->place = pending_place(reader, ask->number);
     pending->chain = agents->pending[pending->place];

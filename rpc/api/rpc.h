@@ -10,8 +10,15 @@
 #include "lb/coordinate.pb-c.h"
 #include "lb/vivaldi.h"
 #include "registry/machine.h"
+#include "rpc/wire/peer.pb-c.h"
 
 struct rpc;
+
+/* -- regions ------------------------------------------------------------------------------------------------------ */
+/* Writes, reads and renewals name the region that they are for; "": this one. A server takes those of another to it over
+ * its own link (rpc_region), a client agent to its server, which does. CO_NOREGION: no region of this name is known;
+ * CO_NOLEADER: it cannot be reached now, or has no leader; it was waited for as a leader here is. */
+#define RPC_REGION_MAX 63
 
 /* -- writes ------------------------------------------------------------------------------------------------------- */
 /* One command on its way. The caller owns the struct until `done`, called exactly once, on another thread (applier
@@ -20,7 +27,8 @@ struct rpc_write {
     /* error: CO_OK: `result` tells (result->error may still refuse); else CO_NOLEADER, CO_UNKNOWN_OUTCOME,
      * CO_DISKFULL, CO_BUSY, CO_CLOSED and result is NULL. `result` is valid during the call only. */
     void (*done)(struct rpc_write *write, int error, const struct machine_result *result);
-    _Alignas(16) char impl[128]; /* rpc's own */
+    char region[RPC_REGION_MAX + 1]; /* in */
+    _Alignas(16) char impl[128];     /* rpc's own */
 };
 #define RPC_LEADER_WAIT_MS 7000
 /* Encodes and takes over nothing but `write`. Waits up to 7 s for a leader before failing with CO_NOLEADER. */
@@ -76,6 +84,7 @@ struct rpc_fetch {
     bool here;       /* servers: not handed on to the leader, where this one's disk is full: CO_DISKFULL */
     bool background; /* client agents: nobody waits for it, the loss of a silent server may be noticed a second later */
     uint64_t index, wait_ms;
+    char region[RPC_REGION_MAX + 1];
     /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or
      * the end), CO_BUSY (too many), CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the
      * server does not know this query), CO_DISKFULL (the server's disk is full and it is behind, and no leader
@@ -129,8 +138,16 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 /* One more address to join the cluster by. It is kept once a server there has answered this one's hello; each of a
  * name's addresses gets 2 s for that. Loop thread; the caller keeps the struct, and the rpc, until `done` (loop
  * thread, once; maybe before rpc_join returns). */
+#define RPC_JOIN_SERVERS 16
 struct rpc_join {
     char address[128]; /* in: "host:port" */
+    /* in: a server of another region is wanted there, of whichever. It is only asked, not joined. Out, with CO_OK: its
+     * region, its cluster's id (0: it has none yet), and the addresses of servers there, its own first. */
+    bool wan;
+    char region[RPC_REGION_MAX + 1];
+    uint64_t cluster_id;
+    char servers[RPC_JOIN_SERVERS][128];
+    size_t server_count;
     /* CO_OK; CO_UNSUPPORTED: this server is alone by configuration; CO_INVALID, CO_IO, CO_TIMEOUT, CO_DENIED,
      * CO_CORRUPT, CO_TOOLARGE: `fault` says why. */
     void (*done)(struct rpc_join *join, int error);
@@ -145,9 +162,10 @@ void rpc_join(struct rpc *rpc, struct rpc_join *join);
 #define RPC_LOOK_MAX 20000
 struct rpc_renew {
     void (*done)(struct rpc_renew *renew, int error);
-    char id[40];  /* in */
-    uint8_t kind; /* in: number of the expiry kind: session_expiry, lease_expiry, ... */
-    bool look;    /* in: it is not renewed, only looked at; with an empty id: at all of the kind */
+    char id[40];                     /* in */
+    uint8_t kind;                    /* in: number of the expiry kind: session_expiry, lease_expiry, ... */
+    char region[RPC_REGION_MAX + 1]; /* in */
+    bool look;                       /* in: it is not renewed, only looked at; with an empty id: at all of the kind */
     /* out, with CO_OK: its TTL, and how much of it the leader has left, as the answer is sent; 0: no TTL */
     int64_t ttl_ns, left_ms;
     uint64_t restored; /* out: machine_restored, as the leader knows it; 0: not known, or none */
@@ -157,6 +175,16 @@ struct rpc_renew {
     _Alignas(16) char impl[128];
 };
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew);
+
+/* -- how the regions are seen from here --------------------------------------------------------------------------- */
+/* Of a server: from itself; of a client agent: from its server. */
+struct rpc_regions {
+    /* Loop thread, once. CO_OK; CO_NOLEADER: no server answered; CO_UNSUPPORTED, CO_CLOSED. `seen` is valid during the call,
+     * NULL with an error. This region is among them. */
+    void (*done)(struct rpc_regions *regions, int error, const Pb__PeerRegionsAnswer *seen);
+    _Alignas(16) char impl[192]; /* rpc's own */
+};
+void rpc_ask_regions(struct rpc *rpc, struct rpc_regions *regions); /* any thread */
 
 /* -- network coordinates ------------------------------------------------------------------------------------------ */
 /* Any thread. Takes a copy of an update; it is in the catalog a period later. CO_OK: taken. Else refused:

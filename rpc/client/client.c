@@ -94,6 +94,12 @@ void client_submit(struct client *client, struct rpc_write *write, uint8_t comma
     rpc_on_loop(client->rpc, &impl->task, write_taken);
 }
 
+void client_propose(struct client *client, struct node_proposal *proposal) {
+    if (client->stopping) write_fail(proposal, CO_CLOSED);
+    else write_wait(client, proposal);
+    writes_send(client);
+}
+
 /* -- renewals ----------------------------------------------------------------------------------------------------- */
 struct client_renewal {
     struct loop_task task;
@@ -133,6 +139,14 @@ static bool reach(void *data, uint64_t conn) { return client_conn_of(data, conn)
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     struct client_conn *conn = client_conn_of(data, number);
     if (conn) link_tell(conn->wire, type, message);
+}
+
+/* A link takes what is for its region only. */
+static const char *region_of(void *data, const struct node_proposal *proposal) {
+    const struct client *client = data;
+    if (client->region) return "";
+    const struct client_write *impl = CONTAINER_OF(proposal, struct client_write, proposal);
+    return CONTAINER_OF((const char *)impl, struct rpc_write, impl)->region;
 }
 
 /* The servers had no leader for it: surely in no log. */
@@ -241,6 +255,8 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name),
     client->address = mem_strdup(config->address);
     client->port = config->port;
+    client->region = config->region ? mem_strdup(config->region) : NULL;
+    client->region_cluster_id = config->region_cluster_id, client->cluster_id = config->cluster_id;
     client->known = config->known ? mem_strdup(config->known) : NULL;
     client->seed = hash64(config->node_id, strlen(config->node_id));
     client->id = random_u64() | 1;
@@ -271,6 +287,7 @@ static bool server_tell(void *data, uint64_t number, uint8_t type, const Protobu
     struct client *client = data;
     struct client_conn *conn = client_conn_of(client, number);
     if (!conn || (type == PEER_BACKUP && conn->protocol < HELLO_VERSION_BACKUP)) return false;
+    if (type == PEER_REGIONS && conn->protocol < HELLO_VERSION_REGION) return false;
     link_tell(conn->wire, type, message);
     if (conn != client->current || type != PEER_FETCH) link_flush(conn->wire); /* reads share a write in each turn */
     return true;
@@ -286,10 +303,11 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
         log_warn("client",
                  "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; "
                  "-server runs one)");
-    struct forwarding_callbacks callbacks = {.data = client, .reach = reach, .send = send_message, .command = command};
+    struct forwarding_callbacks callbacks = {
+        .data = client, .reach = reach, .send = send_message, .command = command, .region_of = region_of};
     client->forwarding = forwarding_new(&callbacks, 0);
-    static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method,
-                                                        &echo_method,  &backup_method,  NULL};
+    static const struct call_method *const methods[] = {
+        &fetch_method, &cluster_method, &change_method, &echo_method, &backup_method, &regions_method, NULL};
     struct calls_callbacks calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
     ask_start(rpc, loop, config->node_name);
@@ -299,6 +317,8 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
     uv_timer_start(&client->timer, tick, 0, TICK_MS);
     return rpc;
 }
+
+void rpc_client_know(struct rpc *rpc, const char *address) { (void)client_server_know(rpc->client, address); }
 
 static void handle_closed(uv_handle_t *handle) {
     struct client *client = handle->data;
@@ -314,7 +334,8 @@ static void handle_closed(uv_handle_t *handle) {
     calls_free(client->rpc->calls);
     uv_mutex_destroy(&client->lock);
     buffer_free(&client->known_text);
-    free(client->known), free(client->cluster), free(client->node_name), free(client->address), free(client->peers);
+    free(client->known), free(client->cluster), free(client->node_name), free(client->address), free(client->peers),
+        free(client->region);
     void (*closed)(void *) = client->closed;
     void *data = client->closed_data;
     free(client->rpc);

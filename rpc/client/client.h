@@ -39,6 +39,11 @@ struct rpc_client_config {
     uint16_t port;                             /* of servers whose address names none */
     /* NULL-terminated; without any (or NULL) it tries those known last, and waits for rpc_join */
     const char *const *join;
+    /* A link of a server to another region, `cluster`: the server's own region and its cluster's id, and the id of the
+     * cluster that is to be there (0: whatever is). Nothing is kept for the time without servers, and nothing waits longer
+     * than RPC_LEADER_WAIT_MS from the loss of the last connection on. NULL: a client agent. */
+    const char *region;
+    uint64_t region_cluster_id, cluster_id;
     const char *known; /* a file: the servers known last, kept current; NULL: none */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;    /* between reports; 0: see lb/coordinate_agent.h */
@@ -48,6 +53,10 @@ struct rpc_client_config {
 
 /* Loop thread. Starts dialling; nothing has to be reachable yet. */
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config);
+/* Loop thread. One more server to reach it by. */
+void rpc_client_know(struct rpc *rpc, const char *address);
+/* Loop thread. Without a connection until this is taken back: what is asked ends as if no server could be reached. */
+void rpc_client_pause(struct rpc *rpc, bool paused);
 /* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the
  * loop. */
 void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data);

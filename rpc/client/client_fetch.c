@@ -58,10 +58,15 @@ static void give_up(struct client_fetch *impl, int error, const struct rpc_fetch
     end(impl, error, fetched);
 }
 
+/* What another region says is not given out again: whoever asked for it is to know that it cannot be reached. */
+static bool not_kept(struct client_fetch *impl) {
+    return fetch_of(impl)->no_cache || fetch_of(impl)->region[0] || impl->client->region;
+}
+
 static bool end_with_kept(struct client_fetch *impl, uint64_t now_ms) {
     const struct rpc_fetch *fetch = fetch_of(impl);
     const struct client_kept *kept = client_cache_get(impl->client->cache, fetch->type->number, request_of(impl));
-    if (!kept || fetch->no_cache || fetch->freshness == RPC_CONSISTENT) return false;
+    if (!kept || not_kept(impl) || fetch->freshness == RPC_CONSISTENT) return false;
     if (fetch->index && kept->fetched.index <= fetch->index && now_ms < impl->until_ms) return false; /* it has that */
     struct rpc_fetched fetched = kept->fetched;
     fetched.age_ms = now_ms > kept->at_ms ? now_ms - kept->at_ms : 1;
@@ -74,8 +79,9 @@ static void wait_on(struct client_fetch *impl, uint64_t now_ms) {
     struct client *client = impl->client;
     if (now_ms - client->lost_ms >= CLIENT_REACH_MS && end_with_kept(impl, now_ms)) return;
     bool nobody = list_empty(&client->servers) && fetch_of(impl)->index == 0; /* to look for, before `coord join` */
-    uint64_t last_ms = impl->begun_ms + (nobody ? 0 : RPC_LEADER_WAIT_MS);
-    if (now_ms >= last_ms && now_ms >= impl->until_ms) give_up(impl, CO_NOLEADER, NULL);
+    uint64_t since_ms = client->region ? client->lost_ms : impl->begun_ms;
+    uint64_t last_ms = since_ms + (nobody ? 0 : RPC_LEADER_WAIT_MS);
+    if (now_ms >= last_ms && (client->region || now_ms >= impl->until_ms)) give_up(impl, CO_NOLEADER, NULL);
 }
 
 void client_fetch_tick(struct client *client, uint64_t now_ms) {
@@ -94,6 +100,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     ask->query = fetch->type->number, ask->stale = fetch->freshness == RPC_STALE;
     ask->request = (ProtobufCBinaryData){impl->request_size, impl->request};
     ask->index = fetch->index;
+    if (!impl->client->region) ask->region = (char *)(uintptr_t)fetch->region;
     if (fetch->index) ask->wait_ms = impl->until_ms > now_ms ? impl->until_ms - now_ms : 1;
     buffer_reset(&impl->pieces);
     if (fetch->index == 0) client_asked(impl->client);
@@ -144,7 +151,7 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
                                   .last_contact_ms = answer->last_contact_ms};
     if (answer->cause[0]) fetched.cause = answer->cause;
     fetched.records = whole ? message_slice(answer->records) : buffer_slice(&impl->pieces);
-    if (fetch->type->discovery && !fetch->no_cache)
+    if (fetch->type->discovery && !not_kept(impl))
         client_cache_put(impl->client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
     end(impl, CO_OK, &fetched);
 }

@@ -52,6 +52,8 @@ struct client {
     uv_loop_t *loop;
     struct modules *modules;
     char *cluster, *node_name, *address;
+    char *region; /* of a link: the server's own; NULL: a client agent */
+    uint64_t region_cluster_id;
     char *known;              /* a path, or NULL */
     struct buffer known_text; /* as written last */
     uint64_t seed, id;        /* ranks; of this life */
@@ -90,7 +92,7 @@ struct client {
     struct dns_subscriptions *subscriptions;
     struct client_coordinates *coordinates; /* NULL: disabled */
 
-    bool stopping;
+    bool paused, stopping;
     unsigned closing;
     void (*closed)(void *data);
     void *closed_data;
@@ -175,6 +177,7 @@ struct vivaldi_coordinate client_coordinate_here(struct client *client);        
 int client_coordinate_put(struct client *client, const Pb__Coordinate *record); /* any thread; as rpc_coordinate_put */
 
 /* -- what rpc.h's functions do here (client.c) -------------------------------------------------------------------- */
+void client_propose(struct client *client, struct node_proposal *proposal); /* loop thread */
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
 void client_renew(struct client *client, struct rpc_renew *renew);
 void client_status(struct client *client, struct rpc_status *status);

@@ -45,7 +45,12 @@ struct client_conn *client_conn_of(struct client *client, uint64_t number) {
 static void say_hello(struct client_conn *conn) {
     struct client *client = conn->client;
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
-    hello_of_agent(&hello, client->cluster, client->cluster_id, client->id);
+    struct hello_region link = {.region = client->region,
+                                .region_cluster_id = client->region_cluster_id,
+                                .cluster = client->cluster,
+                                .cluster_id = client->cluster_id};
+    if (client->region) hello_of_region(&hello, &link, client->id);
+    else hello_of_agent(&hello, client->cluster, client->cluster_id, client->id);
     hello.address = client->address, hello.node = client->node_name;
     link_tell(conn->wire, PEER_HELLO, &hello.base);
     link_flush(conn->wire);
@@ -258,7 +263,7 @@ static void dial_server(struct client *client, struct client_server *server) {
 }
 
 static void dial_next(struct client *client) {
-    if (client->current || client->trying || client->stopping) return;
+    if (client->current || client->trying || client->stopping || client->paused) return;
     struct client_server *server = client_server_best(client, clock_mono_ms(), NULL);
     if (server) dial_server(client, server);
 }
@@ -368,6 +373,13 @@ void client_leave(struct client *client, uint64_t number, const char *why) {
     log_warn("client", "a server is left address=%s reason=\"%s\"", conn->server ? conn->server->address : "?", why);
     if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
     link_close(conn->wire);
+}
+
+void rpc_client_pause(struct rpc *rpc, bool paused) {
+    struct client *client = rpc->client;
+    bool changed = client->paused != paused;
+    client->paused = paused;
+    if (changed && paused) client_link_stop(client);
 }
 
 void client_link_stop(struct client *client) {

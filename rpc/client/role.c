@@ -7,6 +7,7 @@
 static void submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
     client_submit(rpc->client, write, command, message);
 }
+static void propose(struct rpc *rpc, struct node_proposal *proposal) { client_propose(rpc->client, proposal); }
 /* What is read is confirmed by the server that is asked. */
 static int read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate) {
     (void)rpc, (void)freshness, (void)gate;
@@ -74,6 +75,7 @@ const struct rpc_role client_role = {.submit = submit,
                                      .read_index = read_index,
                                      .fetch = fetch,
                                      .fetch_cancel = fetch_cancel,
+                                     .propose = propose,
                                      .query = query,
                                      .modules = modules,
                                      .watches = watches,

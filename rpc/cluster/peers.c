@@ -176,10 +176,11 @@ static bool fits(struct contact *contact, const Pb__PeerHello *hello) {
     char why[HELLO_WHY];
     enum hello_verdict verdict = hello_judge(&self, hello, &contact->info.terms, why);
     const struct peers_callbacks *callbacks = &contact->peers->callbacks;
-    const char *unwanted = verdict == HELLO_OK && !hello->agent && callbacks->unwanted
+    const char *unwanted = verdict == HELLO_OK && (!hello->agent || hello->region[0]) && callbacks->unwanted
                                ? callbacks->unwanted(callbacks->data, hello)
                                : NULL;
     if (verdict == HELLO_OK && !unwanted) return true;
+    if (verdict == HELLO_CLAIMS_REGION && callbacks->claimed) callbacks->claimed(callbacks->data, hello);
     if (verdict == HELLO_OTHER_CLUSTER && hello->agent) say_hello(contact); /* it learns which */
     if (hello->node != contact->info.node)
         snprintf(contact->info.node, sizeof contact->info.node, "%.64s", hello->node);
@@ -460,6 +461,7 @@ struct link *peers_link(struct peers *peers, uint64_t id) {
 /* The version of the protocol that a frame came with. */
 static unsigned frame_since(uint8_t type) {
     if (type >= PEER_FETCH && type <= PEER_FETCHED) return 5;
+    if (type >= PEER_REGIONS) return HELLO_VERSION_REGION;
     if (type >= PEER_ASK) return HELLO_VERSION_ASK;
     return type >= PEER_BACKUP ? 4 : type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1;
 }

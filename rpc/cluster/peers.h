@@ -50,6 +50,8 @@ enum peer_frame {
     PEER_ASK_ANSWER,
     PEER_ASK_FIND,
     PEER_ASK_FOUND, /* rpc/ask/asks.h; the last two between servers. Since protocol version 6 */
+    PEER_REGIONS = 48,
+    PEER_REGIONS_ANSWER, /* rpc/api/rpc.h. Since protocol version 8 */
 };
 
 #define PEER_BUILD_MAX 64
@@ -87,9 +89,11 @@ struct peers_callbacks {
     struct peers_self (*self)(void *data);
     /* this server stops: no hello is said or taken any more, and `self` not asked; NULL: never */
     bool (*ending)(void *data);
-    /* Why a server that fits is not wanted all the same (the line lives as long as the callee likes); NULL: it is.
+    /* Why a server, or a link from another region, that fits is not wanted all the same (the line lives as long as the callee likes); NULL: it is.
      * NULL callback: all are. */
     const char *(*unwanted)(void *data, const Pb__PeerHello *hello);
+    /* A server of another cluster that claims this region's name said hello, and is refused. NULL: nobody cares. */
+    void (*claimed)(void *data, const Pb__PeerHello *hello);
     /* A client agent said hello, and was answered: its connection is the callee's from now on (link_adopt). NULL:
      * none are taken. */
     void (*agent)(void *data, struct link *link, const Pb__PeerHello *hello);

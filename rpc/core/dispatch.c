@@ -14,10 +14,35 @@ struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message) 
     return data;
 }
 
-void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
-    rpc->role->submit(rpc, write, command, message);
+/* What is for a region that is not known ends on the loop. */
+static void write_nowhere(struct loop_task *task) {
+    struct rpc_write *write = CONTAINER_OF((char *)task, struct rpc_write, impl);
+    write->done(write, CO_NOREGION, NULL);
 }
-void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) { rpc->role->renew(rpc, renew); }
+static void renew_nowhere(struct loop_task *task) {
+    struct rpc_renew *renew = CONTAINER_OF((char *)task, struct rpc_renew, impl);
+    renew->done(renew, CO_NOREGION);
+}
+static void fetch_nowhere(struct loop_task *task) {
+    struct rpc_fetch *fetch = CONTAINER_OF((char *)task, struct rpc_fetch, impl);
+    fetch->done(fetch, CO_NOREGION, NULL);
+}
+
+/* A client agent's server looks for the region. */
+static struct rpc *target(struct rpc *rpc, const char *region) {
+    return region[0] && rpc->machine ? region_find(rpc, region) : rpc;
+}
+
+void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
+    struct rpc *there = target(rpc, write->region);
+    if (there) there->role->submit(there, write, command, message);
+    else rpc_on_loop(rpc, (struct loop_task *)(void *)write->impl, write_nowhere);
+}
+void rpc_renew(struct rpc *rpc, struct rpc_renew *renew) {
+    struct rpc *there = target(rpc, renew->region);
+    if (there) there->role->renew(there, renew);
+    else rpc_on_loop(rpc, (struct loop_task *)(void *)renew->impl, renew_nowhere);
+}
 int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) { return rpc->role->coordinate_put(rpc, record); }
 
 /* -- reads -------------------------------------------------------------------------------------------------------- */
@@ -25,9 +50,15 @@ int rpc_read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_rea
     return rpc->role->read_index(rpc, freshness, gate);
 }
 void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
-    rpc->role->fetch(rpc, fetch, request);
+    struct rpc *there = target(rpc, fetch->region);
+    if (there) there->role->fetch(there, fetch, request);
+    else rpc_on_loop(rpc, (struct loop_task *)(void *)fetch->impl, fetch_nowhere);
 }
-void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { rpc->role->fetch_cancel(rpc, fetch); }
+/* Where the region is not known, or its link is gone, it is over, or about to be. */
+void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
+    struct rpc *there = target(rpc, fetch->region);
+    if (there) there->role->fetch_cancel(there, fetch);
+}
 const struct modules *rpc_modules(const struct rpc *rpc) { return rpc->role->modules(rpc); }
 bool rpc_has_copy(const struct rpc *rpc) { return rpc->machine != NULL; }
 

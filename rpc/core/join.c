@@ -31,7 +31,7 @@ static void timer_closed(uv_handle_t *handle) {
     struct rpc *rpc = work->rpc;
     struct rpc_join *join = work->join;
     int rv = work->joined ? CO_OK : join->fault.code;
-    if (work->joined) rpc->role->know_server(rpc, join->address);
+    if (work->joined && !join->wan) rpc->role->know_server(rpc, join->address);
     uv_freeaddrinfo(work->found);
     free(work);
     join->done(join, rv);
@@ -49,22 +49,47 @@ static void on_connected(void *data, struct link *wire) {
     const struct join_work *work = data;
     struct rpc_self self = work->rpc->role->self(work->rpc);
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
-    hello_of_agent(&hello, self.cluster, self.cluster_id, random_u64() | 1);
+    struct hello_region link = {.region = self.cluster, .region_cluster_id = self.cluster_id};
+    if (work->join->wan) hello_of_region(&hello, &link, random_u64() | 1);
+    else hello_of_agent(&hello, self.cluster, self.cluster_id, random_u64() | 1);
     hello.address = (char *)(uintptr_t)self.address, hello.node = (char *)(uintptr_t)self.node_name;
     link_tell(wire, PEER_HELLO, &hello.base);
     link_flush(wire);
 }
 
+static void add_server(struct rpc_join *join, const char *address) {
+    if (join->server_count == RPC_JOIN_SERVERS || !address[0] || strlen(address) > HELLO_ADDRESS_MAX) return;
+    snprintf(join->servers[join->server_count++], sizeof join->servers[0], "%s", address);
+}
+
+/* What another region's server says of itself. */
+static bool take_region(struct join_work *work, const Pb__PeerHello *hello) {
+    struct rpc_join *join = work->join;
+    if (strlen(hello->cluster) > RPC_REGION_MAX || !hello->cluster[0]) {
+        because(work, CO_CORRUPT, "its region has no name, or a name that is too long");
+        return false;
+    }
+    snprintf(join->region, sizeof join->region, "%s", hello->cluster);
+    join->cluster_id = hello->cluster_id, join->server_count = 0;
+    add_server(join, hello->address);
+    for (size_t i = 0; i < hello->n_known; i++) add_server(join, hello->known[i]->address);
+    return true;
+}
+
 static void take_hello(struct join_work *work, struct slice payload) {
     Pb__PeerHello *hello = frame_unpack(&pb__peer_hello__descriptor, payload, NULL);
     struct rpc_self here = work->rpc->role->self(work->rpc);
-    struct hello_self self = {.cluster = here.cluster, .cluster_id = here.cluster_id, .version_most = UINT32_MAX};
+    bool wan = work->join->wan;
+    struct hello_self self = {
+        .cluster = wan ? NULL : here.cluster, .cluster_id = wan ? 0 : here.cluster_id, .version_most = UINT32_MAX};
     struct hello_terms terms;
     char why[HELLO_WHY];
     if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
     else if (hello_judge(&self, hello, &terms, why) != HELLO_OK) because(work, CO_DENIED, why);
-    else if (terms.protocol < HELLO_VERSION_AGENT) because(work, CO_UNSUPPORTED, "it is too old for client agents");
-    else work->joined = true;
+    else if (terms.protocol < (wan ? HELLO_VERSION_REGION : HELLO_VERSION_AGENT))
+        because(work, CO_UNSUPPORTED,
+                wan ? "it is too old for links between regions" : "it is too old for client agents");
+    else work->joined = !wan || take_region(work, hello);
     if (hello) frame_drop(hello);
 }
 

@@ -9,6 +9,7 @@
 #include "rpc/api/operator.h"
 
 struct loop_task;
+struct node_proposal;
 
 /* Who greets another agent, when it joins by an address. Valid while the rpc is. */
 struct rpc_self {
@@ -19,7 +20,7 @@ struct rpc_self {
 };
 
 struct rpc_role {
-    /* writes and reads */
+    /* writes and reads. On servers what they say of regions does not count: rpc/core/dispatch.c has seen to it */
     void (*submit)(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
     int (*read_index)(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate);
     void (*fetch)(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request);
@@ -27,6 +28,8 @@ struct rpc_role {
     /* where there is no copy to read (rpc_has_copy); else NULL */
     int (*query)(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
                  struct query_result *result);
+    /* Loop thread: as submit, of what is packed already (proposal->data). NULL: no link of a region is of this role. */
+    void (*propose)(struct rpc *rpc, struct node_proposal *proposal);
     const struct modules *(*modules)(const struct rpc *rpc);
     struct watch_table *(*watches)(struct rpc *rpc);
     uint64_t (*applied)(struct rpc *rpc);

@@ -20,6 +20,7 @@ struct coordinates;
 struct fetches;
 struct forward;
 struct lessor;
+struct rpc_region_hooks;
 struct rpc_server_config;
 
 /* What another thread wants done on the loop. */
@@ -54,7 +55,8 @@ struct rpc {
     uv_loop_t *loop;
     struct machine *machine;
     struct node *node;
-    struct fetches *fetches; /* rpc/reads/fetch.h */
+    struct fetches *fetches;          /* rpc/reads/fetch.h */
+    struct rpc_region_hooks *regions; /* rpc/api/regions.h; NULL: there are no links */
     uint64_t started_ms;
 
     /* Loop thread: the other servers. */
@@ -160,5 +162,11 @@ struct echo {
 };
 void echo_begin(struct rpc *rpc, struct echo *echo, uint64_t peer); /* what does not come back is forgotten */
 bool echo_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
+
+/* -- regions.c ---------------------------------------------------------------------------------------------------- */
+/* Servers; any thread. Whom what is for this region is for: `rpc` itself, a link's, or NULL: it is not known. */
+struct rpc *region_find(struct rpc *rpc, const char *region);
+extern const struct call_method regions_method;
+bool regions_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 
 #endif

@@ -118,6 +118,8 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
             *write = (Pb__PeerWrite)PB__PEER_WRITE__INIT;
             sent_new(f, &write_method, leader, &write->number)->proposal = list;
             write->command = (ProtobufCBinaryData){list->data->size, (uint8_t *)list->data->bytes};
+            if (f->callbacks.region_of)
+                write->region = (char *)(uintptr_t)f->callbacks.region_of(f->callbacks.data, list);
             bytes += list->data->size;
             frame.n_writes++;
         }
@@ -185,7 +187,7 @@ bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *r
     if (f->stopping || !f->callbacks.reach(f->callbacks.data, leader)) return false;
     Pb__PeerRenew message = PB__PEER_RENEW__INIT;
     sent_new(f, &renew_method, leader, &message.number)->renew = renew;
-    message.session = renew->id, message.kind = renew->kind, message.look = renew->look;
+    message.session = renew->id, message.kind = renew->kind, message.look = renew->look, message.region = renew->region;
     say(f, leader, PEER_RENEW, &message.base);
     return true;
 }
@@ -250,6 +252,7 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
         else if (!f->callbacks.knows(f->callbacks.data,
                                      slice_make((const char *)write->command.data, write->command.len)))
             served->outcome = CO_UNSUPPORTED; /* of a newer server */
+        else if (write->region[0] && !f->callbacks.command_in) served->outcome = CO_NOREGION;
         if (served->outcome != CO_OK) {
             served_done(served);
             continue;
@@ -258,7 +261,8 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
                                                     .deadline_ms = deadline_ms,
                                                     .here_only = !f->callbacks.onward,
                                                     .data = raft_data_new(write->command.data, write->command.len)};
-        f->callbacks.command(f->callbacks.data, &served->u.proposal);
+        if (write->region[0]) f->callbacks.command_in(f->callbacks.data, write->region, &served->u.proposal);
+        else f->callbacks.command(f->callbacks.data, &served->u.proposal);
     }
     arena_reset(&f->frame);
     if (f->writing > WRITING_MOST) forwarding_woken(f);
@@ -297,7 +301,9 @@ static bool take_renew(struct forwarding *f, uint64_t from, struct slice payload
     struct served *served = served_new(f, from, ask->number, SERVED_RENEW);
     served->u.renew.done = renew_done;
     served->u.renew.kind = (uint8_t)ask->kind, served->u.renew.look = ask->look;
-    if (ask->kind <= UINT8_MAX && strlen(ask->session) < sizeof served->u.renew.id) {
+    bool fits = strlen(ask->session) < sizeof served->u.renew.id && strlen(ask->region) <= RPC_REGION_MAX;
+    if (ask->kind <= UINT8_MAX && fits) {
+        memcpy(served->u.renew.region, ask->region, strlen(ask->region) + 1);
         memcpy(served->u.renew.id, ask->session, strlen(ask->session) + 1);
         f->callbacks.renew(f->callbacks.data, &served->u.renew);
     } else {

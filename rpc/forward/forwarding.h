@@ -26,6 +26,10 @@ struct forwarding_callbacks {
     void (*read)(void *data, struct node_read *read);            /* node_read */
     void (*read_answer)(void *data, uint64_t context, uint64_t index, int error); /* node_read_answer */
     void (*renew)(void *data, struct rpc_renew *renew);                           /* leases_renew_here */
+    /* Of client agents: which region what is sent is for, "": this one; NULL: all is for this one. */
+    const char *(*region_of)(void *data, const struct node_proposal *proposal);
+    /* A command that is for a region; a renewal says it itself. NULL: not taken. */
+    void (*command_in)(void *data, const char *region, struct node_proposal *proposal);
     /* What is served is for client agents: it may go on to the server that leads, and waits a second for one;
      * CO_NOLEADER then, which lets the agent ask another server. */
     bool onward;

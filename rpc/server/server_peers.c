@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "registry/operator.h"
 #include "rpc/agents/agents.h"
+#include "rpc/api/regions.h"
 #include "rpc/audit/audit.h"
 #include "rpc/core/ask.h"
 #include "rpc/core/rpc_internal.h"
@@ -216,10 +217,21 @@ static void look_for_leader(struct rpc *rpc, const struct raft_members *members)
     rpc->cut_off_said = !leader && (rpc->cut_off_said || rpc->cut_off);
 }
 
+static const char *region_unwanted(struct rpc *rpc, const Pb__PeerHello *hello) {
+    if (!rpc->regions) return "this server has no links to other regions";
+    return rpc->regions->unwanted(rpc->regions->data, hello);
+}
+
+static void claimed(void *data, const Pb__PeerHello *hello) {
+    struct rpc *rpc = data;
+    if (rpc->regions) rpc->regions->claimed(rpc->regions->data, hello);
+}
+
 /* Its own folder does not tell: it was removed while it was not there, or this cluster went on without it. Who goes
  * on notes as removed only those that it knew. */
 static const char *unwanted(void *data, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
+    if (hello->region[0]) return region_unwanted(rpc, hello);
     const struct raft_members *members = node_members(rpc->node);
     if (rpc->stopping || raft_members_find(members, hello->id)) return NULL;
     bool removed = operator_server_removed(store_read(rpc->loop_reader), hello->id);
@@ -234,6 +246,7 @@ static const char *unwanted(void *data, const Pb__PeerHello *hello) {
 static void on_agent(void *data, struct link *link, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
     agents_adopt(rpc->agents, link, hello);
+    if (hello->region[0] && rpc->regions) rpc->regions->came(rpc->regions->data, hello);
 }
 
 static void tell_agents(struct rpc *rpc, const struct raft_members *members) {
@@ -434,6 +447,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                         .self = self_said,
                                         .ending = ending,
                                         .unwanted = unwanted,
+                                        .claimed = claimed,
                                         .agent = on_agent};
     struct leader_read_callbacks reads = {
         .data = rpc, .leader = leader_now, .tell = leader_tell, .wake = leader_read_wake};

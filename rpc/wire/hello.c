@@ -34,9 +34,27 @@ static enum hello_verdict judge_version(const struct hello_self *self, const str
     return HELLO_WE_DO_NOT_FIT;
 }
 
+/* Of a link from another region. */
+static enum hello_verdict judge_region(const struct hello_self *self, const Pb__PeerHello *hello, char *why) {
+    if (strcmp(hello->region, self->cluster) != 0) return HELLO_OK;
+    if (!self->cluster_id || hello->region_cluster_id == self->cluster_id) {
+        snprintf(why, HELLO_WHY, "it is a server of this region itself (%.40s)", self->cluster);
+        return HELLO_SAME_REGION;
+    }
+    snprintf(
+        why, HELLO_WHY,
+        "it claims the name of this region, %.40s, and is of another cluster (its cluster id %016llx, here %016llx)",
+        self->cluster, (unsigned long long)hello->region_cluster_id, (unsigned long long)self->cluster_id);
+    return HELLO_CLAIMS_REGION;
+}
+
 static enum hello_verdict judge_cluster(const struct hello_self *self, const Pb__PeerHello *hello,
                                         const struct hello_terms *terms, char *why) {
-    if (strcmp(hello->cluster, self->cluster) != 0) {
+    bool link = hello->region[0] && self->cluster;
+    enum hello_verdict region = link ? judge_region(self, hello, why) : HELLO_OK;
+    if (region != HELLO_OK) return region;
+    bool any = !self->cluster || (link && !hello->cluster[0]);
+    if (!any && strcmp(hello->cluster, self->cluster) != 0) {
         snprintf(why, HELLO_WHY, "it belongs to another cluster (datacenter %.40s, not %.40s)", hello->cluster,
                  self->cluster);
         return HELLO_OTHER_NAME;
@@ -87,4 +105,10 @@ void hello_of_agent(Pb__PeerHello *hello, const char *cluster, uint64_t cluster_
     hello->version_least = HELLO_VERSION_AGENT, hello->version_most = HELLO_VERSION_MOST;
     hello->cluster = (char *)cluster, hello->cluster_id = cluster_id, hello->id = id, hello->agent = true;
     hello->cluster_version_least = MACHINE_VERSION_OLDEST, hello->cluster_version_most = MACHINE_VERSION_NEWEST;
+}
+
+void hello_of_region(Pb__PeerHello *hello, const struct hello_region *link, uint64_t id) {
+    hello_of_agent(hello, link->cluster ? link->cluster : "", link->cluster_id, id);
+    hello->version_least = HELLO_VERSION_REGION;
+    hello->region = (char *)(uintptr_t)link->region, hello->region_cluster_id = link->region_cluster_id;
 }

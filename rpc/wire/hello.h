@@ -13,16 +13,17 @@
 #define HELLO_VERSION_AGENT 3 /* client agents speak this and up: older servers would take them for servers */
 /* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED 3: client agents; PEER_ECHO and its answer
  * 4: backups through client agents 5: a server whose disk is full asks the leader for reads
- * 6: PEER_ASK */
+ * 6: PEER_ASK 8: links of regions, PEER_REGIONS, `region` in what client agents ask */
 #define HELLO_VERSION_BACKUP 4
 #define HELLO_VERSION_ASK    6
-#define HELLO_VERSION_MOST   6
+#define HELLO_VERSION_REGION 8
+#define HELLO_VERSION_MOST   8
 #define HELLO_WHY            224
 #define HELLO_ADDRESS_MAX    127
 #define HELLO_NODE_MAX       255
 
 struct hello_self {
-    const char *cluster;                  /* datacenter */
+    const char *cluster;                  /* datacenter; NULL: whatever is there (joining a region) */
     uint64_t cluster_id;                  /* 0: none */
     unsigned version;                     /* of the cluster, as applied here; 0: belongs to none yet */
     unsigned version_least, version_most; /* cluster versions that this program supports */
@@ -40,12 +41,23 @@ unsigned hello_protocol(const Pb__PeerHello *hello);
 /* What a client agent says; `address` and `node` are the caller's to set. */
 void hello_of_agent(Pb__PeerHello *hello, const char *cluster, uint64_t cluster_id, uint64_t id);
 
+/* What a server says to another region's: as a client agent of it. `cluster` NULL: whatever region is there. */
+struct hello_region {
+    const char *region; /* of who speaks */
+    uint64_t region_cluster_id;
+    const char *cluster;
+    uint64_t cluster_id; /* 0: whatever cluster is there */
+};
+void hello_of_region(Pb__PeerHello *hello, const struct hello_region *link, uint64_t id);
+
 enum hello_verdict {
     HELLO_OK,
     HELLO_NOT_OURS,
     HELLO_NO_PROTOCOL,
     HELLO_OTHER_NAME,
     HELLO_OTHER_CLUSTER,
+    HELLO_SAME_REGION,   /* a link from within this very cluster */
+    HELLO_CLAIMS_REGION, /* a link from another cluster that claims this region's name */
     HELLO_TOO_OLD,
     HELLO_TOO_NEW,
     HELLO_WE_DO_NOT_FIT,

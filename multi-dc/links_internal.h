@@ -1,0 +1,88 @@
+/* Inside multi-dc/links.h: links.c (the records, the links, what rpc asks), links_learn.c (what becomes known). */
+#ifndef COORD_MULTI_DC_LINKS_INTERNAL_H
+#define COORD_MULTI_DC_LINKS_INTERNAL_H
+
+#include "base/list.h"
+#include "multi-dc/links.h"
+#include "rpc/api/loop_fetch.h"
+
+#define LINKS_ROUNDS    8 /* round trips that the nearest is taken of */
+#define LINKS_CONFLICTS 8
+#define LINKS_TOLD      16
+
+/* One question under way to a region, or to the own state. */
+struct links_question {
+    struct links *links;
+    struct link_to *to;       /* NULL: the own state */
+    struct loop_fetch *fetch; /* NULL: nothing is under way */
+    uint64_t next_ms, asked_ns;
+};
+
+struct link_to {
+    struct list item; /* links->all */
+    struct links *links;
+    char name[REGION_NAME_MAX + 1];
+    struct rpc *rpc;
+    uint64_t cluster_id; /* as the record has it */
+    bool wanted;         /* the record is there, and not removed */
+    uint64_t heard_ms;   /* when it answered last; 0: never */
+    uint32_t rounds_us[LINKS_ROUNDS];
+    unsigned round_count;
+    struct links_question ask, servers;
+};
+
+struct links_conflict {
+    char region[REGION_NAME_MAX + 1], address[128];
+    uint64_t cluster_id, at_ms;
+};
+
+/* What was proposed lately. */
+struct links_told {
+    char region[REGION_NAME_MAX + 1];
+    uint64_t at_ms;
+};
+
+struct links {
+    uv_loop_t *loop;
+    struct links_config config;
+    char *region, *node_name, *node_id, *address, *bind;
+    uv_timer_t timer;
+    uv_mutex_t lock; /* of the table that other threads look into: */
+    struct {
+        char name[REGION_NAME_MAX + 1];
+        struct rpc *rpc;
+    } table[REGIONS_MAX];
+    size_t table_count;
+    struct list all; /* struct link_to; none goes before the end */
+    struct arena records_arena;
+    const Pb__RegionsResult *records; /* as of the last look; NULL: there was none yet */
+    struct links_question follow;
+    uint64_t records_index;
+    struct links_conflict conflicts[LINKS_CONFLICTS];
+    struct links_told told[LINKS_TOLD];
+    struct list joins;  /* struct join_address, of the configuration */
+    unsigned under_way; /* questions, proposals, joins */
+    unsigned running;   /* links whose rpc is not stopped */
+    bool stopping, closing;
+    void (*closed)(void *data);
+    void *closed_data;
+};
+
+const Pb__Region *links_record(const struct links *links, const char *region); /* NULL: none */
+bool links_leads(const struct links *links);
+void links_over(struct links *links); /* one thing less is under way */
+
+/* -- links_learn.c ------------------------------------------------------------------------------------------------ */
+void links_learn_start(struct links *links);
+void links_learn_tick(struct links *links, uint64_t now_ms);
+void links_learn_free(struct links *links);
+/* Proposes what would be news. `done` may be NULL. */
+void links_learn(struct links *links, const Pb__RegionLearnCommand *command,
+                 void (*done)(void *data, int error, const char *text), void *data);
+void links_learn_hello(struct links *links, const Pb__PeerHello *hello);
+/* The leader's: what a region says of its neighbours; of its servers; and that it is another cluster now. */
+void links_learn_neighbours(struct links *links, const Pb__RegionsResult *known);
+void links_learn_servers(struct link_to *to, const Pb__MembersResult *members);
+void links_learn_identity(struct link_to *to);
+
+#endif

@@ -1,0 +1,265 @@
+/* How regions become known: what hellos, operators, neighbours and a region's own catalog say of them becomes a command,
+ * if it is news. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "multi-dc/links_internal.h"
+#include "registry/catalog.h"
+#include "rpc/wire/address.h"
+
+#define JOIN_INTERVAL_MS 30000
+#define JOIN_FIRST_MS    1000 /* while it has not worked once, this and double each time, up to the interval */
+#define AGAIN_MS         2000 /* the same is not proposed more often */
+
+/* -- proposals ---------------------------------------------------------------------------------------------------- */
+struct learning {
+    struct rpc_write write;
+    struct links *links;
+    char name[REGION_NAME_MAX + 1];
+    void (*done)(void *data, int error, const char *text);
+    void *data;
+    /* what came of it, on its way to the loop */
+    int error;
+    char text[160];
+    uv_async_t wake;
+};
+
+static void wake_closed(uv_handle_t *handle) {
+    struct learning *learning = handle->data;
+    struct links *links = learning->links;
+    free(learning);
+    links_over(links);
+}
+
+static void learned(uv_async_t *async) {
+    struct learning *learning = async->data;
+    if (learning->error && !learning->done)
+        log_warn("region", "what was heard of a region is not taken in region=%s reason=\"%s\"", learning->name,
+                 learning->text);
+    if (learning->done) learning->done(learning->data, learning->error, learning->text);
+    uv_close((uv_handle_t *)&learning->wake, wake_closed);
+}
+
+/* Another thread, maybe. */
+static void written(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct learning *learning = CONTAINER_OF(write, struct learning, write);
+    learning->error = error ? error : result->error;
+    const char *text = !error && result->text ? result->text : co_strerror(learning->error);
+    snprintf(learning->text, sizeof learning->text, "%s", text);
+    uv_async_send(&learning->wake);
+}
+
+void links_learn(struct links *links, const Pb__RegionLearnCommand *command,
+                 void (*done)(void *data, int error, const char *text), void *data) {
+    struct learning *learning = mem_zalloc(sizeof *learning);
+    learning->links = links, learning->done = done, learning->data = data;
+    snprintf(learning->name, sizeof learning->name, "%s", command->name);
+    learning->write.done = written;
+    CHECK(uv_async_init(links->loop, &learning->wake, learned) == 0);
+    learning->wake.data = learning;
+    links->under_way++;
+    rpc_submit(links->config.own, &learning->write, REGION_LEARN, &command->base);
+}
+
+/* Not more often than AGAIN_MS for each region: until it is applied, it is news again and again. */
+static bool news(struct links *links, const Pb__RegionLearnCommand *command) {
+    if (strcmp(command->name, links->region) == 0 || !region_name_good(command->name) || !command->cluster_id)
+        return false;
+    const Pb__Region *known = links_record(links, command->name);
+    if (!region_is_news(command, known)) return false;
+    if (known && known->removed && !command->wanted) return false;
+    if (known && known->cluster_id != command->cluster_id && command->instead_of != known->cluster_id) return false;
+    uint64_t now_ms = clock_mono_ms();
+    struct links_told *at = &links->told[0];
+    for (size_t i = 0; i < LINKS_TOLD; i++) {
+        struct links_told *told = &links->told[i];
+        bool same = strcmp(told->region, command->name) == 0;
+        if (same && now_ms - told->at_ms < AGAIN_MS) return false;
+        if (same || told->at_ms < at->at_ms) at = told;
+        if (same) break;
+    }
+    snprintf(at->region, sizeof at->region, "%s", command->name);
+    at->at_ms = now_ms;
+    return true;
+}
+
+/* Room for the servers of a command; addresses are borrowed. */
+struct servers {
+    Pb__RegionServer server[REGION_SERVERS_MAX], *pointers[REGION_SERVERS_MAX];
+    size_t count;
+};
+
+static void servers_add(struct servers *servers, const char *address, const char *node, const char *version) {
+    if (servers->count == REGION_SERVERS_MAX || !address[0]) return;
+    Pb__RegionServer *server = servers->pointers[servers->count] = &servers->server[servers->count];
+    *server = (Pb__RegionServer)PB__REGION_SERVER__INIT;
+    server->address = (char *)(uintptr_t)address;
+    server->node = (char *)(uintptr_t)node, server->version = (char *)(uintptr_t)version;
+    servers->count++;
+}
+
+static Pb__RegionLearnCommand command_of(const char *name, uint64_t cluster_id, struct servers *servers) {
+    Pb__RegionLearnCommand command = PB__REGION_LEARN_COMMAND__INIT;
+    command.name = (char *)(uintptr_t)name, command.cluster_id = cluster_id;
+    command.servers = servers->pointers, command.n_servers = servers->count;
+    return command;
+}
+
+/* -- from hellos, neighbours, the region itself ------------------------------------------------------------------- */
+void links_learn_hello(struct links *links, const Pb__PeerHello *hello) {
+    struct servers servers = {.count = 0};
+    servers_add(&servers, hello->address, hello->node, "");
+    Pb__RegionLearnCommand command = command_of(hello->region, hello->region_cluster_id, &servers);
+    command.add = true;
+    if (!links->stopping && news(links, &command)) links_learn(links, &command, NULL, NULL);
+}
+
+/* Only those that are not known at all: of the others each region says itself who its servers are. */
+void links_learn_neighbours(struct links *links, const Pb__RegionsResult *known) {
+    for (size_t i = 0; i < known->n_regions; i++) {
+        const Pb__Region *region = known->regions[i];
+        if (region->removed || !region->n_servers || links_record(links, region->name)) continue;
+        struct servers servers = {.count = 0};
+        for (size_t k = 0; k < region->n_servers; k++)
+            servers_add(&servers, region->servers[k]->address, region->servers[k]->node, region->servers[k]->version);
+        Pb__RegionLearnCommand command = command_of(region->name, region->cluster_id, &servers);
+        if (news(links, &command)) links_learn(links, &command, NULL, NULL);
+    }
+}
+
+void links_learn_servers(struct link_to *to, const Pb__MembersResult *members) {
+    struct servers servers = {.count = 0};
+    char addresses[REGION_SERVERS_MAX][128];
+    for (size_t i = 0; i < members->n_members && servers.count < REGION_SERVERS_MAX; i++) {
+        const Pb__Member *member = members->members[i];
+        if (!member->server_port) continue;
+        char *address = addresses[servers.count];
+        snprintf(address, sizeof addresses[0], strchr(member->address, ':') ? "[%s]:%u" : "%s:%u", member->address,
+                 member->server_port);
+        servers_add(&servers, address, member->name, member->version);
+    }
+    struct rpc_status status;
+    rpc_status(to->rpc, &status);
+    Pb__RegionLearnCommand command = command_of(to->name, status.cluster_id, &servers);
+    if (servers.count && news(to->links, &command)) links_learn(to->links, &command, NULL, NULL);
+}
+
+/* Its link goes with a new cluster only when all servers known of the region belong to that one (rpc/client/client.h). */
+void links_learn_identity(struct link_to *to) {
+    struct links *links = to->links;
+    struct rpc_status status;
+    rpc_status(to->rpc, &status);
+    if (status.unreachable || !status.cluster_id || status.cluster_id == to->cluster_id) return;
+    const Pb__Region *known = links_record(links, to->name);
+    if (!known || known->removed || !links_leads(links)) return;
+    struct servers servers = {.count = 0};
+    for (size_t i = 0; i < known->n_servers; i++) servers_add(&servers, known->servers[i]->address, "", "");
+    Pb__RegionLearnCommand command = command_of(to->name, status.cluster_id, &servers);
+    command.instead_of = known->cluster_id;
+    if (!news(links, &command)) return;
+    log_warn("region", "a region was founded anew region=%s before=%016llx now=%016llx", to->name,
+             (unsigned long long)known->cluster_id, (unsigned long long)status.cluster_id);
+    links_learn(links, &command, NULL, NULL);
+}
+
+/* -- by address --------------------------------------------------------------------------------------------------- */
+static void join_over(struct links_join *join, int error) {
+    struct links *links = join->links;
+    join->done(join, error);
+    links_over(links);
+}
+
+static void join_learned(void *data, int error, const char *text) {
+    struct links_join *join = data;
+    if (error) fault_set(&join->fault, error, "%s", text);
+    join_over(join, error);
+}
+
+static void join_asked(struct rpc_join *ask, int error) {
+    struct links_join *join = CONTAINER_OF(ask, struct links_join, ask);
+    struct links *links = join->links;
+    if (!error && strcmp(ask->region, links->region) == 0)
+        error = fault_set(&ask->fault, CO_INVALID, "it is a server of this region itself (%s)", ask->region);
+    if (!error && !ask->cluster_id)
+        error = fault_set(&ask->fault, CO_AGAIN, "region %s has no cluster id yet: its cluster is not founded",
+                          ask->region);
+    if (!error && !region_name_good(ask->region))
+        error = fault_set(&ask->fault, CO_INVALID, "its region has no name that a region can have");
+    if (error || links->stopping) {
+        fault_set(&join->fault, error ? error : CO_CLOSED, "%s", ask->fault.text);
+        join_over(join, join->fault.code);
+        return;
+    }
+    struct servers servers = {.count = 0};
+    for (size_t i = 0; i < ask->server_count; i++) servers_add(&servers, ask->servers[i], "", "");
+    Pb__RegionLearnCommand command = command_of(ask->region, ask->cluster_id, &servers);
+    command.add = true, command.wanted = join->wanted;
+    const Pb__Region *known = links_record(links, ask->region);
+    bool stays_removed = known && known->removed && !command.wanted;
+    if (!region_is_news(&command, known) || stays_removed) join_over(join, CO_OK);
+    else links_learn(links, &command, join_learned, join);
+}
+
+void links_join(struct links *links, struct links_join *join) {
+    join->links = links, join->fault = (struct fault){0};
+    join->ask = (struct rpc_join){.wan = true, .done = join_asked};
+    memcpy(join->ask.address, join->address, sizeof join->ask.address);
+    links->under_way++;
+    rpc_join(links->config.own, &join->ask);
+}
+
+/* -- addresses of the configuration ------------------------------------------------------------------------------- */
+struct join_address {
+    struct list item;
+    struct links *links;
+    struct links_join join;
+    bool joining, worked;
+    uint64_t next_ms, wait_ms;
+};
+
+static void address_joined(struct links_join *join, int error) {
+    struct join_address *address = CONTAINER_OF(join, struct join_address, join);
+    uint64_t most_ms = address->links->config.join_interval_ms;
+    if (!most_ms) most_ms = JOIN_INTERVAL_MS;
+    address->joining = false;
+    if (!error && !address->worked) log_info("region", "joined address=%s region=%s", join->address, join->ask.region);
+    if (error && address->wait_ms <= JOIN_FIRST_MS)
+        log_warn("region", "an address of retry_join_wan does not work yet address=%s reason=\"%s\"", join->address,
+                 join->fault.text);
+    address->worked = address->worked || !error;
+    address->wait_ms = address->wait_ms ? address->wait_ms * 2 : JOIN_FIRST_MS;
+    if (!error || address->wait_ms > most_ms) address->wait_ms = most_ms;
+    address->next_ms = clock_mono_ms() + address->wait_ms;
+}
+
+void links_learn_start(struct links *links) {
+    list_init(&links->joins);
+    for (const char *const *at = links->config.join; at && *at; at++) {
+        struct join_address *address = mem_zalloc(sizeof *address);
+        address->links = links, address->join.done = address_joined;
+        if (!address_complete(*at, links->config.port, address->join.address)) {
+            free(address); /* the configuration was checked: there is none */
+            continue;
+        }
+        list_append(&links->joins, &address->item);
+    }
+}
+
+/* Those that worked are asked now and then: the name may lead to another region later. */
+void links_learn_tick(struct links *links, uint64_t now_ms) {
+    struct rpc_status status;
+    rpc_status(links->config.own, &status);
+    if (!status.known_leader || !links->records || !status.cluster_id) return;
+    LIST_FOREACH(item, &links->joins) {
+        struct join_address *address = LIST_ENTRY(item, struct join_address, item);
+        if (address->joining || now_ms < address->next_ms) continue;
+        address->joining = true;
+        links_join(links, &address->join);
+    }
+}
+
+void links_learn_free(struct links *links) {
+    LIST_FOREACH_SAFE(item, next, &links->joins) free(LIST_ENTRY(item, struct join_address, item));
+}

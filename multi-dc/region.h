@@ -1,0 +1,29 @@
+/* Other regions: a record of each in the replicated state, with servers to reach it by, so that every server of this
+ * region links with it (multi-dc/links.h), after any restart. A module of the state machine.
+ *
+ * A region is one cluster: its record has that cluster's id. Another cluster of the same name is refused, unless it took
+ * the other's place: whoever proposes that has seen that all servers known of the one before belong to the new one.
+ * A region that was removed stays on record, so that a link from there or a neighbour that still knows it does not bring
+ * it back. An operator who joins it again does. */
+#ifndef COORD_MULTI_DC_REGION_H
+#define COORD_MULTI_DC_REGION_H
+
+#include "multi-dc/region.pb-c.h"
+#include "registry/machine.h"
+
+enum region_command { REGION_LEARN = 220, REGION_REMOVE = 221 };
+enum region_space { SPACE_REGIONS = 116 }; /* name "" */
+#define REGION_SINCE       7               /* cluster version (registry/version.h) */
+#define REGIONS_MAX        64              /* those removed too */
+#define REGION_NAME_MAX    63              /* a DNS label */
+#define REGION_SERVERS_MAX 16
+
+extern const struct module region_module;
+extern const struct query_type query_regions; /* RegionsRequest -> RegionsResult */
+
+/* Letters, digits, '-' and '_', at most REGION_NAME_MAX: as datacenters are named. */
+bool region_name_good(const char *name);
+/* Would this command change what is known? `known` NULL: nothing is. For whoever would propose it. */
+bool region_is_news(const Pb__RegionLearnCommand *command, const Pb__Region *known);
+
+#endif

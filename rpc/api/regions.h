@@ -1,0 +1,25 @@
+/* What a server's links to other regions (multi-dc/links.h) do for its rpc. */
+#ifndef COORD_RPC_API_REGIONS_H
+#define COORD_RPC_API_REGIONS_H
+
+#include "rpc/api/rpc.h"
+
+struct rpc_region_hooks {
+    void *data;
+    /* Any thread. The link to a region: a client's rpc (rpc/client/client.h) on the same loop. NULL: no such region is
+     * known. It stays until the hooks are taken away. */
+    struct rpc *(*find)(void *data, const char *region);
+    /* Loop thread. A server of another region says hello: a line that says why it is refused, or NULL. */
+    const char *(*unwanted)(void *data, const Pb__PeerHello *hello);
+    /* Loop thread. A server of another cluster was refused, because it claims this region's name. */
+    void (*claimed)(void *data, const Pb__PeerHello *hello);
+    /* Loop thread. A server of another region said hello, and was answered. */
+    void (*came)(void *data, const Pb__PeerHello *hello);
+    /* Loop thread. What rpc_ask_regions answers, in the arena. */
+    void (*seen)(void *data, struct arena *arena, Pb__PeerRegionsAnswer *answer);
+};
+/* Servers only; loop thread. Before other threads use the rpc; and with NULL when they no longer do. The hooks are
+ * copied. */
+void rpc_set_regions(struct rpc *rpc, const struct rpc_region_hooks *hooks);
+
+#endif
