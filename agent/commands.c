@@ -36,6 +36,7 @@ static const struct cli_command commands[] = {
     {"monitor", "the lines of an agent's log, as they come", cmd_monitor},
     {"operator", "servers of the cluster: list, remove, health", cmd_operator},
     {"reference", NULL, cmd_reference},
+    {"regions", "list the regions: how far away, reachable or not, how old the copy of their catalogs is", cmd_regions},
     {"reload", "have an agent read its configuration files again", cmd_reload},
     {"rtt", "estimate the round trip time between two nodes", cmd_rtt},
     {"snapshot", "save, restore and inspect backups", cmd_snapshot},

@@ -9,7 +9,7 @@
 #include "health/local.h"
 #include "http/agent_views.h"
 #include "http/http.h"
-#include "http/operator_views.h"
+#include "http/members.h"
 #include "http/views.h"
 #include "rpc/server/coordinates.h"
 
@@ -55,67 +55,6 @@ static void self_coordinate(struct json_out *json, const struct http_env *env) {
     }
     struct vivaldi_coordinate here = rpc_coordinate_here(env->rpc);
     view_coordinate(json, &here);
-}
-
-/* One member of the cluster. `version`: coord's own, of its program. */
-struct member_view {
-    const char *name, *address, *id, *version;
-    unsigned port;
-    enum { MEMBER_ALIVE = 1, MEMBER_FAILED = 4 } status; /* serf's numbers */
-    bool is_server;
-};
-
-static void member_tags(struct json_out *json, const struct http_env *env, const struct member_view *view) {
-    char port[8], build[80];
-    snprintf(port, sizeof port, "%u", view->port);
-    snprintf(build, sizeof build, "%.60s:", env->consul_version);
-    json_key(json, "Tags");
-    json_object(json);
-    pair(json, "acls", "0");
-    pair(json, "build", build); /* what clients compare */
-    pair(json, "coord_version", view->version);
-    pair(json, "dc", env->datacenter);
-    pair(json, "id", view->id);
-    if (view->is_server) pair(json, "port", port);
-    if (view->is_server) pair(json, "raft_vsn", "3");
-    pair(json, "role", view->is_server ? "consul" : "node");
-    pair(json, "segment", "");
-    pair(json, "vsn", "2");
-    pair(json, "vsn_max", "3");
-    pair(json, "vsn_min", "2");
-    json_object_end(json);
-}
-
-static void member_write(struct json_out *json, const struct http_env *env, const struct member_view *view) {
-    json_object(json);
-    pair(json, "Name", view->name);
-    pair(json, "Addr", view->address);
-    json_key(json, "Port");
-    json_u64(json, view->port);
-    member_tags(json, env, view);
-    const struct {
-        const char *key;
-        unsigned value;
-    } numbers[] = {
-        {"Status", view->status}, {"ProtocolMin", 1}, {"ProtocolMax", 5}, {"ProtocolCur", 2},
-        {"DelegateMin", 2},       {"DelegateMax", 5}, {"DelegateCur", 4},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        json_key_raw(json, numbers[i].key, strlen(numbers[i].key));
-        json_u64(json, numbers[i].value);
-    }
-    json_object_end(json);
-}
-
-static void member(struct json_out *json, const struct http_env *env) {
-    const struct member_view view = {.name = env->node_name,
-                                     .address = env->address,
-                                     .id = env->node_id,
-                                     .status = MEMBER_ALIVE,
-                                     .version = env->version,
-                                     .port = local_configuration(env->local)->server_port,
-                                     .is_server = env->is_server};
-    member_write(json, env, &view);
 }
 
 static void stats_agent(struct json_out *json, struct http_request *request) {
@@ -204,100 +143,12 @@ static void get_self(struct http_request *request) {
     self_config(json, env);
     self_coordinate(json, env);
     json_key(json, "Member");
-    member(json, env);
+    members_write_own(json, env);
     self_stats(json, request);
     json_key(json, "Meta");
     view_pairs(json, node->meta, node->n_meta);
     json_object_end(json);
     http_reply_json(request, 200);
-}
-
-/* -- all members: nodes with agents as the catalog has them, and of the servers what Raft knows ------------------- */
-/* "IP:port", "[IP]:port". */
-static void member_address(struct arena *arena, const char *text, struct member_view *view) {
-    const char *colon = strrchr(text, ':');
-    size_t size = colon ? (size_t)(colon - text) : strlen(text);
-    bool bracket = size > 2 && text[0] == '[' && text[size - 1] == ']';
-    view->address = bracket ? arena_strndup(arena, text + 1, size - 2) : arena_strndup(arena, text, size);
-    view->port = colon ? (unsigned)strtoul(colon + 1, NULL, 10) : 0;
-}
-
-static bool same_name(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
-
-static bool in_catalog(const Pb__MembersResult *known, const char *name) {
-    for (size_t i = 0; known && i < known->n_members; i++)
-        if (same_name(known->members[i]->name, name)) return true;
-    return false;
-}
-
-/* Agents of older programs say none in their node's record; servers among them say it in that of their service. */
-static const char *member_version(const Pb__Member *known) {
-    return known->version[0] ? known->version : known->server_version[0] ? known->server_version : "unknown";
-}
-
-/* Of the catalog. A server that is not connected with the one that was asked has failed before its check says so. */
-static void member_known(struct json_out *json, const struct http_env *env, const Pb__Member *known,
-                         const struct rpc_cluster_state *state) {
-    const struct rpc_server_state *server = http_server_of(state, known);
-    bool here = same_name(known->name, env->node_name),
-         failed = !here && (known->failed || (server && !server->connected));
-    struct member_view view = {.name = known->name,
-                               .address = known->address,
-                               .id = known->id,
-                               .port = known->server_port,
-                               .status = failed ? MEMBER_FAILED : MEMBER_ALIVE,
-                               .is_server = server || known->server_port,
-                               .version = here ? env->version : member_version(known)};
-    member_write(json, env, &view);
-}
-
-/* Of Raft's configuration, and not in the catalog (yet). */
-static void member_of_raft(struct http_request *request, struct json_out *json, const struct rpc_server_state *server) {
-    const struct http_env *env = http_env(request);
-    struct member_view view = {.name = server->node[0] ? server->node : "(unknown)",
-                               .status = server->connected ? MEMBER_ALIVE : MEMBER_FAILED,
-                               .id = arena_printf(http_arena(request), "%016llx", (unsigned long long)server->id),
-                               .is_server = true,
-                               .version = "unknown"};
-    member_address(http_arena(request), server->address, &view);
-    member_write(json, env, &view);
-}
-
-static bool server_in_catalog(const struct rpc_cluster_state *state, size_t at, const Pb__MembersResult *known) {
-    for (size_t i = 0; known && i < known->n_members; i++)
-        if (http_server_of(state, known->members[i]) == &state->servers[at]) return true;
-    return false;
-}
-
-static void view_members(struct http_request *request, int error, const struct rpc_cluster_state *state,
-                         const void *context) {
-    const struct http_env *env = http_env(request);
-    const Pb__MembersResult *known = context;
-    struct json_out *json = http_out(request);
-    if (error) state = NULL; /* then the catalog alone says it */
-    json_array(json);
-    for (size_t i = 0; known && i < known->n_members; i++) member_known(json, env, known->members[i], state);
-    for (size_t i = 0; state && i < state->count; i++)
-        if (!server_in_catalog(state, i, known) && !same_name(state->servers[i].node, env->node_name))
-            member_of_raft(request, json, &state->servers[i]);
-    if (!in_catalog(known, env->node_name)) member(json, env);
-    json_array_end(json);
-    http_reply_json(request, 200);
-}
-
-static void members_known(struct http_request *request, int error, const struct query_result *result) {
-    const void *known = error ? NULL : result->message;
-    struct rpc_status status;
-    rpc_status(http_env(request)->rpc, &status);
-    if (http_env(request)->is_server || status.last_contact_ms == 0)
-        http_ask_cluster(request, false, view_members, known);
-    else view_members(request, CO_NOLEADER, NULL, known);
-}
-
-static void get_members(struct http_request *request) {
-    Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__table_request__init(message);
-    http_fetch(request, &query_members, &message->base, RPC_STALE, members_known);
 }
 
 /* ---- what is registered here ---- */
@@ -435,10 +286,10 @@ static void get_health_by_name(struct http_request *request) {
 const struct http_route http_routes_agent[] = {
     {HTTP_GET, "/v1/agent/self", get_self, "agent:read", NULL, "This agent: configuration, membership, figures",
      HTTP_LOCAL, .example = {.status = 200, .depth = 1}},
-    {HTTP_GET, "/v1/agent/members", get_members, "node:read",
-     HTTP_PARAMS({"wan", HTTP_FLAG, .help = "taken, and answered as without it"},
+    {HTTP_GET, "/v1/agent/members", members_get, "node:read",
+     HTTP_PARAMS({"wan", HTTP_FLAG, .help = "the servers of all regions, as NAME.REGION"},
                  {"segment", HTTP_TEXT, .help = "taken, and answered as without it: there are no segments"}),
-     "The members of the cluster that this agent knows", HTTP_LOCAL, .example = {.status = 200, .depth = 3}},
+     "The members of the cluster, or of all regions the servers", HTTP_LOCAL, .example = {.status = 200, .depth = 3}},
     {HTTP_GET, "/v1/agent/services", get_services, "service:read", HTTP_PARAMS(VIEW_FILTER),
      "Services registered with this agent", HTTP_LOCAL, .example = {.status = 200}},
     {HTTP_GET, "/v1/agent/checks", get_checks, "node:read", HTTP_PARAMS(VIEW_FILTER), "Checks of this agent",

@@ -36,7 +36,8 @@ static void act(struct http_request *request, enum http_control_kind kind, const
 static void put_join(struct http_request *request) {
     struct slice address = http_path_value(request, "address");
     bool wan = slice_is(http_parameter(request, "wan"), "1");
-    act(request, wan ? HTTP_CONTROL_JOIN_WAN : HTTP_CONTROL_JOIN, arena_strndup(http_arena(request), address.data, address.size));
+    act(request, wan ? HTTP_CONTROL_JOIN_WAN : HTTP_CONTROL_JOIN,
+        arena_strndup(http_arena(request), address.data, address.size));
 }
 
 static void put_leave(struct http_request *request) { act(request, HTTP_CONTROL_LEAVE, NULL); }
@@ -107,8 +108,10 @@ static void put_force_leave(struct http_request *request) {
 const struct http_route http_routes_agent_cluster[] = {
     {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write",
      HTTP_PARAMS({"*address", HTTP_TEXT, .help = "of a member: IP, host name, with or without a port"},
-                 {"wan", HTTP_CHOICE, .choices = "1", .help = "the address is of a server of another region, and this agent a server"}),
-     "One more address to join the cluster, or with ?wan=1 another region, by", HTTP_LOCAL, .no_example = "it needs a second agent"},
+                 {"wan", HTTP_CHOICE, .choices = "1",
+                  .help = "the address is of a server of another region, and this agent a server"}),
+     "One more address to join the cluster, or with ?wan=1 another region, by", HTTP_LOCAL,
+     .no_example = "it needs a second agent"},
     {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", NULL, "Reads the configuration files again", HTTP_LOCAL,
      .example = {.status = 200}},
     {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write",

@@ -3,14 +3,6 @@
 
 #include "http/views.h"
 
-static void catalog_datacenters(struct http_request *request) {
-    struct json_out *json = http_out(request);
-    json_array(json);
-    json_string(json, http_env(request)->datacenter);
-    json_array_end(json);
-    http_reply_json(request, 200);
-}
-
 static Pb__TableRequest *table_request(struct http_request *request) {
     if (!view_no_filter(request)) return NULL;
     Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
@@ -142,8 +134,6 @@ const struct http_route http_routes_catalog[] = {
     {HTTP_PUT, "/v1/catalog/deregister", catalog_deregister, "service:write", HTTP_PARAMS(HTTP_DC),
      "Removes a node, a service or a check; one that is not there is no error", 0,
      .example = {.body = "{\"Node\":\"db0\"}", .status = 200}},
-    {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", NULL, "Known datacenters", HTTP_LOCAL,
-     .example = {.status = 200}},
     {HTTP_GET, "/v1/catalog/nodes", catalog_nodes, "node:read",
      HTTP_PARAMS(HTTP_READS, VIEW_FILTER, VIEW_NEAR, VIEW_NODE_META), "All nodes", 0, .example = {.status = 200}},
     {HTTP_GET, "/v1/catalog/services", catalog_services, "service:read",

@@ -6,8 +6,6 @@
 #include "lb/coordinate.h"
 #include "rpc/server/coordinates.h"
 
-#define SERVERS "consul" /* the service of the servers */
-
 /* ---- answers ---- */
 
 void view_coordinate(struct json_out *json, const struct vivaldi_coordinate *coordinate) {
@@ -49,22 +47,6 @@ static int nodes_view(struct http_request *request, const struct query_result *r
     return 200;
 }
 
-/* One area, the servers of one datacenter: regions are not there yet. */
-static int datacenters_view(struct http_request *request, const struct query_result *result) {
-    struct json_out *json = http_out(request);
-    json_array(json);
-    json_object(json);
-    json_key(json, "Datacenter");
-    json_string(json, http_env(request)->datacenter);
-    json_key(json, "AreaID");
-    json_string(json, "wan");
-    json_key(json, "Coordinates");
-    records_write(json, result);
-    json_object_end(json);
-    json_array_end(json);
-    return 200;
-}
-
 /* ---- reads ---- */
 
 static bool enabled(struct http_request *request) {
@@ -88,15 +70,6 @@ static void coordinate_nodes(struct http_request *request) {
 
 static void coordinate_node(struct http_request *request) {
     if (enabled(request)) read_coordinates(request, &query_node_coordinates, http_path_value(request, "node"));
-}
-
-static void coordinate_datacenters(struct http_request *request) {
-    static char servers[] = SERVERS;
-    if (!enabled(request)) return;
-    Pb__ServiceRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__service_request__init(message);
-    message->service = servers;
-    http_read(request, &query_service_coordinates, &message->base, datacenters_view);
 }
 
 /* ---- updates ---- */
@@ -182,7 +155,5 @@ const struct http_route http_routes_coordinate[] = {
      0, .example = {"/v1/coordinate/node/db1?segment=east", .status = 200}},
     {HTTP_GET, "/v1/coordinate/nodes", coordinate_nodes, "node:read", HTTP_PARAMS(HTTP_READS, SEGMENT),
      "Network coordinates of all nodes", 0, .example = {"/v1/coordinate/nodes?segment=east", .status = 200}},
-    {HTTP_GET, "/v1/coordinate/datacenters", coordinate_datacenters, "none", HTTP_PARAMS(HTTP_READS),
-     "Network coordinates of the servers by datacenter", HTTP_LOCAL, .example = {.status = 200, .depth = 2}},
     {0},
 };

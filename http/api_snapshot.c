@@ -53,6 +53,7 @@ static void get_snapshot(struct http_request *request) {
     saving->save.done = saved;
     saving->save.folder = folder(request);
     saving->save.stale = http_has(request, "stale");
+    http_region_name(request, saving->save.region);
     http_call(request, &saving->call);
     rpc_save(http_env(request)->rpc, &saving->save);
 }
@@ -84,6 +85,7 @@ static void put_snapshot(struct http_request *request) {
     restoring->call.view = restored_view;
     restoring->restore.done = restored;
     restoring->restore.folder = folder(request);
+    http_region_name(request, restoring->restore.region);
     http_call(request, &restoring->call);
     rpc_restore(http_env(request)->rpc, &restoring->restore);
 }

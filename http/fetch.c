@@ -63,7 +63,7 @@ void http_fetch(struct http_request *request, const struct query_type *type, con
     fetching->call.view = view, fetching->call.drop = drop;
     fetching->view = fetched, fetching->message = message;
     fetching->fetch.type = type, fetching->fetch.freshness = freshness, fetching->fetch.done = done;
-    request_region(request, fetching->fetch.region);
+    http_region_name(request, fetching->fetch.region);
     http_call(request, &fetching->call);
     rpc_fetch(http_env(request)->rpc, &fetching->fetch, message);
 }

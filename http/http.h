@@ -67,7 +67,7 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
     http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_phaser[],
     http_routes_hazard[], http_routes_watch[], http_routes_txn[], http_routes_quota[], http_routes_quota_take[],
-    http_routes_rollout[], http_routes_ofrep[];
+    http_routes_rollout[], http_routes_ofrep[], http_routes_regions[];
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -94,6 +94,7 @@ bool http_parameter_duration(struct http_request *request, const char *parameter
  * routes that are HTTP_LOCAL always "". What goes through http_read, http_fetch, http_write, http_renew, and waits and
  * streams, goes there by itself. */
 const char *http_region(const struct http_request *request);
+void http_region_name(const struct http_request *request, char region[RPC_REGION_MAX + 1]); /* copies it */
 /* For a body that names its datacenter, as Consul's catalog has it: likewise, from now on. False: it has replied. */
 bool http_region_set(struct http_request *request, struct slice name);
 

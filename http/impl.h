@@ -363,9 +363,4 @@ bool route_permitted(const struct http_request *request, const struct http_route
 
 #include "http/answers.h"
 
-/* Names the request's region to rpc. */
-static inline void request_region(const struct http_request *request, char region[RPC_REGION_MAX + 1]) {
-    if (request->region) memcpy(region, request->region, strlen(request->region) + 1);
-}
-
 #endif

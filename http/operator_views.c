@@ -37,6 +37,7 @@ void http_ask_cluster(struct http_request *request, bool of_leader, http_cluster
     asking->view = view, asking->context = context;
     asking->call.view = cluster_view;
     asking->ask.done = cluster_known, asking->ask.of_leader = of_leader;
+    http_region_name(request, asking->ask.region);
     http_call(request, &asking->call);
     rpc_ask_cluster(http_env(request)->rpc, &asking->ask);
 }
@@ -110,6 +111,7 @@ void http_change_cluster(struct http_request *request, const struct rpc_change *
     changing->change.done = changed;
     changing->view = view, changing->context = context;
     changing->call.view = change_view;
+    http_region_name(request, changing->change.region);
     http_call(request, &changing->call);
     rpc_change(http_env(request)->rpc, &changing->change);
 }

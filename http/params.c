@@ -173,6 +173,11 @@ bool http_parameter_duration(struct http_request *request, const char *parameter
 
 const char *http_region(const struct http_request *request) { return request->region ? request->region : ""; }
 
+void http_region_name(const struct http_request *request, char region[RPC_REGION_MAX + 1]) {
+    const char *name = http_region(request);
+    memcpy(region, name, strlen(name) + 1);
+}
+
 static bool is_region(struct slice name) {
     bool good = name.size <= RPC_REGION_MAX;
     for (size_t i = 0; good && i < name.size; i++) {

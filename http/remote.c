@@ -107,7 +107,7 @@ void remote_read(struct http_request *request, const struct http_remote *read) {
     remote->fetch.type = read->type;
     remote->fetch.freshness = freshness_of(read->consistency);
     remote->fetch.no_cache = read->bounded;
-    request_region(request, remote->fetch.region);
+    http_region_name(request, remote->fetch.region);
     remote->fetch.index = read->index;
     remote->fetch.wait_ms = read->wait_ms;
     remote->fetch.done = fetch_done;

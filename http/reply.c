@@ -272,7 +272,8 @@ int reply_status(int error) {
 /* `line` has room for 160 bytes. */
 static const char *why(struct http_request *request, int error, char *line) {
     if (error == CO_NOLEADER && request->region) {
-        snprintf(line, 160, "No path to datacenter \"%s\": it cannot be reached now, or has no leader", request->region);
+        snprintf(line, 160, "No path to datacenter \"%s\": it cannot be reached now, or has no leader",
+                 request->region);
         return line;
     }
     if (error != CO_FENCED) return co_strerror(error);

@@ -64,7 +64,7 @@ struct http_param {
 
 extern const struct http_param http_params_read[], http_params_session[]; /* http/declared.c */
 #define HTTP_DC \
-    { "dc", HTTP_TEXT, .help = "the datacenter that is asked; only this one can be" }
+    { "dc", HTTP_TEXT, .help = "the region that is asked; this one unless it is given" }
 #define HTTP_READS \
     { "blocking reads", HTTP_GROUP, .group = http_params_read }
 /* For whom a command acts: fills a pb.SessionUse (kv/session/session.h). With ?ttl= the command makes the session, of this

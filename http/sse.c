@@ -27,7 +27,7 @@ void sse_ask(struct sse *sse, const struct query_type *type, const ProtobufCMess
     sse->fetch.type = type;
     sse->fetch.no_cache = true;
     sse->fetch.done = fetch_done;
-    request_region(sse->request, sse->fetch.region);
+    http_region_name(sse->request, sse->fetch.region);
     sse->asking = true;
     sse->asked_ms = sse->worker->now_ms;
     sse->worker->tickets++;

@@ -113,7 +113,7 @@ void http_write(struct http_request *request, uint8_t command, const ProtobufCMe
     request->busy = true;
     request->post.taken = written;
     request->post.bulk = false;
-    request_region(request, writing->rpc.region);
+    http_region_name(request, writing->rpc.region);
     rpc_submit(http_env(request)->rpc, &writing->rpc, command, message);
 }
 
@@ -155,7 +155,7 @@ void http_renew(struct http_request *request, const struct expiry_kind *kind, bo
     request->busy = true;
     request->post.taken = renewed;
     request->post.bulk = false;
-    request_region(request, renewing->rpc.region);
+    http_region_name(request, renewing->rpc.region);
     rpc_renew(http_env(request)->rpc, &renewing->rpc);
 }
 

@@ -22,6 +22,7 @@ const struct http_topic http_topics[] = {
     {"Leases", http_routes_lease},
     {"Events", http_routes_event},
     {"Network coordinates", http_routes_coordinate},
+    {"Regions", http_routes_regions},
     {"Status", http_routes_status},
     {"Operators", http_routes_operator},
     {"Backups", http_routes_snapshot},

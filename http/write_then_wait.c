@@ -104,7 +104,7 @@ static void renew_due(struct worker *worker, struct timer *timer) {
     CHECK(strlen(id) < sizeof renewals->rpc.id);
     renewals->rpc = (struct rpc_renew){.done = renew_done, .kind = session_expiry.number};
     memcpy(renewals->rpc.id, id, strlen(id) + 1);
-    request_region(waiting->request, renewals->rpc.region);
+    http_region_name(waiting->request, renewals->rpc.region);
     renewals->busy = true;
     renewals->sent_ms = worker->now_ms;
     renewals->post.taken = renew_taken;
@@ -134,7 +134,7 @@ static void fetch(struct waiting *waiting) {
                                         .index = left_ms(waiting) ? waiting->index : 0,
                                         .wait_ms = left_ms(waiting),
                                         .done = fetch_done};
-    request_region(waiting->request, waiting->fetch.region);
+    http_region_name(waiting->request, waiting->fetch.region);
     rpc_fetch(waiting->worker->server->env.rpc, &waiting->fetch, waiting->message);
 }
 

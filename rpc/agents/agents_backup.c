@@ -175,6 +175,8 @@ static struct agent_backup *begin(struct rpc *rpc, uint64_t agent, const char *n
     backup->last_seen_ms = clock_mono_ms();
     backup->next = rpc->agent_backups;
     rpc->agent_backups = backup;
+    memcpy(backup->save.region, ask->region, strlen(ask->region) + 1);
+    memcpy(backup->restore.region, ask->region, strlen(ask->region) + 1);
     log_info("agents", "a client agent %s a backup node=%s", ask->kind == BACKUP_SAVE ? "wants" : "brings", node);
     if (backup->kind == BACKUP_RESTORE) {
         backup->size = ask->size;
@@ -206,6 +208,8 @@ static void take(struct rpc *rpc, uint64_t agent, const char *node, const Pb__Pe
         if (backup) drop(backup);
     } else if (rpc->stopping) {
         refuse(rpc, agent, ask->number, CO_CLOSED, "the server stops");
+    } else if (strlen(ask->region) > RPC_REGION_MAX) {
+        refuse(rpc, agent, ask->number, CO_NOREGION, "");
     } else if (!known || (backup && (backup->kind != ask->kind || backup->working || backup->offset != ask->offset))) {
         refuse(rpc, agent, ask->number, CO_INVALID, "the server did not expect this piece of the backup");
         if (backup) drop(backup);

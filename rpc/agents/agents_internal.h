@@ -34,7 +34,7 @@ struct agent {
     struct ask_link *asks;
     uint64_t last_seen_ms;
     uint64_t received, delivered; /* as link.h counts them, when last looked */
-    bool is_link; /* a server of another region */
+    bool is_link;                 /* a server of another region */
     char node[HELLO_NODE_MAX + 1];
 };
 

@@ -1,5 +1,6 @@
 /* What an operator asks of the cluster: who is in it, who leaves, who leads, is it healthy; saving and restoring all
- * of it. Any thread; answers come on another thread (loop or pool), once. */
+ * of it. Any thread; answers come on another thread (loop or pool), once. What names a region is of that one's cluster
+ * (rpc/api/rpc.h). */
 #ifndef COORD_RPC_OPERATOR_H
 #define COORD_RPC_OPERATOR_H
 
@@ -28,7 +29,8 @@ struct rpc_cluster_state {
  * does not lead: CO_NOLEADER when there was none that answered for 7 s. Else as this server knows it. */
 struct rpc_ask_cluster {
     void (*done)(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state);
-    bool of_leader; /* in */
+    bool of_leader;                  /* in */
+    char region[RPC_REGION_MAX + 1]; /* in */
     _Alignas(16) char impl[160];
 };
 void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask);
@@ -42,6 +44,7 @@ struct rpc_change {
     enum { RPC_REMOVE_SERVER, RPC_TRANSFER_LEADER } type;
     uint64_t id;       /* the server; transfer: 0 for the best one */
     char address[128]; /* instead of id, when id is 0 and this is not empty */
+    char region[RPC_REGION_MAX + 1];
     void (*done)(struct rpc_change *change, int error);
     _Alignas(16) char impl[160];
 };
@@ -54,6 +57,7 @@ struct rpc_save {
     void (*done)(struct rpc_save *save, int error);
     const char *folder; /* for temporary files: where there is space */
     bool stale;         /* in */
+    char region[RPC_REGION_MAX + 1];
     int fd;
     uint64_t size, index; /* of the archive; of the state in it, as rpc_applied counts */
     struct fault fault;
@@ -67,6 +71,7 @@ void rpc_save(struct rpc *rpc, struct rpc_save *save);
 struct rpc_restore {
     void (*done)(struct rpc_restore *restore, int error);
     const char *folder;
+    char region[RPC_REGION_MAX + 1];
     int fd;
     uint64_t index; /* out: of the restore */
     struct fault fault;

@@ -57,7 +57,25 @@ static struct node_proposal *writes_take(struct client *client) {
     return list;
 }
 
+/* A server that is too old for regions would take it for its own. */
+static bool takes_regions(const struct client *client) { return client->current->protocol >= HELLO_VERSION_REGION; }
+static const char *region_of(void *data, const struct node_proposal *proposal);
+
+static void regions_refuse(struct client *client) {
+    for (struct node_proposal **at = &client->waiting; *at && !takes_regions(client);) {
+        struct node_proposal *proposal = *at;
+        if (!region_of(client, proposal)[0]) {
+            at = &proposal->next;
+            continue;
+        }
+        *at = proposal->next;
+        if (!*at) client->waiting_last = at;
+        write_fail(proposal, CO_NOREGION);
+    }
+}
+
 static void writes_send(struct client *client) {
+    if (client->waiting && client->current) regions_refuse(client);
     while (client->waiting && client->current && link_backlog(client->current->wire) < WRITES_AHEAD) {
         client_asked(client);
         CHECK(forwarding_writes(client->forwarding, client->current->number, writes_take(client)));
@@ -69,12 +87,17 @@ void client_drained(struct client *client) {
     if (!client->stopping) writes_send(client);
 }
 
+/* A link to a region that was waited for already. */
+static bool is_away(const struct client *client, uint64_t now_ms) {
+    return client->region && client->lost_ms && now_ms - client->lost_ms >= RPC_LEADER_WAIT_MS;
+}
+
 static void writes_expire(struct client *client, uint64_t now_ms, int error) {
     struct node_proposal *list = client->waiting, *next;
     client->waiting = NULL, client->waiting_last = &client->waiting;
     for (; list; list = next) {
         next = list->next;
-        if (now_ms >= list->deadline_ms) write_fail(list, error);
+        if (now_ms >= list->deadline_ms || is_away(client, now_ms)) write_fail(list, error);
         else write_wait(client, list);
     }
 }
@@ -112,12 +135,14 @@ static void renewals_look(struct client *client, uint64_t now_ms, bool stop) {
     LIST_FOREACH_SAFE(item, next, &client->renewals) {
         struct client_renewal *impl = LIST_ENTRY(item, struct client_renewal, link);
         struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
-        bool late = now_ms >= impl->deadline_ms;
+        bool late = now_ms >= impl->deadline_ms || is_away(client, now_ms);
+        bool refused = client->current && renew->region[0] && !takes_regions(client);
         if (!client->current && !late && !stop) continue;
         list_remove(&impl->link);
         if (client->current && !stop) client_asked(client);
-        if (stop || !client->current || !forwarding_renew(client->forwarding, client->current->number, renew))
-            renew->done(renew, stop ? CO_CLOSED : CO_NOLEADER);
+        if (stop || refused || !client->current ||
+            !forwarding_renew(client->forwarding, client->current->number, renew))
+            renew->done(renew, stop ? CO_CLOSED : refused ? CO_NOREGION : CO_NOLEADER);
     }
 }
 
@@ -283,11 +308,21 @@ static uint64_t server_route(void *data, const struct call *call) {
     return client->current ? client->current->number : 0;
 }
 
+static bool names_region(uint8_t type, const ProtobufCMessage *message) {
+    switch (type) {
+        case PEER_FETCH: return ((const Pb__PeerFetch *)message)->region[0];
+        case PEER_CLUSTER: return ((const Pb__PeerCluster *)message)->region[0];
+        case PEER_CHANGE: return ((const Pb__PeerChange *)message)->region[0];
+        case PEER_BACKUP: return ((const Pb__PeerBackup *)message)->region[0];
+        default: return false;
+    }
+}
+
 static bool server_tell(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     struct client *client = data;
     struct client_conn *conn = client_conn_of(client, number);
     if (!conn || (type == PEER_BACKUP && conn->protocol < HELLO_VERSION_BACKUP)) return false;
-    if (type == PEER_REGIONS && conn->protocol < HELLO_VERSION_REGION) return false;
+    if (conn->protocol < HELLO_VERSION_REGION && (type == PEER_REGIONS || names_region(type, message))) return false;
     link_tell(conn->wire, type, message);
     if (conn != client->current || type != PEER_FETCH) link_flush(conn->wire); /* reads share a write in each turn */
     return true;

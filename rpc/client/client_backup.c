@@ -74,8 +74,10 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     message->kind = backup->save ? BACKUP_SAVE : BACKUP_RESTORE, message->offset = backup->offset;
     if (backup->save) {
         message->stale = backup->save->stale;
+        message->region = backup->save->region;
     } else {
         message->size = backup->size;
+        message->region = backup->restore->region;
         message->data = (ProtobufCBinaryData){backup->piece_size, (uint8_t *)backup->piece};
     }
     return &message->base;

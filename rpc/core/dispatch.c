@@ -27,6 +27,14 @@ static void fetch_nowhere(struct loop_task *task) {
     struct rpc_fetch *fetch = CONTAINER_OF((char *)task, struct rpc_fetch, impl);
     fetch->done(fetch, CO_NOREGION, NULL);
 }
+static void save_nowhere(struct loop_task *task) {
+    struct rpc_save *save = CONTAINER_OF((char *)task, struct rpc_save, impl);
+    save->done(save, CO_NOREGION);
+}
+static void restore_nowhere(struct loop_task *task) {
+    struct rpc_restore *restore = CONTAINER_OF((char *)task, struct rpc_restore, impl);
+    restore->done(restore, CO_NOREGION);
+}
 
 /* A client agent's server looks for the region. */
 static struct rpc *target(struct rpc *rpc, const char *region) {
@@ -119,11 +127,15 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) 
 
 void rpc_save(struct rpc *rpc, struct rpc_save *save) {
     save->fd = -1, save->size = save->index = 0, save->fault = (struct fault){0};
-    rpc->role->save(rpc, save);
+    struct rpc *there = target(rpc, save->region);
+    if (there) there->role->save(there, save);
+    else rpc_on_loop(rpc, (struct loop_task *)(void *)save->impl, save_nowhere);
 }
 void rpc_restore(struct rpc *rpc, struct rpc_restore *restore) {
     restore->index = 0, restore->fault = (struct fault){0};
-    rpc->role->restore(rpc, restore);
+    struct rpc *there = target(rpc, restore->region);
+    if (there) there->role->restore(there, restore);
+    else rpc_on_loop(rpc, (struct loop_task *)(void *)restore->impl, restore_nowhere);
 }
 
 void rpc_job_begin(struct rpc *rpc) { rpc->jobs++; }

@@ -32,6 +32,7 @@ static ProtobufCMessage *build_ask(struct call *call, struct arena *arena) {
     Pb__PeerCluster *message = arena_alloc(arena, sizeof *message);
     pb__peer_cluster__init(message);
     message->as_known = !ask_of(operator_call_of(call))->of_leader;
+    message->region = ask_of(operator_call_of(call))->region;
     return &message->base;
 }
 
@@ -40,6 +41,7 @@ static ProtobufCMessage *build_change(struct call *call, struct arena *arena) {
     Pb__PeerChange *message = arena_alloc(arena, sizeof *message);
     pb__peer_change__init(message);
     message->type = change->type, message->id = change->id, message->address = (char *)(uintptr_t)change->address;
+    message->region = (char *)(uintptr_t)change->region;
     return &message->base;
 }
 
@@ -93,12 +95,23 @@ void operator_call_ask(struct rpc *rpc, struct rpc_ask_cluster *ask) {
     call(rpc, (struct operator_call *)(void *)ask->impl, &cluster_method, ask_answered);
 }
 
+/* On a server: the link to the region; it says the region once more, which does no harm. NULL: it is not known. */
+static struct rpc *target(struct rpc *rpc, const char *region) {
+    return region[0] && rpc->machine ? region_find(rpc, region) : rpc;
+}
+
 static void ask_begin(struct loop_task *task) {
-    task->rpc->role->ask(task->rpc, ask_of(CONTAINER_OF(task, struct operator_call, task)));
+    struct rpc_ask_cluster *ask = ask_of(CONTAINER_OF(task, struct operator_call, task));
+    struct rpc *there = target(task->rpc, ask->region);
+    if (there) there->role->ask(there, ask);
+    else ask->done(ask, CO_NOREGION, NULL);
 }
 
 static void change_begin(struct loop_task *task) {
-    call(task->rpc, CONTAINER_OF(task, struct operator_call, task), &change_method, change_answered);
+    struct operator_call *operation = CONTAINER_OF(task, struct operator_call, task);
+    struct rpc *there = target(task->rpc, change_of(operation)->region);
+    if (there) call(there, operation, &change_method, change_answered);
+    else change_of(operation)->done(change_of(operation), CO_NOREGION);
 }
 
 void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask) {
@@ -148,10 +161,19 @@ static struct served_call *served_new(const struct caller *caller, uint64_t numb
     return served;
 }
 
+/* False: it is no region's. */
+static bool take_region(const char *region, char to[RPC_REGION_MAX + 1]) {
+    if (strlen(region) > RPC_REGION_MAX) return false;
+    memcpy(to, region, strlen(region) + 1);
+    return true;
+}
+
 static void serve_ask(const struct caller *caller, const Pb__PeerCluster *wanted) {
     struct served_call *served = served_new(caller, wanted->number);
     served->ask.of_leader = !wanted->as_known;
-    if (caller->rpc->stopping) cluster_known(&served->ask, CO_CLOSED, NULL);
+    bool named = take_region(wanted->region, served->ask.region);
+    if (!named) cluster_known(&served->ask, CO_NOREGION, NULL);
+    else if (caller->rpc->stopping) cluster_known(&served->ask, CO_CLOSED, NULL);
     else if (caller->is_agent) rpc_ask_cluster(caller->rpc, &served->ask);
     else caller->rpc->role->ask_here(caller->rpc, &served->ask);
 }
@@ -159,6 +181,7 @@ static void serve_ask(const struct caller *caller, const Pb__PeerCluster *wanted
 static void serve_change(const struct caller *caller, const Pb__PeerChange *wanted) {
     struct served_call *served = served_new(caller, wanted->number);
     int rv = caller->rpc->stopping ? CO_CLOSED : operator_change_unpack(wanted, &served->change);
+    if (!take_region(wanted->region, served->change.region)) rv = CO_NOREGION;
     if (rv != CO_OK) changed(&served->change, rv);
     else if (caller->is_agent) rpc_change(caller->rpc, &served->change);
     else caller->rpc->role->change_here(caller->rpc, &served->change);

@@ -1,0 +1,223 @@
+/* /v1/global/regions, and what Consul's API says of datacenters: which there are, how far away, and who their servers
+ * are. */
+#include <string.h>
+
+#include "base/text.h"
+#include "http/http.h"
+#include "http/region_views.h"
+#include "http/views.h"
+#include "lb/coordinate.h"
+#include "multi-dc/region.h"
+#include "registry/catalog.h"
+
+#define SERVERS "consul" /* the service of the servers */
+
+/* -- the regions -------------------------------------------------------------------------------------------------- */
+static void write_duration(struct json_out *json, const char *key, int64_t nanoseconds) {
+    struct buffer text = {0};
+    duration_format(&text, nanoseconds);
+    json_key_raw(json, key, strlen(key));
+    json_slice(json, buffer_slice(&text));
+    buffer_free(&text);
+}
+
+static void write_servers(struct json_out *json, const Pb__Region *record) {
+    json_key(json, "Servers");
+    json_array(json);
+    for (size_t i = 0; record && i < record->n_servers; i++) {
+        json_object(json);
+        json_key(json, "Address"), json_string(json, record->servers[i]->address);
+        json_key(json, "Node"), json_string(json, record->servers[i]->node);
+        json_key(json, "Version"), json_string(json, record->servers[i]->version);
+        json_object_end(json);
+    }
+    json_array_end(json);
+}
+
+static void write_region(struct http_request *request, struct json_out *json, const Pb__PeerRegion *seen,
+                         const Pb__Region *record) {
+    json_object(json);
+    json_key(json, "Region"), json_string(json, seen->name);
+    json_key(json, "Own"), json_bool(json, seen->own);
+    json_key(json, "ClusterID");
+    json_string(json, arena_printf(http_arena(request), "%016llx", (unsigned long long)seen->cluster_id));
+    json_key(json, "Reachable"), json_bool(json, seen->reachable);
+    if (seen->rtt_us) write_duration(json, "RoundTrip", (int64_t)seen->rtt_us * 1000);
+    if (!seen->own && !seen->never_heard) json_key(json, "LastContact"), json_u64(json, seen->heard_ms);
+    json_key(json, "Leader"), json_string(json, seen->leader);
+    if (seen->copied) {
+        json_key(json, "AsOf"), json_u64(json, seen->as_of_ms);
+        json_key(json, "Index"), json_u64(json, seen->position);
+        json_key(json, "Newest"), json_u64(json, seen->newest);
+    }
+    if (seen->conflict[0]) json_key(json, "Conflict"), json_string(json, seen->conflict);
+    if (record) write_servers(json, record);
+    json_object_end(json);
+}
+
+static const Pb__Region *record_of(const Pb__RegionsResult *records, const char *name) {
+    for (size_t i = 0; i < records->n_regions; i++)
+        if (strcmp(records->regions[i]->name, name) == 0) return records->regions[i];
+    return NULL;
+}
+
+static void view_regions(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
+    const Pb__RegionsResult *records = http_context(request);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < seen->n_regions; i++)
+        write_region(request, json, seen->regions[i], record_of(records, seen->regions[i]->name));
+    json_array_end(json);
+    http_reply_json(request, 200);
+}
+
+static void records_known(struct http_request *request, int error, const struct query_result *result) {
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    http_set_context(request, result->message);
+    http_ask_regions(request, view_regions);
+}
+
+static void global_regions(struct http_request *request) {
+    Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__regions_request__init(message);
+    http_fetch(request, &query_regions, &message->base, RPC_STALE, records_known);
+}
+
+/* -- Consul's ----------------------------------------------------------------------------------------------------- */
+static void view_datacenters(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < seen->n_regions; i++) json_string(json, seen->regions[i]->name);
+    json_array_end(json);
+    http_reply_json(request, 200);
+}
+
+static void catalog_datacenters(struct http_request *request) { http_ask_regions(request, view_datacenters); }
+
+struct wan {
+    const Pb__CoordinatesResult *own;
+    const Pb__RegionsResult *records;
+};
+
+static void area_begin(struct json_out *json, const char *datacenter) {
+    json_object(json);
+    json_key(json, "Datacenter"), json_string(json, datacenter);
+    json_key(json, "AreaID"), json_string(json, "wan");
+    json_key(json, "Coordinates");
+    json_array(json);
+}
+
+static void area_end(struct json_out *json) {
+    json_array_end(json);
+    json_object_end(json);
+}
+
+static void write_coordinate(struct json_out *json, const char *node, const char *segment,
+                             const struct vivaldi_coordinate *numbers) {
+    json_object(json);
+    json_key(json, "Node"), json_string(json, node);
+    json_key(json, "Segment"), json_string(json, segment);
+    json_key(json, "Coord"), view_coordinate(json, numbers);
+    json_object_end(json);
+}
+
+/* Another region's servers are as high as they are far: the distance from here is what was measured, and that between two
+ * other regions at most the sum, by way of this one. */
+static void write_area(struct json_out *json, const Pb__PeerRegion *seen, const Pb__Region *record) {
+    struct vivaldi_coordinate numbers = vivaldi_origin();
+    numbers.height = (double)seen->rtt_us / 1e6;
+    area_begin(json, seen->name);
+    for (size_t i = 0; record && seen->rtt_us && i < record->n_servers; i++) {
+        const Pb__RegionServer *server = record->servers[i];
+        write_coordinate(json, server->node[0] ? server->node : server->address, "", &numbers);
+    }
+    area_end(json);
+}
+
+static void write_own_area(struct http_request *request, struct json_out *json, const Pb__CoordinatesResult *own) {
+    area_begin(json, http_env(request)->datacenter);
+    for (size_t i = 0; own && i < own->n_coordinates; i++) {
+        struct vivaldi_coordinate numbers = coordinate_read(own->coordinates[i]);
+        write_coordinate(json, own->coordinates[i]->node, own->coordinates[i]->segment, &numbers);
+    }
+    area_end(json);
+}
+
+static void view_areas(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
+    const struct wan *wan = http_context(request);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < seen->n_regions; i++) {
+        if (seen->regions[i]->own) write_own_area(request, json, wan->own);
+        else write_area(json, seen->regions[i], record_of(wan->records, seen->regions[i]->name));
+    }
+    json_array_end(json);
+    http_reply_json(request, 200);
+}
+
+static void areas_records(struct http_request *request, int error, const struct query_result *result) {
+    struct wan *wan = arena_zalloc(http_arena(request), sizeof *wan);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    wan->own = http_context(request), wan->records = (const Pb__RegionsResult *)result->message;
+    http_set_context(request, wan);
+    http_ask_regions(request, view_areas);
+}
+
+static void areas_own(struct http_request *request, int error, const struct query_result *result) {
+    Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__regions_request__init(message);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    http_set_context(request, result->message);
+    http_fetch(request, &query_regions, &message->base, RPC_STALE, areas_records);
+}
+
+static void coordinate_datacenters(struct http_request *request) {
+    static char servers[] = SERVERS;
+    if (http_env(request)->no_coordinates) {
+        http_reply_text(request, 401, "Coordinate support disabled");
+        return;
+    }
+    Pb__ServiceRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__service_request__init(message);
+    message->service = servers;
+    http_fetch(request, &query_service_coordinates, &message->base, RPC_STALE, areas_own);
+}
+
+const struct http_route http_routes_regions[] = {
+    {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", NULL,
+     "Known datacenters, which are the regions: this one first, then the nearest", HTTP_LOCAL,
+     .example = {.status = 200}},
+    {HTTP_GET, "/v1/coordinate/datacenters", coordinate_datacenters, "none", HTTP_PARAMS(HTTP_READS),
+     "Network coordinates of the servers by datacenter", HTTP_LOCAL, .example = {.status = 200, .depth = 2}},
+    {HTTP_GET, "/v1/global/regions", global_regions, "none", NULL,
+     "The regions as this agent's server sees them: reachable or not, how far, how old its copy of their catalogs is",
+     HTTP_LOCAL, .example = {.status = 200, .depth = 2}},
+    {HTTP_DELETE, "/v1/global/region/:name", http_declared, "operator:write",
+     HTTP_PARAMS(
+         {":name", HTTP_TEXT, .help = "the region's name", .least = 1, .most = REGION_NAME_MAX, .field = "name"},
+         HTTP_DC),
+     "Forgets a region for good, until an operator joins it again", HTTP_OWN, .no_example = "it needs another region",
+     .endpoint = {.command = REGION_REMOVE}, .cli = {"region remove"}},
+    {0},
+};
