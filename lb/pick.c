@@ -366,13 +366,20 @@ static uint32_t pick_nearest(struct pick_set *set, const struct pick_ask *ask) {
     return picked;
 }
 
-static uint32_t pick_ring(struct pick_set *set, const struct pick_ask *ask) {
+size_t pick_owners(struct pick_set *set, struct slice key, size_t most, size_t *owners) {
     for (size_t i = 0; i < set->count; i++)
         set->scratch[i] = isnan(set->slots[i].hint.load) ? NAN : load_of(set, &set->slots[i]);
     rendezvous_full(set->scratch, set->count, PICK_RING_EPSILON, set->full);
-    size_t owner = 0;
-    rendezvous_owners(set->ring, &(struct rendezvous_ask){.key = ask->key, .most = 1, .full = set->full}, &owner);
-    return (uint32_t)owner;
+    size_t count =
+        rendezvous_owners(set->ring, &(struct rendezvous_ask){.key = key, .most = most, .full = set->full}, owners);
+    for (size_t i = 0; i < count; i++) owners[i] = set->slots[owners[i]].candidate;
+    return count;
+}
+
+static uint32_t pick_ring(struct pick_set *set, const struct pick_ask *ask) {
+    size_t owner;
+    CHECK(pick_owners(set, ask->key, 1, &owner) == 1);
+    return set->place[owner];
 }
 
 int pick(struct pick_set *set, const struct pick_ask *ask, struct pick_result *result) {
