@@ -117,10 +117,27 @@ uint64_t hints_changes(struct hints *hints, uint64_t since, enum load_which whic
     return hints_each_change(hints, since, which, most, now_ns, write_one, &writer);
 }
 
-void hints_of_service(struct hints *hints, struct slice service, size_t most, uint64_t now_ns, struct buffer *out) {
-    struct load_writer writer = {.out = out};
+struct pieces {
+    struct load_writer writer;
+    void (*full)(void *data, struct slice frame);
+    void *data;
+};
+
+static void write_piece(void *data, const struct load_entry *entry) {
+    struct pieces *pieces = data;
+    struct buffer *out = pieces->writer.out;
+    load_write(&pieces->writer, entry);
+    if (out->size < HINTS_FRAME_SIZE) return;
+    pieces->full(pieces->data, buffer_slice(out));
+    buffer_reset(out);
+    pieces->writer = (struct load_writer){.out = out};
+}
+
+void hints_of_service(struct hints *hints, struct slice service, uint64_t now_ns, struct buffer *out,
+                      void (*full)(void *data, struct slice frame), void *data) {
+    struct pieces pieces = {.writer = {.out = out}, .full = full, .data = data};
     lock(hints);
-    load_of_service(hints->table, service, most, now_ns, write_one, &writer);
+    load_of_service(hints->table, service, SIZE_MAX, now_ns, write_piece, &pieces);
     unlock(hints);
 }
 

@@ -32,8 +32,12 @@ uint64_t hints_changes(struct hints *hints, uint64_t since, enum load_which whic
 /* The same, one by one; `each` may not call anything here. */
 uint64_t hints_each_change(struct hints *hints, uint64_t since, enum load_which which, size_t most, uint64_t now_ns,
                            void (*each)(void *data, const struct load_entry *entry), void *data);
-/* Appends all that is known of a service's instances, at most `most`. */
-void hints_of_service(struct hints *hints, struct slice service, size_t most, uint64_t now_ns, struct buffer *out);
+/* Appends all that is known of a service's instances; what there is so far goes to `full` whenever it is a frame of good
+ * size, and `out` is emptied. `full` may not call anything here. */
+void hints_of_service(struct hints *hints, struct slice service, uint64_t now_ns, struct buffer *out,
+                      void (*full)(void *data, struct slice frame), void *data);
+#define HINTS_FRAME_MOST 4096         /* hints in a frame that is made at once: below 16 MiB whatever their names */
+#define HINTS_FRAME_SIZE (256u << 10) /* a frame of good size */
 void hints_tick(struct hints *hints, uint64_t now_ns); /* every few seconds */
 
 /* -- what is asked ------------------------------------------------------------------------------------------------ */

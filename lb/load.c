@@ -260,7 +260,14 @@ int load_merge(struct load_table *table, const struct load_entry *from, uint64_t
     if (rc != CO_OK) return rc;
     uint64_t since_ns = age(from->known_ns, now_ns);
     if (since_ns < entry->since_ns) entry->since_ns = since_ns;
-    if (reported(entry) && reported_ns <= entry->reported_ns) return CO_OK;
+    if (reported(entry) && reported_ns <= entry->reported_ns) {
+        /* Its agent was connected to another server before, which passed it on until then. */
+        if (from->direct && !entry->direct) {
+            entry->direct = true;
+            changed(table, entry);
+        }
+        return CO_OK;
+    }
     entry->hint = from->hint;
     entry->reported_ns = reported_ns;
     entry->interval_ns = interval_ns;

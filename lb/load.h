@@ -43,7 +43,8 @@ struct load_entry {
 
 /* A report that came now. CO_INVALID: load_check says why. CO_TOOLARGE: a name is. CO_BUSY: the table is full. */
 int load_report(struct load_table *table, struct load_instance instance, const struct load_hint *hint, uint64_t now_ns);
-/* A hint from elsewhere. It is passed over (CO_OK) when it is older than the one that is there, or has aged out.
+/* A hint from elsewhere. It is passed over (CO_OK) when it is older than the one that is there, or has aged out; if it is
+ * direct, the one that is there is so from then on.
  * Errors as above. */
 int load_merge(struct load_table *table, const struct load_entry *entry, uint64_t now_ns);
 /* The instance was registered then: it starts slowly although it may never report. The earliest time counts. */

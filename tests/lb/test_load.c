@@ -301,6 +301,23 @@ Test(load_table, tells_what_changed, .init = setup, .fini = teardown) {
     expect_changes(at, LOAD_DIRECT, SIZE_MAX, 3 * SECOND, "d ");
 }
 
+/* An agent that moves to another server says there what that one knows already from the first. */
+Test(load_table, who_moves_is_passed_on_by_its_new_server) {
+    struct load_table *server = load_table_new(0);
+    struct load_entry entry = {.instance = named("a"), .hint = {0.5, NAN, NAN, NAN}, .interval_ns = 10 * SECOND};
+    struct seen seen = {0};
+    cr_assert_eq(load_merge(server, &entry, 2 * SECOND), CO_OK);
+    uint64_t since = load_changes(server, 0, LOAD_DIRECT, SIZE_MAX, 2 * SECOND, note, &seen);
+    cr_expect_eq(seen.count, 0);
+    entry.direct = true, entry.age_ns = 3 * SECOND;
+    cr_assert_eq(load_merge(server, &entry, 4 * SECOND), CO_OK);
+    load_changes(server, since, LOAD_DIRECT, SIZE_MAX, 4 * SECOND, note, &seen);
+    cr_expect_eq(seen.count, 1);
+    cr_assert(load_get(server, named("a"), 4 * SECOND, &entry));
+    cr_expect_eq(entry.age_ns, 2 * SECOND, "the newer one stays");
+    load_table_free(server);
+}
+
 /* Two servers that pass on what they have been told directly, for a minute: no hint goes round. */
 Test(load_table, hints_do_not_go_in_circles) {
     struct load_table *tables[2] = {load_table_new(0), load_table_new(0)};
@@ -314,7 +331,7 @@ Test(load_table, hints_do_not_go_in_circles) {
             for (size_t i = 0; i < seen.count; i++) {
                 struct load_entry entry;
                 cr_assert(load_get(tables[from], named("a"), now, &entry));
-                entry.direct = false; /* it comes from a server */
+                entry.direct = false;                                                       /* it comes from a server */
                 cr_assert_eq(load_merge(tables[!from], &entry, now + SECOND / 100), CO_OK); /* 10 ms on the way */
             }
         }

@@ -108,7 +108,7 @@ Test(hints, from_an_agent_over_its_server_to_another) {
     buffer_reset(&frame);
     hints_changes(other, 0, LOAD_DIRECT, 100, now, &frame);
     cr_expect_eq(frame.size, 0, "and no further");
-    hints_of_service(other, SLICE_LITERAL("Api"), 100, now, &frame);
+    hints_of_service(other, SLICE_LITERAL("Api"), now, &frame, NULL, NULL);
     cr_expect_gt(frame.size, 0);
     cr_expect_eq(hints_take(agent, buffer_slice(&frame), false, SLICE_LITERAL("n1"), now + SECOND), CO_OK);
     next = hints_changes(agent, next, LOAD_ALL, 100, now, &frame);
@@ -148,7 +148,7 @@ Test(hints, services_have_their_instances) {
     }
     struct buffer frame = {0};
     struct load_entry entry;
-    hints_of_service(hints, SLICE_LITERAL("db"), 1000, SECOND, &frame);
+    hints_of_service(hints, SLICE_LITERAL("db"), SECOND, &frame, NULL, NULL);
     struct load_reader reader = {.rest = buffer_slice(&frame)};
     size_t count = 0;
     for (; load_read(&reader, &entry) == CO_OK; count++) cr_expect(slice_is(entry.instance.service, "db"));
@@ -162,7 +162,7 @@ Test(hints, services_have_their_instances) {
         CO_OK);
     cr_expect_eq(hints_begun(hints), begun + 1);
     buffer_reset(&frame);
-    hints_of_service(hints, SLICE_LITERAL("db"), 1000, SECOND, &frame);
+    hints_of_service(hints, SLICE_LITERAL("db"), SECOND, &frame, NULL, NULL);
     reader = (struct load_reader){.rest = buffer_slice(&frame)};
     for (count = 0; load_read(&reader, &entry) == CO_OK; count++) continue;
     cr_expect_eq(count, 333);

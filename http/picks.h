@@ -1,0 +1,33 @@
+/* Instances ready to be picked from (lb/balance.h), kept by each worker for as long as the catalog's generation of their
+ * service stands, together with their JSON. On servers they come from the store; on client agents from a copy that the
+ * agent keeps current from the first request on (rpc_query_now), as for DNS.
+ *
+ * What a function gives is valid until the request is answered. Worker's thread. */
+#ifndef COORD_HTTP_PICKS_H
+#define COORD_HTTP_PICKS_H
+
+#include "http/http.h"
+#include "lb/balance.h"
+
+struct picks_kept {
+    struct balance *balance;
+    const struct slice *entries; /* each as /v1/health/service shows it */
+    const struct slice *heads;   /* {"ID":...,"Node":... of each, without its end */
+    uint64_t index;              /* of the catalog: the last change of the service */
+};
+/* CO_OK, or why there is none. CO_AGAIN: it is on its way to this client agent, ask again in some ms. */
+int picks_find(struct http_request *request, struct slice service, uint64_t now_ns, const struct picks_kept **kept);
+
+/* For policy nearest: measures from this agent to the instances, if it is time. */
+void picks_measure(struct http_request *request, struct balance *balance, struct slice service, uint64_t now_ns);
+struct rng *picks_rng(struct http_request *request);
+
+/* What a request asks for by ?policy= or ?lb= (`parameter`), key, tag, passing. False: it has replied. */
+bool picks_ask(struct http_request *request, const char *parameter, struct balance_ask *ask);
+
+/* -- inside http -------------------------------------------------------------------------------------------------- */
+struct picks;
+struct picks *picks_new(struct rpc *rpc, size_t bytes);
+void picks_free(struct picks *picks); /* NULL allowed */
+
+#endif
