@@ -38,7 +38,14 @@ static void nobody(struct http_request *request, const struct picks_kept *kept, 
     buffer_free(&why);
 }
 
-static bool passing_of(struct http_request *request) { return http_has(request, "passing"); }
+/* What it asks for is its context from then on. False: it has replied. */
+static bool asked(struct http_request *request) {
+    struct balance_ask *ask = arena_alloc(http_arena(request), sizeof *ask);
+    if (!picks_ask(request, "policy", ask)) return false;
+    ask->passing = http_has(request, "passing");
+    http_set_context(request, ask);
+    return true;
+}
 
 /* -- pick --------------------------------------------------------------------------------------------------------- */
 static void write_pick(struct http_request *request, const struct picks_kept *kept, const struct balance_ask *ask,
@@ -53,8 +60,7 @@ static void write_pick(struct http_request *request, const struct picks_kept *ke
         json_raw(json, kept->heads[picked->considered[i]]);
         buffer_append_text(json->out, ",\"Load\":");
         json->after_key = true;
-        if (isnan(picked->loads[i])) json_null(json);
-        else json_double(json, picked->loads[i]);
+        picks_write_load(json, kept, picked->considered[i], picked->loads[i]);
         buffer_append_byte(json->out, '}');
     }
     json_array_end(json);
@@ -65,10 +71,9 @@ static void write_pick(struct http_request *request, const struct picks_kept *ke
 }
 
 static void answer_pick(struct http_request *request, const struct picks_kept *kept, uint64_t now_ns) {
-    struct balance_ask ask;
+    struct balance_ask ask = *(const struct balance_ask *)http_context(request);
     struct balance_picked picked;
-    if (!picks_ask(request, "policy", &ask)) return;
-    ask.passing = passing_of(request), ask.now_ns = now_ns;
+    ask.now_ns = now_ns;
     if (ask.policy == PICK_NEAREST) picks_measure(request, kept->balance, service_of(request), now_ns);
     if (ask.policy == PICK_RING) hints_key(rpc_hints(http_env(request)->rpc), service_of(request), ask.key, now_ns);
     metric_add(&picks_total, 1);
@@ -87,17 +92,16 @@ static void pick_confirmed(struct http_request *request, int error) {
 }
 
 static void get_pick(struct http_request *request) {
-    struct balance_ask ask;
-    if (picks_ask(request, "policy", &ask)) http_confirm(request, pick_confirmed);
+    if (asked(request)) http_confirm(request, pick_confirmed);
 }
 
 /* -- owners ------------------------------------------------------------------------------------------------------- */
 static void answer_owner(struct http_request *request, const struct picks_kept *kept, uint64_t now_ns) {
-    struct balance_ask ask;
+    struct balance_ask ask = *(const struct balance_ask *)http_context(request);
     size_t owners[REPLICAS_MAX];
     uint64_t replicas = 1;
-    if (!picks_ask(request, "policy", &ask) || !http_parameter_u64(request, "replicas", &replicas)) return;
-    ask.passing = passing_of(request), ask.now_ns = now_ns;
+    if (!http_parameter_u64(request, "replicas", &replicas)) return;
+    ask.now_ns = now_ns;
     hints_key(rpc_hints(http_env(request)->rpc), service_of(request), ask.key, now_ns);
     metric_add(&picks_total, 1);
     size_t count = balance_owners(kept->balance, &ask, replicas < REPLICAS_MAX ? replicas : REPLICAS_MAX, owners);
@@ -127,7 +131,9 @@ static void owner_confirmed(struct http_request *request, int error) {
     else find(request, answer_owner, owner_again);
 }
 
-static void get_owner(struct http_request *request) { http_confirm(request, owner_confirmed); }
+static void get_owner(struct http_request *request) {
+    if (asked(request)) http_confirm(request, owner_confirmed);
+}
 
 /* -- hot keys ----------------------------------------------------------------------------------------------------- */
 struct hot_asked {

@@ -45,6 +45,7 @@ static void kept_drop(struct picks *picks, struct kept *kept) {
     balance_free(kept->shown.balance);
     free(kept->text);
     free(kept->entries);
+    free(kept->shown.loads);
     free((char *)(uintptr_t)kept->service.data);
     free(kept);
 }
@@ -73,7 +74,8 @@ static void texts_write(struct kept *kept, const Pb__ServiceEntriesResult *found
         json_string(&json, found->entries[i]->node->name);
         ends[2 * i + 1] = text.size;
     }
-    kept->cost += text.capacity + 2 * count * sizeof(struct slice);
+    kept->shown.loads = mem_zalloc((count + 1) * sizeof *kept->shown.loads);
+    kept->cost += text.capacity + count * (2 * sizeof(struct slice) + sizeof *kept->shown.loads);
     kept->text = buffer_take(&text, NULL);
     kept->entries = mem_alloc((2 * count + 1) * sizeof *kept->entries);
     kept->heads = kept->entries + count;
@@ -146,6 +148,22 @@ int picks_find(struct http_request *request, struct slice service, uint64_t now_
     if (balance_count(kept->shown.balance)) rpc_hints_follow(picks->rpc, service);
     *out = &kept->shown;
     return CO_OK;
+}
+
+void picks_write_load(struct json_out *json, const struct picks_kept *kept, size_t instance, double load) {
+    struct picks_load *written = &kept->loads[instance];
+    if (isnan(load)) {
+        json_null(json);
+    } else if (written->size && written->load == load) {
+        json_raw(json, slice_make(written->text, written->size));
+    } else {
+        size_t at = json->out->size;
+        json_double(json, load);
+        size_t size = json->out->size - at;
+        if (size > sizeof written->text) return;
+        memcpy(written->text, json->out->data + at, size);
+        written->load = load, written->size = (uint8_t)size;
+    }
 }
 
 /* -- distances ---------------------------------------------------------------------------------------------------- */

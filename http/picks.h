@@ -9,14 +9,23 @@
 #include "http/http.h"
 #include "lb/balance.h"
 
+struct picks_load { /* a number as JSON, written once: that takes longer than a pick */
+    double load;
+    uint8_t size; /* 0: not written yet */
+    char text[31];
+};
 struct picks_kept {
     struct balance *balance;
     const struct slice *entries; /* each as /v1/health/service shows it */
-    const struct slice *heads;   /* {"ID":...,"Node":... of each, without its end */
+    const struct slice *heads;   /* {"ID":...,"Node":..., of each, without its end */
+    struct picks_load *loads;    /* as they were written last */
     uint64_t index;              /* of the catalog: the last change of the service */
 };
 /* CO_OK, or why there is none. CO_AGAIN: it is on its way to this client agent, ask again in some ms. */
 int picks_find(struct http_request *request, struct slice service, uint64_t now_ns, const struct picks_kept **kept);
+
+/* Appends the load of an instance, or null. */
+void picks_write_load(struct json_out *json, const struct picks_kept *kept, size_t instance, double load);
 
 /* For policy nearest: measures from this agent to the instances, if it is time. */
 void picks_measure(struct http_request *request, struct balance *balance, struct slice service, uint64_t now_ns);

@@ -13,7 +13,6 @@
 #define REGISTER_MAX 57
 
 struct counter {
-    uint64_t hash;
     uint64_t count, error; /* it is at least count - error */
     uint16_t size;
     char key[HOT_KEY_SIZE];
@@ -23,7 +22,8 @@ struct sketch {
     uint64_t total;
     uint8_t registers[REGISTERS];
     size_t count;
-    struct counter *counters; /* HOT_KEYS; NULL: nothing was counted */
+    uint64_t hashes[HOT_KEYS]; /* of the keys: looked through for each look-up */
+    struct counter *counters;  /* HOT_KEYS; NULL: nothing was counted */
 };
 
 struct hot_counts {
@@ -47,8 +47,9 @@ static void sketch_clear(struct sketch *sketch) {
 
 static struct counter *counter_find(struct sketch *sketch, struct slice key, uint64_t hash) {
     for (size_t i = 0; i < sketch->count; i++) {
+        if (sketch->hashes[i] != hash) continue;
         struct counter *counter = &sketch->counters[i];
-        if (counter->hash == hash && slice_equal(slice_make(counter->key, counter->size), key)) return counter;
+        if (slice_equal(slice_make(counter->key, counter->size), key)) return counter;
     }
     return NULL;
 }
@@ -64,7 +65,8 @@ static struct counter *counter_take(struct sketch *sketch, struct slice key, uin
         for (size_t i = 1; i < HOT_KEYS; i++)
             if (sketch->counters[i].count < counter->count) counter = &sketch->counters[i];
     }
-    counter->hash = hash, counter->error = counter->count, counter->size = (uint16_t)key.size;
+    sketch->hashes[counter - sketch->counters] = hash, counter->error = counter->count,
+                             counter->size = (uint16_t)key.size;
     if (key.size) memcpy(counter->key, key.data, key.size);
     return counter;
 }
@@ -259,7 +261,7 @@ bool hot_look(struct hot *hot, struct slice service, uint64_t now_ns, struct hot
         if (i % HOT_KEYS >= sketch->count || out->count == HOT_KEYS) continue;
         const struct counter *counter = &sketch->counters[i % HOT_KEYS];
         struct slice key = slice_make(counter->key, counter->size);
-        const struct counter *other = counter_find(sketch == now ? before : now, key, counter->hash);
+        const struct counter *other = counter_find(sketch == now ? before : now, key, sketch->hashes[i % HOT_KEYS]);
         if (sketch == before && other) continue; /* it has been looked at */
         double seen = (double)(counter->count - counter->error),
                seen_other = other ? (double)(other->count - other->error) : 0;
