@@ -25,6 +25,7 @@ struct entry {
     uint64_t interval_ns;  /* 0: not known yet */
     bool direct;
     struct service *service; /* NULL: not known */
+    uint64_t service_hash;   /* of its name */
     struct list of_service;  /* in service->entries, or by itself */
     uint32_t node_size, id_size;
     char names[]; /* node, service id */
@@ -89,10 +90,12 @@ static struct service *service_take(struct load_table *table, struct slice name)
     return service;
 }
 
+/* Mostly it is there already, which is told without looking at the service: that is memory far away. */
 static void service_enter(struct load_table *table, struct entry *entry, struct slice name) {
-    if (name.size == 0 || (entry->service && slice_equal_nocase(name, name_of(entry->service)))) return;
+    if (name.size == 0 || (entry->service && entry->service_hash == service_hash(name))) return;
     service_leave(table, entry);
     entry->service = service_take(table, name);
+    entry->service_hash = entry->service->hash;
     list_append(&entry->service->entries, &entry->of_service);
 }
 
@@ -322,11 +325,12 @@ uint64_t load_changes(const struct load_table *table, uint64_t since, enum load_
     while (at != &table->changes && LIST_ENTRY(at, const struct entry, changed)->sequence > since) at = at->prev;
     for (at = at->next; at != &table->changes; at = at->next) {
         const struct entry *entry = LIST_ENTRY(at, const struct entry, changed);
-        struct load_entry seen = view(entry, now_ns);
-        bool wanted = !isnan(seen.hint.load) && (which == LOAD_ALL || entry->direct);
+        bool wanted = reported(entry) && (which == LOAD_ALL || entry->direct) && !aged_out(entry, now_ns);
         if (wanted && most-- == 0) return since;
         since = entry->sequence;
-        if (wanted) each(data, &seen);
+        if (!wanted) continue;
+        struct load_entry seen = view(entry, now_ns);
+        each(data, &seen);
     }
     return table->sequence;
 }

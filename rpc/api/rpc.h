@@ -165,7 +165,7 @@ void rpc_renew(struct rpc *rpc, struct rpc_renew *renew);
 
 /* -- load balancing ----------------------------------------------------------------------------------------------- */
 /* Any thread. What this process knows of the load of instances and of hot keys; lives as long as the rpc. What is reported
- * here goes to the servers within some 0.2 s, and on from there. */
+ * here goes to the servers within half a second, and on from there. */
 struct hints *rpc_hints(const struct rpc *rpc);
 /* Any thread, cheap. Whoever picks from a service says so, again and again: a client agent has its servers tell it the
  * hints of that service, for some minutes each time. Servers know all hints anyway. */

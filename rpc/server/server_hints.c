@@ -3,8 +3,9 @@
 #include "base/clock.h"
 #include "rpc/agents/agents.h"
 
-#define KEYS_TURNS   5  /* of HINTS_MS between two counts of keys */
-#define TIDY_TURNS   25 /* ... between two looks for what has long aged out */
+#define KEYS_TURNS   10 /* of HINTS_MS between two counts of keys */
+#define AGENTS_TURNS 2  /* ... between two that agents are told what changed */
+#define TIDY_TURNS   50 /* ... between two looks for what has long aged out */
 #define FRAMES_MOST  16 /* for one server in one turn */
 #define BACKLOG_MOST (8u << 20)
 
@@ -58,7 +59,7 @@ static void turn(uv_timer_t *timer) {
     if (!rpc->others) return;
     tell_peers(rpc, now_ns);
     peers_flush(rpc->others);
-    agents_hints_tick(rpc->agents, now_ns);
+    if (turns % AGENTS_TURNS == 0) agents_hints_tick(rpc->agents, now_ns);
 }
 
 bool server_hints_frame(struct rpc *rpc, uint8_t type, struct slice payload) {
