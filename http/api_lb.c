@@ -39,9 +39,9 @@ static void nobody(struct http_request *request, const struct picks_kept *kept, 
 }
 
 /* What it asks for is its context from then on. False: it has replied. */
-static bool asked(struct http_request *request) {
+static bool asked(struct http_request *request, const char *parameter) {
     struct balance_ask *ask = arena_alloc(http_arena(request), sizeof *ask);
-    if (!picks_ask(request, "policy", ask)) return false;
+    if (!picks_ask(request, parameter, ask)) return false;
     ask->passing = http_has(request, "passing");
     http_set_context(request, ask);
     return true;
@@ -92,7 +92,7 @@ static void pick_confirmed(struct http_request *request, int error) {
 }
 
 static void get_pick(struct http_request *request) {
-    if (asked(request)) http_confirm(request, pick_confirmed);
+    if (asked(request, "policy")) http_confirm(request, pick_confirmed);
 }
 
 /* -- owners ------------------------------------------------------------------------------------------------------- */
@@ -132,7 +132,7 @@ static void owner_confirmed(struct http_request *request, int error) {
 }
 
 static void get_owner(struct http_request *request) {
-    if (asked(request)) http_confirm(request, owner_confirmed);
+    if (asked(request, NULL)) http_confirm(request, owner_confirmed);
 }
 
 /* -- hot keys ----------------------------------------------------------------------------------------------------- */

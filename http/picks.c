@@ -212,7 +212,7 @@ void picks_measure(struct http_request *request, struct balance *balance, struct
 
 /* -- what is asked for -------------------------------------------------------------------------------------------- */
 bool picks_ask(struct http_request *request, const char *parameter, struct balance_ask *ask) {
-    struct slice policy = http_parameter(request, parameter), *tags;
+    struct slice policy = parameter ? http_parameter(request, parameter) : slice_make("", 0), *tags;
     struct fault fault = {0};
     *ask = (struct balance_ask){.policy = PICK_P2C, .key = http_parameter(request, "key"), .rng = picks_rng(request)};
     if (policy.size && pick_policy_parse(policy, &ask->policy, &fault) != CO_OK) {

@@ -31,7 +31,7 @@ void picks_write_load(struct json_out *json, const struct picks_kept *kept, size
 void picks_measure(struct http_request *request, struct balance *balance, struct slice service, uint64_t now_ns);
 struct rng *picks_rng(struct http_request *request);
 
-/* What a request asks for by ?policy= or ?lb= (`parameter`), key, tag, passing. False: it has replied. */
+/* What a request asks for by ?policy= or ?lb= (`parameter`; NULL: by neither), key and tag. False: it has replied. */
 bool picks_ask(struct http_request *request, const char *parameter, struct balance_ask *ask);
 
 /* -- inside http -------------------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #define REGISTERS    256 /* of HyperLogLog */
 #define NAME_SIZE    1024
 #define REGISTER_MAX 57
+#define TOTAL_MOST   UINT32_MAX /* look-ups that one process passes on at once */
 
 struct counter {
     uint64_t count, error; /* it is at least count - error */
@@ -169,7 +170,7 @@ void hot_count(struct hot *hot, struct slice service, struct slice key, uint64_t
  * counted ---------------------------------------------------------------------------------------------------------- */
 static void sketch_write(const struct sketch *sketch, struct buffer *out) {
     size_t filled = 0, keys = 0;
-    varint_append(out, sketch->total);
+    varint_append(out, sketch->total < TOTAL_MOST ? sketch->total : TOTAL_MOST);
     for (size_t i = 0; i < REGISTERS; i++) filled += sketch->registers[i] != 0;
     varint_append(out, filled);
     for (size_t i = 0; i < REGISTERS; i++) {
@@ -211,12 +212,13 @@ static bool registers_merge(struct slice *rest, struct sketch *const *into, size
 }
 
 static bool keys_merge(struct slice *rest, uint64_t total, struct sketch *const *into, size_t count) {
-    uint64_t keys, times;
+    uint64_t keys, times, left = total;
     if (!varint_take(rest, &keys) || keys > HOT_KEYS) return false;
     for (uint64_t i = 0; i < keys; i++) {
         struct slice key;
-        if (!varint_slice(rest, &key) || key.size > HOT_KEY_SIZE || !varint_take(rest, &times) || times > total)
+        if (!varint_slice(rest, &key) || key.size > HOT_KEY_SIZE || !varint_take(rest, &times) || times > left)
             return false;
+        left -= times;
         for (size_t k = 0; k < count; k++) sketch_count(into[k], key, hash64(key.data, key.size), times);
     }
     return true;
@@ -226,7 +228,7 @@ int hot_merge(struct hot *hot, struct slice frame, bool onward, uint64_t now_ns)
     while (frame.size) {
         struct slice name;
         uint64_t total;
-        if (!varint_slice(&frame, &name) || !varint_take(&frame, &total) || total > UINT32_MAX) return CO_CORRUPT;
+        if (!varint_slice(&frame, &name) || !varint_take(&frame, &total) || total > TOTAL_MOST) return CO_CORRUPT;
         struct hot_counts *counts = counts_take(hot, name, now_ns);
         if (!counts) return CO_CORRUPT;
         struct sketch *const into[] = {&counts->now, &counts->onward};

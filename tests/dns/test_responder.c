@@ -925,7 +925,9 @@ Test(dns_responder, the_pick_comes_first) {
     say_load("n3", "l3", 0), say_load("n3", "l4", 0);
     say_load("n1", "l1", 9), say_load("n2", "l2", 9);
     cr_expect(gt(uint, firsts("lb.service.coord", TYPE_A, "10.1.0.1"), 90));
-    EXPECT_LINES(ask("lb.service.coord", TYPE_A).answer, /* all of them are there, each once */
-                 "lb.service.coord. 0 IN A 10.1.0.1\nlb.service.coord. 0 IN A 10.1.0.2");
-    EXPECT_LINES(ask("lb.service.coord", TYPE_AAAA).answer, "lb.service.coord. 0 IN AAAA fd00::7");
+    static const struct row rows[] = {
+        /* all of them are there, each once */
+        {"lb.service.coord", TYPE_A, "lb.service.coord. 0 IN A 10.1.0.1\nlb.service.coord. 0 IN A 10.1.0.2", NULL},
+        {"lb.service.coord", TYPE_AAAA, "lb.service.coord. 0 IN AAAA fd00::7", NULL}};
+    expect_rows(rows, ARRAY_COUNT(rows));
 }

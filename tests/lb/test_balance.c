@@ -15,7 +15,7 @@ static struct world {
     Pb__Check checks[MOST], *check_lists[MOST][1];
     Pb__ServiceEntry entries[MOST], *pointers[MOST];
     Pb__ServiceEntriesResult result;
-    char ids[MOST][8];
+    char ids[MOST][24];
     char *tags[1];
     struct rng rng;
 } world;
