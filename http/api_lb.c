@@ -67,7 +67,8 @@ static void write_pick(struct http_request *request, const struct picks_kept *ke
     json_key(json, "Policy");
     json_string(json, pick_policy_name(ask->policy));
     json_object_end(json);
-    http_reply_json(request, 200);
+    if (picked->count == 1) picks_reply(request); /* else there are too many of them */
+    else http_reply_json(request, 200);
 }
 
 static void answer_pick(struct http_request *request, const struct picks_kept *kept, uint64_t now_ns) {
@@ -118,7 +119,7 @@ static void answer_owner(struct http_request *request, const struct picks_kept *
     json_key(json, "Epoch");
     json_u64(json, kept->index);
     json_object_end(json);
-    http_reply_json(request, 200);
+    picks_reply(request);
 }
 
 static void owner_again(struct http_request *request, uint64_t waited_ms) {

@@ -27,6 +27,10 @@ int picks_find(struct http_request *request, struct slice service, uint64_t now_
 /* Appends the load of an instance, or null. */
 void picks_write_load(struct json_out *json, const struct picks_kept *kept, size_t instance, double load);
 
+/* Replies 200 with what was written to http_out. The same bytes are often the answer again, so that the response is kept
+ * with its headers: making one takes as long as all the rest. */
+void picks_reply(struct http_request *request);
+
 /* For policy nearest: measures from this agent to the instances, if it is time. */
 void picks_measure(struct http_request *request, struct balance *balance, struct slice service, uint64_t now_ns);
 struct rng *picks_rng(struct http_request *request);

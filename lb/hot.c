@@ -29,7 +29,8 @@ struct sketch {
 
 struct hot_counts {
     struct list link; /* in hot->services, the one asked for least recently first */
-    struct sketch now, before, onward;
+    /* Look-ups here are in `fresh` until they are passed on or looked at; then in `now` and `onward`. */
+    struct sketch now, before, fresh, onward;
     uint64_t began_ns; /* of `now` */
     size_t size;
     char name[];
@@ -101,6 +102,7 @@ static void counts_drop(struct hot *hot, struct hot_counts *counts) {
     sketch_clear(&counts->now);
     sketch_clear(&counts->before);
     sketch_clear(&counts->onward);
+    sketch_clear(&counts->fresh);
     list_remove(&counts->link);
     hot->count--;
     free(counts);
@@ -158,12 +160,27 @@ void hot_count(struct hot *hot, struct slice service, struct slice key, uint64_t
     struct hot_counts *counts = counts_take(hot, service, now_ns);
     if (!counts) return;
     uint64_t hash = hash64(key.data, key.size);
-    struct sketch *sketches[] = {&counts->now, &counts->onward};
-    for (size_t i = 0; i < ARRAY_COUNT(sketches); i++) {
-        sketches[i]->total++;
-        sketch_see(sketches[i], hash);
-        sketch_count(sketches[i], key, hash, 1);
+    counts->fresh.total++;
+    sketch_see(&counts->fresh, hash);
+    sketch_count(&counts->fresh, key, hash, 1);
+}
+
+static void sketch_add(struct sketch *to, const struct sketch *from) {
+    to->total += from->total;
+    for (size_t i = 0; i < REGISTERS; i++)
+        if (from->registers[i] > to->registers[i]) to->registers[i] = from->registers[i];
+    for (size_t i = 0; i < from->count; i++) {
+        const struct counter *counter = &from->counters[i];
+        if (counter->count > counter->error)
+            sketch_count(to, slice_make(counter->key, counter->size), from->hashes[i], counter->count - counter->error);
     }
+}
+
+static void fold(struct hot_counts *counts) {
+    if (!counts->fresh.total) return;
+    sketch_add(&counts->now, &counts->fresh);
+    sketch_add(&counts->onward, &counts->fresh);
+    sketch_clear(&counts->fresh);
 }
 
 /* -- between processes: service; total; registers that are not 0, with their places; keys with what they are at least
@@ -191,6 +208,7 @@ static void sketch_write(const struct sketch *sketch, struct buffer *out) {
 void hot_take(struct hot *hot, struct buffer *out) {
     LIST_FOREACH(at, &hot->services) {
         struct hot_counts *counts = LIST_ENTRY(at, struct hot_counts, link);
+        fold(counts);
         if (!counts->onward.total) continue;
         varint_append_slice(out, slice_make(counts->name, counts->size));
         sketch_write(&counts->onward, out);
@@ -249,6 +267,7 @@ bool hot_look(struct hot *hot, struct slice service, uint64_t now_ns, struct hot
     *out = (struct hot_service){0};
     struct hot_counts *counts = counts_find(hot, service);
     if (!counts) return false;
+    fold(counts);
     roll(counts, now_ns);
     struct sketch *now = &counts->now, *before = &counts->before;
     if (now->total + before->total == 0) return false;
