@@ -50,7 +50,7 @@ enum peer_frame {
     PEER_ASK_ANSWER,
     PEER_ASK_FIND,
     PEER_ASK_FOUND, /* rpc/ask/asks.h; the last two between servers. Since protocol version 6 */
-    PEER_HINTS,        /* lb/load_wire.h: of an agent, of a server to others, of a server to agents that follow */
+    PEER_HINTS,     /* lb/load_wire.h: of an agent, of a server to others, of a server to agents that follow */
     PEER_HINTS_FOLLOW, /* client agents: services, each its name with its size in front, after a byte: 1: it is followed from
                         * now on, 0: no more */
     PEER_KEYS,         /* lb/hot.h: of an agent, of a server to others */
