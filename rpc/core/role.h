@@ -27,7 +27,7 @@ struct rpc_role {
     void (*fetch_cancel)(struct rpc *rpc, struct rpc_fetch *fetch);
     /* where there is no copy to read (rpc_has_copy); else NULL */
     int (*query)(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-                 struct query_result *result);
+                 struct query_result *result, bool wait);
     /* Loop thread: as submit, of what is packed already (proposal->data). NULL: no link of a region is of this role. */
     void (*propose)(struct rpc *rpc, struct node_proposal *proposal);
     const struct modules *(*modules)(const struct rpc *rpc);
@@ -42,6 +42,9 @@ struct rpc_role {
     /* coordinates */
     int (*coordinate_put)(struct rpc *rpc, const Pb__Coordinate *record);
     struct vivaldi_coordinate (*coordinate_here)(struct rpc *rpc);
+    /* load balancing */
+    void (*hints_follow)(struct rpc *rpc, struct slice service);
+    void (*hot)(struct rpc *rpc, struct rpc_hot *hot);
     /* the cluster */
     bool (*known_leader)(struct rpc *rpc);
     void (*status)(struct rpc *rpc, struct rpc_status *status);
