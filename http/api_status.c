@@ -3,6 +3,7 @@
  * Clients ask this first, of an agent that has just started: while a leader may still come the answer waits for it.
  * Where there was none for longer it is given at once, since operators watch a cluster by it. */
 #include "http/http.h"
+#include "http/operator_views.h"
 
 #define WAIT_MOST_MS  1000 /* of one request */
 #define LEADERLESS_MS 2000 /* of the cluster: from then on nobody waits */
@@ -45,8 +46,42 @@ static void reply_peers(struct http_request *request, uint64_t waited_ms) {
     http_reply_json(request, 200);
 }
 
-static void status_leader(struct http_request *request) { reply_leader(request, 0); }
-static void status_peers(struct http_request *request) { reply_peers(request, 0); }
+/* -- of another region -------------------------------------------------------------------------------------------- */
+static void view_leader(struct http_request *request, int error, const struct rpc_cluster_state *state,
+                        const void *context) {
+    (void)context;
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    json_string(http_out(request), state->leader_address);
+    http_reply_json(request, 200);
+}
+
+static void view_peers(struct http_request *request, int error, const struct rpc_cluster_state *state,
+                       const void *context) {
+    (void)context;
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < state->count; i++)
+        if (state->servers[i].voter) json_string(json, state->servers[i].address);
+    json_array_end(json);
+    http_reply_json(request, 200);
+}
+
+static void status_leader(struct http_request *request) {
+    if (http_region(request)[0]) http_ask_cluster(request, false, view_leader, NULL);
+    else reply_leader(request, 0);
+}
+
+static void status_peers(struct http_request *request) {
+    if (http_region(request)[0]) http_ask_cluster(request, false, view_peers, NULL);
+    else reply_peers(request, 0);
+}
 
 const struct http_route http_routes_status[] = {
     {HTTP_GET, "/v1/status/leader", status_leader, "status:read", HTTP_PARAMS(HTTP_DC),

@@ -106,7 +106,9 @@ static void reconcile(struct links *links) {
             continue;
         }
         if (!to) continue;
+        bool other = to->cluster_id != record->cluster_id;
         if (to->wanted && record->removed) log_info("region", "a region was removed region=%s", to->name);
+        if (other || (to->wanted && record->removed)) rpc_region_end(links->config.own, to->name);
         to->wanted = !record->removed, to->cluster_id = record->cluster_id;
         rpc_client_pause(to->rpc, record->removed);
         know_servers(to, record);

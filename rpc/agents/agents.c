@@ -215,6 +215,7 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     list_append(&agents->all, &agent->link);
     *agent_find(agents, agent->reader.number) = agent;
     agent->is_link = hello->region[0];
+    if (agent->is_link) snprintf(agent->region, sizeof agent->region, "%s", hello->region);
     struct asks_up asks = {.node = agent->node, .protocol = hello_protocol(hello)};
     if (!agent->is_link) {
         agent->asks = ask_up(agents->rpc, wire, &asks);
@@ -285,6 +286,13 @@ static void woken(uv_async_t *async) {
     forwarding_woken(agents->forwarding);
     agents_flush(agents);
     finish_stop(agents);
+}
+
+void agents_region_end(struct agents *agents, const char *region) {
+    LIST_FOREACH_SAFE(item, next, &agents->all) {
+        struct agent *agent = LIST_ENTRY(item, struct agent, link);
+        if (agent->is_link && strcmp(agent->region, region) == 0) link_close(agent->wire);
+    }
 }
 
 size_t agents_count(const struct agents *agents) { return agents->count; }

@@ -32,6 +32,8 @@ void agents_adopt(struct agents *agents, struct link *link, const Pb__PeerHello 
 void agents_servers(struct agents *agents, const Pb__PeerServers *servers);
 /* A few times a second: agents are told the hints that they follow. */
 void agents_hints_tick(struct agents *agents, uint64_t now_ns);
+/* The connections of this region's servers end. */
+void agents_region_end(struct agents *agents, const char *region);
 size_t agents_count(const struct agents *agents);
 /* After the node and the fetches have answered everything. `closed` is called from the loop. */
 void agents_stop(struct agents *agents, void (*closed)(void *data), void *data);

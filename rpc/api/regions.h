@@ -21,5 +21,8 @@ struct rpc_region_hooks {
 /* Servers only; loop thread. Before other threads use the rpc; and with NULL when they no longer do. The hooks are
  * copied. */
 void rpc_set_regions(struct rpc *rpc, const struct rpc_region_hooks *hooks);
+/* Servers; loop thread. Connections that servers of this region have made to this one end; they are judged anew when they
+ * come again. */
+void rpc_region_end(struct rpc *rpc, const char *region);
 
 #endif

@@ -224,6 +224,10 @@ static const char *region_unwanted(struct rpc *rpc, const Pb__PeerHello *hello) 
     return rpc->regions->unwanted(rpc->regions->data, hello);
 }
 
+void rpc_region_end(struct rpc *rpc, const char *region) {
+    if (rpc->agents) agents_region_end(rpc->agents, region);
+}
+
 static void claimed(void *data, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
     if (rpc->regions) rpc->regions->claimed(rpc->regions->data, hello);

@@ -1,0 +1,199 @@
+"""Regions that know each other: how they are joined, ?dc= over their links, what is said of one that cannot be reached, and who is refused."""
+import base64, json, os, shutil, subprocess, threading, time
+import consul
+from coordtest import COORD, SLOW, Agent, check, free_address, run, until
+
+
+def words(agent, *args, code=0):
+    env = dict(os.environ, COORD_HTTP_ADDR="%s:8500" % agent.ip)
+    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOW, env=env)
+    check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args), r.returncode, r.stdout + r.stderr))
+    return r.stdout + r.stderr
+
+
+def server(region, *args, **kw):
+    return Agent("-datacenter=" + region, *args, name=region + "1", **kw)
+
+
+def regions_of(agent):
+    return {r["Region"]: r for r in agent.get("/v1/global/regions")[2]}
+
+
+def knows(agent, *names):
+    return until("%s knows %s" % (agent.name, names), lambda: [r for r in regions_of(agent).values() if r["Region"] in names and r["Reachable"]
+                                                            and (r["Own"] or "RoundTrip" in r)].__len__() == len(names))
+
+
+class World:
+    """Three regions of one server; us joins eu, ap joins us. us has a client agent."""
+
+    def __init__(self):
+        self.eu = server("eu").start()
+        self.us = server("us", "-retry-join-wan=" + self.eu.ip).start()
+        self.ap = server("ap", "-retry-join-wan=" + self.us.ip).start()
+        self.agent = Agent("-datacenter=us", "-retry-join=" + self.us.ip, server=False, name="uc").start()
+        self.all = (self.eu, self.us, self.ap)
+
+
+world = None
+
+
+def one_address_is_enough():
+    global world
+    world = World()
+    for agent in (*world.all, world.agent):
+        knows(agent, "eu", "us", "ap")
+        names = agent.get("/v1/catalog/datacenters")[2]
+        own = next(a for a in agent.args if a.startswith("-datacenter="))[len("-datacenter="):]
+        check(names[0] == own and sorted(names) == ["ap", "eu", "us"], "datacenters at %s: %r" % (agent.name, names))
+        members = {m["Name"]: m for m in agent.get("/v1/agent/members?wan=1")[2]}
+        check(sorted(members) == ["ap1.ap", "eu1.eu", "us1.us"], "members -wan: %r" % sorted(members))
+        check(all(m["Status"] == 1 and m["Tags"]["dc"] == name.split(".")[1] for name, m in members.items()), "%r" % members)
+        areas = {a["Datacenter"]: a for a in agent.get("/v1/coordinate/datacenters")[2]}
+        check(sorted(areas) == ["ap", "eu", "us"], "areas: %r" % areas)
+        far = areas["eu" if own != "eu" else "ap"]["Coordinates"]
+        check(len(far) == 1 and far[0]["Coord"]["Height"] > 0, "a region's servers are as far as was measured: %r" % far)
+    table = words(world.agent, "regions")
+    check(table.splitlines()[1].split()[:2] == ["us", "here"], table)
+    check("eu1.eu" in words(world.agent, "members", "-wan"), "members -wan")
+
+
+def another_region_is_asked():
+    for agent in (world.us, world.agent, world.ap):
+        key = "from/" + agent.name
+        check(agent.put("/v1/kv/%s?dc=eu" % key, "value") == b"true", "a write")
+        check(world.eu.request("GET", "/v1/kv/%s?raw" % key)[2] == b"value", "it is there")
+        check(agent.request("GET", "/v1/kv/" + key)[0] == 404, "and not here")
+        for mode in ("", "&stale", "&consistent"):
+            status, headers, found = agent.get("/v1/kv/%s?dc=eu%s" % (key, mode))
+            check(status == 200 and base64.b64decode(found[0]["Value"]) == b"value", "%s: %r" % (mode, found))
+            check(int(headers["X-Consul-Index"]) == found[0]["ModifyIndex"], "its index")
+        nodes = agent.get("/v1/catalog/nodes?dc=eu")[2]
+        check([n["Node"] for n in nodes] == ["eu1"] and nodes[0]["Datacenter"] == "eu", "nodes: %r" % nodes)
+        check(agent.request("GET", "/v1/status/leader?dc=eu")[2] == ('"%s:8300"' % world.eu.ip).encode(), "its leader")
+        peers = agent.get("/v1/operator/raft/configuration?dc=eu")[2]["Servers"]
+        check([p["Node"] for p in peers] == ["eu1"], "its servers: %r" % peers)
+
+
+def a_wait_ends_by_a_change_there():
+    for agent in (world.us, world.agent):
+        world.eu.put("/v1/kv/waited", "0")
+        index = agent.get("/v1/kv/waited?dc=eu")[1]["X-Consul-Index"]
+        answer = []
+        waiter = threading.Thread(target=lambda: answer.append(agent.get("/v1/kv/waited?dc=eu&index=%s&wait=20s" % index, timeout=40)))
+        begun = time.monotonic()
+        waiter.start()
+        world.us.put("/v1/kv/waited", "a change here is none there")
+        waiter.join(0.5)
+        check(waiter.is_alive(), "woken by a key of this region")
+        world.eu.put("/v1/kv/waited", "1")
+        waiter.join(30)
+        check(answer and base64.b64decode(answer[0][2][0]["Value"]) == b"1", "woken: %r" % answer)
+        check(time.monotonic() - begun < 15, "woken by the change")
+
+
+def sessions_locks_transactions_and_the_catalog():
+    agent = world.agent
+    session = json.loads(agent.put("/v1/session/create?dc=eu", {"Node": "eu1", "TTL": "20s"}))["ID"]
+    check(world.eu.get("/v1/session/info/" + session)[2], "the session is there")
+    check(agent.put("/v1/kv/held?dc=eu&acquire=" + session, "x") == b"true", "acquired")
+    check(agent.put("/v1/session/renew/%s?dc=eu" % session), "renewed")
+    check(agent.request("PUT", "/v1/session/renew/" + session)[0] == 404, "not a session of ours")
+    txn = [{"KV": {"Verb": "set", "Key": "t/1", "Value": base64.b64encode(b"1").decode()}}, {"KV": {"Verb": "get", "Key": "held"}}]
+    done = json.loads(agent.put("/v1/txn?dc=eu", txn))
+    check(done["Results"][1]["KV"]["Session"] == session and not done["Errors"], "%r" % done)
+    lock = json.loads(agent.put("/v1/lock/deploy/acquire?dc=eu&ttl=20s"))
+    check(lock["Acquired"] if "Acquired" in lock else lock["FencingToken"], "%r" % lock)
+    check(world.eu.get("/v1/lock/deploy")[2]["FencingToken"] == lock["FencingToken"], "the lock is eu's")
+    agent.put("/v1/session/destroy/%s?dc=eu" % session)
+    entry = {"Datacenter": "eu", "Node": "far", "Address": "10.9.9.9", "Service": {"Service": "web", "Port": 80}}
+    agent.put("/v1/catalog/register", entry)
+    check(world.eu.get("/v1/catalog/service/web")[2][0]["Node"] == "far", "a body names its datacenter")
+    check(agent.get("/v1/catalog/service/web")[2] == [], "not here")
+    agent.put("/v1/catalog/deregister", {"Datacenter": "eu", "Node": "far"})
+    check(world.eu.get("/v1/catalog/service/web")[2] == [], "gone there")
+    client = consul.Consul(host=agent.ip, port=8500)
+    check(client.kv.put("py", "3", dc="ap") and client.kv.get("py", dc="ap")[1]["Value"] == b"3", "python3-consul")
+    check(sorted(client.catalog.datacenters()) == ["ap", "eu", "us"], "python3-consul's datacenters")
+
+
+def names_that_are_no_region():
+    for agent in (world.us, world.agent):
+        for name in ("xx", "x" * 300, "a%20b", "%22"):
+            status, _, body = agent.request("GET", "/v1/kv/a?dc=" + name)
+            check(status == 500 and body == b"No path to datacenter", "%s: %d %r" % (name, status, body))
+            status, _, body = agent.request("PUT", "/v1/kv/a?dc=" + name, "x")
+            check(status == 500 and body == b"No path to datacenter", "%s: %d %r" % (name, status, body))
+        check(agent.put("/v1/kv/own?dc=us", "x") == b"true" and agent.get("/v1/kv/own?dc=us")[0] == 200, "our own name")
+    status, _, body = world.agent.request("PUT", "/v1/agent/join/127.0.0.1?wan=1")
+    check(status == 500 and b"only servers" in body, "%d %r" % (status, body))
+    out = words(world.us, "join", "-wan", world.us.ip, code=1)
+    check("of this region itself" in out, out)
+
+
+def one_that_cannot_be_reached():
+    world.eu.kill()
+    for agent in (world.us, world.agent):
+        begun = time.monotonic()
+        status, _, body = agent.request("GET", "/v1/kv/a?dc=eu")
+        check(status == 500 and b'"eu"' in body, "%d %r" % (status, body))
+        status, _, body = agent.request("PUT", "/v1/kv/a?dc=eu", "x")
+        check(status == 500 and (b'"eu"' in body or b"outcome" in body), "%d %r" % (status, body))
+        check(time.monotonic() - begun < 20 * SLOW, "in bounded time")
+        check(agent.put("/v1/kv/here", "x") == b"true", "this region works on")
+    until("eu is away", lambda: not regions_of(world.us)["eu"]["Reachable"])
+    check("eu" in world.us.get("/v1/catalog/datacenters")[2], "and still known")
+    members = {m["Name"]: m["Status"] for m in world.us.get("/v1/agent/members?wan=1")[2]}
+    check(members["eu1.eu"] == 4 and members["ap1.ap"] == 1, "%r" % members)
+    world.eu.start()
+    knows(world.us, "eu")
+    until("answers again", lambda: world.agent.request("GET", "/v1/catalog/nodes?dc=eu")[0] == 200)
+
+
+def one_that_is_removed_stays_away():
+    words(world.us, "region", "remove", "eu")
+    until("us has no eu", lambda: "eu" not in regions_of(world.us) and "eu" not in regions_of(world.agent))
+    check("No path" in world.us.request("GET", "/v1/kv/a?dc=eu")[2].decode(), "not asked any more")
+    until("eu notices", lambda: not regions_of(world.eu)["us"]["Reachable"])
+    check("eu" in regions_of(world.ap), "ap keeps it")
+    for _ in range(3):      # neither eu's links nor what ap says bring it back
+        world.us.get("/v1/kv/own")
+        check("eu" not in regions_of(world.us), "it came back")
+        time.sleep(1)
+    words(world.us, "join", "-wan", world.eu.ip)
+    knows(world.us, "eu")
+    until("eu answers", lambda: world.us.request("GET", "/v1/catalog/nodes?dc=eu")[0] == 200)
+    knows(world.eu, "us")
+
+
+def another_cluster_of_the_name_is_refused():
+    false = server("eu", "-retry-join-wan=" + world.us.ip).start()
+    until("us tells", lambda: "claims this name" in regions_of(world.us)["eu"].get("Conflict", ""))
+    check(false.ip in regions_of(world.us)["eu"]["Conflict"], "and by whom")
+    check("claims this name" in words(world.us, "regions"), "coord regions tells")
+    check("another cluster" in world.us.log(), "the log tells")
+    check(world.us.get("/v1/catalog/nodes?dc=eu")[2][0]["Address"] == world.eu.ip, "eu is who it was")
+    until("the false one learns why", lambda: "another cluster" in false.log())
+    false.stop()
+
+
+def one_that_is_founded_anew_is_taken():
+    before = regions_of(world.us)["eu"]["ClusterID"]
+    world.eu.put("/v1/kv/old", "x")
+    world.eu.stop()
+    shutil.rmtree(world.eu.data)
+    world.eu.start()
+    for agent in (world.us, world.ap):
+        until("%s takes the new eu" % agent.name, lambda: regions_of(agent)["eu"]["ClusterID"] != before and regions_of(agent)["eu"]["Reachable"], 30)
+        until("and asks it", lambda: agent.request("GET", "/v1/kv/old?dc=eu")[0] == 404)
+    knows(world.eu, "us", "ap")
+
+
+def the_end_is_quick():
+    for agent in (world.agent, *world.all):
+        code, seconds = agent.stop()
+        check(code == 0 and seconds < 8 * SLOW, "%s: %d after %.1f s" % (agent.name, code, seconds))
+
+
+run([one_address_is_enough, another_region_is_asked, a_wait_ends_by_a_change_there, sessions_locks_transactions_and_the_catalog, names_that_are_no_region,
+    one_that_cannot_be_reached, one_that_is_removed_stays_away, another_cluster_of_the_name_is_refused, one_that_is_founded_anew_is_taken, the_end_is_quick])
