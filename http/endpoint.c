@@ -32,10 +32,10 @@ static void made_fill(struct http_request *request, const struct http_param *par
 
 /* -- ?session=, ?ttl= --------------------------------------------------------------------------------------------- */
 
-/* A session of this agent's node that ends with its TTL alone, so that NotBefore holds: the agent may die before. */
+/* A session of this agent's node (in another region: of none) that ends with its TTL alone, so that NotBefore holds: the agent may die before. */
 static void session_make(struct http_request *request, Pb__Session *session, struct slice ttl, int64_t ttl_ns) {
     session->id = http_new_uuid(request);
-    session->node = (char *)(uintptr_t)http_env(request)->node_name;
+    session->node = (char *)(uintptr_t)(http_region(request)[0] ? "" : http_env(request)->node_name);
     session->ttl = (char *)(uintptr_t)ttl.data, session->ttl_ns = ttl_ns;
 }
 
