@@ -6,10 +6,12 @@
  * Numbers are part of the log, of the store, of its copies and of the wire: never reused, never changed. Each is
  * unique among all modules; opening the list checks that.
  *
- *            commands      store tables    watch spaces    queries
- *   registry   1-31         1-15, 48-63       1-31            1-31
- *   kv        32-63, 128-   16-31, 33-39     32-63, 96-      32-63, 128-
- *   lb        64-127        32, 40-47        64-95           64-127
+ *            commands       store tables    watch spaces    queries
+ *   registry   1-31          1-15, 48-63       1-31            1-31
+ *   kv         32-63,        16-31, 33-39      32-63,          32-63,
+ *              128-207                         96-111          128-207
+ *   lb         64-127        32, 40-43         64-95           64-127
+ *   multi-dc   208-223       44-47             112-119         208-223
  *
  * Applying is a function of (store, index, command): no clock, no randomness, no configuration. */
 #ifndef COORD_REGISTRY_MODULE_H
