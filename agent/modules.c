@@ -16,6 +16,7 @@
 #include "kv/stream/stream.h"
 #include "kv/txn/txn.h"
 #include "lb/coordinate.h"
+#include "multi-dc/copy.h"
 #include "registry/catalog.h"
 #include "registry/history.h"
 #include "registry/lease.h"
@@ -40,6 +41,7 @@ const struct module_entry agent_modules[] = {
     {.module = &stream_module},
     {.module = &txn_module},
     {.module = &rollout_module},
+    {.module = &copy_module},
     {0},
 };
 // clang-format on

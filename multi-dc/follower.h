@@ -25,6 +25,7 @@
 struct follower;
 struct follower *follower_new(const char *region);
 void follower_free(struct follower *follower);
+void follower_rows_most(struct follower *follower, size_t rows); /* in one command; at first COPY_ROWS_MOST */
 
 /* Whether this server leads our region (and its cluster version has reached COPY_SINCE), and whether there is a link. What
  * was under way counts as never asked: its answer is ignored. */
@@ -48,10 +49,10 @@ void follower_next(struct follower *follower, uint64_t now_ms, struct follower_e
 /* What came of it. A ticket that is not that of what is under way is ignored. */
 void follower_read(struct follower *follower, uint64_t ticket, int error, const Pb__CopyResult *result,
                    uint64_t now_ms);
-/* `records`: CatalogChangesResult, packed, not kept. as_of_ms: our time at which the region was surely not further
+/* `records`: CatalogChangesResult, packed, not kept. index: of the result. as_of_ms: our time at which the region was surely not further
  * than the answer says (when it was asked for at the latest, minus how far behind its server may be); 0: not known. */
-void follower_answered(struct follower *follower, uint64_t ticket, int error, struct slice records, uint64_t as_of_ms,
-                       uint64_t now_ms);
+void follower_answered(struct follower *follower, uint64_t ticket, int error, struct slice records, uint64_t index,
+                       uint64_t as_of_ms, uint64_t now_ms);
 /* `refused`: its result's error, with `error` CO_OK. index: of its result. */
 void follower_proposed(struct follower *follower, uint64_t ticket, int error, int refused, bool yes, uint64_t index,
                        uint64_t now_ms);
