@@ -16,6 +16,7 @@
 #include "kv/stream/stream.h"
 #include "kv/txn/txn.h"
 #include "lb/coordinate.h"
+#include "multi-dc/copy.h"
 #include "multi-dc/region.h"
 #include "registry/catalog.h"
 #include "registry/history.h"
@@ -41,6 +42,7 @@ const struct module_entry agent_modules[] = {
     {.module = &stream_module},
     {.module = &txn_module},
     {.module = &rollout_module},
+    {.module = &copy_module},
     {.module = &region_module},
     {0},
 };

@@ -46,7 +46,9 @@ static void write_region(struct http_request *request, struct json_out *json, co
     if (!seen->own && !seen->never_heard) json_key(json, "LastContact"), json_u64(json, seen->heard_ms);
     json_key(json, "Leader"), json_string(json, seen->leader);
     if (seen->copied) {
-        json_key(json, "AsOf"), json_u64(json, seen->as_of_ms);
+        json_key(json, "AsOf");
+        if (seen->never_confirmed) json_null(json);
+        else json_u64(json, seen->as_of_ms);
         json_key(json, "Index"), json_u64(json, seen->position);
         json_key(json, "Newest"), json_u64(json, seen->newest);
     }

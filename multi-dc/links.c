@@ -76,8 +76,11 @@ static void link_make(struct links *links, const Pb__Region *record) {
     to->links = links;
     snprintf(to->name, sizeof to->name, "%s", record->name);
     to->cluster_id = record->cluster_id, to->wanted = true;
-    to->ask = to->servers = (struct links_question){.links = links, .to = to};
+    to->position = to->ask = to->servers = (struct links_question){.links = links, .to = to};
+    pb__catalog_at__init(&to->newest);
+    to->copied = to->newest;
     to->rpc = dial(links, record);
+    to->following = following_start(links->loop, links->config.own, to->rpc, to->name);
     links->running++;
     list_append(&links->all, &to->item);
     uv_mutex_lock(&links->lock);
@@ -109,6 +112,9 @@ static void reconcile(struct links *links) {
         bool other = to->cluster_id != record->cluster_id;
         if (to->wanted && record->removed) log_info("region", "a region was removed region=%s", to->name);
         if (other || (to->wanted && record->removed)) rpc_region_end(links->config.own, to->name);
+        if (record->removed && to->following) following_stop(to->following), to->following = NULL;
+        if (!record->removed && !to->following)
+            to->following = following_start(links->loop, links->config.own, to->rpc, to->name);
         to->wanted = !record->removed, to->cluster_id = record->cluster_id;
         rpc_client_pause(to->rpc, record->removed);
         know_servers(to, record);
@@ -161,11 +167,59 @@ static uint32_t round_us(const struct link_to *to) {
     return least;
 }
 
+/* Our copy is the same now if it has what the region said last; what the server there did not know yet does not count. */
+static void judge_age(struct link_to *to) {
+    bool same = to->has_copy && copy_same_life(&to->copied, &to->newest) && to->copied.index >= to->newest.index;
+    if (same && to->newest_as_of_ms > to->confirmed_ms) to->confirmed_ms = to->newest_as_of_ms;
+}
+
+static void position_asked(void *data, int error, const struct rpc_fetched *fetched) {
+    struct link_to *to = data;
+    struct arena arena = {0};
+    to->position.fetch = NULL;
+    const Pb__CatalogAt *at = error ? NULL : message_unpack(&arena, &pb__catalog_at__descriptor, fetched->records);
+    if (at) {
+        uint64_t asked_ms = to->position.asked_ns / 1000000, behind_ms = fetched->last_contact_ms;
+        note_round(to, to->position.asked_ns, clock_mono_ns());
+        to->newest.cluster_id = at->cluster_id, to->newest.restored = at->restored, to->newest.index = at->index;
+        to->newest_as_of_ms = fetched->known_leader && behind_ms < asked_ms ? asked_ms - behind_ms : 0;
+        judge_age(to);
+    }
+    arena_free(&arena);
+    links_over(to->links);
+}
+
+static void copies_read(void *data, int error, const struct rpc_fetched *fetched) {
+    struct links *links = data;
+    struct arena arena = {0};
+    links->copies.fetch = NULL;
+    const Pb__CopiesResult *copies =
+        error ? NULL : message_unpack(&arena, &pb__copies_result__descriptor, fetched->records);
+    LIST_FOREACH(item, &links->all) {
+        struct link_to *to = LIST_ENTRY(item, struct link_to, item);
+        if (!copies) break;
+        to->has_copy = false;
+        bool there = false;
+        for (size_t i = 0; i < copies->n_regions; i++) {
+            const Pb__CopyRegion *copy = copies->regions[i];
+            if (strcmp(copy->region, to->name) != 0) continue;
+            there = true;
+            to->has_copy = copy->at && copy->state != PB__COPY_STATE__COPY_FORGETTING;
+            if (!to->has_copy) continue;
+            to->copied.cluster_id = copy->at->cluster_id, to->copied.restored = copy->at->restored;
+            to->copied.index = copy->at->index;
+        }
+        if (there && !to->wanted && !links->stopping && links_leads(links)) links_forget_copy(to);
+        judge_age(to);
+    }
+    arena_free(&arena);
+    links_over(links);
+}
+
 static void asked(void *data, int error, const struct rpc_fetched *fetched) {
     struct link_to *to = data;
     struct links *links = to->links;
     to->ask.fetch = NULL;
-    if (!error) note_round(to, to->ask.asked_ns, clock_mono_ns());
     struct arena arena = {0};
     const Pb__RegionsResult *known =
         error ? NULL : message_unpack(&arena, &pb__regions_result__descriptor, fetched->records);
@@ -201,10 +255,15 @@ static void link_tick(struct link_to *to, uint64_t now_ms) {
     if (!to->wanted) return;
     rpc_status(to->rpc, &status);
     links_learn_identity(to);
+    following_linked(to->following, !status.unreachable);
     if (status.unreachable) return;
-    if (!to->ask.fetch && now_ms >= to->ask.next_ms) {
+    if (!to->position.fetch && now_ms >= to->position.next_ms) {
+        Pb__TableRequest request = PB__TABLE_REQUEST__INIT;
+        question_begin(&to->position, &query_catalog_position, &request.base, position_asked, LINKS_ASK_MS);
+    }
+    if (!to->ask.fetch && now_ms >= to->ask.next_ms && links_leads(to->links)) {
         Pb__RegionsRequest request = PB__REGIONS_REQUEST__INIT;
-        question_begin(&to->ask, &query_regions, &request.base, asked, LINKS_ASK_MS);
+        question_begin(&to->ask, &query_regions, &request.base, asked, LINKS_KNOWN_MS);
     }
     if (!to->servers.fetch && now_ms >= to->servers.next_ms && links_leads(to->links)) {
         Pb__TableRequest request = PB__TABLE_REQUEST__INIT;
@@ -212,10 +271,20 @@ static void link_tick(struct link_to *to, uint64_t now_ms) {
     }
 }
 
+static void read_copies(struct links *links, uint64_t now_ms) {
+    Pb__CopiesRequest request = PB__COPIES_REQUEST__INIT;
+    struct rpc_fetch how = {.type = &query_copies, .freshness = RPC_STALE, .background = true};
+    links->copies.next_ms = now_ms + LINKS_ASK_MS;
+    links->under_way++;
+    links->copies.fetch =
+        loop_fetch_begin(links->config.own, links->config.own, &how, &request.base, copies_read, links);
+}
+
 static void tick(uv_timer_t *timer) {
     struct links *links = timer->data;
     uint64_t now_ms = clock_mono_ms();
     if (!links->follow.fetch && now_ms >= links->follow.next_ms) follow(links);
+    if (!links->copies.fetch && now_ms >= links->copies.next_ms) read_copies(links, now_ms);
     reconcile(links);
     LIST_FOREACH(item, &links->all) link_tick(LIST_ENTRY(item, struct link_to, item), now_ms);
     links_learn_tick(links, now_ms);
@@ -307,6 +376,9 @@ static void seen(void *data, struct arena *arena, Pb__PeerRegionsAnswer *answer)
         region->cluster_id = to->cluster_id, region->leader = leader_of(&status, arena);
         region->never_heard = !to->heard_ms, region->rtt_us = round_us(to);
         region->reachable = to->heard_ms && !status.unreachable;
+        region->copied = to->has_copy, region->position = to->copied.index, region->newest = to->newest.index;
+        region->as_of_ms = to->confirmed_ms && now_ms > to->confirmed_ms ? now_ms - to->confirmed_ms : 0;
+        region->never_confirmed = !to->confirmed_ms;
         region->heard_ms = to->heard_ms && now_ms > to->heard_ms ? now_ms - to->heard_ms : 0;
     }
 }
@@ -365,8 +437,11 @@ void links_stop(struct links *links, void (*closed)(void *data), void *data) {
     rpc_set_regions(links->config.own, NULL);
     if (links->follow.fetch) loop_fetch_cancel(links->follow.fetch), links_over(links);
     links->follow.fetch = NULL;
+    if (links->copies.fetch) loop_fetch_cancel(links->copies.fetch), links_over(links);
+    links->copies.fetch = NULL;
     LIST_FOREACH(item, &links->all) {
         struct link_to *to = LIST_ENTRY(item, struct link_to, item);
+        if (to->following) following_stop(to->following);
         rpc_client_stop(to->rpc, link_stopped, links);
     }
     finish_stop(links);

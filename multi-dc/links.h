@@ -21,7 +21,8 @@
 #include "multi-dc/region.h"
 #include "rpc/api/rpc.h"
 
-#define LINKS_ASK_MS     2000  /* between questions to a region: is it there, how far, whom does it know */
+#define LINKS_ASK_MS     1000  /* between questions to a region: is it there, how far, where is its catalog */
+#define LINKS_KNOWN_MS   5000  /* between the leader's questions: whom does it know */
 #define LINKS_SERVERS_MS 10000 /* between looks at a region's servers */
 
 struct links_config {

@@ -3,6 +3,7 @@
 #define COORD_MULTI_DC_LINKS_INTERNAL_H
 
 #include "base/list.h"
+#include "multi-dc/following.h"
 #include "multi-dc/links.h"
 #include "rpc/api/loop_fetch.h"
 
@@ -28,7 +29,12 @@ struct link_to {
     uint64_t heard_ms;   /* when it answered last; 0: never */
     uint32_t rounds_us[LINKS_ROUNDS];
     unsigned round_count;
-    struct links_question ask, servers;
+    struct links_question position, ask, servers;
+    struct following *following;  /* NULL: the region was removed */
+    Pb__CatalogAt newest, copied; /* where the region's catalog is, as it said last; and our copy */
+    bool has_copy, forgetting;    /* forgetting: a proposal is under way */
+    uint64_t confirmed_ms;        /* our copy was the same as the region's catalog then; 0: not known */
+    uint64_t newest_as_of_ms;     /* that `newest` was asked for */
 };
 
 struct links_conflict {
@@ -56,7 +62,7 @@ struct links {
     struct list all; /* struct link_to; none goes before the end */
     struct arena records_arena;
     const Pb__RegionsResult *records; /* as of the last look; NULL: there was none yet */
-    struct links_question follow;
+    struct links_question follow, copies;
     uint64_t records_index;
     struct links_conflict conflicts[LINKS_CONFLICTS];
     struct links_told told[LINKS_TOLD];
@@ -84,5 +90,7 @@ void links_learn_hello(struct links *links, const Pb__PeerHello *hello);
 void links_learn_neighbours(struct links *links, const Pb__RegionsResult *known);
 void links_learn_servers(struct link_to *to, const Pb__MembersResult *members);
 void links_learn_identity(struct link_to *to);
+/* The leader's: the copy of a region that was removed goes, a step each time. */
+void links_forget_copy(struct link_to *to);
 
 #endif

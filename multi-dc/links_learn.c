@@ -51,16 +51,21 @@ static void written(struct rpc_write *write, int error, const struct machine_res
     uv_async_send(&learning->wake);
 }
 
-void links_learn(struct links *links, const Pb__RegionLearnCommand *command,
-                 void (*done)(void *data, int error, const char *text), void *data) {
+static void propose(struct links *links, uint8_t number, const ProtobufCMessage *command, const char *name,
+                    void (*done)(void *data, int error, const char *text), void *data) {
     struct learning *learning = mem_zalloc(sizeof *learning);
     learning->links = links, learning->done = done, learning->data = data;
-    snprintf(learning->name, sizeof learning->name, "%s", command->name);
+    snprintf(learning->name, sizeof learning->name, "%s", name);
     learning->write.done = written;
     CHECK(uv_async_init(links->loop, &learning->wake, learned) == 0);
     learning->wake.data = learning;
     links->under_way++;
-    rpc_submit(links->config.own, &learning->write, REGION_LEARN, &command->base);
+    rpc_submit(links->config.own, &learning->write, number, command);
+}
+
+void links_learn(struct links *links, const Pb__RegionLearnCommand *command,
+                 void (*done)(void *data, int error, const char *text), void *data) {
+    propose(links, REGION_LEARN, &command->base, command->name, done, data);
 }
 
 /* Not more often than AGAIN_MS for each region: until it is applied, it is news again and again. */
@@ -162,6 +167,21 @@ void links_learn_identity(struct link_to *to) {
     log_warn("region", "a region was founded anew region=%s before=%016llx now=%016llx", to->name,
              (unsigned long long)known->cluster_id, (unsigned long long)status.cluster_id);
     links_learn(links, &command, NULL, NULL);
+}
+
+/* -- copies ------------------------------------------------------------------------------------------------------- */
+static void forgot(void *data, int error, const char *text) {
+    struct link_to *to = data;
+    to->forgetting = false;
+    if (error) log_warn("region", "the copy of a region stays for now region=%s reason=\"%s\"", to->name, text);
+}
+
+void links_forget_copy(struct link_to *to) {
+    if (to->forgetting) return;
+    to->forgetting = true;
+    Pb__CopyForgetCommand command = PB__COPY_FORGET_COMMAND__INIT;
+    command.region = to->name;
+    propose(to->links, COPY_FORGET, &command.base, to->name, forgot, to);
 }
 
 /* -- by address --------------------------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@ enum catalog_command { CATALOG_REGISTER = 1, CATALOG_DEREGISTER = 2, CATALOG_BAT
 enum catalog_space {
     /* names: "nodes", "services" (names and the union of their tags), "checks" (also when the meta of a node that
      * has checks changes), "service-nodes" (which services with which tags on which nodes with which meta),
-     * "service-addresses" (the services' own addresses; fires, but has no index) */
+     * "service-addresses" (the services' own addresses; fires, but has no index), "catalog" (all of it) */
     SPACE_TABLE = 1,
     SPACE_NODE = 2,    /* a node with its services and checks */
     SPACE_SERVICE = 3, /* a service name: its instances, their nodes and checks */
@@ -55,6 +55,7 @@ extern const struct query_type query_members;
 extern const struct query_type query_node_nocase;    /* NameRequest -> NameResult; thing: table nodes */
 extern const struct query_type query_service_nocase; /* NameRequest -> NameResult; thing: table services */
 
+bool catalog_tags_fit(const Pb__Service *service, char *const *tags, size_t count); /* has it all of them? */
 /* Worst status of an entry's checks. */
 Pb__Status catalog_entry_status(const Pb__ServiceEntry *entry);
 const char *catalog_status_text(Pb__Status status);              /* "passing", "warning", "critical", "maintenance" */

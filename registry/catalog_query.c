@@ -189,31 +189,21 @@ struct watch_key query_service_thing(const ProtobufCMessage *message) {
     return (struct watch_key){SPACE_SERVICE, slice_text(((const Pb__ServiceRequest *)message)->service)};
 }
 
-static bool tags_fit(const Pb__Service *service, const Pb__ServiceRequest *request) {
-    for (size_t i = 0; i < request->n_tags; i++) {
+bool catalog_tags_fit(const Pb__Service *service, char *const *tags, size_t count) {
+    for (size_t i = 0; i < count; i++) {
         bool found = false;
-        for (size_t j = 0; j < service->n_tags && !found; j++) {
-            found = slice_equal_nocase(slice_text(service->tags[j]), slice_text(request->tags[i]));
-        }
+        for (size_t j = 0; j < service->n_tags && !found; j++)
+            found = slice_equal_nocase(slice_text(service->tags[j]), slice_text(tags[i]));
         if (!found) return false;
     }
     return true;
 }
 
-/* An instance's node and the checks of that node: the next instance is often on the same. */
-struct entry_node {
-    char key[STORE_KEY_MAX];
-    size_t key_size;
-    Pb__Node *node;
-    struct pointers checks;
-    struct pointers held_checks; /* the same as self-preservation shows them; empty: not made yet */
-};
-
 #define SERF_HEALTH "serfHealth"
 #define HELD_OUTPUT "Held: agent not live or unreachable, as most of the service's"
 
 /* The node's serfHealth passes, as long as self-preservation holds (registry/self_preservation.h). */
-static void make_held_checks(struct arena *arena, struct entry_node *entry) {
+static void make_held_checks(struct arena *arena, struct query_entry_node *entry) {
     for (size_t i = 0; i < entry->checks.count; i++) {
         Pb__Check *check = entry->checks.items[i];
         if (strcmp(check->check_id, SERF_HEALTH) == 0) {
@@ -228,7 +218,7 @@ static void make_held_checks(struct arena *arena, struct entry_node *entry) {
 }
 
 /* Somebody may have said meanwhile that the node lives. */
-static bool node_is_dead(const struct entry_node *entry) {
+static bool node_is_dead(const struct query_entry_node *entry) {
     for (size_t i = 0; i < entry->checks.count; i++) {
         const Pb__Check *check = entry->checks.items[i];
         if (strcmp(check->check_id, SERF_HEALTH) == 0) return check->status == PB__STATUS__CRITICAL;
@@ -237,7 +227,7 @@ static bool node_is_dead(const struct entry_node *entry) {
 }
 
 /* `rest`: the instance's key without the service's name, which is its key in TABLE_SERVICES. */
-static int load_node(struct store_txn *txn, struct arena *arena, struct slice rest, struct entry_node *entry) {
+static int load_node(struct store_txn *txn, struct arena *arena, struct slice rest, struct query_entry_node *entry) {
     const char *end = memchr(rest.data, '\0', rest.size);
     if (!end) return CO_CORRUPT;
     size_t size = (size_t)(end - rest.data) + 1;
@@ -257,15 +247,14 @@ static int load_node(struct store_txn *txn, struct arena *arena, struct slice re
     return record_checks_below(txn, arena, slice_make(prefix, size + 1), &entry->checks);
 }
 
-/* NULL in *out: filtered away. `held`: by self-preservation, if its node is dead. */
-static int load_entry(struct store_txn *txn, struct arena *arena, struct slice rest, bool held,
-                      const Pb__ServiceRequest *request, struct entry_node *node, Pb__ServiceEntry **out) {
+int query_load_entry(struct store_txn *txn, struct arena *arena, struct slice rest, bool held,
+                     const Pb__ServiceRequest *request, struct query_entry_node *node, Pb__ServiceEntry **out) {
     struct slice bytes;
     *out = NULL;
     if (store_get(txn, TABLE_SERVICES, rest, &bytes) != CO_OK) return CO_CORRUPT;
     Pb__Service *service = record_service(txn, arena, bytes);
     if (!service) return CO_CORRUPT;
-    if (!tags_fit(service, request)) return CO_OK;
+    if (!catalog_tags_fit(service, request->tags, request->n_tags)) return CO_OK;
     int error = load_node(txn, arena, rest, node);
     if (error) return error;
     if (!query_meta_fits(node->node, request->node_meta, request->n_node_meta)) return CO_OK;
@@ -293,7 +282,7 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
     char room[STORE_KEY_MAX];
     struct slice prefix = key_name(txn, room, slice_text(request->service));
     struct pointers entries = {0};
-    struct entry_node node = {.node = NULL};
+    struct query_entry_node node = {.node = NULL};
     struct store_cursor cursor;
     Pb__HeldService *held = NULL;
     int error = request->held ? preservation_held(txn, slice_text(request->service), arena, &held) : CO_OK;
@@ -301,7 +290,8 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
     STORE_PREFIX(&cursor, txn, TABLE_INSTANCES, prefix) {
         struct slice rest = slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size);
         Pb__ServiceEntry *entry;
-        error = load_entry(txn, arena, rest, held && preservation_holds(txn, held, cursor.key), request, &node, &entry);
+        error = query_load_entry(txn, arena, rest, held && preservation_holds(txn, held, cursor.key), request, &node,
+                                 &entry);
         if (error) break;
         if (entry) pointers_add(&entries, arena, entry);
     }
@@ -319,7 +309,7 @@ int catalog_instance_passes(struct store_txn *txn, struct slice service, struct 
     char names_room[STORE_KEY_MAX], room[STORE_KEY_MAX];
     struct slice names = key_name(txn, names_room, service);
     struct slice instances = key_instance(txn, room, service, node, slice_make("", 0));
-    struct entry_node loaded = {.node = NULL};
+    struct query_entry_node loaded = {.node = NULL};
     struct store_cursor cursor;
     Pb__ServiceEntry *entry = NULL;
     int error = CO_OK;
@@ -327,7 +317,7 @@ int catalog_instance_passes(struct store_txn *txn, struct slice service, struct 
     instances.size--; /* the end of the empty id */
     STORE_PREFIX(&cursor, txn, TABLE_INSTANCES, instances) {
         struct slice rest = slice_make(cursor.key.data + names.size, cursor.key.size - names.size);
-        error = load_entry(txn, arena, rest, false, &request, &loaded, &entry);
+        error = query_load_entry(txn, arena, rest, false, &request, &loaded, &entry);
         if (error || entry) break;
     }
     store_cursor_close(&cursor);

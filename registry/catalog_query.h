@@ -10,4 +10,17 @@ int query_done(struct store_txn *txn, struct watch_key watched, const ProtobufCM
                struct query_result *result);
 struct watch_key query_service_thing(const ProtobufCMessage *message);
 
+/* An instance's node and the checks of that node: the next instance is often on the same. In the arena. */
+struct query_entry_node {
+    char key[STORE_KEY_MAX];
+    size_t key_size;
+    Pb__Node *node; /* NULL: of none yet */
+    struct pointers checks;
+    struct pointers held_checks; /* the same as self-preservation shows them; empty: not made yet */
+};
+/* `rest`: the instance's key in TABLE_SERVICES. NULL in *out: filtered away by the request. `held`: by self-preservation,
+ * if its node is dead. CO_CORRUPT. */
+int query_load_entry(struct store_txn *txn, struct arena *arena, struct slice rest, bool held,
+                     const Pb__ServiceRequest *request, struct query_entry_node *node, Pb__ServiceEntry **out);
+
 #endif

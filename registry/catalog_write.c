@@ -5,13 +5,15 @@
 
 #include "base/check.h"
 #include "base/message.h"
+#include "registry/catalog_changes.h"
 #include "registry/catalog_leases.h"
 #include "registry/self_preservation.h"
 
 const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"), catalog_table_services = SLICE_LITERAL("services"),
                    catalog_table_checks = SLICE_LITERAL("checks"),
                    catalog_table_service_nodes = SLICE_LITERAL("service-nodes"),
-                   catalog_table_service_addresses = SLICE_LITERAL("service-addresses");
+                   catalog_table_service_addresses = SLICE_LITERAL("service-addresses"),
+                   catalog_table_all = SLICE_LITERAL("catalog");
 
 void change_event(struct change *change, enum machine_event_type type, struct slice node, struct slice id) {
     CHECK(type < MACHINE_FOLD_MERGE); /* what happens to things of the catalog */
@@ -26,6 +28,13 @@ void change_tell(struct change *change) {
         const struct machine_event *event = change->events.items[i];
         machine_emit(change->tx, event->type, event->node, event->id);
     }
+}
+
+/* Something of the node changed, and so the catalog. Programs of before do not mark the latter. */
+static void mark_node(struct machine_tx *tx, struct slice node, bool removed) {
+    machine_changed(tx, SPACE_NODE, node, removed);
+    if (machine_tx_version(tx) >= CATALOG_CHANGES_SINCE) machine_changed(tx, SPACE_TABLE, catalog_table_all, false);
+    else machine_touch(tx, SPACE_TABLE, catalog_table_all);
 }
 
 /* -- looking up --------------------------------------------------------------------------------------------------- */
@@ -119,7 +128,7 @@ void change_node(struct change *change, Pb__Node *node, uint64_t base) {
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_NODES, key_node(tx->store, room, name), message_pack(tx->arena, &node->base));
     name_node(change, old, node);
-    machine_changed(tx, SPACE_NODE, name, false);
+    mark_node(tx, name, false);
     machine_changed(tx, SPACE_TABLE, catalog_table_nodes, false);
     if (!old) return;
     change_mark_services_of_node(change, name);
@@ -151,7 +160,7 @@ static struct slice service_name_of(struct change *change, const Pb__Check *chec
 /* A check came, changed or went. `name`: of its service. */
 static void mark_check(struct change *change, const Pb__Check *check, struct slice name) {
     struct machine_tx *tx = change->tx;
-    machine_changed(tx, SPACE_NODE, slice_text(check->node), false);
+    mark_node(tx, slice_text(check->node), false);
     machine_changed(tx, SPACE_TABLE, catalog_table_checks, false);
     if (!check->service_id[0]) {
         change_mark_services_of_node(change, slice_text(check->node));
@@ -291,7 +300,7 @@ void change_service(struct change *change, Pb__Service *service) {
     change_names(change, old, service);
     rebind_service(change, old, service);
     touch_addresses(change, old, service);
-    machine_changed(tx, SPACE_NODE, node, false);
+    mark_node(tx, node, false);
     machine_changed(tx, SPACE_SERVICE, slice_text(service->name), false);
     if (!renamed) return;
     rename_checks(change, old, service);
@@ -309,7 +318,7 @@ static void remove_service(struct change *change, const Pb__Service *service) {
     change_names(change, service, NULL);
     rebind_service(change, service, NULL);
     touch_addresses(change, service, NULL);
-    machine_changed(tx, SPACE_NODE, node, false);
+    mark_node(tx, node, false);
     change_mark_service(change, slice_text(service->name));
     change_event(change, MACHINE_SERVICE_REMOVED, node, id);
 }
@@ -338,7 +347,7 @@ void change_remove_node(struct change *change, struct slice name) {
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
     (void)store_del(tx->store, TABLE_NODES, key_node(tx->store, room, name));
     name_node(change, node, NULL);
-    machine_changed(tx, SPACE_NODE, name, true);
+    mark_node(tx, name, true);
     machine_changed(tx, SPACE_TABLE, catalog_table_nodes, false);
     change_event(change, MACHINE_NODE_REMOVED, name, slice_make("", 0));
 }

@@ -33,10 +33,16 @@ void fold_name_of(struct fold_name *name, struct slice text);
 void fold_name_free(struct fold_name *name);
 
 /* Are the things of this space (registry/watch.h) named after nodes or services? */
-enum { FOLD_SPACE_NODE = 2, FOLD_SPACE_SERVICE = 3, FOLD_SPACE_SESSION_NODE = 35, FOLD_SPACE_COORDINATE_NODE = 65 };
+enum {
+    FOLD_SPACE_NODE = 2,
+    FOLD_SPACE_SERVICE = 3,
+    FOLD_SPACE_SESSION_NODE = 35,
+    FOLD_SPACE_COORDINATE_NODE = 65,
+    FOLD_SPACE_COPY_SERVICE = 112
+};
 static inline bool fold_space(uint8_t space) {
     return space == FOLD_SPACE_NODE || space == FOLD_SPACE_SERVICE || space == FOLD_SPACE_SESSION_NODE ||
-           space == FOLD_SPACE_COORDINATE_NODE;
+           space == FOLD_SPACE_COORDINATE_NODE || space == FOLD_SPACE_COPY_SERVICE;
 }
 
 /* For those who move keys: shows every record of the table whose key begins with `prefix`, as a copy; `each` may

@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "rpc/api/ask.h"
 #include "rpc/core/rpc_internal.h"
-#include "servers.h"
+#include "tests/lib/servers.h"
 
 enum { SERVERS = 3, AGENTS = 2, NODES = SERVERS + AGENTS };
 enum { TOPIC_AT_ONCE = 1, TOPIC_LATER = 2 };

@@ -21,7 +21,7 @@
 #include "rpc/wire/hello.h"
 #include "rpc/wire/link.h"
 #include "rpc/wire/peer.pb-c.h"
-#include "servers.h"
+#include "tests/lib/servers.h"
 
 #define SERVERS  3
 #define SERVICES 8

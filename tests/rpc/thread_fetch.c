@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "registry/catalog.h"
 #include "rpc/reads/fetch.h"
-#include "servers.h"
+#include "tests/lib/servers.h"
 
 static struct server server;
 

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "consensus/disk_health.h"
 #include "rpc/reads/leader_read.h"
-#include "servers.h"
+#include "tests/lib/servers.h"
 
 enum { COUNT = 3 };
 static struct server servers[COUNT];

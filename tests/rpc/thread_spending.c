@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "registry/catalog.h"
 #include "rpc/quota/spending.h"
-#include "servers.h"
+#include "tests/lib/servers.h"
 
 #define TAKERS 4
 #define BUDGET 20000

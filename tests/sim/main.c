@@ -48,6 +48,7 @@ static const struct mutation mutations[] = {
     {"rollout-repeats", .module = MUTATE_ROLLOUT_REPEATS},
     {"rollout-sleeps", .module = MUTATE_ROLLOUT_SLEEPS},
     {"rollout-blind", .module = MUTATE_ROLLOUT_BLIND},
+    {"copy-mixes", .module = MUTATE_COPY_MIXES},
 };
 
 struct arguments {

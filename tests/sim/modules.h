@@ -24,7 +24,8 @@
     X(rollout)         \
     X(history)         \
     X(stream)          \
-    X(quota)
+    X(quota)           \
+    X(copy)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
@@ -116,5 +117,15 @@ bool version_raised(struct sim *sim); /* leases and events count, names are fold
 void event_op(struct op *op, uint32_t payload);
 void event_list_op(struct op *op);
 size_t event_kept(const struct op *op); /* how many a list has seen */
+
+/* -- copies of the catalog ------------------------------------------------------------------------------------------ */
+
+/* One that leads, and follows the cluster's own catalog; freed at the end of the run. rows_most: in a command. */
+struct follower;
+struct follower *copy_follower(size_t rows_most);
+/* What it wants becomes the operation, which has its id already. False: nothing now. Then what came of it. */
+bool copy_op(struct follower *follower, struct op *op);
+void copy_learn(struct follower *follower, const struct op *op);
+bool copy_is_current(struct sim *sim, struct server *server); /* there the copy is what the catalog is; judges it too */
 
 #endif

@@ -1,4 +1,4 @@
-#include "servers.h"
+#include "tests/lib/servers.h"
 
 #include <arpa/inet.h>
 #include <signal.h>
@@ -133,10 +133,10 @@ static void on_written(struct rpc_write *write, int error, const struct machine_
     uv_sem_post(&put->done);
 }
 
-static int write_once(struct server *server, const Pb__KvCommand *command) {
+int server_write(struct server *server, uint8_t command, const ProtobufCMessage *message) {
     struct put put = {.write.done = on_written};
     CHECK(uv_sem_init(&put.done, 0) == 0);
-    rpc_submit(server->rpc, &put.write, KV_APPLY, &command->base);
+    rpc_submit(server->rpc, &put.write, command, message);
     uv_sem_wait(&put.done);
     uv_sem_destroy(&put.done);
     return put.error;
@@ -149,7 +149,7 @@ static void write_wait(struct server *server, Pb__KvVerb verb, const char *key, 
     command.value = (ProtobufCBinaryData){value.size, (uint8_t *)(uintptr_t)value.data};
     uint64_t deadline = clock_mono_ms() + 60000;
     int error;
-    while (server_elects(server, error = write_once(server, &command)) && clock_mono_ms() < deadline)
+    while (server_elects(server, error = server_write(server, KV_APPLY, &command.base)) && clock_mono_ms() < deadline)
         fprintf(stderr, "%s: written again, after: %s\n", key, co_strerror(error));
     if (error) fprintf(stderr, "write of %s: %s\n", key, co_strerror(error));
     CHECK(error == CO_OK);

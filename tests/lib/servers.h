@@ -1,6 +1,6 @@
 /* Servers in this process, each with its loop on a thread of its own, and its data in a temporary folder. */
-#ifndef COORD_TESTS_RPC_SERVERS_H
-#define COORD_TESTS_RPC_SERVERS_H
+#ifndef COORD_TESTS_LIB_SERVERS_H
+#define COORD_TESTS_LIB_SERVERS_H
 
 #include <pthread.h>
 #include <uv.h>
@@ -32,5 +32,7 @@ bool server_elects(const struct server *server, int error);
 void server_put(struct server *server, const char *key, const char *value);
 void server_put_bytes(struct server *server, const char *key, struct slice value);
 void server_delete(struct server *server, const char *key);
+/* Any command, once; its result must be yes. The error, if it does not come to that. */
+int server_write(struct server *server, uint8_t command, const ProtobufCMessage *message);
 
 #endif

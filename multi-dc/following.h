@@ -1,0 +1,32 @@
+/* Keeps our copy of one region current while this server leads: runs a follower (multi-dc/follower.h) over the rpc of our
+ * own region and that of the other. One per region, on every server; it rests where the server does not lead.
+ *
+ * Everything here is called on the loop's thread. */
+#ifndef COORD_MULTI_DC_FOLLOWING_H
+#define COORD_MULTI_DC_FOLLOWING_H
+
+#include <uv.h>
+
+#include "multi-dc/follower.h"
+#include "rpc/api/rpc.h"
+
+#define FOLLOWING_HEARTBEAT_MS 1000
+
+struct following;
+/* Both rpcs are borrowed until following_stop, and then until they have ended what they were asked (rpc_fetch_cancel:
+ * soon; a proposal: by RPC_LEADER_WAIT_MS at the latest). `name` is copied. */
+struct following *following_start(uv_loop_t *loop, struct rpc *own, struct rpc *region, const char *name);
+/* It is freed later, by the loop. Our copy stays. */
+void following_stop(struct following *following);
+/* The link is up or down; up at the start. */
+void following_linked(struct following *following, bool linked);
+
+struct following_state {
+    struct follower_state follower;
+    bool leads;
+    uint64_t age_ms; /* how old the copy may be; UINT64_MAX: nothing was heard in this process's life, or it rests */
+    char error[160]; /* "" or one line, of the last attempt */
+};
+void following_state(const struct following *following, struct following_state *state);
+
+#endif

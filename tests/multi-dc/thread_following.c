@@ -1,0 +1,140 @@
+/* Our copy of another region, followed over real servers: one region of one server that leads, and one that is copied.
+ * The first copy, changes, a link that is down, a region that is founded anew under the same name, the end at any moment.
+ * A plain main: runs under the sanitizers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "multi-dc/following.h"
+#include "tests/lib/servers.h"
+
+enum { MANY = 1300, IN_BATCH = 100 };
+static struct server own, far, other;
+static uv_loop_t loop;
+static struct rpc_reader *reader;
+
+static void turn(void) {
+    uv_run(&loop, UV_RUN_NOWAIT);
+    usleep(1000);
+}
+
+static char *text(const char *constant) { return (char *)(uintptr_t)constant; }
+
+static void register_many(struct server *server, const char *service, unsigned count, uint32_t port) {
+    for (unsigned from = 0; from < count; from += IN_BATCH) {
+        Pb__CatalogBatchCommand batch = PB__CATALOG_BATCH_COMMAND__INIT;
+        Pb__RegisterCommand commands[IN_BATCH], *list[IN_BATCH];
+        Pb__Node nodes[IN_BATCH];
+        Pb__Service services[IN_BATCH];
+        char names[IN_BATCH][16];
+        for (unsigned i = 0; i < IN_BATCH && from + i < count; i++) {
+            snprintf(names[i], sizeof names[i], "n%u", from + i);
+            pb__register_command__init(&commands[i]), pb__node__init(&nodes[i]), pb__service__init(&services[i]);
+            nodes[i].name = names[i], nodes[i].address = text("10.0.0.1");
+            services[i].name = services[i].id = text(service), services[i].port = port;
+            commands[i].node = &nodes[i], commands[i].service = &services[i];
+            list[batch.n_registers++] = &commands[i];
+        }
+        batch.registers = list;
+        CHECK(server_write(server, CATALOG_BATCH, &batch.base) == CO_OK);
+    }
+}
+
+/* Instances in our copy that are on the port. */
+static size_t copied(const char *service, uint32_t port) {
+    Pb__GlobalServiceRequest request = PB__GLOBAL_SERVICE_REQUEST__INIT;
+    struct arena arena = {0};
+    struct query_result result;
+    size_t count = 0;
+    request.service = text(service);
+    CHECK(rpc_query(reader, &query_global_service, &request.base, &arena, &result) == CO_OK);
+    const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)result.message;
+    for (size_t i = 0; i < found->n_regions; i++)
+        for (size_t j = 0; j < found->regions[i]->n_entries; j++)
+            count += found->regions[i]->entries[j]->service->port == port;
+    rpc_read_end(reader);
+    arena_free(&arena);
+    return count;
+}
+
+static uint64_t until_copied(const char *service, uint32_t port, size_t count) {
+    uint64_t began = clock_mono_ms();
+    while (copied(service, port) != count) {
+        CHECK(clock_mono_ms() - began < 60000);
+        turn();
+    }
+    return clock_mono_ms() - began;
+}
+
+static struct following_state state_of(const struct following *following) {
+    struct following_state state;
+    following_state(following, &state);
+    return state;
+}
+
+static void stop(struct following *following) {
+    following_stop(following);
+    while (uv_loop_alive(&loop)) turn();
+}
+
+static void follows(void) {
+    struct following *following = following_start(&loop, own.rpc, far.rpc, "far");
+    printf("first copy of %d instances: %d ms\n", MANY, (int)until_copied("web", 80, MANY));
+    register_many(&far, "db", 1, 5432);
+    printf("one change: %d ms\n", (int)until_copied("db", 5432, 1));
+    uint64_t began = clock_mono_ms();
+    while (state_of(following).age_ms > 3 * FOLLOWING_HEARTBEAT_MS) {
+        CHECK(clock_mono_ms() - began < 30000);
+        turn();
+    }
+    CHECK(state_of(following).leads && state_of(following).follower.follows && !state_of(following).error[0]);
+    following_linked(following, false);
+    register_many(&far, "db", 1, 5433);
+    began = clock_mono_ms();
+    while (state_of(following).age_ms < 2 * FOLLOWING_HEARTBEAT_MS) turn();
+    CHECK(copied("db", 5432) == 1 && copied("db", 5433) == 0);
+    following_linked(following, true);
+    (void)until_copied("db", 5433, 1);
+    (void)until_copied("db", 5432, 0);
+    stop(following);
+}
+
+/* Another cluster takes the name: all that it does not have goes. */
+static void another_cluster(void) {
+    struct following *following = following_start(&loop, own.rpc, other.rpc, "far");
+    (void)until_copied("web", 80, 0);
+    CHECK(copied("db", 5433) == 0 && copied("web", 81) == 10);
+    stop(following);
+}
+
+/* The end comes whatever is under way. */
+static void stops_at_any_moment(void) {
+    for (unsigned i = 0; i < 20; i++) {
+        struct following *following = following_start(&loop, own.rpc, i % 2 ? far.rpc : other.rpc, "far");
+        for (unsigned turns = 3 * i; turns > 0; turns--) turn();
+        stop(following);
+    }
+}
+
+int main(void) {
+    log_level_set(LOG_WARN);
+    servers_start(&own, 1, 1);
+    servers_start(&far, 1, 1);
+    servers_start(&other, 1, 1);
+    CHECK(uv_loop_init(&loop) == 0);
+    reader = rpc_reader_new(own.rpc);
+    register_many(&far, "web", MANY, 80);
+    register_many(&other, "web", 10, 81);
+    follows();
+    another_cluster();
+    stops_at_any_moment();
+    rpc_reader_free(reader);
+    servers_stop(&own, 1);
+    servers_stop(&far, 1);
+    servers_stop(&other, 1);
+    CHECK(uv_loop_close(&loop) == 0);
+    return 0;
+}
