@@ -78,7 +78,7 @@ static struct dns_found nothing_healthy(struct dns_lookup *lookup, const struct 
     return finish(lookup, name, RCODE_NXDOMAIN);
 }
 
-static bool is_foreign(const struct dns_lookup *lookup, const struct name *name) {
+bool lookup_is_foreign(const struct dns_lookup *lookup, const struct name *name) {
     return name->datacenter.size && !slice_equal_nocase(name->datacenter, slice_text(lookup->setup->datacenter));
 }
 
@@ -86,7 +86,7 @@ bool lookup_ours(const struct dns_lookup *lookup, struct slice host, struct name
     struct wire_name wire;
     if (!wire_name_from_text(&wire, host)) return false;
     name_parse(&lookup->setup->zone, wire.data, wire.size, name);
-    return name->kind != NAME_OUTSIDE && name->kind != NAME_REVERSE && !is_foreign(lookup, name);
+    return name->kind != NAME_OUTSIDE && name->kind != NAME_REVERSE && !lookup_is_foreign(lookup, name);
 }
 
 size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresses, uint16_t type,
@@ -111,10 +111,10 @@ void addresses_of(struct dns_lookup *lookup, const struct name *name, struct add
         memcpy(host->address, name->address, name->address_size);
         host->size = name->address_size;
         *out = (struct addresses){.state = LOOKUP_SOME, .ttl = lookup->setup->node_ttl, .items = host, .count = 1};
-    } else if (is_foreign(lookup, name)) {
-        return;
     } else if (name->kind == NAME_SERVICE) {
         addresses_of_service(lookup, name, out);
+    } else if (lookup_is_foreign(lookup, name)) {
+        return;
     } else if (name->kind == NAME_NODE) {
         addresses_of_node(lookup, name, out);
     } else if (name->kind == NAME_SERVERS) {
@@ -135,7 +135,7 @@ enum alias_end {
 
 static enum alias_end alias_end(const struct dns_lookup *lookup, const struct name *name, enum lookup_state state,
                                 uint16_t type) {
-    bool parent = (name->kind == NAME_PARENT || name->kind == NAME_APEX) && !is_foreign(lookup, name);
+    bool parent = (name->kind == NAME_PARENT || name->kind == NAME_APEX) && !lookup_is_foreign(lookup, name);
     if (type == TYPE_ANY) return ALIAS_ANSWERED;
     if (!parent && (state == LOOKUP_UNKNOWN || state == LOOKUP_NONE)) return ALIAS_NO_NAME;
     return is_address_type(type) ? ALIAS_NO_TYPE : ALIAS_ANSWERED; /* other types are not looked up there */
@@ -276,7 +276,7 @@ static struct dns_found reverse_answer(struct dns_lookup *lookup, const struct n
 
 static struct dns_found own_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     if (name->kind == NAME_ADDRESS) return address_answer(lookup, name, type);
-    if (is_foreign(lookup, name)) return nothing(RCODE_NXDOMAIN);
+    if (lookup_is_foreign(lookup, name) && name->kind != NAME_SERVICE) return nothing(RCODE_NXDOMAIN);
     switch (name->kind) {
         case NAME_SERVICE: return service_answer(lookup, name, type);
         case NAME_NODE: return node_answer(lookup, name, type);
@@ -300,7 +300,7 @@ struct dns_found dns_lookup_run(struct dns_lookup *lookup, const struct name *na
                              : name->kind == NAME_REVERSE ? reverse_answer(lookup, name, type)
                              : name->kind == NAME_APEX    ? apex_answer(lookup, name, type)
                                                           : own_answer(lookup, name, type);
-    found.zone_at = is_foreign(lookup, name) ? name->domain_at : name->zone_at;
+    found.zone_at = lookup_is_foreign(lookup, name) ? name->domain_at : name->zone_at;
     found.cost_ns = lookup->read_count * LOOKUP_COST_NS;
     found.pick = found.answer ? lookup->pick : NULL;
     if (!found.pick) dns_pick_free(lookup->pick);

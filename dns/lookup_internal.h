@@ -35,6 +35,9 @@ static inline void lookup_note(struct dns_lookup *lookup, int rv) {
 /* A name as it is registered, in the arena: one that is equal without case. */
 bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, struct slice name, struct slice *stored);
 
+#define DNS_ALL_REGIONS "global" /* in place of a region: all of them */
+/* Does it name another region than this one? */
+bool lookup_is_foreign(const struct dns_lookup *lookup, const struct name *name);
 /* Is `host` a name in our domains, and of our datacenter? *name: what it asks for. */
 bool lookup_ours(const struct dns_lookup *lookup, struct slice host, struct name *name);
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "dns/endings.h"
 #include "dns/lookup_internal.h"
+#include "multi-dc/global.h"
 
 #define SERVERS_SERVICE "consul" /* the name that the servers themselves are registered as */
 
@@ -47,6 +48,47 @@ static struct instances instances_begin(struct dns_lookup *lookup, struct slice 
     return instances;
 }
 
+/* -- other regions: from this region's copies of their catalogs, so that nobody waits for a link ---------------------- */
+
+static void depend_on_copies(struct dns_lookup *lookup, struct slice service, bool nearest) {
+    static const struct slice everything = SLICE_LITERAL("");
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_COPY_SERVICE, service});
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_COPY_FLIP, everything});
+    if (nearest) dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_REGIONS, everything});
+}
+
+/* Healthy instances; the reading ends with rpc_read_end. `region` empty: of the nearest that has some; "global": of all,
+ * this one among them. */
+static struct instances instances_elsewhere(struct dns_lookup *lookup, const struct name *name, struct slice region) {
+    struct instances instances = {0};
+    Pb__GlobalRequest request = PB__GLOBAL_REQUEST__INIT;
+    char *tags[1] = {arena_strndup(&lookup->arena, name->tag.data, name->tag.size)};
+    char *regions[1] = {arena_strndup(&lookup->arena, region.data, region.size)};
+    bool all = slice_equal_nocase(region, SLICE_LITERAL(DNS_ALL_REGIONS));
+    request.service = arena_strndup(&lookup->arena, name->service.data, name->service.size);
+    request.tags = tags, request.n_tags = name->tag.size ? 1 : 0;
+    request.passing_only = lookup->setup->only_passing;
+    request.nearest = region.size == 0;
+    request.own = all ? lookup->setup->datacenter : (char *)(uintptr_t) "";
+    request.regions = regions, request.n_regions = region.size && !all ? 1 : 0;
+    depend_on_copies(lookup, slice_text(request.service), request.nearest);
+    if (all)
+        dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, slice_text(request.service)});
+    struct query_result result = {0};
+    int rv = rpc_query(lookup->reader, &query_global, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    const Pb__GlobalServiceResult *found = rv == CO_OK ? (const Pb__GlobalServiceResult *)result.message : NULL;
+    size_t count = 0;
+    for (size_t i = 0; found && i < found->n_regions; i++) count += found->regions[i]->n_entries;
+    instances.items = arena_alloc(&lookup->arena, (count + 1) * sizeof(*instances.items));
+    lookup->read_count += count;
+    for (size_t i = 0; found && i < found->n_regions; i++)
+        for (size_t k = 0; k < found->regions[i]->n_entries && instances.count < LOOKUP_INSTANCES_MAX; k++)
+            if (healthy(found->regions[i]->entries[k]))
+                instances.items[instances.count++] = found->regions[i]->entries[k];
+    return instances;
+}
+
 /* -- tags: names with a tag that no healthy instance has are answered without reading the instances each time */
 
 static struct dns_cache_value tags_read(struct dns_lookup *lookup, struct slice stored) {
@@ -84,9 +126,9 @@ static enum lookup_state tag_state(struct dns_lookup *lookup, struct slice store
     return state;
 }
 
-/* Healthy instances of what the name asks for. Beyond LOOKUP_PARENT the name may be kept, and rpc_read_end is due. */
-static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
-                                       struct instances *instances) {
+/* As service_begin, in this region. */
+static enum lookup_state service_begin_here(struct dns_lookup *lookup, const struct name *name,
+                                            struct instances *instances) {
     struct slice stored;
     if (!lookup_stored(lookup, &query_service_nocase, name->service, &stored))
         return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
@@ -101,6 +143,28 @@ static enum lookup_state service_begin(struct dns_lookup *lookup, const struct n
     else picks = false;
     instances->picked_from = picks;
     return instances->count ? LOOKUP_SOME : LOOKUP_NONE;
+}
+
+/* Healthy instances of what the name asks for. Beyond LOOKUP_PARENT the name may be kept, and rpc_read_end is due. A
+ * service without healthy instances here is answered from the nearest region that has some. */
+static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
+                                       struct instances *instances) {
+    if (lookup_is_foreign(lookup, name)) {
+        *instances = instances_elsewhere(lookup, name, name->datacenter);
+        if (instances->count) return LOOKUP_SOME;
+        rpc_read_end(lookup->reader);
+        return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
+    }
+    enum lookup_state state = service_begin_here(lookup, name, instances);
+    if (state == LOOKUP_SOME || name->datacenter.size) return state;
+    if (state == LOOKUP_NONE) rpc_read_end(lookup->reader);
+    struct instances elsewhere = instances_elsewhere(lookup, name, SLICE_LITERAL(""));
+    if (elsewhere.count) {
+        *instances = elsewhere;
+        return LOOKUP_SOME;
+    }
+    if (state != LOOKUP_NONE) rpc_read_end(lookup->reader);
+    return state;
 }
 
 /* -- addresses ---------------------------------------------------------------------------------------------------- */
@@ -158,11 +222,17 @@ static uint16_t instance_weight(const Pb__ServiceEntry *entry) {
     return (uint16_t)(weight > UINT16_MAX ? UINT16_MAX : weight);
 }
 
+/* Names of another region's nodes are not answered here: their instances are named by address. */
+static bool is_elsewhere(const struct dns_lookup *lookup, const Pb__Node *node) {
+    return node->datacenter[0] && strcmp(node->datacenter, lookup->setup->datacenter) != 0;
+}
+
 /* Where the instance is: its own address, else its node. False: at nothing that DNS can say. */
 static bool instance_target(const struct dns_lookup *lookup, const Pb__ServiceEntry *entry, const struct host *host,
                             struct wire_name *target) {
     if (host->size == 0) return host->name.size && wire_name_from_text(target, host->name);
-    if (entry->service->address[0] == 0 && node_target(lookup, entry->node->name, target)) return true;
+    bool here = !is_elsewhere(lookup, entry->node);
+    if (here && entry->service->address[0] == 0 && node_target(lookup, entry->node->name, target)) return true;
     address_target(lookup, host, target);
     return true;
 }
@@ -189,7 +259,8 @@ static void put_instance(struct dns_lookup *lookup, const struct instances *inst
     struct wire_name target, node;
     if (!instance_target(lookup, entry, &host, &target)) return;
     uint32_t index = answer_name(builder, &target);
-    uint32_t about = node_target(lookup, entry->node->name, &node) ? answer_name(builder, &node) : index;
+    bool here = !is_elsewhere(lookup, entry->node);
+    uint32_t about = here && node_target(lookup, entry->node->name, &node) ? answer_name(builder, &node) : index;
     answer_srv(builder, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, ttl},
                (struct answer_srv){SRV_PRIORITY, instance_weight(entry), (uint16_t)entry->service->port, index, about});
     if (instances->picked_from) dns_pick_record(lookup->pick, i, answer_last(builder));

@@ -24,6 +24,7 @@ const struct http_topic http_topics[] = {
     {"Events", http_routes_event},
     {"Network coordinates", http_routes_coordinate},
     {"Regions", http_routes_regions},
+    {"The catalog of all regions", http_routes_global},
     {"Status", http_routes_status},
     {"Operators", http_routes_operator},
     {"Backups", http_routes_snapshot},

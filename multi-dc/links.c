@@ -256,6 +256,8 @@ static void link_tick(struct link_to *to, uint64_t now_ms) {
     rpc_status(to->rpc, &status);
     links_learn_identity(to);
     following_linked(to->following, !status.unreachable);
+    bool reachable = to->heard_ms && !status.unreachable;
+    if (to->heard_ms) links_learn_seen(to, reachable, round_us(to));
     if (status.unreachable) return;
     if (!to->position.fetch && now_ms >= to->position.next_ms) {
         Pb__TableRequest request = PB__TABLE_REQUEST__INIT;

@@ -32,6 +32,7 @@ struct link_to {
     struct links_question position, ask, servers;
     struct following *following;  /* NULL: the region was removed */
     Pb__CatalogAt newest, copied; /* where the region's catalog is, as it said last; and our copy */
+    uint64_t seen_ms;             /* of the last proposal about it */
     bool has_copy, forgetting;    /* forgetting: a proposal is under way */
     uint64_t confirmed_ms;        /* our copy was the same as the region's catalog then; 0: not known */
     uint64_t newest_as_of_ms;     /* that `newest` was asked for */
@@ -90,6 +91,8 @@ void links_learn_hello(struct links *links, const Pb__PeerHello *hello);
 void links_learn_neighbours(struct links *links, const Pb__RegionsResult *known);
 void links_learn_servers(struct link_to *to, const Pb__MembersResult *members);
 void links_learn_identity(struct link_to *to);
+/* The leader's: how far the region is, and whether it can be reached. */
+void links_learn_seen(struct link_to *to, bool reachable, uint32_t rtt_us);
 /* The leader's: the copy of a region that was removed goes, a step each time. */
 void links_forget_copy(struct link_to *to);
 

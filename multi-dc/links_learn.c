@@ -11,6 +11,7 @@
 
 #define JOIN_INTERVAL_MS 30000
 #define JOIN_FIRST_MS    1000 /* while it has not worked once, this and double each time, up to the interval */
+#define SEEN_MS          2000
 #define AGAIN_MS         2000 /* the same is not proposed more often */
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
@@ -167,6 +168,18 @@ void links_learn_identity(struct link_to *to) {
     log_warn("region", "a region was founded anew region=%s before=%016llx now=%016llx", to->name,
              (unsigned long long)known->cluster_id, (unsigned long long)status.cluster_id);
     links_learn(links, &command, NULL, NULL);
+}
+
+/* Distances change slowly, and what is proposed is applied soon: not more often than SEEN_MS. */
+void links_learn_seen(struct link_to *to, bool reachable, uint32_t rtt_us) {
+    uint64_t now_ms = clock_mono_ms();
+    Pb__RegionSeenCommand command = PB__REGION_SEEN_COMMAND__INIT;
+    command.name = to->name, command.cluster_id = to->cluster_id, command.reachable = reachable;
+    command.rtt_us = rtt_us;
+    if (now_ms < to->seen_ms || !links_leads(to->links)) return;
+    if (!region_seen_is_news(&command, links_record(to->links, to->name))) return;
+    to->seen_ms = now_ms + SEEN_MS;
+    propose(to->links, REGION_SEEN, &command.base, to->name, NULL, NULL);
 }
 
 /* -- copies ------------------------------------------------------------------------------------------------------- */

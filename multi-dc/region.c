@@ -7,7 +7,7 @@
 #include "base/message.h"
 
 enum { REGION_TABLE = 47 }; /* name -> Region */
-_Static_assert(REGION_LEARN >= 208 && REGION_REMOVE < 224, "commands of multi-dc (registry/module.h)");
+_Static_assert(REGION_LEARN >= 208 && REGION_SEEN < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert(SPACE_REGIONS >= 112 && SPACE_REGIONS < 120, "a space of multi-dc");
 _Static_assert(REGION_SINCE > MACHINE_VERSION_OLDEST && REGION_SINCE <= MACHINE_VERSION_NEWEST, "a version there is");
 
@@ -52,6 +52,15 @@ bool region_is_news(const Pb__RegionLearnCommand *command, const Pb__Region *kno
     for (size_t i = 0; i < known->n_servers; i++)
         if (!server_of(command->servers, command->n_servers, known->servers[i]->address)) return true;
     return false;
+}
+
+bool region_seen_is_news(const Pb__RegionSeenCommand *command, const Pb__Region *known) {
+    if (!known || known->removed || known->cluster_id != command->cluster_id) return false;
+    if (command->reachable != known->reachable) return true;
+    if (!command->rtt_us || !known->rtt_us) return command->rtt_us != 0;
+    uint32_t more = command->rtt_us > known->rtt_us ? command->rtt_us : known->rtt_us,
+             less = command->rtt_us ^ known->rtt_us ^ more;
+    return more - less > 2000 && more - less > less / 2;
 }
 
 static int by_address(const void *a, const void *b) {
@@ -131,6 +140,7 @@ static int learn(struct machine_tx *tx, void *request, struct machine_result *re
     bool anew = !known || known->removed || known->cluster_id != command->cluster_id;
     static const Pb__Region nothing = PB__REGION__INIT;
     merge_servers(command, anew ? &nothing : known, tx->arena);
+    if (!anew) region.rtt_us = known->rtt_us, region.reachable = known->reachable;
     region.name = command->name, region.cluster_id = command->cluster_id;
     region.servers = command->servers, region.n_servers = command->n_servers;
     region_put(tx, &region);
@@ -145,7 +155,21 @@ static int remove_region(struct machine_tx *tx, void *request, struct machine_re
     if (!known) return machine_refuse(result, CO_NOTFOUND, "no region of this name is known");
     result->yes = true;
     if (known->removed) return CO_OK;
-    known->removed = true, known->n_servers = 0;
+    known->removed = true, known->n_servers = 0, known->rtt_us = 0, known->reachable = false;
+    region_put(tx, known);
+    return CO_OK;
+}
+
+static int seen(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__RegionSeenCommand *command = request;
+    Pb__Region *known = NULL;
+    int rv = region_get(tx->store, command->name, tx->arena, &known);
+    if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+    if (!known || known->removed || known->cluster_id != command->cluster_id)
+        return machine_refuse(result, CO_CONFLICT, "this region is not known here, or is another cluster");
+    result->yes = true;
+    if (known->rtt_us == command->rtt_us && known->reachable == command->reachable) return CO_OK;
+    known->rtt_us = command->rtt_us, known->reachable = command->reachable;
     region_put(tx, known);
     return CO_OK;
 }
@@ -196,6 +220,12 @@ static const struct module_command commands[] = {
      .name = "region-remove",
      .request = &pb__region_remove_command__descriptor,
      .apply = remove_region},
+    {.number = REGION_SEEN,
+     .since = REGION_SINCE,
+     .servers_only = true,
+     .name = "region-seen",
+     .request = &pb__region_seen_command__descriptor,
+     .apply = seen},
     {0},
 };
 static const struct store_table tables[] = {{REGION_TABLE, "regions"}, {0}};

@@ -11,7 +11,7 @@
 #include "multi-dc/region.pb-c.h"
 #include "registry/machine.h"
 
-enum region_command { REGION_LEARN = 220, REGION_REMOVE = 221 };
+enum region_command { REGION_LEARN = 220, REGION_REMOVE = 221, REGION_SEEN = 222 };
 enum region_space { SPACE_REGIONS = 116 }; /* name "" */
 #define REGION_SINCE       7               /* cluster version (registry/version.h) */
 #define REGIONS_MAX        64              /* those removed too */
@@ -24,6 +24,8 @@ extern const struct query_type query_regions; /* RegionsRequest -> RegionsResult
 /* Letters, digits, '-' and '_', at most REGION_NAME_MAX: as datacenters are named. */
 bool region_name_good(const char *name);
 /* Would this command change what is known? `known` NULL: nothing is. For whoever would propose it. */
+/* Is what a leader sees other than what is on record, so much that it makes a difference? */
+bool region_seen_is_news(const Pb__RegionSeenCommand *command, const Pb__Region *known);
 bool region_is_news(const Pb__RegionLearnCommand *command, const Pb__Region *known);
 
 #endif

@@ -1,0 +1,154 @@
+/* /v1/global/service, /v1/global/services: all regions in one answer, of this region's catalog and of its copies of the
+ * others. They do not wait; who wants to follow one region asks it with ?dc=. */
+#include <string.h>
+
+#include "http/http.h"
+#include "http/region_views.h"
+#include "http/views.h"
+#include "multi-dc/global.h"
+
+struct shown {
+    const ProtobufCMessage *message;
+    uint64_t index;
+    const Pb__ServicesResult *own; /* of /v1/global/services */
+};
+
+/* Of which region, how old at most (milliseconds; null: not known since the start of the server that answers), and
+ * whether that region can be reached. */
+static void write_origin(struct json_out *json, const char *name, const Pb__PeerRegionsAnswer *seen) {
+    const Pb__PeerRegion *region = region_seen(seen, name);
+    bool own = region && region->own;
+    json_key(json, "Region"), json_string(json, name);
+    json_key(json, "AsOf");
+    if (!own && (!region || region->never_confirmed)) json_null(json);
+    else json_u64(json, own ? 0 : region->as_of_ms);
+    json_key(json, "Reachable"), json_bool(json, region && region->reachable);
+}
+
+/* -- a service ---------------------------------------------------------------------------------------------------- */
+static void view_instances(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
+    const struct shown *shown = http_context(request);
+    const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)shown->message;
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < found->n_regions; i++) {
+        for (size_t k = 0; k < found->regions[i]->n_entries; k++) {
+            view_service_entry_begin(json, found->regions[i]->entries[k]);
+            write_origin(json, found->regions[i]->region, seen);
+            json_object_end(json);
+        }
+    }
+    json_array_end(json);
+    http_header_u64(request, "X-Consul-Index", shown->index);
+    http_reply_json(request, 200);
+}
+
+static void service_known(struct http_request *request, int error, const struct query_result *result) {
+    struct shown *shown = arena_zalloc(http_arena(request), sizeof *shown);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    shown->message = result->message, shown->index = result->index ? result->index : 1;
+    http_set_context(request, shown);
+    http_ask_regions(request, view_instances);
+}
+
+static char **texts(struct http_request *request, const char *parameter, size_t *count) {
+    struct slice *values;
+    *count = http_parameters(request, parameter, &values);
+    char **out = arena_alloc(http_arena(request), (*count + 1) * sizeof *out);
+    for (size_t i = 0; i < *count; i++) out[i] = (char *)(uintptr_t)values[i].data;
+    return out;
+}
+
+static void global_service(struct http_request *request) {
+    Pb__GlobalRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__global_request__init(message);
+    if (!view_path_text(request, "service", "service name", &message->service)) return;
+    message->own = (char *)(uintptr_t)http_env(request)->datacenter;
+    message->tags = texts(request, "tag", &message->n_tags);
+    message->regions = texts(request, "region", &message->n_regions);
+    message->passing_only = http_has(request, "passing");
+    http_fetch(request, &query_global, &message->base, RPC_STALE, service_known);
+}
+
+/* -- all of them -------------------------------------------------------------------------------------------------- */
+static void write_name(struct json_out *json, const char *service, char *const *tags, size_t count, const char *region,
+                       const Pb__PeerRegionsAnswer *seen) {
+    json_object(json);
+    json_key(json, "Service"), json_string(json, service);
+    json_key(json, "Tags"), view_strings(json, tags, count);
+    write_origin(json, region, seen);
+    json_object_end(json);
+}
+
+static void view_services(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
+    const struct shown *shown = http_context(request);
+    const Pb__GlobalServicesResult *copies = (const Pb__GlobalServicesResult *)shown->message;
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; shown->own && i < shown->own->n_services; i++) {
+        const Pb__ServiceTags *service = shown->own->services[i];
+        write_name(json, service->name, service->tags, service->n_tags, http_env(request)->datacenter, seen);
+    }
+    for (size_t i = 0; i < copies->n_services; i++) {
+        const Pb__GlobalServiceName *service = copies->services[i];
+        for (size_t k = 0; k < service->n_regions; k++)
+            write_name(json, service->name, service->tags, service->n_tags, service->regions[k], seen);
+    }
+    json_array_end(json);
+    http_header_u64(request, "X-Consul-Index", shown->index);
+    http_reply_json(request, 200);
+}
+
+static void copies_known(struct http_request *request, int error, const struct query_result *result) {
+    struct shown *shown = arena_zalloc(http_arena(request), sizeof *shown);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    shown->own = http_context(request);
+    shown->message = result->message, shown->index = result->index ? result->index : 1;
+    http_set_context(request, shown);
+    http_ask_regions(request, view_services);
+}
+
+static void own_known(struct http_request *request, int error, const struct query_result *result) {
+    Pb__GlobalServicesRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__global_services_request__init(message);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    http_set_context(request, result->message);
+    http_fetch(request, &query_global_services, &message->base, RPC_STALE, copies_known);
+}
+
+static void global_services(struct http_request *request) {
+    Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__table_request__init(message);
+    http_fetch(request, &query_services, &message->base, RPC_STALE, own_known);
+}
+
+const struct http_route http_routes_global[] = {
+    {HTTP_GET, "/v1/global/services", global_services, "service:read", NULL,
+     "Services of all regions: which there are in which region, each with Region, AsOf (age in ms) and Reachable",
+     HTTP_LOCAL, .example = {.status = 200}},
+    {HTTP_GET, "/v1/global/service/*service", global_service, "service:read",
+     HTTP_PARAMS(VIEW_SERVICE, VIEW_TAG,
+                 {"region", HTTP_TEXT, .repeats = true, .help = "only of this region; all of them"},
+                 {"passing", HTTP_FLAG, .help = "only instances all of whose checks pass"}),
+     "Instances of a service in all regions, as /v1/health/service has them, each with Region, AsOf (age in ms) and "
+     "Reachable",
+     HTTP_LOCAL, .example = {"/v1/global/service/db", .status = 200}},
+    {0},
+};
