@@ -180,13 +180,22 @@ static void post_flags(struct http_request *request) {
 
 /* -- browsers ------------------------------------------------------------------------------------------------------ */
 
-static void preflight(struct http_request *request) {
+static void allow(struct http_request *request, const char *methods, const char *headers) {
     ofrep_cors(request);
-    http_header(request, "Access-Control-Allow-Methods", "POST");
-    http_header(request, "Access-Control-Allow-Headers", "Content-Type, If-None-Match, Authorization, X-API-Key");
+    http_header(request, "Access-Control-Allow-Methods", methods);
+    http_header(request, "Access-Control-Allow-Headers", headers);
     http_header(request, "Access-Control-Max-Age", "86400");
     (void)http_raw(request);
     http_reply_raw(request, 204, NULL);
+}
+
+static void preflight(struct http_request *request) {
+    allow(request, "POST", "Content-Type, If-None-Match, Authorization, X-API-Key");
+}
+
+/* EventSource does not ask; who reads the stream with headers of his own does. */
+static void preflight_events(struct http_request *request) {
+    allow(request, "GET", "Last-Event-ID, Cache-Control, Authorization, X-API-Key");
 }
 
 /* Members and headers that are not known are passed over, as the protocol wants it. */
@@ -214,6 +223,8 @@ const struct http_route http_routes_ofrep[] = {
     {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags/:key", preflight, "none", HTTP_PARAMS(KEY),
      "What a browser asks before it asks", HTTP_LOCAL, .no_example = "its answer is a few headers"},
     {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL, "What a browser asks before it asks for all",
+     HTTP_LOCAL, .no_example = "its answer is a few headers"},
+    {HTTP_OPTIONS, "/ofrep/v1/events", preflight_events, "none", NULL, "What a browser asks before the stream",
      HTTP_LOCAL, .no_example = "its answer is a few headers"},
     {0},
 };

@@ -187,63 +187,6 @@ def try_current(server):
         return None
 
 
-def openfeature():
-    agent = Agent(dev=True).start()
-    for name, documents in {"color": ['"red"', '"blue"'], "limits": ['{"n":1}', '{"n":2}'], "on": ["false", "true"], "motd": ["hello there", "bye"]}.items():
-        for i, document in enumerate(documents):
-            agent.put("/v1/rollout/%s/versions/v%d" % (name, i + 1), document)
-        stage(agent, name, "v1")
-
-    def evaluate(path="", context={"targetingKey": "me"}, headers=None, body=None):
-        code, got, text = agent.request("POST", "/ofrep/v1/evaluate/flags" + path, json.dumps({"context": context}) if body is None else body, headers=headers)
-        check(got["Access-Control-Allow-Origin"] == "*", got.items())
-        return code, json.loads(text) if text else None, got
-    check(evaluate("/color")[:2] == (200, {"key": "color", "reason": "STATIC", "variant": "v1", "value": "red"}), evaluate("/color"))
-    check(evaluate("/on")[1]["value"] is False and evaluate("/limits")[1]["value"] == {"n": 1} and evaluate("/motd")[1]["value"] == "hello there", "values")
-    stage(agent, "color", "v2", Percent=99.9)
-    check(evaluate("/color")[1] == {"key": "color", "reason": "SPLIT", "variant": "v2", "value": "blue"}, evaluate("/color"))
-    stage(agent, "limits", "v2", Match={"Tags": ["beta"], "Nodes": ["n1"]})
-    check(evaluate("/limits")[1]["reason"] == "STATIC", "it does not match")
-    check(evaluate("/limits", {"targetingKey": "me", "tags": ["beta"], "node": "n1", "email": "a@b"})[1] == {"key": "limits", "reason": "TARGETING_MATCH", "variant": "v2", "value": {"n": 2}}, "it does")
-    code, all_, headers = evaluate()
-    check(code == 200 and {f["key"]: f["variant"] for f in all_["flags"]} == {"color": "v2", "limits": "v1", "motd": "v1", "on": "v1"}, all_)
-    tag = headers["ETag"]
-    check(evaluate("", headers={"If-None-Match": tag})[:2] == (304, None), "the same")
-    check(evaluate("", {"targetingKey": "me", "more": 1}, headers={"If-None-Match": '"x", ' + tag})[0] == 304, "one of several")
-    stage(agent, "motd", "v2")
-    code, all_, headers = evaluate("", headers={"If-None-Match": tag})
-    check(code == 200 and headers["ETag"] != tag, "another one")
-    for path, context, body, expected in [("/none", {"targetingKey": "a"}, None, (404, "FLAG_NOT_FOUND")), ("/color", {}, None, (400, "TARGETING_KEY_MISSING")), ("", {}, None, (400, "TARGETING_KEY_MISSING")),
-                                          ("/color", None, "{", (400, "PARSE_ERROR")), ("", None, "", (400, "PARSE_ERROR")), ("/color", None, "[]", (400, "INVALID_CONTEXT")),
-                                          ("/color", {"targetingKey": 7}, None, (400, "INVALID_CONTEXT")), ("/color", {"targetingKey": "x" * 2000}, None, (400, "INVALID_CONTEXT"))]:
-        code, failure, _ = evaluate(path, context, body=body)
-        check((code, failure["errorCode"]) == expected and failure["errorDetails"] and ("key" in failure) == bool(path), (path, body, code, failure))
-    # The stream that the bulk answer names: an event for each change of this caller's flags, and none for others'; it goes on with Last-Event-ID.
-    path = evaluate("", {"targetingKey": "a b&c"})[1]["eventStreams"][0]["endpoint"]["requestUri"]
-    check(path.startswith("/ofrep/v1/events?targetingKey=a%20b%26c"), path)
-
-    def lines(last=None):
-        c = http.client.HTTPConnection(agent.ip, 8500, timeout=30 * SLOW)
-        c.request("GET", path, headers={"Last-Event-ID": last} if last else {})
-        r = c.getresponse()
-        check(r.status == 200 and r.headers["Content-Type"] == "text/event-stream" and r.headers["Access-Control-Allow-Origin"] == "*", r.headers.items())
-        return r
-    stream = lines()
-    first = stream.readline().decode().strip()
-    check(first.startswith("id: ") and stream.readline() == b"\n", first)
-    stage(agent, "motd", "v1", Match={"Nodes": ["n77"]})
-    stage(agent, "on", "v2")
-    event = [stream.readline().decode().strip() for _ in range(4)]
-    now = evaluate("", {"targetingKey": "a b&c"})[2]["ETag"]
-    check(event == ["event: message", "id: " + now, 'data: {"type":"refetchEvaluation","etag":"\\"%s\\""}' % now.strip('"'), ""], event)
-    check(json.loads(event[2][6:])["etag"] == now and evaluate("", {"targetingKey": "a b&c"}, headers={"If-None-Match": now})[0] == 304, event)
-    stage(agent, "on", "v1")
-    check(lines(now).readline() == b"event: message\n", "who comes back is told what it has missed")
-    check(lines(first[4:]).readline().decode().strip() == first, "and nothing when all is as it was")
-    code, headers, body = agent.request("OPTIONS", "/ofrep/v1/evaluate/flags", headers={"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"})
-    check(code == 204 and "POST" in headers["Access-Control-Allow-Methods"] and "If-None-Match" in headers["Access-Control-Allow-Headers"], headers.items())
-
-
 def files_that_follow():
     """`coord rollout follow`: on a client agent, over the loss of all servers; a command that fails refuses the version."""
     cluster = Cluster(1).start()
