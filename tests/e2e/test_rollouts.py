@@ -1,5 +1,5 @@
 """Rollouts: 500 callers that follow a configuration in stages, guards that stop it, a leader that dies in the middle, the way back; clients that only
-know keys, files, and OpenFeature's protocol."""
+know keys, and files. OpenFeature: test_openfeature.py."""
 import concurrent.futures, http.client, json, os, re, subprocess, sys, tempfile, threading, time
 from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
 from waiters import cluster_and_agent, documented, run_documented, want
@@ -238,7 +238,7 @@ def as_documented_and_as_commands():
     client = subprocess.Popen([sys.executable, "-c", program, "http://%s:8500" % agent.ip, "py"], stdout=subprocess.PIPE, text=True)
     try:
         check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "the first")
-        check(words(agent, "publish", "web", "v3", '{"Color":"red"}') == "true\n", "published")
+        check(words(agent, "put", "web", "v3", '{"Color":"red"}') == "true\n", "published")
         check(words(agent, "stage", "-percent", "100", "web", "v3") == "web: v3 for everybody\n", "for everybody")
         check(client.stdout.readline() == "v3 {'Color': 'red'}\n", "callback")
         words(agent, "rollback", "web")
@@ -297,4 +297,4 @@ def bad_input():
 
 
 if __name__ == "__main__":
-    run([staged_by_percent, a_guard_stops_it, the_leader_dies_in_the_middle_of_steps, openfeature, files_that_follow, as_documented_and_as_commands, bad_input])
+    run([staged_by_percent, a_guard_stops_it, the_leader_dies_in_the_middle_of_steps, files_that_follow, as_documented_and_as_commands, bad_input])
