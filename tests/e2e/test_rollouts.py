@@ -2,7 +2,7 @@
 know keys. Files: test_rollout_files.py. OpenFeature: test_openfeature.py."""
 import concurrent.futures, http.client, json, os, re, subprocess, sys, tempfile, threading, time
 from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
-from waiters import cluster_and_agent, documented, run_documented, want
+from waiters import cluster_and_agent, page, run_documented, want
 
 CALLERS = 200
 
@@ -34,10 +34,21 @@ def story(agent, name):
     return [(c["Kind"], c["By"], c["To"], c["Percent"]) for c in reversed(want(agent, "GET", "/v1/rollout/%s/history" % name)) if c["Kind"] != "publish"]
 
 
+def command(agent, *args):
+    return subprocess.run([COORD, "rollout", args[0], "-http-addr=%s:8500" % agent.ip, *args[1:]], capture_output=True, text=True, timeout=60 * SLOW)
+
+
 def words(agent, *args, code=0):
-    done = subprocess.run([COORD, "rollout", args[0], "-http-addr=%s:8500" % agent.ip, *args[1:]], capture_output=True, text=True, timeout=60 * SLOW)
+    done = command(agent, *args)
     check(done.returncode == code, done)
     return done.stdout
+
+
+def refused(agent, *args):
+    """Why."""
+    done = command(agent, *args)
+    check(done.returncode == 1 and not done.stdout, done)
+    return done.stderr
 
 
 class Follower(threading.Thread):
@@ -213,17 +224,18 @@ def try_current(server):
 
 
 def as_documented_and_as_commands():
+    """Every example of docs/rollouts.md, one after the other, against a server that knows nothing; then the commands."""
     agent = Agent(dev=True).start()
-    lines = run_documented(agent, documented("A first rollout", "rollouts.md")).replace("}{", "}\n{").replace("true", "true\n")
-    check('"Version":"v1"' in lines and '"MinSamples":50' in lines, lines)
-    run_documented(agent, documented("OpenFeature", "rollouts.md"))
-    with open(os.path.join(HERE, "../../docs/rollouts.md")) as f:
-        program = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+    text = page("rollouts.md")
+    said = run_documented(agent, "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S)))
+    for expected in ("web: v1 for everybody\n", "web: v2 for 1 % of the callers, v1 for the others; step 1 of 2, 5m0s\n", "0 of 0 on v2, 0 refused it\n", "too green", '"Version":"v1"', '"MinSamples":50', '"variant":"v1"'):
+        check(expected in said, "%r in %s" % (expected, said))
+    program = re.search(r"```python\n(.*?)```", text, re.S).group(1)
     check(len(program.splitlines()) <= 20, "twenty lines")
     client = subprocess.Popen([sys.executable, "-c", program, "http://%s:8500" % agent.ip, "py"], stdout=subprocess.PIPE, text=True)
     try:
         check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "the first")
-        check(words(agent, "put", "web", "v3", '{"Color":"red"}') == "true\n", "published")
+        check(words(agent, "put", "web", "v3", '{"Color":"red"}') == "true\n", "the same once more")
         check(words(agent, "stage", "-percent", "100", "web", "v3") == "web: v3 for everybody\n", "for everybody")
         check(client.stdout.readline() == "v3 {'Color': 'red'}\n", "callback")
         words(agent, "rollback", "web")
@@ -244,6 +256,39 @@ def as_documented_and_as_commands():
     check("--- v1" in diff and '+{"Color":"red"}' in diff, diff)
     check(words(agent, "schema", "web", '{"required":["Color"]}') == "true\n", "schema")
     check("web" in words(agent, "list"), "list")
+
+
+def create_and_put():
+    agent = Agent(dev=True).start()
+    check(words(agent, "create", "-comment", "first", "web", "v1", '{"a":1}') == "web: v1 for everybody\n", "created")
+    last = want(agent, "GET", "/v1/rollout/web/history")[0]
+    check((last["Kind"], last["To"], last["Comment"]) == ("flip", "v1", "first") and status(agent, "web")["Current"] == "v1", last)
+    before = want(agent, "GET", "/v1/rollout/web/history")
+    for version, document in (("v1", '{"a":1}'), ("v2", "2")):
+        check("exists, and v1 is current" in refused(agent, "create", "web", version, document), "there is one already")
+    check(want(agent, "GET", "/v1/rollout/web/history") == before and agent.request("GET", "/v1/kv/config/web/v2")[0] == 404, "nothing of that was done")
+    check(words(agent, "put", "web", "v2", '{"a":2}') == "true\n" and status(agent, "web")["Current"] == "v1", "a version for nobody")
+    check("versions never change" in refused(agent, "put", "web", "v2", "{}"), "versions never change")
+    # From a file and from stdin; a version that was put before, or an earlier try, is in nobody's way.
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write('{"from":"a file"}')
+        f.flush()
+        words(agent, "put", "other", "v0", "0")
+        words(agent, "create", "other", "v1", "@" + f.name)
+    check(words(agent, "get", "-id", "x", "other") == '{"from":"a file"}', "from a file")
+    check("No such file" in refused(agent, "create", "third", "v1", "@/none"), "no file")
+    # What does not fit a schema that was there before makes no rollout.
+    words(agent, "schema", "strict", '{"required":["a"]}')
+    check("does not fit the schema" in refused(agent, "create", "strict", "v1", "{}") and status(agent, "strict")["Current"] == "", "refused")
+    check(words(agent, "create", "strict", "v1", '{"a":1}') == "strict: v1 for everybody\n", "and then one that fits")
+    # A pointer that was written by hand, before there was a rollout, is taken over: create does not replace it for everybody.
+    agent.put("/v1/kv/config/byhand/v7", "7"), agent.put("/v1/kv/config/byhand/current", "v7")
+    check("v7 is current" in refused(agent, "create", "byhand", "v8", "8") and status(agent, "byhand")["Current"] == "v7", "taken over")
+    # Many at once: one of them has created it.
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        codes = list(pool.map(lambda i: command(agent, "create", "race", "v%d" % i, str(i)).returncode, range(4)))
+    current = status(agent, "race")["Current"]
+    check(codes.count(0) == 1 and current == "v%d" % codes.index(0), (codes, current))
 
 
 def bad_input():
@@ -282,4 +327,4 @@ def bad_input():
 
 
 if __name__ == "__main__":
-    run([staged_by_percent, a_guard_stops_it, the_leader_dies_in_the_middle_of_steps, as_documented_and_as_commands, bad_input])
+    run([staged_by_percent, a_guard_stops_it, the_leader_dies_in_the_middle_of_steps, as_documented_and_as_commands, create_and_put, bad_input])
