@@ -27,7 +27,7 @@ def arguments():
 
 # ---- the watchers -------------------------------------------------------------------------------------------------
 class Watcher(threading.Thread):
-    """Follows what coord gives the caller `id`, and acknowledges it."""
+    """Follows what coord gives the caller `id`, and acknowledges it. `told`: the version that it called back with last."""
 
     def __init__(self, server, id, callback):
         super().__init__(daemon=True)
@@ -35,30 +35,30 @@ class Watcher(threading.Thread):
         self.start()
 
     def run(self):
+        try:
+            self.follow()
+        except (OSError, http.client.HTTPException):
+            pass                                                     # the run is over, and the server gone
+
+    def follow(self):
         index = 0
         while True:
             now = self.server.json("GET", "/v1/rollout/%s?id=%s&wait=5m&index=%d" % (NAME, self.id, index))
-            index = now["Index"]
-            if now["Version"] == self.told:
-                continue
+            if now["Index"] == index:
+                continue                                             # five minutes without a change
             try:
                 self.callback(now["Version"], now["Document"])
                 said = "ok=true"
             except ValueError as e:
                 said = "ok=false&reason=" + urllib.parse.quote(str(e))
             self.server.json("PUT", "/v1/rollout/%s/ack?id=%s&version=%s&%s" % (NAME, self.id, now["Version"], said))
-            self.told = now["Version"]
+            self.told, index = now["Version"], now["Index"]
 
 
-class KeyWatcher(threading.Thread):
+class KeyWatcher(Watcher):
     """Follows the pointer, with plain keys, as a program that has never heard of rollouts does."""
 
-    def __init__(self, server, callback):
-        super().__init__(daemon=True)
-        self.server, self.callback, self.told = server, callback, None
-        self.start()
-
-    def run(self):
+    def follow(self):
         index = 0
         while True:
             version, index = self.server.key("config/%s/current" % NAME, index)
@@ -149,7 +149,7 @@ class Run:
         self.current({"Version": "v1"})
         self.programs = [Program() for _ in range(count + 1)]
         self.watchers = [Watcher(server, "shop-%d" % i, self.programs[i].configure) for i in range(count)]
-        self.watchers.append(KeyWatcher(server, self.programs[count].configure))
+        self.watchers.append(KeyWatcher(server, "", self.programs[count].configure))
 
     def current(self, body):
         self.server.json("PUT", "/v1/rollout/%s/current" % NAME, body)
@@ -173,7 +173,7 @@ class Run:
                 raise AssertionError("not all have heard of: " + what)
             time.sleep(0.02)
         *staged, keys = [p.letter() for p in self.programs]
-        print("%5.1f s  %-34s %s  %s" % (time.monotonic() - self.begun, what, "".join(staged), keys), flush=True)
+        print("%5.1f s  %-32s %s  %s" % (time.monotonic() - self.begun, what, "".join(staged), keys), flush=True)
         return "".join(staged), keys
 
     def wait(self, condition):
@@ -195,7 +195,7 @@ def alone(version):
 
 def story(run):
     count = len(run.watchers) - 1
-    print("   time  %-34s %-*s  keys" % ("what", count, "watchers"))
+    print("   time  %-32s %-*s  keys" % ("what", count, "watchers"))
     assert run.show("v1 for everybody") == ("1" * count, "1")
 
     guard = {"MaxFailing": 0.05, "MinSamples": 1, "OnFail": "rollback"}
@@ -220,7 +220,9 @@ def story(run):
     print("\nx: refused it, and goes on with v2. What coord remembers:\n")
     for change in reversed(run.server.json("GET", "/v1/rollout/%s/history" % NAME)):
         if change["Kind"] != "publish":
-            print("  %-9s %-10s %2s -> %-2s %5.4g %%  %s" % (change["Kind"], change["By"][:10], change["From"], change["To"], change["Percent"], change["Comment"]))
+            by = "an operator" if change["By"].startswith("node ") else "the " + change["By"]
+            line = "  %-9s %-11s %2s -> %-2s %3.0f %%  %s" % (change["Kind"], by, change["From"], change["To"], change["Percent"], change["Comment"])
+            print(line.rstrip())
 
 
 def main():
