@@ -22,6 +22,9 @@ static int document_read(const struct client *client, const char *name, const ch
                          struct fault *fault) {
     struct buffer path = {0};
     struct client_answer answer = {0};
+    if (strcmp(version, "current") == 0)
+        return fault_set(fault, CO_NOTFOUND, "\"current\" is no version: `coord rollout status %s` says which one is",
+                         name);
     buffer_append_text(&path, "/v1/kv/config/");
     client_encode(&path, name, false);
     buffer_append_byte(&path, '/');

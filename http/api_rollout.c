@@ -167,7 +167,8 @@ static bool change_prepare(struct http_request *request, ProtobufCMessage *messa
     { ":name", HTTP_TEXT, .help = "the rollout's name", .least = 1, .most = ROLLOUT_NAME_MOST, .field = "name" }
 #define NOW \
     { .type = HTTP_NOW, .field = "now_unix_ms" }
-static const struct http_param document = {"document", HTTP_TEXT, .help = "the document", .field = "document"};
+static const struct http_param document = {"document", HTTP_TEXT, .help = "the document", .required = true,
+                                           .field = "document"};
 static const struct http_param schema = {
     "schema",         HTTP_TEXT, .help = "\"json\", or a JSON Schema", .least = 1, .most = ROLLOUT_SCHEMA_MOST,
     .field = "schema"};

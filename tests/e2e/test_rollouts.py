@@ -269,6 +269,8 @@ def create_and_put():
     check(want(agent, "GET", "/v1/rollout/web/history") == before and agent.request("GET", "/v1/kv/config/web/v2")[0] == 404, "nothing of that was done")
     check(words(agent, "put", "web", "v2", '{"a":2}') == "true\n" and status(agent, "web")["Current"] == "v1", "a version for nobody")
     check("versions never change" in refused(agent, "put", "web", "v2", "{}"), "versions never change")
+    check("the document is wanted" in command(agent, "put", "web", "v3").stderr and agent.request("GET", "/v1/kv/config/web/v3")[0] == 404, "it was forgotten")
+    check("is no version" in refused(agent, "diff", "web", "v1", "current"), "the pointer")
     # From a file and from stdin; a version that was put before, or an earlier try, is in nobody's way.
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         f.write('{"from":"a file"}')
@@ -303,8 +305,10 @@ def bad_input():
             (current, {"Version": "v9"}, 404, "no version"), (current, {}, 400, "Version"), (current, {"Version": "v2", "Percent": 101}, 400, "Percent"), (current, {"Version": "v2", "Percent": -1}, 400, "Percent"), (current, '{"Version":"v2","Percent":NaN}', 400, "JSON"),
             (current, {"Version": "v2", "Percent": "10"}, 400, "Percent"), (current, {"Version": "v2", "Precent": 10}, 400, "Percent"), (current, {"Version": "v2", "Steps": [{"Hold": "1s"}]}, 400, "Steps[0].Percent"),
             (current, {"Version": "v2", "Steps": [{"Percent": 5}, {"Percent": 5}]}, 400, "higher"), (current, {"Version": "v2", "Steps": [{"Percent": 5, "Hold": "1y"}]}, 400, "Hold"), (current, {"Version": "v2", "Guard": {"Service": "a"}}, 400, "MaxFailing"),
+            (current, {"Version": "v2", "Steps": [{"Percent": 5, "Hold": 300}]}, 400, "from 10ms"), (current, {"Version": "v2", "Percent": 1e300}, 400, "Percent"), (current, {"Version": "v2", "Percent": 100.001}, 400, "Percent"),
+            (current, {"Version": "v2", "Match": {}}, 400, "names no tags"), (current, {"Version": "v2", "Match": {"Nodes": [], "Tags": []}, "Percent": 100}, 400, "names no tags"), (current, {"Version": "v2", "Match": {"Nodes": ["n" * 201]}}, 400, "Nodes"),
             (current, {"Version": "v2", "Guard": {"MaxFailing": 2}}, 400, "MaxFailing"), (current, {"Version": "v2", "Guard": {"MaxFailing": 0, "OnFail": "cry"}}, 400, "OnFail"), (current, {"Version": "v2", "Percent": 5, "Cas": 1}, 412, "Cas"),
-            (current, {"Version": "v1", "Percent": 5}, 409, "already"), ("/v1/rollout/web/promote", "", 409, "no stage"), ("/v1/rollout/web/rollback", "", 409, "no version before"), ("/v1/rollout/none/pause", "", 404, "no rollout"),
+            (current, {"Version": "v1", "Percent": 5}, 409, "already"), ("/v1/rollout/web/promote", "", 409, "no stage"), ("/v1/rollout/web/rollback", "", 409, "no version before"), ("/v1/rollout/none/pause", "", 404, "no rollout"), ("/v1/rollout/web/rollback?cas=1", "", 412, "Cas"),
             ("/v1/rollout/web/ack?id=a&version=v9", "", 404, "no version"), ("/v1/rollout/web/ack?version=v1", "", 400, "id"), ("/v1/rollout/web/ack?id=a&version=v1&ok=maybe", "", 400, "ok"), ("/v1/rollout/web/go", "", (404, 405), "")]
     before = want(agent, "GET", "/v1/rollout/web/history")
     for path, body, expected, word in rows:
