@@ -18,7 +18,7 @@ enum { QUIET_MS = 500 };
 static struct crowd_peer *callers, writer;
 static char *has; /* of each caller: '1' or '2', the version it was given; 0: none yet */
 static uint32_t count;
-static uint64_t answers, same, written, last_ns;
+static uint64_t answers, same, written, first_ns, last_ns;
 
 static void ask(struct crowd_peer *peer, uint64_t index) {
     struct buffer text = {0};
@@ -54,6 +54,7 @@ static void peer_read(struct crowd_peer *peer, uint64_t now_ns) {
         same += has[peer->number] == version[12];
         has[peer->number] = version[12];
         answers++, last_ns = now_ns;
+        if (!first_ns) first_ns = now_ns;
         ask(peer, strtoull(index + 18, NULL, 10));
     }
     crowd_taken(peer, size);
@@ -80,22 +81,24 @@ static uint64_t on_second(void) {
 }
 
 static void flips(unsigned rounds) {
-    struct crowd_times last = {0}, writes = {0};
+    struct crowd_times first = {0}, last = {0}, writes = {0};
     for (unsigned round = 0; round < 2 * rounds; round++) { /* back to v1 in the end */
         uint64_t before = answers, wrote = written;
+        first_ns = 0;
         uint64_t begun_ns = set(round % 2 ? "{\"Version\":\"v1\"}" : "{\"Version\":\"v2\"}");
         crowd_wait(&written, wrote + 1, "the flip was not answered", peer_read);
         crowd_note(&writes, begun_ns, clock_mono_ns());
         crowd_wait(&answers, before + count, "not all callers have it", peer_read);
-        crowd_note(&last, begun_ns, last_ns);
+        crowd_note(&first, begun_ns, first_ns), crowd_note(&last, begun_ns, last_ns);
         quiet();
     }
     printf(
-        "{\"callers\":%u,\"flips\":%u,\"last_median_ms\":%.1f,\"last_least_ms\":%.1f,\"last_most_ms\":%.1f,"
+        "{\"callers\":%u,\"flips\":%u,\"first_median_ms\":%.1f,\"last_median_ms\":%.1f,\"last_least_ms\":%.1f,\"last_"
+        "most_ms\":%.1f,"
         "\"write_median_ms\":%.1f,",
-        count, 2 * rounds, crowd_part(&last, 0.5), crowd_part(&last, 0), crowd_part(&last, 1),
+        count, 2 * rounds, crowd_part(&first, 0.5), crowd_part(&last, 0.5), crowd_part(&last, 0), crowd_part(&last, 1),
         crowd_part(&writes, 0.5));
-    free(last.ms), free(writes.ms);
+    free(first.ms), free(last.ms), free(writes.ms);
 }
 
 static void stages(void) {
