@@ -125,13 +125,17 @@ static bool is_known(const struct http_request *request, const char *tag) {
     return known && (strcmp(known, "*") == 0 || strstr(known, tag));
 }
 
-void ofrep_flags_write(struct json_out *json, const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]) {
-    size_t from = json->out->size;
-    json_array(json);
-    for (size_t i = 0; i < all->n_rollouts; i++) ofrep_evaluation_write(json, all->rollouts[i]);
-    json_array_end(json);
-    (void)snprintf(tag, OFREP_TAG_SIZE, "\"%016llx\"",
-                   (unsigned long long)hash64(json->out->data + from, json->out->size - from));
+/* Of what a caller is given, and not of why: with a stage of one percent the reason becomes another one for everybody, and
+ * all the others would fetch again what they have. */
+void ofrep_tag(const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < all->n_rollouts; i++) {
+        const Pb__RolloutResolution *one = all->rollouts[i];
+        sum = hash64_seed(one->name, strlen(one->name), sum);
+        sum = hash64_seed(one->version, strlen(one->version), sum);
+        sum = hash64_seed(one->document.data, one->document.len, sum + one->missing);
+    }
+    (void)snprintf(tag, OFREP_TAG_SIZE, "\"%016llx\"", (unsigned long long)sum);
 }
 
 static void streams_write(struct json_out *json, const Pb__RolloutCaller *caller) {
@@ -158,7 +162,10 @@ static void all_evaluated(struct http_request *request, int error, const struct 
     struct json_out *json = http_out(request);
     char tag[OFREP_TAG_SIZE];
     json_object(json);
-    json_key(json, "flags"), ofrep_flags_write(json, all, tag);
+    json_key(json, "flags"), json_array(json);
+    for (size_t i = 0; i < all->n_rollouts; i++) ofrep_evaluation_write(json, all->rollouts[i]);
+    json_array_end(json);
+    ofrep_tag(all, tag);
     streams_write(json, http_context(request));
     json_object_end(json);
     http_header(request, "ETag", tag);

@@ -49,12 +49,8 @@ static void ask(struct sse *sse, enum rpc_freshness freshness) {
 
 /* What the client knows has changed: an event. */
 static void compare(struct events *events, const Pb__RolloutResolutions *all) {
-    struct buffer text = {0};
-    struct json_out json;
     char tag[OFREP_TAG_SIZE];
-    json_out_init(&json, &text, false);
-    ofrep_flags_write(&json, all, tag);
-    buffer_free(&text);
+    ofrep_tag(all, tag);
     if (strcmp(tag, events->tag) == 0) return;
     buffer_printf(&events->sse.text,
                   "event: message\nid: %s\ndata: {\"type\":\"refetchEvaluation\",\"etag\":\"\\\"%.16s\\\"\"}\n\n", tag,

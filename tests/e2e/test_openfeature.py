@@ -143,7 +143,10 @@ def events():
         return evaluate(agent, "", me)[2]["ETag"]
     stream = opened()
     tells(stream, tag())                                     # what has changed since the flags were fetched is not lost
+    before = tag()
     stage(agent, "motd", "v2", Match={"Nodes": ["n77"]})
+    stage(agent, "motd", "v2", Percent=0.01)
+    check(evaluate(agent, "/motd", me)[1]["reason"] == "SPLIT" and tag() == before, "the reason is another one, and what it has the same")
     stage(agent, "on", "v2")
     tells(stream, tag())                                     # nothing was said of the stage for others
     known = tag()
