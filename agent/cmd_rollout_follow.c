@@ -266,5 +266,7 @@ int cmd_rollout_follow(int argc, char **argv) {
     if (code >= 0) return code;
     if (!rest[0] || rest[1] || !follow.who.id || !follow.out) return cmd_wrong(usage, "-id, -out and NAME are wanted");
     follow.name = rest[0];
-    return follow_for_ever(&follow);
+    code = follow_for_ever(&follow);
+    free(follow.version);
+    return code;
 }
