@@ -122,7 +122,7 @@ static int print(int count, char **values) {
 static int plot(void) {
     struct buffer out = {0};
     int failed = plot_text(stdin, &out);
-    fwrite(out.data, 1, out.size, stdout);
+    if (!failed) fwrite(out.data, 1, out.size, stdout);
     buffer_free(&out);
     return failed;
 }
