@@ -144,6 +144,7 @@ static bool said(struct spending *spending, struct owned_request *request, size_
         return false;
     }
     one->remaining = answer->remaining;
+    if (answer->source > sum->source) sum->source = answer->source;
     one->said = rv == CO_OK || rv == CO_BUSY;
     if (rv != CO_OK) {
         sum->retry_ms = answer->retry_ms;
@@ -151,7 +152,6 @@ static bool said(struct spending *spending, struct owned_request *request, size_
     }
     one->spent = *on = true;
     one->fallback = answer->source == SPENDER_FALLBACK;
-    if (answer->source > sum->source) sum->source = answer->source;
     return false;
 }
 
