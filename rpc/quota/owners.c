@@ -174,6 +174,7 @@ static void ask(struct spending *spending, struct owning_now now) {
     const Pb__QuotaAskCommand *command;
     if (spending->owning_asks || !owning_ask(spending->owning, now, &command)) return;
     spending->owning_asks = true;
+    spending->asked++;
     errand_add(spending, ERRAND_OWNER_ASK)->command = command;
 }
 

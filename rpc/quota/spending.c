@@ -181,13 +181,14 @@ static void free_all(struct errand *over) {
     }
 }
 
+static void add(struct metric *metric, uint64_t *count) {
+    metric_add(metric, *count);
+    *count = 0;
+}
+
 static void counted(struct spending *spending) {
-    metric_add(&allowed, spending->allowed);
-    metric_add(&refused, spending->refused);
-    metric_add(&waited, spending->waited);
-    metric_add(&sent_on, spending->sent_on);
-    metric_add(&stale, spending->stale);
-    spending->allowed = spending->refused = spending->waited = spending->sent_on = spending->stale = 0;
+    add(&allowed, &spending->allowed), add(&refused, &spending->refused), add(&waited, &spending->waited);
+    add(&asked, &spending->asked), add(&sent_on, &spending->sent_on), add(&stale, &spending->stale);
 }
 
 static void answer(struct list *answered) {
@@ -209,6 +210,7 @@ static void spender_turn(struct spending *spending, uint64_t now_ns) {
     const char *name;
     if (!spending->spender_asks && spender_ask(spending->spender, now_ns, &command)) {
         spending->spender_asks = true;
+        spending->asked++;
         errand_add(spending, ERRAND_ASK)->command = command;
     }
     for (uint64_t index; !spending->leaving && spender_follow(spending->spender, &name, &index);) {

@@ -86,8 +86,8 @@ struct spending {
     struct list asking;  /* owned_request whose take is with its owner */
     struct errand *arrived, **arrived_last;
     struct errand *outgoing, **outgoing_last;
-    uint64_t allowed, refused, waited; /* since they were added to the metrics */
-    uint64_t sent_on, stale;           /* likewise: takes that went to their owner; that have to go again */
+    /* Since they were added to the metrics. sent_on, stale: takes that went to their owner, that have to go again. */
+    uint64_t allowed, refused, waited, asked, sent_on, stale;
     uint64_t due_ns;                   /* the loop looks then, or earlier */
     bool taken;                        /* since the loop looked last */
     bool watched;                      /* it looks again within PACE_NS, or has been woken */
