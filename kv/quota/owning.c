@@ -195,7 +195,7 @@ void owning_tick(struct owning *owning, struct owning_now now) {
 /* An owner decided a take. */
 static void decided(struct owning_budget *budget) {
     budget->ever = true;
-    budget->loss_ns = 0;
+    budget->loss_ns = budget->lost_version = 0;
 }
 
 struct count {
@@ -284,10 +284,16 @@ static int judge_loss(struct owning_budget *budget, const struct owning_take *ta
     return CO_OK;
 }
 
-static int wait(struct owning *owning, struct owning_budget *budget, const struct owning_take *take,
+/* `lease`: of who would decide it; 0: nobody is known. */
+static int wait(struct owning *owning, struct owning_budget *budget, const struct owning_take *take, uint64_t lease,
                 struct owning_now now, struct owning_answer *answer) {
-    uint64_t end_ns = take->since_ns + OWNING_WAIT_MS * OWNING_MS, again_ns = now.ns + OWNING_AGAIN_MS * OWNING_MS;
-    if (now.ns >= end_ns) return judge_loss(budget, take, now, answer);
+    bool lost = budget->lost_version == budget->version && budget->lost_lease == lease;
+    uint64_t end_ns = take->since_ns + (lost ? OWNING_LOST_MS : OWNING_WAIT_MS) * OWNING_MS;
+    uint64_t again_ns = now.ns + OWNING_AGAIN_MS * OWNING_MS;
+    if (now.ns >= end_ns) {
+        budget->lost_version = budget->version, budget->lost_lease = lease;
+        return judge_loss(budget, take, now, answer);
+    }
     if (again_ns > end_ns) again_ns = end_ns;
     if (again_ns < owning->wake_ns) owning->wake_ns = again_ns;
     return CO_AGAIN;
@@ -304,7 +310,7 @@ static int ask_owner(struct owning *owning, struct owning_budget *budget, struct
     size_t owner = owning_owner(live, (struct owning_id){take->key, take->split ? take->part + 1 : 0});
     /* It is this agent, or was before it began anew. */
     bool here = owner != SIZE_MAX && strcmp(live->nodes[owner], owning->node) == 0;
-    if (owner == SIZE_MAX || here) return wait(owning, budget, take, now, answer);
+    if (owner == SIZE_MAX || here) return wait(owning, budget, take, here ? live->leases[owner] : 0, now, answer);
     Pb__QuotaPeer peer = PB__QUOTA_PEER__INIT;
     Pb__QuotaRouted routed = PB__QUOTA_ROUTED__INIT;
     peer.name = budget->name, peer.epoch = budget->epoch;
@@ -369,7 +375,7 @@ int owning_take(struct owning *owning, struct owning_take *take, struct owning_n
     }
     if (budget->unreachable)
         return refuse(answer, CO_NOLEADER, 0, "no server answers, and this agent does not know it");
-    return wait(owning, budget, take, now, answer);
+    return wait(owning, budget, take, 0, now, answer);
 }
 
 int owning_served(struct owning *owning, struct owning_take *take, enum owning_reach reach, struct slice reply,
@@ -384,7 +390,7 @@ int owning_served(struct owning *owning, struct owning_take *take, enum owning_r
     Pb__QuotaPeerAnswer none = PB__QUOTA_PEER_ANSWER__INIT, known = said ? *said : none;
     arena_free(&arena);
     if (unknown) return judge_loss(budget, take, now, answer);
-    if (!said) return wait(owning, budget, take, now, answer);
+    if (!said) return wait(owning, budget, take, take->lease, now, answer);
     switch (known.verdict) {
         case PB__QUOTA_VERDICT__QUOTA_DONE:
             decided(budget);
@@ -399,7 +405,7 @@ int owning_served(struct owning *owning, struct owning_take *take, enum owning_r
             }
             answer->remaining = known.remaining;
             return refuse(answer, CO_BUSY, known.retry_ms, "the budget is spent");
-        default: return wait(owning, budget, take, now, answer); /* one of both has to learn something first */
+        default: return wait(owning, budget, take, take->lease, now, answer); /* one of both has to learn something */
     }
 }
 

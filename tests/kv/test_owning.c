@@ -275,6 +275,13 @@ Test(owning, a_key_of_another_is_asked_of_it_and_what_is_unknown_is_not_admitted
     owning_tick(me, now);
     cr_expect(owning_woken(me) && served(OWNING_NOT_DELIVERED, 0) == CO_NOLEADER);
     cr_expect_eq(owning_served(me, &take, OWNING_ANSWERED, slice_text("\xff\xff"), now, &answer), CO_NOLEADER);
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN);
+    now.ns += OWNING_LOST_MS * MS;
+    cr_expect_eq(served(OWNING_NOT_DELIVERED, 0), CO_NOLEADER, "the next one does not wait for so long");
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN);
+    now.ns += OWNING_LOST_MS * MS;
+    cr_expect(served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN && !answer.node, "it was there meanwhile");
     definition.on_loss = PB__QUOTA_LOSS__QUOTA_OPEN, definition.local_cap = 3, notice.defined_index++;
     tell();
     cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_OK &&
