@@ -346,9 +346,10 @@ static void leave(struct spending *spending) {
     spending_lock(spending);
     bool began = !spending->leaving;
     spending->leaving = true;
-    if (owners_leave(spending, spending_now(now_ns))) most_ms += OWNING_LEAVE_MS;
+    bool owns = owners_leave(spending, spending_now(now_ns));
     spending_unlock(spending);
     if (!began) return;
+    if (owns && rpc_known_leader(spending->rpc)) most_ms += OWNING_LEAVE_MS;
     spending->leave_by_ns = now_ns + most_ms * SPENDING_MS;
     errands_cancel(spending, false);
 }

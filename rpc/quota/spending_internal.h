@@ -88,9 +88,9 @@ struct spending {
     struct errand *outgoing, **outgoing_last;
     /* Since they were added to the metrics. sent_on, stale: takes that went to their owner, that have to go again. */
     uint64_t allowed, refused, waited, asked, sent_on, stale;
-    uint64_t due_ns;                   /* the loop looks then, or earlier */
-    bool taken;                        /* since the loop looked last */
-    bool watched;                      /* it looks again within PACE_NS, or has been woken */
+    uint64_t due_ns; /* the loop looks then, or earlier */
+    bool taken;      /* since the loop looked last */
+    bool watched;    /* it looks again within PACE_NS, or has been woken */
     bool hurry, leaving, closed;
 
     /* Loop thread. */

@@ -1,6 +1,6 @@
 """Quotas in owner mode: each key is counted by one agent of three, whatever ends, moves or is out of date meanwhile."""
-import json, os, subprocess, threading, time, traceback, urllib.parse
-from coordtest import COORD, SLOW, Cluster, check, run, until
+import json, os, subprocess, threading, time, urllib.parse
+from coordtest import COORD, SLOW, Cluster, check, run, together, until
 
 MONTH = {"Window": "month"}
 SERVICE = {"ID": "gw", "Name": "gw"}
@@ -266,21 +266,7 @@ def a_hot_key_is_split_and_the_leader_dies():
 
 
 def side_by_side():
-    """Both wait most of the time."""
-    failed = []
-
-    def other():
-        try:
-            a_hot_key_is_split_and_the_leader_dies()
-        except BaseException:
-            failed.append(traceback.format_exc())
-    thread = threading.Thread(target=other)
-    thread.start()
-    try:
-        a_key_has_one_owner()
-    finally:
-        thread.join()
-    check(not failed, "".join(failed))
+    together(a_key_has_one_owner, a_hot_key_is_split_and_the_leader_dies)
 
 
 run([side_by_side])
