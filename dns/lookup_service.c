@@ -160,6 +160,9 @@ static enum lookup_state service_begin(struct dns_lookup *lookup, const struct n
     if (state == LOOKUP_NONE) rpc_read_end(lookup->reader);
     struct instances elsewhere = instances_elsewhere(lookup, name, SLICE_LITERAL(""));
     if (elsewhere.count) {
+        /* It comes home when it is registered here. Client agents hear of the table alone. */
+        dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, name->service});
+        dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_TABLE, SLICE_LITERAL("services")});
         *instances = elsewhere;
         return LOOKUP_SOME;
     }

@@ -117,6 +117,47 @@ def sessions_locks_transactions_and_the_catalog():
     check(sorted(client.catalog.datacenters()) == ["ap", "eu", "us"], "python3-consul's datacenters")
 
 
+def register(agent, name, port, **more):
+    agent.put("/v1/agent/service/register", dict({"Name": name, "Port": port}, **more))
+
+
+def found(agent, service, *parameters):
+    return agent.get("/v1/global/service/%s?%s" % (service, "&".join(parameters)))[2]
+
+
+def one_catalog_of_all():
+    register(world.eu, "api", 81, Tags=["blue"], Check={"TTL": "10m", "Status": "passing"})
+    register(world.us, "api", 82)
+    register(world.ap, "api", 83, Check={"TTL": "10m", "Status": "critical"})
+    register(world.eu, "only", 91)
+    for agent in (world.us, world.agent):
+        until("%s sees all" % agent.name, lambda: sorted(e["Region"] for e in found(agent, "api")) == ["ap", "eu", "us"])
+        until("only eu's", lambda: [e["Service"]["Port"] for e in found(agent, "only")] == [91])
+        entries = {e["Region"]: e for e in found(agent, "api")}
+        check(all(e["Reachable"] and e["AsOf"] is not None and e["AsOf"] < 5000 * SLOW for e in entries.values()), "%r" % entries)
+        check(entries["eu"]["Node"]["Datacenter"] == "eu" and entries["eu"]["Service"]["Port"] == 81, "%r" % entries["eu"])
+        check(sorted(e["Region"] for e in found(agent, "api", "passing")) == ["eu", "us"], "those that pass")
+        check([e["Region"] for e in found(agent, "api", "tag=blue")] == ["eu"] and [e["Region"] for e in found(agent, "api", "region=ap")] == ["ap"], "filters")
+        names = {(e["Service"], e["Region"]) for e in agent.get("/v1/global/services")[2]}
+        check({("api", "ap"), ("api", "eu"), ("api", "us"), ("only", "eu")} <= names, "%r" % names)
+        for name, ips in (("api", [world.us.ip]), ("api.eu", [world.eu.ip]), ("blue.api.eu", [world.eu.ip]), ("api.ap", []), ("only", [world.eu.ip]),
+                          ("only.us", []), ("api.global", [world.eu.ip, world.us.ip])):
+            service, _, region = name.rpartition(".") if name.count(".") and name.split(".")[-1] in ("eu", "us", "ap", "global") else (name, "", "")
+            host = "%s.service%s.coord" % (service, "." + region if region else "")
+            until("%s asks %s" % (agent.name, host), lambda: sorted(agent.dig_short(host)) == sorted(ips))
+        srv = agent.ask("only.service.coord", "SRV")
+        check(srv.answer and srv.answer[0].data.startswith("1 1 91 ") and any(r.data == world.eu.ip for r in srv.additional), "%r" % (srv,))
+    register(world.us, "only", 92)
+    for agent in (world.us, world.agent):
+        until("home again at " + agent.name, lambda: agent.dig_short("only.service.coord") == [world.us.ip], 2)
+    world.us.put("/v1/agent/service/deregister/only")
+    for agent in (world.us, world.agent):
+        until("away again at " + agent.name, lambda: agent.dig_short("only.service.coord") == [world.eu.ip], 2)
+    world.eu.put("/v1/agent/check/fail/service:api")
+    until("a check that fails there shows here", lambda: sorted(e["Region"] for e in found(world.agent, "api", "passing")) == ["us"])
+    world.eu.put("/v1/agent/check/pass/service:api")
+
+
 def names_that_are_no_region():
     for agent in (world.us, world.agent):
         for name in ("xx", "x" * 300, "a%20b", "%22"):
@@ -149,6 +190,9 @@ def one_that_cannot_be_reached():
     check(world.us.request("GET", "/v1/kv/a?dc=eu")[0] == 500 and time.monotonic() - begun < 2 * SLOW, "nobody waits for what was waited for")
     until("eu is away", lambda: not regions_of(world.us)["eu"]["Reachable"])
     check("eu" in world.us.get("/v1/catalog/datacenters")[2], "and still known")
+    entries = {e["Region"]: e for e in found(world.us, "api")}
+    check(not entries["eu"]["Reachable"] and entries["us"]["Reachable"], "the last state of eu stays, and is shown as old: %r" % entries["eu"])
+    check(world.us.dig_short("only.service.coord") == [world.eu.ip], "also in DNS")
     members = {m["Name"]: m["Status"] for m in world.us.get("/v1/agent/members?wan=1")[2]}
     check(members["eu1.eu"] == 4 and members["ap1.ap"] == 1, "%r" % members)
     world.eu.start()
@@ -162,6 +206,7 @@ def one_that_is_removed_stays_away():
     check("No path" in world.us.request("GET", "/v1/kv/a?dc=eu")[2].decode(), "not asked any more")
     until("eu notices", lambda: not regions_of(world.eu)["us"]["Reachable"])
     check("eu" in regions_of(world.ap), "ap keeps it")
+    until("its copy is gone", lambda: "eu" not in {e["Region"] for e in world.us.get("/v1/global/services")[2]})
     refused = lambda: world.eu.log().count("its region was removed here") >= 2
     until("eu's links are refused, again and again", refused)       # and what ap says does not bring it back either
     check("eu" not in regions_of(world.us), "it came back")
@@ -200,5 +245,5 @@ def the_end_is_quick():
         check(code == 0 and seconds < 8 * SLOW, "%s: %d after %.1f s" % (agent.name, code, seconds))
 
 
-run([one_address_is_enough, another_region_is_asked, a_wait_ends_by_a_change_there, sessions_locks_transactions_and_the_catalog, names_that_are_no_region,
+run([one_address_is_enough, another_region_is_asked, a_wait_ends_by_a_change_there, sessions_locks_transactions_and_the_catalog, one_catalog_of_all, names_that_are_no_region,
     one_that_cannot_be_reached, one_that_is_removed_stays_away, another_cluster_of_the_name_is_refused, one_that_is_founded_anew_is_taken, the_end_is_quick])
