@@ -276,6 +276,7 @@ Test(owning, a_key_of_another_is_asked_of_it_and_what_is_unknown_is_not_admitted
     cr_expect(owning_woken(me) && served(OWNING_NOT_DELIVERED, 0) == CO_NOLEADER);
     cr_expect_eq(owning_served(me, &take, OWNING_ANSWERED, slice_text("\xff\xff"), now, &answer), CO_NOLEADER);
     definition.on_loss = PB__QUOTA_LOSS__QUOTA_OPEN, definition.local_cap = 3, notice.defined_index++;
+    now.ns += 100 * MS; /* it began a refill period ago */
     tell();
     cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_OK &&
               answer.source == SPENDER_FALLBACK);

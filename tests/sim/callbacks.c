@@ -285,7 +285,7 @@ static void propose(void *data, struct lessor_decision *due, uint8_t command, co
     write->due = due;
     struct buffer bytes = {0};
     machine_command(&bytes, command, message);
-    TRACE(((struct server *)data)->sim, "s%u ends a lease", ((struct server *)data)->slot + 1);
+    TRACE(((struct server *)data)->sim, "s%u ends a lease: command %u", ((struct server *)data)->slot + 1, command);
     submit(data, write, raft_data_new(bytes.data, bytes.size));
     buffer_free(&bytes);
 }

@@ -138,6 +138,8 @@ void gateways_result(struct op *op, const struct machine_result *result) {
 void gateways_heard(struct sim *sim, const struct op *op) {
     struct gateway_call *call = call_of(op);
     struct gateway *gateway = &call->all->gateways[call->from];
+    bool late = call->over && call->command == CATALOG_REGISTER && op->state == OP_DONE;
+    if (late && !call->all->stopped) gateway_registered(gateway, CO_CONFLICT); /* it may have undone a newer one */
     if (call->over || call->deaf || (gateway->cut_us > sim->now_us && call->kind != CALL_COMMAND)) return;
     call->error = op->state == OP_DONE ? op->error : op->state == OP_REFUSED ? CO_NOLEADER : CO_UNKNOWN_OUTCOME;
     step_after(call, STEP_ANSWERED, latency(sim));

@@ -69,6 +69,19 @@ void judge_refused(struct gateway *gateway) {
 
 /* -- who counts a key ---------------------------------------------------------------------------------------------------- */
 
+/* As each of them sees it. */
+static void tell_views(struct gateways *all, const struct gateway_key *key) {
+    for (unsigned i = 0; i < all->plan.gateways; i++) {
+        struct gateway *gateway = &all->gateways[i];
+        struct owning_view view = {0};
+        bool knows = gateway->owning && owning_look(gateway->owning, slice_text(all->definition.name),
+                                                    slice_text(key->text), UINT32_MAX, gateway_now(gateway), &view);
+        TRACE(all->sim, "  %s%s%s%s: owner %s%s, epoch %" P ", active %" P, gateway->node, gateway->up ? "" : ", down",
+              gateway->passing ? ", passes" : "", gateway->leaving ? ", leaves" : "",
+              knows && view.owner ? view.owner : "?", view.counts ? ", it counts" : "", view.epoch, view.active);
+    }
+}
+
 void judge_beside(struct gateways *all, struct gateway_key *key) {
     unsigned count = 0;
     for (unsigned i = 0; i < all->plan.gateways; i++) {
@@ -78,7 +91,9 @@ void judge_beside(struct gateways *all, struct gateway_key *key) {
                                            UINT32_MAX, gateway_now(gateway), &view))
             count += view.counts;
     }
-    if (count > 1) sim_violation(all->sim, RULE_QUOTA, "%u agents count %s", count, key->text);
+    if (count <= 1) return;
+    tell_views(all, key);
+    sim_violation(all->sim, RULE_QUOTA, "%u agents count %s", count, key->text);
 }
 
 /* In the window that the owner's bucket is of, by some clock. */
@@ -119,8 +134,9 @@ void judge_undecided(struct gateways *all, struct gateway_key *key) {
     uint64_t since_us = later(key->nobody_us, all->trouble_us);
     uint64_t for_us = now_us > since_us ? now_us - since_us : 0;
     if (for_us > all->longest_us) all->longest_us = for_us;
-    if (for_us > patience_of(all))
-        sim_violation(all->sim, RULE_QUOTA, "nobody counts %s for %" P " ms", key->text, for_us / MS);
+    if (for_us <= patience_of(all)) return;
+    tell_views(all, key);
+    sim_violation(all->sim, RULE_QUOTA, "nobody counts %s for %" P " ms", key->text, for_us / MS);
 }
 
 /* -- what the servers did ----------------------------------------------------------------------------------------------- */
