@@ -120,12 +120,11 @@ static void budget_drop(struct owning *owning, struct owning_budget *budget) {
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 bool owning_knows(const struct owning *owning, struct slice name) {
-    if (name.size > QUOTA_NAME_MOST || memchr(name.data, '\0', name.size)) return false;
+    if (!owning->listed_count || name.size > QUOTA_NAME_MOST || memchr(name.data, '\0', name.size)) return false;
     char room[QUOTA_NAME_MOST + 1], *key = room;
     memcpy(room, name.data, name.size);
     room[name.size] = '\0';
-    return owning->listed_count &&
-           bsearch(&key, owning->listed, owning->listed_count, sizeof(char *), compare_names) != NULL;
+    return bsearch(&key, owning->listed, owning->listed_count, sizeof(char *), compare_names) != NULL;
 }
 
 void owning_owned(struct owning *owning, const Pb__QuotaOwnedResult *list, struct owning_now now) {
@@ -195,6 +194,12 @@ void owning_tick(struct owning *owning, struct owning_now now) {
 
 /* -- counting a take here ----------------------------------------------------------------------------------------- */
 
+/* An owner decided a take. */
+static void decided(struct owning_budget *budget) {
+    budget->ever = true;
+    budget->loss_ns = budget->lost_version = 0;
+}
+
 struct count {
     uint64_t remaining, retry_ms, round;
 };
@@ -220,7 +225,7 @@ static int count_here(struct owning *owning, struct owning_budget *budget, struc
     else out->retry_ms = owning_bucket_retry_ms(budget, bucket, n, now);
     out->remaining = bucket->tokens;
     out->round = bucket->round;
-    budget->ever = true;
+    decided(budget);
     return enough ? CO_OK : CO_BUSY;
 }
 
@@ -242,28 +247,55 @@ static int refuse(struct owning_answer *answer, int error, uint64_t retry_ms, co
     return error;
 }
 
+/* What OnLoss admits now; *more_ns: when that may be more; OWNING_NEVER: it admits nothing. */
+static uint64_t loss_allows(struct owning_budget *budget, uint64_t now_ns, uint64_t *more_ns) {
+    const Pb__QuotaDefinition *definition = budget->definition;
+    uint64_t slot_end_ns, used = quota_cap_used(&budget->cap, definition, now_ns, &slot_end_ns);
+    uint64_t ttl_ns = quota_slowed_ns(definition->lease_ttl_ms), most = quota_lease_most(definition);
+    *more_ns = OWNING_NEVER;
+    if (!budget->ever || definition->on_loss == PB__QUOTA_LOSS__QUOTA_CLOSED) return 0;
+    if (definition->on_loss == PB__QUOTA_LOSS__QUOTA_OPEN) {
+        *more_ns = slot_end_ns;
+        return definition->local_cap > used ? definition->local_cap - used : 0;
+    }
+    if (!budget->loss_ns) budget->loss_ns = now_ns;
+    if (now_ns - budget->loss_ns >= definition->last_for_ms * OWNING_MS) return 0;
+    if (now_ns - budget->last_ns >= ttl_ns) budget->last_ns = now_ns, budget->last_used = 0;
+    uint64_t turns = (definition->last_for_ms + definition->lease_ttl_ms - 1) / definition->lease_ttl_ms;
+    unsigned __int128 all = (unsigned __int128)most * turns;
+    *more_ns = budget->last_ns + ttl_ns;
+    if (used >= all || budget->last_used >= most) return 0;
+    return all - used < most - budget->last_used ? (uint64_t)(all - used) : most - budget->last_used;
+}
+
 /* No owner can say. */
 static int judge_loss(struct owning_budget *budget, const struct owning_take *take, struct owning_now now,
                       struct owning_answer *answer) {
     static const char text[] = "no agent counts this key now, and OnLoss does not admit it";
     uint64_t more_ns;
-    if (budget->known != OWNING_KNOWN || !budget->ever || budget->definition->on_loss != PB__QUOTA_LOSS__QUOTA_OPEN)
-        return refuse(answer, CO_NOLEADER, 0, text);
-    uint64_t used = quota_cap_used(&budget->cap, budget->definition, now.ns, &more_ns);
-    uint64_t cap = budget->definition->local_cap, left = cap > used ? cap - used : 0;
+    if (budget->known != OWNING_KNOWN) return refuse(answer, CO_NOLEADER, 0, text);
+    uint64_t left = loss_allows(budget, now.ns, &more_ns);
+    if (more_ns == OWNING_NEVER) return refuse(answer, CO_NOLEADER, 0, text);
     if (take->n > left)
         return refuse(answer, CO_BUSY, (more_ns - now.ns) / OWNING_MS + 1,
                       "no agent counts this key now, and what OnLoss admits is spent");
     quota_cap_add(&budget->cap, take->n);
+    budget->last_used += take->n;
     answer->source = SPENDER_FALLBACK;
     answer->remaining = left - take->n;
     return CO_OK;
 }
 
-static int wait(struct owning *owning, struct owning_budget *budget, const struct owning_take *take,
+/* `lease`: of who would decide it; 0: nobody is known. */
+static int wait(struct owning *owning, struct owning_budget *budget, const struct owning_take *take, uint64_t lease,
                 struct owning_now now, struct owning_answer *answer) {
-    uint64_t end_ns = take->since_ns + OWNING_WAIT_MS * OWNING_MS, again_ns = now.ns + OWNING_AGAIN_MS * OWNING_MS;
-    if (now.ns >= end_ns) return judge_loss(budget, take, now, answer);
+    bool lost = budget->lost_version == budget->version && budget->lost_lease == lease;
+    uint64_t end_ns = take->since_ns + (lost ? OWNING_LOST_MS : OWNING_WAIT_MS) * OWNING_MS;
+    uint64_t again_ns = now.ns + OWNING_AGAIN_MS * OWNING_MS;
+    if (now.ns >= end_ns) {
+        budget->lost_version = budget->version, budget->lost_lease = lease;
+        return judge_loss(budget, take, now, answer);
+    }
     if (again_ns > end_ns) again_ns = end_ns;
     if (again_ns < owning->wake_ns) owning->wake_ns = again_ns;
     return CO_AGAIN;
@@ -280,7 +312,7 @@ static int ask_owner(struct owning *owning, struct owning_budget *budget, struct
     size_t owner = owning_owner(live, (struct owning_id){take->key, take->split ? take->part + 1 : 0});
     /* It is this agent, or was before it began anew. */
     bool here = owner != SIZE_MAX && strcmp(live->nodes[owner], owning->node) == 0;
-    if (owner == SIZE_MAX || here) return wait(owning, budget, take, now, answer);
+    if (owner == SIZE_MAX || here) return wait(owning, budget, take, here ? live->leases[owner] : 0, now, answer);
     Pb__QuotaPeer peer = PB__QUOTA_PEER__INIT;
     Pb__QuotaRouted routed = PB__QUOTA_ROUTED__INIT;
     peer.name = budget->name, peer.epoch = budget->epoch;
@@ -345,7 +377,7 @@ int owning_take(struct owning *owning, struct owning_take *take, struct owning_n
     }
     if (budget->unreachable)
         return refuse(answer, CO_NOLEADER, 0, "no server answers, and this agent does not know it");
-    return wait(owning, budget, take, now, answer);
+    return wait(owning, budget, take, 0, now, answer);
 }
 
 int owning_served(struct owning *owning, struct owning_take *take, enum owning_reach reach, struct slice reply,
@@ -360,22 +392,22 @@ int owning_served(struct owning *owning, struct owning_take *take, enum owning_r
     Pb__QuotaPeerAnswer none = PB__QUOTA_PEER_ANSWER__INIT, known = said ? *said : none;
     arena_free(&arena);
     if (unknown) return judge_loss(budget, take, now, answer);
-    if (!said) return wait(owning, budget, take, now, answer);
+    if (!said) return wait(owning, budget, take, take->lease, now, answer);
     switch (known.verdict) {
         case PB__QUOTA_VERDICT__QUOTA_DONE:
-            budget->ever = true;
+            decided(budget);
             answer->remaining = known.remaining;
             take->round = known.round;
             return CO_OK;
         case PB__QUOTA_VERDICT__QUOTA_SPENT:
-            budget->ever = true;
+            decided(budget);
             if (take->split && !take->elsewhere) {
                 take->elsewhere = true;
                 return owning_take(owning, take, now, answer);
             }
             answer->remaining = known.remaining;
             return refuse(answer, CO_BUSY, known.retry_ms, "the budget is spent");
-        default: return wait(owning, budget, take, now, answer); /* one of both has to learn something first */
+        default: return wait(owning, budget, take, take->lease, now, answer); /* one of both has to learn something */
     }
 }
 

@@ -169,7 +169,10 @@ struct owning_budget {
     uint64_t index, follow_ns, born_ns, used_ns;
 
     struct quota_cap cap;
-    bool ever; /* a take of it was decided by an owner, once */
+    bool ever;                         /* a take of it was decided by an owner, once */
+    uint64_t lost_version, lost_lease; /* a take waited in vain for this member, while the budget was so */
+    uint64_t loss_ns;                  /* the first take since then of which no owner could say; 0: none */
+    uint64_t last_ns, last_used;       /* on_loss last: since when, and how much, within a lease TTL */
 };
 
 enum owning_out_kind { OUT_HAND, OUT_SHARE };

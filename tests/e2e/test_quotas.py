@@ -1,6 +1,6 @@
 """Quotas: gateways on servers and client agents spend one budget; what they admit is the budget and not more, whatever ends meanwhile."""
 import json, os, signal, subprocess, time, urllib.parse
-from coordtest import COORD, SLOW, Agent, Cluster, check, run, until
+from coordtest import COORD, SLOW, Agent, Cluster, check, run, together, until
 from waiters import documented, run_documented
 
 NEVER = {"Window": "month"}
@@ -93,7 +93,7 @@ def one_budget_for_all():
     until("it is refilled", lambda: take(a1, "burst", 10)[0] == 200, 6)
 
     # an agent that is stopped gives back, one that is killed does not
-    define(a1, "held", Budget=100, Refill={"Tokens": 100, "Every": "4s"}, MaxLeaseFraction=0.5, LeaseTTL="1s")
+    define(a1, "held", Budget=100, Refill={"Tokens": 100, "Every": "3s"}, MaxLeaseFraction=0.5, LeaseTTL="1s")
     check(take(a2, "held", 20)[0] == 200, "from a2")
     code, _ = a2.stop()
     check(code == 0, "it stops")
@@ -238,4 +238,8 @@ def as_commands_and_as_documented():
     run_documented(agent, documented("A first budget", "quotas.md"))
 
 
-run([one_budget_for_all, what_makes_no_sense, without_servers, as_commands_and_as_documented])
+def side_by_side():
+    together(one_budget_for_all, without_servers)
+
+
+run([side_by_side, what_makes_no_sense, as_commands_and_as_documented])
