@@ -298,6 +298,9 @@ Test(owning, on_loss_last_admits_what_a_lease_would_hold_for_a_while) {
     const char *key = of_other();
     cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_NOLEADER, "no owner ever decided");
     cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY, "its first refill period");
+    now.ns += 61 * S;
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
     unsigned admitted = 0;
     for (unsigned s = 0; s < 60; s++, now.ns += S) {
         int rv = takes(key, 1);
