@@ -43,7 +43,7 @@ bool gateway_reached(const struct gateway *gateway) {
     return gateway->up && gateway->paused_us <= now_us && gateway->cut_us <= now_us;
 }
 
-static void troubled(struct gateway *gateway, uint64_t until_us) {
+void gateway_troubled(struct gateway *gateway, uint64_t until_us) {
     if (until_us > gateway->trouble_us) gateway->trouble_us = until_us;
     if (gateway->all->owned && until_us > gateway->all->trouble_us) gateway->all->trouble_us = until_us;
 }
@@ -81,7 +81,7 @@ void gateway_start(struct gateway *gateway) {
     gateway->paused_us = 0;
     gateway->server = (uint32_t)sim_random(sim, 0, sim->server_count - 1);
     gateway->take_us = sim->now_us + sim_random(sim, 1, 100) * MS;
-    troubled(gateway, gateway->all->sim->now_us);
+    gateway_troubled(gateway, gateway->all->sim->now_us);
     if (all->owned) {
         Pb__QuotaOwned owned = PB__QUOTA_OWNED__INIT, *list[] = {&owned};
         Pb__QuotaOwnedResult result = PB__QUOTA_OWNED_RESULT__INIT;
@@ -137,7 +137,7 @@ void gateway_crash(struct gateway *gateway, bool noticed) {
     if (!gateway->up) return;
     TRACE(gateway->all->sim, "%s crashes%s", gateway->node, noticed ? ", and that is noticed" : "");
     gone(gateway);
-    troubled(gateway, gateway->all->sim->now_us);
+    gateway_troubled(gateway, gateway->all->sim->now_us);
     gateway->sick = noticed;
     if (noticed) register_node(gateway);
 }
@@ -145,13 +145,13 @@ void gateway_crash(struct gateway *gateway, bool noticed) {
 void gateway_pause(struct gateway *gateway, uint64_t us) {
     TRACE(gateway->all->sim, "%s stands still for %" PRIu64 " ms", gateway->node, us / MS);
     gateway->paused_us = gateway->all->sim->now_us + us;
-    troubled(gateway, gateway->paused_us);
+    gateway_troubled(gateway, gateway->paused_us);
 }
 
 void gateway_cut(struct gateway *gateway, uint64_t us) {
     TRACE(gateway->all->sim, "%s is cut off for %" PRIu64 " ms", gateway->node, us / MS);
     gateway->cut_us = gateway->all->sim->now_us + us;
-    troubled(gateway, gateway->cut_us);
+    gateway_troubled(gateway, gateway->cut_us);
 }
 
 void gateway_passes(struct gateway *gateway, bool passing) {
@@ -160,7 +160,7 @@ void gateway_passes(struct gateway *gateway, bool passing) {
     gateway->passing = passing;
     register_node(gateway);
     if (gateway->owning) owning_serves(gateway->owning, budget_name, passing, gateway_now(gateway));
-    troubled(gateway, gateway->all->sim->now_us);
+    gateway_troubled(gateway, gateway->all->sim->now_us);
     wake_after(gateway, 1);
 }
 
@@ -168,7 +168,7 @@ void gateway_leave(struct gateway *gateway) {
     if (!gateway->up) return;
     TRACE(gateway->all->sim, "%s is to end", gateway->node);
     gateway->leaving = true;
-    troubled(gateway, gateway->all->sim->now_us);
+    gateway_troubled(gateway, gateway->all->sim->now_us);
     wake_after(gateway, 1);
 }
 
@@ -278,6 +278,11 @@ static void asked(struct gateway *gateway, struct gateway_call *call, struct are
         grants = message_unpack(arena, &pb__quota_grants__descriptor, buffer_slice(&call->reply));
         CHECK(grants);
     }
+    for (size_t i = 0; grants && i < grants->n_grants; i++)
+        TRACE(sim, "%s hears: granted %" PRIu64 ", balance %" PRIu64 "%s, available %" PRId64 ", level %" PRIu64,
+              gateway->node, grants->grants[i]->granted, grants->grants[i]->balance,
+              grants->grants[i]->taken ? ", taken" : "", grants->grants[i]->available, grants->grants[i]->level);
+    if (!grants) TRACE(sim, "%s hears: %s", gateway->node, co_strerror(call->error));
     /* What it claims adds up; in owner mode the servers may not know of its instance yet. */
     for (size_t i = 0; grants && !gateway->owning && i < grants->n_grants; i++)
         if (grants->grants[i]->error && grants->grants[i]->error != CO_NOTFOUND)
@@ -313,7 +318,7 @@ void gateway_answered(struct gateway *gateway, struct gateway_call *call, bool g
     enum owning_reach reach = given_up ? (enum owning_reach)call->error : OWNING_ANSWERED;
     bool failed = call->kind < CALL_TAKE ? call->error != CO_OK : given_up;
     if (failed) {
-        troubled(gateway, gateway->all->sim->now_us);
+        gateway_troubled(gateway, gateway->all->sim->now_us);
         if (call->kind < CALL_TAKE) gateway->server = (uint32_t)sim_random(sim, 0, sim->server_count - 1);
     }
     if (call->kind == CALL_ASK) asked(gateway, call, &arena);
@@ -358,6 +363,10 @@ static void ask_servers(struct gateway *gateway) {
                           : spender_ask(gateway->spender, local_ns(gateway), &command)))
         return;
     gateway->all->asks++;
+    for (size_t i = 0; i < command->n_asks; i++)
+        TRACE(gateway->all->sim, "%s asks: spent %" PRIu64 ", held %" PRIu64 ", want %" PRIu64 ", take %" PRIu64,
+              gateway->node, command->asks[i]->spent, command->asks[i]->held, command->asks[i]->want,
+              command->asks[i]->take);
     call_server(gateway, CALL_ASK, QUOTA_ASK, &command->base, 0);
 }
 

@@ -111,7 +111,8 @@ struct sim_expected gateways_applied(struct sim *sim, const struct sim_applied *
 
 struct owning_now gateway_now(const struct gateway *gateway);
 bool gateway_reached(const struct gateway *gateway); /* up, not paused, not cut off */
-void gateways_trouble(struct gateways *all);         /* notes it when something is wrong with the servers now */
+void gateway_troubled(struct gateway *gateway, uint64_t until_us);
+void gateways_trouble(struct gateways *all); /* notes it when something is wrong with the servers now */
 /* What is judged: gateways_judge.c */
 void judge_admitted(struct gateway *gateway, uint64_t n, enum spender_source source);
 void judge_refused(struct gateway *gateway);

@@ -100,6 +100,7 @@ static uint64_t misfortune(struct gateway *gateway, struct gateway_call *call, u
     if (!cut && !sim_chance(sim, gateway->all->plan.lost_permille)) return 0;
     call->deaf = true;
     uint64_t gives_up_us = sim_random(sim, 200, 3000) * MS;
+    gateway_troubled(gateway, sim->now_us + gives_up_us);
     switch (sim_random(sim, 0, cut ? 2 : 3)) {
         case 0:
             call->error = CO_NOLEADER;
@@ -175,6 +176,7 @@ uint64_t call_gateway(struct gateway *gateway, enum gateway_call_kind kind, cons
         call->deaf = sim_chance(sim, 600);
         if (sim_chance(sim, 500)) after_us = sim_chance(sim, 500) ? NEVER : sim_random(sim, 100, 1500) * MS;
     }
+    if (call->deaf || after_us > gives_up_us) gateway_troubled(gateway, sim->now_us + gives_up_us);
     if (after_us != NEVER) step_after(call, STEP_ARRIVES, after_us);
     step_after(call, STEP_GIVEN_UP, gives_up_us);
     return call->number;

@@ -25,6 +25,7 @@ static const struct kind kinds[] = {
 static const struct kind owner_kinds[] = {
     {PB__QUOTA_MODE__QUOTA_OWNER, PB__QUOTA_LOSS__QUOTA_CLOSED, false, 20, 2},
     {PB__QUOTA_MODE__QUOTA_OWNER, PB__QUOTA_LOSS__QUOTA_OPEN, false, 20, 1},
+    {PB__QUOTA_MODE__QUOTA_OWNER, PB__QUOTA_LOSS__QUOTA_LAST, false, 20, 1},
     {PB__QUOTA_MODE__QUOTA_OWNER, PB__QUOTA_LOSS__QUOTA_CLOSED, true, 20, 1},
     {PB__QUOTA_MODE__QUOTA_OWNER, PB__QUOTA_LOSS__QUOTA_OPEN, true, 20, 2},
 };
