@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Twenty gateways, one limit, and failures: three mechanisms of coord's quotas, and a limiter that syncs every 500 ms.
 
-    ratelimit.py [--gateways N] [--agents N] [--windows N] [--window SECONDS] [--rate TOKENS] [--svg FILE] [--seed N]
+    ratelimit.py [--gateways N] [--agents N] [--windows N] [--window SECONDS] [--rate TOKENS] [--burst TOKENS] [--svg FILE] [--seed N]
 
 The gateways are in this process, the three coord servers and the agents are real ones. Each request that comes to a gateway
 is offered to four limiters, which know nothing of each other: budgets in the modes `lease`, `bounded` and `owner`, asked of
@@ -34,10 +34,13 @@ def arguments():
     p.add_argument("--agents", type=int, default=20, help="each serves gateways/agents of them")
     p.add_argument("--windows", type=int, default=12)
     p.add_argument("--window", type=int, default=10, help="seconds")
-    p.add_argument("--rate", type=int, default=1000, help="tokens a second that come back, and are unspent at once")
+    p.add_argument("--rate", type=int, default=1000, help="tokens that come back in a second")
+    p.add_argument("--burst", type=int, help="tokens that may be unspent at once; else those of a second")
     p.add_argument("--svg", help="where to write the plot")
     p.add_argument("--seed", type=int, default=1)
-    return p.parse_args(given)
+    options = p.parse_args(given)
+    options.burst = options.burst or options.rate
+    return options
 
 
 # ---- the clients of an agent ----------------------------------------------------------------------------------------
@@ -76,12 +79,12 @@ class Connections:
 class Plain:
     """Counts here, and every 500 ms says what it counted and hears what the others did."""
 
-    def __init__(self, name, limit, clock, agent):
-        self.name, self.limit, self.clock, self.agent = name, limit, clock, agent
+    def __init__(self, name, run, agent):
+        self.name, self.run, self.limit, self.agent = name, run, run.allowed, agent
         self.window, self.mine, self.others = 0, 0, 0
 
     def take(self, n):
-        window = self.clock()
+        window = self.run.window_now()
         if window != self.window:
             self.window, self.mine, self.others = window, 0, 0
         if self.mine + self.others + n > self.limit:
@@ -90,7 +93,7 @@ class Plain:
         return True
 
     async def sync(self):
-        while True:
+        while not self.run.over:
             await asyncio.sleep(SYNC_S)
             window, folder = self.window, b"/v1/kv/plain/%d/" % self.window
             await self.agent.ask(b"PUT", folder + self.name, b"%d" % self.mine)
@@ -104,41 +107,40 @@ class Gateway:
     def __init__(self, number, ip, run):
         self.run = run
         self.agents = {mode: Connections(ip, 8) for mode in MODES}
-        self.plain = Plain(b"g%d" % number, run.allowed, run.window_now, Connections(ip, 2))
+        self.plain = Plain(b"g%d" % number, run, Connections(ip, 2))
 
     async def offer(self, mode):
-        path = b"/v1/agent/quota/%s/take?n=%d&key=%s" % (mode.encode(), COST, KEY.encode())
+        path, sent = b"/v1/agent/quota/%s/take?n=%d&key=%s" % (mode.encode(), COST, KEY.encode()), time.monotonic()
         answer = await self.agents[mode].ask(b"PUT", path)
-        self.run.count(mode, answer is not None and answer[0] == 200)
+        self.run.count(mode, answer is not None and answer[0] == 200, sent)
 
     async def serve(self):
         """Requests come as they do: at random."""
         rate = WANTED * self.run.options.rate / COST / self.run.options.gateways
         at = time.monotonic()
-        asyncio.ensure_future(self.plain.sync())
-        while True:
+        while not self.run.over:
             at += random.expovariate(rate)
             await asyncio.sleep(max(0, at - time.monotonic()))
             for mode in self.run.modes:
                 asyncio.ensure_future(self.offer(mode))
-            self.run.count("plain", self.plain.take(COST))
+            self.run.count("plain", self.plain.take(COST), time.monotonic())
 
 
 # ---- a run ------------------------------------------------------------------------------------------------------------
 class Run:
     def __init__(self, options):
         self.options, self.modes = options, list(MODES)
-        self.allowed = options.rate * (1 + options.window)   # in a window: the capacity, and what comes back
-        self.admitted = {name: [] for name in MODES + ("plain",)}
+        self.allowed = options.burst + options.rate * options.window   # in a window: the capacity, and what comes back
+        self.admitted = {name: [] for name in MODES + ("plain",)}   # when it was asked and answered; decided between
         self.refused = dict.fromkeys(self.admitted, 0)
-        self.faults, self.begun = [], 0
+        self.faults, self.begun, self.over = [], 0, False
 
     def window_now(self):
         return int((time.monotonic() - self.begun) / self.options.window)
 
-    def count(self, name, yes):
+    def count(self, name, yes, sent):
         if yes:
-            self.admitted[name].append(time.monotonic() - self.begun)
+            self.admitted[name].append((sent - self.begun, time.monotonic() - self.begun))
         else:
             self.refused[name] += 1
 
@@ -152,9 +154,12 @@ class Run:
         server = self.cluster.servers[0]
         for mode in MODES:
             server.put("/v1/quota/" + mode, {
-                "Budget": self.options.rate, "Refill": {"Tokens": self.options.rate, "Every": "1s"}, "Mode": mode,
+                "Budget": self.options.rate, "Burst": self.options.burst, "Refill": {"Tokens": self.options.rate, "Every": "1s"}, "Mode": mode,
                 "LeaseTTL": "2s", "MaxLeaseFraction": 0.1, "Drift": 0.2, **({"Service": "gateway"} if mode == "owner" else {})})
         until("all agents count keys", lambda: self.all_members(server), 30)
+        for agent in self.agents:                            # all know all budgets, and spend nothing yet
+            for mode in MODES:
+                until("%s knows %s" % (agent.name, mode), lambda: agent.request("PUT", "/v1/agent/quota/%s/take?n=0&key=%s" % (mode, KEY))[0] == 200)
         self.bound = {mode: server.get("/v1/quota/" + mode)[2]["WorstCaseOverAdmission"] for mode in MODES}
 
     def all_members(self, server):
@@ -204,25 +209,25 @@ class Run:
     async def play(self):
         self.begun = time.monotonic()
         gateways = [Gateway(i, self.agents[i % len(self.agents)].ip, self) for i in range(self.options.gateways)]
-        tasks = [asyncio.ensure_future(g.serve()) for g in gateways]
+        tasks = [asyncio.ensure_future(work) for g in gateways for work in (g.serve(), g.plain.sync())]
         faults = [asyncio.ensure_future(f) for f in self.plan()]
         await asyncio.sleep(self.options.windows * self.options.window)
         await asyncio.gather(*faults)
-        for task in tasks:
-            task.cancel()
+        self.over = True                                     # a task that is cancelled may not hear of it (wait_for)
+        await asyncio.gather(*tasks)
 
     # -- what came of it
     def in_windows(self, name):
         counts = [0] * self.options.windows
-        for at in self.admitted[name]:
+        for _, at in self.admitted[name]:
             if at < self.options.windows * self.options.window:
                 counts[int(at / self.options.window)] += COST
         return counts
 
     def most_in_any(self, name):
-        """In the window that has most, wherever it begins."""
-        times = sorted(self.admitted[name])
-        return max((bisect.bisect_left(times, t + self.options.window) - i for i, t in enumerate(times)), default=0) * COST
+        """In the window that has most, wherever it begins: asked and answered, so surely decided within it."""
+        asked, answered = (sorted(both) for both in zip(*self.admitted[name] or [(0, 0)]))
+        return max(bisect.bisect_left(answered, t + self.options.window) - i for i, t in enumerate(asked)) * COST
 
     def report(self):
         good = True
