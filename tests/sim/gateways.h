@@ -107,17 +107,4 @@ void gateways_result(struct op *op, const struct machine_result *result); /* bef
 void gateways_heard(struct sim *sim, const struct op *op);                /* op_done */
 struct sim_expected gateways_applied(struct sim *sim, const struct sim_applied *applied);
 
-/* -- shared by the files of gateways ------------------------------------------------------------------------------- */
-
-struct owning_now gateway_now(const struct gateway *gateway);
-bool gateway_reached(const struct gateway *gateway); /* up, not paused, not cut off */
-void gateway_troubled(struct gateway *gateway, uint64_t until_us);
-void gateways_trouble(struct gateways *all); /* notes it when something is wrong with the servers now */
-/* What is judged: gateways_judge.c */
-void judge_admitted(struct gateway *gateway, uint64_t n, enum spender_source source);
-void judge_refused(struct gateway *gateway);
-void judge_counted(struct gateway *owner, struct gateway_key *key, uint64_t n);
-void judge_undecided(struct gateways *all, struct gateway_key *key);
-void judge_beside(struct gateways *all, struct gateway_key *key);
-
 #endif

@@ -1,6 +1,6 @@
 /* Calls of gateways. One to a server is an operation of the simulator, so that what holds of any client's holds of it. One to
  * another gateway goes over the servers that the two are connected to. */
-#include "tests/sim/gateways_calls.h"
+#include "tests/sim/gateways_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

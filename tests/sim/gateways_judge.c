@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "registry/machine.h"
-#include "tests/sim/gateways.h"
+#include "tests/sim/gateways_internal.h"
 
 #define P PRIu64
 
