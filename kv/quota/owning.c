@@ -194,12 +194,6 @@ void owning_tick(struct owning *owning, struct owning_now now) {
 
 /* -- counting a take here ----------------------------------------------------------------------------------------- */
 
-/* An owner decided a take. */
-static void decided(struct owning_budget *budget) {
-    budget->ever = true;
-    budget->loss_ns = budget->lost_version = 0;
-}
-
 struct count {
     uint64_t remaining, retry_ms, round;
 };
@@ -225,7 +219,7 @@ static int count_here(struct owning *owning, struct owning_budget *budget, struc
     else out->retry_ms = owning_bucket_retry_ms(budget, bucket, n, now);
     out->remaining = bucket->tokens;
     out->round = bucket->round;
-    decided(budget);
+    owning_decided(budget);
     return enough ? CO_OK : CO_BUSY;
 }
 
@@ -247,45 +241,6 @@ static int refuse(struct owning_answer *answer, int error, uint64_t retry_ms, co
     return error;
 }
 
-/* What OnLoss admits now; *more_ns: when that may be more; OWNING_NEVER: it admits nothing. */
-static uint64_t loss_allows(struct owning_budget *budget, uint64_t now_ns, uint64_t *more_ns) {
-    const Pb__QuotaDefinition *definition = budget->definition;
-    uint64_t slot_end_ns, used = quota_cap_used(&budget->cap, definition, now_ns, &slot_end_ns);
-    uint64_t ttl_ns = quota_slowed_ns(definition->lease_ttl_ms), most = quota_lease_most(definition);
-    *more_ns = OWNING_NEVER;
-    if (!budget->ever || definition->on_loss == PB__QUOTA_LOSS__QUOTA_CLOSED) return 0;
-    if (definition->on_loss == PB__QUOTA_LOSS__QUOTA_OPEN) {
-        *more_ns = slot_end_ns;
-        return definition->local_cap > used ? definition->local_cap - used : 0;
-    }
-    if (!budget->loss_ns) budget->loss_ns = now_ns;
-    if (now_ns - budget->loss_ns >= definition->last_for_ms * OWNING_MS) return 0;
-    if (now_ns - budget->last_ns >= ttl_ns) budget->last_ns = now_ns, budget->last_used = 0;
-    uint64_t turns = (definition->last_for_ms + definition->lease_ttl_ms - 1) / definition->lease_ttl_ms;
-    unsigned __int128 all = (unsigned __int128)most * turns;
-    *more_ns = budget->last_ns + ttl_ns;
-    if (used >= all || budget->last_used >= most) return 0;
-    return all - used < most - budget->last_used ? (uint64_t)(all - used) : most - budget->last_used;
-}
-
-/* No owner can say. */
-static int judge_loss(struct owning_budget *budget, const struct owning_take *take, struct owning_now now,
-                      struct owning_answer *answer) {
-    static const char text[] = "no agent counts this key now, and OnLoss does not admit it";
-    uint64_t more_ns;
-    if (budget->known != OWNING_KNOWN) return refuse(answer, CO_NOLEADER, 0, text);
-    uint64_t left = loss_allows(budget, now.ns, &more_ns);
-    if (more_ns == OWNING_NEVER) return refuse(answer, CO_NOLEADER, 0, text);
-    if (take->n > left)
-        return refuse(answer, CO_BUSY, (more_ns - now.ns) / OWNING_MS + 1,
-                      "no agent counts this key now, and what OnLoss admits is spent");
-    quota_cap_add(&budget->cap, take->n);
-    budget->last_used += take->n;
-    answer->source = SPENDER_FALLBACK;
-    answer->remaining = left - take->n;
-    return CO_OK;
-}
-
 /* `lease`: of who would decide it; 0: nobody is known. */
 static int wait(struct owning *owning, struct owning_budget *budget, const struct owning_take *take, uint64_t lease,
                 struct owning_now now, struct owning_answer *answer) {
@@ -294,7 +249,7 @@ static int wait(struct owning *owning, struct owning_budget *budget, const struc
     uint64_t again_ns = now.ns + OWNING_AGAIN_MS * OWNING_MS;
     if (now.ns >= end_ns) {
         budget->lost_version = budget->version, budget->lost_lease = lease;
-        return judge_loss(budget, take, now, answer);
+        return owning_judge_loss(budget, take, now, answer);
     }
     if (again_ns > end_ns) again_ns = end_ns;
     if (again_ns < owning->wake_ns) owning->wake_ns = again_ns;
@@ -391,16 +346,16 @@ int owning_served(struct owning *owning, struct owning_take *take, enum owning_r
     bool unknown = !said && reach != OWNING_NOT_DELIVERED && take->n;
     Pb__QuotaPeerAnswer none = PB__QUOTA_PEER_ANSWER__INIT, known = said ? *said : none;
     arena_free(&arena);
-    if (unknown) return judge_loss(budget, take, now, answer);
+    if (unknown) return owning_judge_loss(budget, take, now, answer);
     if (!said) return wait(owning, budget, take, take->lease, now, answer);
     switch (known.verdict) {
         case PB__QUOTA_VERDICT__QUOTA_DONE:
-            decided(budget);
+            owning_decided(budget);
             answer->remaining = known.remaining;
             take->round = known.round;
             return CO_OK;
         case PB__QUOTA_VERDICT__QUOTA_SPENT:
-            decided(budget);
+            owning_decided(budget);
             if (take->split && !take->elsewhere) {
                 take->elsewhere = true;
                 return owning_take(owning, take, now, answer);

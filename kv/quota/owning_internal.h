@@ -1,6 +1,7 @@
 /* What the files of an agent's side of owner mode share (kv/quota/owning.h).
  *
  *     owning.c           the table of budgets; takes, here and for others
+ *     owning_loss.c      what is admitted while no owner can say
  *     owning_bucket.c    what is left of a key; what one has that has no bucket
  *     owning_ring.c      notices: members, losses, splits, and what follows from them
  *     owning_handover.c  giving keys to others
@@ -230,6 +231,12 @@ void owning_due(struct owning *owning, uint64_t at_ns); /* a tick, or earlier */
 static inline int64_t owning_window(const Pb__QuotaDefinition *definition, int64_t unix_s) {
     return definition->window ? quota_window_start(definition, unix_s) : 0;
 }
+
+/* -- owning_loss.c -- */
+void owning_decided(struct owning_budget *budget); /* an owner decided a take */
+/* No owner can say: as owning_take. */
+int owning_judge_loss(struct owning_budget *budget, const struct owning_take *take, struct owning_now now,
+                      struct owning_answer *answer);
 
 /* -- owning_bucket.c -- */
 struct owning_bucket *owning_bucket_find(const struct owning_table *table, struct owning_id id);

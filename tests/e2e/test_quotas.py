@@ -57,7 +57,8 @@ def spend_all(agents, name, budget, bound=0):
             check(status in (200, 429), answer)
             allowed += status == 200
         admitted[0] += allowed
-        return admitted[0] >= budget and not allowed
+        # An agent that had no CPU for a TTL lost its lease, and nothing of that comes back in this window.
+        return not allowed and admitted[0] >= budget - state(agents[0], name)["Stranded"]
     until("%s is spent" % name, more, 20)
     check(admitted[0] <= budget + bound, "admitted %d of %d" % (admitted[0], budget))
 
@@ -76,7 +77,7 @@ def one_budget_for_all():
         check(status == 429 and answer["Allowed"] is False, answer)
         check(headers["RateLimit-Policy"].startswith('"calls";q=60;w='), headers["RateLimit-Policy"])
         check(headers["RateLimit"].startswith('"calls";r=0;t=') and int(headers["Retry-After"]) >= 1, headers)
-    until("all is settled", lambda: state(a1, "calls")["Spent"] == 60 and state(a1, "calls")["Leased"] == 0)
+    until("all is settled", lambda: state(a1, "calls")["Spent"] + state(a1, "calls")["Stranded"] == 60 and state(a1, "calls")["Leased"] == 0)
     adds_up(a1, "calls")
 
     define(a1, "loose", Budget=200, Mode="bounded", Drift=0.05, LeaseTTL="1s")
