@@ -40,7 +40,7 @@ struct gateway {
     struct spender *spender; /* one of these while it is up */
     struct owning *owning;
     unsigned number, life;
-    char node[8];
+    char node[16];
     bool up, passing, leaving, following;
     bool sick;                    /* its node is to be registered so, once */
     uint32_t server;              /* slot of the server that it is connected to */
@@ -54,7 +54,7 @@ struct gateway {
     size_t waiting;
 };
 struct gateway_key {
-    char text[8];
+    char text[16];
     uint64_t level_us, nobody_us; /* nobody: since when no owner decided a take; NEVER: one did */
     double level;
     struct {
