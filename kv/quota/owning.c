@@ -93,6 +93,8 @@ static struct owning_budget *budget_of(struct owning *owning, struct slice name,
     budget->name_size = name.size;
     budget->ring.mine = budget->live.mine = SIZE_MAX;
     budget->version = 1;
+    if (!owning->begun_ns) owning->begun_ns = now_ns;
+    budget->cap.begun_ns = owning->begun_ns;
     budget->used_ns = now_ns;
     budget->ask_ns = OWNING_NEVER;
     list_init(&budget->ready);

@@ -49,7 +49,7 @@
  * open: local_cap each refill period and agent (of the budget, not of a key); last: what a lease of the budget would hold at
  * most (quota_lease_most), once each lease TTL, for last_for from then on, until an owner decides a take again, and as often
  * as that within any refill period (of the budget too); else it is refused. An agent for which no owner ever decided a take
- * of the budget admits nothing.
+ * of the budget admits nothing, and neither does one in the first refill period after it heard of the first budget.
  *
  * Hot keys. Takes are counted in turns of 10 s; a key is hot when more than 100 came, and more than 10 times the mean of the
  * other keys that this agent counted in that turn. The hottest QUOTA_HOT_MOST go out with the asks. If the budget says so,

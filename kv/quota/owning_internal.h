@@ -191,6 +191,7 @@ struct owning_out {
 
 struct owning {
     char *node;
+    uint64_t begun_ns; /* the first budget; 0: there was none */
     uint64_t seed;
     size_t keys_most, keys, key_bytes; /* of all tables */
     uint64_t sweep_ns;                 /* they are not searched for full ones before */

@@ -33,8 +33,8 @@
  * not cover on_loss decides: closed: refused; open: at most local_cap in any refill period (`every_ms`, or the window; of
  * this agent's clock, slowed by QUOTA_CLOCK_PPM), while the notice is known; last: at most what it was granted last, once
  * each lease TTL, for last_for at most, and as often as that within any refill period. An agent that was never granted
- * anything of the budget admits nothing. (One that is started again has forgotten what it admitted so before.) Servers are
- * asked again after 200 ms, and up to each second.
+ * anything of the budget admits nothing, and neither does one in the first refill period after its first take: it does not
+ * know what its node admitted so before it began. Servers are asked again after 200 ms, and up to each second.
  *
  * A take of several budgets is all or nothing: everything is there, or nothing is spent. n = 0 looks whether the budget
  * exists. One of more than the capacity is refused for good (CO_TOOLARGE).

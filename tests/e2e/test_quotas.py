@@ -164,8 +164,9 @@ def without_servers():
     cluster = Cluster(3).start()
     agent = cluster.agent("a1").start(wait=False).wait_leader(30)
     define(agent, "closed", Budget=1000, MaxLeaseFraction=0.01, LeaseTTL="2s")
-    define(agent, "open", Budget=1000, MaxLeaseFraction=0.01, LeaseTTL="2s", OnLoss="open", LocalCap=5)
-    define(agent, "last", Budget=1000, MaxLeaseFraction=0.01, LeaseTTL="2s", OnLoss="last", LastFor="60s")
+    slow = {"Tokens": 1, "Every": "8s"}  # in its first period an agent admits nothing by itself
+    define(agent, "open", Budget=1000, Refill=slow, MaxLeaseFraction=0.01, LeaseTTL="2s", OnLoss="open", LocalCap=5)
+    define(agent, "last", Budget=1000, Refill=slow, MaxLeaseFraction=0.01, LeaseTTL="2s", OnLoss="last", LastFor="60s")
     bound = state(agent, "open")
     check(bound["WorstCaseOverAdmission"] == bound["Bound"]["LocalCaps"] == 5 * 4, bound)
     for name in ("closed", "open", "last"):

@@ -283,6 +283,7 @@ Test(owning, a_key_of_another_is_asked_of_it_and_what_is_unknown_is_not_admitted
     now.ns += OWNING_LOST_MS * MS;
     cr_expect(served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN && !answer.node, "it was there meanwhile");
     definition.on_loss = PB__QUOTA_LOSS__QUOTA_OPEN, definition.local_cap = 3, notice.defined_index++;
+    now.ns += 100 * MS; /* it began a refill period ago */
     tell();
     cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_OK &&
               answer.source == SPENDER_FALLBACK);
@@ -296,6 +297,9 @@ Test(owning, on_loss_last_admits_what_a_lease_would_hold_for_a_while) {
     tell();
     const char *key = of_other();
     cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_NOLEADER, "no owner ever decided");
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY, "its first refill period");
+    now.ns += 61 * S;
     cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
     unsigned admitted = 0;
     for (unsigned s = 0; s < 60; s++, now.ns += S) {
