@@ -84,6 +84,7 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .snapshot_rate = c->snapshot_rate,
                                        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
                                        .coordinates = coordinates_settings(c),
+                                       .slow_start_ns = (uint64_t)c->slow_start_ns,
                                        .modules = agent_modules_configured(c, &agent->arena)};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
@@ -105,6 +106,7 @@ static void start_client(struct agent *agent) {
                                        .known = known_file(agent),
                                        .no_coordinates = c->disable_coordinates,
                                        .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000,
+                                       .slow_start_ns = (uint64_t)c->slow_start_ns,
                                        .modules = agent_modules};
     agent->rpc = rpc_client_start(&agent->loop, &config);
 }

@@ -72,6 +72,7 @@ void config_init(struct config *config) {
         .check_output_max_size = 4096,
         .check_update_interval_ns = 300 * SECOND,
         .check_flap_window_ns = 60 * SECOND,
+        .slow_start_ns = LOAD_SLOW_START_NS,
         .coordinate_interval_ns = COORDINATE_INTERVAL_MS * MILLISECOND,
         .coordinate_period_ns = COORDINATE_BATCH_PERIOD_MS * MILLISECOND,
         .coordinate_batch_size = COORDINATE_BATCH_SIZE,

@@ -128,6 +128,7 @@ struct config {
 
     /* network coordinates; 0 means the default, too */
     bool disable_coordinates;
+    int64_t slow_start_ns;                              /* lb/hints.h */
     int64_t coordinate_interval_ns;                     /* between reports of this node's own */
     int64_t coordinate_period_ns;                       /* updates are gathered so long */
     uint64_t coordinate_batch_size, coordinate_batches; /* in one command; commands in a period */

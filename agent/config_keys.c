@@ -151,6 +151,10 @@ const struct key config_keys[] = {
            "commands in a period; more reports are dropped"),
     NUMBER("coord.check_flap_limit", check_flap_limit, 0, FLAP_LIMIT_MOST,
            "a check with more changes in the window is held at its worst state; 0: off"),
+    DURATION(
+        "coord.slow_start", slow_start_ns, 0, 3600 * SECOND,
+        "the share of a new instance grows for so long, where this agent picks one of several; 0: it has all of it at "
+        "once"),
     FIELD("coord.check_flap_window", KEY_DURATION, check_flap_window_ns, "the window of check_flap_limit"),
     FIELD("coord.reconnect_timeouts", KEY_MAP, reconnect_timeouts,
           "a dead node is removed after this time, by the `class` in its meta; the leader's count"),

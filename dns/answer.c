@@ -76,13 +76,21 @@ static uint32_t put_records(struct packing *packing, uint32_t first, uint32_t la
 
 /* A Fisher-Yates shuffle that stops when the packet is full: its first k places are a random k of all, in random
  * order, whatever the order was before. */
-static uint32_t put_shuffled(struct packing *packing, struct rng *rng, uint32_t most) {
+static uint32_t put_shuffled(struct packing *packing, struct rng *rng, uint32_t most, uint32_t wanted_first) {
     struct answer *answer = packing->answer;
     const uint32_t first = answer->section_end[ANSWER_FIXED], count = answer->section_end[ANSWER_SHUFFLED] - first;
     const struct answer_record *records = answer->records + first;
     uint32_t *order = answer->order, placed = 0;
     uint64_t random = 0;
     if (most > count) most = count;
+    if (wanted_first && wanted_first <= count && most) {
+        uint32_t at = 0;
+        while (order[at] != wanted_first - 1) at++;
+        order[at] = order[0];
+        order[0] = wanted_first - 1;
+        if (!put_record(packing, &records[order[0]])) return 0;
+        placed = 1;
+    }
     for (; placed < most; placed++) {
         random = placed & 1 ? random >> 32 : rng_next(rng);
         uint32_t other = placed + (uint32_t)((random & UINT32_MAX) * (count - placed) >> 32);
@@ -164,7 +172,7 @@ size_t answer_render(struct answer *answer, const struct packet_query *query, co
     if (limits->answers_max && wanted > limits->answers_max) wanted = (uint32_t)limits->answers_max;
     uint32_t fixed_wanted = wanted < end[ANSWER_FIXED] ? wanted : end[ANSWER_FIXED];
     uint32_t fixed = put_records(&packing, 0, fixed_wanted), shuffled = 0;
-    if (fixed == fixed_wanted) shuffled = put_shuffled(&packing, rng, wanted - fixed);
+    if (fixed == fixed_wanted) shuffled = put_shuffled(&packing, rng, wanted - fixed, limits->first);
     packing.counts.answers = (uint16_t)(fixed + shuffled);
     *truncated = fixed + shuffled < wanted;
     if (!*truncated) {

@@ -66,6 +66,8 @@ void answer_extra_address(struct answer_builder *builder, uint32_t name, uint32_
 bool answer_texts_begin(struct answer_builder *builder, uint32_t name);
 void answer_extra_text(struct answer_builder *builder, uint32_t name, uint32_t ttl, struct slice text);
 
+/* The number, from 0, of the shuffled record that answer_address or answer_srv put last, or that was there already. */
+uint32_t answer_last(const struct answer_builder *builder);
 size_t answer_so_far(const struct answer_builder *builder);              /* records in the answer section */
 struct answer *answer_finish(struct answer_builder *builder, int rcode); /* caller frees with answer_free */
 void answer_free(struct answer *answer);
@@ -81,9 +83,12 @@ struct answer_limits {
     size_t size;        /* of the packet; at least PACKET_UDP_DEFAULT */
     size_t answers_max; /* 0: no limit. Cutting at it does not set TC */
     uint32_t serial;    /* of SOA records */
+    /* 1 and up: the shuffled record of this number, counted from 1 as they were put, comes before the others; 0: none does */
+    uint32_t first;
 };
 enum { ANSWER_SLACK = 64 }; /* `out` has room for limits->size + this: copying runs over the end */
-/* Shuffled records as many as fit, in random order, each as likely as any other to be there and to be first. TC when
+/* Shuffled records as many as fit, in random order, each as likely as any other to be there and, unless one is to be,
+ * to be first. TC when
  * an answer did not fit. Returns the size; *truncated tells TC. */
 size_t answer_render(struct answer *answer, const struct packet_query *query, const struct answer_limits *limits,
                      struct rng *rng, uint8_t *out, bool *truncated);

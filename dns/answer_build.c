@@ -38,6 +38,7 @@ struct answer_builder {
     struct buffer seen;                      /* struct seen: what makes shuffled records alike */
     struct buffer bytes;
     struct intern name_index, seen_index;
+    uint32_t last; /* answer_last */
     ldns_buffer *wire;
 };
 
@@ -234,8 +235,12 @@ static bool seen_add(struct answer_builder *builder, const uint8_t *key, size_t 
         uint32_t index = builder->seen_index.slots[slot & builder->seen_index.mask];
         if (index == 0) break;
         const struct seen *known = &ITEMS(&builder->seen, struct seen)[index - 1];
-        if (known->size == size && memcmp(known->key, key, size) == 0) return false;
+        if (known->size == size && memcmp(known->key, key, size) == 0) {
+            builder->last = index - 1;
+            return false;
+        }
     }
+    builder->last = builder->seen_index.count;
     struct seen fresh = {.size = (uint8_t)size};
     memcpy(fresh.key, key, size);
     buffer_append(&builder->seen, &fresh, sizeof(fresh));
@@ -365,6 +370,8 @@ static void records_place(struct answer *answer, const struct answer_builder *bu
     uint32_t shuffled = COUNT(&builder->sections[ANSWER_SHUFFLED], struct answer_record);
     for (uint32_t i = 0; i < shuffled; i++) answer->order[i] = i;
 }
+
+uint32_t answer_last(const struct answer_builder *builder) { return builder->last; }
 
 size_t answer_so_far(const struct answer_builder *builder) {
     return COUNT(&builder->sections[ANSWER_FIXED], struct answer_record) +

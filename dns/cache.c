@@ -75,6 +75,7 @@ struct dns_cache *dns_cache_new(struct rpc *rpc, size_t entries_max, size_t byte
 
 static void value_free(struct dns_cache_value *value) {
     answer_free(value->answer);
+    dns_pick_free(value->pick);
     free(value->tags);
 }
 
@@ -148,7 +149,8 @@ static struct entry *entry_new(struct dns_cache_key key, const struct dns_depend
     entry->name_size = (uint16_t)key.name.size;
     entry->depend_count = (uint16_t)depends->count;
     entry->value = value;
-    entry->bytes = size + value.tag_count * sizeof(*value.tags) + (value.answer ? answer_bytes(value.answer) : 0);
+    entry->bytes = size + value.tag_count * sizeof(*value.tags) + (value.answer ? answer_bytes(value.answer) : 0) +
+                   dns_pick_bytes(value.pick);
     memcpy(entry->text, key.name.data, key.name.size);
     char *names = entry->text + key.name.size;
     if (depends->names.size) memcpy(names, depends->names.data, depends->names.size);

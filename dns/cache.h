@@ -10,6 +10,7 @@
 #define COORD_DNS_CACHE_H
 
 #include "dns/answer.h"
+#include "dns/pick.h"
 #include "rpc/api/rpc.h"
 
 enum {
@@ -40,7 +41,8 @@ void dns_depends_free(struct dns_depends *depends);
 /* Either may be missing. Owned by the cache once stored. */
 struct dns_cache_value {
     struct answer *answer;
-    uint64_t *tags; /* sorted hashes; malloc */
+    struct dns_pick *pick; /* or NULL: none of its records comes first */
+    uint64_t *tags;        /* sorted hashes; malloc */
     size_t tag_count;
     uint64_t cost_ns; /* what it took to make */
 };

@@ -95,7 +95,9 @@ size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresse
     for (size_t i = 0; i < addresses->count; i++) {
         const struct host *host = &addresses->items[i];
         bool wanted = type == TYPE_ANY || type == (host->size == 4 ? TYPE_A : TYPE_AAAA);
-        if (wanted) put += answer_address(lookup->builder, place, host->address, host->size);
+        if (!wanted) continue;
+        put += answer_address(lookup->builder, place, host->address, host->size);
+        if (addresses->entry_of) dns_pick_record(lookup->pick, addresses->entry_of[i], answer_last(lookup->builder));
     }
     return put;
 }
@@ -186,6 +188,7 @@ static struct dns_found not_there(enum lookup_state state) {
 }
 
 static struct dns_found service_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
+    lookup->picks = type == TYPE_SRV || is_address_type(type);
     if (type == TYPE_SRV) {
         start(lookup, name->domain);
         enum lookup_state state = service_put_srv(lookup, name);
@@ -291,13 +294,18 @@ struct dns_found dns_lookup_run(struct dns_lookup *lookup, const struct name *na
     lookup->depends = depends;
     lookup->failed = false;
     lookup->read_count = 0;
+    lookup->picks = false;
+    lookup->pick = NULL;
     struct dns_found found = name->kind == NAME_OUTSIDE   ? nothing(RCODE_REFUSED)
                              : name->kind == NAME_REVERSE ? reverse_answer(lookup, name, type)
                              : name->kind == NAME_APEX    ? apex_answer(lookup, name, type)
                                                           : own_answer(lookup, name, type);
     found.zone_at = is_foreign(lookup, name) ? name->domain_at : name->zone_at;
     found.cost_ns = lookup->read_count * LOOKUP_COST_NS;
+    found.pick = found.answer ? lookup->pick : NULL;
+    if (!found.pick) dns_pick_free(lookup->pick);
     if (!lookup->failed) return found;
     answer_free(found.answer);
+    dns_pick_free(found.pick);
     return nothing(RCODE_SERVFAIL);
 }

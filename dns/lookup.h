@@ -13,9 +13,10 @@ struct dns_found {
     int rcode; /* NOERROR, NXDOMAIN, REFUSED, SERVFAIL */
     /* the caller's. NULL: there are no records, and nothing worth keeping; NOERROR is then NODATA */
     struct answer *answer;
-    uint8_t zone_at;  /* of the SOA that goes along when `answer` is NULL: see struct name */
-    bool keep;        /* it may be kept while `depends` stand: the catalog knows the name */
-    uint64_t cost_ns; /* what making it again would take, counted and not timed: the same on a busy machine */
+    struct dns_pick *pick; /* the caller's; or NULL */
+    uint8_t zone_at;       /* of the SOA that goes along when `answer` is NULL: see struct name */
+    bool keep;             /* it may be kept while `depends` stand: the catalog knows the name */
+    uint64_t cost_ns;      /* what making it again would take, counted and not timed: the same on a busy machine */
 };
 /* `type`: one of enum packet_type, or 0 for all those that no name here has. `cache` keeps what is known of
  * services' tags. */

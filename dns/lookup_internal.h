@@ -25,6 +25,8 @@ struct dns_lookup {
     struct dns_depends *depends;
     uint64_t read_count; /* instances */
     bool failed;         /* the catalog could not be read */
+    bool picks;          /* the service that is read next is what was asked for, not what something is an alias of */
+    struct dns_pick *pick;
 };
 static inline void lookup_note(struct dns_lookup *lookup, int rv) {
     if (rv != CO_OK && rv != CO_NOTFOUND) lookup->failed = true;
@@ -44,7 +46,8 @@ enum lookup_state { LOOKUP_UNKNOWN, LOOKUP_PARENT, LOOKUP_NONE, LOOKUP_SOME };
 struct addresses {
     enum lookup_state state;
     uint32_t ttl;
-    struct host *items; /* in the arena */
+    struct host *items;       /* in the arena */
+    const uint32_t *entry_of; /* of items, where lookup->pick is theirs; else NULL */
     size_t count;
     struct slice alias;        /* one of the names among them, when all are names */
     const struct slice *texts; /* nodes: metadata as text records */

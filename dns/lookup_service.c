@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "dns/endings.h"
 #include "dns/lookup_internal.h"
 
@@ -10,6 +11,7 @@ enum { KEY_TAGS = 0xff01, SRV_PRIORITY = 1 }; /* KEY_TAGS: a cache key that is n
 struct instances {
     Pb__ServiceEntry **items; /* healthy ones */
     size_t count;
+    bool picked_from; /* by lookup->pick */
 };
 
 /* -- reading the catalog ------------------------------------------------------------------------------------------ */
@@ -91,7 +93,13 @@ static enum lookup_state service_begin(struct dns_lookup *lookup, const struct n
     enum lookup_state tagged = name->tag.size ? tag_state(lookup, stored, name->tag) : LOOKUP_SOME;
     if (tagged <= LOOKUP_PARENT) return tagged;
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, stored});
+    bool picks = lookup->picks;
+    lookup->picks = false;
     *instances = instances_begin(lookup, stored, name->tag, LOOKUP_INSTANCES_MAX);
+    if (picks && instances->count > 1)
+        lookup->pick = dns_pick_new(lookup->rpc, instances->items, instances->count, clock_mono_ns());
+    else picks = false;
+    instances->picked_from = picks;
     return instances->count ? LOOKUP_SOME : LOOKUP_NONE;
 }
 
@@ -122,9 +130,11 @@ static struct host instance_host(const struct dns_lookup *lookup, const Pb__Serv
 static void instances_addresses(struct dns_lookup *lookup, const struct instances *instances, struct addresses *out) {
     uint64_t names = 0;
     out->items = arena_alloc(&lookup->arena, (instances->count + 1) * sizeof(*out->items));
+    uint32_t *entry_of = arena_alloc(&lookup->arena, (instances->count + 1) * sizeof(*entry_of));
+    if (instances->picked_from) out->entry_of = entry_of;
     for (size_t i = 0; i < instances->count; i++) {
         struct host host = instance_host(lookup, instances->items[i]);
-        if (host.size) out->items[out->count++] = host;
+        if (host.size) entry_of[out->count] = (uint32_t)i, out->items[out->count++] = host;
         else if (host.name.size && rng_below(&lookup->rng, ++names) == 0) out->alias = host.name;
     }
     if (out->count) out->alias = SLICE_LITERAL("");
@@ -171,8 +181,9 @@ struct aliases {
     size_t count;
 };
 
-static void put_instance(struct dns_lookup *lookup, const Pb__ServiceEntry *entry, uint32_t ttl,
+static void put_instance(struct dns_lookup *lookup, const struct instances *instances, size_t i, uint32_t ttl,
                          struct aliases *aliases) {
+    const Pb__ServiceEntry *entry = instances->items[i];
     struct answer_builder *builder = lookup->builder;
     struct host host = instance_host(lookup, entry);
     struct wire_name target, node;
@@ -181,6 +192,7 @@ static void put_instance(struct dns_lookup *lookup, const Pb__ServiceEntry *entr
     uint32_t about = node_target(lookup, entry->node->name, &node) ? answer_name(builder, &node) : index;
     answer_srv(builder, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, ttl},
                (struct answer_srv){SRV_PRIORITY, instance_weight(entry), (uint16_t)entry->service->port, index, about});
+    if (instances->picked_from) dns_pick_record(lookup->pick, i, answer_last(builder));
     if (answer_extras_begin(builder, index)) {
         if (host.size) {
             answer_extra_address(builder, index, ttl, host.address, host.size);
@@ -213,7 +225,7 @@ enum lookup_state service_put_srv(struct dns_lookup *lookup, const struct name *
     for (size_t i = 0; i < instances.count; i++) named += host_parse(instance_address(instances.items[i])).size == 0;
     struct aliases aliases = {.names = arena_alloc(&lookup->arena, (named + 1) * sizeof(struct wire_name)),
                               .indexes = arena_alloc(&lookup->arena, (named + 1) * sizeof(uint32_t))};
-    for (size_t i = 0; i < instances.count; i++) put_instance(lookup, instances.items[i], ttl, &aliases);
+    for (size_t i = 0; i < instances.count; i++) put_instance(lookup, &instances, i, ttl, &aliases);
     rpc_read_end(lookup->reader);
     for (size_t i = 0; i < aliases.count; i++) put_alias_addresses(lookup, &aliases.names[i], aliases.indexes[i]);
     return state;

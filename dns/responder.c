@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "dns/lookup.h"
@@ -69,6 +70,7 @@ struct dns_responder {
     struct answer *nodata[2], *nxdomain[2]; /* one for each domain */
     struct rng rng;
     uint32_t serial;
+    uint64_t now_ns;
     bool ready; /* the catalog may be read */
     struct counts counts;
 };
@@ -132,6 +134,7 @@ void dns_responder_begin(struct dns_responder *responder) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     responder->serial = (uint32_t)now.tv_sec;
+    responder->now_ns = clock_mono_ns();
     responder->ready = rpc_serves(responder->rpc) == CO_OK && rpc_applied(responder->rpc) > 0 &&
                        (responder->setup->stale || confirm_and_wait(responder->rpc));
 }
@@ -173,11 +176,12 @@ static size_t answers_max(const struct dns_responder *responder, const struct pa
     return most;
 }
 
-static size_t render(struct dns_responder *responder, struct answer *answer, const struct packet_query *query,
-                     enum dns_transport transport, uint8_t *out) {
+static size_t render(struct dns_responder *responder, struct answer *answer, struct dns_pick *pick,
+                     const struct packet_query *query, enum dns_transport transport, uint8_t *out) {
     struct answer_limits limits = {.size = transport == DNS_TCP ? PACKET_TCP_MAX : query->udp_size,
                                    .answers_max = answers_max(responder, query, transport),
                                    .serial = responder->serial};
+    if (pick) limits.first = dns_pick_first(pick, &responder->rng, responder->now_ns) + 1; /* none: 0 */
     bool truncated;
     size_t size = answer_render(answer, query, &limits, &responder->rng, out, &truncated);
     responder->counts.answers[answer_rcode(answer)]++;
@@ -197,12 +201,13 @@ static size_t answer_new(struct dns_responder *responder, const struct name *nam
     struct answer *negative = (found.rcode == RCODE_NOERROR ? responder->nodata : responder->nxdomain)[name->domain];
     if (!found.answer) answer_set_zone(negative, found.zone_at);
     responder->counts.built += found.answer != NULL;
-    size_t size = render(responder, found.answer ? found.answer : negative, query, transport, out);
+    size_t size = render(responder, found.answer ? found.answer : negative, found.pick, query, transport, out);
     if (found.answer && found.keep) {
         dns_cache_store(responder->cache, key, &responder->depends,
-                        (struct dns_cache_value){.answer = found.answer, .cost_ns = found.cost_ns});
+                        (struct dns_cache_value){.answer = found.answer, .pick = found.pick, .cost_ns = found.cost_ns});
     } else {
         answer_free(found.answer);
+        dns_pick_free(found.pick);
     }
     return size;
 }
@@ -228,6 +233,7 @@ size_t dns_responder_answer(struct dns_responder *responder, enum dns_transport 
     wire_name_lower(lower, query.name, query.name_size);
     struct dns_cache_key key = {slice_make(lower, query.name_size), known_type(query.type)};
     const struct dns_cache_value *known = dns_cache_find(responder->cache, key);
-    if (known) return render(responder, known->answer, &query, transport, out);
+    if (known && (!known->pick || dns_pick_current(known->pick, responder->now_ns)))
+        return render(responder, known->answer, known->pick, &query, transport, out);
     return answer_unknown(responder, key, &query, transport, out);
 }

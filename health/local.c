@@ -345,6 +345,7 @@ int local_check_update(struct local *local, struct slice check_id, Pb__Status st
         check_set(&check->core, definition, status, clock_mono_ns());
         state_note(local, check, true);
         check_publish(local, check, before, buffer_slice(&text));
+        check_load(local, check, NULL, output);
         if (definition->deregister_after_ns > 0 && status == PB__STATUS__CRITICAL && before != status) sooner = true;
         if (sooner && list_empty(&check->restart)) {
             list_append(&local->restarts, &check->restart);

@@ -119,6 +119,9 @@ bool local_from_file(struct local *local, struct slice id, bool check);
 /* TTL checks: pass, warn, fail, update. CO_NOTFOUND, or CO_INVALID (not a TTL check) with a fault. */
 int local_check_update(struct local *local, struct slice check_id, Pb__Status status, struct slice output,
                        struct fault *fault);
+/* An instance's report of its load (lb/load_hint.h). CO_NOTFOUND: there is no such service. CO_INVALID: load_check. CO_BUSY:
+ * there are too many already. */
+int local_service_load(struct local *local, struct slice id, const struct load_hint *hint);
 int local_service_maintenance(struct local *local, struct slice id, bool enable, struct slice reason); /* CO_NOTFOUND */
 int local_node_maintenance(struct local *local, bool enable, struct slice reason);
 

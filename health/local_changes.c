@@ -49,6 +49,7 @@ void service_remove(struct local *local, struct local_service *service) {
     LIST_FOREACH_SAFE(item, next, &service->checks) {
         check_gone(local, LIST_ENTRY(item, struct local_check, of_service));
     }
+    service_load_forget(local, service);
     service->item.removed = true;
     service->item.hash = 0;
     item_save(local, &service->item);
@@ -268,6 +269,8 @@ static void join_waiting(struct local *local, const char *service_id) {
 int service_put(struct local *local, struct service_definition *definition, bool replace, bool persist, bool restored) {
     struct local_service *service = service_take(local, definition->service->id);
     pb_set(&definition->service->node, local->config.node);
+    bool anew = !service->record || service->item.removed;
+    if (anew) service->registered_ns = restored ? 0 : clock_mono_ns();
     if (service->record) pb__service__free_unpacked(service->record, NULL);
     service->record = definition->service;
     definition->service = NULL;

@@ -53,7 +53,8 @@ struct item_table {
 struct local_service {
     struct item item;
     Pb__Service *record;
-    struct list checks; /* of_service: those that are not removed */
+    uint64_t registered_ns; /* 0: before the agent was started */
+    struct list checks;     /* of_service: those that are not removed */
 };
 
 struct local_check {
@@ -65,6 +66,7 @@ struct local_check {
     struct check core;
     struct buffer output;
     uint64_t output_due_ms; /* when changed output is to travel though the status is the same; 0: nothing to send */
+    bool load_refused;      /* what it said last of its service's load made no sense */
     bool held_shown;        /* the record that is on its way says that it is held */
     struct list of_service;
     struct list of_aliases; /* in local->aliases, where it is one */
@@ -185,6 +187,12 @@ struct waiting_check {
     struct check_definition *definition; /* owned; NULL: maintenance */
     char *service_id, *reason;
 };
+
+/* -- load (local_load.c); under the lock --------------------------------------------------------------------------- */
+/* A check's result says this of the load of its service (NULL: what its output says counts, if it is one whose output
+ * does). */
+void check_load(struct local *local, struct local_check *check, const struct load_said *said, struct slice output);
+void service_load_forget(struct local *local, const struct local_service *service);
 
 /* -- watchers (local_watch.c); loop thread ------------------------------------------------------------------------ */
 void watchers_refresh(struct local *local); /* what was put, changed or removed since */

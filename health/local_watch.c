@@ -31,10 +31,12 @@ static uint32_t output_most(const struct local *local, const struct check_defini
 static void on_result(void *data, Pb__Status status, struct slice output) {
     struct watcher *watcher = data;
     struct local *local = watcher->local;
+    const struct load_said *said = watcher->run ? watcher->run->said : NULL;
     watcher->run = NULL;
     local_lock(local);
     struct local_check *check = watcher->check;
     if (check && !check->item.removed && check->core.running) {
+        check_load(local, check, said, output);
         Pb__Status before = check->core.status;
         check->restored = false;
         if (check_result(&check->core, check->shared->definition, status, clock_mono_ns())) {

@@ -8,6 +8,12 @@
 #include "health/local.h"
 #include "health/program_keeper.h"
 
+/* What an answer said of the load of who answered. */
+struct load_said {
+    struct load_hint hint; /* load NAN: nothing */
+    struct fault fault;    /* it made no sense; code CO_OK: it did */
+};
+
 /* `output` is valid during the call. */
 typedef void (*run_done)(void *data, Pb__Status status, struct slice output);
 
@@ -51,6 +57,7 @@ void run_cancel(struct run *run); /* NULL allowed */
 /* -- for the runners themselves ----------------------------------------------------------------------------------- */
 /* First member of each runner's attempt. */
 struct run {
+    struct load_said *said; /* of attempts whose answers may tell the load; or NULL */
     struct runners *runners;
     run_done done;
     void *data;

@@ -257,7 +257,8 @@ void runner_http_close(struct runner_http *http) {
 struct run *run_http_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max) {
     struct runner_http *client = engine(runners);
     struct http_run *http = mem_zalloc(sizeof *http);
-    http->run = (struct run){.runners = runners, .cancel = http_cancel};
+    http->run = (struct run){.runners = runners, .cancel = http_cancel, .said = &http->said};
+    http->said.hint = load_unknown();
     runners->open++;
     http->easy = curl_easy_init();
     CHECK(http->easy != NULL);

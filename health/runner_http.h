@@ -17,9 +17,11 @@ struct http_run {
     char *method, *url; /* the url as it may be shown */
     char *host;         /* with port, for messages */
     int64_t timeout_ms;
-    char reason[128];   /* "200 OK" */
-    bool head_complete; /* the blank line after the head has come, of the last answer */
-    char *tail;         /* ring of the last `tail_max` bytes of the body */
+    char reason[128];      /* "200 OK" */
+    struct load_said said; /* of the last answer's headers */
+    bool own_load;         /* by X-Coord-Load */
+    bool head_complete;    /* the blank line after the head has come, of the last answer */
+    char *tail;            /* ring of the last `tail_max` bytes of the body */
     size_t tail_max, body_size;
     struct fault fault;
     char error[CURL_ERROR_SIZE];

@@ -8,12 +8,40 @@
 #define BODY_MOST      ((size_t)1 << 20) /* what comes after it is not read */
 #define RECEIVE_BUFFER 4096L
 
+/* The value of a header line of this name. False: it is another. */
+static bool header_value(struct slice line, const char *name, struct slice *value) {
+    struct slice wanted = slice_text(name);
+    if (line.size <= wanted.size || line.data[wanted.size] != ':' ||
+        !slice_equal_nocase(slice_make(line.data, wanted.size), wanted))
+        return false;
+    size_t at = wanted.size + 1, end = line.size;
+    while (at < end && (line.data[at] == ' ' || line.data[at] == '\t')) at++;
+    while (end > at && (line.data[end - 1] == '\r' || line.data[end - 1] == '\n' || line.data[end - 1] == ' ')) end--;
+    *value = slice_make(line.data + at, end - at);
+    return true;
+}
+
+/* X-Coord-Load says more, and wins. */
+static void see_load(struct http_run *http, struct slice line) {
+    struct slice value;
+    struct load_said said = {.hint = load_unknown()};
+    if (header_value(line, "X-Coord-Load", &value)) {
+        (void)load_parse_line(value, &said.hint, &said.fault);
+        http->said = said, http->own_load = true;
+    } else if (!http->own_load && header_value(line, "endpoint-load-metrics", &value)) {
+        (void)load_parse_orca(value, &said.hint, &said.fault);
+        http->said = said;
+    }
+}
+
 /* NOLINTNEXTLINE(readability-non-const-parameter): the signature is libcurl's */
 static size_t on_header(char *data, size_t one, size_t size, void *user) {
     struct http_run *http = user;
     (void)one;
     if (size > 0 && (data[0] == '\r' || data[0] == '\n')) http->head_complete = true;
+    see_load(http, slice_make(data, size));
     if (size < 5 || memcmp(data, "HTTP/", 5) != 0) return size;
+    http->said = (struct load_said){.hint = load_unknown()}, http->own_load = false;
     http->head_complete = false;
     const char *blank = memchr(data, ' ', size);
     size_t at = blank ? (size_t)(blank - data) + 1 : size, end = size;

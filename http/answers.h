@@ -6,6 +6,8 @@
 
 /* -- reply.c ------------------------------------------------------------------------------------------------------ */
 
+#define JSON_TYPE "application/json"
+
 /* A body, shared by answers and by libmicrohttpd's responses. Worker's thread only. */
 struct bytes {
     unsigned references;

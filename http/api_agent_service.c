@@ -1,7 +1,9 @@
 /* /v1/agent/service: registering with this agent. Its definitions are local truth; health/ delivers them. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "health/local.h"
 #include "http/agent_views.h"
 #include "http/api_catalog.h"
@@ -89,6 +91,33 @@ static void put_maintenance(struct http_request *request) {
     }
 }
 
+/* ---- load ---- */
+
+/* The row has checked them. */
+static double number(struct http_request *request, const char *name) {
+    double value = NAN;
+    if (http_has(request, name)) (void)decimal_parse(http_parameter(request, name), &value);
+    return value;
+}
+
+static void put_load(struct http_request *request) {
+    struct slice id = http_path_value(request, "id");
+    struct load_hint hint = {.load = number(request, "load"),
+                             .inflight = number(request, "inflight"),
+                             .latency_ms = number(request, "latency_ms"),
+                             .errors = number(request, "errors")};
+    struct fault fault = {0};
+    int error = load_check(&hint, &fault);
+    if (error == CO_OK) error = local_service_load(http_env(request)->local, id, &hint);
+    if (error == CO_NOTFOUND)
+        http_reply_text(request, 404, "No service registered with ID \"%.*s\"", (int)(id.size < 150 ? id.size : 150),
+                        id.data);
+    else if (error == CO_BUSY) http_reply_text(request, 503, "the load of too many instances is known already");
+    else if (fault.code) http_reply_fault(request, &fault);
+    else if (error != CO_OK) http_reply_error(request, error);
+    else http_reply_text(request, 200, "%s", "");
+}
+
 /* ---- one service, and blocking by its hash ---- */
 
 static void reply_service(struct http_request *request) {
@@ -158,6 +187,18 @@ const struct http_route http_routes_agent_service[] = {
      HTTP_PARAMS(ID, {"hash", HTTP_TEXT, .help = "waits until the service's ContentHash is another"},
                  {"wait", HTTP_DURATION, .help = "how long it waits at most; more than 10m is 10m (default 5m)"}),
      "One local service; blocks on its hash", HTTP_LOCAL, .example = {"/v1/agent/service/api", .status = 200}},
+    {HTTP_PUT, "/v1/agent/service/load/*id", put_load, "service:write",
+     HTTP_PARAMS(
+         ID,
+         {"load", HTTP_DECIMAL, .help = "a part of what it can do: 0 idle, 1 busy, above 1 overloaded",
+          .most = (uint64_t)LOAD_MOST, .required = true},
+         {"inflight", HTTP_DECIMAL, .help = "requests that it works on, or that wait in it",
+          .most = (uint64_t)LOAD_INFLIGHT_MOST},
+         {"latency_ms", HTTP_DECIMAL, .help = "how long a request took lately", .most = (uint64_t)LOAD_LATENCY_MOST},
+         {"errors", HTTP_DECIMAL, .help = "part of the requests that failed lately", .most = 1}),
+     "An instance says how loaded it is, for those who pick one. It is forgotten when three reports do not come",
+     HTTP_LOCAL | HTTP_OWN,
+     .example = {"/v1/agent/service/load/api?load=0.42&inflight=17&latency_ms=3.5", .status = 200}},
     {HTTP_PUT, "/v1/agent/service/maintenance/*id", put_maintenance, "service:write",
      HTTP_PARAMS(ID, AGENT_ENABLE, AGENT_REASON), "Maintenance mode of a service, on or off", HTTP_LOCAL,
      .example = {"/v1/agent/service/maintenance/api?enable=false", .status = 200}},

@@ -1,5 +1,6 @@
 /* /v1/health/... */
 #include "base/check.h"
+#include "http/health_lb.h"
 #include "http/views.h"
 
 static int checks_view(struct http_request *request, const struct query_result *result) {
@@ -65,7 +66,8 @@ static void health_service(struct http_request *request) {
     message->n_tags = http_parameters(request, "tag", &tags);
     message->tags = arena_alloc(http_arena(request), (message->n_tags + 1) * sizeof(char *));
     for (size_t i = 0; i < message->n_tags; i++) message->tags[i] = (char *)tags[i].data;
-    http_read_near(request, &query_service_entries, &message->base, service_view);
+    if (!health_lb_read(request, message))
+        http_read_near(request, &query_service_entries, &message->base, service_view);
 }
 
 static void health_state(struct http_request *request) {
@@ -93,9 +95,15 @@ const struct http_route http_routes_health[] = {
      HTTP_PARAMS(VIEW_SERVICE, HTTP_READS, VIEW_FILTER, VIEW_NEAR, VIEW_NODE_META), "Checks of a service", 0,
      .example = {"/v1/health/checks/db", .status = 200}},
     {HTTP_GET, "/v1/health/service/*service", health_service, "service:read",
-     HTTP_PARAMS(VIEW_SERVICE, HTTP_READS, VIEW_FILTER,
-                 {"passing", HTTP_FLAG, .help = "only instances all of whose checks pass; also =true and =false"},
-                 VIEW_NEAR, VIEW_TAG, VIEW_NODE_META),
+     HTTP_PARAMS(
+         VIEW_SERVICE, HTTP_READS, VIEW_FILTER,
+         {"passing", HTTP_FLAG, .help = "only instances all of whose checks pass; also =true and =false"}, VIEW_NEAR,
+         VIEW_TAG, VIEW_NODE_META,
+         {"lb", HTTP_CHOICE, .choices = "p2c|hcl|weighted|nearest|ring",
+          .help = "coord's own: the pick by this policy comes first, each entry has LB: Load, Weight, Age in ms"},
+         {"key", HTTP_TEXT, .help = "with lb=ring: whose owner comes first"},
+         {"subset", HTTP_U64, .help = "coord's own: only so many instances, always the same ones for the same id"},
+         {"id", HTTP_TEXT, .help = "with subset: who calls, as `web-17`"}),
      "Instances of a service with their nodes and checks", 0,
      .example = {"/v1/health/service/db?passing", .status = 200, .depth = 3}},
     {HTTP_GET, "/v1/health/state/*state", health_state, "node:read",

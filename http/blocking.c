@@ -25,6 +25,7 @@ struct reading {
     bool fast;            /* of reading_fast: there is only a confirmation to wait for */
     int64_t max_stale_ns; /* 0: no bound */
     const void *context;
+    void (*confirmed)(struct http_request *request, int error); /* of http_confirm: there is nothing else */
     uint64_t wait_ms;
     struct timer timer;
 };
@@ -279,11 +280,13 @@ static bool on_stale(struct read *read) {
 }
 
 static void fast_confirmed(struct http_request *request, int error);
+static void only_confirmed(struct http_request *request, int error);
 
 static void on_confirmed(struct read *read, int error) {
     struct http_request *request = reading_of(read)->request;
     struct connection *connection = request->connection;
     if (reading_of(read)->fast) fast_confirmed(request, error);
+    else if (reading_of(read)->confirmed) only_confirmed(request, error);
     else read_confirmed(read, error);
     request_next(connection, request);
 }
@@ -370,6 +373,20 @@ void http_set_context(struct http_request *request, const void *context) { reque
 
 const void *http_context(const struct http_request *request) {
     return request->reading ? request->reading->context : request->context;
+}
+
+static void only_confirmed(struct http_request *request, int error) {
+    void (*view)(struct http_request * request, int error) = request->reading->confirmed;
+    request->reading = NULL;
+    view(request, error);
+}
+
+void http_confirm(struct http_request *request, void (*view)(struct http_request *request, int error)) {
+    bool asks = rpc_has_copy(rpc_of(request)) && !http_has(request, "stale");
+    struct reading *reading = reading_new(request);
+    reading->confirmed = view;
+    int error = asks ? read_confirm(&reading->read) : rpc_serves(rpc_of(request));
+    if (error != CO_AGAIN) only_confirmed(request, error);
 }
 
 static bool fast_send(struct http_request *request) {

@@ -67,7 +67,8 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
     http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_phaser[],
     http_routes_hazard[], http_routes_watch[], http_routes_txn[], http_routes_quota[], http_routes_quota_take[],
-    http_routes_rollout[], http_routes_ofrep[];
+    http_routes_rollout[], http_routes_ofrep[], http_routes_lb[];
+void http_lb_init(void); /* registers its metrics */
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -135,6 +136,12 @@ void http_read_near(struct http_request *request, const struct query_type *type,
  * request's arena, or NULL) by http_context. For small results. */
 void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                      http_view view, const void *context);
+void http_read_near_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                          http_view view, const void *context);
+/* For answers that are made of what is kept beside the state. Makes sure that this server's state is the newest (with
+ * ?stale, and on client agents, not), then calls `view` on the worker, with CO_OK or why it may not answer. It must
+ * reply. */
+void http_confirm(struct http_request *request, void (*view)(struct http_request *request, int error));
 const void *http_context(const struct http_request *request);
 void http_set_context(struct http_request *request, const void *context); /* for a write, a renewal or a fetch */
 

@@ -108,6 +108,7 @@ struct worker {
     unsigned tickets; /* handed out by http_defer, and reads of remote.c */
 
     struct cache *cache;
+    struct picks *picks;  /* http/picks.h */
     struct arena scratch; /* results of one query */
     struct output output;
     void *deflate; /* gzip.c's */

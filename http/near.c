@@ -10,16 +10,26 @@ static const char *near_node(struct http_request *request) {
     return slice_is(node, "_agent") ? http_env(request)->node_name : node.size ? node.data : "";
 }
 
-void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-                    http_view view) {
+/* The message of query_near, or `message` itself where no order is wanted. */
+static const ProtobufCMessage *near_wrapped(struct http_request *request, const struct query_type *type,
+                                            const ProtobufCMessage *message) {
     const char *node = near_node(request);
-    if (!node[0]) {
-        http_read(request, type, message, view);
-        return;
-    }
+    if (!node[0]) return message;
     Pb__NearRequest *near = arena_alloc(http_arena(request), sizeof *near);
     pb__near_request__init(near);
     near->node = (char *)(uintptr_t)node;
     CHECK(near_wrap(near, type, message));
-    http_read(request, &query_near, &near->base, view);
+    return &near->base;
+}
+
+void http_read_near_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                          http_view view, const void *context) {
+    const ProtobufCMessage *ask = near_wrapped(request, type, message);
+    http_read_fresh(request, ask == message ? type : &query_near, ask, view, context);
+}
+
+void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                    http_view view) {
+    const ProtobufCMessage *ask = near_wrapped(request, type, message);
+    http_read(request, ask == message ? type : &query_near, ask, view);
 }

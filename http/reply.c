@@ -11,7 +11,6 @@
 
 #define TAKE_OVER 65536 /* larger bodies are not copied to fit */
 #define TEXT_TYPE "text/plain; charset=utf-8"
-#define JSON_TYPE "application/json"
 
 /* ---- bodies ---- */
 

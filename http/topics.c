@@ -17,6 +17,7 @@ const struct http_topic http_topics[] = {
     {"Log", http_routes_monitor},
     {"Catalog", http_routes_catalog},
     {"Health", http_routes_health},
+    {"Load balancing", http_routes_lb},
     {"Keys", http_routes_kv},
     {"Sessions", http_routes_session},
     {"Leases", http_routes_lease},

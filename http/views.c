@@ -225,7 +225,7 @@ void view_checks(struct json_out *json, Pb__Check *const *checks, size_t count) 
     json_array_end(json);
 }
 
-void view_service_entry(struct json_out *json, const Pb__ServiceEntry *entry) {
+void view_service_entry_begin(struct json_out *json, const Pb__ServiceEntry *entry) {
     json_object(json);
     json_key(json, "Node");
     view_node(json, entry->node);
@@ -237,6 +237,10 @@ void view_service_entry(struct json_out *json, const Pb__ServiceEntry *entry) {
         json_key(json, "Held");
         json_bool(json, true);
     }
+}
+
+void view_service_entry(struct json_out *json, const Pb__ServiceEntry *entry) {
+    view_service_entry_begin(json, entry);
     json_object_end(json);
 }
 

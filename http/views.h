@@ -14,6 +14,7 @@ void view_txn_service(struct json_out *json, const Pb__Service *service);
 void view_txn_check(struct json_out *json, const Pb__Check *check);
 void view_checks(struct json_out *json, Pb__Check *const *checks, size_t count);
 void view_service_entry(struct json_out *json, const Pb__ServiceEntry *entry);
+void view_service_entry_begin(struct json_out *json, const Pb__ServiceEntry *entry); /* more members may follow */
 void view_catalog_service(struct json_out *json, const Pb__ServiceEntry *entry); /* the flat form of catalog/service */
 void view_node_services(struct json_out *json, const Pb__NodeServicesResult *node); /* as catalog/node */
 /* Vec, Error, Adjustment, Height */

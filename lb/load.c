@@ -24,16 +24,87 @@ struct entry {
     uint64_t since_ns;     /* when it became known */
     uint64_t interval_ns;  /* 0: not known yet */
     bool direct;
+    struct service *service; /* NULL: not known */
+    uint64_t service_hash;   /* of its name */
+    struct list of_service;  /* in service->entries, or by itself */
     uint32_t node_size, id_size;
     char names[]; /* node, service id */
 };
 
+/* Its name without case; gone with its last entry. */
+struct service {
+    struct service *chain; /* in its bucket */
+    struct list entries;
+    uint64_t hash;
+    bool known; /* one of them has said its load */
+    uint32_t size;
+    char name[];
+};
+
 struct load_table {
     struct entry **buckets;
+    struct service **services;        /* as many buckets */
     size_t bucket_count, count, most; /* a power of two; entries */
     struct list changes;              /* by sequence, the oldest first */
-    uint64_t sequence, refused;
+    uint64_t sequence, refused, begun;
 };
+
+/* -- services ----------------------------------------------------------------------------------------------------- */
+static uint64_t service_hash(struct slice name) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a: names are short, and are looked at without case */
+    for (size_t i = 0; i < name.size; i++) {
+        char byte = name.data[i];
+        if (byte >= 'A' && byte <= 'Z') byte += 'a' - 'A';
+        hash = (hash ^ (uint8_t)byte) * UINT64_C(0x100000001b3);
+    }
+    return hash ^ hash >> 29;
+}
+
+static struct slice name_of(const struct service *service) { return slice_make(service->name, service->size); }
+
+static struct service **service_find(const struct load_table *table, struct slice name, uint64_t hash) {
+    struct service **at = &table->services[hash & (table->bucket_count - 1)];
+    while (*at && !((*at)->hash == hash && slice_equal_nocase(name_of(*at), name))) at = &(*at)->chain;
+    return at;
+}
+
+static void service_leave(struct load_table *table, struct entry *entry) {
+    struct service *service = entry->service;
+    if (!service) return;
+    entry->service = NULL;
+    list_remove(&entry->of_service);
+    if (!list_empty(&service->entries)) return;
+    struct service **at = service_find(table, name_of(service), service->hash);
+    *at = service->chain;
+    free(service);
+}
+
+static struct service *service_take(struct load_table *table, struct slice name) {
+    uint64_t hash = service_hash(name);
+    struct service **at = service_find(table, name, hash);
+    if (*at) return *at;
+    struct service *service = *at = mem_zalloc(sizeof *service + name.size);
+    service->hash = hash, service->size = (uint32_t)name.size;
+    memcpy(service->name, name.data, name.size);
+    list_init(&service->entries);
+    return service;
+}
+
+/* Mostly it is there already, which is told without looking at the service: that is memory far away. */
+static void service_enter(struct load_table *table, struct entry *entry, struct slice name) {
+    if (name.size == 0 || (entry->service && entry->service_hash == service_hash(name))) return;
+    service_leave(table, entry);
+    entry->service = service_take(table, name);
+    entry->service_hash = entry->service->hash;
+    list_append(&entry->service->entries, &entry->of_service);
+}
+
+/* One of its entries has said its load. */
+static void service_speaks(struct load_table *table, const struct entry *entry) {
+    if (!entry->service || entry->service->known) return;
+    entry->service->known = true;
+    table->begun++;
+}
 
 /* -- entries ------------------------------------------------------------------------------------------------------ */
 static uint64_t hash_of(struct load_instance instance) {
@@ -42,8 +113,9 @@ static uint64_t hash_of(struct load_instance instance) {
 }
 
 static struct load_instance instance_of(const struct entry *entry) {
-    return (struct load_instance){slice_make(entry->names, entry->node_size),
-                                  slice_make(entry->names + entry->node_size, entry->id_size)};
+    return (struct load_instance){.node = slice_make(entry->names, entry->node_size),
+                                  .service_id = slice_make(entry->names + entry->node_size, entry->id_size),
+                                  .service = entry->service ? name_of(entry->service) : slice_make("", 0)};
 }
 
 static struct entry **find(const struct load_table *table, struct load_instance instance, uint64_t hash) {
@@ -61,6 +133,7 @@ static void drop(struct load_table *table, struct entry **at) {
     struct entry *entry = *at;
     *at = entry->chain;
     list_remove(&entry->changed);
+    service_leave(table, entry);
     free(entry);
     table->count--;
 }
@@ -77,8 +150,16 @@ static void grow(struct load_table *table) {
         entry->chain = *bucket;
         *bucket = entry;
     }
+    struct service **services = mem_zalloc(count * sizeof(struct service *));
+    for (size_t i = 0; i < table->bucket_count; i++)
+        for (struct service *service = table->services[i], *next; service; service = next) {
+            struct service **bucket = &services[service->hash & (count - 1)];
+            next = service->chain, service->chain = *bucket, *bucket = service;
+        }
     free(table->buckets);
+    free(table->services);
     table->buckets = buckets;
+    table->services = services;
     table->bucket_count = count;
 }
 
@@ -107,10 +188,14 @@ static bool make_room(struct load_table *table, uint64_t now_ns) {
 /* The entry of an instance, made if need be. */
 static int ensure(struct load_table *table, struct load_instance instance, uint64_t now_ns, struct entry **out) {
     size_t node_size = instance.node.size, id_size = instance.service_id.size;
-    if (node_size > LOAD_NAME_SIZE || id_size > LOAD_NAME_SIZE) return CO_TOOLARGE;
+    if (node_size > LOAD_NAME_SIZE || id_size > LOAD_NAME_SIZE || instance.service.size > LOAD_NAME_SIZE)
+        return CO_TOOLARGE;
     uint64_t hash = hash_of(instance);
     *out = *find(table, instance, hash);
-    if (*out) return CO_OK;
+    if (*out) {
+        service_enter(table, *out, instance.service);
+        return CO_OK;
+    }
     if (!make_room(table, now_ns)) return CO_BUSY;
     if (table->count >= table->bucket_count) grow(table);
     struct entry *entry = mem_zalloc(sizeof *entry + node_size + id_size);
@@ -122,8 +207,10 @@ static int ensure(struct load_table *table, struct load_instance instance, uint6
     if (id_size) memcpy(entry->names + node_size, instance.service_id.data, id_size);
     entry->sequence = ++table->sequence;
     list_append(&table->changes, &entry->changed);
+    list_init(&entry->of_service);
     *bucket = entry;
     table->count++;
+    service_enter(table, entry, instance.service);
     *out = entry;
     return CO_OK;
 }
@@ -162,6 +249,7 @@ int load_report(struct load_table *table, struct load_instance instance, const s
     entry->hint = *hint;
     entry->reported_ns = now_ns;
     entry->direct = true;
+    service_speaks(table, entry);
     changed(table, entry);
     return CO_OK;
 }
@@ -175,18 +263,28 @@ int load_merge(struct load_table *table, const struct load_entry *from, uint64_t
     if (rc != CO_OK) return rc;
     uint64_t since_ns = age(from->known_ns, now_ns);
     if (since_ns < entry->since_ns) entry->since_ns = since_ns;
-    if (reported(entry) && reported_ns <= entry->reported_ns) return CO_OK;
+    if (reported(entry) && reported_ns <= entry->reported_ns) {
+        /* Its agent was connected to another server before, which passed it on until then. */
+        if (from->direct && !entry->direct) {
+            entry->direct = true;
+            changed(table, entry);
+        }
+        return CO_OK;
+    }
     entry->hint = from->hint;
     entry->reported_ns = reported_ns;
     entry->interval_ns = interval_ns;
-    entry->direct = false;
+    entry->direct = from->direct;
+    service_speaks(table, entry);
     changed(table, entry);
     return CO_OK;
 }
 
-int load_started(struct load_table *table, struct load_instance instance, uint64_t now_ns) {
+int load_started(struct load_table *table, struct load_instance instance, uint64_t then_ns) {
     struct entry *entry;
-    return ensure(table, instance, now_ns, &entry);
+    int rc = ensure(table, instance, then_ns, &entry);
+    if (rc == CO_OK && then_ns < entry->since_ns) entry->since_ns = then_ns;
+    return rc;
 }
 
 void load_forget(struct load_table *table, struct load_instance instance) {
@@ -200,7 +298,8 @@ static struct load_entry view(const struct entry *entry, uint64_t now_ns) {
                               .hint = load_unknown(),
                               .age_ns = age(entry->reported_ns, now_ns),
                               .interval_ns = interval_of(entry),
-                              .known_ns = age(entry->since_ns, now_ns)};
+                              .known_ns = age(entry->since_ns, now_ns),
+                              .direct = entry->direct};
     if (!aged_out(entry, now_ns)) seen.hint = entry->hint;
     return seen;
 }
@@ -226,14 +325,34 @@ uint64_t load_changes(const struct load_table *table, uint64_t since, enum load_
     while (at != &table->changes && LIST_ENTRY(at, const struct entry, changed)->sequence > since) at = at->prev;
     for (at = at->next; at != &table->changes; at = at->next) {
         const struct entry *entry = LIST_ENTRY(at, const struct entry, changed);
-        struct load_entry seen = view(entry, now_ns);
-        bool wanted = !isnan(seen.hint.load) && (which == LOAD_ALL || entry->direct);
+        bool wanted = reported(entry) && (which == LOAD_ALL || entry->direct) && !aged_out(entry, now_ns);
         if (wanted && most-- == 0) return since;
         since = entry->sequence;
-        if (wanted) each(data, &seen);
+        if (!wanted) continue;
+        struct load_entry seen = view(entry, now_ns);
+        each(data, &seen);
     }
     return table->sequence;
 }
+
+void load_of_service(const struct load_table *table, struct slice service, size_t most, uint64_t now_ns,
+                     void (*each)(void *data, const struct load_entry *entry), void *data) {
+    const struct service *found = *service_find(table, service, service_hash(service));
+    if (!found) return;
+    LIST_FOREACH(at, (struct list *)(uintptr_t)&found->entries) {
+        struct load_entry seen = view(LIST_ENTRY(at, const struct entry, of_service), now_ns);
+        if (isnan(seen.hint.load)) continue;
+        if (most-- == 0) return;
+        each(data, &seen);
+    }
+}
+
+bool load_service_known(const struct load_table *table, struct slice service) {
+    const struct service *found = *service_find(table, service, service_hash(service));
+    return found && found->known;
+}
+
+uint64_t load_services_begun(const struct load_table *table) { return table->begun; }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 struct load_table *load_table_new(size_t most) {
@@ -241,14 +360,16 @@ struct load_table *load_table_new(size_t most) {
     table->most = most ? most : LOAD_INSTANCES_MOST;
     table->bucket_count = BUCKETS_MIN;
     table->buckets = mem_zalloc(BUCKETS_MIN * sizeof(struct entry *));
+    table->services = mem_zalloc(BUCKETS_MIN * sizeof(struct service *));
     list_init(&table->changes);
     return table;
 }
 
 void load_table_free(struct load_table *table) {
     if (!table) return;
-    LIST_FOREACH_SAFE(at, next, &table->changes) free(LIST_ENTRY(at, struct entry, changed));
+    LIST_FOREACH_SAFE(at, next, &table->changes) drop_entry(table, LIST_ENTRY(at, struct entry, changed));
     free(table->buckets);
+    free(table->services);
     free(table);
 }
 

@@ -12,6 +12,8 @@
 #ifndef COORD_LB_LOAD_H
 #define COORD_LB_LOAD_H
 
+#include <stdbool.h>
+
 #include "lb/load_hint.h"
 
 #define LOAD_INSTANCES_MOST  100000                      /* what 0 means: about 25 MB */
@@ -27,6 +29,7 @@ void load_table_free(struct load_table *table);
 
 struct load_instance {
     struct slice node, service_id; /* case counts; callers write the node as the catalog has it */
+    struct slice service; /* its service's name, by which load_of_service finds it, without case. Empty: not known */
 };
 /* What is known of one, or what is passed on. */
 struct load_entry {
@@ -35,15 +38,17 @@ struct load_entry {
     uint64_t age_ns;               /* of the hint */
     uint64_t interval_ns;          /* between its reports */
     uint64_t known_ns;             /* for how long the instance has been known (load_share) */
+    bool direct;                   /* load_merge: of an agent that is connected to this process, so it is passed on */
 };
 
 /* A report that came now. CO_INVALID: load_check says why. CO_TOOLARGE: a name is. CO_BUSY: the table is full. */
 int load_report(struct load_table *table, struct load_instance instance, const struct load_hint *hint, uint64_t now_ns);
-/* A hint from elsewhere. It is passed over (CO_OK) when it is older than the one that is there, or has aged out.
+/* A hint from elsewhere. It is passed over (CO_OK) when it is older than the one that is there, or has aged out; if it is
+ * direct, the one that is there is so from then on.
  * Errors as above. */
 int load_merge(struct load_table *table, const struct load_entry *entry, uint64_t now_ns);
-/* The instance was registered now: it starts slowly although it may never report. Only the first time counts. */
-int load_started(struct load_table *table, struct load_instance instance, uint64_t now_ns);
+/* The instance was registered then: it starts slowly although it may never report. The earliest time counts. */
+int load_started(struct load_table *table, struct load_instance instance, uint64_t then_ns);
 void load_forget(struct load_table *table, struct load_instance instance); /* it was deregistered */
 
 /* False: nothing is known of it, not even since when it is there. */
@@ -60,6 +65,13 @@ uint64_t load_sequence(const struct load_table *table);
 enum load_which { LOAD_ALL, LOAD_DIRECT };
 uint64_t load_changes(const struct load_table *table, uint64_t since, enum load_which which, size_t most,
                       uint64_t now_ns, void (*each)(void *data, const struct load_entry *entry), void *data);
+/* What is known of the instances of a service, in no order; at most `most`. */
+void load_of_service(const struct load_table *table, struct slice service, size_t most, uint64_t now_ns,
+                     void (*each)(void *data, const struct load_entry *entry), void *data);
+/* Has any of them ever said its load? (It may have aged out since.) */
+bool load_service_known(const struct load_table *table, struct slice service);
+/* Counts services of which it was not known before that they say their load. */
+uint64_t load_services_begun(const struct load_table *table);
 
 /* Frees what has long aged out. Cheap when there is nothing: to be called every few seconds. */
 void load_tick(struct load_table *table, uint64_t now_ns);

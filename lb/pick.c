@@ -39,7 +39,8 @@ struct pick_set {
     size_t excluded[PICK_STATUSES];
     struct rendezvous *ring; /* of the slots */
     double *scratch;         /* one for each slot */
-    bool *full;
+    bool *full;              /* above PICK_RING_EPSILON */
+    bool full_stale;
 };
 
 /* -- names -------------------------------------------------------------------------------------------------------- */
@@ -117,6 +118,7 @@ void pick_set_hint(struct pick_set *set, size_t candidate, const struct load_hin
     if (set->place[candidate] == UINT32_MAX) return;
     struct slot *slot = &set->slots[set->place[candidate]];
     hint_count(set, &slot->hint, mean_remove);
+    set->full_stale = true;
     set->hot_stale = set->hot_stale || slot->hint.inflight != hint->inflight;
     slot->hint = *hint;
     slot->reported_ns = reported_ns;
@@ -233,7 +235,7 @@ void pick_set_fill(struct pick_set *set, const struct pick_candidate *candidates
     set->load = set->inflight = set->latency = set->errors = (struct mean){0};
     slots_fill(set, candidates, count, passing);
     for (size_t i = 0; i < set->count; i++) hint_count(set, &set->slots[i].hint, mean_add);
-    set->hot_stale = true;
+    set->hot_stale = set->full_stale = true;
     alias_fill(set);
     nearest_fill(set);
     rendezvous_free(set->ring);
@@ -366,13 +368,26 @@ static uint32_t pick_nearest(struct pick_set *set, const struct pick_ask *ask) {
     return picked;
 }
 
-static uint32_t pick_ring(struct pick_set *set, const struct pick_ask *ask) {
+static void full_update(struct pick_set *set) {
+    if (!set->full_stale) return;
     for (size_t i = 0; i < set->count; i++)
         set->scratch[i] = isnan(set->slots[i].hint.load) ? NAN : load_of(set, &set->slots[i]);
     rendezvous_full(set->scratch, set->count, PICK_RING_EPSILON, set->full);
-    size_t owner = 0;
-    rendezvous_owners(set->ring, &(struct rendezvous_ask){.key = ask->key, .most = 1, .full = set->full}, &owner);
-    return (uint32_t)owner;
+    set->full_stale = false;
+}
+
+size_t pick_owners(struct pick_set *set, struct slice key, size_t most, size_t *owners) {
+    full_update(set);
+    size_t count =
+        rendezvous_owners(set->ring, &(struct rendezvous_ask){.key = key, .most = most, .full = set->full}, owners);
+    for (size_t i = 0; i < count; i++) owners[i] = set->slots[owners[i]].candidate;
+    return count;
+}
+
+static uint32_t pick_ring(struct pick_set *set, const struct pick_ask *ask) {
+    size_t owner;
+    CHECK(pick_owners(set, ask->key, 1, &owner) == 1);
+    return set->place[owner];
 }
 
 int pick(struct pick_set *set, const struct pick_ask *ask, struct pick_result *result) {

@@ -72,6 +72,9 @@ struct pick_result {
 /* CO_NOTFOUND: there is nobody to be picked; pick_excluded says why. */
 int pick(struct pick_set *set, const struct pick_ask *ask, struct pick_result *result);
 
+/* The owners of a key, as ring has them, the first one first: as many as `most` or as there are. Returns how many. */
+size_t pick_owners(struct pick_set *set, struct slice key, size_t most, size_t *owners);
+
 size_t pick_count(const struct pick_set *set); /* that may be picked */
 /* How many were left out because of this status. */
 size_t pick_excluded(const struct pick_set *set, enum pick_status status);

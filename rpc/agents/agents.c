@@ -32,12 +32,12 @@ void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *messa
     if (list_empty(&agent->unsent)) list_append(&agent->agents->unsent, &agent->unsent);
 }
 
-static void agent_tell_bare(struct agent *agent, uint8_t type) {
-    link_send(agent->wire, type, (struct slice){0});
+void agent_send(struct agent *agent, uint8_t type, struct slice payload) {
+    link_send(agent->wire, type, payload);
     if (list_empty(&agent->unsent)) list_append(&agent->agents->unsent, &agent->unsent);
 }
 
-static void flush_all(struct agents *agents) {
+void agents_flush(struct agents *agents) {
     LIST_FOREACH_SAFE(item, next, &agents->unsent) {
         struct agent *agent = LIST_ENTRY(item, struct agent, unsent);
         list_remove(&agent->unsent);
@@ -58,7 +58,7 @@ static void send_message(void *data, uint64_t number, uint8_t type, const Protob
 
 void agents_tell(struct agents *agents, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     send_message(agents, number, type, message);
-    flush_all(agents);
+    agents_flush(agents);
 }
 
 /* What a frame asks for may be done before that frame is left: then nobody has to be woken. */
@@ -123,7 +123,11 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         (void)rpc_coordinate_put(agents->rpc, record);
         frame_drop(record);
     } else if (type == PEER_PING && payload.size == 0) {
-        agent_tell_bare(agent, PEER_PING);
+        agent_send(agent, PEER_PING, (struct slice){0});
+    } else if (type == PEER_HOT) {
+        return hot_serve(&caller, payload);
+    } else if (type == PEER_HINTS || type == PEER_HINTS_FOLLOW || type == PEER_KEYS) {
+        return agents_hints_frame(agent, type, payload);
     } else if (type == PEER_WRITES || type == PEER_RENEW) {
         return forwarding_frame(agents->forwarding, agent->reader.number, type, payload, agent->last_seen_ms);
     } else {
@@ -150,7 +154,7 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
         agents->done_in_frame = false;
         forwarding_woken(agents->forwarding);
     }
-    flush_all(agents);
+    agents_flush(agents);
 }
 
 static void finish_stop(struct agents *agents);
@@ -164,6 +168,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     agents_fetch_down(&agent->reader);
     agents_backup_down(agents->rpc, agent->reader.number);
     ask_down(agents->rpc, agent->asks);
+    agents_hints_down(agent);
     *agent_find(agents, agent->reader.number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);
@@ -177,7 +182,7 @@ static void on_drained(void *data, struct link *wire) {
     (void)wire;
     if (agent->agents->stopping || list_empty(&agent->reader.held)) return;
     agents_fetch_pieces(&agent->reader);
-    flush_all(agent->agents);
+    agents_flush(agent->agents);
 }
 
 static const struct link_callbacks wire_callbacks = {.frame = on_frame, .closed = on_closed, .drained = on_drained};
@@ -188,6 +193,7 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     snprintf(agent->node, sizeof agent->node, "%s", hello->node);
     remote_reader_init(&agent->reader, agents);
     list_init(&agent->unsent);
+    list_init(&agent->follows);
     list_append(&agents->all, &agent->link);
     *agent_find(agents, agent->reader.number) = agent;
     struct asks_up asks = {.node = agent->node, .protocol = hello_protocol(hello)};
@@ -220,10 +226,9 @@ void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
     agents->servers = packed;
     LIST_FOREACH(item, &agents->all) {
         struct agent *agent = LIST_ENTRY(item, struct agent, link);
-        link_send(agent->wire, PEER_SERVERS, buffer_slice(&packed));
-        if (list_empty(&agent->unsent)) list_append(&agents->unsent, &agent->unsent);
+        agent_send(agent, PEER_SERVERS, buffer_slice(&packed));
     }
-    flush_all(agents);
+    agents_flush(agents);
 }
 
 /* It says nothing, or takes nothing of what it asked for. */
@@ -254,7 +259,7 @@ static void woken(uv_async_t *async) {
     struct agents *agents = async->data;
     agents_fetch_answered(agents);
     forwarding_woken(agents->forwarding);
-    flush_all(agents);
+    agents_flush(agents);
     finish_stop(agents);
 }
 
@@ -266,6 +271,7 @@ struct agents *agents_new(struct rpc *rpc) {
     agents_fetch_init();
     struct agents *agents = mem_zalloc(sizeof *agents);
     agents->rpc = rpc;
+    agents->hints = agents_hints_new(agents);
     list_init(&agents->all);
     list_init(&agents->unsent);
     list_init(&agents->peer_readers);
@@ -290,6 +296,7 @@ static void handle_closed(uv_handle_t *handle) {
     struct agents *agents = handle->data;
     if (--agents->closing > 0) return;
     forwarding_free(agents->forwarding);
+    agents_hints_free(agents->hints);
     buffer_free(&agents->servers);
     void (*closed)(void *) = agents->closed;
     void *data = agents->closed_data;

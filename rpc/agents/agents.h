@@ -20,6 +20,7 @@
 #define AGENTS_REQUEST_MAX (1u << 20)
 #define AGENTS_FETCHES_MAX 50000        /* under way for one agent */
 #define AGENTS_BACKLOG_MAX (128u << 20) /* bytes that one agent does not take, held answers aside */
+#define AGENTS_FOLLOWS_MAX 4096         /* services whose hints one agent follows */
 /* of large answers for one agent at a time, unless it is a single one; CO_BUSY beyond */
 #define AGENTS_HELD_MAX (256u << 20)
 
@@ -29,6 +30,8 @@ struct agents *agents_new(struct rpc *rpc);
 void agents_adopt(struct agents *agents, struct link *link, const Pb__PeerHello *hello);
 /* A few times a second, with the servers as they are now; what is new is told. */
 void agents_servers(struct agents *agents, const Pb__PeerServers *servers);
+/* A few times a second: agents are told the hints that they follow. */
+void agents_hints_tick(struct agents *agents, uint64_t now_ns);
 size_t agents_count(const struct agents *agents);
 /* After the node and the fetches have answered everything. `closed` is called from the loop. */
 void agents_stop(struct agents *agents, void (*closed)(void *data), void *data);

@@ -1,5 +1,5 @@
 /* Inside agents.h: agents.c (connections, what is asked and told), agents_fetch.c (reads), agents_servers.c (other
- * servers'). Loop thread. */
+ * servers'), agents_hints.c (load balancing). Loop thread. */
 #ifndef COORD_RPC_AGENTS_INTERNAL_H
 #define COORD_RPC_AGENTS_INTERNAL_H
 
@@ -34,6 +34,8 @@ struct agent {
     struct ask_link *asks;
     uint64_t last_seen_ms;
     uint64_t received, delivered; /* as link.h counts them, when last looked */
+    struct list follows;          /* agents_hints.c */
+    size_t follow_count;
     char node[HELLO_NODE_MAX + 1];
 };
 
@@ -44,6 +46,7 @@ struct agents {
     struct pending_fetch *pending[AGENTS_ASKED_BUCKETS];
     struct list all, unsent;
     struct list peer_readers;
+    struct agents_hints *hints;
     size_t count, asked_count;
     uint64_t last_number, ticked_ms;
     uv_async_t wake;
@@ -57,6 +60,15 @@ struct agents {
 };
 
 void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *message); /* with the next flush */
+
+void agent_send(struct agent *agent, uint8_t type, struct slice payload); /* likewise */
+void agents_flush(struct agents *agents);
+
+struct agents_hints *agents_hints_new(struct agents *agents);
+void agents_hints_free(struct agents_hints *hints); /* nobody follows anything any more */
+/* PEER_HINTS, PEER_HINTS_FOLLOW, PEER_KEYS. False: it does not decode. */
+bool agents_hints_frame(struct agent *agent, uint8_t type, struct slice payload);
+void agents_hints_down(struct agent *agent);
 
 void agents_fetch_init(void);
 void remote_reader_init(struct remote_reader *reader, struct agents *agents);

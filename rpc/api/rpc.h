@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "lb/coordinate.pb-c.h"
+#include "lb/hints.h"
 #include "lb/vivaldi.h"
 #include "registry/machine.h"
+#include "rpc/wire/peer.pb-c.h"
 
 struct rpc;
 
@@ -101,6 +103,9 @@ void rpc_read_end(struct rpc_reader *reader);
  * to 1.5 s. Not on the loop. */
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
               struct arena *arena, struct query_result *result);
+/* The same, and nobody waits: CO_AGAIN: it is not here yet, but will be, up to 1.5 s after it was asked for first. */
+int rpc_query_now(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+                  struct arena *arena, struct query_result *result);
 uint64_t rpc_generation(struct rpc *rpc, struct watch_key watched); /* read it before rpc_query when storing answers */
 struct watch_table *rpc_watches(struct rpc *rpc);
 uint64_t rpc_applied(struct rpc *rpc);
@@ -157,6 +162,24 @@ struct rpc_renew {
     _Alignas(16) char impl[128];
 };
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew);
+
+/* -- load balancing ----------------------------------------------------------------------------------------------- */
+/* Any thread. What this process knows of the load of instances and of hot keys; lives as long as the rpc. What is reported
+ * here goes to the servers within half a second, and on from there. */
+struct hints *rpc_hints(const struct rpc *rpc);
+/* Any thread, cheap. Whoever picks from a service says so, again and again: a client agent has its servers tell it the
+ * hints of that service, for some minutes each time. Servers know all hints anyway. */
+void rpc_hints_follow(struct rpc *rpc, struct slice service);
+
+/* Which keys of a service are hot, as a server knows it. The caller owns the struct until `done` (loop thread, once):
+ * CO_OK, CO_NOLEADER (no server is reached), CO_CLOSED, CO_UNSUPPORTED (it is too old). `answer` is valid during the
+ * call. */
+struct rpc_hot {
+    void (*done)(struct rpc_hot *hot, int error, const Pb__PeerHotAnswer *answer);
+    const char *service;         /* in; stays until `done` */
+    _Alignas(16) char impl[256]; /* rpc's own */
+};
+void rpc_hot(struct rpc *rpc, struct rpc_hot *hot);
 
 /* -- network coordinates ------------------------------------------------------------------------------------------ */
 /* Any thread. Takes a copy of an update; it is in the catalog a period later. CO_OK: taken. Else refused:

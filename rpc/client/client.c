@@ -185,6 +185,7 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
     bool known = type == PEER_RESULTS || type == PEER_RENEW_ANSWER
                      ? forwarding_frame(client->forwarding, conn->number, type, payload, now_ms)
                  : ask_is_frame(type) ? ask_frame(client->rpc, conn->asks, type, payload)
+                 : type == PEER_HINTS ? client_hints_frame(client, payload)
                                       : calls_answered(client->rpc->calls, conn->number, type, payload, now_ms);
     if (!known) log_warn("client", "a frame of unknown type, or one that does not decode type=%u", type);
 }
@@ -200,6 +201,7 @@ static void tick(uv_timer_t *timer) {
     calls_tick(client->rpc->calls, now_ms);
     dns_subscriptions_tick(client->subscriptions, now_ms);
     client_coordinates_tick(client, now_ms);
+    client_hints_tick(client, now_ms);
     send_all(client);
     client->ticked_ms = now_ms;
 }
@@ -255,6 +257,8 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->subscriptions = dns_subscriptions_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
     if (!config->no_coordinates)
         client->coordinates = client_coordinates_new(client, config->node_name, config->coordinate_interval_ms);
+    rpc->hints = hints_new(config->slow_start_ns);
+    client->hints = client_hints_new();
     client->lost_ms = client->ticked_ms = client->leaderless_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);
     return client;
@@ -271,6 +275,7 @@ static bool server_tell(void *data, uint64_t number, uint8_t type, const Protobu
     struct client *client = data;
     struct client_conn *conn = client_conn_of(client, number);
     if (!conn || (type == PEER_BACKUP && conn->protocol < HELLO_VERSION_BACKUP)) return false;
+    if (type == PEER_HOT && conn->protocol < HELLO_VERSION_HINTS) return false;
     link_tell(conn->wire, type, message);
     if (conn != client->current || type != PEER_FETCH) link_flush(conn->wire); /* reads share a write in each turn */
     return true;
@@ -288,8 +293,8 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
                  "-server runs one)");
     struct forwarding_callbacks callbacks = {.data = client, .reach = reach, .send = send_message, .command = command};
     client->forwarding = forwarding_new(&callbacks, 0);
-    static const struct call_method *const methods[] = {&fetch_method, &cluster_method, &change_method,
-                                                        &echo_method,  &backup_method,  NULL};
+    static const struct call_method *const methods[] = {
+        &fetch_method, &cluster_method, &change_method, &echo_method, &backup_method, &hot_method, NULL};
     struct calls_callbacks calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
     ask_start(rpc, loop, config->node_name);
@@ -309,6 +314,8 @@ static void handle_closed(uv_handle_t *handle) {
     client_cache_free(client->cache);
     dns_subscriptions_free(client->subscriptions);
     client_coordinates_free(client->coordinates);
+    client_hints_free(client->hints);
+    hints_free(client->rpc->hints);
     modules_free(client->modules);
     ask_free(client->rpc);
     calls_free(client->rpc->calls);

@@ -42,6 +42,7 @@ struct rpc_client_config {
     const char *known; /* a file: the servers known last, kept current; NULL: none */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;    /* between reports; 0: see lb/coordinate_agent.h */
+    uint64_t slow_start_ns;             /* lb/hints.h */
     size_t dns_queries;                 /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
     const struct module_entry *modules; /* registry/modules.h: what commands answer */
 };

@@ -89,6 +89,7 @@ struct client {
     struct client_cache *cache;
     struct dns_subscriptions *subscriptions;
     struct client_coordinates *coordinates; /* NULL: disabled */
+    struct client_hints *hints;
 
     bool stopping;
     unsigned closing;
@@ -154,9 +155,10 @@ const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t 
 /* Of at most so many queries. */
 struct dns_subscriptions *dns_subscriptions_new(struct rpc *rpc, size_t most);
 /* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED;
- * CO_BUSY: somebody waits for each of all that it has room for. */
+ * CO_BUSY: somebody waits for each of all that it has room for. Without `wait`: CO_AGAIN: not here yet. */
 int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
-                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result);
+                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result,
+                            bool wait);
 struct watch_table *dns_subscriptions_watches(struct dns_subscriptions *subscriptions);
 void dns_subscriptions_tick(struct dns_subscriptions *subscriptions, uint64_t now_ms);
 void dns_subscriptions_stop(struct dns_subscriptions *subscriptions); /* before the fetches are ended */
@@ -173,6 +175,13 @@ void client_coordinates_free(struct client_coordinates *coordinates); /* NULL al
 void client_coordinates_tick(struct client *client, uint64_t now_ms);
 struct vivaldi_coordinate client_coordinate_here(struct client *client);        /* any thread */
 int client_coordinate_put(struct client *client, const Pb__Coordinate *record); /* any thread; as rpc_coordinate_put */
+
+/* -- client_hints.c ----------------------------------------------------------------------------------------------- */
+struct client_hints *client_hints_new(void);
+void client_hints_free(struct client_hints *hints);
+void client_hints_tick(struct client *client, uint64_t now_ms);
+bool client_hints_frame(struct client *client, struct slice payload);  /* PEER_HINTS. False: it does not decode */
+void client_hints_follow(struct client *client, struct slice service); /* any thread: as rpc_hints_follow */
 
 /* -- what rpc.h's functions do here (client.c) -------------------------------------------------------------------- */
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);

@@ -232,8 +232,15 @@ static int wait_ready(struct dns_subscriptions *subscriptions, struct dns_subscr
     return rv == CO_OK ? CO_NOLEADER : rv;
 }
 
+/* Who asks once more, and again, is told when there is no hope. */
+static int not_ready(struct dns_subscriptions *subscriptions, const struct dns_subscription *entry) {
+    if (!connected(subscriptions)) return CO_NOLEADER;
+    return clock_mono_ms() < entry->since_ms + MIRROR_WAIT_MS ? CO_AGAIN : CO_TIMEOUT;
+}
+
 int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
-                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result) {
+                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result,
+                            bool wait) {
     struct slice wanted = message_pack(arena, request);
     uint64_t hash = hash64_seed(wanted.data, wanted.size, type->number);
     *result = (struct query_result){0};
@@ -242,7 +249,7 @@ int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struc
     int rv = subscriptions->stopping ? CO_CLOSED : entry ? CO_OK : make_room(subscriptions);
     if (rv == CO_OK && !entry) entry = entry_new(subscriptions, type, wanted, hash);
     if (rv == CO_OK) {
-        if (!entry->ready) rv = wait_ready(subscriptions, entry);
+        if (!entry->ready) rv = wait ? wait_ready(subscriptions, entry) : not_ready(subscriptions, entry);
         if (rv == CO_OK) rv = copy_out(entry, arena, result);
         if (entry->dropped) entry_free(entry);
         else entry->used_ms = clock_mono_ms(), entry_used(subscriptions, entry);

@@ -17,8 +17,8 @@ static void fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessa
 }
 static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { client_fetch_cancel(rpc->client, fetch); }
 static int query(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-                 struct query_result *result) {
-    return dns_subscriptions_query(rpc->client->subscriptions, type, request, arena, result);
+                 struct query_result *result, bool wait) {
+    return dns_subscriptions_query(rpc->client->subscriptions, type, request, arena, result, wait);
 }
 static const struct modules *modules(const struct rpc *rpc) { return rpc->client->modules; }
 static struct watch_table *watches(struct rpc *rpc) { return dns_subscriptions_watches(rpc->client->subscriptions); }
@@ -46,6 +46,8 @@ static int coordinate_put(struct rpc *rpc, const Pb__Coordinate *record) {
     return client_coordinate_put(rpc->client, record);
 }
 static struct vivaldi_coordinate coordinate_here(struct rpc *rpc) { return client_coordinate_here(rpc->client); }
+
+static void hints_follow(struct rpc *rpc, struct slice service) { client_hints_follow(rpc->client, service); }
 
 static bool known_leader(struct rpc *rpc) {
     return atomic_load(&rpc->client->connected) && atomic_load(&rpc->client->known_leader);
@@ -85,6 +87,8 @@ const struct rpc_role client_role = {.submit = submit,
                                      .met_damage = met_damage,
                                      .coordinate_put = coordinate_put,
                                      .coordinate_here = coordinate_here,
+                                     .hints_follow = hints_follow,
+                                     .hot = hot_ask,
                                      .known_leader = known_leader,
                                      .status = status_now,
                                      .peers = peers,

@@ -460,13 +460,29 @@ struct link *peers_link(struct peers *peers, uint64_t id) {
 /* The version of the protocol that a frame came with. */
 static unsigned frame_since(uint8_t type) {
     if (type >= PEER_FETCH && type <= PEER_FETCHED) return 5;
-    if (type >= PEER_ASK) return HELLO_VERSION_ASK;
-    return type >= PEER_BACKUP ? 4 : type >= PEER_ECHO ? 3 : type > PEER_PING ? 2 : 1;
+    return type >= PEER_HINTS    ? HELLO_VERSION_HINTS
+           : type >= PEER_ASK    ? HELLO_VERSION_ASK
+           : type >= PEER_BACKUP ? 4
+           : type >= PEER_ECHO   ? 3
+           : type > PEER_PING    ? 2
+                                 : 1;
+}
+
+/* NULL: it does not know this frame, or is not there. */
+static struct contact *contact_for(struct peers *peers, uint64_t to, uint8_t type) {
+    struct contact *contact = peers ? contact_of(peers, to) : NULL;
+    return contact && contact->info.terms.protocol >= frame_since(type) ? contact : NULL;
+}
+
+bool peers_queue(struct peers *peers, uint64_t to, uint8_t type, struct slice payload) {
+    struct contact *contact = contact_for(peers, to, type);
+    if (contact) link_send(contact->wire, type, payload);
+    return contact;
 }
 
 bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
-    struct contact *contact = peers ? contact_of(peers, to) : NULL;
-    if (!contact || contact->info.terms.protocol < frame_since(type)) return false;
+    struct contact *contact = contact_for(peers, to, type);
+    if (!contact) return false;
     link_tell(contact->wire, type, message);
     link_flush(contact->wire);
     return true;

@@ -50,6 +50,12 @@ enum peer_frame {
     PEER_ASK_ANSWER,
     PEER_ASK_FIND,
     PEER_ASK_FOUND, /* rpc/ask/asks.h; the last two between servers. Since protocol version 6 */
+    PEER_HINTS,     /* lb/load_wire.h: of an agent, of a server to others, of a server to agents that follow */
+    PEER_HINTS_FOLLOW, /* client agents: services, each its name with its size in front, after a byte: 1: it is followed from
+                        * now on, 0: no more */
+    PEER_KEYS,         /* lb/hot.h: of an agent, of a server to others */
+    PEER_HOT,
+    PEER_HOT_ANSWER, /* client agents. These five: since protocol version 7 */
 };
 
 #define PEER_BUILD_MAX 64
@@ -107,6 +113,8 @@ struct link *peers_link(struct peers *peers, uint64_t id);
 /* A message for a server, sent at once. False: it is not connected (`peers` NULL: nobody is), or speaks a version of
  * the protocol that does not have this frame. */
 bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message);
+/* The same for bytes; they are queued, for peers_flush. */
+bool peers_queue(struct peers *peers, uint64_t to, uint8_t type, struct slice payload);
 bool peers_connected(struct peers *peers, uint64_t id); /* NULL: nobody is */
 /* What callbacks.self says has changed: says hello again, ends connections with those that no longer fit. */
 void peers_changed(struct peers *peers);

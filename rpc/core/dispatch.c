@@ -55,12 +55,22 @@ void rpc_read_end(struct rpc_reader *reader) {
     if (reader->store) store_read_done(reader->store);
 }
 
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-              struct arena *arena, struct query_result *result) {
-    if (!reader->store) return reader->rpc->role->query(reader->rpc, type, request, arena, result);
+static int query_run(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+                     struct arena *arena, struct query_result *result, bool wait) {
+    if (!reader->store) return reader->rpc->role->query(reader->rpc, type, request, arena, result, wait);
     struct store_txn *txn = rpc_read_begin(reader);
     int error = type->run(txn, request, arena, result);
     return error ? error : store_txn_error(txn);
+}
+
+int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+              struct arena *arena, struct query_result *result) {
+    return query_run(reader, type, request, arena, result, true);
+}
+
+int rpc_query_now(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+                  struct arena *arena, struct query_result *result) {
+    return query_run(reader, type, request, arena, result, false);
 }
 
 struct watch_table *rpc_watches(struct rpc *rpc) {
@@ -78,6 +88,13 @@ void rpc_met_damage(struct rpc *rpc) { rpc->role->met_damage(rpc); }
 struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc) {
     return rpc->role->coordinate_here(rpc);
 }
+
+/* -- load balancing ----------------------------------------------------------------------------------------------- */
+struct hints *rpc_hints(const struct rpc *rpc) {
+    return rpc->hints;
+}
+void rpc_hints_follow(struct rpc *rpc, struct slice service) { rpc->role->hints_follow(rpc, service); }
+void rpc_hot(struct rpc *rpc, struct rpc_hot *hot) { rpc->role->hot(rpc, hot); }
 
 /* -- the cluster and its operators -------------------------------------------------------------------------------- */
 bool rpc_known_leader(struct rpc *rpc) { return rpc->role->known_leader(rpc); }

@@ -26,7 +26,7 @@ struct rpc_role {
     void (*fetch_cancel)(struct rpc *rpc, struct rpc_fetch *fetch);
     /* where there is no copy to read (rpc_has_copy); else NULL */
     int (*query)(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-                 struct query_result *result);
+                 struct query_result *result, bool wait);
     const struct modules *(*modules)(const struct rpc *rpc);
     struct watch_table *(*watches)(struct rpc *rpc);
     uint64_t (*applied)(struct rpc *rpc);
@@ -39,6 +39,9 @@ struct rpc_role {
     /* coordinates */
     int (*coordinate_put)(struct rpc *rpc, const Pb__Coordinate *record);
     struct vivaldi_coordinate (*coordinate_here)(struct rpc *rpc);
+    /* load balancing */
+    void (*hints_follow)(struct rpc *rpc, struct slice service);
+    void (*hot)(struct rpc *rpc, struct rpc_hot *hot);
     /* the cluster */
     bool (*known_leader)(struct rpc *rpc);
     void (*status)(struct rpc *rpc, struct rpc_status *status);

@@ -52,6 +52,7 @@ struct rpc {
     struct client
         *client; /* rpc/client/client.h: of client agents, which use nothing of the rest but `calls` and `ask` */
     uv_loop_t *loop;
+    struct hints *hints;
     struct machine *machine;
     struct node *node;
     struct fetches *fetches; /* rpc/reads/fetch.h */
@@ -87,6 +88,14 @@ struct rpc {
 
     struct coordinates *coordinates; /* rpc/server/coordinates.h */
     uv_timer_t coordinate_timer;
+
+    /* rpc/server/server_hints.h: what the other servers have been told */
+    struct {
+        uint64_t id; /* 0: nobody */
+        uint64_t since;
+    } hints_told[PEERS_MAX];
+    uv_timer_t hints_timer;
+    unsigned hints_turns;
 
     /* Loop thread: what operators want, and other threads' tasks. Anybody puts into the box. */
     struct mailbox tasks;
@@ -149,6 +158,12 @@ struct caller {
     void (*tell)(const struct caller *caller, uint8_t type, const ProtobufCMessage *message);
 };
 bool operator_serve(const struct caller *caller, uint8_t type, struct slice payload); /* false: does not decode */
+
+/* -- hot.c: which keys are hot. Since protocol version 6 ----------------------------------------------------------- */
+extern const struct call_method hot_method;
+void hot_ask(struct rpc *rpc, struct rpc_hot *hot);                /* any thread: a server is asked */
+void hot_here(struct rpc *rpc, struct rpc_hot *hot);               /* any thread: as this server knows it */
+bool hot_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 
 /* -- echo.c: the time to another process and back. Since protocol version 3 ---------------------------------------- */
 extern const struct call_method echo_method;

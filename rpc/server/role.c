@@ -49,6 +49,8 @@ static int read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_
     return CO_AGAIN;
 }
 
+static void hints_follow(struct rpc *rpc, struct slice service) { (void)rpc, (void)service; }
+
 static void fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
     fetches_take(rpc->fetches, fetch, request);
 }
@@ -152,6 +154,8 @@ const struct rpc_role server_role = {.submit = submit,
                                      .met_damage = audit_look,
                                      .coordinate_put = coordinates_put,
                                      .coordinate_here = coordinates_here,
+                                     .hints_follow = hints_follow,
+                                     .hot = hot_here,
                                      .known_leader = known_leader,
                                      .status = status_now,
                                      .peers = peers,

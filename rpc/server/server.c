@@ -17,6 +17,7 @@
 #include "rpc/leader/leases.h"
 #include "rpc/reads/fetch.h"
 #include "rpc/server/coordinates.h"
+#include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
 
 METRIC applied_total = {.name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
@@ -206,6 +207,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     struct rpc *rpc = mem_zalloc(sizeof *rpc);
     rpc->role = &server_role;
     rpc->started_ms = clock_mono_ms();
+    rpc->hints = hints_new(config->slow_start_ns);
     rpc->loop = loop;
     rpc->expect = config->expect;
     rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);
@@ -224,6 +226,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     if (rv != CO_OK) {
         audit_free(rpc->audit);
         coordinates_free(rpc->coordinates);
+        hints_free(rpc->hints);
         expiry_updates_free(rpc->updates);
         uv_mutex_destroy(&rpc->peers_lock);
         free(rpc->folder), free(rpc->address), free(rpc->node_name), free(rpc->cluster);
@@ -235,6 +238,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     version_start(rpc);
     coordinates_start(rpc);
     ask_start(rpc, loop, config->node_name);
+    server_hints_start(rpc);
     server_members_note(rpc);
     rpc->fetches = fetches_new(rpc);
     audit_start(rpc);
@@ -251,6 +255,7 @@ static void handle_closed(uv_handle_t *handle) {
     fetches_free(rpc->fetches);
     audit_free(rpc->audit);
     coordinates_free(rpc->coordinates);
+    hints_free(rpc->hints);
     expiry_updates_free(rpc->updates);
     machine_close(rpc->machine);
     uv_mutex_destroy(&rpc->peers_lock);
@@ -263,8 +268,9 @@ static void handle_closed(uv_handle_t *handle) {
 
 static void peers_closed(void *data) {
     struct rpc *rpc = data;
-    rpc->closing = 4 + ASK_HANDLES;
+    rpc->closing = 5 + ASK_HANDLES;
     ask_close(rpc, handle_closed, rpc);
+    uv_close((uv_handle_t *)&rpc->hints_timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->version.timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->coordinate_timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->wake, handle_closed);

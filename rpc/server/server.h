@@ -22,6 +22,7 @@ struct rpc_server_config {
     uint64_t reserve_step_bytes, snapshot_log_bytes, snapshot_rate; /* 0: what store.h and node.h say */
     uint64_t scrub_interval_ms; /* the store is read through for damage so often; 0: never */
     struct coordinates_config coordinates;
+    uint64_t slow_start_ns;             /* lb/hints.h */
     const struct module_entry *modules; /* registry/modules.h; their settings are borrowed until it is stopped */
 };
 

@@ -15,6 +15,7 @@
 #include "rpc/reads/leader_read.h"
 #include "rpc/server/autopilot.h"
 #include "rpc/server/coordinates.h"
+#include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
 #include "rpc/wire/frame_unpack.h"
 
@@ -82,6 +83,7 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
     struct caller caller = {.rpc = rpc, .id = from, .tell = tell_caller};
     if (type == PEER_CLUSTER || type == PEER_CHANGE) return operator_serve(&caller, type, payload);
     if (type == PEER_ECHO) return coordinates_echo(&caller, payload);
+    if (type == PEER_HINTS || type == PEER_KEYS) return server_hints_frame(rpc, type, payload);
     if (type == PEER_AUDIT || type == PEER_COPY_ASK) return audit_frame(rpc, from, type, payload);
     if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
     if (ask_is_frame(type)) return ask_frame(rpc, ask_of_server(rpc, from), type, payload);
@@ -385,6 +387,7 @@ static void on_up(void *data, uint64_t id) {
     server_peers_heard(data, id);
     note_up(data, id, true);
     asks_of(data, id);
+    server_hints_up(data, id);
     manage(data);
 }
 
@@ -393,6 +396,7 @@ static void on_down(void *data, uint64_t id) {
     ask_down(rpc, ask_of_server(rpc, id));
     if (rpc->stopping) return;
     note_up(rpc, id, false);
+    server_hints_down(rpc, id);
     bootstrap_lost(&rpc->bootstrap, id);
     node_unreachable(rpc->node, id);
     forward_down(rpc->forward, id);

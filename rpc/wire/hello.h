@@ -13,10 +13,11 @@
 #define HELLO_VERSION_AGENT 3 /* client agents speak this and up: older servers would take them for servers */
 /* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED 3: client agents; PEER_ECHO and its answer
  * 4: backups through client agents 5: a server whose disk is full asks the leader for reads
- * 6: PEER_ASK */
+ * 6: PEER_ASK 7: hints of load, and counts of keys */
 #define HELLO_VERSION_BACKUP 4
 #define HELLO_VERSION_ASK    6
-#define HELLO_VERSION_MOST   6
+#define HELLO_VERSION_HINTS  7
+#define HELLO_VERSION_MOST   7
 #define HELLO_WHY            224
 #define HELLO_ADDRESS_MAX    127
 #define HELLO_NODE_MAX       255

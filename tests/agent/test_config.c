@@ -102,7 +102,7 @@ Test(config, every_field) {
         "\"snapshot_rate\":14,\"check_flap_limit\":15,\"check_flap_window\":\"16s\",\"self_preservation_percent\":17,"
         "\"self_preservation_instances\":18,\"self_preservation_nodes\":19,\"self_preservation_window\":\"20s\",\"self_"
         "preservation_hold\":\"21s\",\"lock_waiters_max\":23,\"lock_session_max\":24,\"lock_note_max\":25,\"quota_"
-        "priority\":0}}");
+        "priority\":0,\"slow_start\":\"26s\"}}");
     cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
     cr_expect(config.server && !config.bootstrap && config.bootstrap_expect == 3);
     cr_expect_str_eq(config.node_name, "n1");
@@ -154,6 +154,7 @@ Test(config, every_field) {
     cr_expect(config.dns_tcp_connections_max == 10 && config.store_map_bytes == 11 && config.store_reserve_bytes == 12);
     cr_expect(config.snapshot_log_bytes == 13 && config.snapshot_rate == 14);
     cr_expect(config.check_flap_limit == 15 && config.check_flap_window_ns == 16000000000);
+    cr_expect_eq(config.slow_start_ns, 26000000000);
     cr_expect(config.self_preservation_percent == 17 && config.self_preservation_instances == 18 &&
               config.self_preservation_nodes == 19);
     cr_expect(config.self_preservation_window_ns == 20000000000 && config.self_preservation_hold_ns == 21000000000);

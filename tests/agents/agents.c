@@ -44,6 +44,7 @@ static void usage(void) {
         "again; 0: never]\n"
         "  [--lease-ttl 10] [--threads 2] [--prefix sim] [--datacenter dc1] [--patience 120: seconds for all to be "
         "delivered]\n"
+        "  [--loads 0: reports of load a second of each agent, of its services in turn]\n"
         "  [--coordinates: network coordinates are measured and reported, too]\n"
         "  [--waiting: somebody at each waits for a change that does not come] [--hold]\n"
         "--servers: rpc ports (8300); --http: what is asked whether the catalog is right");
@@ -70,17 +71,10 @@ static void parse(struct options *o, int argc, char **argv) {
     struct {
         const char *name;
         unsigned *to;
-    } numbers[] = {{"agents", &o->fleet.agents},
-                   {"services", &o->fleet.services},
-                   {"checks", &o->fleet.checks},
-                   {"names", &o->fleet.names},
-                   {"threads", &o->fleet.threads},
-                   {"watched", &o->fleet.watched},
-                   {"repeat", &o->fleet.repeat_s},
-                   {"lease-ttl", &lease_ttl_s},
-                   {"changes-per-minute", &o->rate},
-                   {"seconds", &o->seconds},
-                   {"idle", &o->idle},
+    } numbers[] = {{"agents", &o->fleet.agents},     {"services", &o->fleet.services}, {"checks", &o->fleet.checks},
+                   {"names", &o->fleet.names},       {"threads", &o->fleet.threads},   {"watched", &o->fleet.watched},
+                   {"repeat", &o->fleet.repeat_s},   {"lease-ttl", &lease_ttl_s},      {"loads", &o->fleet.loads},
+                   {"changes-per-minute", &o->rate}, {"seconds", &o->seconds},         {"idle", &o->idle},
                    {"patience", &o->patience}};
     enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
     struct option all[NUMBERS + 8] = {{"servers", 1, NULL, 's'}, {"http", 1, NULL, 'h'},

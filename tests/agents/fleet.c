@@ -26,7 +26,8 @@ struct fleet_loop {
     pthread_t thread;
     _Atomic unsigned rate; /* changes a minute, of this loop */
     uint64_t rate_since_ns, last_ns;
-    double owed_changes, owed_repeats;
+    double owed_changes, owed_repeats, owed_loads;
+    unsigned load_at;
     unsigned repeat_at; /* whose turn it is to say the same again */
     struct rng rng;
     bool stopping;
@@ -80,6 +81,16 @@ static void repeat_one(struct fleet_loop *at) {
     report(agent, &agent->checks[number % checks]);
 }
 
+static void report_load(struct fleet_loop *at) {
+    unsigned number = at->load_at++, services = at->fleet->config.services;
+    struct fleet_agent *agent = agent_at(at, number % at->count);
+    struct load_hint hint = load_unknown();
+    char id[48];
+    snprintf(id, sizeof id, "sim-%u-%u", agent->number, number / at->count % services);
+    hint.load = rng_unit(&at->rng), hint.inflight = (double)rng_below(&at->rng, 20);
+    CHECK(local_service_load(agent->local, slice_text(id), &hint) == CO_OK);
+}
+
 static void work(struct fleet_loop *at) {
     const struct fleet_config *config = &at->fleet->config;
     uint64_t now_ns = clock_mono_ns();
@@ -88,6 +99,8 @@ static void work(struct fleet_loop *at) {
     if (seconds > 1) seconds = 1; /* this process stood still */
     at->owed_changes += seconds * atomic_load(&at->rate) / 60;
     if (config->repeat_s) at->owed_repeats += seconds * at->count * config->checks / config->repeat_s;
+    if (config->services) at->owed_loads += seconds * at->count * config->loads;
+    for (; at->owed_loads >= 1; at->owed_loads--) report_load(at);
     for (; at->owed_changes >= 1; at->owed_changes--) change_one(at);
     for (; at->owed_repeats >= 1; at->owed_repeats--) repeat_one(at);
 }

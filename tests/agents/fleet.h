@@ -18,6 +18,7 @@ struct fleet_config {
     unsigned names;                    /* of services, in all */
     unsigned threads, watched;         /* the first `watched` agents' changes are timed */
     unsigned repeat_s;                 /* each check reports what it said before once in so long; 0: never */
+    unsigned loads;                    /* reports of load a second of each agent, of its services in turn */
     bool coordinates;                  /* they measure round trips and report them (rpc/client/client.h) */
     bool waiting;                      /* somebody at each waits for a change that does not come */
     int64_t lease_ttl_ns;

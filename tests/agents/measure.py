@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What client agents cost. Not a test: it prints figures, each with what was asked.
 
-    measure.py [idle-and-changes] [client] [register] [instances]     all of them, unless named
+    measure.py [idle-and-changes] [loads] [client] [register] [instances]     all of them, unless named
 
 idle-and-changes: one server, many simulated agents (the tool `agents`): the server's CPU and its log while nothing changes, then while checks change.
+loads: three servers, many simulated agents: the servers' CPU while nothing changes, then while each agent reports 10 loads a second.
 client: one real client agent with 50 services and 100 HTTP and TCP checks: its memory and CPU.
 register: three servers and one real client agent: services registered through its HTTP API, several connections.
 instances: three servers: memory of each per instance.
@@ -118,6 +119,34 @@ def idle_and_changes(o):
             say("memory of the server, anonymous + file", "%d + %d KiB (empty: %d + %d)" % (full[0], full[1], empty[0], empty[1]))
             fleet.line("hold")
             check(fleet.end() == 0, "the tool found a fault")
+
+
+# -- three servers, reports of load ------------------------------------------------------------------------------------------
+def loads(o):
+    used = {}
+    for each in (0, 10):
+        with harness.Cluster(3, log_level="warn") as cluster:
+            cluster.start()
+            cluster.wait_writable()
+            pids = [server.proc.pid for server in cluster.servers]
+            with Fleet(cluster, "--agents", o.agents, "--checks", 1, "--repeat", 0, "--loads", each, "--idle", o.seconds + 20, "--hold") as fleet:
+                fleet.line("idle")
+                time.sleep(15)
+                first, tool, begun = [cpu(pid) for pid in pids], cpu(fleet.proc.pid), now()
+                time.sleep(o.seconds)
+                took = now() - begun
+                used[each] = [(cpu(pid) - before) / took * 100 for pid, before in zip(pids, first)]
+                say("%d agents, %d loads a second of each: CPU of the servers" % (o.agents, each),
+                    "%s = %.1f %% of a core" % (" + ".join("%.1f" % u for u in used[each]), sum(used[each])))
+                say("CPU of the tool, all agents together", "%.1f %%" % ((cpu(fleet.proc.pid) - tool) / took * 100))
+                if each:
+                    known = [[int(line.split()[1]) for line in server.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode().splitlines()
+                              if line.startswith("coord_load_instances ")][0] for server in cluster.servers]
+                    say("instances whose load each server knows", known)
+                fleet.line("equal")
+                fleet.line("hold")
+                check(fleet.end() == 0, "the tool found a fault")
+    say("loads alone, all servers together", "%.1f %% of a core" % (sum(used[10]) - sum(used[0])), "10 %")
 
 
 # -- one real client agent -----------------------------------------------------------------------------------------------
@@ -275,7 +304,7 @@ def instances(o):
 
 
 def main():
-    suites = {"idle-and-changes": idle_and_changes, "client": client, "register": register, "instances": instances}
+    suites = {"idle-and-changes": idle_and_changes, "loads": loads, "client": client, "register": register, "instances": instances}
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("suites", nargs="*", choices=[[], *suites], default=[])
     p.add_argument("--agents", type=int, default=2000)

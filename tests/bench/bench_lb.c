@@ -83,14 +83,14 @@ static void loads(void) {
     struct load_hint hint = {0.5, 3, 10, 0};
     uint64_t now = 0, since = cpu_ns();
     for (size_t i = 0; i < 10 * INSTANCES; i++) {
-        struct load_instance instance = {slice_text(names[i % INSTANCES]), SLICE_LITERAL("api")};
+        struct load_instance instance = {.node = slice_text(names[i % INSTANCES]), .service_id = SLICE_LITERAL("api")};
         CHECK(load_report(table, instance, &hint, now += 50000) == CO_OK);
     }
     told("load: a report, 20,000 instances", since, 10 * INSTANCES);
     since = cpu_ns();
     for (size_t i = 0; i < INSTANCES; i++) {
         struct load_entry entry;
-        struct load_instance instance = {slice_text(names[i]), SLICE_LITERAL("api")};
+        struct load_instance instance = {.node = slice_text(names[i]), .service_id = SLICE_LITERAL("api")};
         sink += load_get(table, instance, now, &entry);
     }
     told("load: a look-up", since, INSTANCES);

@@ -145,7 +145,7 @@ static void setup(void) { table = load_table_new(0); }
 static void teardown(void) { load_table_free(table); }
 
 static struct load_instance named(const char *id) {
-    return (struct load_instance){SLICE_LITERAL("n1"), slice_text(id)};
+    return (struct load_instance){.node = SLICE_LITERAL("n1"), .service_id = slice_text(id)};
 }
 static void report(const char *id, double load, uint64_t now) {
     struct load_hint hint = load_unknown();
@@ -173,7 +173,8 @@ Test(load_table, keeps_the_last_report, .init = setup, .fini = teardown) {
     cr_expect_eq(get("a", 2 * SECOND).age_ns, SECOND);
     cr_expect_eq(get("a", 2 * SECOND).known_ns, 2 * SECOND);
     cr_expect_eq(load_count(table), 2);
-    struct load_instance other = {SLICE_LITERAL("n"), SLICE_LITERAL("1a")}; /* the same bytes, cut elsewhere */
+    struct load_instance other = {.node = SLICE_LITERAL("n"),
+                                  .service_id = SLICE_LITERAL("1a")}; /* the same bytes, cut elsewhere */
     struct load_entry entry;
     cr_expect_not(load_get(table, other, SECOND, &entry));
     load_forget(table, named("a")), load_forget(table, named("a"));
@@ -300,6 +301,23 @@ Test(load_table, tells_what_changed, .init = setup, .fini = teardown) {
     expect_changes(at, LOAD_DIRECT, SIZE_MAX, 3 * SECOND, "d ");
 }
 
+/* An agent that moves to another server says there what that one knows already from the first. */
+Test(load_table, who_moves_is_passed_on_by_its_new_server) {
+    struct load_table *server = load_table_new(0);
+    struct load_entry entry = {.instance = named("a"), .hint = {0.5, NAN, NAN, NAN}, .interval_ns = 10 * SECOND};
+    struct seen seen = {0};
+    cr_assert_eq(load_merge(server, &entry, 2 * SECOND), CO_OK);
+    uint64_t since = load_changes(server, 0, LOAD_DIRECT, SIZE_MAX, 2 * SECOND, note, &seen);
+    cr_expect_eq(seen.count, 0);
+    entry.direct = true, entry.age_ns = 3 * SECOND;
+    cr_assert_eq(load_merge(server, &entry, 4 * SECOND), CO_OK);
+    load_changes(server, since, LOAD_DIRECT, SIZE_MAX, 4 * SECOND, note, &seen);
+    cr_expect_eq(seen.count, 1);
+    cr_assert(load_get(server, named("a"), 4 * SECOND, &entry));
+    cr_expect_eq(entry.age_ns, 2 * SECOND, "the newer one stays");
+    load_table_free(server);
+}
+
 /* Two servers that pass on what they have been told directly, for a minute: no hint goes round. */
 Test(load_table, hints_do_not_go_in_circles) {
     struct load_table *tables[2] = {load_table_new(0), load_table_new(0)};
@@ -313,6 +331,7 @@ Test(load_table, hints_do_not_go_in_circles) {
             for (size_t i = 0; i < seen.count; i++) {
                 struct load_entry entry;
                 cr_assert(load_get(tables[from], named("a"), now, &entry));
+                entry.direct = false;                                                       /* it comes from a server */
                 cr_assert_eq(load_merge(tables[!from], &entry, now + SECOND / 100), CO_OK); /* 10 ms on the way */
             }
         }
@@ -343,9 +362,9 @@ Test(load_table, is_bounded) {
     load_tick(small, 3600 * SECOND);
     cr_expect_eq(load_count(small), 0);
     static char name[LOAD_NAME_SIZE + 1];
-    struct load_instance large = {slice_make(name, sizeof name), SLICE_LITERAL("x")};
+    struct load_instance large = {.node = slice_make(name, sizeof name), .service_id = SLICE_LITERAL("x")};
     cr_expect_eq(load_report(small, large, &hint, 0), CO_TOOLARGE);
-    struct load_instance strange = {slice_make(name, LOAD_NAME_SIZE), slice_text("")};
+    struct load_instance strange = {.node = slice_make(name, LOAD_NAME_SIZE), .service_id = slice_text("")};
     cr_expect_eq(load_report(small, strange, &hint, 0), CO_OK);
     hint.load = INFINITY;
     cr_expect_eq(load_report(small, strange, &hint, 0), CO_INVALID);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/message.h"
 #include "kv/session/session.h"
@@ -19,6 +20,7 @@ struct rpc {
     struct machine *machine;
     struct fake_rpc_options options;
     struct fetches *fetches;
+    struct hints *hints;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -298,6 +300,7 @@ struct rpc *fake_rpc_start(const struct fake_rpc_options *options) {
     rpc->machine = rpc->options.machine ? rpc->options.machine : rpc->fixture.machine;
     list_init(&rpc->jobs), list_init(&rpc->late), list_init(&rpc->gates);
     rpc->leader = rpc->alone = true;
+    rpc->hints = hints_new(0);
     pthread_mutex_init(&rpc->lock, NULL);
     pthread_cond_init(&rpc->wake, NULL);
     if (rpc->options.at_once) return rpc;
@@ -316,6 +319,7 @@ void fake_rpc_stop(struct rpc *rpc) {
         pthread_join(rpc->thread, NULL);
         fetches_free(rpc->fetches);
     }
+    hints_free(rpc->hints);
     if (rpc->fixture.machine) fixture_close(&rpc->fixture);
     pthread_mutex_destroy(&rpc->lock);
     pthread_cond_destroy(&rpc->wake);
@@ -391,6 +395,26 @@ void rpc_read_end(struct rpc_reader *reader) { store_read_done(reader->reader); 
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
               struct arena *arena, struct query_result *result) {
     return type->run(rpc_read_begin(reader), request, arena, result);
+}
+
+int rpc_query_now(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
+                  struct arena *arena, struct query_result *result) {
+    return rpc_query(reader, type, request, arena, result);
+}
+
+struct hints *rpc_hints(const struct rpc *rpc) {
+    return rpc->hints;
+}
+void rpc_hints_follow(struct rpc *rpc, struct slice service) { (void)rpc, (void)service; }
+
+static void hot_see(void *data, const struct hot_service *found) {
+    Pb__PeerHotAnswer answer = PB__PEER_HOT_ANSWER__INIT;
+    struct rpc_hot *hot = data;
+    if (found) answer.rate = found->rate, answer.keys = found->keys, answer.mean = found->mean;
+    hot->done(hot, CO_OK, &answer);
+}
+void rpc_hot(struct rpc *rpc, struct rpc_hot *hot) {
+    hints_hot(rpc->hints, slice_text(hot->service), clock_mono_ns(), hot_see, hot);
 }
 
 /* Whatever it would wait for. */

@@ -22,8 +22,8 @@ Test(hello, the_highest_common_protocol_version_is_spoken) {
         uint32_t least, most;
         unsigned spoken;
     } table[] = {
-        {1, 1, 1}, {1, 2, 2}, {2, 2, 2}, {1, 3, 3}, {1, 4, 4}, {1, 9, 6},
-        {3, 9, 6}, {7, 9, 0}, {0, 0, 0}, {0, 1, 1}, {2, 1, 0},
+        {1, 1, 1}, {1, 2, 2}, {2, 2, 2}, {1, 3, 3}, {1, 4, 4}, {1, 9, 7},
+        {3, 9, 7}, {8, 9, 0}, {0, 0, 0}, {0, 1, 1}, {2, 1, 0},
     };
     char why[HELLO_WHY];
     struct hello_terms terms;
@@ -33,9 +33,9 @@ Test(hello, the_highest_common_protocol_version_is_spoken) {
         cr_expect_eq(terms.protocol, table[i].spoken, "%u to %u", table[i].least, table[i].most);
         cr_expect_eq(verdict, table[i].spoken ? HELLO_OK : HELLO_NO_PROTOCOL);
     }
-    Pb__PeerHello newer = hello(7, 9);
+    Pb__PeerHello newer = hello(8, 9);
     hello_judge(&fresh, &newer, &terms, why);
-    cr_assert_str_eq(why, "no protocol version in common (it speaks 7 to 9, this server 1 to 6)");
+    cr_assert_str_eq(why, "no protocol version in common (it speaks 8 to 9, this server 1 to 7)");
     cr_assert(terms.hears_refusal, "it is told so");
 }
 

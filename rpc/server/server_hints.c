@@ -1,0 +1,86 @@
+#include "rpc/server/server_hints.h"
+
+#include "base/clock.h"
+#include "rpc/agents/agents.h"
+
+#define KEYS_TURNS   10 /* of HINTS_MS between two counts of keys */
+#define AGENTS_TURNS 2  /* ... between two that agents are told what changed */
+#define TIDY_TURNS   50 /* ... between two looks for what has long aged out */
+#define FRAMES_MOST  16 /* for one server in one turn */
+#define BACKLOG_MOST (8u << 20)
+
+static bool has_room(struct rpc *rpc, uint64_t peer) {
+    struct link *link = peers_link(rpc->others, peer);
+    return link && link_backlog(link) < BACKLOG_MOST;
+}
+
+/* What one server is not told yet. Several are mostly as far as each other: `frame` is then what the one before got. */
+struct told {
+    struct buffer frame;
+    uint64_t since, next;
+};
+
+static void tell_peer(struct rpc *rpc, size_t at, struct told *told, uint64_t now_ns) {
+    uint64_t peer = rpc->hints_told[at].id, *since = &rpc->hints_told[at].since;
+    for (int i = 0; i < FRAMES_MOST && *since != hints_sequence(rpc->hints) && has_room(rpc, peer); i++) {
+        if (told->since != *since || told->next == 0) {
+            buffer_reset(&told->frame);
+            told->since = *since;
+            told->next = hints_changes(rpc->hints, *since, LOAD_DIRECT, HINTS_FRAME_MOST, now_ns, &told->frame);
+        }
+        if (told->frame.size && !peers_queue(rpc->others, peer, PEER_HINTS, buffer_slice(&told->frame))) return;
+        *since = told->next;
+    }
+}
+
+static void tell_peers(struct rpc *rpc, uint64_t now_ns) {
+    struct told told = {0};
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (rpc->hints_told[i].id) tell_peer(rpc, i, &told, now_ns);
+    buffer_free(&told.frame);
+}
+
+static void tell_keys(struct rpc *rpc) {
+    struct buffer frame = {0};
+    hints_keys_take(rpc->hints, &frame);
+    for (size_t i = 0; i < PEERS_MAX && frame.size; i++)
+        if (rpc->hints_told[i].id && has_room(rpc, rpc->hints_told[i].id))
+            (void)peers_queue(rpc->others, rpc->hints_told[i].id, PEER_KEYS, buffer_slice(&frame));
+    buffer_free(&frame);
+}
+
+static void turn(uv_timer_t *timer) {
+    struct rpc *rpc = timer->data;
+    if (rpc->stopping) return;
+    uint64_t now_ns = clock_mono_ns();
+    unsigned turns = ++rpc->hints_turns;
+    if (turns % TIDY_TURNS == 0) hints_tick(rpc->hints, now_ns);
+    if (turns % KEYS_TURNS == 0) tell_keys(rpc);
+    if (!rpc->others) return;
+    tell_peers(rpc, now_ns);
+    peers_flush(rpc->others);
+    if (turns % AGENTS_TURNS == 0) agents_hints_tick(rpc->agents, now_ns);
+}
+
+bool server_hints_frame(struct rpc *rpc, uint8_t type, struct slice payload) {
+    if (type == PEER_HINTS) return hints_take(rpc->hints, payload, false, slice_text(""), clock_mono_ns()) == CO_OK;
+    return hints_keys_merge(rpc->hints, payload, false, clock_mono_ns()) == CO_OK;
+}
+
+void server_hints_down(struct rpc *rpc, uint64_t peer) {
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (rpc->hints_told[i].id == peer) rpc->hints_told[i].id = 0;
+}
+
+void server_hints_up(struct rpc *rpc, uint64_t peer) {
+    server_hints_down(rpc, peer);
+    size_t free = 0;
+    while (free < PEERS_MAX && rpc->hints_told[free].id) free++;
+    if (free < PEERS_MAX) rpc->hints_told[free].id = peer, rpc->hints_told[free].since = 0;
+}
+
+void server_hints_start(struct rpc *rpc) {
+    CHECK(uv_timer_init(rpc->loop, &rpc->hints_timer) == 0);
+    rpc->hints_timer.data = rpc;
+    uv_timer_start(&rpc->hints_timer, turn, HINTS_MS, HINTS_MS);
+}

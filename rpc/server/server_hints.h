@@ -1,0 +1,20 @@
+/* Hints of load and counts of keys between servers. Each server passes on what it has been told directly, by its own
+ * instances and by agents that are connected with it, so that every hint goes to each other server once: HINTS_MS after it
+ * came at the latest. A server that is new, or was away, gets all of them at the next turn. Agents that follow a service are
+ * told every other turn. Counts of keys go once a second. Protocol version 6; servers of before are told nothing.
+ *
+ * Loop thread. */
+#ifndef COORD_RPC_SERVER_HINTS_H
+#define COORD_RPC_SERVER_HINTS_H
+
+#include "rpc/core/rpc_internal.h"
+
+#define HINTS_MS 100
+
+void server_hints_start(struct rpc *rpc); /* begins rpc->hints_timer, which is the caller's to close */
+/* PEER_HINTS, PEER_KEYS of a server. False: it does not decode. */
+bool server_hints_frame(struct rpc *rpc, uint8_t type, struct slice payload);
+void server_hints_up(struct rpc *rpc, uint64_t peer);
+void server_hints_down(struct rpc *rpc, uint64_t peer);
+
+#endif

@@ -1,0 +1,367 @@
+"""Load balancing: what an instance says of its load on one host is known on all servers, and on agents that pick, within a second; picks,
+owners and DNS follow it, and forget it."""
+import http.server, os, re, socket, struct, threading, time, urllib.parse
+from coordtest import HERE, SLOW, Agent, Cluster, check, run, settings, until
+
+
+def world(agents=2, *args):
+    cluster = Cluster(3, *args).start()
+    clients = [cluster.agent("a%d" % (i + 1), *args).start(wait=False) for i in range(agents)]
+    for client in clients:
+        client.wait_leader(30)
+    return cluster, clients
+
+
+def register(agent, id, name="api", port=9000, **more):
+    agent.put("/v1/agent/service/register", {"ID": id, "Name": name, "Port": port, **more})
+
+
+def passing(everywhere, name, count):
+    for agent in everywhere:
+        until("%d instances of %s at %s" % (count, name, agent.name), lambda: len(agent.get("/v1/health/service/%s?passing" % name)[2]) == count)
+
+
+def report(agent, id, load, more=""):
+    agent.put("/v1/agent/service/load/%s?load=%s%s" % (id, load, more))
+
+
+def loads(agent, name="api"):
+    """What is known at `agent` by node and id: Load, or None."""
+    entries = agent.get("/v1/health/service/%s?lb=p2c&stale" % name)[2]
+    return {(e["Node"]["Node"], e["Service"]["ID"]): e["LB"]["Load"] if e["LB"]["Age"] is not None else None for e in entries}
+
+
+def known_within(everywhere, expected, name="api", within=1.0):
+    """All know it so soon; returns how long it took."""
+    began = time.monotonic()
+    for agent in everywhere:
+        until("%s knows %s" % (agent.name, expected), lambda: {k: v for k, v in loads(agent, name).items() if k in expected} == expected, 10, 0.01)
+    took = time.monotonic() - began
+    check(took < within * SLOW, "known everywhere after %.2f s" % took)
+    return took
+
+
+def picks(agent, path, times=60):
+    return [agent.get(path)[2]["Picked"]["Service"]["ID"] for _ in range(times)]
+
+
+def known_everywhere_within_a_second():
+    cluster, (one, two) = world()
+    everywhere = cluster.servers + [one, two]
+    register(one, "api-1"), register(two, "api-2"), register(cluster.servers[0], "api-3")
+    passing(everywhere, "api", 3)
+    for agent in everywhere:  # from now on the agents follow the service
+        check(set(loads(agent).values()) == {None}, "nobody has said anything: %s" % loads(agent))
+        pick = agent.get("/v1/lb/pick/api")[2]
+        check(pick["Policy"] == "p2c" and len(pick["Considered"]) == 2 and pick["Considered"][0]["Load"] is None, "%s" % pick)
+        check(pick["Picked"]["Service"]["ID"] in [c["ID"] for c in pick["Considered"]], "%s" % pick)
+    report(one, "api-1", 0.5), report(two, "api-2", 4, "&inflight=17"), report(cluster.servers[0], "api-3", 0.25)
+    expected = {("a1", "api-1"): 0.5, ("a2", "api-2"): 4, ("s1", "api-3"): 0.25}
+    took = known_within(everywhere, expected)
+    print("     all three on all five after %.2f s" % took, flush=True)
+    for i in range(5):
+        report(one, "api-1", 10 + i)
+        took = known_within(everywhere, {("a1", "api-1"): 10 + i})
+    # picks follow: the pair of the two loaded ones is rare, and then the lesser one wins
+    for agent in everywhere:
+        got = picks(agent, "/v1/lb/pick/api")
+        check(got.count("api-3") >= 20 and got.count("api-1") == 0, "%s: %s" % (agent.name, got))
+        entries = agent.get("/v1/health/service/api?lb=p2c")[2]
+        check(len(entries) == 3 and entries[0]["Service"]["ID"] != "api-1" and set(entries[0]["LB"]) == {"Load", "Weight", "Age"}, "%s" % entries)
+    # a server that was away knows it soon, though nobody reports anew
+    late = cluster.followers()[0]
+    register(two, "once")
+    passing(cluster.servers, "api", 4)
+    report(two, "once", 6)  # a single report: it stands for 35 s
+    known_within(everywhere, {("a2", "once"): 6})
+    late.kill()
+    late.start(wait=False)
+    late.wait_leader(30)
+    until("it has been told", lambda: loads(late).get(("a2", "once")) == 6, 5)
+    report(one, "api-1", 7)
+    known_within(everywhere, {("a1", "api-1"): 7})
+
+
+def the_catalog_and_the_log_stay_as_they_are():
+    server = Agent().start()
+    register(server, "api-1")
+    passing([server], "api", 1)
+
+    def index():
+        return server.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"]
+    before = index()
+    _, headers, _ = server.get("/v1/health/service/api")
+    for i in range(50):
+        report(server, "api-1", i)
+    check(index() == before, "reports are in no log")
+    check(server.get("/v1/health/service/api")[1]["X-Consul-Index"] == headers["X-Consul-Index"], "and wake nobody")
+    check(loads(server)[("n1", "api-1")] == 49, "the last one counts")
+
+
+def what_makes_no_sense_is_refused():
+    server = Agent(dev=True).start()
+    register(server, "api-1")
+    for query in ("", "load=", "load=x", "load=nan", "load=-1", "load=1e300", "load=inf", "load=1&errors=1.5", "load=1&inflight=-1", "load=1&latency_ms=1e9",
+                  "load=1&lod=2", "inflight=3"):
+        status, _, body = server.request("PUT", "/v1/agent/service/load/api-1?" + query)
+        check(status == 400 and body and b"\n" not in body, "%s: %d %r" % (query, status, body))
+    status, _, body = server.request("PUT", "/v1/agent/service/load/nobody?load=1")
+    check(status == 404 and b"nobody" in body, "%d %r" % (status, body))
+    for path, words in (("/v1/lb/pick/api?policy=best", "p2c"), ("/v1/lb/pick/api?policy=ring", "key"), ("/v1/lb/owner/api", "key"),
+                        ("/v1/lb/owner/api?key=a&replicas=0", "replicas"), ("/v1/health/service/api?lb=best", "p2c"),
+                        ("/v1/health/service/api?subset=3", "id"), ("/v1/health/service/api?subset=0&id=a", "subset"),
+                        ("/v1/health/service/api?lb=ring", "key")):
+        status, _, body = server.request("GET", path)
+        check(status == 400 and words in body.decode(), "%s: %d %r" % (path, status, body))
+    check(loads(server)[("n1", "api-1")] is None, "nothing of it is known")
+
+
+def ages_out_after_three_reports_missed():
+    cluster, (one,) = world(1)
+    everywhere = cluster.servers + [one]
+    register(one, "api-1")
+    passing(everywhere, "api", 1)
+    until("the agent follows", lambda: loads(one) == {("a1", "api-1"): None})
+    for _ in range(4):  # an interval of a second, the least there is
+        report(one, "api-1", 0.5)
+        time.sleep(0.3)
+    known_within(everywhere, {("a1", "api-1"): 0.5})
+    began = time.monotonic()
+    for agent in everywhere:
+        until("%s has forgotten it" % agent.name, lambda: loads(agent) == {("a1", "api-1"): None}, 8)
+    took = time.monotonic() - began
+    check(took > 1.5, "three reports, not one: after %.1f s" % took)
+
+
+def never_a_critical_one_and_503_says_why():
+    cluster, (one, two) = world()
+    everywhere = cluster.servers + [one, two]
+    ttl = {"Check": {"TTL": "1h", "Status": "passing"}}
+    for agent, ids in ((one, ("w1", "w2")), (two, ("w3", "w4"))):
+        for id in ids:
+            register(agent, id, "web", **ttl)
+    passing(everywhere, "web", 4)
+    for agent, id in ((one, "w1"), (one, "w2"), (two, "w3")):
+        agent.put("/v1/agent/check/fail/service:" + id)
+        report(agent, id, 0)  # idle, since it does nothing
+    report(two, "w4", 5)
+    for agent in everywhere:
+        until("only one is left at %s" % agent.name, lambda: set(picks(agent, "/v1/lb/pick/web", 4)) == {"w4"})
+        for policy in ("p2c", "hcl", "weighted", "nearest", "ring&key=k"):
+            check(set(picks(agent, "/v1/lb/pick/web?policy=" + policy, 20)) == {"w4"}, policy)
+        entries = agent.get("/v1/health/service/web?lb=hcl")[2]
+        check(entries[0]["Service"]["ID"] == "w4" and [e["LB"]["Weight"] for e in entries[1:]] == [0, 0, 0], "%s" % entries)
+    two.put("/v1/agent/service/maintenance/w4?enable=true&reason=new")
+    for agent in everywhere:
+        status, body = until("nobody is left at %s" % agent.name, lambda: (lambda r: r[0] != 200 and (r[0], r[2].decode()))(agent.request("GET", "/v1/lb/pick/web")))
+        check(status == 503 and "3 critical, 1 in maintenance" in body, "%d %s" % (status, body))
+        status, _, body = agent.request("GET", "/v1/lb/owner/web?key=k")
+        check(status == 503 and b"3 critical" in body, "%d %r" % (status, body))
+        status, _, body = agent.request("GET", "/v1/lb/pick/nothing")
+        check(status == 503 and b"there are none" in body, "%d %r" % (status, body))
+    one.put("/v1/agent/check/warn/service:w1")
+    for agent in everywhere:
+        until("w1 warns", lambda: agent.request("GET", "/v1/lb/pick/web")[0] == 200)
+        check(agent.request("GET", "/v1/lb/pick/web?passing")[0] == 503, "passing leaves out those with warnings")
+
+
+def tags_and_nearest():
+    cluster, (one, two) = world()
+    register(one, "b1", "blue", Tags=["v1"]), register(two, "b2", "blue", Tags=["v2", "x"])
+    everywhere = cluster.servers + [one, two]
+    passing(everywhere, "blue", 2)
+    for agent in everywhere:
+        check(set(picks(agent, "/v1/lb/pick/blue?tag=v1", 10)) == {"b1"}, "tag v1")
+        check(set(picks(agent, "/v1/lb/pick/blue?tag=V2&tag=x", 10)) == {"b2"}, "both tags, in any case")
+        check(agent.request("GET", "/v1/lb/pick/blue?tag=v1&tag=x")[0] == 503, "nobody has both")
+        check(agent.get("/v1/health/service/blue?lb=p2c&tag=v2")[2][0]["Service"]["ID"] == "b2", "?lb with a tag")
+    check(set(picks(one, "/v1/lb/pick/blue?policy=nearest", 10)) == {"b1"} or set(picks(two, "/v1/lb/pick/blue?policy=nearest", 10)) == {"b2"},
+          "an instance on the own host is the nearest")
+
+
+def owners_agree_and_move_little():
+    cluster, (one, two) = world()
+    everywhere = cluster.servers + [one, two]
+    for i in range(5):
+        register(one, "c%d" % i, "cache", 9000 + i), register(two, "d%d" % i, "cache", 9000 + i)
+    passing(everywhere, "cache", 10)
+    keys = ["user-%d" % i for i in range(60)]
+
+    def owners(agent, replicas=1):
+        answers = [agent.get("/v1/lb/owner/cache?key=%s&replicas=%d" % (key, replicas))[2] for key in keys]
+        return [[o["Service"]["ID"] for o in a["Owners"]] for a in answers], {a["Epoch"] for a in answers}
+    before, epochs = owners(cluster.servers[0], 2)
+    check(len(epochs) == 1 and all(len(set(o)) == 2 for o in before), "%s %s" % (before, epochs))
+    for agent in everywhere:
+        check(owners(agent, 2) == (before, epochs), "%s names the same owners" % agent.name)
+        check(picks(agent, "/v1/lb/pick/cache?policy=ring&key=user-7", 5) == [before[7][0]] * 5, "as the pick does")
+    gone = before[0][0]
+    (one if gone[0] == "c" else two).put("/v1/agent/service/deregister/" + gone)
+    passing(everywhere, "cache", 9)
+    for agent in everywhere:
+        after, later = until("the next epoch", lambda: (lambda got: got[1] != epochs and got)(owners(agent, 2)))
+        for was, now in zip(before, after):
+            check(now[0] == was[0] or was[0] == gone, "a key moved that need not: %s %s" % (was, now))
+            check(was[0] != gone or now[0] == was[1], "to the second owner: %s %s" % (was, now))
+
+
+def subsets_are_stable_over_servers():
+    cluster, (one, two) = world()
+    everywhere = cluster.servers + [one, two]
+    for i in range(10):
+        register(one, "p%d" % i, "pool", 9000 + i), register(two, "q%d" % i, "pool", 9000 + i)
+    passing(everywhere, "pool", 20)
+
+    def subset(agent, caller, more=""):
+        return [e["Service"]["ID"] for e in agent.get("/v1/health/service/pool?passing&subset=5&id=%s%s" % (caller, more))[2]]
+    callers = ["web-%d" % i for i in range(32)]
+    first = {caller: subset(cluster.servers[0], caller) for caller in callers}
+    check(all(len(set(ids)) == 5 for ids in first.values()), "five each")
+    for agent in everywhere:
+        for caller in callers[:8]:
+            check(subset(agent, caller) == first[caller], "%s: the same everywhere" % caller)
+            check(set(subset(agent, caller, "&lb=p2c")) == set(first[caller]), "with loads too")
+    counts = {}
+    for ids in first.values():
+        for id in ids:
+            counts[id] = counts.get(id, 0) + 1
+    check(len(counts) == 20 and max(counts.values()) <= 2 * 32 * 5 / 20, "all are covered: %s" % counts)
+    one.put("/v1/agent/service/deregister/p3")
+    passing(everywhere, "pool", 19)
+    for caller in callers:
+        was, now = set(first[caller]), set(subset(cluster.servers[1], caller))
+        check(len(was - now) == (1 if "p3" in was else 0), "%s: %s %s" % (caller, was, now))
+    check(len(cluster.servers[0].get("/v1/health/service/pool?subset=100&id=a")[2]) == 19, "all where there are no more")
+
+
+def told_by_checks():
+    class Web(http.server.BaseHTTPRequestHandler):
+        headers_of = {"/own": [("X-Coord-Load", "load=0.25 inflight=3"), ("endpoint-load-metrics", "TEXT cpu_utilization=0.9")],
+                      "/orca": [("Endpoint-Load-Metrics", "TEXT application_utilization=0.75, rps_fractional=10")],
+                      "/bad": [("X-Coord-Load", "load=high")]}
+
+        def do_GET(self):
+            self.send_response(200)
+            for name, value in self.headers_of[self.path]:
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+    cluster, (one,) = world(1, "-enable-script-checks")
+    web = http.server.ThreadingHTTPServer((one.ip, 9999), Web)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    for id in ("own", "orca", "bad"):
+        register(one, id, "api", Check={"HTTP": "http://%s:9999/%s" % (one.ip, id), "Interval": "1s"})
+    register(one, "script", "api", Check={"Args": ["sh", "-c", "echo fine; echo load=0.5 inflight=2"], "Interval": "1s"})
+    register(one, "ttl", "api", Check={"TTL": "1h", "Status": "passing"})
+    one.put("/v1/agent/check/pass/service:ttl?note=" + urllib.parse.quote("all is well\nload=0.125"))
+    expected = {("a1", "own"): 0.25, ("a1", "orca"): 0.75, ("a1", "script"): 0.5, ("a1", "ttl"): 0.125, ("a1", "bad"): None}
+    for server in cluster.servers:
+        until("%s knows all" % server.name, lambda: loads(server) == expected, 10)
+    check("makes no sense" in one.log() and "high" in one.log(), "what makes no sense is named in the log")
+    web.shutdown()
+
+
+def first(agent, kind, name=b"\3web\7service\5coord\0"):
+    """The first record of an answer by UDP: the last byte of an address, or a port. (dig takes too long for hundreds.)"""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(10 * SLOW)
+        s.sendto(b"\0\7\1\0\0\1\0\0\0\0\0\0" + name + struct.pack(">HH", {"A": 1, "SRV": 33}[kind], 1), (agent.ip, 8600))
+        answer = s.recv(4096)
+    check(struct.unpack(">H", answer[6:8])[0] == 4, "no record is lost: %r" % answer)
+    data = 12 + len(name) + 4 + 12  # head, question; owner as a pointer, type, class, ttl, size
+    return answer[data + 3] if kind == "A" else struct.unpack(">H", answer[data + 4:data + 6])[0]
+
+
+def the_pick_is_first(everywhere):
+    for agent in everywhere:
+        until("%s knows it" % agent.name, lambda: 3 not in [first(agent, "A") for _ in range(20)])
+        # the better of two random ones: in half of the pairs it is the idle one, never the most loaded
+        for kind, idle, full in (("A", 2, 3), ("SRV", 9002, 9003)):
+            got = [first(agent, kind) for _ in range(200)]
+            check(got.count(idle) > 70 and full not in got, "%s: %s" % (agent.name, got))
+
+
+def dns_has_the_pick_first():
+    cluster, (one,) = world(1)
+    everywhere = cluster.servers + [one]
+    for i in range(4):
+        register(one, "x%d" % i, "web", 9000 + i, Address="10.0.0.%d" % i)
+    passing(everywhere, "web", 4)
+
+    for agent in everywhere:
+        check(len(set(first(agent, "A") for _ in range(60))) == 4, "any may be first while nobody says anything")
+
+    over = threading.Event()
+
+    def say():
+        while not over.wait(0.3):
+            for i in range(4):
+                report(one, "x%d" % i, 0.1 if i == 2 else 7 + i)
+    saying = threading.Thread(target=say)
+    saying.start()
+    try:
+        known_within(everywhere, {("a1", "x2"): 0.1}, "web", 2)
+        the_pick_is_first(everywhere)
+    finally:
+        over.set()
+        saying.join()
+
+
+def the_client_of_the_docs_works():
+    with open(os.path.join(HERE, "../../docs/load-balancing.md")) as f:
+        source = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+    parts = {}
+    exec(source, parts)
+    server = Agent(dev=True).start()
+    for i in range(3):
+        register(server, "api-%d" % i, port=9000 + i, Weights={"Passing": 4, "Warning": 1})
+    passing([server], "api", 3)
+    for i in range(3):
+        report(server, "api-%d" % i, (0.2, 5, 9)[i])
+    balancer = parts["Balancer"]("api", "http://%s:8500" % server.ip)
+    balancer.latency = 1000  # requests are long, so that a second's hint is not old
+    ports = [balancer.call(lambda address, port: port) for _ in range(100)]
+    check(ports.count(9000) > 40 and ports.count(9002) < 30, "%s" % ports)
+    check(not any(balancer.own.values()), "nothing is in flight any more")
+
+
+def new_instances_begin_slowly():
+    cluster = Cluster(3, settings(slow_start="4s")).start()
+    server = cluster.servers[0]
+    register(server, "old", "slow")
+    passing(cluster.servers, "slow", 1)
+    for agent in cluster.servers:
+        picks(agent, "/v1/lb/pick/slow", 1)
+    register(server, "new", "slow")
+    passing(cluster.servers, "slow", 2)
+    for agent in cluster.servers:
+        got = picks(agent, "/v1/lb/pick/slow?policy=weighted", 40).count("new")
+        check(got < 20, "%s: %d of 40 at first" % (agent.name, got))
+    until("it has its share", lambda: 30 <= picks(cluster.servers[1], "/v1/lb/pick/slow?policy=weighted", 100).count("new") <= 70, 15, 0.5)
+
+
+def hot_keys():
+    cluster, (one, two) = world()
+    register(one, "c1", "cache"), register(two, "c2", "cache")
+    passing(cluster.servers + [one, two], "cache", 2)
+    for i in range(300):
+        agent = (one, two, cluster.servers[0])[i % 3]
+        agent.get("/v1/lb/owner/cache?key=cold-%d" % (i % 100))
+        if i % 2:
+            agent.get("/v1/lb/pick/cache?policy=ring&key=hot")
+
+    def hot(agent):
+        return agent.get("/v1/lb/hot/cache")[2]
+    for agent in cluster.servers + [one, two]:
+        found = until("hot at %s" % agent.name, lambda: (lambda h: h["Keys"] and h)(hot(agent)), 5)
+        check([k["Key"] for k in found["Keys"]] == ["hot"] and found["Keys"][0]["Rate"] > 10 * found["MeanRate"], "%s" % found)
+        check(80 <= found["DifferentKeys"] <= 125, "%s" % found)
+    check(hot(one) and cluster.servers[1].get("/v1/lb/hot/nothing")[2]["Keys"] == [], "nobody asked for its keys")
+
+
+if __name__ == "__main__":
+    run([known_everywhere_within_a_second, the_catalog_and_the_log_stay_as_they_are, what_makes_no_sense_is_refused, ages_out_after_three_reports_missed,
+         never_a_critical_one_and_503_says_why, tags_and_nearest, owners_agree_and_move_little, subsets_are_stable_over_servers, told_by_checks,
+         dns_has_the_pick_first, the_client_of_the_docs_works, new_instances_begin_slowly, hot_keys])
