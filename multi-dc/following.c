@@ -12,6 +12,7 @@
 #include "base/message.h"
 #include "base/metrics.h"
 
+#define ROUNDS         8   /* round trips that the shortest is taken of */
 #define LEADER_LOOK_MS 200 /* so often it is asked whether this server leads */
 
 METRIC updates_metric = {
@@ -32,7 +33,7 @@ struct call {
     struct following *following; /* NULL: nobody wants to know any more */
     bool ended;
     enum follower_wish wish;
-    uint64_t ticket, sent_ms;
+    uint64_t ticket, sent_ms, sent_ns;
     int error, refused;
     bool yes, known_leader;
     uint64_t index, behind_ms;
@@ -49,7 +50,13 @@ struct following {
     struct call *call, *heartbeat;
     struct follower_effect waiting; /* for its turn with a large answer; wish RESTS: none */
     bool large, leads, linked, stopped;
+    bool knows; /* copies: our cluster version has reached COPY_SINCE */
     uint64_t heartbeat_ms, taken;
+    Pb__CatalogAt heard; /* where the region was at heard_ms, for servers that do not lead */
+    uint64_t heard_ms, confirmed_ms, position;
+    uint64_t answered_ms, newest;
+    uint32_t rounds_us[ROUNDS];
+    unsigned round_count;
     int told_error; /* in the log */
 };
 
@@ -59,7 +66,7 @@ static struct call *call_new(struct following *following, enum follower_wish wis
     struct call *call = mem_zalloc(sizeof *call);
     CHECK(uv_mutex_init(&call->lock) == 0);
     call->following = following;
-    call->wish = wish, call->ticket = ticket, call->sent_ms = clock_mono_ms();
+    call->wish = wish, call->ticket = ticket, call->sent_ns = clock_mono_ns(), call->sent_ms = call->sent_ns / 1000000;
     return call;
 }
 
@@ -192,22 +199,66 @@ static void collect(struct following *following, uint64_t now_ms) {
 
 /* -- the heartbeat ------------------------------------------------------------------------------------------------ */
 
-static void hear(struct following *following, uint64_t now_ms) {
-    struct call *call = following->heartbeat;
-    if (call && has_ended(call)) {
-        struct arena arena = {0};
-        Pb__CatalogAt *at = NULL;
-        if (!call->error) at = message_unpack(&arena, &pb__catalog_at__descriptor, buffer_slice(&call->records));
-        if (at) follower_heard(following->follower, at, as_of(call));
-        arena_free(&arena);
-        call_free(call);
-        following->heartbeat = NULL;
+static struct call *heartbeat_new(struct following *following, enum follower_wish wish) {
+    return following->heartbeat = call_new(following, wish, 0);
+}
+
+/* Where the region is. The leader's follower knows what our copy equals; another server looks it up, in its own store. */
+static void heard_region(struct following *following, const struct call *call, const Pb__CatalogAt *at) {
+    following->newest = at->index;
+    if (following->leads) {
+        follower_heard(following->follower, at, as_of(call));
+        return;
     }
-    if (following->heartbeat || !following->leads || !following->linked || now_ms < following->heartbeat_ms) return;
+    Pb__CopyRequest request = PB__COPY_REQUEST__INIT;
+    request.region = following->name;
+    following->heard = (Pb__CatalogAt)PB__CATALOG_AT__INIT;
+    following->heard.cluster_id = at->cluster_id, following->heard.restored = at->restored;
+    following->heard.index = at->index;
+    following->heard_ms = as_of(call);
+    fetch(following, heartbeat_new(following, FOLLOWER_READS), &query_copy, RPC_STALE, 0, 0, &request.base);
+}
+
+static void note_round(struct following *following, const struct call *call) {
+    uint64_t now_ns = clock_mono_ns(), round_us = (now_ns - call->sent_ns) / 1000 + 1;
+    following->rounds_us[following->round_count++ % ROUNDS] = round_us > UINT32_MAX ? UINT32_MAX : (uint32_t)round_us;
+    following->answered_ms = now_ns / 1000000;
+}
+
+static uint32_t shortest_round_us(const struct following *following) {
+    uint32_t least = 0;
+    for (unsigned i = 0; i < following->round_count && i < ROUNDS; i++)
+        if (!least || following->rounds_us[i] < least) least = following->rounds_us[i];
+    return least;
+}
+
+static void heard_copy(struct following *following, const Pb__CopyResult *result) {
+    const Pb__CatalogAt *at = result->region ? result->region->at : NULL;
+    following->position = at ? at->index : 0;
+    bool current = at && copy_same_life(at, &following->heard) && following->heard.index <= at->index;
+    if (current && following->heard_ms > following->confirmed_ms) following->confirmed_ms = following->heard_ms;
+}
+
+static void heard(struct following *following) {
+    struct call *call = following->heartbeat;
+    const ProtobufCMessageDescriptor *type =
+        call->wish == FOLLOWER_ASKS ? &pb__catalog_at__descriptor : &pb__copy_result__descriptor;
+    struct arena arena = {0};
+    void *message = call->error ? NULL : message_unpack(&arena, type, buffer_slice(&call->records));
+    following->heartbeat = NULL;
+    if (message && call->wish == FOLLOWER_ASKS) note_round(following, call);
+    if (message && call->wish == FOLLOWER_ASKS) heard_region(following, call, message);
+    else if (message) heard_copy(following, message);
+    arena_free(&arena);
+    call_free(call);
+}
+
+static void hear(struct following *following, uint64_t now_ms) {
+    if (following->heartbeat && has_ended(following->heartbeat)) heard(following);
+    if (following->heartbeat || !following->knows || !following->linked || now_ms < following->heartbeat_ms) return;
     Pb__TableRequest request = PB__TABLE_REQUEST__INIT;
     following->heartbeat_ms = now_ms + FOLLOWING_HEARTBEAT_MS;
-    following->heartbeat = call_new(following, FOLLOWER_ASKS, 0);
-    fetch(following, following->heartbeat, &query_catalog_position, RPC_STALE, 0, 0, &request.base);
+    fetch(following, heartbeat_new(following, FOLLOWER_ASKS), &query_catalog_position, RPC_STALE, 0, 0, &request.base);
 }
 
 /* -- the loop ----------------------------------------------------------------------------------------------------- */
@@ -222,7 +273,8 @@ static void interrupt(struct following *following) {
 static void look_whether_we_lead(struct following *following, uint64_t now_ms) {
     struct rpc_status status;
     rpc_status(following->own, &status);
-    bool leads = status.is_leader && status.cluster_version >= COPY_SINCE;
+    following->knows = status.cluster_version >= COPY_SINCE;
+    bool leads = status.is_leader && following->knows;
     if (leads == following->leads) return;
     following->leads = leads;
     if (!leads) {
@@ -295,7 +347,8 @@ void following_stop(struct following *following) {
 void following_linked(struct following *following, bool linked) {
     if (following->linked == linked) return;
     following->linked = linked;
-    if (!linked && following->call && following->call->wish == FOLLOWER_ASKS) interrupt(following);
+    bool asks = following->call ? following->call->wish == FOLLOWER_ASKS : following->waiting.wish == FOLLOWER_ASKS;
+    if (!linked && asks) interrupt(following);
     if (!linked) let_go(following, &following->heartbeat);
     follower_linked(following->follower, linked, clock_mono_ms());
     look(following);
@@ -305,7 +358,11 @@ void following_state(const struct following *following, struct following_state *
     *state = (struct following_state){.leads = following->leads, .age_ms = UINT64_MAX};
     follower_state(following->follower, &state->follower);
     uint64_t now_ms = clock_mono_ms(), confirmed_ms = state->follower.confirmed_ms;
-    if (following->leads && confirmed_ms) state->age_ms = now_ms > confirmed_ms ? now_ms - confirmed_ms : 0;
+    if (following->confirmed_ms > confirmed_ms) confirmed_ms = following->confirmed_ms;
+    state->heard_ms = following->answered_ms, state->round_us = shortest_round_us(following);
+    state->newest = following->newest;
+    state->position = following->leads ? state->follower.reached.index : following->position;
+    if (confirmed_ms) state->age_ms = now_ms > confirmed_ms ? now_ms - confirmed_ms : 0;
     if (state->follower.error)
         snprintf(state->error, sizeof state->error, "%s: %s", state->follower.doing,
                  co_strerror(state->follower.error));

@@ -76,9 +76,7 @@ static void link_make(struct links *links, const Pb__Region *record) {
     to->links = links;
     snprintf(to->name, sizeof to->name, "%s", record->name);
     to->cluster_id = record->cluster_id, to->wanted = true;
-    to->position = to->ask = to->servers = (struct links_question){.links = links, .to = to};
-    pb__catalog_at__init(&to->newest);
-    to->copied = to->newest;
+    to->ask = to->servers = (struct links_question){.links = links, .to = to};
     to->rpc = dial(links, record);
     to->following = following_start(links->loop, links->config.own, to->rpc, to->name);
     links->running++;
@@ -153,69 +151,6 @@ static void follow(struct links *links) {
 }
 
 /* -- questions to a region ---------------------------------------------------------------------------------------- */
-static void note_round(struct link_to *to, uint64_t asked_ns, uint64_t now_ns) {
-    uint64_t round_us = (now_ns - asked_ns) / 1000;
-    to->rounds_us[to->round_count++ % LINKS_ROUNDS] = round_us > UINT32_MAX ? UINT32_MAX : (uint32_t)round_us + 1;
-    to->heard_ms = now_ns / 1000000;
-}
-
-/* The shortest of the last ones: what is added to it is load, not distance. */
-static uint32_t round_us(const struct link_to *to) {
-    uint32_t least = 0;
-    for (unsigned i = 0; i < to->round_count && i < LINKS_ROUNDS; i++)
-        if (!least || to->rounds_us[i] < least) least = to->rounds_us[i];
-    return least;
-}
-
-/* Our copy is the same now if it has what the region said last; what the server there did not know yet does not count. */
-static void judge_age(struct link_to *to) {
-    bool same = to->has_copy && copy_same_life(&to->copied, &to->newest) && to->copied.index >= to->newest.index;
-    if (same && to->newest_as_of_ms > to->confirmed_ms) to->confirmed_ms = to->newest_as_of_ms;
-}
-
-static void position_asked(void *data, int error, const struct rpc_fetched *fetched) {
-    struct link_to *to = data;
-    struct arena arena = {0};
-    to->position.fetch = NULL;
-    const Pb__CatalogAt *at = error ? NULL : message_unpack(&arena, &pb__catalog_at__descriptor, fetched->records);
-    if (at) {
-        uint64_t asked_ms = to->position.asked_ns / 1000000, behind_ms = fetched->last_contact_ms;
-        note_round(to, to->position.asked_ns, clock_mono_ns());
-        to->newest.cluster_id = at->cluster_id, to->newest.restored = at->restored, to->newest.index = at->index;
-        to->newest_as_of_ms = fetched->known_leader && behind_ms < asked_ms ? asked_ms - behind_ms : 0;
-        judge_age(to);
-    }
-    arena_free(&arena);
-    links_over(to->links);
-}
-
-static void copies_read(void *data, int error, const struct rpc_fetched *fetched) {
-    struct links *links = data;
-    struct arena arena = {0};
-    links->copies.fetch = NULL;
-    const Pb__CopiesResult *copies =
-        error ? NULL : message_unpack(&arena, &pb__copies_result__descriptor, fetched->records);
-    LIST_FOREACH(item, &links->all) {
-        struct link_to *to = LIST_ENTRY(item, struct link_to, item);
-        if (!copies) break;
-        to->has_copy = false;
-        bool there = false;
-        for (size_t i = 0; i < copies->n_regions; i++) {
-            const Pb__CopyRegion *copy = copies->regions[i];
-            if (strcmp(copy->region, to->name) != 0) continue;
-            there = true;
-            to->has_copy = copy->at && copy->state != PB__COPY_STATE__COPY_FORGETTING;
-            if (!to->has_copy) continue;
-            to->copied.cluster_id = copy->at->cluster_id, to->copied.restored = copy->at->restored;
-            to->copied.index = copy->at->index;
-        }
-        if (there && !to->wanted && !links->stopping && links_leads(links)) links_forget_copy(to);
-        judge_age(to);
-    }
-    arena_free(&arena);
-    links_over(links);
-}
-
 static void asked(void *data, int error, const struct rpc_fetched *fetched) {
     struct link_to *to = data;
     struct links *links = to->links;
@@ -252,17 +187,14 @@ static void question_begin(struct links_question *question, const struct query_t
 
 static void link_tick(struct link_to *to, uint64_t now_ms) {
     struct rpc_status status;
+    struct following_state state;
     if (!to->wanted) return;
     rpc_status(to->rpc, &status);
     links_learn_identity(to);
     following_linked(to->following, !status.unreachable);
-    bool reachable = to->heard_ms && !status.unreachable;
-    if (to->heard_ms) links_learn_seen(to, reachable, round_us(to));
+    following_state(to->following, &state);
+    if (state.heard_ms) links_learn_seen(to, !status.unreachable, state.round_us);
     if (status.unreachable) return;
-    if (!to->position.fetch && now_ms >= to->position.next_ms) {
-        Pb__TableRequest request = PB__TABLE_REQUEST__INIT;
-        question_begin(&to->position, &query_catalog_position, &request.base, position_asked, LINKS_ASK_MS);
-    }
     if (!to->ask.fetch && now_ms >= to->ask.next_ms && links_leads(to->links)) {
         Pb__RegionsRequest request = PB__REGIONS_REQUEST__INIT;
         question_begin(&to->ask, &query_regions, &request.base, asked, LINKS_KNOWN_MS);
@@ -273,21 +205,23 @@ static void link_tick(struct link_to *to, uint64_t now_ms) {
     }
 }
 
-static void read_copies(struct links *links, uint64_t now_ms) {
-    Pb__CopiesRequest request = PB__COPIES_REQUEST__INIT;
-    struct rpc_fetch how = {.type = &query_copies, .freshness = RPC_STALE, .background = true};
-    links->copies.next_ms = now_ms + LINKS_ASK_MS;
-    links->under_way++;
-    links->copies.fetch =
-        loop_fetch_begin(links->config.own, links->config.own, &how, &request.base, copies_read, links);
+/* Copies of regions that were removed. */
+static void forget_copies(struct links *links) {
+    if (!links->records || !links_leads(links)) {
+        links->forgotten_count = 0;
+        return;
+    }
+    for (size_t i = 0; i < links->records->n_regions; i++)
+        if (links->records->regions[i]->removed) links_forget_copy(links, links->records->regions[i]->name);
+        else links_remember(links, links->records->regions[i]->name);
 }
 
 static void tick(uv_timer_t *timer) {
     struct links *links = timer->data;
     uint64_t now_ms = clock_mono_ms();
     if (!links->follow.fetch && now_ms >= links->follow.next_ms) follow(links);
-    if (!links->copies.fetch && now_ms >= links->copies.next_ms) read_copies(links, now_ms);
     reconcile(links);
+    forget_copies(links);
     LIST_FOREACH(item, &links->all) link_tick(LIST_ENTRY(item, struct link_to, item), now_ms);
     links_learn_tick(links, now_ms);
 }
@@ -365,6 +299,7 @@ static char *leader_of(const struct rpc_status *status, struct arena *arena) {
 static void seen(void *data, struct arena *arena, Pb__PeerRegionsAnswer *answer) {
     struct links *links = data;
     struct rpc_status status;
+    struct following_state state;
     uint64_t now_ms = clock_mono_ms();
     answer->regions = arena_alloc(arena, (REGIONS_MAX + 1) * sizeof *answer->regions);
     rpc_status(links->config.own, &status);
@@ -376,12 +311,13 @@ static void seen(void *data, struct arena *arena, Pb__PeerRegionsAnswer *answer)
         rpc_status(to->rpc, &status);
         Pb__PeerRegion *region = seen_new(links, to->name, arena, answer);
         region->cluster_id = to->cluster_id, region->leader = leader_of(&status, arena);
-        region->never_heard = !to->heard_ms, region->rtt_us = round_us(to);
-        region->reachable = to->heard_ms && !status.unreachable;
-        region->copied = to->has_copy, region->position = to->copied.index, region->newest = to->newest.index;
-        region->as_of_ms = to->confirmed_ms && now_ms > to->confirmed_ms ? now_ms - to->confirmed_ms : 0;
-        region->never_confirmed = !to->confirmed_ms;
-        region->heard_ms = to->heard_ms && now_ms > to->heard_ms ? now_ms - to->heard_ms : 0;
+        following_state(to->following, &state);
+        region->never_heard = !state.heard_ms, region->rtt_us = state.round_us;
+        region->reachable = state.heard_ms && !status.unreachable;
+        region->heard_ms = state.heard_ms && now_ms > state.heard_ms ? now_ms - state.heard_ms : 0;
+        region->copied = state.position != 0, region->position = state.position, region->newest = state.newest;
+        region->never_confirmed = state.age_ms == UINT64_MAX;
+        if (!region->never_confirmed) region->as_of_ms = state.age_ms;
     }
 }
 
@@ -439,8 +375,6 @@ void links_stop(struct links *links, void (*closed)(void *data), void *data) {
     rpc_set_regions(links->config.own, NULL);
     if (links->follow.fetch) loop_fetch_cancel(links->follow.fetch), links_over(links);
     links->follow.fetch = NULL;
-    if (links->copies.fetch) loop_fetch_cancel(links->copies.fetch), links_over(links);
-    links->copies.fetch = NULL;
     LIST_FOREACH(item, &links->all) {
         struct link_to *to = LIST_ENTRY(item, struct link_to, item);
         if (to->following) following_stop(to->following);

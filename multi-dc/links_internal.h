@@ -7,7 +7,6 @@
 #include "multi-dc/links.h"
 #include "rpc/api/loop_fetch.h"
 
-#define LINKS_ROUNDS    8 /* round trips that the nearest is taken of */
 #define LINKS_CONFLICTS 8
 #define LINKS_TOLD      16
 
@@ -26,16 +25,9 @@ struct link_to {
     struct rpc *rpc;
     uint64_t cluster_id; /* as the record has it */
     bool wanted;         /* the record is there, and not removed */
-    uint64_t heard_ms;   /* when it answered last; 0: never */
-    uint32_t rounds_us[LINKS_ROUNDS];
-    unsigned round_count;
-    struct links_question position, ask, servers;
-    struct following *following;  /* NULL: the region was removed */
-    Pb__CatalogAt newest, copied; /* where the region's catalog is, as it said last; and our copy */
-    uint64_t seen_ms;             /* of the last proposal about it */
-    bool has_copy, forgetting;    /* forgetting: a proposal is under way */
-    uint64_t confirmed_ms;        /* our copy was the same as the region's catalog then; 0: not known */
-    uint64_t newest_as_of_ms;     /* that `newest` was asked for */
+    struct links_question ask, servers;
+    struct following *following; /* NULL: the region was removed */
+    uint64_t seen_ms;            /* of the last proposal about it */
 };
 
 struct links_conflict {
@@ -63,13 +55,16 @@ struct links {
     struct list all; /* struct link_to; none goes before the end */
     struct arena records_arena;
     const Pb__RegionsResult *records; /* as of the last look; NULL: there was none yet */
-    struct links_question follow, copies;
+    struct links_question follow;
     uint64_t records_index;
     struct links_conflict conflicts[LINKS_CONFLICTS];
     struct links_told told[LINKS_TOLD];
-    struct list joins;  /* struct join_address, of the configuration */
-    unsigned under_way; /* questions, proposals, joins */
-    unsigned running;   /* links whose rpc is not stopped */
+    char forgotten[REGIONS_MAX][REGION_NAME_MAX + 1]; /* whose copies are surely gone, while this server leads */
+    size_t forgotten_count;
+    char forgetting[REGION_NAME_MAX + 1]; /* whose is proposed now; "": none */
+    struct list joins;                    /* struct join_address, of the configuration */
+    unsigned under_way;                   /* questions, proposals, joins */
+    unsigned running;                     /* links whose rpc is not stopped */
     bool stopping, closing;
     void (*closed)(void *data);
     void *closed_data;
@@ -79,13 +74,15 @@ const Pb__Region *links_record(const struct links *links, const char *region); /
 bool links_leads(const struct links *links);
 void links_over(struct links *links); /* one thing less is under way */
 
+/* What came of a proposal: `text` says why not. */
+typedef void (*links_learned)(void *data, int error, bool yes, const char *text);
+
 /* -- links_learn.c ------------------------------------------------------------------------------------------------ */
 void links_learn_start(struct links *links);
 void links_learn_tick(struct links *links, uint64_t now_ms);
 void links_learn_free(struct links *links);
 /* Proposes what would be news. `done` may be NULL. */
-void links_learn(struct links *links, const Pb__RegionLearnCommand *command,
-                 void (*done)(void *data, int error, const char *text), void *data);
+void links_learn(struct links *links, const Pb__RegionLearnCommand *command, links_learned done, void *data);
 void links_learn_hello(struct links *links, const Pb__PeerHello *hello);
 /* The leader's: what a region says of its neighbours; of its servers; and that it is another cluster now. */
 void links_learn_neighbours(struct links *links, const Pb__RegionsResult *known);
@@ -93,7 +90,9 @@ void links_learn_servers(struct link_to *to, const Pb__MembersResult *members);
 void links_learn_identity(struct link_to *to);
 /* The leader's: how far the region is, and whether it can be reached. */
 void links_learn_seen(struct link_to *to, bool reachable, uint32_t rtt_us);
-/* The leader's: the copy of a region that was removed goes, a step each time. */
-void links_forget_copy(struct link_to *to);
+/* The leader's: the copy of a region that was removed goes, a step each time, until there is none. Remember: it is no
+ * longer removed. */
+void links_forget_copy(struct links *links, const char *region);
+void links_remember(struct links *links, const char *region);
 
 #endif

@@ -19,8 +19,9 @@ struct learning {
     struct rpc_write write;
     struct links *links;
     char name[REGION_NAME_MAX + 1];
-    void (*done)(void *data, int error, const char *text);
+    links_learned done;
     void *data;
+    bool yes;
     /* what came of it, on its way to the loop */
     int error;
     char text[160];
@@ -39,7 +40,7 @@ static void learned(uv_async_t *async) {
     if (learning->error && !learning->done)
         log_warn("region", "what was heard of a region is not taken in region=%s reason=\"%s\"", learning->name,
                  learning->text);
-    if (learning->done) learning->done(learning->data, learning->error, learning->text);
+    if (learning->done) learning->done(learning->data, learning->error, learning->yes, learning->text);
     uv_close((uv_handle_t *)&learning->wake, wake_closed);
 }
 
@@ -47,13 +48,14 @@ static void learned(uv_async_t *async) {
 static void written(struct rpc_write *write, int error, const struct machine_result *result) {
     struct learning *learning = CONTAINER_OF(write, struct learning, write);
     learning->error = error ? error : result->error;
+    learning->yes = !error && result->yes;
     const char *text = !error && result->text ? result->text : co_strerror(learning->error);
     snprintf(learning->text, sizeof learning->text, "%s", text);
     uv_async_send(&learning->wake);
 }
 
 static void propose(struct links *links, uint8_t number, const ProtobufCMessage *command, const char *name,
-                    void (*done)(void *data, int error, const char *text), void *data) {
+                    links_learned done, void *data) {
     struct learning *learning = mem_zalloc(sizeof *learning);
     learning->links = links, learning->done = done, learning->data = data;
     snprintf(learning->name, sizeof learning->name, "%s", name);
@@ -64,8 +66,7 @@ static void propose(struct links *links, uint8_t number, const ProtobufCMessage 
     rpc_submit(links->config.own, &learning->write, number, command);
 }
 
-void links_learn(struct links *links, const Pb__RegionLearnCommand *command,
-                 void (*done)(void *data, int error, const char *text), void *data) {
+void links_learn(struct links *links, const Pb__RegionLearnCommand *command, links_learned done, void *data) {
     propose(links, REGION_LEARN, &command->base, command->name, done, data);
 }
 
@@ -183,18 +184,33 @@ void links_learn_seen(struct link_to *to, bool reachable, uint32_t rtt_us) {
 }
 
 /* -- copies ------------------------------------------------------------------------------------------------------- */
-static void forgot(void *data, int error, const char *text) {
-    struct link_to *to = data;
-    to->forgetting = false;
-    if (error) log_warn("region", "the copy of a region stays for now region=%s reason=\"%s\"", to->name, text);
+static size_t forgotten_at(const struct links *links, const char *region) {
+    size_t at = 0;
+    while (at < links->forgotten_count && strcmp(links->forgotten[at], region) != 0) at++;
+    return at;
 }
 
-void links_forget_copy(struct link_to *to) {
-    if (to->forgetting) return;
-    to->forgetting = true;
+static void forgot(void *data, int error, bool yes, const char *text) {
+    struct links *links = data;
+    const char *name = links->forgetting;
+    if (error) log_warn("region", "the copy of a region stays for now region=%s: %s", name, text);
+    else if (yes && forgotten_at(links, name) == links->forgotten_count && links->forgotten_count < REGIONS_MAX)
+        snprintf(links->forgotten[links->forgotten_count++], sizeof links->forgotten[0], "%s", name);
+    links->forgetting[0] = 0;
+}
+
+void links_remember(struct links *links, const char *region) {
+    size_t at = forgotten_at(links, region);
+    if (at < links->forgotten_count)
+        memmove(links->forgotten[at], links->forgotten[--links->forgotten_count], sizeof links->forgotten[0]);
+}
+
+void links_forget_copy(struct links *links, const char *region) {
+    if (links->forgetting[0] || forgotten_at(links, region) < links->forgotten_count) return;
+    snprintf(links->forgetting, sizeof links->forgetting, "%s", region);
     Pb__CopyForgetCommand command = PB__COPY_FORGET_COMMAND__INIT;
-    command.region = to->name;
-    propose(to->links, COPY_FORGET, &command.base, to->name, forgot, to);
+    command.region = (char *)(uintptr_t)region;
+    propose(links, COPY_FORGET, &command.base, region, forgot, links);
 }
 
 /* -- by address --------------------------------------------------------------------------------------------------- */
@@ -204,7 +220,8 @@ static void join_over(struct links_join *join, int error) {
     links_over(links);
 }
 
-static void join_learned(void *data, int error, const char *text) {
+static void join_learned(void *data, int error, bool yes, const char *text) {
+    (void)yes;
     struct links_join *join = data;
     if (error) fault_set(&join->fault, error, "%s", text);
     join_over(join, error);

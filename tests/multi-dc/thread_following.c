@@ -1,8 +1,10 @@
-/* Our copy of another region, followed over real servers: one region of one server that leads, and one that is copied.
+/* Our copy of another region, followed over real servers: three of ours, and one of a region that is copied.
  * The first copy, changes, a link that is down, a region that is founded anew under the same name, the end at any moment.
- * A plain main: runs under the sanitizers. */
+ * A plain main: runs under the sanitizers. With an argument it measures 10,000 instances instead: the first copy, 100
+ * changes a second, a catch-up. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -12,7 +14,9 @@
 #include "tests/lib/servers.h"
 
 enum { MANY = 1300, IN_BATCH = 100 };
-static struct server own, far, other;
+enum { SERVERS = 3 };
+static struct server own[SERVERS], far, other;
+static struct following *all[SERVERS]; /* one on each of our servers */
 static uv_loop_t loop;
 static struct rpc_reader *reader;
 
@@ -69,70 +73,137 @@ static uint64_t until_copied(const char *service, uint32_t port, size_t count) {
     return clock_mono_ms() - began;
 }
 
-static struct following_state state_of(const struct following *following) {
-    struct following_state state;
-    following_state(following, &state);
-    return state;
+static void start(struct server *region) {
+    for (unsigned i = 0; i < SERVERS; i++) all[i] = following_start(&loop, own[i].rpc, region->rpc, "far");
 }
 
-static void stop(struct following *following) {
-    following_stop(following);
+static void stop(void) {
+    for (unsigned i = 0; i < SERVERS; i++) following_stop(all[i]);
     while (uv_loop_alive(&loop)) turn();
 }
 
+static void link_all(bool linked) {
+    for (unsigned i = 0; i < SERVERS; i++) following_linked(all[i], linked);
+}
+
+/* The oldest of what the servers have, and how many lead. */
+static uint64_t age_ms(unsigned *leaders) {
+    uint64_t oldest = 0;
+    *leaders = 0;
+    for (unsigned i = 0; i < SERVERS; i++) {
+        struct following_state state;
+        following_state(all[i], &state);
+        *leaders += state.leads;
+        if (state.age_ms > oldest) oldest = state.age_ms;
+    }
+    return oldest;
+}
+
 static void follows(void) {
-    struct following *following = following_start(&loop, own.rpc, far.rpc, "far");
+    unsigned leaders;
+    start(&far);
     printf("first copy of %d instances: %d ms\n", MANY, (int)until_copied("web", 80, MANY));
     register_many(&far, "db", 1, 5432);
     printf("one change: %d ms\n", (int)until_copied("db", 5432, 1));
     uint64_t began = clock_mono_ms();
-    while (state_of(following).age_ms > 3 * FOLLOWING_HEARTBEAT_MS) {
+    while (age_ms(&leaders) > 3 * FOLLOWING_HEARTBEAT_MS || leaders != 1) { /* each knows how old its own is */
         CHECK(clock_mono_ms() - began < 30000);
         turn();
     }
-    CHECK(state_of(following).leads && state_of(following).follower.follows && !state_of(following).error[0]);
-    following_linked(following, false);
+    link_all(false);
     register_many(&far, "db", 1, 5433);
-    began = clock_mono_ms();
-    while (state_of(following).age_ms < 2 * FOLLOWING_HEARTBEAT_MS) turn();
+    while (age_ms(&leaders) < 2 * FOLLOWING_HEARTBEAT_MS) turn();
     CHECK(copied("db", 5432) == 1 && copied("db", 5433) == 0);
-    following_linked(following, true);
+    link_all(true);
     (void)until_copied("db", 5433, 1);
     (void)until_copied("db", 5432, 0);
-    stop(following);
+    stop();
 }
 
 /* Another cluster takes the name: all that it does not have goes. */
 static void another_cluster(void) {
-    struct following *following = following_start(&loop, own.rpc, other.rpc, "far");
+    start(&other);
     (void)until_copied("web", 80, 0);
     CHECK(copied("db", 5433) == 0 && copied("web", 81) == 10);
-    stop(following);
+    stop();
 }
 
 /* The end comes whatever is under way. */
 static void stops_at_any_moment(void) {
     for (unsigned i = 0; i < 20; i++) {
-        struct following *following = following_start(&loop, own.rpc, i % 2 ? far.rpc : other.rpc, "far");
+        start(i % 2 ? &far : &other);
         for (unsigned turns = 3 * i; turns > 0; turns--) turn();
-        stop(following);
+        stop();
     }
 }
 
-int main(void) {
-    log_level_set(LOG_WARN);
-    servers_start(&own, 1, 1);
-    servers_start(&far, 1, 1);
-    servers_start(&other, 1, 1);
-    CHECK(uv_loop_init(&loop) == 0);
-    reader = rpc_reader_new(own.rpc);
+/* -- figures ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t cpu_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Their port changes, one command each, so many a second (0: at once). */
+static void change_each(unsigned count, uint32_t port, unsigned a_second) {
+    uint64_t began = clock_mono_ms();
+    for (unsigned i = 0; i < count; i++) {
+        Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+        Pb__Node node = PB__NODE__INIT;
+        Pb__Service service = PB__SERVICE__INIT;
+        char name[16];
+        snprintf(name, sizeof name, "n%u", i);
+        node.name = name, node.address = text("10.0.0.1");
+        service.name = service.id = text("web"), service.port = port;
+        command.node = &node, command.service = &service;
+        CHECK(server_write(&far, CATALOG_REGISTER, &command.base) == CO_OK);
+        while (a_second && clock_mono_ms() - began < (uint64_t)i * 1000 / a_second) turn();
+    }
+}
+
+static void measure(void) {
+    enum { INSTANCES = 10000, SECONDS = 10, RATE = 100 };
+    register_many(&far, "web", INSTANCES, 80);
+    start(&far);
+    printf("first copy of %d: %d ms\n", INSTANCES, (int)until_copied("web", 80, INSTANCES));
+    uint64_t cpu[2];
+    for (uint32_t with = 0; with < 2; with++) {
+        link_all(with);
+        (void)until_copied("web", 80 + with, with ? RATE * SECONDS : INSTANCES);
+        uint64_t before = cpu_ms();
+        change_each(RATE * SECONDS, 81 + with, RATE);
+        cpu[with] = cpu_ms() - before;
+    }
+    printf("%d changes a second: %.2f %% of a core for following, both sides\n", RATE,
+           (double)(cpu[1] - cpu[0]) / SECONDS / 10);
+    link_all(false);
+    change_each(INSTANCES, 90, 0);
+    link_all(true);
+    printf("catch-up of %d changes: %d ms\n", INSTANCES, (int)until_copied("web", 90, INSTANCES));
+    stop();
+}
+
+static void test(void) {
     register_many(&far, "web", MANY, 80);
     register_many(&other, "web", 10, 81);
     follows();
     another_cluster();
     stops_at_any_moment();
+}
+
+int main(int count, char **arguments) {
+    (void)arguments;
+    log_level_set(LOG_WARN);
+    servers_start(own, SERVERS, 1);
+    servers_start(&far, 1, 1);
+    servers_start(&other, 1, 1);
+    CHECK(uv_loop_init(&loop) == 0);
+    reader = rpc_reader_new(own[0].rpc);
+    if (count > 1) measure();
+    else test();
     rpc_reader_free(reader);
-    servers_stop(&own, 1);
+    servers_stop(own, SERVERS);
     servers_stop(&far, 1);
     servers_stop(&other, 1);
     CHECK(uv_loop_close(&loop) == 0);

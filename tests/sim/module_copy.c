@@ -20,13 +20,13 @@
 
 enum { COPY_TURN, COPY_READ, COPY_ASK, COPY_PROPOSE }; /* kinds of operations; the first: not decided yet */
 struct copy_own {
-    bool deposed; /* it leads no more, and again at once: what it knew it reads again */
+    bool leads; /* its client believes so */
     uint64_t ticket;
 };
 
 /* -- what is on its way: requests, commands and answers, by operation ------------------------------------------------ */
 
-enum { CARRIED = 64 }; /* more than are ever under way */
+enum { CARRIED = 256 }; /* more than are ever under way */
 static struct carried {
     uint64_t op, index;
     uint8_t number;
@@ -65,12 +65,23 @@ struct follower *copy_follower(size_t rows_most) {
     return follower;
 }
 
+/* In turns, a while each; each client takes over before the one before it knows. */
+static bool leads(const struct sim_turn *turn) {
+    enum { WHILE_MS = 2000, EARLIER_MS = 300, CLIENTS = 3 };
+    return (turn->now_us / MS + EARLIER_MS * turn->client) / WHILE_MS % CLIENTS == turn->client;
+}
+
+/* Now and then the catalog changes, so that there is something to follow. */
 static bool generate(struct sim_turn *turn, struct op *op) {
+    if (turn_chance(turn, 300)) {
+        catalog_op(op, node_spelled(turn, (uint32_t)turn_random(turn, 1, SIM_NODES)));
+        return true;
+    }
     op->module = &sim_copy;
     op->way = OP_READ;
     op->kind = COPY_TURN;
     op->stale = turn_chance(turn, 700);
-    OP_AS(struct copy_own, op)->deposed = turn_chance(turn, 20);
+    OP_AS(struct copy_own, op)->leads = leads(turn);
     return true;
 }
 
@@ -84,7 +95,7 @@ bool copy_op(struct follower *follower, struct op *op) {
         carry(op->id, 0, &effect.read.base);
     } else if (effect.wish == FOLLOWER_ASKS) {
         op->kind = COPY_ASK, op->known_index = effect.index;
-        op->wait_us = effect.index ? 500 * MS : 0;
+        op->wait_us = effect.index ? 200 * MS : 0;
         carry(op->id, 0, &effect.ask.base);
     } else {
         op->kind = COPY_PROPOSE, op->way = OP_WRITE;
@@ -95,11 +106,9 @@ bool copy_op(struct follower *follower, struct op *op) {
 
 static bool complete(void *data, struct op *op) {
     struct known *known = data;
-    if (!known->follower) known->follower = copy_follower(op->id % 2 ? 1 : 3);
-    if (OP_AS(struct copy_own, op)->deposed) {
-        follower_leads(known->follower, false, op->invoked_us / MS);
-        follower_leads(known->follower, true, op->invoked_us / MS);
-    }
+    if (op->module != &sim_copy) return true;
+    if (!known->follower) known->follower = copy_follower(op->id % 2 ? 2 : 6);
+    follower_leads(known->follower, OP_AS(struct copy_own, op)->leads, op->invoked_us / MS);
     return copy_op(known->follower, op);
 }
 
@@ -122,7 +131,13 @@ void copy_learn(struct follower *follower, const struct op *op) {
     arena_free(&arena);
 }
 
-static void learn(void *data, const struct op *op) { copy_learn(((struct known *)data)->follower, op); }
+/* One that got no answer does not wait for long: it takes itself for a new leader. */
+static void learn(void *data, const struct op *op) {
+    struct follower *follower = ((struct known *)data)->follower;
+    if (op->module != &sim_copy) return;
+    copy_learn(follower, op);
+    if (op->state != OP_DONE) follower_leads(follower, false, op->done_us / MS);
+}
 
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
     const struct carried *place = carried_of(op->id);
@@ -138,8 +153,8 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
 static const ProtobufCMessage *request(const struct op *op, struct arena *arena, const struct query_type **type) {
     const struct carried *place = carried_of(op->id);
     *type = op->kind == COPY_ASK ? &query_catalog_changes : &query_copy;
-    CHECK(place);
-    return message_unpack(arena, (*type)->request, buffer_slice(&place->sent));
+    /* NULL: its client has given up long ago */
+    return message_unpack(arena, (*type)->request, place ? buffer_slice(&place->sent) : slice_make("", 0));
 }
 
 static void seen(struct op *op, const struct query_result *result) {
@@ -244,7 +259,7 @@ static void end(struct sim *sim) {
 const struct sim_module sim_copy = {
     .name = "copy",
     .module = &copy_module,
-    .pace = {.clients_least = 0, .clients_most = 2, .think_least_ms = 20, .think_most_ms = 100, .open_most = 1},
+    .pace = {.clients_least = 2, .clients_most = 3, .think_least_ms = 10, .think_most_ms = 40, .open_most = 1},
     .known_size = sizeof(struct known),
     .model_size = sizeof(struct model),
     .generate = generate,
