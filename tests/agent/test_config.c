@@ -71,7 +71,8 @@ Test(config, every_field) {
         "\",\"data_dir\":\"/d\","
         "\"addresses\":{\"http\":\"0.0.0.0\",\"dns\":\"127.0.0.2 127.0.0.3\"},"
         "\"ports\":{\"http\":0,\"dns\":-1,\"server\":65535},\"log_level\":\"WARN\","
-        "\"retry_join\":[\"a\",\"b:1\"],\"start_join\":[\"c\"],\"retry_interval\":\"5s\",\"retry_max\":7}");
+        "\"retry_join\":[\"a\",\"b:1\"],\"start_join\":[\"c\"],\"retry_interval\":\"5s\",\"retry_max\":7,"
+        "\"retry_join_wan\":[\"d:2\"],\"start_join_wan\":[\"e\"],\"retry_interval_wan\":\"9s\"}");
     must(
         "{\"dns_config\":{\"node_ttl\":\"10s\",\"service_ttl\":{\"*\":\"5s\",\"web\":\"1m\"},\"udp_answer_"
         "limit\":3,"
@@ -126,6 +127,8 @@ Test(config, every_field) {
     cr_expect_eq(config.retry_join.count, 3);
     cr_expect_str_eq(config.retry_join.items[1], "b:1");
     cr_expect_str_eq(config.retry_join.items[2], "c"); /* of start_join */
+    cr_expect(config.retry_join_wan.count == 2 && config.retry_interval_wan_ns == INT64_C(9000000000));
+    cr_expect_str_eq(config.retry_join_wan.items[1], "e"); /* of start_join_wan */
     cr_expect(config.retry_interval_ns == 5000000000 && config.retry_max == 7);
     cr_expect_eq(config.node_ttl_ns, 10000000000);
     cr_expect_eq(config.service_ttl_count, 2);

@@ -255,13 +255,22 @@ static struct job *job_of(uint8_t command, const ProtobufCMessage *message) {
     return job;
 }
 
+/* It knows no other region. */
 void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
+    if (write->region[0]) {
+        write->done(write, CO_NOREGION, NULL);
+        return;
+    }
     struct job *job = job_of(command, message);
     job->write = write;
     ask(rpc, job, false);
 }
 
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renewal) {
+    if (renewal->region[0]) {
+        renewal->done(renewal, CO_NOREGION);
+        return;
+    }
     struct job *job = mem_zalloc(sizeof *job);
     job->renew = renewal;
     ask(rpc, job, false);
@@ -434,6 +443,10 @@ static void fetch_now(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCM
 }
 
 void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    if (fetch->region[0]) {
+        fetch->done(fetch, CO_NOREGION, NULL);
+        return;
+    }
     atomic_fetch_add(&rpc->fetched, 1);
     if (fetch->no_cache) atomic_fetch_add(&rpc->uncached, 1);
     if (rpc->options.at_once) fetch_now(rpc, fetch, request);

@@ -73,3 +73,14 @@ void rpc_restore(struct rpc *rpc, struct rpc_restore *restore) {
     CHECK(restore->fd >= 0);
     restore->done(restore, CO_UNSUPPORTED);
 }
+
+/* -- regions: this one alone ------------------------------------------------------------------------------------------ */
+
+void rpc_ask_regions(struct rpc *rpc, struct rpc_regions *regions) {
+    (void)rpc;
+    Pb__PeerRegion own = PB__PEER_REGION__INIT, *pointers[] = {&own};
+    Pb__PeerRegionsAnswer seen = PB__PEER_REGIONS_ANSWER__INIT;
+    own.name = (char *)"dc1", own.own = own.reachable = true, own.cluster_id = 1, own.leader = (char *)"10.0.0.1:8300";
+    seen.regions = pointers, seen.n_regions = 1;
+    regions->done(regions, CO_OK, &seen);
+}
