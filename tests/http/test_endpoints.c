@@ -296,7 +296,7 @@ static void refused(const struct buffer *target, const char *body, const char *n
 /* The row's target with values that it takes, and `wrong` (or NULL) for this value of the path. */
 static void target_make(const struct http_route *route, const struct http_param *in_path, const char *wrong,
                         struct buffer *out) {
-    buffer_append_text(out, route->methods & HTTP_GET ? "GET " : "PUT ");
+    buffer_append_text(out, route->methods & HTTP_GET ? "GET " : route->methods & HTTP_PUT ? "PUT " : "DELETE ");
     for (const char *at = route->path; *at; at++) {
         if (*at != ':' && *at != '*' && *at != '+') {
             buffer_append_byte(out, *at);

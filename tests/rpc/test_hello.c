@@ -22,8 +22,8 @@ Test(hello, the_highest_common_protocol_version_is_spoken) {
         uint32_t least, most;
         unsigned spoken;
     } table[] = {
-        {1, 1, 1}, {1, 2, 2}, {2, 2, 2}, {1, 3, 3}, {1, 4, 4}, {1, 9, 7},
-        {3, 9, 7}, {8, 9, 0}, {0, 0, 0}, {0, 1, 1}, {2, 1, 0},
+        {1, 1, 1}, {1, 2, 2}, {2, 2, 2}, {1, 3, 3}, {1, 4, 4}, {1, 9, 8},
+        {3, 9, 8}, {9, 9, 0}, {0, 0, 0}, {0, 1, 1}, {2, 1, 0},
     };
     char why[HELLO_WHY];
     struct hello_terms terms;
@@ -33,9 +33,9 @@ Test(hello, the_highest_common_protocol_version_is_spoken) {
         cr_expect_eq(terms.protocol, table[i].spoken, "%u to %u", table[i].least, table[i].most);
         cr_expect_eq(verdict, table[i].spoken ? HELLO_OK : HELLO_NO_PROTOCOL);
     }
-    Pb__PeerHello newer = hello(8, 9);
+    Pb__PeerHello newer = hello(9, 9);
     hello_judge(&fresh, &newer, &terms, why);
-    cr_assert_str_eq(why, "no protocol version in common (it speaks 8 to 9, this server 1 to 7)");
+    cr_assert_str_eq(why, "no protocol version in common (it speaks 9 to 9, this server 1 to 8)");
     cr_assert(terms.hears_refusal, "it is told so");
 }
 
@@ -137,4 +137,43 @@ Test(hello, what_is_no_server) {
     cr_assert_eq(hello_judge(&fresh, &h, &terms, why), HELLO_TOO_LONG);
     address[HELLO_ADDRESS_MAX] = 0;
     cr_assert_eq(hello_judge(&fresh, &h, &terms, why), HELLO_OK);
+}
+
+/* -- links from other regions ------------------------------------------------------------------------------------- */
+
+static Pb__PeerHello link_hello(const char *region, uint64_t region_id, const char *cluster, uint64_t cluster_id) {
+    struct hello_region link = {
+        .region = region, .region_cluster_id = region_id, .cluster = cluster, .cluster_id = cluster_id};
+    Pb__PeerHello h = PB__PEER_HELLO__INIT;
+    hello_of_region(&h, &link, 9);
+    h.address = (char *)"10.2.0.1:8300", h.node = (char *)"e1";
+    return h;
+}
+
+Test(hello, links_of_other_regions_are_taken_and_those_that_claim_this_one_are_not) {
+    static const struct {
+        const char *region, *cluster;
+        uint64_t region_id, cluster_id;
+        enum hello_verdict verdict;
+    } table[] = {
+        {.region = "eu", .region_id = 5, .verdict = HELLO_OK}, /* whoever is there */
+        {.region = "eu", .region_id = 5, .cluster = "dc1", .verdict = HELLO_OK},
+        {.region = "eu", .region_id = 5, .cluster = "dc1", .cluster_id = 77, .verdict = HELLO_OK},
+        {.region = "eu", .region_id = 5, .cluster = "dc1", .cluster_id = 78, .verdict = HELLO_OTHER_CLUSTER},
+        {.region = "eu", .region_id = 5, .cluster = "us", .verdict = HELLO_OTHER_NAME},
+        {.region = "dc1", .region_id = 77, .verdict = HELLO_SAME_REGION},
+        {.region = "dc1", .region_id = 5, .verdict = HELLO_CLAIMS_REGION},
+    };
+    char why[HELLO_WHY];
+    struct hello_terms terms;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        Pb__PeerHello h = link_hello(table[i].region, table[i].region_id, table[i].cluster, table[i].cluster_id);
+        cr_expect_eq(hello_judge(&member, &h, &terms, why), table[i].verdict, "row %zu: %s", i, why);
+        cr_expect(table[i].verdict == HELLO_OK || why[0], "row %zu says why", i);
+    }
+    Pb__PeerHello h = link_hello("eu", 5, NULL, 0);
+    cr_expect(h.agent && h.version_least == HELLO_VERSION_REGION, "older servers would take it for a client agent");
+    struct hello_self joins = {.version_most = UINT32_MAX};
+    Pb__PeerHello server = hello(1, 8);
+    cr_expect_eq(hello_judge(&joins, &server, &terms, why), HELLO_OK, "who joins a region takes whatever is there");
 }
