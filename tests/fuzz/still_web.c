@@ -154,7 +154,8 @@ static void worker_start(void) {
     rpc = fake_rpc_start(&(struct fake_rpc_options){.at_once = true, .machine = still_machine(), .apply = still_apply});
     server.env.rpc = rpc;
     routes_init();
-    worker = (struct worker){.server = &server, .epoll = -1, .wake_fd = -1, .now_ms = 1000, .bulk_end = &worker.bulk};
+    worker = (struct worker){.server = &server, .epoll = -1, .wake_fd = -1, .now_ms = 1000};
+    for (size_t i = 0; i < BULK_GROUPS; i++) worker.bulk[i].end = &worker.bulk[i].first;
     list_init(&worker.runnable);
     list_init(&worker.late);
     list_init(&worker.connections);
