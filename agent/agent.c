@@ -76,6 +76,7 @@ static void server_address(const struct agent *agent, char address[ADDRESS_TEXT]
 static void start_links(struct agent *agent) {
     const struct config *c = &agent->config;
     char address[ADDRESS_TEXT];
+    if (c->server) links_init();
     if (!c->server || c->dev || c->server_port <= 0) return;
     server_address(agent, address);
     struct links_config config = {.own = agent->rpc,

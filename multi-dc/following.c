@@ -313,9 +313,10 @@ static void look(struct following *following) {
 static void on_wake(uv_async_t *wake) { look(wake->data); }
 static void on_timer(uv_timer_t *timer) { look(timer->data); }
 
+void following_init(void) { metric_register(&updates_metric); }
+
 struct following *following_start(uv_loop_t *loop, struct rpc *own, struct rpc *region, const char *name) {
     struct following *following = mem_zalloc(sizeof *following);
-    metric_register(&updates_metric);
     following->own = own, following->region = region;
     following->name = mem_strdup(name);
     following->follower = follower_new(name);

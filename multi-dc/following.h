@@ -14,6 +14,7 @@
 #define FOLLOWING_HEARTBEAT_MS 1000
 
 struct following;
+void following_init(void); /* registers its metric */
 /* Both rpcs are borrowed until following_stop, and then until they have ended what they were asked (rpc_fetch_cancel:
  * soon; a proposal: by RPC_LEADER_WAIT_MS at the latest). `name` is copied. */
 struct following *following_start(uv_loop_t *loop, struct rpc *own, struct rpc *region, const char *name);

@@ -322,6 +322,8 @@ static void seen(void *data, struct arena *arena, Pb__PeerRegionsAnswer *answer)
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
+void links_init(void) { following_init(); }
+
 struct links *links_start(uv_loop_t *loop, const struct links_config *config) {
     struct links *links = mem_zalloc(sizeof *links);
     links->loop = loop, links->config = *config;

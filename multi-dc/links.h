@@ -36,6 +36,7 @@ struct links_config {
     const struct module_entry *modules;
 };
 struct links;
+void links_init(void); /* registers the metrics, also of a server that will have no links */
 /* Before other threads use the rpc. */
 struct links *links_start(uv_loop_t *loop, const struct links_config *config);
 /* When no other thread uses the rpc any more, and before it stops. `closed` is called from the loop. NULL: at once. */

@@ -91,7 +91,7 @@ def shapes_are_consuls():
                   "SegmentName SessionTTLMin Version",
              bool: "ACLsEnabled Bootstrap ConnectEnabled DevMode LeaveOnTerm ServerMode SkipLeaveOnInt",
              int: "BootstrapExpect DNSPort GRPCPort HTTPMaxConnsPerClient HTTPPort HTTPSPort KVMaxValueSize ServerPort",
-             list: "ClientAddrs DNSAddrs HTTPAddrs RetryJoinLAN"}
+             list: "ClientAddrs DNSAddrs HTTPAddrs RetryJoinLAN RetryJoinWAN"}
     agent = Agent("-alt-domain=alt", dev=True).start()
     debug = self_of(agent)["DebugConfig"]
     known = {name: kind for kind, names in kinds.items() for name in names.split()}
