@@ -129,7 +129,7 @@ static void flip_one(const char *name, uint64_t offset, uint8_t bits, const stru
     fake_disk_free(copy);
 }
 
-Test(wal_damage, every_flipped_byte_is_noticed_where_it_matters, .timeout = 120) {
+Test(wal_damage, every_flipped_byte_is_noticed_where_it_matters, .timeout = 300) {
     write_log(24, 3, 300);
     const char *name, *last_name = last_segment(fake);
     unsigned refused = 0, tried = 0;

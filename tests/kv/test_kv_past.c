@@ -301,7 +301,7 @@ static void one_world(void) {
     fixture_close(&world);
 }
 
-Test(kv_past, is_what_it_was, .timeout = 120) {
+Test(kv_past, is_what_it_was, .timeout = 300) {
     states = mem_zalloc(INDEXES * sizeof *states);
     name_keys();
     for (unsigned i = 0; i < SESSIONS; i++) session_id(i + 1, session_ids[i]);
