@@ -204,6 +204,16 @@ static void view_wan(struct http_request *request, int error, const Pb__PeerRegi
                                    .version = member_version(known)};
         if (known->server_port) member_write(json, env, &view);
     }
+    if (env->is_server && !in_catalog(wan->own, env->node_name)) { /* it has just started */
+        struct member_view view = {.name = wan_name(request, env->node_name, env->datacenter),
+                                   .address = env->address,
+                                   .id = env->node_id,
+                                   .port = local_configuration(env->local)->server_port,
+                                   .status = MEMBER_ALIVE,
+                                   .is_server = true,
+                                   .version = env->version};
+        member_write(json, env, &view);
+    }
     for (size_t i = 0; i < wan->regions->n_regions; i++) {
         const Pb__PeerRegion *region = region_seen(seen, wan->regions->regions[i]->name);
         if (!wan->regions->regions[i]->removed)

@@ -172,7 +172,8 @@ static void taker(void *data) {
         uint64_t n = 1 + rng_below(&rng, 8);
         size_t count = 1 + rng_below(&rng, 3);
         int error = take(&request, count, n);
-        CHECK(error == CO_OK || error == CO_BUSY || error == CO_NOLEADER);
+        /* CO_CLOSED: the agent ends (hurried) */
+        CHECK(error == CO_OK || error == CO_BUSY || error == CO_NOLEADER || error == CO_CLOSED);
         if (error == CO_BUSY) refused++;
         if (error != CO_OK) continue;
         atomic_fetch_add(&admitted_a, n);
