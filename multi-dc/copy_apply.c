@@ -64,7 +64,9 @@ static void flip(const struct work *work) {
 /* Indexes of one cluster rise, those of its restores with them. */
 static bool goes_on(const Pb__CatalogAt *from, const Pb__CatalogAt *to) {
     if (!to || to->index == 0 || to->restored > to->index) return false;
-    if (!from || from->cluster_id != to->cluster_id) return true;
+    if (!from) return true;
+    if (from->cluster_id && !to->cluster_id) return false; /* of a server that has not heard of its cluster yet */
+    if (from->cluster_id != to->cluster_id) return true;
     return to->index > from->index && (to->restored == from->restored || to->restored > from->index);
 }
 

@@ -261,7 +261,9 @@ void follower_read(struct follower *follower, uint64_t ticket, int error, const 
 /* -- the region --------------------------------------------------------------------------------------------------- */
 
 static bool goes_back(const struct follower *follower, const Pb__CatalogAt *to) {
-    return follower->has && to->cluster_id == follower->reached.cluster_id && to->index < follower->reached.index;
+    if (!follower->has) return false;
+    if (follower->reached.cluster_id && !to->cluster_id) return true; /* its server has not heard of its cluster yet */
+    return to->cluster_id == follower->reached.cluster_id && to->index < follower->reached.index;
 }
 
 /* index: of the last change. A complete answer says what is there, not whether anything has changed. */
