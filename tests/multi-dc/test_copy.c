@@ -193,6 +193,9 @@ Test(copy, a_change_counts_once_and_from_where_it_was_made, .init = setup, .fini
     cr_assert(update("far", at(7, 13, 13), at(9, 0, 2), "-web/n2/i2").yes, "it was founded anew");
     const Pb__CopyRegion *copy = copy_of("far");
     cr_assert(copy->at->cluster_id == 9 && copy->at->index == 2 && copy->counts->instances == 1);
+    cr_assert_eq(update("far", at(9, 0, 2), at(0, 0, 3), "").error, CO_CONFLICT,
+                 "a server without a cluster says nothing");
+    cr_assert_eq(copy_of("far")->at->index, 2);
 }
 
 Test(copy, what_makes_no_sense_is_refused, .init = setup, .fini = teardown) {
