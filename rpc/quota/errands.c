@@ -73,7 +73,9 @@ static void fetch(struct errand *errand) {
     Pb__QuotaOwnedRequest of_all = PB__QUOTA_OWNED_REQUEST__INIT;
     bool all = errand->kind == ERRAND_OWNER_LIST;
     of_name.name = errand->name;
+    /* Of owners an older state does: who asks by it is refused for its epoch, and asks again. */
     errand->fetch = (struct rpc_fetch){.type = all ? &query_quota_owned : &query_quota_notice,
+                                       .freshness = all ? RPC_STALE : RPC_DEFAULT,
                                        .no_cache = true,
                                        .background = errand->index > 0 || all,
                                        .index = errand->index,
