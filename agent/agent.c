@@ -167,6 +167,8 @@ static int register_blocks(struct agent *agent, struct fault *fault) {
     return CO_OK;
 }
 
+static void local_changed(void *data) { spending_health_changed(((struct agent *)data)->spending); }
+
 static int start_local(struct agent *agent, struct fault *fault) {
     agent->node = node_record(agent);
     struct local_config config = {
@@ -187,14 +189,22 @@ static int start_local(struct agent *agent, struct fault *fault) {
         .check_update_interval_ns = agent->config.check_update_interval_ns,
         .permission = config_check_permission(&agent->config),
         .flap_limit = (uint32_t)agent->config.check_flap_limit,
-        .flap_window_ns = agent->config.check_flap_window_ns};
+        .flap_window_ns = agent->config.check_flap_window_ns,
+        .changed = local_changed,
+        .changed_data = agent};
     int rv = local_start(&agent->loop, &config, agent->rpc, &agent->local, fault);
     return rv == CO_OK ? register_blocks(agent, fault) : rv;
 }
 
+static bool service_passes(void *data, const char *service) {
+    return local_service_passes(((struct agent *)data)->local, slice_text(service));
+}
+
 static void start_spending(struct agent *agent) {
     struct spending_config config = {.node = agent->identity.node_name,
-                                     .priority = (uint32_t)agent->config.quota_priority};
+                                     .priority = (uint32_t)agent->config.quota_priority,
+                                     .passes = service_passes,
+                                     .passes_data = agent};
     agent->spending = spending_start(&agent->loop, agent->rpc, &config);
 }
 

@@ -9,7 +9,8 @@
 static const struct {
     unsigned method;
     const char *name;
-} methods[] = {{HTTP_GET, "GET"}, {HTTP_PUT, "PUT"}, {HTTP_POST, "POST"}, {HTTP_DELETE, "DELETE"}};
+} methods[] = {
+    {HTTP_GET, "GET"}, {HTTP_PUT, "PUT"}, {HTTP_POST, "POST"}, {HTTP_DELETE, "DELETE"}, {HTTP_OPTIONS, "OPTIONS"}};
 
 static void text(struct json_out *json, const char *key, const char *value) {
     if (!value) return;

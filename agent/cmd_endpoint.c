@@ -158,9 +158,9 @@ static const char *usage_of(const struct http_route *route) {
         append_upper(&text, at + 1, strcspn(at + 1, "/"));
     }
     if (route->endpoint.raw) {
-        buffer_append_text(&text, " [");
+        buffer_append_text(&text, route->endpoint.raw->required ? " " : " [");
         append_upper(&text, route->endpoint.raw->name, strlen(route->endpoint.raw->name));
-        buffer_append_text(&text, " | @FILE | -]");
+        buffer_append_text(&text, route->endpoint.raw->required ? " | @FILE | -" : " | @FILE | -]");
     }
     if (route->endpoint.body) buffer_append_text(&text, " [JSON | @FILE | -]");
     const char *usage = arena_strndup(&arena, text.data, text.size);
@@ -398,6 +398,8 @@ static int run_route(const struct http_route *route, int argc, char **argv) {
     }
     bool takes_body = route->endpoint.raw || route->endpoint.body;
     if (call.argument_count > wanted + takes_body) return cmd_wrong(usage, "too many arguments");
+    if (route->endpoint.raw && route->endpoint.raw->required && call.argument_count == wanted)
+        return cmd_wrong(usage, arena_printf(&arena, "%s is wanted; \"\" is an empty one", route->endpoint.raw->help));
     for (size_t i = call.query_count; i < call.flag_count && call.argument_count > wanted; i++) {
         bool otherwise = call.defaults[i] && call.values[i].text == call.defaults[i];
         if (given(&call, i) && !otherwise) return cmd_wrong(usage, "flags for the body and a body do not go together");

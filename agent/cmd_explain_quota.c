@@ -146,6 +146,55 @@ static void print_here(const struct client *client, struct json_object *quota, c
     buffer_free(&path);
 }
 
+/* -- who owns a key ----------------------------------------------------------------------------------------------- */
+
+static void print_why(struct json_object *seen, struct json_object *quota, const char *owner, const char *node) {
+    uint64_t epoch = cmd_json_number(seen, "Epoch"), active = cmd_json_number(seen, "ActiveEpoch");
+    size_t members = cmd_json_length(json_get_array(quota, "ActiveMembers", NULL));
+    bool moves = false, counts = false;
+    json_get_bool(seen, "Moves", &moves, NULL), json_get_bool(seen, "Counts", &counts, NULL);
+    printf(
+        "It is the first for this key on the ring of the %zu agents with a passing instance of \"%s\" (epoch %" PRIu64
+        ").\n",
+        members, cmd_json_text(quota, "Service"), active);
+    if (moves) printf("It hands the key over: another one counts it as soon as epoch %" PRIu64 " is active.\n", epoch);
+    else if (epoch != active) printf("Epoch %" PRIu64 " is to follow; the key stays where it is.\n", epoch);
+    if (counts) printf("Of the key's budget %" PRIu64 " are left, by its count.\n", cmd_json_number(seen, "Remaining"));
+    else if (strcmp(owner, node) == 0)
+        printf("It does not count it at this moment: its lease is over, or it hands the key over.\n");
+}
+
+static void print_owner(const struct client *client, struct json_object *quota, const char *name, const char *key) {
+    struct buffer path = {0};
+    struct fault fault = {0};
+    buffer_append_text(&path, "/v1/agent/quota/");
+    client_encode(&path, name, false);
+    buffer_append_text(&path, "/owner");
+    client_parameter(&path, "key", key);
+    buffer_append_byte(&path, '\0');
+    struct json_object *seen = cmd_json_get(client, path.data, &fault);
+    const char *owner = cmd_json_text(seen, "Owner"), *node = cmd_json_text(seen, "Node");
+    if (!seen) {
+        printf("Who counts the key is not known here: %s\n", fault.text);
+    } else if (!owner[0]) {
+        printf("Nobody counts the key: no agent has a passing instance of \"%s\", or none has joined yet.\n",
+               cmd_json_text(quota, "Service"));
+    } else {
+        cmd_print_words("The key is counted by the agent of node \"", owner, "\"");
+        printf("%s.\n", strcmp(owner, node) == 0 ? ", which is this one" : ", which this one asks");
+        if (cmd_json_number(seen, "Parts"))
+            printf("It is hot, and split into %" PRIu64 " parts; that is of part %" PRIu64
+                   ", the first that takes here "
+                   "are counted by.\n",
+                   cmd_json_number(seen, "Parts"), cmd_json_number(seen, "Part"));
+        print_why(seen, quota, owner, node);
+    }
+    if (seen) json_object_put(seen);
+    buffer_free(&path);
+}
+
+static bool is_owned(struct json_object *quota) { return strcmp(cmd_json_text(quota, "Mode"), "owner") == 0; }
+
 int explain_quota(int argc, char **argv) {
     static const char usage[] = "coord explain quota [FLAGS] NAME [KEY]";
     struct client client = {0};
@@ -162,10 +211,11 @@ int explain_quota(int argc, char **argv) {
     struct json_object *quota = cmd_json_get(&client, path.data, &fault);
     if (quota) {
         print_definition(quota, rest[0]);
-        print_sums(quota);
-        print_holders(quota);
+        if (!is_owned(quota)) print_sums(quota), print_holders(quota);
         print_bound(quota);
-        print_here(&client, quota, rest[0], rest[1]);
+        if (is_owned(quota) && !rest[1]) printf("Each key has the budget; name one to hear who counts it.\n");
+        else if (is_owned(quota)) print_owner(&client, quota, rest[0], rest[1]);
+        else print_here(&client, quota, rest[0], rest[1]);
         json_object_put(quota);
     }
     buffer_free(&path);

@@ -229,6 +229,7 @@ static int stage_main(int argc, char **argv) {
 /* -- the commands ------------------------------------------------------------------------------------------------- */
 
 const struct cli_command cmd_rollout_commands[] = {
+    {"create", "a new rollout: its first version, for everybody", cmd_rollout_create},
     {"stage", "give a version to a part of the callers, in steps, with a guard; or to everybody", stage_main},
     {"status", "who has which version, who refused it, who never asked", status_main},
     {"get", "the document that a caller gets", cmd_rollout_get},

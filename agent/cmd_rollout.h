@@ -14,6 +14,7 @@ void rollout_path(struct buffer *path, const char *name, const char *rest);
 /* "?id=...": nothing else of the query stands before it. */
 void rollout_parameters(struct buffer *path, const struct rollout_identity *who);
 
+int cmd_rollout_create(int argc, char **argv);
 int cmd_rollout_get(int argc, char **argv);
 int cmd_rollout_diff(int argc, char **argv);
 int cmd_rollout_follow(int argc, char **argv);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +22,9 @@ static int document_read(const struct client *client, const char *name, const ch
                          struct fault *fault) {
     struct buffer path = {0};
     struct client_answer answer = {0};
+    if (strcmp(version, "current") == 0)
+        return fault_set(fault, CO_NOTFOUND, "\"current\" is no version: `coord rollout status %s` says which one is",
+                         name);
     buffer_append_text(&path, "/v1/kv/config/");
     client_encode(&path, name, false);
     buffer_append_byte(&path, '/');
@@ -35,17 +39,17 @@ static int document_read(const struct client *client, const char *name, const ch
     return rv;
 }
 
-/* The version that the caller gets, newer than *index if that is not 0, which becomes the answer's. The caller frees
- * *version; NULL: there is no current one. */
+/* The version that the caller gets, newer than *index if that is not 0, which becomes the answer's; or the same again after
+ * `wait`. The caller frees *version; NULL: there is no current one. */
 static int version_read(const struct client *client, const char *name, const struct rollout_identity *who,
-                        uint64_t *index, char **version, struct fault *fault) {
+                        const char *wait, uint64_t *index, char **version, struct fault *fault) {
     struct buffer path = {0};
     struct client_answer answer = {0};
     const char *text = "";
     *version = NULL;
     rollout_path(&path, name, "");
     rollout_parameters(&path, who);
-    if (*index) buffer_printf(&path, "&wait=5m&index=%llu", (unsigned long long)*index);
+    if (*index) buffer_printf(&path, "&wait=%s&index=%llu", wait, (unsigned long long)*index);
     buffer_append_byte(&path, '\0');
     int rv = client_want(client, "GET", path.data, NULL, true, &answer, fault);
     if (rv == CO_OK) *index = answer.index;
@@ -82,7 +86,7 @@ int cmd_rollout_get(int argc, char **argv) {
     struct fault fault = {0};
     uint64_t index = 0;
     char *version;
-    int rv = version_read(&client, rest[0], &who, &index, &version, &fault);
+    int rv = version_read(&client, rest[0], &who, "0s", &index, &version, &fault);
     if (rv == CO_OK && !version) rv = fault_set(&fault, CO_NOTFOUND, "\"%s\" has no current version", rest[0]);
     if (rv == CO_OK && only_version) puts(version);
     else if (rv == CO_OK && document_read(&client, rest[0], version, &document, &fault) == CO_OK)
@@ -134,8 +138,19 @@ struct follow {
     struct rollout_identity who;
     const char *name, *out, *command;
     bool once, quiet;
-    char *version; /* that the file has; NULL: none yet */
+    char *version;  /* that the file has; NULL: none yet */
+    uint64_t index; /* of the answer that gave it */
+    int exit_code;  /* of the command, for this version */
+    bool owed;      /* an acknowledgement that no server has taken yet */
 };
+
+/* Who may read the old file may read the new one, as far as we may say so; nobody else may. */
+static bool mode_keep(const char *path, int fd) {
+    struct stat old;
+    if (stat(path, &old) != 0) return errno == ENOENT;
+    bool given = fchown(fd, old.st_uid, old.st_gid) == 0;
+    return fchmod(fd, old.st_mode & (given ? 07777 : 0777)) == 0;
+}
 
 /* Whole or not at all: a new file takes the old one's place. */
 static int file_replace(const char *path, const struct buffer *text, struct fault *fault) {
@@ -143,7 +158,7 @@ static int file_replace(const char *path, const struct buffer *text, struct faul
     buffer_printf(&aside, "%s.%d.new", path, (int)getpid());
     buffer_append_byte(&aside, '\0');
     int fd = open(aside.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool done = fd >= 0;
+    bool done = fd >= 0 && mode_keep(path, fd);
     for (size_t at = 0; done && at < text->size;) {
         ssize_t put = write(fd, text->data + at, text->size - at);
         done = put > 0;
@@ -167,37 +182,46 @@ static int run_command(const struct follow *follow, const char *version) {
     return status == -1 ? 127 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void acknowledge(const struct follow *follow, const char *version, int exit_code) {
+/* What no server takes is owed, until one does or says that it is wrong. */
+static void acknowledge(struct follow *follow) {
     struct buffer path = {0};
     struct client_answer answer = {0};
     struct fault fault = {0};
     char reason[64];
-    snprintf(reason, sizeof reason, "the command ended with %d", exit_code);
+    snprintf(reason, sizeof reason, "the command ended with %d", follow->exit_code);
     rollout_path(&path, follow->name, "/ack");
     client_parameter(&path, "id", follow->who.id);
     if (follow->who.node) client_parameter(&path, "node", follow->who.node);
-    client_parameter(&path, "version", version);
-    client_parameter(&path, "ok", exit_code ? "false" : "true");
-    if (exit_code) client_parameter(&path, "reason", reason);
+    client_parameter(&path, "version", follow->version);
+    client_parameter(&path, "ok", follow->exit_code ? "false" : "true");
+    if (follow->exit_code) client_parameter(&path, "reason", reason);
     buffer_append_byte(&path, '\0');
-    if (client_want(&follow->client, "PUT", path.data, NULL, false, &answer, &fault) != CO_OK)
-        (void)cmd_failed("acknowledging", &fault);
+    bool failed = client_want(&follow->client, "PUT", path.data, NULL, false, &answer, &fault) != CO_OK;
+    bool wrong = answer.status >= 400 && answer.status < 500 && answer.status != 429;
+    if (failed && (wrong || !follow->owed)) (void)cmd_failed("acknowledging", &fault);
+    follow->owed = failed && !wrong;
     client_answer_free(&answer);
     buffer_free(&path);
 }
 
-/* Takes a version over, if it is another one. */
-static int take(struct follow *follow, char *version, struct fault *fault) {
+/* Takes a version over, if it is another one. The same one with another index was taken away and given again meanwhile:
+ * what was said of it before does not count for the stage that gives it now. */
+static int take(struct follow *follow, const char *version, uint64_t index, struct fault *fault) {
     struct buffer document = {0};
-    if (follow->version && strcmp(follow->version, version) == 0) return CO_OK;
+    if (follow->version && strcmp(follow->version, version) == 0) {
+        if (follow->index != index) acknowledge(follow);
+        follow->index = index;
+        return CO_OK;
+    }
     int rv = document_read(&follow->client, follow->name, version, &document, fault);
     if (rv == CO_OK) rv = file_replace(follow->out, &document, fault);
     buffer_free(&document);
     if (rv != CO_OK) return rv;
     free(follow->version);
-    follow->version = strdup(version);
+    follow->version = strdup(version), follow->index = index;
     if (!follow->quiet) printf("%s %s\n", follow->name, version), fflush(stdout);
-    acknowledge(follow, version, run_command(follow, version));
+    follow->exit_code = run_command(follow, version);
+    acknowledge(follow);
     return CO_OK;
 }
 
@@ -213,14 +237,16 @@ static int follow_for_ever(struct follow *follow) {
     for (;;) {
         struct fault fault = {0};
         char *version;
-        int rv = version_read(&follow->client, follow->name, &follow->who, &index, &version, &fault);
-        if (rv == CO_OK && version) rv = take(follow, version, &fault);
+        int rv = version_read(&follow->client, follow->name, &follow->who, follow->owed ? "1s" : "5m", &index, &version,
+                              &fault);
+        if (rv == CO_OK && follow->owed) acknowledge(follow);
+        if (rv == CO_OK && version) rv = take(follow, version, index, &fault);
         bool had = version != NULL;
         free(version);
         if (rv != CO_OK && (!said || follow->once)) (void)cmd_failed("following (it goes on)", &fault);
         said = rv != CO_OK;
         if (rv != CO_OK) index = 0;
-        if (follow->once && (rv != CO_OK || had)) return rv == CO_OK ? 0 : 1;
+        if (follow->once && (rv != CO_OK || had)) return rv == CO_OK && !follow->exit_code ? 0 : 1;
         if (rv != CO_OK || (!had && !index)) rest_a_while();
     }
 }
@@ -240,5 +266,7 @@ int cmd_rollout_follow(int argc, char **argv) {
     if (code >= 0) return code;
     if (!rest[0] || rest[1] || !follow.who.id || !follow.out) return cmd_wrong(usage, "-id, -out and NAME are wanted");
     follow.name = rest[0];
-    return follow_for_ever(&follow);
+    code = follow_for_ever(&follow);
+    free(follow.version);
+    return code;
 }

@@ -18,6 +18,13 @@
 
 void local_wake(struct local *local) { uv_async_send(&local->wake); }
 
+static void tell_change(struct local *local) {
+    uint64_t generation = local_generation(local);
+    if (!local->config.changed || generation == local->told_generation) return;
+    local->told_generation = generation;
+    local->config.changed(local->config.changed_data);
+}
+
 static void on_wake(uv_async_t *wake) {
     struct local *local = wake->data;
     if (local->stopping) return;
@@ -27,6 +34,7 @@ static void on_wake(uv_async_t *wake) {
     if (local->state_writer) state_writer_kick(local->state_writer);
     sync_kick(local->sync);
     local_waiters_look(local);
+    tell_change(local);
 }
 
 static uint64_t hash_of(struct local *local, struct slice id) {
@@ -436,6 +444,29 @@ bool local_service(struct local *local, struct slice id, struct arena *arena, Pb
     }
     local_unlock(local);
     return found != NULL;
+}
+
+/* Under the lock. */
+static bool checks_pass(const struct local *local, const char *service_id) {
+    for (size_t i = 0; i < local->checks.count; i++) {
+        const struct local_check *check = as_check(local->checks.items[i]);
+        const char *of = check->item.removed ? NULL : check->shared->definition->service_id;
+        if (!of || (*of && !slice_equal_nocase(slice_text(service_id), slice_text(of)))) continue;
+        if (check->core.status != PB__STATUS__PASSING) return false;
+    }
+    return true;
+}
+
+bool local_service_passes(struct local *local, struct slice name) {
+    bool passes = false;
+    local_lock(local);
+    for (size_t i = 0; i < local->services.count && !passes; i++) {
+        struct item *item = local->services.items[i];
+        const Pb__Service *record = as_service(item)->record;
+        passes = !item->removed && slice_equal_nocase(slice_text(record->name), name) && checks_pass(local, item->id);
+    }
+    local_unlock(local);
+    return passes;
 }
 
 uint64_t local_generation(struct local *local) {

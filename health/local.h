@@ -98,6 +98,9 @@ struct local_config {
     uint32_t flap_limit; /* at most FLAP_LIMIT_MOST (health/flap.h); 0: off */
     int64_t flap_window_ns;
     int64_t alias_lost_ns; /* 0: 15 s (local_follow.h) */
+    /* Something local has changed; on the loop, not more often than it turns. NULL: nobody wants to know. */
+    void (*changed)(void *data);
+    void *changed_data;
 };
 
 struct local;
@@ -131,6 +134,8 @@ size_t local_checks(struct local *local, struct arena *arena, Pb__Check ***check
 /* One service; false: unknown. Checks: the service's and the node's, sorted by id. */
 bool local_service(struct local *local, struct slice id, struct arena *arena, Pb__Service **service,
                    Pb__Check ***checks, size_t *check_count);
+/* Is an instance of the service passing, with all its checks and those of the node? */
+bool local_service_passes(struct local *local, struct slice name);
 /* Rises with every change of a local record. */
 uint64_t local_generation(struct local *local);
 /* Loop thread, once: this node leaves in order, and goes from the catalog at once. `done` on the loop, after 5 s at

@@ -114,6 +114,7 @@ struct local {
     struct runners runners;
     struct follows *follows;   /* other nodes, for aliases of them */
     uint64_t alias_generation; /* what the aliases have seen */
+    uint64_t told_generation;  /* what config.changed was called for */
     struct sync *sync;
     struct liveness *liveness;         /* NULL: there is no node lease */
     struct store_files *files;         /* NULL: nothing is kept */

@@ -7,8 +7,9 @@
 #include "http/picks.h"
 #include "http/views.h"
 
-#define AGAIN_MS     5 /* a client agent waits for its copy */
-#define REPLICAS_MAX 64
+#define AGAIN_MS        5 /* a client agent waits for its copy */
+#define REPLICAS_MAX    64
+#define READY_INSTANCES 12 /* among more there are too many pairs */
 
 METRIC picks_total = {.name = "coord_lb_picks_total",
                       .type = METRIC_COUNTER,
@@ -67,7 +68,7 @@ static void write_pick(struct http_request *request, const struct picks_kept *ke
     json_key(json, "Policy");
     json_string(json, pick_policy_name(ask->policy));
     json_object_end(json);
-    if (picked->count == 1) picks_reply(request); /* else there are too many of them */
+    if (picked->count == 1 || balance_count(kept->balance) <= READY_INSTANCES) picks_reply(request);
     else http_reply_json(request, 200);
 }
 

@@ -125,13 +125,17 @@ static bool is_known(const struct http_request *request, const char *tag) {
     return known && (strcmp(known, "*") == 0 || strstr(known, tag));
 }
 
-void ofrep_flags_write(struct json_out *json, const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]) {
-    size_t from = json->out->size;
-    json_array(json);
-    for (size_t i = 0; i < all->n_rollouts; i++) ofrep_evaluation_write(json, all->rollouts[i]);
-    json_array_end(json);
-    (void)snprintf(tag, OFREP_TAG_SIZE, "\"%016llx\"",
-                   (unsigned long long)hash64(json->out->data + from, json->out->size - from));
+/* Of what a caller is given, and not of why: with a stage of one percent the reason becomes another one for everybody, and
+ * all the others would fetch again what they have. */
+void ofrep_tag(const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < all->n_rollouts; i++) {
+        const Pb__RolloutResolution *one = all->rollouts[i];
+        sum = hash64_seed(one->name, strlen(one->name), sum);
+        sum = hash64_seed(one->version, strlen(one->version), sum);
+        sum = hash64_seed(one->document.data, one->document.len, sum + one->missing);
+    }
+    (void)snprintf(tag, OFREP_TAG_SIZE, "\"%016llx\"", (unsigned long long)sum);
 }
 
 static void streams_write(struct json_out *json, const Pb__RolloutCaller *caller) {
@@ -158,7 +162,10 @@ static void all_evaluated(struct http_request *request, int error, const struct 
     struct json_out *json = http_out(request);
     char tag[OFREP_TAG_SIZE];
     json_object(json);
-    json_key(json, "flags"), ofrep_flags_write(json, all, tag);
+    json_key(json, "flags"), json_array(json);
+    for (size_t i = 0; i < all->n_rollouts; i++) ofrep_evaluation_write(json, all->rollouts[i]);
+    json_array_end(json);
+    ofrep_tag(all, tag);
     streams_write(json, http_context(request));
     json_object_end(json);
     http_header(request, "ETag", tag);
@@ -180,13 +187,22 @@ static void post_flags(struct http_request *request) {
 
 /* -- browsers ------------------------------------------------------------------------------------------------------ */
 
-static void preflight(struct http_request *request) {
+static void allow(struct http_request *request, const char *methods, const char *headers) {
     ofrep_cors(request);
-    http_header(request, "Access-Control-Allow-Methods", "POST");
-    http_header(request, "Access-Control-Allow-Headers", "Content-Type, If-None-Match, Authorization, X-API-Key");
+    http_header(request, "Access-Control-Allow-Methods", methods);
+    http_header(request, "Access-Control-Allow-Headers", headers);
     http_header(request, "Access-Control-Max-Age", "86400");
     (void)http_raw(request);
     http_reply_raw(request, 204, NULL);
+}
+
+static void preflight(struct http_request *request) {
+    allow(request, "POST", "Content-Type, If-None-Match, Authorization, X-API-Key");
+}
+
+/* EventSource does not ask; who reads the stream with headers of his own does. */
+static void preflight_events(struct http_request *request) {
+    allow(request, "GET", "Last-Event-ID, Cache-Control, Authorization, X-API-Key");
 }
 
 /* Members and headers that are not known are passed over, as the protocol wants it. */
@@ -214,6 +230,8 @@ const struct http_route http_routes_ofrep[] = {
     {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags/:key", preflight, "none", HTTP_PARAMS(KEY),
      "What a browser asks before it asks", HTTP_LOCAL, .no_example = "its answer is a few headers"},
     {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL, "What a browser asks before it asks for all",
+     HTTP_LOCAL, .no_example = "its answer is a few headers"},
+    {HTTP_OPTIONS, "/ofrep/v1/events", preflight_events, "none", NULL, "What a browser asks before the stream",
      HTTP_LOCAL, .no_example = "its answer is a few headers"},
     {0},
 };

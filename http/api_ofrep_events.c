@@ -1,6 +1,7 @@
 /* GET /ofrep/v1/events: a stream (http/sse.h) that tells one caller to evaluate its flags again, when they are others than
  * before. The id of an event is the ETag of the evaluations that it leads to, so that a client which comes back with it, at
- * any server, misses nothing and is told nothing twice. */
+ * any server, misses nothing and is told nothing twice. Who comes without one is told at once: nobody knows what has
+ * changed since it fetched its flags, which it did before it opened the stream. */
 #include <ctype.h>
 #include <stdio.h>
 
@@ -48,17 +49,12 @@ static void ask(struct sse *sse, enum rpc_freshness freshness) {
 
 /* What the client knows has changed: an event. */
 static void compare(struct events *events, const Pb__RolloutResolutions *all) {
-    struct buffer text = {0};
-    struct json_out json;
     char tag[OFREP_TAG_SIZE];
-    json_out_init(&json, &text, false);
-    ofrep_flags_write(&json, all, tag);
-    buffer_free(&text);
+    ofrep_tag(all, tag);
     if (strcmp(tag, events->tag) == 0) return;
-    if (events->tag[0])
-        buffer_printf(&events->sse.text,
-                      "event: message\nid: %s\ndata: {\"type\":\"refetchEvaluation\",\"etag\":\"\\\"%.16s\\\"\"}\n\n",
-                      tag, tag + 1);
+    buffer_printf(&events->sse.text,
+                  "event: message\nid: %s\ndata: {\"type\":\"refetchEvaluation\",\"etag\":\"\\\"%.16s\\\"\"}\n\n", tag,
+                  tag + 1);
     memcpy(events->tag, tag, sizeof tag);
 }
 
@@ -80,8 +76,7 @@ static void answered(struct sse *sse) {
         if (quiet) buffer_append_text(&sse->text, ":\n\n");
         sse_go_on(sse);
     } else {
-        if (!sse->text.size)
-            buffer_printf(&sse->text, "id: %s\n\n", events->tag); /* for who comes back without an event */
+        if (!sse->text.size) buffer_append_text(&sse->text, ":\n\n"); /* it knows all: the stream has begun */
         sse_start(sse, events->index);
     }
 }

@@ -147,18 +147,20 @@ static struct taking *taking_new(struct http_request *request, size_t count) {
     return taking;
 }
 
-static void take(struct http_request *request, struct taking *taking) {
-    struct spending *spending = http_env(request)->spending;
-    if (!spending) {
-        http_reply_text(request, 503, "this agent has no part in quotas");
-        return;
-    }
-    taking->call.view = answered;
-    if (spending_take(spending, &taking->take)) {
-        reply(request, taking);
-        return;
-    }
+#define NO_PART "this agent has no part in quotas"
+
+/* True: it has its outcome; else `view` is called then. */
+static bool begin(struct http_request *request, struct taking *taking,
+                  void (*view)(struct http_request *request, struct http_call *call, int error)) {
+    taking->call.view = view;
+    if (spending_take(http_env(request)->spending, &taking->take)) return true;
     http_call(request, &taking->call);
+    return false;
+}
+
+static void take(struct http_request *request, struct taking *taking) {
+    if (!http_env(request)->spending) http_reply_text(request, 503, NO_PART);
+    else if (begin(request, taking, answered)) reply(request, taking);
 }
 
 static void take_one(struct http_request *request) {
@@ -166,6 +168,53 @@ static void take_one(struct http_request *request) {
     taking->takes[0] =
         (struct spender_take){.name = http_path_value(request, "name"), .key = http_parameter(request, "key"), .n = 1};
     if (http_parameter_u64(request, "n", &taking->takes[0].n)) take(request, taking);
+}
+
+/* -- who owns a key ----------------------------------------------------------------------------------------------- */
+
+static void write_owner(struct json_out *json, const char *node, const struct spending_view *seen) {
+    const struct owning_view *view = &seen->view;
+    json_object(json);
+    json_key(json, "Node"), json_string(json, node);
+    json_key(json, "Owner");
+    if (seen->owned) json_string(json, seen->owner);
+    else json_null(json);
+    json_key(json, "Counts"), json_bool(json, view->counts);
+    if (view->counts) json_key(json, "Remaining"), json_u64(json, view->left);
+    json_key(json, "Epoch"), json_u64(json, view->epoch);
+    json_key(json, "ActiveEpoch"), json_u64(json, view->active);
+    json_key(json, "Moves"), json_bool(json, view->moves);
+    if (view->parts) json_key(json, "Parts"), json_u64(json, view->parts);
+    if (view->parts) json_key(json, "Part"), json_u64(json, view->part);
+    json_object_end(json);
+}
+
+/* After a look, which makes the budget known here. What came of it matters only when the budget is not known then. */
+static void reply_owner(struct http_request *request, const struct taking *taking) {
+    const struct spender_take *take = &taking->takes[0];
+    struct spending_view seen;
+    if (spending_look(http_env(request)->spending, take->name, take->key, &seen)) {
+        write_owner(http_out(request), http_env(request)->node_name, &seen);
+        http_reply_json(request, 200);
+    } else if (taking->take.error == CO_OK || taking->take.error == CO_BUSY) {
+        http_reply_text(request, 400, "quota \"%.*s\": its keys have no owners, Mode is another one",
+                        (int)take->name.size, take->name.data);
+    } else {
+        refuse(request, taking, taking->take.error);
+    }
+}
+
+static void looked(struct http_request *request, struct http_call *call, int error) {
+    (void)error;
+    reply_owner(request, CONTAINER_OF(call, struct taking, call));
+}
+
+static void owner_of(struct http_request *request) {
+    struct taking *taking = taking_new(request, 1);
+    taking->takes[0] =
+        (struct spender_take){.name = http_path_value(request, "name"), .key = http_parameter(request, "key")};
+    if (!http_env(request)->spending) http_reply_text(request, 503, NO_PART);
+    else if (begin(request, taking, looked)) reply_owner(request, taking);
 }
 
 static void one_parse(struct json_object *json, struct spender_take *one, size_t i, struct fault *fault) {
@@ -212,7 +261,8 @@ const struct http_route http_routes_quota_take[] = {
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
          {"n", HTTP_U64, .help = "how much (default 1); 0 only looks: Allowed says whether something is left",
           .most = QUOTA_AMOUNT_MOST},
-         {"key", HTTP_TEXT, .help = "whose it is, of budgets that are counted by key", .most = SPENDER_KEY_MOST}),
+         {"key", HTTP_TEXT, .help = "whose it is; Mode owner: each key has the budget, and one is needed",
+          .most = SPENDER_KEY_MOST}),
      "Spends of a budget: 200, or 429 with Retry-After when it is spent; 503 when no server can say and OnLoss does "
      "not allow it. " SAYS,
      HTTP_OWN | HTTP_LOCAL, .example = {"/v1/agent/quota/calls/take?n=5", .status = 200}, .since = QUOTA_SINCE},
@@ -221,5 +271,14 @@ const struct http_route http_routes_quota_take[] = {
      "Key "
      "may have 8 KiB",
      HTTP_OWN | HTTP_LOCAL, .example = {.body = "[{\"Name\":\"calls\",\"N\":2}]", .status = 200}, .since = QUOTA_SINCE},
+    {HTTP_GET, "/v1/agent/quota/:name/owner", owner_of, "quota:read",
+     HTTP_PARAMS(
+         {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
+         {"key", HTTP_TEXT, .help = "the key", .required = true, .least = 1, .most = SPENDER_KEY_MOST}),
+     "Who counts a key of a budget in Mode owner, as far as this agent knows: Owner's agent, which Counts it, here "
+     "with "
+     "what is Remaining; Moves: another one does when the newest Epoch is active; Part of Parts: it is split, and this "
+     "is where this agent takes",
+     HTTP_OWN | HTTP_LOCAL, .no_example = "the budget of the example has no owners", .since = QUOTA_SINCE},
     {0},
 };

@@ -167,7 +167,8 @@ static bool change_prepare(struct http_request *request, ProtobufCMessage *messa
     { ":name", HTTP_TEXT, .help = "the rollout's name", .least = 1, .most = ROLLOUT_NAME_MOST, .field = "name" }
 #define NOW \
     { .type = HTTP_NOW, .field = "now_unix_ms" }
-static const struct http_param document = {"document", HTTP_TEXT, .help = "the document", .field = "document"};
+static const struct http_param document = {"document", HTTP_TEXT, .help = "the document", .required = true,
+                                           .field = "document"};
 static const struct http_param schema = {
     "schema",         HTTP_TEXT, .help = "\"json\", or a JSON Schema", .least = 1, .most = ROLLOUT_SCHEMA_MOST,
     .field = "schema"};
@@ -232,7 +233,7 @@ const struct http_route http_routes_rollout[] = {
      "Publishes a version: the body becomes the key config/NAME/VERSION; 409 when it exists with other content",
      HTTP_OWN | HTTP_BODY_RAW | HTTP_BODY_BIG,
      .example = {"/v1/rollout/web/versions/v1", .body = "{\"Color\":\"blue\"}", .status = 200},
-     .endpoint = {.command = ROLLOUT_PUBLISH, .raw = &document}, .cli = {"rollout publish"}},
+     .endpoint = {.command = ROLLOUT_PUBLISH, .raw = &document}, .cli = {"rollout put"}},
     {HTTP_PUT, "/v1/rollout/:name/current", http_declared, "rollout:write", HTTP_PARAMS(NAME, HTTP_DC, NOW),
      "Makes a version the current one for everybody, or gives it to a part of the callers: a stage. A stage is what "
      "has Steps, Match, Guard or a Percent below 100",

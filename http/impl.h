@@ -60,6 +60,7 @@ struct tally {
     int64_t parked; /* difference since the last turn */
 };
 
+#define BULK_GROUPS 64
 struct worker {
     struct http_server *server;
     pthread_t thread;
@@ -78,7 +79,11 @@ struct worker {
     uint64_t now_ms; /* at the start of this turn */
     struct rpc_reader *reader;
     struct rng rng;
-    struct mail *bulk, **bulk_end; /* posts that wait for their turn */
+    struct posts {
+        struct mail *first, **end;
+    } bulk[BULK_GROUPS]; /* posts that wait for their turn, by their group */
+    size_t bulk_count;
+    unsigned bulk_group; /* whose turn it is */
     struct timer **heap;
     size_t heap_size, heap_capacity;
 
@@ -174,7 +179,8 @@ struct shard {
     struct source source;
     struct worker *worker;
     struct MHD_Daemon *daemon;
-    bool roomy; /* its connections have server->roomy_memory */
+    unsigned number; /* its place in worker->shards */
+    bool roomy;      /* its connections have server->roomy_memory */
     unsigned connections;
     unsigned held;      /* requests that wait in place */
     bool gave_way;      /* it was not run again, because of them, although there may be more to do */

@@ -10,8 +10,8 @@
 
 /* Browsers may ask from pages of other origins. */
 void ofrep_cors(struct http_request *request);
-/* The evaluations, as a list of objects; `tag`: a sum of them, as an ETag. */
-void ofrep_flags_write(struct json_out *json, const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]);
+/* A sum of values and variants, as an ETag. */
+void ofrep_tag(const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]);
 /* Where the stream for a caller is: its path and query. */
 void ofrep_events_path(struct buffer *out, const Pb__RolloutCaller *caller);
 /* GET: tells a caller to ask again, when it gets something else than before. */

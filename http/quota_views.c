@@ -146,6 +146,43 @@ static void write_splits(struct json_out *json, const Pb__QuotaRecord *record) {
     json_array_end(json);
 }
 
+static bool is_active(const Pb__QuotaRecord *record, uint64_t lease) {
+    for (size_t i = 0; i < record->n_active_leases; i++)
+        if (record->active_leases[i] == lease) return true;
+    return false;
+}
+
+/* Members, where leases are shown. */
+static void write_members(struct json_out *json, const Pb__QuotaState *state) {
+    json_key(json, "Members");
+    json_array(json);
+    for (size_t i = 0; i < state->n_leases; i++) {
+        const Pb__QuotaLease *lease = state->leases[i];
+        json_object(json);
+        member_text(json, "Node", lease->node);
+        member_number(json, "Lease", lease->id);
+        json_key(json, "Counts"), json_bool(json, is_active(state->record, lease->id));
+        member_number(json, "Acknowledged", lease->acked);
+        member_number(json, "Admitted", lease->reported);
+        json_object_end(json);
+    }
+    json_array_end(json);
+}
+
+static void write_losses(struct json_out *json, const Pb__QuotaRecord *record) {
+    json_key(json, "Losses");
+    json_array(json);
+    for (size_t i = 0; i < record->n_losses; i++) {
+        json_object(json);
+        member_text(json, "Node", record->losses[i]->node);
+        member_number(json, "Index", record->losses[i]->index);
+        member_number(json, "ActiveEpoch", record->losses[i]->active);
+        json_object_end(json);
+    }
+    json_array_end(json);
+    if (record->losses_before) member_number(json, "LossesBefore", record->losses_before);
+}
+
 static void write_owners(struct json_out *json, const ProtobufCMessage *message, void *context) {
     const Pb__QuotaState *state = (const Pb__QuotaState *)message;
     const Pb__QuotaRecord *record = state->record;
@@ -155,6 +192,8 @@ static void write_owners(struct json_out *json, const ProtobufCMessage *message,
     member_number(json, "ActiveEpoch", record->active);
     json_key(json, "ActiveMembers");
     write_texts(json, record->active_members, record->n_active_members);
+    if (state->n_leases) write_members(json, state);
+    write_losses(json, record);
     write_hot(json, state);
     write_splits(json, record);
 }

@@ -67,7 +67,7 @@ static void worker_init(struct http_server *server, struct worker *worker) {
     list_init(&worker->lingering);
     worker->engine = (struct read_engine){.rpc = server->env.rpc, .owner = &http_reads, .large = server->large};
     read_engine_init(&worker->engine);
-    worker->bulk_end = &worker->bulk;
+    for (size_t i = 0; i < BULK_GROUPS; i++) worker->bulk[i].end = &worker->bulk[i].first;
     worker->epoll = epoll_create1(EPOLL_CLOEXEC);
     worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     worker->cache = cache_new(server->config.cache_bytes / server->worker_count);

@@ -272,6 +272,7 @@ static struct shard *shard_new(struct worker *worker, bool roomy) {
         return NULL;
     }
     worker->shards = mem_realloc(worker->shards, (worker->shard_count + 1) * sizeof(struct shard *));
+    shard->number = worker->shard_count;
     worker->shards[worker->shard_count++] = shard;
     return shard;
 }

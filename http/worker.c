@@ -96,6 +96,13 @@ void worker_post(struct worker *worker, struct post *post) {
     else wakeup_batch_send(wake_posted, worker);
 }
 
+/* Answers of one shard are cheaper together: it is run once for all of them. Only requests that waited for a change come in
+ * bulk (blocking.c). */
+static unsigned group_of(struct post *post) {
+    const struct http_request *request = CONTAINER_OF(post, struct http_request, post);
+    return request->connection ? request->connection->shard->number % BULK_GROUPS : 0;
+}
+
 /* Wake-ups of blocking queries can come by the ten thousand: they queue up behind everything else. */
 static void take_posts(struct worker *worker) {
     for (struct mail *mail = mailbox_take(&worker->box), *next; mail; mail = next) {
@@ -105,22 +112,35 @@ static void take_posts(struct worker *worker) {
             post->taken(worker, post);
             continue;
         }
+        struct posts *group = &worker->bulk[group_of(post)];
         mail->next = NULL;
-        *worker->bulk_end = mail;
-        worker->bulk_end = &mail->next;
+        *group->end = mail;
+        group->end = &mail->next;
+        worker->bulk_count++;
     }
+}
+
+/* There is one. A group is taken as a whole, then the next. */
+static struct mail *bulk_next(struct worker *worker) {
+    struct posts *group;
+    while (!(group = &worker->bulk[worker->bulk_group % BULK_GROUPS])->first) worker->bulk_group++;
+    struct mail *mail = group->first;
+    group->first = mail->next;
+    if (!group->first) group->end = &group->first;
+    worker->bulk_count--;
+    return mail;
 }
 
 /* Some at a time, and their answers sent before the next: the first are not kept waiting by the last, nor the last
  * by what the first ask next. */
 static void take_bulk(struct worker *worker) {
-    for (unsigned taken = 0; worker->bulk && taken < BULK_TURN; taken++) {
-        struct mail *mail = worker->bulk;
-        worker->bulk = mail->next;
-        if (!worker->bulk) worker->bulk_end = &worker->bulk;
+    for (unsigned taken = 0; worker->bulk_count && taken < BULK_TURN; taken++) {
+        struct mail *mail = bulk_next(worker);
         struct post *post = CONTAINER_OF(mail, struct post, mail);
         post->taken(worker, post);
-        if (taken % BULK_STEP == BULK_STEP - 1) shards_run_answers(worker);
+        if (taken % BULK_STEP < BULK_STEP - 1) continue;
+        shards_run_answers(worker);
+        worker->bulk_group++; /* what the group gets meanwhile waits for the others */
     }
 }
 
@@ -196,7 +216,7 @@ static uint64_t nearest(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Milliseconds the worker may sleep; -1: until something happens. */
 static int sleep_most(struct worker *worker, uint64_t limit_ms) {
-    if (!list_empty(&worker->runnable) || worker->bulk) return 0;
+    if (!list_empty(&worker->runnable) || worker->bulk_count) return 0;
     uint64_t at = limit_ms;
     if (worker->heap_size) at = nearest(at, worker->heap[1]->at_ms);
     if (!list_empty(&worker->connections)) {
@@ -245,7 +265,7 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
     for (int i = 0; i < count; i++) take_event(worker, &events[i]);
     take_posts(worker);
     run_timers(worker);
-    if (worker->bulk) {
+    if (worker->bulk_count) {
         shards_run_answers(worker);
         take_bulk(worker);
     }
@@ -284,7 +304,7 @@ static void wind_down(struct worker *worker) {
     shards_stop(worker);
     linger_tick(worker, true);
     take_posts(worker);
-    while (worker->bulk) take_bulk(worker);
+    while (worker->bulk_count) take_bulk(worker);
 }
 
 static bool worker_setup(struct worker *worker) {

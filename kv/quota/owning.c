@@ -93,6 +93,8 @@ static struct owning_budget *budget_of(struct owning *owning, struct slice name,
     budget->name_size = name.size;
     budget->ring.mine = budget->live.mine = SIZE_MAX;
     budget->version = 1;
+    if (!owning->begun_ns) owning->begun_ns = now_ns;
+    budget->cap.begun_ns = owning->begun_ns;
     budget->used_ns = now_ns;
     budget->ask_ns = OWNING_NEVER;
     list_init(&budget->ready);
@@ -118,12 +120,11 @@ static void budget_drop(struct owning *owning, struct owning_budget *budget) {
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 bool owning_knows(const struct owning *owning, struct slice name) {
-    if (name.size > QUOTA_NAME_MOST || memchr(name.data, '\0', name.size)) return false;
+    if (!owning->listed_count || name.size > QUOTA_NAME_MOST || memchr(name.data, '\0', name.size)) return false;
     char room[QUOTA_NAME_MOST + 1], *key = room;
     memcpy(room, name.data, name.size);
     room[name.size] = '\0';
-    return owning->listed_count &&
-           bsearch(&key, owning->listed, owning->listed_count, sizeof(char *), compare_names) != NULL;
+    return bsearch(&key, owning->listed, owning->listed_count, sizeof(char *), compare_names) != NULL;
 }
 
 void owning_owned(struct owning *owning, const Pb__QuotaOwnedResult *list, struct owning_now now) {
@@ -218,7 +219,7 @@ static int count_here(struct owning *owning, struct owning_budget *budget, struc
     else out->retry_ms = owning_bucket_retry_ms(budget, bucket, n, now);
     out->remaining = bucket->tokens;
     out->round = bucket->round;
-    budget->ever = true;
+    owning_decided(budget);
     return enough ? CO_OK : CO_BUSY;
 }
 
@@ -240,28 +241,16 @@ static int refuse(struct owning_answer *answer, int error, uint64_t retry_ms, co
     return error;
 }
 
-/* No owner can say. */
-static int judge_loss(struct owning_budget *budget, const struct owning_take *take, struct owning_now now,
-                      struct owning_answer *answer) {
-    static const char text[] = "no agent counts this key now, and OnLoss does not admit it";
-    uint64_t more_ns;
-    if (budget->known != OWNING_KNOWN || !budget->ever || budget->definition->on_loss != PB__QUOTA_LOSS__QUOTA_OPEN)
-        return refuse(answer, CO_NOLEADER, 0, text);
-    uint64_t used = quota_cap_used(&budget->cap, budget->definition, now.ns, &more_ns);
-    uint64_t cap = budget->definition->local_cap, left = cap > used ? cap - used : 0;
-    if (take->n > left)
-        return refuse(answer, CO_BUSY, (more_ns - now.ns) / OWNING_MS + 1,
-                      "no agent counts this key now, and what OnLoss admits is spent");
-    quota_cap_add(&budget->cap, take->n);
-    answer->source = SPENDER_FALLBACK;
-    answer->remaining = left - take->n;
-    return CO_OK;
-}
-
-static int wait(struct owning *owning, struct owning_budget *budget, const struct owning_take *take,
+/* `lease`: of who would decide it; 0: nobody is known. */
+static int wait(struct owning *owning, struct owning_budget *budget, const struct owning_take *take, uint64_t lease,
                 struct owning_now now, struct owning_answer *answer) {
-    uint64_t end_ns = take->since_ns + OWNING_WAIT_MS * OWNING_MS, again_ns = now.ns + OWNING_AGAIN_MS * OWNING_MS;
-    if (now.ns >= end_ns) return judge_loss(budget, take, now, answer);
+    bool lost = budget->lost_version == budget->version && budget->lost_lease == lease;
+    uint64_t end_ns = take->since_ns + (lost ? OWNING_LOST_MS : OWNING_WAIT_MS) * OWNING_MS;
+    uint64_t again_ns = now.ns + OWNING_AGAIN_MS * OWNING_MS;
+    if (now.ns >= end_ns) {
+        budget->lost_version = budget->version, budget->lost_lease = lease;
+        return owning_judge_loss(budget, take, now, answer);
+    }
     if (again_ns > end_ns) again_ns = end_ns;
     if (again_ns < owning->wake_ns) owning->wake_ns = again_ns;
     return CO_AGAIN;
@@ -278,7 +267,7 @@ static int ask_owner(struct owning *owning, struct owning_budget *budget, struct
     size_t owner = owning_owner(live, (struct owning_id){take->key, take->split ? take->part + 1 : 0});
     /* It is this agent, or was before it began anew. */
     bool here = owner != SIZE_MAX && strcmp(live->nodes[owner], owning->node) == 0;
-    if (owner == SIZE_MAX || here) return wait(owning, budget, take, now, answer);
+    if (owner == SIZE_MAX || here) return wait(owning, budget, take, here ? live->leases[owner] : 0, now, answer);
     Pb__QuotaPeer peer = PB__QUOTA_PEER__INIT;
     Pb__QuotaRouted routed = PB__QUOTA_ROUTED__INIT;
     peer.name = budget->name, peer.epoch = budget->epoch;
@@ -343,7 +332,7 @@ int owning_take(struct owning *owning, struct owning_take *take, struct owning_n
     }
     if (budget->unreachable)
         return refuse(answer, CO_NOLEADER, 0, "no server answers, and this agent does not know it");
-    return wait(owning, budget, take, now, answer);
+    return wait(owning, budget, take, 0, now, answer);
 }
 
 int owning_served(struct owning *owning, struct owning_take *take, enum owning_reach reach, struct slice reply,
@@ -357,23 +346,23 @@ int owning_served(struct owning *owning, struct owning_take *take, enum owning_r
     bool unknown = !said && reach != OWNING_NOT_DELIVERED && take->n;
     Pb__QuotaPeerAnswer none = PB__QUOTA_PEER_ANSWER__INIT, known = said ? *said : none;
     arena_free(&arena);
-    if (unknown) return judge_loss(budget, take, now, answer);
-    if (!said) return wait(owning, budget, take, now, answer);
+    if (unknown) return owning_judge_loss(budget, take, now, answer);
+    if (!said) return wait(owning, budget, take, take->lease, now, answer);
     switch (known.verdict) {
         case PB__QUOTA_VERDICT__QUOTA_DONE:
-            budget->ever = true;
+            owning_decided(budget);
             answer->remaining = known.remaining;
             take->round = known.round;
             return CO_OK;
         case PB__QUOTA_VERDICT__QUOTA_SPENT:
-            budget->ever = true;
+            owning_decided(budget);
             if (take->split && !take->elsewhere) {
                 take->elsewhere = true;
                 return owning_take(owning, take, now, answer);
             }
             answer->remaining = known.remaining;
             return refuse(answer, CO_BUSY, known.retry_ms, "the budget is spent");
-        default: return wait(owning, budget, take, now, answer); /* one of both has to learn something first */
+        default: return wait(owning, budget, take, take->lease, now, answer); /* one of both has to learn something */
     }
 }
 

@@ -44,8 +44,12 @@
  *
  * Takes. The owner decides. Another agent asks it with the epoch that it knows; an owner that knows a newer one refuses it
  * (it asks again when its notice says so), one that knows an older one says so too. A take of which nobody knows whether it
- * came to the owner counts as spent there, and is not admitted. When no owner can say within OWNING_WAIT_MS, on_loss decides:
- * open: local_cap each refill period and agent (of the budget, not of a key); else it is refused.
+ * came to the owner counts as spent there, and is not admitted. When no owner can say within OWNING_WAIT_MS (while a loss goes on,
+ * OWNING_LOST_MS), on_loss decides:
+ * open: local_cap each refill period and agent (of the budget, not of a key); last: what a lease of the budget would hold at
+ * most (quota_lease_most), once each lease TTL, for last_for from then on, until an owner decides a take again, and as often
+ * as that within any refill period (of the budget too); else it is refused. An agent for which no owner ever decided a take
+ * of the budget admits nothing, and neither does one in the first refill period after it heard of the first budget.
  *
  * Hot keys. Takes are counted in turns of 10 s; a key is hot when more than 100 came, and more than 10 times the mean of the
  * other keys that this agent counted in that turn. The hottest QUOTA_HOT_MOST go out with the asks. If the budget says so,
@@ -68,6 +72,7 @@
 #define OWNING_MESSAGE_MS   500   /* a message to another member that is not answered by then has failed */
 #define OWNING_LEAVE_MS     2000  /* for handing over before it leaves */
 #define OWNING_WAIT_MS      1000  /* a take waits so long for an owner */
+#define OWNING_LOST_MS      100   /* when one waited in vain for the same owner before, and nothing has changed */
 #define OWNING_AGAIN_MS     50    /* and is tried again after this, when nothing is heard */
 #define OWNING_MESSAGE_MOST 60000 /* bytes */
 #define OWNING_SENDS_MOST   16    /* messages of a budget that are under way */

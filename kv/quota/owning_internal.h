@@ -1,6 +1,7 @@
 /* What the files of an agent's side of owner mode share (kv/quota/owning.h).
  *
  *     owning.c           the table of budgets; takes, here and for others
+ *     owning_loss.c      what is admitted while no owner can say
  *     owning_bucket.c    what is left of a key; what one has that has no bucket
  *     owning_ring.c      notices: members, losses, splits, and what follows from them
  *     owning_handover.c  giving keys to others
@@ -169,7 +170,10 @@ struct owning_budget {
     uint64_t index, follow_ns, born_ns, used_ns;
 
     struct quota_cap cap;
-    bool ever; /* a take of it was decided by an owner, once */
+    bool ever;                         /* a take of it was decided by an owner, once */
+    uint64_t lost_version, lost_lease; /* a take waited in vain for this member, while the budget was so */
+    uint64_t loss_ns;                  /* the first take since then of which no owner could say; 0: none */
+    uint64_t last_ns, last_used;       /* on_loss last: since when, and how much, within a lease TTL */
 };
 
 enum owning_out_kind { OUT_HAND, OUT_SHARE };
@@ -187,6 +191,7 @@ struct owning_out {
 
 struct owning {
     char *node;
+    uint64_t begun_ns; /* the first budget; 0: there was none */
     uint64_t seed;
     size_t keys_most, keys, key_bytes; /* of all tables */
     uint64_t sweep_ns;                 /* they are not searched for full ones before */
@@ -226,6 +231,12 @@ void owning_due(struct owning *owning, uint64_t at_ns); /* a tick, or earlier */
 static inline int64_t owning_window(const Pb__QuotaDefinition *definition, int64_t unix_s) {
     return definition->window ? quota_window_start(definition, unix_s) : 0;
 }
+
+/* -- owning_loss.c -- */
+void owning_decided(struct owning_budget *budget); /* an owner decided a take */
+/* No owner can say: as owning_take. */
+int owning_judge_loss(struct owning_budget *budget, const struct owning_take *take, struct owning_now now,
+                      struct owning_answer *answer);
 
 /* -- owning_bucket.c -- */
 struct owning_bucket *owning_bucket_find(const struct owning_table *table, struct owning_id id);

@@ -75,8 +75,12 @@ static uint64_t sum_of(const struct quota_cap *cap) {
 
 uint64_t quota_cap_used(struct quota_cap *cap, const Pb__QuotaDefinition *definition, uint64_t now_ns,
                         uint64_t *more_ns) {
-    uint64_t slot_ns = quota_slowed_ns(quota_period_ms(definition)) / (QUOTA_CAP_SLOTS - 1) + 1;
+    uint64_t period_ns = quota_slowed_ns(quota_period_ms(definition)), slot_ns = period_ns / (QUOTA_CAP_SLOTS - 1) + 1;
     uint64_t slot = now_ns / slot_ns;
+    if (now_ns < cap->begun_ns + period_ns) {
+        *more_ns = cap->begun_ns + period_ns;
+        return UINT64_MAX;
+    }
     if (slot_ns != cap->slot_ns) { /* defined anew: all of it counts for a whole period from now on */
         uint64_t sum = sum_of(cap);
         memset(cap->sums, 0, sizeof cap->sums);

@@ -24,12 +24,13 @@ bool quota_ask_certain(int error);
 /* After so many failures in a row the next try comes so much later; spread, so that agents do not come all at once. */
 uint64_t quota_retry_ms(unsigned failures, struct rng *rng);
 
-/* Sums of the last refill period, in slots of time; 15 of them are a period or longer, by a clock that is fast. */
+/* Sums of the last refill period, in slots of time; 15 of them are a period or longer, by a clock that is fast. In the first
+ * period after `begun_ns` all of it counts as admitted: by the process that was there before, and may have been killed. */
 #define QUOTA_CAP_SLOTS 16
 struct quota_cap {
-    uint64_t sums[QUOTA_CAP_SLOTS], slot, slot_ns;
+    uint64_t sums[QUOTA_CAP_SLOTS], slot, slot_ns, begun_ns;
 };
-/* What was admitted within the last period; moves on to now. *more_ns: when that may be less. */
+/* What was admitted within the last period, UINT64_MAX: nobody knows; moves on to now. *more_ns: when that may be less. */
 uint64_t quota_cap_used(struct quota_cap *cap, const Pb__QuotaDefinition *definition, uint64_t now_ns,
                         uint64_t *more_ns);
 void quota_cap_add(struct quota_cap *cap, uint64_t n); /* after quota_cap_used of the same moment */

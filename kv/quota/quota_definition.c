@@ -58,8 +58,6 @@ static int check_owner(const Pb__QuotaDefinition *d, struct fault *fault) {
         return fault_set(fault, CO_INVALID, "Service: missing: whose healthy instances' agents own the keys?");
     if (!owner && d->service[0]) return fault_set(fault, CO_INVALID, "Service: only with Mode owner");
     if (strlen(d->service) > QUOTA_SERVICE_MOST) return fault_set(fault, CO_INVALID, "Service: at most 512 bytes");
-    if (owner && d->on_loss == PB__QUOTA_LOSS__QUOTA_LAST)
-        return fault_set(fault, CO_INVALID, "OnLoss: last is not for Mode owner, where agents hold nothing");
     if (!owner && d->split) return fault_set(fault, CO_INVALID, "Split: only with Mode owner");
     if (d->split > QUOTA_PARTS_MOST || d->split > quota_capacity(d))
         return fault_set(fault, CO_INVALID, "Split: at most 64, and no more than there are tokens");

@@ -92,6 +92,8 @@ static struct spender_budget *budget_new(struct spender *spender, struct slice n
     budget->hash = hash_of(spender, name);
     budget->most = budget->reach = budget->keyless_reach = SPENDER_NEVER;
     budget->used_ns = budget->counted_ns = now_ns;
+    if (!spender->begun_ns) spender->begun_ns = now_ns;
+    budget->begun_ns = spender->begun_ns;
     budget->due_ns = SPENDER_NEVER;
     list_init(&budget->ready);
     *slot_of(spender, name, budget->hash) = (struct spender_slot){.hash = budget->hash, .budget = budget};

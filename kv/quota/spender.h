@@ -13,7 +13,7 @@
  * bounded   The same with slack for a balance, which is at most its part of the drift; it asks (and so reports) also when
  *           half of it is used. It spends down to the low watermark, as far as it knows; at or below it each take is asked of
  *           the servers (all takes that wait go in one ask).
- * owner     Not yet: CO_UNSUPPORTED.
+ * owner     CO_UNSUPPORTED, with the text spender_owned: kv/quota/owning.h is for those.
  *
  * How long it may spend: until the sending of the last ask that was answered, plus its TTL less QUOTA_CLOCK_PPM of it and
  * SPENDER_MARGIN_MS. Afterwards it holds nothing, and asks: if the servers have the lease still, it goes on, else what it
@@ -33,8 +33,8 @@
  * not cover on_loss decides: closed: refused; open: at most local_cap in any refill period (`every_ms`, or the window; of
  * this agent's clock, slowed by QUOTA_CLOCK_PPM), while the notice is known; last: at most what it was granted last, once
  * each lease TTL, for last_for at most, and as often as that within any refill period. An agent that was never granted
- * anything of the budget admits nothing. (One that is started again has forgotten what it admitted so before.) Servers are
- * asked again after 200 ms, and up to each second.
+ * anything of the budget admits nothing, and neither does one in the first refill period after its first take: it does not
+ * know what its node admitted so before it began. Servers are asked again after 200 ms, and up to each second.
  *
  * A take of several budgets is all or nothing: everything is there, or nothing is spent. n = 0 looks whether the budget
  * exists. One of more than the capacity is refused for good (CO_TOOLARGE).
@@ -63,6 +63,8 @@
 #define SPENDER_TAKES_MOST   64 /* in one request */
 #define SPENDER_KEY_MOST     QUOTA_KEY_MOST
 
+extern const char spender_owned[];
+
 struct spender_config {
     const char *node;  /* this agent's node; copied */
     uint64_t seed;     /* of session ids, of the table, and of what spreads; random */
@@ -88,8 +90,8 @@ struct spender_answer {
 /* CO_OK: all of it is spent. CO_AGAIN: nothing is spent; the servers are asked: try again when spender_woken says so, or
  * with `last_try` when it has waited long enough (then it is not CO_AGAIN). Else nothing is spent: CO_BUSY: refused, there
  * is not enough; CO_NOTFOUND: there is no such budget; CO_NOLEADER: no server can say, and on_loss does not allow it;
- * CO_TOOLARGE; CO_INVALID (of names, keys, more than SPENDER_TAKES_MOST, a budget twice); CO_UNSUPPORTED: a budget of a
- * later version. A take of a budget that is not known yet, when SPENDER_BUDGETS_MOST are: CO_BUSY.
+ * CO_TOOLARGE; CO_INVALID (of names, keys, more than SPENDER_TAKES_MOST, a budget twice); CO_UNSUPPORTED: one in owner
+ * mode, or of a later version. A take of a budget that is not known yet, when SPENDER_BUDGETS_MOST are: CO_BUSY.
  * `waited`: this is not its first try: what an ask brought is SPENDER_RENEWED. */
 int spender_take(struct spender *spender, const struct spender_take *takes, size_t count, bool waited, bool last_try,
                  uint64_t now_ns, struct spender_answer *answer);

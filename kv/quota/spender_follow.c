@@ -71,6 +71,8 @@ static bool is_other_kind(const Pb__QuotaDefinition *a, const Pb__QuotaDefinitio
     return a->mode != b->mode || a->window != b->window;
 }
 
+const char spender_owned[] = "its keys have owners, which count them";
+
 static void define(struct spender_budget *budget, const Pb__QuotaNotice *notice) {
     bool anew = budget->known != SPENDER_KNOWN || is_other_kind(&budget->definition, notice->definition);
     free(budget->service);
@@ -82,8 +84,7 @@ static void define(struct spender_budget *budget, const Pb__QuotaNotice *notice)
     budget->unsupported = NULL;
     if (quota_definition_check(&budget->definition, NULL) != CO_OK)
         budget->unsupported = "this agent's version does not know such a budget";
-    else if (budget->definition.mode == PB__QUOTA_MODE__QUOTA_OWNER)
-        budget->unsupported = "this agent does not spend of budgets with owners yet";
+    else if (budget->definition.mode == PB__QUOTA_MODE__QUOTA_OWNER) budget->unsupported = spender_owned;
     budget->capacity = quota_capacity(&budget->definition);
     budget->most = quota_lease_most(&budget->definition);
     budget->low_mark = quota_part(budget->capacity, budget->definition.low_watermark);

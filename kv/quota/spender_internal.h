@@ -79,6 +79,7 @@ struct spender_budget {
     struct list ready;           /* in spender->ready: its notice is to be fetched */
     bool following, unreachable; /* a fetch is on its way; the last one failed */
     uint64_t index, follow_ns;   /* fetch at this time */
+    uint64_t begun_ns;           /* when this agent was taken from first, of any budget */
     uint64_t born_ns;            /* since when nothing is known of it; after SPENDER_LOSS_MS takes wait no longer */
     struct spender_fallback *fallback;
 };
@@ -99,6 +100,7 @@ struct spender {
     uint64_t seed;
     struct rng rng;
     unsigned mutations;
+    uint64_t begun_ns; /* the first take; 0: none came */
     bool woken, leaving;
     uint64_t turn; /* of takes that wait: each waking begins a new one, in which those that still wait say so again */
 

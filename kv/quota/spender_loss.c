@@ -18,7 +18,10 @@ static uint64_t allows(struct spender_budget *budget, uint64_t now_ns, uint64_t 
     *more_ns = SPENDER_NEVER;
     if (budget->known != SPENDER_KNOWN || !budget->ever || budget->definition.on_loss == PB__QUOTA_LOSS__QUOTA_CLOSED)
         return 0;
-    if (!budget->fallback) budget->fallback = mem_zalloc(sizeof *budget->fallback);
+    if (!budget->fallback) {
+        budget->fallback = mem_zalloc(sizeof *budget->fallback);
+        budget->fallback->cap.begun_ns = budget->begun_ns;
+    }
     struct spender_fallback *fallback = budget->fallback;
     uint64_t slot_end_ns, used = quota_cap_used(&fallback->cap, &budget->definition, now_ns, &slot_end_ns);
     uint64_t rest = spender_less(cap_of(budget), used);

@@ -58,24 +58,25 @@ enum rollout_space {
     SPACE_ROLLOUT_HISTORY = 108,
     SPACE_ROLLOUT_SCHEMA = 109,
 };
-#define ROLLOUT_SINCE        7 /* cluster version (registry/version.h) */
-#define ROLLOUT_BUCKETS      10000
-#define ROLLOUT_NAME_MOST    128 /* bytes of a name or a version: text without '/' and control characters */
-#define ROLLOUT_ID_MOST      128 /* of a caller's id */
-#define ROLLOUT_NODE_MOST    200 /* of a node, a tag, a region */
-#define ROLLOUT_TEXT_MOST    512 /* of a comment, a reason */
-#define ROLLOUT_SCHEMA_MOST  65536
-#define ROLLOUT_STEPS_MOST   32
-#define ROLLOUT_MATCH_MOST   64                        /* entries of each list */
-#define ROLLOUT_HOLD_MOST_NS INT64_C(2592000000000000) /* 30 days */
-#define ROLLOUTS_MOST        10000
-#define ROLLOUT_CALLERS_MOST 100000 /* acknowledgements of a rollout; the oldest makes room */
-#define ROLLOUT_HISTORY_MOST 10000
-#define ROLLOUT_BEFORE_MOST  16
-#define ROLLOUT_TAGS_MOST    16                  /* that a caller says it has */
-#define ROLLOUT_SHOWN_MOST   100                 /* of refusals and silent nodes in a status */
-#define ROLLOUT_JUDGE_NS     INT64_C(5000000000) /* a guard looks so often */
-#define ROLLOUT_BULK_MOST    (16 << 20)          /* bytes of documents in the answer of query_rollout_all */
+#define ROLLOUT_SINCE         7 /* cluster version (registry/version.h) */
+#define ROLLOUT_BUCKETS       10000
+#define ROLLOUT_NAME_MOST     128 /* bytes of a name or a version: text without '/' and control characters */
+#define ROLLOUT_ID_MOST       128 /* of a caller's id */
+#define ROLLOUT_NODE_MOST     200 /* of a node, a tag, a region */
+#define ROLLOUT_TEXT_MOST     512 /* of a comment, a reason */
+#define ROLLOUT_SCHEMA_MOST   65536
+#define ROLLOUT_STEPS_MOST    32
+#define ROLLOUT_MATCH_MOST    64                        /* entries of each list */
+#define ROLLOUT_HOLD_MOST_NS  INT64_C(2592000000000000) /* 30 days */
+#define ROLLOUT_HOLD_LEAST_NS INT64_C(10000000) /* 10 ms: a number without a unit is nanoseconds, and meant otherwise */
+#define ROLLOUTS_MOST         10000
+#define ROLLOUT_CALLERS_MOST  100000 /* acknowledgements of a rollout; the oldest makes room */
+#define ROLLOUT_HISTORY_MOST  10000
+#define ROLLOUT_BEFORE_MOST   16
+#define ROLLOUT_TAGS_MOST     16                  /* that a caller says it has */
+#define ROLLOUT_SHOWN_MOST    100                 /* of refusals and silent nodes in a status */
+#define ROLLOUT_JUDGE_NS      INT64_C(5000000000) /* a guard looks so often */
+#define ROLLOUT_BULK_MOST     (16 << 20)          /* bytes of documents in the answer of query_rollout_all */
 
 extern const struct module rollout_module;
 extern const struct expiry_kind rollout_hold_expiry;  /* 24: name; index: stage.armed */

@@ -103,7 +103,8 @@ static const char *steps_wrong(const Pb__RolloutSetCommand *command) {
         if (i == 1 && command->percent_given) least = command->percent;
         if (!percent_fits(step->percent) || step->percent <= least)
             return "Steps: each has a higher Percent than the one before, up to 100 (and than Percent)";
-        if (step->hold_ns < 0 || step->hold_ns > ROLLOUT_HOLD_MOST_NS) return "Steps: a Hold is at most 720h";
+        if (step->hold_ns && (step->hold_ns < ROLLOUT_HOLD_LEAST_NS || step->hold_ns > ROLLOUT_HOLD_MOST_NS))
+            return "Steps: a Hold is a duration from 10ms to 720h, or 0: until it is promoted";
     }
     return NULL;
 }
@@ -115,15 +116,6 @@ static const char *guard_wrong(const Pb__RolloutGuard *guard) {
     return strlen(guard->service) > ROLLOUT_NODE_MOST ? "Guard: the name of a Service has at most 200 bytes" : NULL;
 }
 
-static const char *wrong(const Pb__RolloutSetCommand *command) {
-    const char *what = match_wrong(command->match);
-    if (!what && command->percent_given && !percent_fits(command->percent)) what = "Percent: from 0 to 100";
-    if (!what) what = steps_wrong(command);
-    if (!what) what = guard_wrong(command->guard);
-    if (!what && strlen(command->comment) > ROLLOUT_TEXT_MOST) what = "Comment: at most 512 bytes";
-    return what;
-}
-
 static bool has_match(const Pb__RolloutMatch *match) {
     return match && (match->n_tags || match->n_nodes || match->n_regions);
 }
@@ -132,6 +124,17 @@ static bool has_match(const Pb__RolloutMatch *match) {
 static bool is_stage(const Pb__RolloutSetCommand *command) {
     return command->n_steps || command->guard || has_match(command->match) ||
            (command->percent_given && command->percent < 100);
+}
+
+static const char *wrong(const Pb__RolloutSetCommand *command) {
+    const char *what = match_wrong(command->match);
+    if (!what && command->match && !is_stage(command)) /* a list of nodes that came out empty is not everybody */
+        what = "Match: it names no tags, nodes or regions: leave it out, and everybody gets the version";
+    if (!what && command->percent_given && !percent_fits(command->percent)) what = "Percent: from 0 to 100";
+    if (!what) what = steps_wrong(command);
+    if (!what) what = guard_wrong(command->guard);
+    if (!what && strlen(command->comment) > ROLLOUT_TEXT_MOST) what = "Comment: at most 512 bytes";
+    return what;
 }
 
 static bool cas_fails(const Pb__RolloutRecord *record, bool given, uint64_t cas, bool exists, struct machine_tx *tx,

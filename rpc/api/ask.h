@@ -18,6 +18,11 @@
 
 struct rpc;
 
+/* Who answers: never given twice. */
+enum rpc_ask_topic {
+    RPC_TOPIC_QUOTA = 1, /* rpc/quota/spending.h */
+};
+
 #define RPC_ASK_BYTES_MAX      (64u << 10) /* of a payload, and of an answer */
 #define RPC_ASK_TIMEOUT_MAX_MS 60000u
 /* Not answered yet, of one client agent: asked by it, or to be answered by it. Of a server: RPC_ASKS_OF_SERVER_MAX. */
@@ -33,7 +38,7 @@ enum rpc_ask_reach {
 /* The caller keeps the struct, the name and the payload until `done`. */
 struct rpc_ask {
     const char *node;
-    uint8_t topic; /* who answers there: numbers as who answers gives them, never given twice */
+    uint8_t topic; /* who answers there: enum rpc_ask_topic */
     struct slice payload;
     uint32_t timeout_ms; /* 1 to RPC_ASK_TIMEOUT_MAX_MS */
     /* Once, on another thread, or later on the loop when rpc_ask was called there; short. `answer` is valid during the
@@ -65,7 +70,7 @@ struct rpc_question;
  * later. Whoever asked may have given up by then, which nobody hears of. */
 typedef void (*rpc_asked)(void *data, const char *from, struct slice payload, struct rpc_question *question);
 /* Who answers a topic on this agent. Loop thread, once for each topic, right after the start: until then it is
- * CO_UNSUPPORTED. */
+ * CO_UNSUPPORTED, as from the moment on at which it ends (`asked` is NULL). */
 void rpc_answer_asks(struct rpc *rpc, uint8_t topic, rpc_asked asked, void *data);
 /* Any thread; exactly once for each question: the rpc does not end before. `answer` is copied; more than
  * RPC_ASK_BYTES_MAX: who asked hears CO_TOOLARGE instead, with nothing. `error`: CO_OK, or one that topic means. */

@@ -359,7 +359,7 @@ struct asks *asks_new(const struct asks_callbacks *callbacks, const char *node, 
 }
 
 void asks_answerer(struct asks *asks, uint8_t topic, rpc_asked asked, void *data) {
-    CHECK(asked && !asks->topics[topic].asked);
+    CHECK(!asked != !asks->topics[topic].asked);
     asks->topics[topic].asked = asked, asks->topics[topic].data = data;
 }
 

@@ -1,7 +1,8 @@
-/* Puts an agent's side of quotas (kv/quota/spender.h) to work: its clock, its asks (rpc_submit), the notices that it
- * follows (rpc_fetch), takes of any thread, and those that wait for an answer of the servers.
+/* Puts an agent's two sides of quotas (kv/quota/spender.h, and for budgets in owner mode kv/quota/owning.h) to work: their
+ * clock, their asks (rpc_submit), what they follow (rpc_fetch), what they say to other agents (rpc_ask), takes of any
+ * thread, and those that wait for an answer.
  *
- * Servers and client agents alike have one. A lock guards the spender. A take that the agent can answer by itself costs
+ * Servers and client agents alike have one. A lock guards both sides. A take that the agent can answer by itself costs
  * that lock and nothing else; one that has to wait is tried again on the loop when an answer is there. */
 #ifndef COORD_RPC_QUOTA_SPENDING_H
 #define COORD_RPC_QUOTA_SPENDING_H
@@ -9,16 +10,23 @@
 #include <uv.h>
 
 #include "base/list.h"
+#include "kv/quota/owning.h"
 #include "kv/quota/spender.h"
 #include "rpc/api/rpc.h"
 
-#define QUOTA_PRIORITY    5    /* of an agent's asks, unless it is configured otherwise */
-#define SPENDING_WAIT_MS  1000 /* how long a take waits for the servers; then what the agent knows decides */
-#define SPENDING_LEAVE_MS 1000 /* how long giving back takes at most, when the agent ends */
+#define QUOTA_PRIORITY     5    /* of an agent's asks, unless it is configured otherwise */
+#define SPENDING_WAIT_MS   1000 /* how long a take waits for the servers; then what the agent knows decides */
+#define SPENDING_LEAVE_MS  1000 /* how long giving back takes at most, when the agent ends; beside handing over keys */
+#define SPENDING_NODE_MOST 512
 
 struct spending_config {
     const char *node;  /* copied */
     uint32_t priority; /* of its asks: 0 to 9 */
+    /* Has this node a passing instance of the service? Then its agent owns keys of budgets in owner mode that name it. On
+     * the loop, without the lock; short. NULL: it owns none, and answers no other agent; else at most one spending of an
+     * rpc has it, which is started before anybody asks. */
+    bool (*passes)(void *data, const char *service);
+    void *passes_data;
 };
 
 struct spending;
@@ -34,7 +42,11 @@ void spending_leave(struct spending *spending, void (*left)(void *data), void *d
  * `spending` is gone. What is still on its way then ends with the rpc. NULL: at once. */
 void spending_stop(struct spending *spending, void (*stopped)(void *data), void *data);
 
+/* Loop thread: what `passes` says may have changed. NULL: nothing. */
+void spending_health_changed(struct spending *spending);
+
 /* One request. The caller's until its answer is there. */
+struct owned_request;
 struct spending_take {
     /* in */
     const struct spender_take *takes;
@@ -42,14 +54,24 @@ struct spending_take {
     /* Once, after CO_AGAIN: `error` and what follows are set. On the loop; short: hand over to your own thread. */
     void (*done)(struct spending_take *take);
     /* out */
-    int error; /* as of spender_take, never CO_AGAIN */
+    int error; /* as of spender_take and owning_take, never CO_AGAIN */
     struct spender_answer answer;
     struct spender_rate *rates; /* the caller's room for `count`, or NULL; quota 0: it is not known */
     /* its own */
     struct list link;
     uint64_t deadline_ns;
+    struct owned_request *owned;
 };
 /* Any thread. False: `done` will be called. */
 bool spending_take(struct spending *spending, struct spending_take *take);
+
+/* Who owns a key, as far as this agent knows (owning_look). False: it does not know such a budget in owner mode; a take of
+ * n = 0 that is answered before makes it known. Any thread. */
+struct spending_view {
+    struct owning_view view; /* owner: that of below */
+    bool owned;
+    char owner[SPENDING_NODE_MOST + 1];
+};
+bool spending_look(struct spending *spending, struct slice name, struct slice key, struct spending_view *out);
 
 #endif

@@ -8,8 +8,8 @@
  *
  * Each server reports every `hint_ms`, at moments of its own, and half a period later the report is known to all
  * clients at once: so hints are between a half and one and a half periods old, one on average. 0: clients know the
- * present. A report has the requests in flight on average since the last one, those in flight now, and the latency,
- * averaged over about the last 20 requests. A client adds the requests that it has in flight itself, as pick.h says;
+ * present. A report has the requests in flight at that moment, as such and as the load, and the latency, averaged over
+ * about the last 10 requests that found about as many. A client adds the requests that it has in flight itself, as pick.h says;
  * with hints of the present it does not, because they are in the hint. */
 #ifndef COORD_TESTS_BALANCE_H
 #define COORD_TESTS_BALANCE_H
@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/buffer.h"
 
@@ -33,6 +34,7 @@ struct fleet {
     double antagonist_part;  /* of the time ... */
     double antagonist_speed; /* ... each one works at this part of its speed */
     double antagonist_ms;    /* for so long at a time, on average */
+    size_t requests;         /* to be measured: queues at 90 % load need long to show how long they get */
 };
 
 struct run {
@@ -59,6 +61,7 @@ struct outcome {
 void balance_run(const struct run *run, struct outcome *outcome);
 
 /* -- plots: plot.c ------------------------------------------------------------------------------------------------ */
+enum { SERIES_MAX = 8 };
 struct series {
     const char *name;
     const double *y; /* NAN: no point */
@@ -73,6 +76,10 @@ struct plot {
     double y_most; /* 0: what the series have */
 };
 void plot_svg(const struct plot *plot, struct buffer *out);
+/* plot_text.c: of a text with a title, what x is, what y is, and the names of the series, a line each; then a line for each
+ * x with the series' values. Fields are between tabs; one that is no number is no point. Both axes are logarithmic. 1: that
+ * is less than two points. */
+int plot_text(FILE *from, struct buffer *out);
 
 /* -- what is shown in docs/load-balancing.md: report.c ------------------------------------------------------------ */
 extern const struct fleet mixed_fleet, equal_fleet;

@@ -26,8 +26,7 @@ struct server {
     uint32_t inflight, busy;
     struct request *first, **last; /* those that wait */
     double latencies[LATENCIES]; /* logarithm of their mean, by the requests in flight when they came; NAN: none yet */
-    double sum, sum_ms, report_ms; /* of in flight over time: up to when; since when */
-    struct load_hint sent;         /* reported, not known to the clients yet */
+    struct load_hint sent;       /* reported, not known to the clients yet */
     uint64_t sent_ns;
     uint32_t window; /* requests that came in this HERD_MS */
 };
@@ -114,11 +113,6 @@ static double percentile(const struct world *world, double part) {
 }
 
 /* -- hints -------------------------------------------------------------------------------------------------------- */
-static void count_time(struct world *world, struct server *server) {
-    server->sum += server->inflight * (world->now_ms - server->sum_ms);
-    server->sum_ms = world->now_ms;
-}
-
 /* Quarters of a doubling. */
 static size_t latency_at(uint32_t inflight) {
     size_t at = (size_t)(4 * log2(inflight + 1.0));
@@ -140,9 +134,9 @@ static void latency_remember(struct server *server, uint32_t before, double late
     *mean = isnan(*mean) ? value : *mean + (value - *mean) * REMEMBERED;
 }
 
-static struct load_hint hint_now(const struct world *world, const struct server *server, double inflight) {
+static struct load_hint hint_now(const struct world *world, const struct server *server) {
     struct load_hint hint = load_unknown();
-    hint.load = inflight / (double)world->run->fleet.workers;
+    hint.load = server->inflight / (double)world->run->fleet.workers;
     hint.inflight = server->inflight;
     hint.latency_ms = latency_now(server);
     return hint;
@@ -158,17 +152,13 @@ static void tell(struct world *world, uint32_t number, const struct load_hint *h
 static void fresh(struct world *world, uint32_t number) {
     if (world->run->hint_ms > 0) return;
     struct server *server = &world->servers[number];
-    struct load_hint hint = hint_now(world, server, server->inflight);
+    struct load_hint hint = hint_now(world, server);
     tell(world, number, &hint, now_ns(world));
 }
 
 static void report(struct world *world, uint32_t number) {
     struct server *server = &world->servers[number];
-    count_time(world, server);
-    double mean = server->sum / (world->now_ms - server->report_ms);
-    server->sum = 0;
-    server->report_ms = world->now_ms;
-    server->sent = hint_now(world, server, mean);
+    server->sent = hint_now(world, server);
     server->sent_ns = now_ns(world);
     at(world, world->run->hint_ms / 2, KNOWN, number, NULL);
     at(world, world->run->hint_ms, REPORT, number, NULL);
@@ -189,7 +179,6 @@ static void begin(struct world *world, struct request *request) {
 
 static void arrive(struct world *world, struct request *request) {
     struct server *server = &world->servers[request->server];
-    count_time(world, server);
     request->before = server->inflight++;
     server->window++;
     if (server->inflight > world->outcome->fullest) world->outcome->fullest = server->inflight;
@@ -212,7 +201,6 @@ static void measure(struct world *world, const struct request *request, double l
 static void done(struct world *world, struct request *request) {
     struct server *server = &world->servers[request->server];
     double latency_ms = world->now_ms - request->came_ms;
-    count_time(world, server);
     server->inflight--;
     server->busy--;
     latency_remember(server, request->before, latency_ms);
@@ -317,7 +305,7 @@ static void servers_begin(struct world *world) {
         for (size_t k = 0; k < LATENCIES; k++) server->latencies[k] = NAN;
         server->last = &server->first;
         candidates[i] =
-            (struct pick_candidate){.weight = (double)fleet->workers, .share = 1, .hint = hint_now(world, server, 0)};
+            (struct pick_candidate){.weight = (double)fleet->workers, .share = 1, .hint = hint_now(world, server)};
         if (fleet->antagonist_part > 0) {
             server->antagonised = rng_unit(&world->rng) >= fleet->antagonist_part; /* is turned at once */
             at(world, 0, ANTAGONIST, i, NULL);

@@ -1,5 +1,6 @@
 /* The simulation of load balancing (balance.h) as a program: `balance check` asserts what must hold, at a small size;
- * `balance docs DOCS` writes tables and plots; `balance run` prints one table (`balance` alone explains). */
+ * `balance docs DOCS` writes tables and plots; `balance run` prints one table; `balance plot` draws what was measured
+ * elsewhere (`balance` alone explains). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +17,12 @@ static void expect(bool holds, const char *what, double got, double limit) {
     failures += !holds;
 }
 
+/* A fleet with fewer servers, and as many requests for each. */
 static struct outcome small(const struct fleet *fleet, size_t clients, enum policy policy, double hint_ms) {
-    struct run run = {
-        .fleet = *fleet, .policy = policy, .hint_ms = hint_ms, .load = 0.9, .requests = 150000, .seed = 1};
+    struct run run = {.fleet = *fleet, .policy = policy, .hint_ms = hint_ms, .load = 0.9, .seed = 1};
     run.fleet.servers = 30;
     run.fleet.clients = clients;
+    run.requests = fleet->requests * run.fleet.servers / fleet->servers;
     struct outcome outcome;
     balance_run(&run, &outcome);
     return outcome;
@@ -85,8 +87,9 @@ static int check(void) {
     expect_part(&mixed_fleet, P2C, 100, 1.0 / 3);
     expect_part(&mixed_fleet, HCL, 0, 1.0 / 5);
     expect_part(&mixed_fleet, HCL, 100, 1.0 / 3);
-    expect_part(&equal_fleet, P2C, 0, 1.0 / 3);
-    expect_part(&equal_fleet, HCL, 0, 1.0 / 3);
+    expect_part(&equal_fleet, P2C, 0, 1.0 / 5);
+    expect_part(&equal_fleet, P2C, 100, 1.0 / 3);
+    expect_part(&equal_fleet, HCL, 0, 1.0 / 5);
     expect_part(&equal_fleet, P2C, 1000, 1.1); /* old hints do no harm */
     expect_part(&equal_fleet, HCL, 1000, 1.1);
     for (int i = 0; i < 2; i++) {
@@ -103,8 +106,8 @@ static int print(int count, char **values) {
     struct run run = {.fleet = count > 0 && strcmp(values[0], "equal") == 0 ? equal_fleet : mixed_fleet,
                       .load = count > 1 ? atof(values[1]) / 100 : 0.9,
                       .hint_ms = count > 2 ? atof(values[2]) : 100,
-                      .requests = 500000,
                       .seed = count > 4 ? strtoull(values[4], NULL, 10) : 1};
+    run.requests = run.fleet.requests;
     if (count > 3) run.fleet.clients = strtoull(values[3], NULL, 10);
     for (run.policy = 0; run.policy < POLICIES; run.policy++) {
         struct outcome got;
@@ -116,10 +119,21 @@ static int print(int count, char **values) {
     return 0;
 }
 
+static int plot(void) {
+    struct buffer out = {0};
+    int failed = plot_text(stdin, &out);
+    if (!failed) fwrite(out.data, 1, out.size, stdout);
+    buffer_free(&out);
+    return failed;
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "check") == 0) return check();
+    if (argc == 2 && strcmp(argv[1], "plot") == 0) return plot();
     if (argc == 3 && strcmp(argv[1], "docs") == 0) return report_write(argv[2]);
     if (argc >= 2 && argc <= 7 && strcmp(argv[1], "run") == 0) return print(argc - 2, argv + 2);
-    fprintf(stderr, "usage: balance check | docs DOCS | run [mixed|equal [LOAD %% [HINT ms [CLIENTS [SEED]]]]]\n");
+    fprintf(
+        stderr,
+        "usage: balance check | docs DOCS | plot < TEXT | run [mixed|equal [LOAD %% [HINT ms [CLIENTS [SEED]]]]]\n");
     return 2;
 }

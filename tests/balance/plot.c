@@ -4,7 +4,7 @@
 
 #include "balance.h"
 
-enum { WIDTH = 720, HEIGHT = 380, LEFT = 70, RIGHT = 130, TOP = 40, BOTTOM = 50, NAME_GAP = 15, SERIES_MAX = 8 };
+enum { WIDTH = 720, HEIGHT = 380, LEFT = 70, RIGHT = 130, TOP = 40, BOTTOM = 50, NAME_GAP = 15 };
 
 static const char *const colours[] = {"#888888", "#b07d2b", "#c0392b", "#1f6fb2", "#2a8c4a"};
 enum { COLOURS = sizeof colours / sizeof *colours };

@@ -22,16 +22,23 @@ const struct fleet mixed_fleet = {.name = "mixed",
                                   .slow_speed = 0.5,
                                   .antagonist_part = 0.2,
                                   .antagonist_speed = 0.6,
-                                  .antagonist_ms = 2000};
-const struct fleet equal_fleet = {
-    .name = "equal", .servers = 100, .workers = 1, .clients = 100, .work_ms = 20, .spread = 1, .slow_speed = 1};
+                                  .antagonist_ms = 2000,
+                                  .requests = 500000};
+const struct fleet equal_fleet = {.name = "equal",
+                                  .servers = 100,
+                                  .workers = 1,
+                                  .clients = 100,
+                                  .work_ms = 20,
+                                  .spread = 1,
+                                  .slow_speed = 1,
+                                  .requests = 2000000};
 
 static const double ages[] = {0, 100, 1000};
 
 static struct outcome outcome_of(const struct fleet *fleet, enum policy policy, double hint_ms, double load) {
     struct outcome outcome;
     struct run run = {
-        .fleet = *fleet, .policy = policy, .hint_ms = hint_ms, .load = load, .requests = 500000, .seed = 1};
+        .fleet = *fleet, .policy = policy, .hint_ms = hint_ms, .load = load, .requests = fleet->requests, .seed = 1};
     balance_run(&run, &outcome);
     return outcome;
 }

@@ -3,7 +3,7 @@
 Every agent gets a loopback address of its own (127.x.y.z with the default ports), so that suites can run
 side by side. Tests poll conditions with a deadline; nothing sleeps and hopes.
 """
-import atexit, collections, errno, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import atexit, collections, errno, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time, traceback
 import http.client, urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -274,6 +274,21 @@ class Cluster:
         return [agent for agent in self.servers if agent is not leader]
 
 
+def together(*stories):
+    """Runs stories that wait most of the time side by side; fails with what failed in any of them."""
+    failed = []
+
+    def tell(story):
+        try:
+            story()
+        except BaseException:
+            failed.append("%s: %s" % (story.__name__, traceback.format_exc()))
+    threads = [threading.Thread(target=tell, args=(s,)) for s in stories]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    check(not failed, "\n".join(failed))
+
+
 def run(tests):
     """Runs the named stories one after another; any failure is the whole script's."""
     wanted = sys.argv[1:]
@@ -286,7 +301,6 @@ def run(tests):
             test()
             print("ok   %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
         except Exception:
-            import traceback
             failed += 1
             print("FAIL %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
             traceback.print_exc()

@@ -1,6 +1,6 @@
 """Load balancing: what an instance says of its load on one host is known on all servers, and on agents that pick, within a second; picks,
 owners and DNS follow it, and forget it."""
-import http.server, os, re, socket, struct, threading, time, urllib.parse
+import collections, http.server, os, re, socket, struct, threading, time, urllib.parse
 from coordtest import HERE, SLOW, Agent, Cluster, check, run, settings, until
 
 
@@ -235,14 +235,18 @@ def subsets_are_stable_over_servers():
 
 
 def told_by_checks():
-    class Web(http.server.BaseHTTPRequestHandler):
-        headers_of = {"/own": [("X-Coord-Load", "load=0.25 inflight=3"), ("endpoint-load-metrics", "TEXT cpu_utilization=0.9")],
-                      "/orca": [("Endpoint-Load-Metrics", "TEXT application_utilization=0.75, rps_fractional=10")],
-                      "/bad": [("X-Coord-Load", "load=high")]}
+    answers = {"own": [("X-Coord-Load", "load=0.25 inflight=3"), ("endpoint-load-metrics", "TEXT cpu_utilization=0.9")],
+               "orca": [("Endpoint-Load-Metrics", "TEXT application_utilization=0.75, rps_fractional=10")],
+               "json": [("endpoint-load-metrics", 'JSON {"cpu_utilization": 0.5, "application_utilization": 0.625, "named_metrics": {"a": 1}}')],
+               "bad": [("X-Coord-Load", "load=high")], "minus": [("X-Coord-Load", "load=-1")], "nan": [("X-Coord-Load", "load=nan")],
+               "huge": [("endpoint-load-metrics", "TEXT cpu_utilization=1e300")], "broken": [("endpoint-load-metrics", "JSON {")]}
+    asked = collections.Counter()
 
+    class Web(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            asked[self.path[1:]] += 1
             self.send_response(200)
-            for name, value in self.headers_of[self.path]:
+            for name, value in answers[self.path[1:]]:
                 self.send_header(name, value)
             self.end_headers()
 
@@ -251,15 +255,21 @@ def told_by_checks():
     cluster, (one,) = world(1, "-enable-script-checks")
     web = http.server.ThreadingHTTPServer((one.ip, 9999), Web)
     threading.Thread(target=web.serve_forever, daemon=True).start()
-    for id in ("own", "orca", "bad"):
+    for id in answers:
         register(one, id, "api", Check={"HTTP": "http://%s:9999/%s" % (one.ip, id), "Interval": "1s"})
     register(one, "script", "api", Check={"Args": ["sh", "-c", "echo fine; echo load=0.5 inflight=2"], "Interval": "1s"})
     register(one, "ttl", "api", Check={"TTL": "1h", "Status": "passing"})
     one.put("/v1/agent/check/pass/service:ttl?note=" + urllib.parse.quote("all is well\nload=0.125"))
-    expected = {("a1", "own"): 0.25, ("a1", "orca"): 0.75, ("a1", "script"): 0.5, ("a1", "ttl"): 0.125, ("a1", "bad"): None}
+    bad = ("bad", "minus", "nan", "huge", "broken")
+    expected = {("a1", id): load for id, load in (("own", 0.25), ("orca", 0.75), ("json", 0.625), ("script", 0.5), ("ttl", 0.125), *((id, None) for id in bad))}
     for server in cluster.servers:
         until("%s knows all" % server.name, lambda: loads(server) == expected, 10)
-    check("makes no sense" in one.log() and "high" in one.log(), "what makes no sense is named in the log")
+    passing([one], "api", len(expected))
+    until("all were asked again", lambda: min(asked.values()) >= 3)
+    for id in bad:
+        lines = [line for line in one.log().splitlines() if "makes no sense" in line and "check=service:%s " % id in line]
+        check(len(lines) == 1, "what makes no sense is named in the log, once: %s" % lines)
+    check(loads(one) == expected, "and is not used")
     web.shutdown()
 
 

@@ -1,10 +1,10 @@
-"""Rollouts: 500 callers that follow a configuration in stages, guards that stop it, a leader that dies in the middle, the way back; clients that only
-know keys, files, and OpenFeature's protocol."""
+"""Rollouts: 200 callers that follow a configuration in stages, guards that stop it, a leader that dies in the middle, the way back; clients that only
+know keys. Files: test_rollout_files.py. OpenFeature: test_openfeature.py."""
 import concurrent.futures, http.client, json, os, re, subprocess, sys, tempfile, threading, time
 from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
-from waiters import cluster_and_agent, documented, run_documented, want
+from waiters import cluster_and_agent, page, run_documented, want
 
-CALLERS = 500
+CALLERS = 200
 
 
 def crowded():
@@ -32,6 +32,23 @@ def status(agent, name):
 def story(agent, name):
     """The oldest first, without publications."""
     return [(c["Kind"], c["By"], c["To"], c["Percent"]) for c in reversed(want(agent, "GET", "/v1/rollout/%s/history" % name)) if c["Kind"] != "publish"]
+
+
+def command(agent, *args):
+    return subprocess.run([COORD, "rollout", args[0], "-http-addr=%s:8500" % agent.ip, *args[1:]], capture_output=True, text=True, timeout=60 * SLOW)
+
+
+def words(agent, *args, code=0):
+    done = command(agent, *args)
+    check(done.returncode == code, done)
+    return done.stdout
+
+
+def refused(agent, *args):
+    """Why."""
+    done = command(agent, *args)
+    check(done.returncode == 1 and not done.stdout, done)
+    return done.stderr
 
 
 class Follower(threading.Thread):
@@ -127,17 +144,24 @@ def staged_by_percent():
 
 def a_guard_stops_it():
     agent = Agent(crowded(), dev=True).start()
-    publish(agent, "web", "v36", "v37", "v38")
+    publish(agent, "web", "v36", "v37", "v38", "v39")
     stage(agent, "web", "v36")
+    # Beside all this: of a stage without an end the guard looks every 5 s.
+    publish(agent, "slow", "v1", "v2")
+    stage(agent, "slow", "v1")
+    stage(agent, "slow", "v2", Steps=[{"Percent": 50}], Guard={"MaxFailing": 0, "OnFail": "rollback"})
+    want(agent, "PUT", "/v1/rollout/slow/ack?id=a&version=v2&ok=false&reason=no")
+
     all_ = [Follower([agent], "web", i, node="n%d" % (i % 4), refuses="v37" if i % 20 == 0 else None, acks=True) for i in range(200)]
     until("all have acknowledged it", lambda: status(agent, "web")["Callers"] == 200, 30)
+    hold = "%dms" % (1000 * SLOW)
     begun = time.monotonic()
-    stage(agent, "web", "v37", Steps=[{"Percent": 50, "Hold": "2s"}], Guard={"MaxFailing": 0.02, "MinSamples": 50, "OnFail": "pause"})
+    stage(agent, "web", "v37", Steps=[{"Percent": 50, "Hold": hold}], Guard={"MaxFailing": 0.02, "MinSamples": 50, "OnFail": "pause"})
     paused = until("the guard pauses it", lambda: status(agent, "web")["Stage"] and status(agent, "web")["Stage"]["Paused"] and status(agent, "web"), 30)
     check(time.monotonic() - begun < 15 * SLOW and "refused it" in paused["Stage"]["Reason"], paused)
     counts = {v["Version"]: (v["Ok"], v["Refused"]) for v in paused["Versions"]}
     check(counts["v37"][1] == len(paused["Refusals"]) > 0 and all(r["Reason"] == "no" for r in paused["Refusals"]), paused)
-    text = subprocess.run([COORD, "rollout", "status", "-http-addr=%s:8500" % agent.ip, "web"], capture_output=True, text=True, timeout=60 * SLOW).stdout
+    text = words(agent, "status", "web")
     check("%d of 200 on v37, %d refused it" % counts["v37"] in text and "paused: of " in text, text)
     change(agent, "web", "rollback")
     until("all are back", lambda: not on(all_, "v37"), 20)
@@ -147,7 +171,7 @@ def a_guard_stops_it():
         agent.put("/v1/catalog/register", {"Node": "n%d" % i, "Address": "10.0.0.%d" % (i + 1), "Service": {"ID": "api", "Service": "api"},
                                            "Check": {"CheckID": "alive", "Name": "alive", "Status": "passing", "ServiceID": "api"}})
     agent.put("/v1/catalog/register", {"Node": "n9", "Address": "10.0.0.9", "Service": {"ID": "api", "Service": "api"}})
-    stage(agent, "web", "v38", Steps=[{"Percent": 50, "Hold": "10m"}], Guard={"Service": "api", "MaxFailing": 0.02, "MinSamples": 50, "OnFail": "rollback"})
+    stage(agent, "web", "v38", Steps=[{"Percent": 50, "Hold": hold}], Guard={"Service": "api", "MaxFailing": 0.02, "MinSamples": 50, "OnFail": "rollback"})
     until("the samples", lambda: status(agent, "web")["Judgement"]["Samples"] > 50, 20)
     check(status(agent, "web")["SilentNodes"] == ["n9"], "one node never asked: %r" % status(agent, "web"))
     agent.put("/v1/catalog/register", {"Node": "n1", "Address": "10.0.0.2", "Check": {"CheckID": "alive", "Name": "alive", "Status": "critical", "ServiceID": "api"}})
@@ -155,6 +179,18 @@ def a_guard_stops_it():
     last = want(agent, "GET", "/v1/rollout/web/history")[0]
     check((last["Kind"], last["By"], last["From"], last["To"]) == ("rollback", "guard", "v38", "v36") and "critical instance of \"api\"" in last["Comment"], last)
     until("all are back", lambda: all(f.seen[-1] == "v36" for f in all_), 20)
+
+    # Callers that never acknowledge anything: nothing is known of the version, so it goes no further.
+    for f in all_:
+        f.acks = False
+    stage(agent, "web", "v39", Steps=[{"Percent": 50, "Hold": "500ms"}], Guard={"MaxFailing": 0.02, "MinSamples": 50, "OnFail": "rollback"})
+    until("the guard pauses it", lambda: status(agent, "web")["Stage"]["Paused"], 30)
+    check(status(agent, "web")["Stage"]["Reason"] == "inconclusive: 0 of at least 50 callers have acknowledged it", status(agent, "web"))
+    check("0 of 200 on v39, 0 refused it" in words(agent, "status", "web"), words(agent, "status", "web"))
+    check(story(agent, "web")[-1] == ("pause", "guard", "v39", 50), story(agent, "web"))
+
+    until("the guard has looked at the other one", lambda: status(agent, "slow")["Stage"] is None, 30)
+    check(story(agent, "slow")[-1][:3] == ("rollback", "guard", "v1"), story(agent, "slow"))
     end(all_)
 
 
@@ -163,7 +199,7 @@ def the_leader_dies_in_the_middle_of_steps():
     publish(agent, "web", "v1", "v2")
     stage(agent, "web", "v1")
     all_ = followers([agent] + cluster.servers, "web", 60, acks=True)
-    stage(agent, "web", "v2", Steps=[{"Percent": 10, "Hold": "2s"}, {"Percent": 40, "Hold": "2s"}, {"Percent": 70, "Hold": "2s"}], Guard={"MaxFailing": 0.5})
+    stage(agent, "web", "v2", Steps=[{"Percent": p, "Hold": "800ms"} for p in (10, 40, 70)], Guard={"MaxFailing": 0.5})
     until("the first step", lambda: status(agent, "web")["Stage"]["Position"] == 1, 20)
     leader = cluster.leader()
     before = {f.id for f in on(all_, "v2")}
@@ -173,7 +209,7 @@ def the_leader_dies_in_the_middle_of_steps():
     steps = until("the story", lambda: [s for s in story(rest[0], "web") if s[0] != "flip"], 20)
     check(steps == [("stage", "node a1", "v2", 10), ("advance", "step", "v2", 40), ("advance", "step", "v2", 70), ("promote", "step", "v2", 100)], "each step once: %r" % steps)
     times = [c["Time"] for c in reversed(want(rest[0], "GET", "/v1/rollout/web/history"))][-4:]
-    check(all(b - a >= 1950 for a, b in zip(times, times[1:])), "no hold is cut short: %r" % times)
+    check(all(b - a >= 750 for a, b in zip(times, times[1:])), "no hold is cut short: %r" % times)
     until("all have it", lambda: len(on(all_, "v2")) == len(all_), 60)
     check(all(f.seen == ["v1", "v2"] for f in all_) and before, "nobody changed sides: %r" % [f.seen for f in all_ if f.seen != ["v1", "v2"]])
     end(all_)
@@ -187,115 +223,19 @@ def try_current(server):
         return None
 
 
-def openfeature():
-    agent = Agent(dev=True).start()
-    for name, documents in {"color": ['"red"', '"blue"'], "limits": ['{"n":1}', '{"n":2}'], "on": ["false", "true"], "motd": ["hello there", "bye"]}.items():
-        for i, document in enumerate(documents):
-            agent.put("/v1/rollout/%s/versions/v%d" % (name, i + 1), document)
-        stage(agent, name, "v1")
-
-    def evaluate(path="", context={"targetingKey": "me"}, headers=None, body=None):
-        code, got, text = agent.request("POST", "/ofrep/v1/evaluate/flags" + path, json.dumps({"context": context}) if body is None else body, headers=headers)
-        check(got["Access-Control-Allow-Origin"] == "*", got.items())
-        return code, json.loads(text) if text else None, got
-    check(evaluate("/color")[:2] == (200, {"key": "color", "reason": "STATIC", "variant": "v1", "value": "red"}), evaluate("/color"))
-    check(evaluate("/on")[1]["value"] is False and evaluate("/limits")[1]["value"] == {"n": 1} and evaluate("/motd")[1]["value"] == "hello there", "values")
-    stage(agent, "color", "v2", Percent=99.9)
-    check(evaluate("/color")[1] == {"key": "color", "reason": "SPLIT", "variant": "v2", "value": "blue"}, evaluate("/color"))
-    stage(agent, "limits", "v2", Match={"Tags": ["beta"], "Nodes": ["n1"]})
-    check(evaluate("/limits")[1]["reason"] == "STATIC", "it does not match")
-    check(evaluate("/limits", {"targetingKey": "me", "tags": ["beta"], "node": "n1", "email": "a@b"})[1] == {"key": "limits", "reason": "TARGETING_MATCH", "variant": "v2", "value": {"n": 2}}, "it does")
-    code, all_, headers = evaluate()
-    check(code == 200 and {f["key"]: f["variant"] for f in all_["flags"]} == {"color": "v2", "limits": "v1", "motd": "v1", "on": "v1"}, all_)
-    tag = headers["ETag"]
-    check(evaluate("", headers={"If-None-Match": tag})[:2] == (304, None), "the same")
-    check(evaluate("", {"targetingKey": "me", "more": 1}, headers={"If-None-Match": '"x", ' + tag})[0] == 304, "one of several")
-    stage(agent, "motd", "v2")
-    code, all_, headers = evaluate("", headers={"If-None-Match": tag})
-    check(code == 200 and headers["ETag"] != tag, "another one")
-    for path, context, body, expected in [("/none", {"targetingKey": "a"}, None, (404, "FLAG_NOT_FOUND")), ("/color", {}, None, (400, "TARGETING_KEY_MISSING")), ("", {}, None, (400, "TARGETING_KEY_MISSING")),
-                                          ("/color", None, "{", (400, "PARSE_ERROR")), ("", None, "", (400, "PARSE_ERROR")), ("/color", None, "[]", (400, "INVALID_CONTEXT")),
-                                          ("/color", {"targetingKey": 7}, None, (400, "INVALID_CONTEXT")), ("/color", {"targetingKey": "x" * 2000}, None, (400, "INVALID_CONTEXT"))]:
-        code, failure, _ = evaluate(path, context, body=body)
-        check((code, failure["errorCode"]) == expected and failure["errorDetails"] and ("key" in failure) == bool(path), (path, body, code, failure))
-    # The stream that the bulk answer names: an event for each change of this caller's flags, and none for others'; it goes on with Last-Event-ID.
-    path = evaluate("", {"targetingKey": "a b&c"})[1]["eventStreams"][0]["endpoint"]["requestUri"]
-    check(path.startswith("/ofrep/v1/events?targetingKey=a%20b%26c"), path)
-
-    def lines(last=None):
-        c = http.client.HTTPConnection(agent.ip, 8500, timeout=30 * SLOW)
-        c.request("GET", path, headers={"Last-Event-ID": last} if last else {})
-        r = c.getresponse()
-        check(r.status == 200 and r.headers["Content-Type"] == "text/event-stream" and r.headers["Access-Control-Allow-Origin"] == "*", r.headers.items())
-        return r
-    stream = lines()
-    first = stream.readline().decode().strip()
-    check(first.startswith("id: ") and stream.readline() == b"\n", first)
-    stage(agent, "motd", "v1", Match={"Nodes": ["n77"]})
-    stage(agent, "on", "v2")
-    event = [stream.readline().decode().strip() for _ in range(4)]
-    now = evaluate("", {"targetingKey": "a b&c"})[2]["ETag"]
-    check(event == ["event: message", "id: " + now, 'data: {"type":"refetchEvaluation","etag":"\\"%s\\""}' % now.strip('"'), ""], event)
-    check(json.loads(event[2][6:])["etag"] == now and evaluate("", {"targetingKey": "a b&c"}, headers={"If-None-Match": now})[0] == 304, event)
-    stage(agent, "on", "v1")
-    check(lines(now).readline() == b"event: message\n", "who comes back is told what it has missed")
-    check(lines(first[4:]).readline().decode().strip() == first, "and nothing when all is as it was")
-    code, headers, body = agent.request("OPTIONS", "/ofrep/v1/evaluate/flags", headers={"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"})
-    check(code == 204 and "POST" in headers["Access-Control-Allow-Methods"] and "If-None-Match" in headers["Access-Control-Allow-Headers"], headers.items())
-
-
-def files_that_follow():
-    """`coord rollout follow`: on a client agent, over the loss of all servers; a command that fails refuses the version."""
-    cluster = Cluster(1).start()
-    agent = cluster.agent("a1").start(wait=False).wait_leader(30)
-    publish(agent, "web", "v1", "v2", "v3")
-    stage(agent, "web", "v1")
-    folder = tempfile.mkdtemp()
-    out, log = os.path.join(folder, "web.json"), os.path.join(folder, "log")
-    command = "echo $COORD_ROLLOUT_VERSION >> %s; ! grep -q v2 %s" % (log, out)
-    follow = subprocess.Popen([COORD, "rollout", "follow", "-http-addr=%s:8500" % agent.ip, "-id", "f1", "-node", "a1", "-out", out, "-exec", command, "web"],
-                              stdout=subprocess.PIPE, text=True)
-    try:
-        def content():
-            return open(out).read() if os.path.exists(out) else ""
-        until("the file", lambda: content() == '{"v": "v1"}', 20)
-        stage(agent, "web", "v2", Match={"Nodes": ["a1"]})
-        until("the second", lambda: content() == '{"v": "v2"}', 20)
-        refused = until("it is refused", lambda: status(agent, "web")["Refusals"], 20)
-        check(refused[0]["ID"] == "f1" and refused[0]["Reason"] == "the command ended with 1", refused)
-        for server in cluster.servers:
-            server.kill()
-        until("it notices", lambda: agent.request("GET", "/v1/rollout/web?id=f1", timeout=60)[0] == 500, 30)
-        check(content() == '{"v": "v2"}', "the file stays")
-        for server in cluster.servers:
-            server.start(wait=False)
-        for server in cluster.servers:
-            server.wait_leader(60)
-        stage(cluster.leader(), "web", "v3")
-        until("it converges", lambda: content() == '{"v": "v3"}', 60)
-        check(os.listdir(folder).sort() == ["log", "web.json"].sort() and follow.poll() is None, os.listdir(folder))
-    finally:
-        follow.kill()
-
-
-def words(agent, *args, code=0):
-    done = subprocess.run([COORD, "rollout", args[0], "-http-addr=%s:8500" % agent.ip, *args[1:]], capture_output=True, text=True, timeout=60 * SLOW)
-    check(done.returncode == code, done)
-    return done.stdout
-
-
 def as_documented_and_as_commands():
+    """Every example of docs/rollouts.md, one after the other, against a server that knows nothing; then the commands."""
     agent = Agent(dev=True).start()
-    lines = run_documented(agent, documented("A first rollout", "rollouts.md")).replace("}{", "}\n{").replace("true", "true\n")
-    check('"Version":"v1"' in lines and '"MinSamples":50' in lines, lines)
-    run_documented(agent, documented("OpenFeature", "rollouts.md"))
-    with open(os.path.join(HERE, "../../docs/rollouts.md")) as f:
-        program = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+    text = page("rollouts.md")
+    said = run_documented(agent, "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S)))
+    for expected in ("web: v1 for everybody\n", "web: v2 for 1 % of the callers, v1 for the others; step 1 of 2, 5m0s\n", "0 of 0 on v2, 0 refused it\n", "too green", '"Version":"v1"', '"MinSamples":50', '"variant":"v1"'):
+        check(expected in said, "%r in %s" % (expected, said))
+    program = re.search(r"```python\n(.*?)```", text, re.S).group(1)
     check(len(program.splitlines()) <= 20, "twenty lines")
     client = subprocess.Popen([sys.executable, "-c", program, "http://%s:8500" % agent.ip, "py"], stdout=subprocess.PIPE, text=True)
     try:
         check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "the first")
-        check(words(agent, "publish", "web", "v3", '{"Color":"red"}') == "true\n", "published")
+        check(words(agent, "put", "web", "v3", '{"Color":"red"}') == "true\n", "the same once more")
         check(words(agent, "stage", "-percent", "100", "web", "v3") == "web: v3 for everybody\n", "for everybody")
         check(client.stdout.readline() == "v3 {'Color': 'red'}\n", "callback")
         words(agent, "rollback", "web")
@@ -318,6 +258,41 @@ def as_documented_and_as_commands():
     check("web" in words(agent, "list"), "list")
 
 
+def create_and_put():
+    agent = Agent(dev=True).start()
+    check(words(agent, "create", "-comment", "first", "web", "v1", '{"a":1}') == "web: v1 for everybody\n", "created")
+    last = want(agent, "GET", "/v1/rollout/web/history")[0]
+    check((last["Kind"], last["To"], last["Comment"]) == ("flip", "v1", "first") and status(agent, "web")["Current"] == "v1", last)
+    before = want(agent, "GET", "/v1/rollout/web/history")
+    for version, document in (("v1", '{"a":1}'), ("v2", "2")):
+        check("exists, and v1 is current" in refused(agent, "create", "web", version, document), "there is one already")
+    check(want(agent, "GET", "/v1/rollout/web/history") == before and agent.request("GET", "/v1/kv/config/web/v2")[0] == 404, "nothing of that was done")
+    check(words(agent, "put", "web", "v2", '{"a":2}') == "true\n" and status(agent, "web")["Current"] == "v1", "a version for nobody")
+    check("versions never change" in refused(agent, "put", "web", "v2", "{}"), "versions never change")
+    check("the document is wanted" in command(agent, "put", "web", "v3").stderr and agent.request("GET", "/v1/kv/config/web/v3")[0] == 404, "it was forgotten")
+    check("is no version" in refused(agent, "diff", "web", "v1", "current"), "the pointer")
+    # From a file and from stdin; a version that was put before, or an earlier try, is in nobody's way.
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write('{"from":"a file"}')
+        f.flush()
+        words(agent, "put", "other", "v0", "0")
+        words(agent, "create", "other", "v1", "@" + f.name)
+    check(words(agent, "get", "-id", "x", "other") == '{"from":"a file"}', "from a file")
+    check("No such file" in refused(agent, "create", "third", "v1", "@/none"), "no file")
+    # What does not fit a schema that was there before makes no rollout.
+    words(agent, "schema", "strict", '{"required":["a"]}')
+    check("does not fit the schema" in refused(agent, "create", "strict", "v1", "{}") and status(agent, "strict")["Current"] == "", "refused")
+    check(words(agent, "create", "strict", "v1", '{"a":1}') == "strict: v1 for everybody\n", "and then one that fits")
+    # A pointer that was written by hand, before there was a rollout, is taken over: create does not replace it for everybody.
+    agent.put("/v1/kv/config/byhand/v7", "7"), agent.put("/v1/kv/config/byhand/current", "v7")
+    check("v7 is current" in refused(agent, "create", "byhand", "v8", "8") and status(agent, "byhand")["Current"] == "v7", "taken over")
+    # Many at once: one of them has created it.
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        codes = list(pool.map(lambda i: command(agent, "create", "race", "v%d" % i, str(i)).returncode, range(4)))
+    current = status(agent, "race")["Current"]
+    check(codes.count(0) == 1 and current == "v%d" % codes.index(0), (codes, current))
+
+
 def bad_input():
     agent = Agent(dev=True).start()
     publish(agent, "web", "v1", "v2")
@@ -330,8 +305,10 @@ def bad_input():
             (current, {"Version": "v9"}, 404, "no version"), (current, {}, 400, "Version"), (current, {"Version": "v2", "Percent": 101}, 400, "Percent"), (current, {"Version": "v2", "Percent": -1}, 400, "Percent"), (current, '{"Version":"v2","Percent":NaN}', 400, "JSON"),
             (current, {"Version": "v2", "Percent": "10"}, 400, "Percent"), (current, {"Version": "v2", "Precent": 10}, 400, "Percent"), (current, {"Version": "v2", "Steps": [{"Hold": "1s"}]}, 400, "Steps[0].Percent"),
             (current, {"Version": "v2", "Steps": [{"Percent": 5}, {"Percent": 5}]}, 400, "higher"), (current, {"Version": "v2", "Steps": [{"Percent": 5, "Hold": "1y"}]}, 400, "Hold"), (current, {"Version": "v2", "Guard": {"Service": "a"}}, 400, "MaxFailing"),
+            (current, {"Version": "v2", "Steps": [{"Percent": 5, "Hold": 300}]}, 400, "from 10ms"), (current, {"Version": "v2", "Percent": 1e300}, 400, "Percent"), (current, {"Version": "v2", "Percent": 100.001}, 400, "Percent"),
+            (current, {"Version": "v2", "Match": {}}, 400, "names no tags"), (current, {"Version": "v2", "Match": {"Nodes": [], "Tags": []}, "Percent": 100}, 400, "names no tags"), (current, {"Version": "v2", "Match": {"Nodes": ["n" * 201]}}, 400, "Nodes"),
             (current, {"Version": "v2", "Guard": {"MaxFailing": 2}}, 400, "MaxFailing"), (current, {"Version": "v2", "Guard": {"MaxFailing": 0, "OnFail": "cry"}}, 400, "OnFail"), (current, {"Version": "v2", "Percent": 5, "Cas": 1}, 412, "Cas"),
-            (current, {"Version": "v1", "Percent": 5}, 409, "already"), ("/v1/rollout/web/promote", "", 409, "no stage"), ("/v1/rollout/web/rollback", "", 409, "no version before"), ("/v1/rollout/none/pause", "", 404, "no rollout"),
+            (current, {"Version": "v1", "Percent": 5}, 409, "already"), ("/v1/rollout/web/promote", "", 409, "no stage"), ("/v1/rollout/web/rollback", "", 409, "no version before"), ("/v1/rollout/none/pause", "", 404, "no rollout"), ("/v1/rollout/web/rollback?cas=1", "", 412, "Cas"),
             ("/v1/rollout/web/ack?id=a&version=v9", "", 404, "no version"), ("/v1/rollout/web/ack?version=v1", "", 400, "id"), ("/v1/rollout/web/ack?id=a&version=v1&ok=maybe", "", 400, "ok"), ("/v1/rollout/web/go", "", (404, 405), "")]
     before = want(agent, "GET", "/v1/rollout/web/history")
     for path, body, expected, word in rows:
@@ -354,4 +331,4 @@ def bad_input():
 
 
 if __name__ == "__main__":
-    run([staged_by_percent, a_guard_stops_it, the_leader_dies_in_the_middle_of_steps, openfeature, files_that_follow, as_documented_and_as_commands, bad_input])
+    run([staged_by_percent, a_guard_stops_it, the_leader_dies_in_the_middle_of_steps, as_documented_and_as_commands, create_and_put, bad_input])

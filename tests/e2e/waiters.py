@@ -1,6 +1,6 @@
 """For tests of what is waited for: requests in threads, a cluster of three with a client agent."""
 import http.client, json, os, re, subprocess, threading, time
-from coordtest import HERE, Cluster, SLOW, check, configuration, undecided, until
+from coordtest import COORD, HERE, Cluster, SLOW, check, configuration, undecided, until
 
 now = time.monotonic
 
@@ -80,16 +80,22 @@ def woken(agents):
     return total
 
 
-def documented(section, page="coordination.md"):
+def page(name):
+    """The text of a page of docs/."""
+    with open(os.path.join(HERE, "../../docs", name)) as f:
+        return f.read()
+
+
+def documented(section, name="coordination.md"):
     """The first shell example of a section of docs/coordination.md, or of another page."""
-    with open(os.path.join(HERE, "../../docs", page)) as f:
-        text = f.read().split("\n## %s\n" % section)[1].split("\n## ")[0]
+    text = page(name).split("\n## %s\n" % section)[1].split("\n## ")[0]
     return re.search(r"```sh\n(.*?)```", text, re.S).group(1)
 
 
 def run_documented(agent, script):
-    """Each of its requests succeeds, at this agent in place of localhost."""
+    """Each of its requests and commands succeeds, at this agent in place of localhost."""
     script = script.replace("localhost:8500", agent.ip + ":8500").replace("curl ", "curl -fsS ")
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=60 * SLOW)
+    environment = dict(os.environ, COORD_HTTP_ADDR=agent.ip + ":8500", PATH=os.path.dirname(os.path.abspath(COORD)) + os.pathsep + os.environ["PATH"])
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, capture_output=True, text=True, timeout=60 * SLOW)
     check(done.returncode == 0, done)
     return done.stdout

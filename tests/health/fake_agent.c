@@ -35,6 +35,8 @@ static void register_file(struct agent *agent) {
     json_object_put(json);
 }
 
+static void changed(void *data) { ((struct agent *)data)->changes++; }
+
 static void *agent_main(void *data) {
     struct agent *agent = data;
     Pb__Node node = PB__NODE__INIT;
@@ -60,6 +62,8 @@ static void *agent_main(void *data) {
                                   .permission = agent->permission,
                                   .flap_limit = agent->flap_limit,
                                   .flap_window_ns = agent->flap_window_ns,
+                                  .changed = changed,
+                                  .changed_data = agent,
                                   .lease_ttl_ns = agent->lease_ttl_ns,
                                   .alias_lost_ns = agent->alias_lost_ns};
     uv_loop_init(&agent->loop);

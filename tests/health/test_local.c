@@ -641,3 +641,29 @@ Test(restart, configuration_files_win) {
     arena_free(&arena);
     agent_free(agent);
 }
+
+Test(local, a_service_passes_with_all_checks_of_an_instance_and_of_the_node) {
+    struct agent *agent = agent_new(false);
+    cr_expect(!local_service_passes(agent->local, slice_text("web")));
+    register_service(agent,
+                     "{\"ID\":\"w1\",\"Name\":\"web\",\"Checks\":[{\"CheckID\":\"one\",\"TTL\":\"60s\"},"
+                     "{\"CheckID\":\"two\",\"TTL\":\"60s\",\"Status\":\"passing\"}]}");
+    cr_expect(!local_service_passes(agent->local, slice_text("web")));
+    unsigned changes = agent->changes;
+    cr_assert(update(agent, "one", PB__STATUS__PASSING, ""));
+    cr_expect(local_service_passes(agent->local, slice_text("WEB")) &&
+              !local_service_passes(agent->local, slice_text("w1")));
+    UNTIL(agent->changes > changes);
+    cr_assert(update(agent, "two", PB__STATUS__WARNING, ""));
+    cr_expect(!local_service_passes(agent->local, slice_text("web")));
+    register_service(agent, "{\"ID\":\"w2\",\"Name\":\"web\"}");
+    cr_expect(local_service_passes(agent->local, slice_text("web")), "one instance is enough");
+    cr_assert_eq(local_node_maintenance(agent->local, true, slice_text("")), CO_OK);
+    cr_expect(!local_service_passes(agent->local, slice_text("web")), "the node's checks count for all");
+    cr_assert_eq(local_node_maintenance(agent->local, false, slice_text("")), CO_OK);
+    changes = agent->changes;
+    cr_assert_eq(local_service_deregister(agent->local, slice_text("w2")), CO_OK);
+    cr_expect(!local_service_passes(agent->local, slice_text("web")));
+    UNTIL(agent->changes > changes);
+    agent_free(agent);
+}

@@ -289,11 +289,87 @@ Test(quota, several_takes_are_all_or_nothing) {
     buffer_free(&many);
 }
 
+/* -- owner mode --------------------------------------------------------------------------------------------------- */
+
+#define OWNED "\"Refill\":{\"Window\":\"day\"},\"Mode\":\"owner\",\"Service\":\"gw\",\"LeaseTTL\":\"1s\""
+
+static bool is_allowed(const char *asked) {
+    struct web_answer answer = web_ask(world, asked, NULL);
+    bool allowed = answer.status == 200;
+    web_free(&answer);
+    return allowed;
+}
+
+static void own(const char *name, const char *more) {
+    char *asked, *body, *look;
+    cr_assert(asprintf(&asked, "PUT /v1/quota/%s", name) > 0);
+    cr_assert(asprintf(&body, "{\"Budget\":10," OWNED "%s}", more) > 0);
+    cr_assert(asprintf(&look, "PUT /v1/agent/quota/%s/take?key=k&n=0", name) > 0);
+    free(web_want(world, 200, asked, body));
+    expect(200, "PUT /v1/catalog/register",
+           "{\"Node\":\"n1\",\"Address\":\"1.2.3.4\",\"Service\":{\"ID\":\"gw\",\"Service\":\"gw\"}}", "true");
+    EVENTUALLY(is_allowed(look));
+    free(asked), free(body), free(look);
+}
+
+Test(quota, each_key_of_a_budget_with_owners_has_the_budget) {
+    own("a", "");
+    struct web_answer answer = take(200, "PUT /v1/agent/quota/a/take?n=7&key=one", NULL);
+    cr_expect_str_eq(answer.body, "{\"Allowed\":true,\"Source\":\"local\"}");
+    header_is(&answer, "RateLimit-Policy", "\"a\";q=10;w=86400");
+    header_is(&answer, "RateLimit", "\"a\";r=3;t=");
+    web_free(&answer);
+    answer = take(429, "PUT /v1/agent/quota/a/take?n=4&key=one", NULL);
+    header_is(&answer, "RateLimit", "\"a\";r=3;t=");
+    cr_expect(atoi(web_header(&answer, "Retry-After")) >= 1);
+    web_free(&answer);
+    expect(200, "PUT /v1/agent/quota/a/take?n=10&key=two", NULL, "true");
+    expect(200, "PUT /v1/agent/quota/a/take?n=0&key=two", NULL, "\"Allowed\":false");
+    expect(400, "PUT /v1/agent/quota/a/take", NULL, "quota \"a\": each of its keys has a budget of its own");
+    expect(400, "PUT /v1/agent/quota/a/take?n=11&key=two", NULL, "quota \"a\": ");
+    expect(200, "GET /v1/agent/quota/a/owner?key=one", NULL, "\"Owner\":\"n1\",\"Counts\":true,\"Remaining\":3,");
+    expect(400, "GET /v1/agent/quota/a/owner", NULL, "key");
+    expect(404, "GET /v1/agent/quota/nowhere/owner?key=one", NULL, "nowhere");
+    expect(200, "GET /v1/quota/a", NULL, "\"ActiveMembers\":[\"n1\"],\"Members\":[{\"Node\":\"n1\"");
+    expect(200, "DELETE /v1/quota/a", NULL, "true");
+    EVENTUALLY(!is_allowed("PUT /v1/agent/quota/a/take?n=0&key=one"));
+    expect(404, "PUT /v1/agent/quota/a/take?key=one", NULL, "no such budget");
+}
+
+Test(quota, takes_of_all_modes_are_all_or_nothing) {
+    own("a", "");
+    free(web_want(world, 200, "PUT /v1/quota/b", HUNDRED));
+    expect(200, "PUT /v1/agent/quota/take",
+           "[{\"Name\":\"b\",\"N\":60},{\"Name\":\"a\",\"Key\":\"x\",\"N\":4},{\"Name\":\"a\",\"Key\":\"y\",\"N\":9}]",
+           "true");
+    static const char *const refused[] = {
+        "[{\"Name\":\"b\",\"N\":10},{\"Name\":\"a\",\"Key\":\"x\",\"N\":1},{\"Name\":\"a\",\"Key\":\"y\",\"N\":2}]",
+        "[{\"Name\":\"a\",\"Key\":\"x\",\"N\":1},{\"Name\":\"b\",\"N\":41}]"};
+    expect(429, "PUT /v1/agent/quota/take", refused[0], "\"Refused\":\"a\"");
+    expect(429, "PUT /v1/agent/quota/take", refused[1], "\"Refused\":\"b\"");
+    expect(404, "PUT /v1/agent/quota/take", "[{\"Name\":\"a\",\"Key\":\"x\"},{\"Name\":\"nowhere\"}]", "nowhere");
+    expect(400, "PUT /v1/agent/quota/take", "[{\"Name\":\"b\"},{\"Name\":\"a\",\"N\":1}]", "key= is needed");
+    struct web_answer answer =
+        take(200, "PUT /v1/agent/quota/take", "[{\"Name\":\"a\",\"Key\":\"x\",\"N\":6},{\"Name\":\"b\",\"N\":40}]");
+    header_is(&answer, "RateLimit", "\"a\";r=0;t=");
+    web_free(&answer);
+}
+
+Test(quota, budgets_change_their_mode) {
+    own("a", "");
+    expect(200, "PUT /v1/agent/quota/a/take?key=k", NULL, "local");
+    free(web_want(world, 200, "PUT /v1/quota/a", HUNDRED));
+    EVENTUALLY(is_allowed("PUT /v1/agent/quota/a/take"));
+    own("a", "");
+    EVENTUALLY(is_allowed("PUT /v1/agent/quota/a/take?key=k"));
+}
+
 Test(quota, without_servers_on_loss_decides) {
     free(web_want(world, 200, "PUT /v1/quota/closed", HUNDRED));
-    free(web_want(world, 200, "PUT /v1/quota/open",
-                  "{\"Budget\":100,\"Refill\":{\"Window\":\"day\"},\"MaxLeaseFraction\":0.1,\"OnLoss\":\"open\","
-                  "\"LocalCap\":3}"));
+    free(web_want(
+        world, 200, "PUT /v1/quota/open",
+        "{\"Budget\":100,\"Refill\":{\"Tokens\":1,\"Every\":\"2s\"},\"MaxLeaseFraction\":0.1,\"OnLoss\":\"open\","
+        "\"LocalCap\":3}"));
     struct web_answer answer = take(200, "PUT /v1/agent/quota/open/take?n=10", NULL);
     web_free(&answer);
     fake_rpc_leader(world_rpc(world), false);
@@ -303,7 +379,13 @@ Test(quota, without_servers_on_loss_decides) {
     cr_expect(atoi(web_header(&answer, "Retry-After")) >= 1);
     cr_expect(clock_mono_ms() - began < 3000, "a take does not wait for long");
     web_free(&answer);
-    for (int i = 0; i < 3; i++) {
+    EVENTUALLY(({ /* not in the first refill period */
+                  answer = web_ask(world, "PUT /v1/agent/quota/open/take", NULL);
+                  bool fine = answer.status == 200;
+                  web_free(&answer);
+                  fine;
+    }));
+    for (int i = 1; i < 3; i++) {
         answer = take(200, "PUT /v1/agent/quota/open/take", NULL);
         web_free(&answer);
     }

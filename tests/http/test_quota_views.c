@@ -68,7 +68,8 @@ Test(quota_views, a_bounded_one_with_windows) {
 Test(quota_views, owners_hot_keys_and_splits) {
     Pb__QuotaHotKey hot = PB__QUOTA_HOT_KEY__INIT, *hots[] = {&hot};
     Pb__QuotaSplit split = PB__QUOTA_SPLIT__INIT, *splits[] = {&split};
-    uint64_t amounts[] = {500, 500};
+    Pb__QuotaLostOwner loss = PB__QUOTA_LOST_OWNER__INIT, *losses[] = {&loss};
+    uint64_t amounts[] = {500, 500}, active[] = {8, 9};
     char *members[] = {text("n1"), text("n2")};
     definition.mode = PB__QUOTA_MODE__QUOTA_OWNER, definition.service = text("gw"), definition.split = 2;
     definition.on_loss = PB__QUOTA_LOSS__QUOTA_LAST;
@@ -76,6 +77,10 @@ Test(quota_views, owners_hot_keys_and_splits) {
     split.amounts = amounts, split.n_amounts = 2;
     record.splits = splits, record.n_splits = 1;
     record.active_members = members, record.n_active_members = 2, record.epoch = 12, record.active = 11;
+    loss.node = text("n3"), loss.index = 10, loss.active = 9;
+    record.losses = losses, record.n_losses = 1, record.losses_before = 4;
+    record.active_leases = active, record.n_active_leases = 2;
+    lease.acked = 11;
     lease.hot = hots, lease.n_hot = 1, lease.reported = 70, lease.balance = 0;
     record.leased = record.stranded = record.spent = 0;
     expect(quota_members_one,
@@ -83,6 +88,8 @@ Test(quota_views, owners_hot_keys_and_splits) {
            "\"Mode\":\"owner\",\"LeaseTTL\":\"10s\",\"MaxLeaseFraction\":0.05,\"OnLoss\":\"last\",\"LastFor\":\"1m0s\","
            "\"Service\":\"gw\",\"Split\":2,\"Capacity\":1000,\"Available\":968,\"Spent\":70,\"Leased\":0,\"Slack\":0,"
            "\"Stranded\":0,\"Starving\":false,\"Epoch\":12,\"ActiveEpoch\":11,\"ActiveMembers\":[\"n1\",\"n2\"],"
+           "\"Members\":[{\"Node\":\"n1\",\"Lease\":8,\"Counts\":true,\"Acknowledged\":11,\"Admitted\":70}],"
+           "\"Losses\":[{\"Node\":\"n3\",\"Index\":10,\"ActiveEpoch\":9}],\"LossesBefore\":4,"
            "\"HotKeys\":[{\"Key\":\"k\",\"Rate\":1.5,\"Owner\":\"n1\"}],\"Splits\":[{\"Key\":\"k\",\"Amounts\":[500,"
            "500]}],"
            "\"Leases\":[{\"Owner\":\"n1\",\"Granted\":0,\"TTL\":\"10s\",\"ID\":8,\"Session\":\"s\",\"Wants\":30,"

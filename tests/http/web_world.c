@@ -47,8 +47,13 @@ static void loop_end(uv_async_t *async) {
     spending_stop(world->spending, spending_stopped, world);
 }
 
+static bool passes(void *data, const char *service) {
+    (void)data;
+    return strcmp(service, "gw") == 0;
+}
+
 static void spending_begin(struct world *world) {
-    struct spending_config config = {.node = "n1", .priority = 5};
+    struct spending_config config = {.node = "n1", .priority = 5, .passes = passes};
     cr_assert(uv_loop_init(&world->loop) == 0 && uv_async_init(&world->loop, &world->end, loop_end) == 0);
     cr_assert(uv_async_init(&world->loop, &world->hurry, loop_hurry) == 0);
     world->spending = spending_start(&world->loop, world->rpc, &config);

@@ -10,7 +10,8 @@ struct world;
 /* The defaults of `config` but port and address; NULL: none. Fails the test when it does not start. The cluster
  * version is 1 (fake_rpc_version raises it). */
 struct world *world_start(const struct http_config *config);
-/* With this agent's side of quotas (rpc/quota/spending.h), and a loop for it. */
+/* With this agent's side of quotas (rpc/quota/spending.h), and a loop for it. Of services "gw" it has a passing instance,
+ * as far as it knows. */
 struct world *world_start_spending(const struct http_config *config);
 void world_hurry_spending(struct world *world); /* as when the process ends: no take waits from now on */
 /* With one more module than the program has. */

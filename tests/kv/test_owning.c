@@ -275,11 +275,48 @@ Test(owning, a_key_of_another_is_asked_of_it_and_what_is_unknown_is_not_admitted
     owning_tick(me, now);
     cr_expect(owning_woken(me) && served(OWNING_NOT_DELIVERED, 0) == CO_NOLEADER);
     cr_expect_eq(owning_served(me, &take, OWNING_ANSWERED, slice_text("\xff\xff"), now, &answer), CO_NOLEADER);
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN);
+    now.ns += OWNING_LOST_MS * MS;
+    cr_expect_eq(served(OWNING_NOT_DELIVERED, 0), CO_NOLEADER, "the next one does not wait for so long");
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN);
+    now.ns += OWNING_LOST_MS * MS;
+    cr_expect(served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN && !answer.node, "it was there meanwhile");
     definition.on_loss = PB__QUOTA_LOSS__QUOTA_OPEN, definition.local_cap = 3, notice.defined_index++;
+    now.ns += 100 * MS; /* it began a refill period ago */
     tell();
     cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_OK &&
               answer.source == SPENDER_FALLBACK);
     cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY && answer.retry_ms > 0);
+}
+
+Test(owning, on_loss_last_admits_what_a_lease_would_hold_for_a_while) {
+    definition.on_loss = PB__QUOTA_LOSS__QUOTA_LAST, definition.max_lease = 300000, definition.last_for_ms = 25000;
+    definition.every_ms = 60000; /* of 25 s one refill period */
+    notice.epoch = notice.active = 9, notice.defined_index++, member_of(2);
+    tell();
+    const char *key = of_other();
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_NOLEADER, "no owner ever decided");
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY, "its first refill period");
+    now.ns += 61 * S;
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    unsigned admitted = 0;
+    for (unsigned s = 0; s < 60; s++, now.ns += S) {
+        int rv = takes(key, 1);
+        cr_assert_eq(rv, CO_AGAIN);
+        rv = served(OWNING_MAYBE_DELIVERED, 0);
+        cr_expect(rv == (s >= 25 ? CO_NOLEADER : s % 11 < 3 ? CO_OK : CO_BUSY), "at %u: %d", s, rv);
+        if (rv == CO_OK) admitted++;
+    }
+    cr_expect_eq(admitted, 3 * 3);
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_SPENT) == CO_BUSY);
+    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY, "within the same period");
+    now.ns += 70 * S;
+    cr_expect(takes(key, 3) == CO_NOLEADER || served(OWNING_MAYBE_DELIVERED, 0) == CO_NOLEADER, "its time is over");
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 3) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_OK, "another loss");
+    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY, "once a TTL");
 }
 
 /* -- losses --------------------------------------------------------------------------------------------------------- */

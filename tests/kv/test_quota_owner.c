@@ -227,8 +227,6 @@ Test(quota_owner, which_budgets_have_owners_can_be_followed) {
     cr_assert(quota_delete(&world, "b").yes);
     cr_expect_str_eq(owned(&first), "a:web ");
     cr_expect_gt(first, index);
-    other.on_loss = PB__QUOTA_LOSS__QUOTA_LAST;
-    cr_expect_eq(quota_put(&world, &other).error, CO_INVALID);
 }
 
 Test(quota_owner, two_agents_of_a_node_are_one_member_until_both_are_gone) {

@@ -12,6 +12,7 @@
 #include "kv/session/session.h"
 #include "registry/lease.h"
 #include "registry/version.h"
+#include "rpc/api/ask.h"
 #include "rpc/reads/fetch.h"
 #include "tests/lib/fixture.h"
 
@@ -462,6 +463,20 @@ uint64_t rpc_applied(struct rpc *rpc) { return machine_applied(rpc->machine); }
 uint64_t rpc_floor(struct rpc *rpc) {
     uint64_t floor = machine_floor_now(rpc->machine);
     return rpc->floor > floor ? rpc->floor : floor;
+}
+
+/* -- other agents: there are none ---------------------------------------------------------------------------------- */
+
+void rpc_ask(struct rpc *rpc, struct rpc_ask *ask) {
+    (void)rpc;
+    ask->reach = RPC_ASK_NOT_DELIVERED;
+    ask->done(ask, CO_NOTFOUND, (struct slice){0});
+}
+void rpc_answer_asks(struct rpc *rpc, uint8_t topic, rpc_asked asked, void *data) {
+    (void)rpc, (void)topic, (void)asked, (void)data;
+}
+void rpc_ask_answer(struct rpc_question *question, int error, struct slice answer) {
+    (void)question, (void)error, (void)answer;
 }
 
 /* -- the cluster -------------------------------------------------------------------------------------------------- */

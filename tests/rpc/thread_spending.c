@@ -17,6 +17,7 @@
 
 #define TAKERS 4
 #define BUDGET 20000
+#define OWNED  12000 /* of the one key that is taken from, in owner mode */
 
 static struct server server;
 
@@ -47,20 +48,23 @@ static void register_node(void) {
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
     Pb__Node node = PB__NODE__INIT;
     Pb__Check check = PB__CHECK__INIT, *checks[] = {&check};
+    Pb__Service service = PB__SERVICE__INIT;
     node.name = "n1", node.address = "127.0.0.1";
     check.node = "n1", check.check_id = "serfHealth", check.name = "x", check.status = PB__STATUS__PASSING;
-    command.node = &node, command.checks = checks, command.n_checks = 1;
+    service.node = "n1", service.id = service.name = "gw";
+    command.node = &node, command.checks = checks, command.n_checks = 1, command.service = &service;
     CHECK(tell(CATALOG_REGISTER, &command.base) == CO_OK);
 }
 
 /* The cluster's version rises soon after the start. */
-static void define(const char *name, uint64_t budget) {
+static void define(const char *name, uint64_t budget, bool owned) {
     Pb__QuotaPutCommand command = PB__QUOTA_PUT_COMMAND__INIT;
     Pb__QuotaDefinition definition = PB__QUOTA_DEFINITION__INIT;
     struct fault fault = {0};
     uint64_t deadline = clock_mono_ms() + 60000;
     definition.name = (char *)(uintptr_t)name, definition.budget = budget;
     definition.window = PB__QUOTA_WINDOW__QUOTA_MONTH, definition.max_lease = 100000;
+    if (owned) definition.mode = PB__QUOTA_MODE__QUOTA_OWNER, definition.service = (char *)(uintptr_t) "gw";
     CHECK(quota_definition_check(&definition, &fault) == CO_OK);
     command.definition = &definition, command.now_unix_ms = clock_wall_ns() / 1000000;
     int error;
@@ -109,8 +113,13 @@ static void on_hurry(uv_async_t *async) {
 }
 static void loop_run(void *data) { uv_run(data, UV_RUN_DEFAULT); }
 
+static bool passes(void *data, const char *service) {
+    (void)data;
+    return strcmp(service, "gw") == 0;
+}
+
 static void agent_start(void) {
-    struct spending_config config = {.node = "n1", .priority = 5};
+    struct spending_config config = {.node = "n1", .priority = 5, .passes = passes};
     CHECK(uv_loop_init(&agent.loop) == 0 && uv_async_init(&agent.loop, &agent.stop, on_stop) == 0);
     CHECK(uv_async_init(&agent.loop, &agent.hurry, on_hurry) == 0);
     agent.spending = spending_start(&agent.loop, server.rpc, &config);
@@ -127,8 +136,8 @@ static void agent_stop(void) {
 
 struct request {
     struct spending_take take;
-    struct spender_take takes[2];
-    struct spender_rate rates[2];
+    struct spender_take takes[3];
+    struct spender_rate rates[3];
     uv_sem_t done;
     _Atomic unsigned answers;
 };
@@ -140,16 +149,17 @@ static void done(struct spending_take *take) {
 }
 
 static int take(struct request *request, size_t count, uint64_t n) {
-    static const char *const names[] = {"a", "b"};
+    static const char *const names[] = {"a", "b", "o"};
     request->answers = 0;
-    for (size_t i = 0; i < count; i++) request->takes[i] = (struct spender_take){.name = slice_text(names[i]), .n = n};
+    for (size_t i = 0; i < count; i++)
+        request->takes[i] = (struct spender_take){.name = slice_text(names[i]), .key = slice_text("k"), .n = n};
     request->take =
         (struct spending_take){.takes = request->takes, .count = count, .rates = request->rates, .done = done};
     if (!spending_take(agent.spending, &request->take)) uv_sem_wait(&request->done);
     return request->take.error;
 }
 
-static _Atomic uint64_t admitted_a, admitted_b;
+static _Atomic uint64_t admitted_a, admitted_b, admitted_o;
 static _Atomic bool end;
 
 static void taker(void *data) {
@@ -160,13 +170,14 @@ static void taker(void *data) {
     CHECK(uv_sem_init(&request.done, 0) == 0);
     while (!end && refused < 200) {
         uint64_t n = 1 + rng_below(&rng, 8);
-        size_t count = 1 + rng_below(&rng, 2);
+        size_t count = 1 + rng_below(&rng, 3);
         int error = take(&request, count, n);
         CHECK(error == CO_OK || error == CO_BUSY || error == CO_NOLEADER);
         if (error == CO_BUSY) refused++;
         if (error != CO_OK) continue;
         atomic_fetch_add(&admitted_a, n);
         if (count > 1) atomic_fetch_add(&admitted_b, n);
+        if (count > 2) atomic_fetch_add(&admitted_o, n);
         CHECK(request.rates[0].quota % BUDGET == 0 && request.rates[0].quota);
     }
     uv_sem_destroy(&request.done);
@@ -177,15 +188,34 @@ static void takers_run(void (*meanwhile)(void)) {
     end = false;
     admitted_a = 0;
     admitted_b = 0;
+    admitted_o = 0;
     for (uintptr_t i = 0; i < TAKERS; i++) CHECK(uv_thread_create(&threads[i], taker, (void *)(i + 1)) == 0);
     if (meanwhile) meanwhile();
     for (size_t i = 0; i < TAKERS; i++) uv_thread_join(&threads[i]);
 }
 
+/* What the key has left, by its owner's count: what was refused together with others came back. */
+static uint64_t left_of_key(void) {
+    struct request request = {.takes = {{.name = slice_text("o"), .key = slice_text("k")}}};
+    CHECK(uv_sem_init(&request.done, 0) == 0);
+    request.take = (struct spending_take){.takes = request.takes, .count = 1, .rates = request.rates, .done = done};
+    do {
+        if (!spending_take(agent.spending, &request.take)) uv_sem_wait(&request.done);
+        request.answers = 0;
+    } while (request.take.error == CO_NOLEADER); /* it is no owner yet */
+    CHECK(request.take.error == CO_OK && request.rates[0].quota == OWNED);
+    uv_sem_destroy(&request.done);
+    return request.rates[0].remaining;
+}
+
 static void all_of_it_is_spent_once(void) {
     agent_start();
+    (void)left_of_key(); /* it is an owner from now on */
     takers_run(NULL);
+    uint64_t left = left_of_key();
     agent_stop();
+    fprintf(stderr, "of the key %llu, %llu are left\n", (unsigned long long)admitted_o, (unsigned long long)left);
+    CHECK(admitted_o && admitted_o + left == OWNED);
     fprintf(stderr, "admitted %llu and %llu of %d\n", (unsigned long long)admitted_a, (unsigned long long)admitted_b,
             BUDGET);
     CHECK(admitted_a <= BUDGET && admitted_a + 8 * TAKERS > BUDGET && admitted_b <= admitted_a);
@@ -201,7 +231,7 @@ static void hurried(void) {
 }
 
 static void the_end_comes_while_takes_wait(void) {
-    define("a", BUDGET * 100), define("b", BUDGET * 100);
+    define("a", BUDGET * 100, false), define("b", BUDGET * 100, false);
     uint64_t before_a = spent("a"), before_b = spent("b");
     agent_start();
     takers_run(hurried);
@@ -212,7 +242,7 @@ static void the_end_comes_while_takes_wait(void) {
 int main(void) {
     servers_start(&server, 1, 1);
     register_node();
-    define("a", BUDGET), define("b", BUDGET);
+    define("a", BUDGET, false), define("b", BUDGET, false), define("o", OWNED, true);
     all_of_it_is_spent_once();
     for (int i = 0; i < 3; i++) the_end_comes_while_takes_wait();
     servers_stop(&server, 1);

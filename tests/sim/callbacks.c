@@ -10,7 +10,7 @@
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/leader/lessor.h"
-#include "tests/sim/module.h"
+#include "tests/sim/gateways.h"
 
 /* -- commands -- */
 
@@ -54,6 +54,7 @@ static void write_told(struct server *server, uint64_t id, int error, const stru
     if (error == CO_OK && op->state == OP_WAITING) {
         op->yes = result->yes;
         op->error = result->error;
+        if (op->client == SIM_GATEWAY) gateways_result(op, result);
     }
     TRACE(server->sim, "command %" PRIu64 " at s%u: %s, %" PRIu64, id, server->slot + 1,
           error ? co_strerror(error) : "done", error ? 0 : result->index);
@@ -284,7 +285,7 @@ static void propose(void *data, struct lessor_decision *due, uint8_t command, co
     write->due = due;
     struct buffer bytes = {0};
     machine_command(&bytes, command, message);
-    TRACE(((struct server *)data)->sim, "s%u ends a lease", ((struct server *)data)->slot + 1);
+    TRACE(((struct server *)data)->sim, "s%u ends a lease: command %u", ((struct server *)data)->slot + 1, command);
     submit(data, write, raft_data_new(bytes.data, bytes.size));
     buffer_free(&bytes);
 }

@@ -11,13 +11,14 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "kv/quota/owning.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/leader/lessor.h"
 #include "tests/sim/module.h"
 
 struct mutation {
     const char *name;
-    unsigned bit, forwarding, lease, watch, module;
+    unsigned bit, forwarding, lease, watch, module, spender, owning;
 };
 static const struct mutation mutations[] = {
     {"count-old-terms", .bit = RAFT_MUTATE_COUNT_OLD_TERMS},
@@ -45,6 +46,9 @@ static const struct mutation mutations[] = {
     {"quota-reclaims-early", .module = MUTATE_QUOTA_RECLAIMS_EARLY},
     {"quota-refill-twice", .module = MUTATE_QUOTA_REFILL_TWICE},
     {"quota-split-exceeds", .module = MUTATE_QUOTA_SPLIT_EXCEEDS},
+    {"quota-overstays", .spender = SPENDER_MUTATE_OVERSTAYS, .owning = OWNING_MUTATE_OVERSTAYS},
+    {"quota-counts-early", .owning = OWNING_MUTATE_COUNTS_EARLY},
+    {"quota-skips-hand-over", .owning = OWNING_MUTATE_SKIPS_HAND_OVER},
     {"rollout-repeats", .module = MUTATE_ROLLOUT_REPEATS},
     {"rollout-sleeps", .module = MUTATE_ROLLOUT_SLEEPS},
     {"rollout-blind", .module = MUTATE_ROLLOUT_BLIND},
@@ -133,7 +137,8 @@ static void run_once(const struct sim_options *options, const struct scenario *s
     running = 0;
     outcome_take(outcome, &sim);
     bool broken = options->mutations || options->forwarding_mutations || options->lease_mutations ||
-                  options->watch_mutations || options->module_mutations;
+                  options->watch_mutations || options->module_mutations || options->spender_mutations ||
+                  options->owning_mutations;
     if (sim.failed && !broken) cluster_print(&sim, stderr);
     sim_close(&sim);
 }
@@ -326,6 +331,8 @@ static bool parse_mutation(struct arguments *a, const char *name) {
     a->options.lease_mutations |= a->mutation->lease;
     a->options.watch_mutations |= a->mutation->watch;
     a->options.module_mutations |= a->mutation->module;
+    a->options.spender_mutations |= a->mutation->spender;
+    a->options.owning_mutations |= a->mutation->owning;
     return true;
 }
 

@@ -76,7 +76,8 @@ bool turn_chance(struct sim_turn *turn, uint32_t permille);
 /* -- the model ------------------------------------------------------------------------------------------------------ */
 
 struct sim_applied {
-    uint8_t number; /* of the command */
+    struct server *server; /* that has applied it first, and shows what came of it */
+    uint8_t number;        /* of the command */
     const ProtobufCMessage *command;
     uint64_t index;
     struct op *op; /* whose command it is; NULL: one that servers proposed */

@@ -36,8 +36,8 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     own->version = (uint8_t)turn_random(turn, 0, VERSIONS - 1);
     own->caller = (uint8_t)turn_random(turn, 0, CALLERS - 1);
     if (turn_chance(turn, 700)) {
-        op->kind = turn_chance(turn, 400) ? ACK : ASK;
-        own->ok = turn_chance(turn, 500);
+        op->kind = turn_chance(turn, 600) ? ACK : ASK;
+        own->ok = turn_chance(turn, 300);
         if (op->kind == ACK) return true;
         op->way = OP_READ;
         op->stale = turn_chance(turn, 300);
@@ -47,7 +47,7 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     op->kind = kinds[turn_random(turn, 0, ARRAY_COUNT(kinds) - 1)];
     own->percent = (uint8_t)turn_random(turn, 0, 99);
     own->steps = turn_chance(turn, 600), own->guard = turn_chance(turn, 700), own->back = turn_chance(turn, 500);
-    own->hold_ms = (uint16_t)turn_random(turn, 20, 500);
+    own->hold_ms = (uint16_t)turn_random(turn, 20, 300);
     return true;
 }
 

@@ -102,9 +102,10 @@ uint64_t command_op(const struct raft_entry *entry) {
 
 /* -- what they do -- */
 
-static void applied_first(struct sim *sim, const struct raft_entry *entry, const struct machine_result *result) {
+static void applied_first(struct server *server, const struct raft_entry *entry, const struct machine_result *result) {
+    struct sim *sim = server->sim;
     struct arena arena = {0};
-    struct sim_applied applied = {.index = entry->index, .result = result};
+    struct sim_applied applied = {.server = server, .index = entry->index, .result = result};
     const struct sim_module *module = decode(entry, &arena, &applied);
     uint64_t id = sim->chronicle->committed[entry->index - 1].seen->op;
     if (id) applied.op = op_get(sim, id);
@@ -132,7 +133,7 @@ void model_applied(struct server *server, const struct raft_entry *entry, const 
         truth->yes = result->yes;
         truth->error = result->error;
         truth->record = record;
-        if (entry->type == RAFT_ENTRY_COMMAND) applied_first(sim, entry, result);
+        if (entry->type == RAFT_ENTRY_COMMAND) applied_first(server, entry, result);
     } else if (truth->yes != result->yes || truth->error != result->error || truth->record != record) {
         sim_violation(sim, RULE_STATE, "s%" P ": the result of %" P " is %s, elsewhere it was %s%s", server->id,
                       entry->index, outcome(result->yes, result->error), outcome(truth->yes, truth->error),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "tests/sim/gateways.h"
 
 #define P PRIu64
 
@@ -393,6 +394,7 @@ static struct sim_expected lease_ends(struct sim *sim, const struct sim_applied 
 }
 
 struct sim_expected quota_model_apply(struct sim *sim, const struct sim_applied *applied) {
+    if (sim->gateways) return gateways_applied(sim, applied); /* no others are there then */
     switch (applied->number) {
         case QUOTA_REFILL: return refills(sim, applied);
         case QUOTA_LEASE_END: return lease_ends(sim, applied);
@@ -427,6 +429,7 @@ void quota_model_read(struct sim *sim, const struct op *op) {
 }
 
 bool quota_model_over(struct sim *sim) {
+    if (sim->gateways && !gateways_over(sim)) return false;
     for (unsigned i = 0; i < QUOTAS; i++)
         if (model_of(sim)->budgets[i].count) return false;
     return true;

@@ -9,7 +9,8 @@
  *   storage.c    its log writer and snapshots   replica.c   its state machine, the real one
  *   client.c     who writes and reads           module.h    what a simulated module is: module_<name>.c
  *   modules.c    the modules' models            expiring.c  what ends by itself
- *   checkers.c   what has to hold, always       chronicle.c   what the checkers remember
+ *   gateways.h   agents that spend quotas       checkers.c   what has to hold, always
+ *   chronicle.c  what the checkers remember
  *   chaos.c      faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
@@ -37,27 +38,28 @@
 #define NEVER           UINT64_MAX
 
 /* -- checkers' names -- */
-#define SIM_CHECKERS(X)                                                                                         \
-    X(RULE_LEADER, "one-leader", "at most one leader in a term")                                                \
-    X(RULE_LOG, "log-matching", "entries of the same index and term are the same, and so is all before")        \
-    X(RULE_COMPLETE, "leader-completeness", "a new leader has every entry committed in earlier terms")          \
-    X(RULE_MACHINE, "same-commands", "every server applies the same commands in the same order")                \
-    X(RULE_STATE, "same-state", "at the same index all stores have the same sum, and commands the same result") \
-    X(RULE_MODEL, "as-committed", "results and answers are what the committed commands make them")              \
-    X(RULE_FENCE, "fencing", "the tokens of a lock grow from holder to holder")                                 \
-    X(RULE_QUEUE, "queues", "holders exclude each other, who waits does so in turn, and not for what is free")  \
-    X(RULE_LEASE, "leases", "no lease ends early, or outlives its holder for long")                             \
-    X(RULE_WATCH, "watches", "a blocking query is woken by each change of its key, and by nothing else")        \
-    X(RULE_ACKED, "acked-kept", "an acknowledged command is applied once, on every server")                     \
-    X(RULE_READ, "linearizable", "a read sees all that was acknowledged before it began")                       \
-    X(RULE_FORWARD, "never-back", "term, commit and applied index do not go back, votes stand")                 \
-    X(RULE_PROMISE, "promise", "what is answered is on disk first")                                             \
-    X(RULE_QUORUM, "quorum-durable", "what commits is on the disks of a majority")                              \
-    X(RULE_MEMBERS, "one-change", "membership changes one at a time, one server a time")                        \
-    X(RULE_RECOVERY, "recovery", "what was on disk is found again, and nothing else")                           \
-    X(RULE_CAP, "capped", "messages stay within their caps")                                                    \
-    X(RULE_CONVERGE, "convergence", "once healed, one leader and the same state everywhere, soon")              \
-    X(RULE_ASSERT, "assertion", "the code under test does not contradict itself")                               \
+#define SIM_CHECKERS(X)                                                                                            \
+    X(RULE_LEADER, "one-leader", "at most one leader in a term")                                                   \
+    X(RULE_LOG, "log-matching", "entries of the same index and term are the same, and so is all before")           \
+    X(RULE_COMPLETE, "leader-completeness", "a new leader has every entry committed in earlier terms")             \
+    X(RULE_MACHINE, "same-commands", "every server applies the same commands in the same order")                   \
+    X(RULE_STATE, "same-state", "at the same index all stores have the same sum, and commands the same result")    \
+    X(RULE_MODEL, "as-committed", "results and answers are what the committed commands make them")                 \
+    X(RULE_FENCE, "fencing", "the tokens of a lock grow from holder to holder")                                    \
+    X(RULE_QUEUE, "queues", "holders exclude each other, who waits does so in turn, and not for what is free")     \
+    X(RULE_LEASE, "leases", "no lease ends early, or outlives its holder for long")                                \
+    X(RULE_QUOTA, "quotas", "agents admit no more than the bound says, and refuse nothing for long that is there") \
+    X(RULE_WATCH, "watches", "a blocking query is woken by each change of its key, and by nothing else")           \
+    X(RULE_ACKED, "acked-kept", "an acknowledged command is applied once, on every server")                        \
+    X(RULE_READ, "linearizable", "a read sees all that was acknowledged before it began")                          \
+    X(RULE_FORWARD, "never-back", "term, commit and applied index do not go back, votes stand")                    \
+    X(RULE_PROMISE, "promise", "what is answered is on disk first")                                                \
+    X(RULE_QUORUM, "quorum-durable", "what commits is on the disks of a majority")                                 \
+    X(RULE_MEMBERS, "one-change", "membership changes one at a time, one server a time")                           \
+    X(RULE_RECOVERY, "recovery", "what was on disk is found again, and nothing else")                              \
+    X(RULE_CAP, "capped", "messages stay within their caps")                                                       \
+    X(RULE_CONVERGE, "convergence", "once healed, one leader and the same state everywhere, soon")                 \
+    X(RULE_ASSERT, "assertion", "the code under test does not contradict itself")                                  \
     X(RULE_STORY, "story", "what a scenario claims")
 #define SIM_ENUM(name, text, claim) name,
 enum rule { SIM_CHECKERS(SIM_ENUM) RULE_COUNT };
@@ -85,6 +87,7 @@ enum event_kind {
     EVENT_BEAT,      /* it looks at its connections */
     EVENT_POKE,      /* its loop is woken: answers for others, news of sessions, outcomes */
     EVENT_CLIENT,    /* a client wakes up */
+    EVENT_GATEWAY,   /* a gateway wakes up, or a call of it goes a step further */
     EVENT_CHAOS,     /* something happens to the cluster */
 };
 
@@ -113,6 +116,7 @@ struct sim_options {
     unsigned mutations;                                              /* of the core, */
     unsigned forwarding_mutations, lease_mutations, watch_mutations; /* and of what is around it */
     unsigned module_mutations;                                       /* enum module_mutation */
+    unsigned spender_mutations, owning_mutations;                    /* of gateways */
     unsigned rules_off;                                              /* bits of enum rule */
     unsigned modules_off;                                            /* bits: modules without clients */
     bool digests;                                                    /* of what is generated */
@@ -173,6 +177,7 @@ struct sim {
     uint64_t digests[SIM_MODULES_MAX], chaos_digest;
     struct chronicle *chronicle;
     struct chaos *chaos;
+    struct gateways *gateways; /* NULL: there are none */
 
     bool failed; /* the first violation ends the run */
     enum rule failed_rule;

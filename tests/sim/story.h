@@ -158,6 +158,8 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(lock_passes_on_from_who_is_cut_off, "a holder that is cut off loses its lock, and tokens order the two")      \
     X(waiter_gone_before_its_turn, "who took a place and is not heard of again holds nobody up for long")           \
     X(highest_priority_leads_next, "with the leader's session the lead goes to the highest priority, and is seen")  \
+    X(gateways_spend_within_the_bound, "agents that spend one budget admit what it has and the bound, no more")     \
+    X(owners_count_alone, "each key of a budget is counted by one agent, within its budget")                        \
     X(copy_outlives_its_leaders, "a copy that its leader has begun is finished by the next, and equals its source")
 
 #define DECLARE(name, claim) void scenario_##name(struct sim *s);

@@ -12,8 +12,10 @@ The run is made twice: with plain writes, and with `?fence=ledger&token=N`, whic
 lock's holder. An account that has less than all acknowledged deposits has lost some: two writers wrote the same balance.
 Exit code 0 when fences lost nothing.
 """
-import argparse, http.client, json, multiprocessing, os, random, shutil, signal, socket, subprocess, sys, tempfile, time
-import urllib.parse
+import argparse, json, multiprocessing, os, random, signal, sys, time, urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from demo_agent import PROGRAM, Agent, request
 
 LOCK, ACCOUNT = "ledger", "ledger/account"
 
@@ -23,55 +25,8 @@ def arguments():
     p.add_argument("--writers", type=int, default=6)
     p.add_argument("--pauses", type=int, default=5, help="in each run")
     p.add_argument("--ttl", type=float, default=1.0, help="seconds that a lock lives without being renewed")
-    p.add_argument("--coord", default=os.environ.get("COORD_BIN") or shutil.which("coord") or "build/coord")
+    p.add_argument("--coord", default=PROGRAM)
     return p.parse_args()
-
-
-# ---- an agent of this run's own -----------------------------------------------------------------------------------
-def free_address():
-    while True:
-        ip = "127.%d.%d.%d" % (random.randint(100, 199), random.randint(1, 254), random.randint(2, 254))
-        try:
-            for port in (8500, 8600, 8300):
-                with socket.socket() as s:
-                    s.bind((ip, port))
-            return ip
-        except OSError:
-            continue
-
-
-class Agent:
-    def __init__(self, program):
-        self.ip, self.folder = free_address(), tempfile.mkdtemp(prefix="ledger-")
-        settings = os.path.join(self.folder, "settings.json")
-        with open(settings, "w") as f:
-            json.dump({"session_ttl_min": "1s"}, f)
-        self.process = subprocess.Popen(
-            [program, "agent", "-dev", "-bind=" + self.ip, "-client=" + self.ip, "-config-file=" + settings],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while True:
-            try:
-                if json.loads(request(self.ip, "GET", "/v1/status/leader")[1]):
-                    return
-            except (OSError, ValueError):
-                if self.process.poll() is not None:
-                    sys.exit("the agent has ended")
-            time.sleep(0.05)
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def request(ip, method, path, body=None):
-    c = http.client.HTTPConnection(ip, 8500, timeout=60)
-    try:
-        c.request(method, path, body)
-        answer = c.getresponse()
-        return answer.status, answer.read().decode()
-    finally:
-        c.close()
 
 
 # ---- a writer -----------------------------------------------------------------------------------------------------
@@ -125,7 +80,7 @@ def pause(ip, holding):
 
 
 def run(args, fenced):
-    agent = Agent(args.coord)
+    agent = Agent(args.coord, session_ttl_min="1s")
     try:
         assert request(agent.ip, "PUT", "/v1/kv/" + ACCOUNT, json.dumps({"Balance": 0}))[0] == 200
         deposits, refused = multiprocessing.Value("q", 0), multiprocessing.Value("q", 0)

@@ -1,0 +1,109 @@
+/* coord rollout create: a new rollout, whose first version everybody gets. */
+#include "agent/cmd_rollout.h"
+#include "base/check.h"
+#include "base/json_in.h"
+#include "base/json_out.h"
+
+/* What create needs to know of a rollout. */
+struct known {
+    char current[256]; /* "": no version is current */
+    uint64_t modify_index;
+};
+
+static int known_read(const struct client *client, const char *name, struct known *known, struct fault *fault) {
+    struct buffer path = {0};
+    struct client_answer answer = {0};
+    const char *current = "";
+    *known = (struct known){0};
+    rollout_path(&path, name, "/status");
+    buffer_append_byte(&path, '\0');
+    int rv = client_want(client, "GET", path.data, NULL, true, &answer, fault);
+    bool there = rv == CO_OK && answer.status == 200;
+    struct json_object *state = there ? json_parse(buffer_slice(&answer.body), fault) : NULL;
+    if (state) {
+        json_get_string(state, "Current", &current, fault);
+        snprintf(known->current, sizeof known->current, "%s", current);
+        json_get_u64(state, "ModifyIndex", UINT64_MAX, &known->modify_index, fault);
+    }
+    json_object_put(state);
+    client_answer_free(&answer);
+    buffer_free(&path);
+    return fault->code;
+}
+
+static int put(const struct client *client, const char *name, const char *rest, const struct buffer *body,
+               struct fault *fault) {
+    struct buffer path = {0};
+    struct client_answer answer = {0};
+    struct slice text = buffer_slice(body);
+    rollout_path(&path, name, rest);
+    buffer_append_byte(&path, '\0');
+    (void)client_want(client, "PUT", path.data, &text, false, &answer, fault);
+    client_answer_free(&answer);
+    buffer_free(&path);
+    return fault->code;
+}
+
+static int version_put(const struct client *client, const char *name, const char *version,
+                       const struct buffer *document, struct fault *fault) {
+    struct buffer rest = {0};
+    buffer_append_text(&rest, "/versions/");
+    client_encode(&rest, version, false);
+    buffer_append_byte(&rest, '\0');
+    int rv = put(client, name, rest.data, document, fault);
+    buffer_free(&rest);
+    return rv;
+}
+
+/* Everybody gets it, unless the rollout has changed since `index`. */
+static int current_put(const struct client *client, const char *name, const char *version, const char *comment,
+                       uint64_t index, struct fault *fault) {
+    struct buffer body = {0};
+    struct json_out json;
+    json_out_init(&json, &body, false);
+    json_object(&json);
+    json_key(&json, "Version"), json_string(&json, version);
+    json_key(&json, "Cas"), json_u64(&json, index);
+    if (comment) json_key(&json, "Comment"), json_string(&json, comment);
+    json_object_end(&json);
+    int rv = put(client, name, "/current", &body, fault);
+    buffer_free(&body);
+    return rv;
+}
+
+/* A version alone is no rollout yet, so one that somebody has put already, or an earlier try, is in nobody's way. The
+ * second look is for the index, and for a key config/NAME/current that somebody has written by hand: such a version
+ * became current when the rollout began, and to replace it for everybody is not what was asked for. */
+static int create(const struct client *client, const char *name, const char *version, const char *comment,
+                  const struct buffer *document, struct fault *fault) {
+    struct known known;
+    if (known_read(client, name, &known, fault) != CO_OK) return fault->code;
+    if (known.current[0])
+        return fault_set(fault, CO_EXISTS, "\"%s\" exists, and %s is current: `coord rollout put` adds a version", name,
+                         known.current);
+    if (version_put(client, name, version, document, fault) != CO_OK) return fault->code;
+    if (known_read(client, name, &known, fault) != CO_OK) return fault->code;
+    if (known.current[0])
+        return fault_set(fault, CO_EXISTS, "%s is stored, but %s is current by now and stays so", version,
+                         known.current);
+    return current_put(client, name, version, comment, known.modify_index, fault);
+}
+
+int cmd_rollout_create(int argc, char **argv) {
+    static const char usage[] = "coord rollout create [FLAGS] NAME VERSION DOCUMENT | @FILE | -";
+    struct client client = {0};
+    const char *comment = NULL;
+    const struct cmd_flag flags[] = {{"comment", CMD_TEXT, &comment, "why, for the history"}};
+    char **rest;
+    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    if (code >= 0) return code;
+    if (!rest[0] || !rest[1] || !rest[2] || rest[3])
+        return cmd_wrong(usage, "NAME, VERSION and a document are wanted, and flags before them");
+    struct buffer document = {0};
+    struct fault fault = {0};
+    if (cmd_read_value(rest[2], &document, &fault) == CO_OK)
+        (void)create(&client, rest[0], rest[1], comment, &document, &fault);
+    buffer_free(&document);
+    if (!fault.code) printf("%s: %s for everybody\n", rest[0], rest[1]);
+    return fault.code ? cmd_failed("creating the rollout", &fault) : 0;
+}

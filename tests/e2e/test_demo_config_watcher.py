@@ -1,0 +1,18 @@
+"""docs/demos/config-watcher in a small size: stages add watchers, the guard takes the bad version back, keys follow the pointer."""
+import os, subprocess, sys
+from coordtest import COORD, HERE, SLOW, check, run
+
+
+def as_the_readme_has_it():
+    demo = os.path.join(HERE, "../../docs/demos/config-watcher/watcher.py")
+    done = subprocess.run([sys.executable, demo, "--watchers=20", "--hold=%g" % SLOW, "--coord=" + COORD], capture_output=True, text=True, timeout=200 * SLOW)
+    print("     " + done.stdout.strip().replace("\n", "\n     "))
+    check(done.returncode == 0 and not done.stderr, done)
+    with open(os.path.join(os.path.dirname(demo), "README.md")) as f:
+        readme = f.read()
+    for line in done.stdout.split("\n\n")[0].splitlines():
+        check(line[9:40].strip() in readme, "the README has this step: " + line)
+    check("refused it: more than 5 %" in done.stdout, "the reason")
+
+
+run([as_the_readme_has_it])

@@ -1,0 +1,198 @@
+/* What must hold of gateways, whatever happens to them, the servers and the network. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "registry/machine.h"
+#include "tests/sim/gateways_internal.h"
+
+#define P PRIu64
+
+static void must(struct gateways *all, const char *what, uint64_t sum, uint64_t most) {
+    if (sum > most) sim_violation(all->sim, RULE_QUOTA, "%s: %" P " admitted, of %" P, what, sum, most);
+}
+
+static uint64_t period_of(const struct gateways *all) {
+    return (all->definition.window ? 60000 : all->definition.every_ms) * MS;
+}
+
+/* A TTL and a second, by the slowest clock. */
+static uint64_t patience_of(const struct gateways *all) {
+    return (all->definition.lease_ttl_ms + 1000) * MS * 102 / 100;
+}
+
+/* -- what gateways admit --------------------------------------------------------------------------------------------- */
+
+/* Of one node, whatever processes it had. */
+static void fell_back(struct gateway *gateway, uint64_t n) {
+    struct gateways *all = gateway->all;
+    const struct quota_bound bound = quota_bound_of(&all->definition, 1);
+    uint64_t sum = n, now_us = all->sim->now_us;
+    for (size_t i = all->fallback_count; i-- > 0 && all->fallbacks[i].at_us + period_of(all) > now_us;)
+        if (all->fallbacks[i].gateway == gateway->number) sum += all->fallbacks[i].n;
+    all->fallbacks = mem_realloc(all->fallbacks, (all->fallback_count + 1) * sizeof *all->fallbacks);
+    all->fallbacks[all->fallback_count++] = (struct gateway_fallback){now_us, n, gateway->number};
+    all->fell_back += n;
+    must(all, "by one agent alone, in a period", sum, bound.local_caps + bound.last);
+}
+
+void judge_admitted(struct gateway *gateway, uint64_t n, enum spender_source source) {
+    struct gateways *all = gateway->all;
+    const struct quota_bound bound = quota_bound_of(&all->definition, all->plan.gateways);
+    gateway->refused_us = NEVER;
+    all->admitted += n;
+    if (source == SPENDER_RENEWED) all->renewed += n;
+    if (source == SPENDER_FALLBACK) fell_back(gateway, n);
+    if (all->owned) return; /* the rest is judged where it is counted */
+    if (source != SPENDER_FALLBACK) all->level += n;
+    all->window += n;
+    must(all, "of the budget", all->level, all->capacity + bound.drift);
+    if (all->definition.window) must(all, "in a window", all->window, all->capacity + bound.sum);
+}
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+void judge_refused(struct gateway *gateway) {
+    struct gateways *all = gateway->all;
+    uint64_t now_us = all->sim->now_us;
+    all->refused++;
+    if (gateway->refused_us == NEVER) gateway->refused_us = now_us;
+    gateways_trouble(all);
+    if (all->owned || all->poor_us == NEVER) return;
+    uint64_t since_us = later(later(gateway->refused_us, all->poor_us), later(gateway->trouble_us, all->trouble_us));
+    uint64_t for_us = now_us > since_us ? now_us - since_us : 0;
+    if (for_us > all->longest_us) all->longest_us = for_us;
+    if (for_us > patience_of(all))
+        sim_violation(all->sim, RULE_QUOTA, "%s refuses for %" P " ms, and there is enough", gateway->node,
+                      for_us / MS);
+}
+
+/* -- who counts a key ---------------------------------------------------------------------------------------------------- */
+
+/* As each of them sees it. */
+static void tell_views(struct gateways *all, const struct gateway_key *key) {
+    for (unsigned i = 0; i < all->plan.gateways; i++) {
+        struct gateway *gateway = &all->gateways[i];
+        struct owning_view view = {0};
+        bool knows = gateway->owning && owning_look(gateway->owning, slice_text(all->definition.name),
+                                                    slice_text(key->text), UINT32_MAX, gateway_now(gateway), &view);
+        TRACE(all->sim, "  %s%s%s%s: owner %s%s, epoch %" P ", active %" P, gateway->node, gateway->up ? "" : ", down",
+              gateway->passing ? ", passes" : "", gateway->leaving ? ", leaves" : "",
+              knows && view.owner ? view.owner : "?", view.counts ? ", it counts" : "", view.epoch, view.active);
+    }
+}
+
+void judge_beside(struct gateways *all, struct gateway_key *key) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < all->plan.gateways; i++) {
+        struct gateway *gateway = &all->gateways[i];
+        struct owning_view view;
+        if (gateway->owning && owning_look(gateway->owning, slice_text(all->definition.name), slice_text(key->text),
+                                           UINT32_MAX, gateway_now(gateway), &view))
+            count += view.counts;
+    }
+    if (count <= 1) return;
+    tell_views(all, key);
+    sim_violation(all->sim, RULE_QUOTA, "%u agents count %s", count, key->text);
+}
+
+/* In the window that the owner's bucket is of, by some clock. */
+static void in_window(struct gateway *owner, struct gateway_key *key, uint64_t n) {
+    struct gateways *all = owner->all;
+    struct owning_view view = {0};
+    size_t i = 0;
+    (void)owning_look(owner->owning, slice_text(all->definition.name), slice_text(key->text), UINT32_MAX,
+                      gateway_now(owner), &view);
+    while (i + 1 < GATEWAY_WINDOWS && key->windows[i].window_s && key->windows[i].window_s != view.window_s) i++;
+    key->windows[i].window_s = view.window_s;
+    key->windows[i].sum += n;
+    must(all, "of a key, in a window", key->windows[i].sum,
+         all->capacity + quota_bound_of(&all->definition, all->plan.gateways).hand_over);
+}
+
+void judge_counted(struct gateway *owner, struct gateway_key *key, uint64_t n) {
+    struct gateways *all = owner->all;
+    uint64_t now_us = all->sim->now_us;
+    judge_beside(all, key);
+    if (all->definition.window) {
+        in_window(owner, key, n);
+        return;
+    }
+    double back =
+        (double)(now_us - key->level_us) / 1e3 * (double)all->definition.tokens / (double)all->definition.every_ms;
+    key->level = (key->level > back ? key->level - back : 0) + (double)n;
+    key->level_us = now_us;
+    if (key->level > (double)all->capacity + 1e-6)
+        sim_violation(all->sim, RULE_QUOTA, "of %s %.3f admitted, of %" P, key->text, key->level, all->capacity);
+}
+
+void judge_undecided(struct gateways *all, struct gateway_key *key) {
+    uint64_t now_us = all->sim->now_us;
+    all->undecided++;
+    gateways_trouble(all);
+    if (key->nobody_us == NEVER) key->nobody_us = now_us;
+    uint64_t since_us = later(key->nobody_us, all->trouble_us);
+    uint64_t for_us = now_us > since_us ? now_us - since_us : 0;
+    if (for_us > all->longest_us) all->longest_us = for_us;
+    if (for_us <= patience_of(all)) return;
+    tell_views(all, key);
+    sim_violation(all->sim, RULE_QUOTA, "nobody counts %s for %" P " ms", key->text, for_us / MS);
+}
+
+/* -- what the servers did ----------------------------------------------------------------------------------------------- */
+
+struct trail {
+    struct gateways *all;
+    uint64_t index;
+};
+
+static void trail_seen(void *data, const struct query_result *result) {
+    const struct trail *trail = data;
+    struct gateways *all = trail->all;
+    if (!result->found) return;
+    const Pb__QuotaAuditResult *page = (const Pb__QuotaAuditResult *)result->message;
+    for (size_t i = 0; i < page->n_entries && page->entries[i]->index <= trail->index; i++) {
+        const Pb__QuotaAudit *row = page->entries[i];
+        all->audited = row->number + 1;
+        if (row->kind != PB__QUOTA_KIND__QUOTA_REFILLED || row->amount == 0) continue;
+        all->level = all->level > row->amount ? all->level - row->amount : 0;
+        all->window = 0;
+    }
+}
+
+static void state_seen(void *data, const struct query_result *result) {
+    struct gateways *all = data;
+    const Pb__QuotaState *state = result->found ? (const Pb__QuotaState *)result->message : NULL;
+    if (!state || state->available < (int64_t)all->plan.take_most) all->poor_us = NEVER;
+    else if (all->poor_us == NEVER) all->poor_us = all->sim->now_us;
+}
+
+/* The first server that has applied it shows what came of it. */
+struct sim_expected gateways_applied(struct sim *sim, const struct sim_applied *applied) {
+    struct gateways *all = sim->gateways;
+    if (!all->owned && applied->result->error == CO_OK) {
+        Pb__QuotaAuditRequest rows = PB__QUOTA_AUDIT_REQUEST__INIT;
+        Pb__QuotaRequest look = PB__QUOTA_REQUEST__INIT;
+        struct trail trail = {all, applied->index};
+        rows.name = look.name = all->definition.name;
+        rows.from = all->audited;
+        sim_query(applied->server, &query_quota_audit, &rows.base, trail_seen, &trail);
+        sim_query(applied->server, &query_quota, &look.base, state_seen, all);
+    }
+    return expect_any(applied);
+}
+
+static void leases_seen(void *data, const struct query_result *result) {
+    bool *over = data;
+    const Pb__QuotaState *state = (const Pb__QuotaState *)result->message;
+    *over = !result->found || (state->n_leases == 0 && state->record->held == 0);
+}
+
+bool gateways_over(struct sim *sim) {
+    struct server *leader = sim_leader(sim);
+    Pb__QuotaRequest look = PB__QUOTA_REQUEST__INIT;
+    bool over = false;
+    look.name = sim->gateways->definition.name;
+    if (leader) sim_query(leader, &query_quota, &look.base, leases_seen, &over);
+    return over;
+}
