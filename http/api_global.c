@@ -7,12 +7,6 @@
 #include "http/views.h"
 #include "multi-dc/global.h"
 
-struct shown {
-    const ProtobufCMessage *message;
-    uint64_t index;
-    const Pb__ServicesResult *own; /* of /v1/global/services */
-};
-
 /* Of which region, how old at most (milliseconds; null: not known since the start of the server that answers), and
  * whether that region can be reached. */
 static void write_origin(struct json_out *json, const char *name, const Pb__PeerRegionsAnswer *seen) {
@@ -26,36 +20,20 @@ static void write_origin(struct json_out *json, const char *name, const Pb__Peer
 }
 
 /* -- a service ---------------------------------------------------------------------------------------------------- */
-static void view_instances(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
-    const struct shown *shown = http_context(request);
-    const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)shown->message;
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
+static void view_instances(struct http_request *request, const struct regions_shown *shown) {
+    const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)shown->own;
     struct json_out *json = http_out(request);
     json_array(json);
     for (size_t i = 0; i < found->n_regions; i++) {
         for (size_t k = 0; k < found->regions[i]->n_entries; k++) {
             view_service_entry_begin(json, found->regions[i]->entries[k]);
-            write_origin(json, found->regions[i]->region, seen);
+            write_origin(json, found->regions[i]->region, shown->seen);
             json_object_end(json);
         }
     }
     json_array_end(json);
     http_header_u64(request, "X-Consul-Index", shown->index);
     http_reply_json(request, 200);
-}
-
-static void service_known(struct http_request *request, int error, const struct query_result *result) {
-    struct shown *shown = arena_zalloc(http_arena(request), sizeof *shown);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
-    shown->message = result->message, shown->index = result->index ? result->index : 1;
-    http_set_context(request, shown);
-    http_ask_regions(request, view_instances);
 }
 
 static char **texts(struct http_request *request, const char *parameter, size_t *count) {
@@ -74,7 +52,7 @@ static void global_service(struct http_request *request) {
     message->tags = texts(request, "tag", &message->n_tags);
     message->regions = texts(request, "region", &message->n_regions);
     message->passing_only = http_has(request, "passing");
-    http_fetch(request, &query_global, &message->base, RPC_STALE, service_known);
+    http_show_regions(request, &query_global, &message->base, view_instances);
 }
 
 /* -- all of them -------------------------------------------------------------------------------------------------- */
@@ -87,39 +65,23 @@ static void write_name(struct json_out *json, const char *service, char *const *
     json_object_end(json);
 }
 
-static void view_services(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
-    const struct shown *shown = http_context(request);
-    const Pb__GlobalServicesResult *copies = (const Pb__GlobalServicesResult *)shown->message;
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
+static void view_services(struct http_request *request, const struct regions_shown *shown) {
+    const Pb__ServicesResult *own = shown->context;
+    const Pb__GlobalServicesResult *copies = (const Pb__GlobalServicesResult *)shown->own;
     struct json_out *json = http_out(request);
     json_array(json);
-    for (size_t i = 0; shown->own && i < shown->own->n_services; i++) {
-        const Pb__ServiceTags *service = shown->own->services[i];
-        write_name(json, service->name, service->tags, service->n_tags, http_env(request)->datacenter, seen);
+    for (size_t i = 0; own && i < own->n_services; i++) {
+        const Pb__ServiceTags *service = own->services[i];
+        write_name(json, service->name, service->tags, service->n_tags, http_env(request)->datacenter, shown->seen);
     }
     for (size_t i = 0; i < copies->n_services; i++) {
         const Pb__GlobalServiceName *service = copies->services[i];
         for (size_t k = 0; k < service->n_regions; k++)
-            write_name(json, service->name, service->tags, service->n_tags, service->regions[k], seen);
+            write_name(json, service->name, service->tags, service->n_tags, service->regions[k], shown->seen);
     }
     json_array_end(json);
     http_header_u64(request, "X-Consul-Index", shown->index);
     http_reply_json(request, 200);
-}
-
-static void copies_known(struct http_request *request, int error, const struct query_result *result) {
-    struct shown *shown = arena_zalloc(http_arena(request), sizeof *shown);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
-    shown->own = http_context(request);
-    shown->message = result->message, shown->index = result->index ? result->index : 1;
-    http_set_context(request, shown);
-    http_ask_regions(request, view_services);
 }
 
 static void own_known(struct http_request *request, int error, const struct query_result *result) {
@@ -130,7 +92,7 @@ static void own_known(struct http_request *request, int error, const struct quer
         return;
     }
     http_set_context(request, result->message);
-    http_fetch(request, &query_global_services, &message->base, RPC_STALE, copies_known);
+    http_show_regions(request, &query_global_services, &message->base, view_services);
 }
 
 static void global_services(struct http_request *request) {

@@ -57,40 +57,18 @@ static void write_region(struct http_request *request, struct json_out *json, co
     json_object_end(json);
 }
 
-static const Pb__Region *record_of(const Pb__RegionsResult *records, const char *name) {
-    for (size_t i = 0; i < records->n_regions; i++)
-        if (strcmp(records->regions[i]->name, name) == 0) return records->regions[i];
-    return NULL;
-}
-
-static void view_regions(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
-    const Pb__RegionsResult *records = http_context(request);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
+static void view_regions(struct http_request *request, const struct regions_shown *shown) {
     struct json_out *json = http_out(request);
     json_array(json);
-    for (size_t i = 0; i < seen->n_regions; i++)
-        write_region(request, json, seen->regions[i], record_of(records, seen->regions[i]->name));
+    for (size_t i = 0; i < shown->seen->n_regions; i++) {
+        const Pb__PeerRegion *seen = shown->seen->regions[i];
+        write_region(request, json, seen, region_record(shown->records, seen->name));
+    }
     json_array_end(json);
     http_reply_json(request, 200);
 }
 
-static void records_known(struct http_request *request, int error, const struct query_result *result) {
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
-    http_set_context(request, result->message);
-    http_ask_regions(request, view_regions);
-}
-
-static void global_regions(struct http_request *request) {
-    Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__regions_request__init(message);
-    http_fetch(request, &query_regions, &message->base, RPC_STALE, records_known);
-}
+static void global_regions(struct http_request *request) { http_show_regions(request, NULL, NULL, view_regions); }
 
 /* -- Consul's ----------------------------------------------------------------------------------------------------- */
 static void view_datacenters(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
@@ -106,11 +84,6 @@ static void view_datacenters(struct http_request *request, int error, const Pb__
 }
 
 static void catalog_datacenters(struct http_request *request) { http_ask_regions(request, view_datacenters); }
-
-struct wan {
-    const Pb__CoordinatesResult *own;
-    const Pb__RegionsResult *records;
-};
 
 static void area_begin(struct json_out *json, const char *datacenter) {
     json_object(json);
@@ -156,42 +129,16 @@ static void write_own_area(struct http_request *request, struct json_out *json, 
     area_end(json);
 }
 
-static void view_areas(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
-    const struct wan *wan = http_context(request);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
+static void view_areas(struct http_request *request, const struct regions_shown *shown) {
     struct json_out *json = http_out(request);
     json_array(json);
-    for (size_t i = 0; i < seen->n_regions; i++) {
-        if (seen->regions[i]->own) write_own_area(request, json, wan->own);
-        else write_area(json, seen->regions[i], record_of(wan->records, seen->regions[i]->name));
+    for (size_t i = 0; i < shown->seen->n_regions; i++) {
+        const Pb__PeerRegion *seen = shown->seen->regions[i];
+        if (seen->own) write_own_area(request, json, (const Pb__CoordinatesResult *)shown->own);
+        else write_area(json, seen, region_record(shown->records, seen->name));
     }
     json_array_end(json);
     http_reply_json(request, 200);
-}
-
-static void areas_records(struct http_request *request, int error, const struct query_result *result) {
-    struct wan *wan = arena_zalloc(http_arena(request), sizeof *wan);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
-    wan->own = http_context(request), wan->records = (const Pb__RegionsResult *)result->message;
-    http_set_context(request, wan);
-    http_ask_regions(request, view_areas);
-}
-
-static void areas_own(struct http_request *request, int error, const struct query_result *result) {
-    Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__regions_request__init(message);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
-    http_set_context(request, result->message);
-    http_fetch(request, &query_regions, &message->base, RPC_STALE, areas_records);
 }
 
 static void coordinate_datacenters(struct http_request *request) {
@@ -203,7 +150,7 @@ static void coordinate_datacenters(struct http_request *request) {
     Pb__ServiceRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__service_request__init(message);
     message->service = servers;
-    http_fetch(request, &query_service_coordinates, &message->base, RPC_STALE, areas_own);
+    http_show_regions(request, &query_service_coordinates, &message->base, view_areas);
 }
 
 const struct http_route http_routes_regions[] = {

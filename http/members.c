@@ -6,7 +6,6 @@
 #include "health/local.h"
 #include "http/operator_views.h"
 #include "http/region_views.h"
-#include "multi-dc/region.h"
 #include "registry/catalog.h"
 
 static void pair(struct json_out *json, const char *key, const char *value) {
@@ -159,11 +158,6 @@ static void members_known(struct http_request *request, int error, const struct 
 }
 
 /* -- of all regions ----------------------------------------------------------------------------------------------- */
-struct wan {
-    const Pb__MembersResult *own;
-    const Pb__RegionsResult *regions;
-};
-
 static char *wan_name(struct http_request *request, const char *name, const char *region) {
     return arena_printf(http_arena(request), "%s.%s", name, region);
 }
@@ -184,17 +178,13 @@ static void write_region(struct http_request *request, struct json_out *json, co
     }
 }
 
-static void view_wan(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
+static void view_wan(struct http_request *request, const struct regions_shown *shown) {
     const struct http_env *env = http_env(request);
-    const struct wan *wan = http_context(request);
+    const Pb__MembersResult *own = (const Pb__MembersResult *)shown->own;
     struct json_out *json = http_out(request);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
     json_array(json);
-    for (size_t i = 0; i < wan->own->n_members; i++) {
-        const Pb__Member *known = wan->own->members[i];
+    for (size_t i = 0; i < own->n_members; i++) {
+        const Pb__Member *known = own->members[i];
         struct member_view view = {.name = wan_name(request, known->name, env->datacenter),
                                    .address = known->address,
                                    .id = known->id,
@@ -204,7 +194,7 @@ static void view_wan(struct http_request *request, int error, const Pb__PeerRegi
                                    .version = member_version(known)};
         if (known->server_port) member_write(json, env, &view);
     }
-    if (env->is_server && !in_catalog(wan->own, env->node_name)) { /* it has just started */
+    if (env->is_server && !in_catalog(own, env->node_name)) { /* it has just started */
         struct member_view view = {.name = wan_name(request, env->node_name, env->datacenter),
                                    .address = env->address,
                                    .id = env->node_id,
@@ -214,40 +204,19 @@ static void view_wan(struct http_request *request, int error, const Pb__PeerRegi
                                    .version = env->version};
         member_write(json, env, &view);
     }
-    for (size_t i = 0; i < wan->regions->n_regions; i++) {
-        const Pb__PeerRegion *region = region_seen(seen, wan->regions->regions[i]->name);
-        if (!wan->regions->regions[i]->removed)
-            write_region(request, json, wan->regions->regions[i], region && region->reachable);
+    for (size_t i = 0; i < shown->records->n_regions; i++) {
+        const Pb__Region *record = shown->records->regions[i];
+        const Pb__PeerRegion *region = region_seen(shown->seen, record->name);
+        if (!record->removed) write_region(request, json, record, region && region->reachable);
     }
     json_array_end(json);
     http_reply_json(request, 200);
-}
-
-static void wan_regions(struct http_request *request, int error, const struct query_result *result) {
-    struct wan *wan = arena_zalloc(http_arena(request), sizeof *wan);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
-    wan->own = http_context(request), wan->regions = (const Pb__RegionsResult *)result->message;
-    http_set_context(request, wan);
-    http_ask_regions(request, view_wan);
-}
-
-static void wan_own(struct http_request *request, int error, const struct query_result *result) {
-    Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__regions_request__init(message);
-    if (error) {
-        http_reply_error(request, error);
-        return;
-    }
-    http_set_context(request, result->message);
-    http_fetch(request, &query_regions, &message->base, RPC_STALE, wan_regions);
 }
 
 void members_get(struct http_request *request) {
     Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__table_request__init(message);
     bool wan = http_has(request, "wan") && !slice_is(http_parameter(request, "wan"), "0");
-    http_fetch(request, &query_members, &message->base, RPC_STALE, wan ? wan_own : members_known);
+    if (wan) http_show_regions(request, &query_members, &message->base, view_wan);
+    else http_fetch(request, &query_members, &message->base, RPC_STALE, members_known);
 }

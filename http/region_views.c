@@ -65,3 +65,60 @@ void http_ask_regions(struct http_request *request, http_regions_view shown) {
     http_call(request, &asking->call);
     rpc_ask_regions(http_env(request)->rpc, &asking->ask);
 }
+
+/* -- with records ------------------------------------------------------------------------------------------------- */
+struct showing {
+    struct regions_shown shown;
+    http_regions_shown view;
+};
+
+const Pb__Region *region_record(const Pb__RegionsResult *records, const char *name) {
+    for (size_t i = 0; i < records->n_regions; i++)
+        if (strcmp(records->regions[i]->name, name) == 0) return records->regions[i];
+    return NULL;
+}
+
+static struct showing *showing_of(struct http_request *request) {
+    return (struct showing *)(uintptr_t)http_context(request);
+}
+
+static void all_known(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
+    struct showing *showing = showing_of(request);
+    showing->shown.seen = seen;
+    if (error) http_reply_error(request, error);
+    else showing->view(request, &showing->shown);
+}
+
+static void records_known(struct http_request *request, int error, const struct query_result *result) {
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    showing_of(request)->shown.records = (const Pb__RegionsResult *)result->message;
+    http_ask_regions(request, all_known);
+}
+
+static void fetch_records(struct http_request *request) {
+    Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__regions_request__init(message);
+    http_fetch(request, &query_regions, &message->base, RPC_STALE, records_known);
+}
+
+static void own_known(struct http_request *request, int error, const struct query_result *result) {
+    struct regions_shown *shown = &showing_of(request)->shown;
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    shown->own = result->message, shown->index = result->index ? result->index : 1;
+    fetch_records(request);
+}
+
+void http_show_regions(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                       http_regions_shown shown) {
+    struct showing *showing = arena_zalloc(http_arena(request), sizeof *showing);
+    showing->view = shown, showing->shown.context = http_context(request);
+    http_set_context(request, showing);
+    if (type) http_fetch(request, type, message, RPC_STALE, own_known);
+    else fetch_records(request);
+}
