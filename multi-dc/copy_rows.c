@@ -89,28 +89,52 @@ static Pb__CopyTag *tag_at(struct copy_change *change, const char *text) {
 }
 
 static void drop_tag(Pb__CopyService *service, const Pb__CopyTag *tag) {
-    for (size_t i = 0; i < service->n_tags; i++) {
-        if (service->tags[i] != tag) continue;
-        service->n_tags--;
-        memmove(service->tags + i, service->tags + i + 1, (service->n_tags - i) * sizeof *service->tags);
-        return;
-    }
+    size_t place = 0;
+    while (service->tags[place] != tag) place++;
+    service->n_tags--;
+    memmove(service->tags + place, service->tags + place + 1, (service->n_tags - place) * sizeof *service->tags);
 }
 
-static bool among(char *const *tags, size_t count, const char *tag) {
+#define TAGS_COUNTED 1024 /* of an instance; whoever has more has them in its entry, and not in the union */
+
+/* Sorted, each once. */
+struct tag_set {
+    char **tags;
+    size_t count;
+};
+
+static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static struct tag_set tags_of(struct arena *arena, const Pb__ServiceEntry *entry) {
+    struct tag_set set = {0};
+    size_t count = entry ? entry->service->n_tags : 0;
+    if (count > TAGS_COUNTED) count = TAGS_COUNTED;
+    if (count == 0) return set;
+    set.tags = arena_alloc(arena, count * sizeof *set.tags);
+    memcpy(set.tags, entry->service->tags, count * sizeof *set.tags);
+    qsort(set.tags, count, sizeof *set.tags, compare_texts);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(tags[i], tag) == 0) return true;
-    return false;
+        if (set.count == 0 || strcmp(set.tags[set.count - 1], set.tags[i]) != 0) set.tags[set.count++] = set.tags[i];
+    return set;
 }
 
-static void count_tags(struct copy_change *change, const Pb__Service *service, const Pb__Service *other, int by) {
-    for (size_t i = 0; service && i < service->n_tags; i++) {
-        const char *text = service->tags[i];
-        if (among(service->tags, i, text) || (other && among(other->tags, other->n_tags, text))) continue;
-        Pb__CopyTag *tag = tag_at(change, text);
-        if (tag->instances == 0) change->names = true;
-        tag->instances += (uint64_t)(int64_t)by;
-        if (tag->instances == 0) drop_tag(change->service, tag), change->names = true;
+static void count_tag(struct copy_change *change, const char *text, int by) {
+    Pb__CopyTag *tag = tag_at(change, text);
+    if (tag->instances == 0) change->names = true;
+    tag->instances += (uint64_t)(int64_t)by;
+    if (tag->instances) return;
+    drop_tag(change->service, tag);
+    change->names = true;
+}
+
+/* Those that only one of the two has. */
+static void count_tags(struct copy_change *change, struct tag_set before, struct tag_set after) {
+    size_t i = 0, j = 0;
+    while (i < before.count || j < after.count) {
+        int order = i == before.count ? 1 : j == after.count ? -1 : strcmp(before.tags[i], after.tags[j]);
+        if (order < 0) count_tag(change, before.tags[i], -1);
+        if (order > 0) count_tag(change, after.tags[j], 1);
+        i += order <= 0, j += order >= 0;
     }
 }
 
@@ -136,8 +160,7 @@ void copy_change_row(struct copy_change *change, struct slice service, struct sl
     service_load(change, service);
     if (change->error) return;
     if (entry) change->service->name = entry->service->name;
-    count_tags(change, entry ? entry->service : NULL, old ? old->service : NULL, 1);
-    count_tags(change, old ? old->service : NULL, entry ? entry->service : NULL, -1);
+    count_tags(change, tags_of(change->tx->arena, old), tags_of(change->tx->arena, entry));
     uint64_t by = (uint64_t)after.there - (uint64_t)before.there;
     change->service->instances += by, change->counts->instances += by;
     change->dirty = true;
