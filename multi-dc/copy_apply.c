@@ -92,9 +92,11 @@ static bool read_rows(struct work *work, const ProtobufCBinaryData *entries, siz
         work->entries[i] = machine_decode(&pb__service_entry__descriptor, message_slice(entries[i]), work->tx->arena);
         if (!entry_good(work->entries[i])) return refuse(work, CO_INVALID, "no entry of a service"), false;
     }
-    for (size_t i = 0; i < n_removed; i++)
+    for (size_t i = 0; i < n_removed; i++) {
         if (!removed[i]->service[0] || !removed[i]->node[0] || !removed[i]->id[0])
             return refuse(work, CO_INVALID, "no key of an instance"), false;
+        bytes += strlen(removed[i]->service) + strlen(removed[i]->node) + strlen(removed[i]->id);
+    }
     return bytes <= COPY_BYTES_MOST ? true : (refuse(work, CO_TOOLARGE, "too many bytes for one entry"), false);
 }
 

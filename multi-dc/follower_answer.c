@@ -21,7 +21,6 @@ static size_t key_bytes(const Pb__CatalogKey *key) {
     return strlen(key->service) + strlen(key->node) + strlen(key->id);
 }
 
-/* `keys` NULL: they are not needed. */
 static int look_at_entries(struct answer *answer, const char *region) {
     const Pb__CatalogChangesResult *changes = answer->changes;
     struct arena scratch = {0};
@@ -55,6 +54,7 @@ static int look(struct answer *answer, const char *region) {
     if (answer->n_keys) qsort(answer->keys, answer->n_keys, sizeof *answer->keys, compare_keys);
     for (size_t i = 0; i < changes->n_removed; i++) {
         if (!key_good(changes->removed[i])) error = CO_CORRUPT;
+        else if (!error && key_bytes(changes->removed[i]) > COPY_BYTES_MOST) error = CO_TOOLARGE;
         answer->bytes += key_bytes(changes->removed[i]);
     }
     answer->removed = changes->removed, answer->n_removed = changes->n_removed;
@@ -104,8 +104,9 @@ void answer_part(struct answer *answer, size_t rows_most, Pb__CopyStageCommand *
         bytes += key_bytes(answer->removed[removed++]);
     for (; entries < changes->n_entries && rows && bytes + changes->entries[entries].len <= COPY_BYTES_MOST; rows--)
         bytes += changes->entries[entries++].len;
-    command->removed = answer->removed + answer->removed_done, command->n_removed = removed - answer->removed_done;
-    command->entries = changes->entries + answer->entries_done, command->n_entries = entries - answer->entries_done;
+    command->n_removed = removed - answer->removed_done, command->n_entries = entries - answer->entries_done;
+    if (command->n_removed) command->removed = answer->removed + answer->removed_done;
+    if (command->n_entries) command->entries = changes->entries + answer->entries_done;
     command->part = answer->parts++;
     answer->removed_done = removed, answer->entries_done = entries;
 }
