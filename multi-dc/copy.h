@@ -23,7 +23,7 @@
 
 #define COPY_SINCE      7 /* cluster version */
 #define COPY_REGION_MAX 64
-#define COPY_ROWS_MOST  512                 /* entries and removals in one command; rows that one step passes */
+#define COPY_ROWS_MOST  256                 /* entries and removals in one command; rows that one step passes */
 #define COPY_BYTES_MOST ((size_t)512 << 10) /* of a command's entries and names */
 
 enum copy_command {

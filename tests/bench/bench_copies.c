@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "multi-dc/follower.h"
+#include "registry/history.h"
 #include "registry/version.h"
 #include "tests/bench/cpu.h"
 
@@ -261,6 +262,18 @@ int main(int count, char **arguments) {
     follow(followers[0]);
     printf("catch-up of %d changes: %.0f ms of CPU here, %.0f ms at its source, %.1f MB answer\n", CHANGES,
            ms(took_ns + read_ns), ms(asked_ns), (double)answer_most / 1e6);
+    print_longest();
+
+    /* As after a cut that is longer than the history. */
+    begin_figures();
+    Pb__HistoryMarkCommand off = PB__HISTORY_MARK_COMMAND__INIT;
+    Pb__HistoryLimits limits = PB__HISTORY_LIMITS__INIT;
+    limits.bytes = limits.age_ms = 1000, off.term = 1, off.now_unix_ms = 1000, off.limits = &limits;
+    (void)apply(&source, HISTORY_MARK, &off.base);
+    for (unsigned i = 0; i < CHANGES / 10; i++) (void)change_one(number++);
+    follow(followers[1]);
+    printf("catch-up of %d changes without history: %.0f ms of CPU here, %.0f ms at its source, %.1f MB answer\n",
+           CHANGES / 10, ms(took_ns + read_ns), ms(asked_ns), (double)answer_most / 1e6);
     print_longest();
     for (size_t i = 0; i < REGIONS; i++) follower_free(followers[i]);
     place_close(&source);
