@@ -17,6 +17,7 @@
 #include "http/server.h"
 #include "lb/coordinate_agent.h"
 #include "lb/coordinate_batch.h"
+#include "multi-dc/failover.h"
 #include "registry/history.h"
 #include "registry/lease.h"
 #include "registry/reconnect.h"
@@ -38,6 +39,7 @@ void config_init(struct config *config) {
         .server_port = 8300,
         .retry_interval_ns = 30 * SECOND,
         .retry_interval_wan_ns = 30 * SECOND,
+        .failover_return_ns = (int64_t)FAILOVER_RETURN_MS * 1000000,
         .domain = "coord",
         .dns_enable_truncate = true,
         .dns_allow_stale = true,

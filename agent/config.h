@@ -78,6 +78,7 @@ struct config {
     struct config_texts start_join, retry_join;
     struct config_texts start_join_wan, retry_join_wan; /* of servers: other regions */
     int64_t retry_interval_wan_ns;
+    int64_t failover_return_ns;
     int64_t retry_interval_ns;
     uint64_t retry_max; /* 0: for ever */
 

@@ -186,6 +186,8 @@ const struct key config_keys[] = {
            "fewest instances lost at once that are held"),
     NUMBER("coord.self_preservation_nodes", self_preservation_nodes, 1, 1000000000, "fewest nodes that they were on"),
     FIELD("coord.self_preservation_window", KEY_DURATION, self_preservation_window_ns, "what counts as at once"),
+    DURATION("coord.failover_return", failover_return_ns, 0, 3600 * SECOND,
+             "a service that another region answers for comes home once it is healthy here for so long"),
     FIELD("coord.self_preservation_hold", KEY_DURATION, self_preservation_hold_ns,
           "lost instances are held in answers for so long, 24h at most; 0: off"),
     TEXT("coord.consul_version", consul_version, accept_version,

@@ -17,6 +17,7 @@
 #include "kv/txn/txn.h"
 #include "lb/coordinate.h"
 #include "multi-dc/copy.h"
+#include "multi-dc/failover.h"
 #include "multi-dc/global.h"
 #include "multi-dc/region.h"
 #include "registry/catalog.h"
@@ -45,6 +46,7 @@ const struct module_entry agent_modules[] = {
     {.module = &rollout_module},
     {.module = &copy_module},
     {.module = &global_module},
+    {.module = &failover_module},
     {.module = &region_module},
     {0},
 };

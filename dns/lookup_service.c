@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "dns/endings.h"
 #include "dns/lookup_internal.h"
-#include "multi-dc/global.h"
+#include "multi-dc/failover.h"
 
 #define SERVERS_SERVICE "consul" /* the name that the servers themselves are registered as */
 
@@ -50,43 +50,85 @@ static struct instances instances_begin(struct dns_lookup *lookup, struct slice 
 
 /* -- other regions: from this region's copies of their catalogs, so that nobody waits for a link ---------------------- */
 
-static void depend_on_copies(struct dns_lookup *lookup, struct slice service, bool nearest) {
-    static const struct slice everything = SLICE_LITERAL("");
-    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_COPY_SERVICE, service});
-    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_COPY_FLIP, everything});
-    if (nearest) dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_REGIONS, everything});
+static const struct slice everything = SLICE_LITERAL("");
+
+static void depend(struct dns_lookup *lookup, uint8_t space, struct slice name) {
+    dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){space, name});
 }
 
-/* Healthy instances; the reading ends with rpc_read_end. `region` empty: of the nearest that has some; "global": of all,
- * this one among them. */
-static struct instances instances_elsewhere(struct dns_lookup *lookup, const struct name *name, struct slice region) {
+/* Adds those that are healthy. */
+static void take_healthy(struct dns_lookup *lookup, const Pb__GlobalServiceRegion *region,
+                         struct instances *instances) {
+    lookup->read_count += region->n_entries;
+    for (size_t i = 0; i < region->n_entries && instances->count < LOOKUP_INSTANCES_MAX; i++)
+        if (healthy(region->entries[i])) instances->items[instances->count++] = region->entries[i];
+}
+
+/* What another region has, or, for "global", all of them. The reading ends with rpc_read_end. */
+static struct instances instances_of_region(struct dns_lookup *lookup, const struct name *name) {
     struct instances instances = {0};
     Pb__GlobalRequest request = PB__GLOBAL_REQUEST__INIT;
+    struct slice region = name->datacenter;
     char *tags[1] = {arena_strndup(&lookup->arena, name->tag.data, name->tag.size)};
     char *regions[1] = {arena_strndup(&lookup->arena, region.data, region.size)};
     bool all = slice_equal_nocase(region, SLICE_LITERAL(DNS_ALL_REGIONS));
     request.service = arena_strndup(&lookup->arena, name->service.data, name->service.size);
     request.tags = tags, request.n_tags = name->tag.size ? 1 : 0;
     request.passing_only = lookup->setup->only_passing;
-    request.nearest = region.size == 0;
     request.own = all ? lookup->setup->datacenter : (char *)(uintptr_t) "";
-    request.regions = regions, request.n_regions = region.size && !all ? 1 : 0;
-    depend_on_copies(lookup, slice_text(request.service), request.nearest);
-    if (all)
-        dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, slice_text(request.service)});
+    request.regions = regions, request.n_regions = all ? 0 : 1;
+    depend(lookup, SPACE_COPY_SERVICE, name->service);
+    depend(lookup, SPACE_COPY_FLIP, everything);
+    if (all) depend(lookup, SPACE_SERVICE, name->service);
     struct query_result result = {0};
     int rv = rpc_query(lookup->reader, &query_global, &request.base, &lookup->arena, &result);
     lookup_note(lookup, rv);
     const Pb__GlobalServiceResult *found = rv == CO_OK ? (const Pb__GlobalServiceResult *)result.message : NULL;
-    size_t count = 0;
-    for (size_t i = 0; found && i < found->n_regions; i++) count += found->regions[i]->n_entries;
-    instances.items = arena_alloc(&lookup->arena, (count + 1) * sizeof(*instances.items));
-    lookup->read_count += count;
-    for (size_t i = 0; found && i < found->n_regions; i++)
-        for (size_t k = 0; k < found->regions[i]->n_entries && instances.count < LOOKUP_INSTANCES_MAX; k++)
-            if (healthy(found->regions[i]->entries[k]))
-                instances.items[instances.count++] = found->regions[i]->entries[k];
+    instances.items = arena_alloc(&lookup->arena, LOOKUP_INSTANCES_MAX * sizeof(*instances.items));
+    for (size_t i = 0; found && i < found->n_regions; i++) take_healthy(lookup, found->regions[i], &instances);
     return instances;
+}
+
+/* Who answers in place of this region (multi-dc/failover.h). None: nobody, and nothing is being read. Else the reading ends
+ * with rpc_read_end. */
+static struct instances instances_elsewhere(struct dns_lookup *lookup, const struct name *name) {
+    struct instances instances = {0};
+    Pb__AnswerRequest request = PB__ANSWER_REQUEST__INIT;
+    char *tags[1] = {arena_strndup(&lookup->arena, name->tag.data, name->tag.size)};
+    request.service = arena_strndup(&lookup->arena, name->service.data, name->service.size);
+    request.tags = tags, request.n_tags = name->tag.size ? 1 : 0;
+    request.passing_only = lookup->setup->only_passing;
+    request.own = lookup->setup->datacenter;
+    depend(lookup, SPACE_SERVICE, name->service);
+    depend(lookup, SPACE_COPY_SERVICE, name->service);
+    depend(lookup, SPACE_COPY_FLIP, everything);
+    depend(lookup, SPACE_REGIONS, everything);
+    struct query_result result = {0};
+    int rv = rpc_query(lookup->reader, &query_answer, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    const Pb__AnswerResult *found = rv == CO_OK ? (const Pb__AnswerResult *)result.message : NULL;
+    instances.items = arena_alloc(&lookup->arena, LOOKUP_INSTANCES_MAX * sizeof(*instances.items));
+    bool other = found && found->from && strcmp(found->from->region, lookup->setup->datacenter) != 0;
+    if (other) take_healthy(lookup, found->from, &instances);
+    if (!instances.count) rpc_read_end(lookup->reader);
+    return instances;
+}
+
+/* It was without healthy instances here lately. One list, which is short: client agents follow it, not each service. */
+static bool is_away(struct dns_lookup *lookup, const struct name *name) {
+    Pb__FailoversRequest request = PB__FAILOVERS_REQUEST__INIT;
+    struct query_result result = {0};
+    depend(lookup, SPACE_FAILOVER, everything);
+    int rv = rpc_query(lookup->reader, &query_failovers, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    const Pb__FailoversResult *found = rv == CO_OK ? (const Pb__FailoversResult *)result.message : NULL;
+    bool away = false;
+    for (size_t i = 0; found && i < found->n_failovers; i++) {
+        const Pb__Failover *record = found->failovers[i]->record;
+        away |= record->away && slice_equal_nocase(slice_text(record->service), name->service);
+    }
+    rpc_read_end(lookup->reader);
+    return away;
 }
 
 /* -- tags: names with a tag that no healthy instance has are answered without reading the instances each time */
@@ -146,28 +188,24 @@ static enum lookup_state service_begin_here(struct dns_lookup *lookup, const str
 }
 
 /* Healthy instances of what the name asks for. Beyond LOOKUP_PARENT the name may be kept, and rpc_read_end is due. A
- * service without healthy instances here is answered from the nearest region that has some. */
+ * service without healthy instances here is answered from another region, and for a while afterwards. */
 static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
                                        struct instances *instances) {
     if (lookup_is_foreign(lookup, name)) {
-        *instances = instances_elsewhere(lookup, name, name->datacenter);
+        *instances = instances_of_region(lookup, name);
         if (instances->count) return LOOKUP_SOME;
         rpc_read_end(lookup->reader);
         return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
     }
-    enum lookup_state state = service_begin_here(lookup, name, instances);
+    bool away = name->datacenter.size == 0 && is_away(lookup, name);
+    enum lookup_state state = away ? LOOKUP_NONE : service_begin_here(lookup, name, instances);
     if (state == LOOKUP_SOME || name->datacenter.size) return state;
-    if (state == LOOKUP_NONE) rpc_read_end(lookup->reader);
-    struct instances elsewhere = instances_elsewhere(lookup, name, SLICE_LITERAL(""));
-    if (elsewhere.count) {
-        /* It comes home when it is registered here. Client agents hear of the table alone. */
-        dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, name->service});
-        dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_TABLE, SLICE_LITERAL("services")});
-        *instances = elsewhere;
-        return LOOKUP_SOME;
-    }
-    if (state != LOOKUP_NONE) rpc_read_end(lookup->reader);
-    return state;
+    if (state == LOOKUP_NONE && !away) rpc_read_end(lookup->reader);
+    struct instances elsewhere = instances_elsewhere(lookup, name);
+    if (!elsewhere.count) return service_begin_here(lookup, name, instances);
+    depend(lookup, SPACE_TABLE, SLICE_LITERAL("services")); /* client agents do not hear of one that is not there */
+    *instances = elsewhere;
+    return LOOKUP_SOME;
 }
 
 /* -- addresses ---------------------------------------------------------------------------------------------------- */

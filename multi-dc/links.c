@@ -216,12 +216,42 @@ static void forget_copies(struct links *links) {
         else links_remember(links, links->records->regions[i]->name);
 }
 
+static void failovers_read(void *data, int error, const struct rpc_fetched *fetched) {
+    struct links *links = data;
+    struct arena arena = {0};
+    links->failovers.fetch = NULL;
+    const Pb__FailoversResult *now =
+        error ? NULL : message_unpack(&arena, &pb__failovers_result__descriptor, fetched->records);
+    if (now && !links->stopping && links_leads(links)) {
+        returning_look(links->returning, now, clock_mono_ms());
+        links_bring_home(links, clock_mono_ms());
+    }
+    arena_free(&arena);
+    links_over(links);
+}
+
+/* Services that are away are looked after where this server leads, and there is another region. */
+static void look_after_failovers(struct links *links, uint64_t now_ms) {
+    if (links->failovers.fetch || now_ms < links->failovers.next_ms) return;
+    links->failovers.next_ms = now_ms + RETURNING_LOOK_MS;
+    if (!links->records || !links->records->n_regions || !links_leads(links)) {
+        returning_forget(links->returning);
+        return;
+    }
+    Pb__FailoversRequest request = PB__FAILOVERS_REQUEST__INIT;
+    struct rpc_fetch how = {.type = &query_failovers, .freshness = RPC_STALE, .background = true};
+    links->under_way++;
+    links->failovers.fetch =
+        loop_fetch_begin(links->config.own, links->config.own, &how, &request.base, failovers_read, links);
+}
+
 static void tick(uv_timer_t *timer) {
     struct links *links = timer->data;
     uint64_t now_ms = clock_mono_ms();
     if (!links->follow.fetch && now_ms >= links->follow.next_ms) follow(links);
     reconcile(links);
     forget_copies(links);
+    look_after_failovers(links, now_ms);
     LIST_FOREACH(item, &links->all) link_tick(LIST_ENTRY(item, struct link_to, item), now_ms);
     links_learn_tick(links, now_ms);
 }
@@ -331,6 +361,7 @@ struct links *links_start(uv_loop_t *loop, const struct links_config *config) {
     links->node_id = mem_strdup(config->node_id), links->address = mem_strdup(config->address);
     links->bind = config->bind ? mem_strdup(config->bind) : NULL;
     links->follow.links = links;
+    links->returning = returning_new(config->failover_return_ms);
     list_init(&links->all);
     CHECK(uv_mutex_init(&links->lock) == 0 && uv_timer_init(loop, &links->timer) == 0);
     links->timer.data = links;
@@ -346,6 +377,7 @@ static void timer_closed(uv_handle_t *handle) {
     struct links *links = handle->data;
     LIST_FOREACH_SAFE(item, next, &links->all) free(LIST_ENTRY(item, struct link_to, item));
     links_learn_free(links);
+    returning_free(links->returning);
     arena_free(&links->records_arena);
     uv_mutex_destroy(&links->lock);
     free(links->region), free(links->node_name), free(links->node_id), free(links->address), free(links->bind);
@@ -377,6 +409,8 @@ void links_stop(struct links *links, void (*closed)(void *data), void *data) {
     rpc_set_regions(links->config.own, NULL);
     if (links->follow.fetch) loop_fetch_cancel(links->follow.fetch), links_over(links);
     links->follow.fetch = NULL;
+    if (links->failovers.fetch) loop_fetch_cancel(links->failovers.fetch), links_over(links);
+    links->failovers.fetch = NULL;
     LIST_FOREACH(item, &links->all) {
         struct link_to *to = LIST_ENTRY(item, struct link_to, item);
         if (to->following) following_stop(to->following);

@@ -1,4 +1,4 @@
-/* A server's links to other regions: one connection with one server of each (rpc/client/client.h), over which goes what
+/* A server's links to other regions, and what its leader does about them: one connection with one server of each (rpc/client/client.h), over which goes what
  * this region asks of it; how far away each is; and how regions come to know each other:
  *
  * - An address that an operator names (retry_join_wan, `coord join -wan`) is asked which region is there. It becomes a
@@ -28,11 +28,12 @@
 struct links_config {
     struct rpc *own; /* a server's */
     const char *region, *node_name, *node_id;
-    const char *address;       /* where other regions reach this server: "IP:port" */
-    const char *bind;          /* IP to dial from; a wildcard: any */
-    uint16_t port;             /* of servers whose address names none */
-    const char *const *join;   /* NULL-terminated, or NULL */
-    uint64_t join_interval_ms; /* 0: 30 s */
+    const char *address;         /* where other regions reach this server: "IP:port" */
+    const char *bind;            /* IP to dial from; a wildcard: any */
+    uint16_t port;               /* of servers whose address names none */
+    const char *const *join;     /* NULL-terminated, or NULL */
+    uint64_t join_interval_ms;   /* 0: 30 s */
+    uint64_t failover_return_ms; /* multi-dc/failover.h */
     const struct module_entry *modules;
 };
 struct links;

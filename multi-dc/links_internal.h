@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "multi-dc/following.h"
 #include "multi-dc/links.h"
+#include "multi-dc/returning.h"
 #include "rpc/api/loop_fetch.h"
 
 #define LINKS_CONFLICTS 8
@@ -55,7 +56,8 @@ struct links {
     struct list all; /* struct link_to; none goes before the end */
     struct arena records_arena;
     const Pb__RegionsResult *records; /* as of the last look; NULL: there was none yet */
-    struct links_question follow;
+    struct links_question follow, failovers;
+    struct returning *returning;
     uint64_t records_index;
     struct links_conflict conflicts[LINKS_CONFLICTS];
     struct links_told told[LINKS_TOLD];
@@ -81,6 +83,8 @@ typedef void (*links_learned)(void *data, int error, bool yes, const char *text)
 void links_learn_start(struct links *links);
 void links_learn_tick(struct links *links, uint64_t now_ms);
 void links_learn_free(struct links *links);
+/* The leader's: services come home. */
+void links_bring_home(struct links *links, uint64_t now_ms);
 /* Proposes what would be news. `done` may be NULL. */
 void links_learn(struct links *links, const Pb__RegionLearnCommand *command, links_learned done, void *data);
 void links_learn_hello(struct links *links, const Pb__PeerHello *hello);

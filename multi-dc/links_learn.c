@@ -213,6 +213,21 @@ void links_forget_copy(struct links *links, const char *region) {
     propose(links, COPY_FORGET, &command.base, region, forgot, links);
 }
 
+/* -- services ----------------------------------------------------------------------------------------------------- */
+/* One that went again meanwhile stays away: nobody needs to hear of that. */
+static void came_home(void *data, int error, bool yes, const char *text) {
+    (void)data, (void)yes;
+    if (error && error != CO_CONFLICT) log_warn("region", "a service does not come home yet reason=\"%s\"", text);
+}
+
+void links_bring_home(struct links *links, uint64_t now_ms) {
+    Pb__FailoverHomeCommand command;
+    while (returning_next(links->returning, now_ms, &command)) {
+        log_info("region", "a service comes home service=%s", command.service);
+        propose(links, FAILOVER_HOME, &command.base, "", came_home, links);
+    }
+}
+
 /* -- by address --------------------------------------------------------------------------------------------------- */
 static void join_over(struct links_join *join, int error) {
     struct links *links = join->links;

@@ -27,6 +27,8 @@ bool region_name_good(const char *name) {
     return true;
 }
 
+bool region_any(struct store_txn *txn) { return store_count(txn, REGION_TABLE) > 0; }
+
 /* -- servers ------------------------------------------------------------------------------------------------------ */
 static const Pb__RegionServer *server_of(Pb__RegionServer *const *servers, size_t count, const char *address) {
     for (size_t i = 0; i < count; i++)

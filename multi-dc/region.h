@@ -21,6 +21,8 @@ enum region_space { SPACE_REGIONS = 116 }; /* name "" */
 extern const struct module region_module;
 extern const struct query_type query_regions; /* RegionsRequest -> RegionsResult */
 
+/* Is any other region on record, also one that was removed? */
+bool region_any(struct store_txn *txn);
 /* Letters, digits, '-' and '_', at most REGION_NAME_MAX: as datacenters are named. */
 bool region_name_good(const char *name);
 /* Would this command change what is known? `known` NULL: nothing is. For whoever would propose it. */

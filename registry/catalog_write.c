@@ -28,6 +28,8 @@ void change_tell(struct change *change) {
         const struct machine_event *event = change->events.items[i];
         machine_emit(change->tx, event->type, event->node, event->id);
     }
+    for (size_t i = 0; i < change->services.count; i++)
+        machine_service_changed(change->tx, slice_text(change->services.items[i]));
 }
 
 /* Something of the node changed, and so the catalog. Programs of before do not mark the latter. */
@@ -301,7 +303,7 @@ void change_service(struct change *change, Pb__Service *service) {
     rebind_service(change, old, service);
     touch_addresses(change, old, service);
     mark_node(tx, node, false);
-    machine_changed(tx, SPACE_SERVICE, slice_text(service->name), false);
+    change_mark_service(change, slice_text(service->name));
     if (!renamed) return;
     rename_checks(change, old, service);
     change_mark_service(change, was);

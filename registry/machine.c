@@ -232,6 +232,14 @@ void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
     history_touched(tx, space, name);
 }
 
+void machine_service_changed(struct machine_tx *tx, struct slice service) {
+    const struct modules *modules = tx->machine->modules;
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module *module = modules_at(modules, i);
+        if (module->on_service) module->on_service(tx, service);
+    }
+}
+
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id) {
     const struct modules *modules = tx->machine->modules;
     struct machine_event event = {type, node, id};

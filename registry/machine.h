@@ -35,6 +35,7 @@ void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name);
  * from the version on that introduced it: programs that do not know the field have to come to the same state. */
 unsigned machine_tx_version(const struct machine_tx *tx);
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id);
+void machine_service_changed(struct machine_tx *tx, struct slice service); /* module.on_service */
 
 /* All or nothing within an entry. What commands do to the store, what they touch, and what they say begins or ends by
  * itself counts from the point on only when it is kept; taken back, it leaves nothing: no index, no tombstone, nobody

@@ -10,8 +10,8 @@
  *   registry   1-31          1-15, 48-63       1-31            1-31
  *   kv         32-63,        16-31, 33-39      32-63,          32-63,
  *              128-207                         96-111          128-207
- *   lb         64-127        32, 40-43         64-95           64-127
- *   multi-dc   208-223       44-47             112-119         208-223
+ *   lb         64-127        32, 40-42         64-95           64-127
+ *   multi-dc   208-223       43-47             112-119         208-223
  *
  * Applying is a function of (store, index, command): no clock, no randomness, no configuration. */
 #ifndef COORD_REGISTRY_MODULE_H
@@ -184,6 +184,9 @@ struct module {
     const struct module_gauge *gauges; /* the last has no metric */
     struct metric *const *metrics;     /* others that it counts by; registered at start */
     void (*on_event)(struct machine_tx *tx, const struct machine_event *event); /* may be NULL */
+    /* After an entry's changes of the catalog, and its events: once or more for each service whose instances, or their
+     * checks, it changed. May be NULL. */
+    void (*on_service)(struct machine_tx *tx, struct slice service);
 };
 
 #endif
