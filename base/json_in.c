@@ -93,7 +93,7 @@ static bool tokens_fine(struct slice text, struct fault *fault) {
             if (!string_fine(text, &at, fault)) return false;
         } else if (c == '-' || is_digit(c)) {
             if (!number_fine(text, &at, fault)) return false;
-        } else if (c == 'N' || c == 'I') { /* NaN, Infinity */
+        } else if (c == 'N' || c == 'I' || c == '\'') { /* NaN, Infinity; quotes that the parser takes for names */
             fault_at(fault, text, at, "unexpected character");
             return false;
         } else {
@@ -119,23 +119,15 @@ static bool bytes_fine(struct slice text, struct fault *fault) {
 
 /* ---- parsing ---- */
 
-struct json_object *json_parse(struct slice text, struct fault *fault) {
-    if (text.size > INT32_MAX / 2) {
-        fault_set(fault, CO_TOOLARGE, "JSON: too large");
-        return NULL;
-    }
+int json_parse_value(struct slice text, struct json_object **value, struct fault *fault) {
+    *value = NULL;
+    if (text.size > INT32_MAX / 2) return fault_set(fault, CO_TOOLARGE, "JSON: too large");
     size_t blanks = 0;
     while (blanks < text.size && is_blank(text.data[blanks])) blanks++;
-    if (blanks == text.size) {
-        fault_set(fault, CO_INVALID, "JSON: the text is empty");
-        return NULL;
-    }
-    if (!bytes_fine(text, fault) || !tokens_fine(text, fault)) return NULL;
+    if (blanks == text.size) return fault_set(fault, CO_INVALID, "JSON: the text is empty");
+    if (!bytes_fine(text, fault) || !tokens_fine(text, fault)) return CO_INVALID;
     struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MOST);
-    if (!tokener) {
-        fault_set(fault, CO_NOMEM, "JSON: %s", co_strerror(CO_NOMEM));
-        return NULL;
-    }
+    if (!tokener) return fault_set(fault, CO_NOMEM, "JSON: %s", co_strerror(CO_NOMEM));
     json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
     struct json_object *object = json_tokener_parse_ex(tokener, text.data, (int)text.size);
     enum json_tokener_error error = json_tokener_get_error(tokener);
@@ -146,16 +138,21 @@ struct json_object *json_parse(struct slice text, struct fault *fault) {
         end = text.size;
     }
     json_tokener_free(tokener);
-    if (error == json_tokener_success && !object) {
-        fault_set(fault, CO_INVALID, "JSON: null where a value is wanted");
-    } else if (error == json_tokener_error_depth) {
-        fault_at(fault, text, end, "nested too deeply");
-    } else if (error != json_tokener_success) {
-        fault_at(fault, text, end, json_tokener_error_desc(error));
+    if (error == json_tokener_success) {
+        *value = object;
+        return CO_OK;
     }
-    if (error == json_tokener_success) return object;
     json_object_put(object);
-    return NULL;
+    fault_at(fault, text, end,
+             error == json_tokener_error_depth ? "nested too deeply" : json_tokener_error_desc(error));
+    return CO_INVALID;
+}
+
+struct json_object *json_parse(struct slice text, struct fault *fault) {
+    struct json_object *object;
+    if (json_parse_value(text, &object, fault) == CO_OK && !object)
+        fault_set(fault, CO_INVALID, "JSON: null where a value is wanted");
+    return object;
 }
 
 /* ---- look-up ---- */

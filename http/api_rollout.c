@@ -51,7 +51,8 @@ static struct json_schema *schema_read(struct slice text, struct fault *fault) {
 static bool document_fits(struct http_request *request, struct slice schema, struct slice document) {
     struct fault fault = {0};
     struct json_schema *rules = NULL;
-    struct json_object *json = json_parse(document, &fault);
+    struct json_object *json;
+    (void)json_parse_value(document, &json, &fault);
     if (!fault.code) json_refuse_duplicates(document, &fault);
     if (!fault.code && !slice_is(schema, "json")) rules = schema_read(schema, &fault);
     if (rules) json_schema_check(rules, json, &fault);

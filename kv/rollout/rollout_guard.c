@@ -63,13 +63,18 @@ static char *failing_text(struct arena *arena, const Pb__RolloutGuard *guard, co
 
 /* -- what follows from it ----------------------------------------------------------------------------------------- */
 
-static void guard_pauses(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who) {
+static void stage_pauses(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who) {
     Pb__RolloutStage *stage = rollout_stage_change(tx, record);
-    stage->paused = stage->guard_spent = true;
+    stage->paused = true;
     stage->reason = (char *)(uintptr_t)who->comment;
     rollout_arm(tx, record);
     rollout_arm_guard(tx, record);
     rollout_note(tx, record, who, PB__ROLLOUT_DID__ROLLOUT_DID_PAUSE, record->current, stage->version, stage->buckets);
+}
+
+static void guard_pauses(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who) {
+    rollout_stage_change(tx, record)->guard_spent = true;
+    stage_pauses(tx, record, who);
 }
 
 /* *acted: the guard has, and the record is to be put. */
@@ -109,7 +114,15 @@ static int finish(struct machine_tx *tx, Pb__RolloutRecord *record, struct machi
 static int advance(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t unix_ms, struct machine_result *result) {
     struct rollout_who who = {"step", "", unix_ms};
     struct rollout_sides before = rollout_sides(record);
-    if (record->stage->position + 1 >= record->stage->n_steps) return rollout_promote(tx, record, &who, result);
+    if (record->stage->position + 1 >= record->stage->n_steps) {
+        int rv = rollout_promote(tx, record, &who, result);
+        if (rv != CO_OK || !result->error) return rv;
+        /* Its document is gone, or the pointer cannot be written: nobody else gets it until somebody has looked. */
+        who.comment = result->text;
+        result->error = CO_OK, result->text = NULL;
+        stage_pauses(tx, record, &who);
+        return CO_OK;
+    }
     Pb__RolloutStage *stage = rollout_stage_change(tx, record);
     stage->buckets = rollout_buckets(stage->steps[++stage->position]->percent);
     rollout_arm(tx, record);

@@ -60,7 +60,14 @@ int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const stru
                     struct machine_result *result) {
     struct rollout_sides before = rollout_sides(record);
     char *from = record->current, *comment = record->stage->comment;
-    int rv = rollout_make_current(tx, record, record->stage->version, result);
+    const Pb__KvEntry *document;
+    int rv =
+        rollout_document(tx->store, tx->arena, slice_text(record->name), slice_text(record->stage->version), &document);
+    if (rv != CO_OK) return rv;
+    if (!document)
+        return machine_refuse(result, CO_CONFLICT,
+                              arena_printf(tx->arena, "the document of \"%s\" was removed", record->stage->version));
+    rv = rollout_make_current(tx, record, record->stage->version, result);
     if (rv != CO_OK || result->error) return rv;
     if (from[0]) remember(tx, record, from);
     record->comment = comment;

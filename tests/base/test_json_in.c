@@ -68,6 +68,8 @@ Test(json_parse, refused) {
         {"nul", NULL},
         {"\"\\x\"", NULL},
         {"NaN", "JSON: unexpected character at byte 0"},
+        {"{'a':1}", "JSON: unexpected character at byte 1"},
+        {"['a']", "JSON: unexpected character at byte 1"},
         {"[Infinity]", "JSON: unexpected character at byte 1"},
         {"-Infinity", "JSON: malformed number at byte 0"},
         {"-", "JSON: malformed number at byte 0"},
@@ -105,6 +107,18 @@ Test(json_parse, refused) {
     cr_expect_null(json_parse(slice_make("{}\0", 3), NULL));
     /* The text need not end with a NUL byte. */
     cr_expect_null(json_parse(slice_make("[1]", 2), NULL));
+}
+
+Test(json_parse, null_is_a_value_where_one_may_be_missing) {
+    struct fault fault = {0};
+    struct json_object *value = NULL;
+    cr_expect_eq(json_parse_value(SLICE_LITERAL(" null "), &value, &fault), CO_OK);
+    cr_expect(!value && !fault.code);
+    cr_expect_null(json_parse(SLICE_LITERAL("null"), &fault));
+    cr_expect_eq(fault.code, CO_INVALID);
+    fault = (struct fault){0};
+    cr_expect_eq(json_parse_value(SLICE_LITERAL("nul"), &value, &fault), CO_INVALID);
+    cr_expect(!value && fault.code == CO_INVALID);
 }
 
 Test(json_parse, depth) {

@@ -224,6 +224,20 @@ Test(rollout, steps_follow_one_another_each_once) {
                      "flip:>v1@100 stage:v1>v2@1 step-advance:v1>v2@50 step-promote:v1>v2@100 ");
 }
 
+Test(rollout, a_version_whose_document_is_gone_does_not_become_everybodys) {
+    struct outcome began = rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = -1, .steps = "1:60"});
+    cr_assert(kv_del(&world, "config/web/v2").yes);
+    struct outcome promoted = rollout_do(&world, ROLLOUT_PROMOTE, "web");
+    cr_expect(promoted.error == CO_CONFLICT && strstr(promoted.text, "was removed"), "%s", promoted.text);
+    cr_expect(rollout_due(&world, ROLLOUT_ADVANCE, "web", began.index).yes);
+    const Pb__RolloutState *state = rollout_look(&world, "web");
+    cr_assert(state->stage && state->stage->paused, "the step stops, once");
+    cr_expect(strstr(state->stage->reason, "was removed"), "%s", state->stage->reason);
+    cr_expect_str_eq(pointer(), "v1");
+    cr_expect(kv_put(&world, "config/web/v2", "{\"a\":2}").yes && rollout_do(&world, ROLLOUT_PROMOTE, "web").yes);
+    cr_expect_str_eq(pointer(), "v2");
+}
+
 Test(rollout, a_step_without_hold_waits_and_pause_stops_the_clock) {
     cr_assert(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = -1, .steps = "1 50:90"}).yes);
     expect_news("rollout hold ended web 0; rollout guard ended web 0; ", __LINE__);
