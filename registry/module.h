@@ -10,8 +10,8 @@
  *   registry   1-31          1-15, 48-63       1-31            1-31
  *   kv         32-63,        16-31, 33-39      32-63,          32-63,
  *              128-207                         96-111          128-207
- *   lb         64-127        32, 40-42         64-95           64-127
- *   multi-dc   208-223       43-47             112-119         208-223
+ *   lb         64-127        32, 40-41         64-95           64-127
+ *   multi-dc   208-223       42-47             112-119         208-223
  *
  * Applying is a function of (store, index, command): no clock, no randomness, no configuration. */
 #ifndef COORD_REGISTRY_MODULE_H
