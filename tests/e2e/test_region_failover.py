@@ -71,7 +71,11 @@ def it_goes_and_comes_home():
         texts = agent.ask("web.service.coord", "TXT").answer
         check([t.data for t in texts] == ['"coord-region=eu"'], "%r" % texts)
         srv = agent.ask("web.service.coord", "SRV")
-        check(len(srv.answer) == 1 and any(r.data == world.eu.ip for r in srv.additional), "%r" % (srv,))
+        check([r.data for r in srv.answer] == ["1 1 80 eu1.node.eu.coord."], "%r" % (srv,))
+        check(any(r.owner == "eu1.node.eu.coord." and r.data == world.eu.ip for r in srv.additional), "%r" % (srv,))
+        for name, ips in (("eu1.node.eu.coord", [world.eu.ip]), ("EU1.node.eu.coord", [world.eu.ip]), ("us1.node.eu.coord", []), ("eu1.node.xx.coord", []), ("eu1.node.coord", [])):
+            check(agent.dig_short(name) == ips, "%s: %r" % (name, agent.dig_short(name)))
+        check(agent.ask("us1.node.eu.coord").status == "NXDOMAIN" and agent.ask("eu1.node.eu.coord", "TXT").status == "NOERROR", "what is not there, and what is")
         entry = agent.get("/v1/health/service/web?failover")[2][0]
         check(entry["Node"]["Node"] == "eu1" and entry["Checks"], "%r" % entry)
     turn(world.us, "pass")
