@@ -141,6 +141,8 @@ static struct instances instances_elsewhere(struct dns_lookup *lookup, const str
     int rv = rpc_query(lookup->reader, &query_answer, &request.base, &lookup->arena, &result);
     lookup_note(lookup, rv);
     const Pb__AnswerResult *found = rv == CO_OK ? (const Pb__AnswerResult *)result.message : NULL;
+    if (found && found->other_services && !request.n_others)
+        lookup->depends->overflow = true; /* nobody tells of them */
     bool other = found && found->from &&
                  (strcmp(found->from->region, request.own) != 0 || strcmp(found->service, request.service) != 0);
     if (other) instances = healthy_of(lookup, &found->from, 1);
@@ -187,11 +189,9 @@ static enum lookup_state tag_state(struct dns_lookup *lookup, struct slice store
     return state;
 }
 
-/* As service_begin, in this region. `stored`: the service's name there. */
+/* As service_begin, in this region. `stored`: the service's name there; the name's tag is known. */
 static enum lookup_state service_begin_here(struct dns_lookup *lookup, const struct name *name, struct slice stored,
                                             struct instances *instances) {
-    enum lookup_state tagged = name->tag.size ? tag_state(lookup, stored, name->tag) : LOOKUP_SOME;
-    if (tagged <= LOOKUP_PARENT) return tagged;
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, stored});
     bool picks = lookup->picks;
     lookup->picks = false;
@@ -216,18 +216,20 @@ static enum lookup_state service_begin_there(struct dns_lookup *lookup, const st
 static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
                                        struct instances *instances) {
     struct slice stored;
-    enum lookup_state state = name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
+    const Pb__Failover *record = NULL;
     if (lookup_is_foreign(lookup, name)) return service_begin_there(lookup, name, instances);
     bool known = lookup_stored(lookup, &query_service_nocase, name->service, &stored);
-    if (name->datacenter.size) return known ? service_begin_here(lookup, name, stored, instances) : state;
-    const Pb__Failover *record = failover_of(lookup, name);
-    if (known && !(record && record->away_index)) {
-        state = service_begin_here(lookup, name, stored, instances);
-        if (state == LOOKUP_SOME) return state;
-        if (state == LOOKUP_NONE) rpc_read_end(lookup->reader);
+    enum lookup_state state = name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
+    if (known) state = name->tag.size ? tag_state(lookup, stored, name->tag) : LOOKUP_SOME;
+    bool some = state == LOOKUP_SOME;
+    if (name->datacenter.size) return some ? service_begin_here(lookup, name, stored, instances) : state;
+    if (some) record = failover_of(lookup, name);
+    if (some && !(record && record->away_index)) {
+        if (service_begin_here(lookup, name, stored, instances) == LOOKUP_SOME) return LOOKUP_SOME;
+        rpc_read_end(lookup->reader);
     }
     struct instances elsewhere = instances_elsewhere(lookup, name, record);
-    if (!elsewhere.count) return known ? service_begin_here(lookup, name, stored, instances) : state;
+    if (!elsewhere.count) return some ? service_begin_here(lookup, name, stored, instances) : state;
     depend(lookup, SPACE_TABLE, SLICE_LITERAL("services")); /* client agents do not hear of one that is not there */
     *instances = elsewhere;
     return LOOKUP_SOME;

@@ -98,6 +98,8 @@ static int elsewhere(struct answering *of) {
     Pb__GlobalServiceRegion *found = NULL;
     int error = CO_OK;
     if (!order || !order->n_targets) error = ask(of, &wish, &found);
+    for (size_t i = 0; order && i < order->n_targets; i++)
+        of->answer->other_services |= order->targets[i]->service[0] != 0;
     for (size_t i = 0; order && i < order->n_targets && !error && !found; i++) {
         const Pb__FailoverTarget *target = order->targets[i];
         bool other = target->service[0];

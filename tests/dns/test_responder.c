@@ -766,7 +766,7 @@ Test(dns_responder, large_services_rest) {
         snprintf(wanted, sizeof(wanted), "SRV 1 %u 1000 m0.", 70 + i);
         show_weight(70 + i, wanted, false);
     }
-    cr_expect(le(u64, fake_rpc_reads(rpc) - reads, 20 * 2)); /* spelling and instances, once a change */
+    cr_expect(le(u64, fake_rpc_reads(rpc) - reads, 20 * 3)); /* spelling, failover and instances, once a change */
     struct dns_config config = default_config();
     config.stale = false;
     use_config(&config);
