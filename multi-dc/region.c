@@ -116,6 +116,17 @@ static void region_put(struct machine_tx *tx, Pb__Region *region) {
     machine_changed(tx, SPACE_REGIONS, everything, false);
 }
 
+bool region_known(struct store_txn *txn, struct slice name) {
+    struct slice bytes;
+    if (!name.size || name.size > REGION_NAME_MAX || !region_any(txn)) return false;
+    if (store_get(txn, REGION_TABLE, name, &bytes) != CO_OK) return false;
+    struct arena arena = {0};
+    const Pb__Region *region = message_unpack(&arena, &pb__region__descriptor, bytes);
+    bool known = region && !region->removed;
+    arena_free(&arena);
+    return known;
+}
+
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 static const char *refused_because(const Pb__RegionLearnCommand *command, const Pb__Region *known) {
     if (known->removed && !command->wanted) return "the region was removed here; `coord join -wan` takes it back";

@@ -23,6 +23,8 @@ extern const struct query_type query_regions; /* RegionsRequest -> RegionsResult
 
 /* Is any other region on record, also one that was removed? */
 bool region_any(struct store_txn *txn);
+/* Is another region of this name on record, and not removed? */
+bool region_known(struct store_txn *txn, struct slice name);
 /* Letters, digits, '-' and '_', at most REGION_NAME_MAX: as datacenters are named. */
 bool region_name_good(const char *name);
 /* Would this command change what is known? `known` NULL: nothing is. For whoever would propose it. */
