@@ -95,8 +95,9 @@ static int set(struct machine_tx *tx, void *request, struct machine_result *resu
     if (store_count(tx->store, KEYS_TABLE) >= KEYS_RULES_MAX)
         return machine_refuse(result, CO_TOOLARGE, "there are 64 prefixes already");
     if (!command->replace && keys_are_here(tx->store, prefix))
-        return machine_refuse(result, CO_CONFLICT,
-                              "there are keys below this prefix here: with ?replace they go, unless the region has them");
+        return machine_refuse(
+            result, CO_CONFLICT,
+            "there are keys below this prefix here: with ?replace they go, unless the region has them");
     Pb__KeysRule rule = PB__KEYS_RULE__INIT;
     rule.prefix = command->prefix, rule.region = command->region, rule.create_index = tx->index;
     rule_put(tx, &rule);
@@ -290,9 +291,5 @@ static const struct store_table tables[] = {{KEYS_TABLE, "keys-rules"}, {0}};
 static const struct module_space spaces[] = {{SPACE_KEYS, "keys-rules"}, {0}};
 static const struct query_type *const queries[] = {&query_keys_rules, &query_keys_changes, NULL};
 
-const struct module keys_module = {.name = "keys",
-                                   .commands = commands,
-                                   .tables = tables,
-                                   .spaces = spaces,
-                                   .queries = queries,
-                                   .forbids = forbids};
+const struct module keys_module = {
+    .name = "keys", .commands = commands, .tables = tables, .spaces = spaces, .queries = queries, .forbids = forbids};

@@ -34,7 +34,7 @@ enum keys_space { SPACE_KEYS = 118 }; /* name "": the rules, and where they are 
  * KEYS_TAKE says yes unless a page has not been passed whole: it is proposed again then, with the new revision, which is
  * result.index. */
 extern const struct module keys_module;
-extern const struct query_type query_keys_rules;   /* KeysRulesRequest -> KeysRulesResult */
+extern const struct query_type query_keys_rules; /* KeysRulesRequest -> KeysRulesResult */
 /* At the source: KeysChangesRequest -> KeysChangesResult. Its index: above that of `from` when there is something to tell.
  * Where the history (registry/history.h) does not reach back to `from`, or `from` is of another life of the cluster, and
  * something may have changed: the first page. `to` below `from`: this server is behind. */

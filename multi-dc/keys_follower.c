@@ -13,6 +13,7 @@ enum phase { PHASE_READ, PHASE_ASK, PHASE_TAKE };
 struct keys_follower {
     char prefix[KEYS_PREFIX_MAX];
     size_t prefix_size;
+    uint32_t rows_most; /* 0: as many as a step may have */
     bool leads, linked, under_way;
     enum phase phase;
     uint64_t ticket, not_before_ms, again_ms;
@@ -60,6 +61,8 @@ void keys_follower_free(struct keys_follower *follower) {
     free(follower);
 }
 
+void keys_follower_rows_most(struct keys_follower *follower, uint32_t rows) { follower->rows_most = rows; }
+
 /* -- phases ------------------------------------------------------------------------------------------------------- */
 static void enter(struct keys_follower *follower, enum phase phase, uint64_t not_before_ms) {
     if (phase != PHASE_TAKE) answer_drop(follower);
@@ -96,6 +99,7 @@ static void ask(struct keys_follower *follower, struct keys_effect *effect) {
     pb__keys_changes_request__init(&effect->ask);
     effect->ask.prefix = message_bytes(prefix_of(follower));
     if (follower->has) effect->ask.from = &follower->reached;
+    effect->ask.rows_most = follower->rows_most;
     effect->ask.listing = follower->lists;
     if (follower->lists) effect->ask.after = message_bytes(slice_make(follower->after, follower->after_size));
     else if (follower->has) effect->index = follower->reached.index, effect->wait_ms = KEYS_WAIT_MS;
@@ -157,9 +161,8 @@ static void confirm(struct keys_follower *follower) {
     if (follower->as_of_ms > follower->confirmed_ms) follower->confirmed_ms = follower->as_of_ms;
 }
 
-/* Of an earlier moment than what is known; or its server has not heard of its cluster yet. */
+/* Of an earlier moment than what is known. */
 static bool is_behind(const Pb__CatalogAt *to, const Pb__CatalogAt *known) {
-    if (known->cluster_id && !to->cluster_id) return true;
     return to->cluster_id == known->cluster_id && to->index < known->index;
 }
 
@@ -175,8 +178,7 @@ static void no_news(struct keys_follower *follower, uint64_t now_ms) {
 
 static bool answer_take(struct keys_follower *follower, struct slice records) {
     answer_drop(follower);
-    Pb__KeysChangesResult *answer =
-        message_unpack(&follower->arena, &pb__keys_changes_result__descriptor, records);
+    Pb__KeysChangesResult *answer = message_unpack(&follower->arena, &pb__keys_changes_result__descriptor, records);
     bool good = answer && answer->to && answer->upto.len <= sizeof follower->after;
     if (good) follower->answer = answer;
     else answer_drop(follower);
@@ -205,7 +207,8 @@ void keys_follower_answered(struct keys_follower *follower, uint64_t ticket, int
         return;
     }
     const Pb__KeysChangesResult *answer = follower->answer;
-    bool behind = (follower->has && is_behind(answer->to, &follower->reached)) ||
+    bool behind = !answer->to->cluster_id || /* its server has not heard of its cluster yet */
+                  (follower->has && is_behind(answer->to, &follower->reached)) ||
                   (follower->lists && is_behind(answer->to, &follower->listing));
     if (behind) {
         enter(follower, PHASE_ASK, now_ms + KEYS_AGAIN_LEAST_MS);
@@ -261,10 +264,11 @@ void keys_follower_proposed(struct keys_follower *follower, uint64_t ticket, int
 }
 
 void keys_follower_state(const struct keys_follower *follower, struct keys_follower_state *state) {
-    *state = (struct keys_follower_state){.follows = follower->leads && follower->linked && follower->phase != PHASE_READ,
-                                          .lists = follower->lists,
-                                          .confirmed_ms = follower->confirmed_ms,
-                                          .newest = follower->newest,
-                                          .taken = follower->taken,
-                                          .error = follower->error};
+    *state =
+        (struct keys_follower_state){.follows = follower->leads && follower->linked && follower->phase != PHASE_READ,
+                                     .lists = follower->lists,
+                                     .confirmed_ms = follower->confirmed_ms,
+                                     .newest = follower->newest,
+                                     .taken = follower->taken,
+                                     .error = follower->error};
 }

@@ -26,6 +26,7 @@
 struct keys_follower;
 struct keys_follower *keys_follower_new(struct slice prefix);
 void keys_follower_free(struct keys_follower *follower);
+void keys_follower_rows_most(struct keys_follower *follower, uint32_t rows); /* in a step; at first KEYS_ROWS_MOST */
 
 /* Whether this server leads our region, and whether there is a link. What was under way counts as never asked when this
  * server leads no more, or what was asked of the source when the link is lost. */

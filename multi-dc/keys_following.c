@@ -21,9 +21,10 @@
 METRIC lag_metric = {.name = "coord_region_keys_lag_seconds",
                      .help = "how far copied keys may lag behind their source, of all prefixes the most; 0 without any",
                      .type = METRIC_GAUGE};
-METRIC steps_metric = {.name = "coord_region_keys_steps_total",
-                       .help = "pages and changes of copied keys that this server proposed as leader and that were taken",
-                       .type = METRIC_COUNTER};
+METRIC steps_metric = {
+    .name = "coord_region_keys_steps_total",
+    .help = "pages and changes of copied keys that this server proposed as leader and that were taken",
+    .type = METRIC_COUNTER};
 
 /* One rule. */
 struct run {
@@ -33,10 +34,10 @@ struct run {
     char region[REGION_NAME_MAX + 1];
     uint64_t create_index;
     struct keys_follower *follower;
-    struct loop_fetch *fetch;         /* the follower's, or a look */
+    struct loop_fetch *fetch;          /* the follower's, or a look */
     bool proposing, looking, gone, up; /* gone: there is no such rule any more */
     uint64_t ticket, sent_ms, look_ms; /* of what is under way; of the next look */
-    Pb__CatalogAt at;                 /* as the rule said last; index 0: nowhere */
+    Pb__CatalogAt at;                  /* as the rule said last; index 0: nowhere */
     bool whole;
     uint64_t begun_ms, confirmed_ms, newest, taken;
     int told_error;
@@ -104,7 +105,8 @@ static const Pb__KeysRule *rule_of(const Pb__KeysRulesResult *rules, const struc
 static void run_knows(struct run *run, const Pb__KeysRule *rule) {
     run->at = (Pb__CatalogAt)PB__CATALOG_AT__INIT;
     if (rule->at)
-        run->at.cluster_id = rule->at->cluster_id, run->at.restored = rule->at->restored, run->at.index = rule->at->index;
+        run->at.cluster_id = rule->at->cluster_id, run->at.restored = rule->at->restored,
+        run->at.index = rule->at->index;
     run->whole = keys_whole(rule);
 }
 
@@ -327,8 +329,7 @@ void keys_following_init(void) {
 }
 
 struct keys_following *keys_following_start(uv_loop_t *loop, struct rpc *own,
-                                            struct rpc *(*link)(void *data, const char *region, bool *up),
-                                            void *data) {
+                                            struct rpc *(*link)(void *data, const char *region, bool *up), void *data) {
     struct keys_following *following = mem_zalloc(sizeof *following);
     following->own = own, following->link = link, following->link_data = data;
     list_init(&following->runs);

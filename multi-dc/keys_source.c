@@ -20,7 +20,7 @@ struct source {
     struct slice prefix;
     Pb__KeysChangesResult *result;
     struct touched touched[KEYS_ROWS_MOST];
-    size_t count;
+    size_t count, most;
     uint64_t upto; /* as of this index */
 };
 
@@ -50,7 +50,7 @@ static int page(struct source *source, struct slice after, uint64_t since) {
     for (kv_walk_open(&walk, source->txn, source->prefix, after); walk.valid; kv_walk_next(&walk)) {
         bool same = walk.record.modify_index <= since;
         size_t size = walk.record.key.size + (same ? 0 : walk.record.value.size);
-        if (result->n_entries == KEYS_ROWS_MOST || (result->n_entries && bytes + size > KEYS_BYTES_MOST)) break;
+        if (result->n_entries == source->most || (result->n_entries && bytes + size > KEYS_BYTES_MOST)) break;
         bytes += size;
         struct slice nothing = slice_make("", 0);
         Pb__KeysEntry *entry = add_entry(source, walk.record.key, same ? nothing : walk.record.value, 0);
@@ -70,7 +70,7 @@ static int page(struct source *source, struct slice after, uint64_t since) {
 static bool touch(struct source *source, struct slice key, uint64_t index) {
     for (size_t i = 0; i < source->count; i++)
         if (slice_equal(source->touched[i].key, key)) return true;
-    if (source->count == KEYS_ROWS_MOST) return false;
+    if (source->count == source->most) return false;
     source->touched[source->count++] = (struct touched){slice_copy(source->arena, key), index};
     return true;
 }
@@ -132,8 +132,8 @@ static int by_history(struct source *source, uint64_t from) {
     while (error == CO_AGAIN) {
         struct store_past *past = NULL;
         bool present = source->upto == source->result->to->index;
-        error = present ? store_txn_error(source->txn)
-                        : history_read_past(source->txn, HISTORY_KEYS, source->upto, &past);
+        error =
+            present ? store_txn_error(source->txn) : history_read_past(source->txn, HISTORY_KEYS, source->upto, &past);
         if (error) break;
         error = read_values(source);
         if (past) history_past_end(source->txn, past);
@@ -146,8 +146,8 @@ static int by_history(struct source *source, uint64_t from) {
 /* Where the history does not reach back: may anything have changed? */
 static bool may_have_changed(struct source *source, uint64_t from, int *error) {
     struct kv_walk walk;
-    bool changed = machine_floor(source->txn) > from ||
-                   machine_removed_below(source->txn, SPACE_KEY, source->prefix) > from;
+    bool changed =
+        machine_floor(source->txn) > from || machine_removed_below(source->txn, SPACE_KEY, source->prefix) > from;
     kv_walk_open(&walk, source->txn, source->prefix, slice_make("", 0));
     for (; walk.valid && !changed; kv_walk_next(&walk)) changed = walk.record.modify_index > from;
     *error = walk.error;
@@ -191,15 +191,16 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
     pb__keys_changes_result__init(result);
     result->to = catalog_at_now(txn, arena);
     source->upto = result->to->index;
+    uint32_t most = source->request->rows_most;
+    source->most = most && most < KEYS_ROWS_MOST ? most : KEYS_ROWS_MOST;
     const Pb__CatalogAt *at = source->request->from;
     uint64_t from = at ? at->index : 0, newest = result->to->index;
     bool news = false, behind = at && at->cluster_id == result->to->cluster_id && from > newest;
-    bool nonsense = !source->prefix.size || source->prefix.size > KEYS_PREFIX_MAX ||
-                    source->request->after.len > KV_STORE_KEY_MAX;
+    bool nonsense =
+        !source->prefix.size || source->prefix.size > KEYS_PREFIX_MAX || source->request->after.len > KV_STORE_KEY_MAX;
     int error = behind || nonsense ? CO_OK : tell(source, from, copy_same_life(at, result->to), &news);
     if (news && newest <= from) newest = from + 1; /* it does not wait */
-    *out = (struct query_result){
-        .index = news || !from ? newest : from, .found = !nonsense, .message = &result->base};
+    *out = (struct query_result){.index = news || !from ? newest : from, .found = !nonsense, .message = &result->base};
     return error;
 }
 
