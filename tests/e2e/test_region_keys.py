@@ -1,5 +1,5 @@
 """Keys that are copied from another region, versions of rollouts that go to several regions, and names that belong to one."""
-import json, os, signal, subprocess
+import json, os, signal, subprocess, threading
 from coordtest import COORD, SLOW, Agent, check, run, until
 
 
@@ -11,7 +11,7 @@ def words(agent, *args, code=0):
 
 
 class World:
-    """Region eu copies from region us. eu has a second server, which leads in the end, and a client agent."""
+    """Region eu copies from region us. eu has a client agent."""
 
     def __init__(self):
         self.us = Agent("-datacenter=us", name="us1").start()
@@ -86,17 +86,66 @@ def waits_end_by_changes():
     check(int(headers["X-Consul-Index"]) > index and "app/2" not in [e["Key"] for e in found], "woken by a change that came")
 
 
-def a_cut_keeps_them():
+def current(agent):
+    status, _, state = agent.get("/v1/rollout/web/status")
+    return (state["Current"], (state.get("Stage") or {}).get("Version")) if status == 200 else None
+
+
+def versions_go_everywhere_first():
     us, eu = world.us, world.eu
+    words(eu, "rollout", "create", "web", "v1", '{"Color":"blue"}')
+    eu.put("/v1/rollout/web/schema", '{"type":"object","required":["Color"]}')
+    words(eu, "rollout", "put", "web", "v2", '{"Color":"green"}')
+    text = words(eu, "rollout", "stage", "-regions", "eu,us", "-step", "1:1h", "web", "v2")
+    check(text.splitlines() == ["eu: v2 is staged", "us: v2 is staged"], text)
+    check(current(eu) == current(us) == ("v1", "v2"), "%r %r" % (current(eu), current(us)))
+    check(b"required" in us.request("GET", "/v1/rollout/web/schema")[2], "the schema goes along")
+    text = words(eu, "rollout", "stage", "-regions", "eu,us", "-step", "1:1h", "web", "v2")
+    check(text.count("was staged already") == 2, text)
+    text = words(world.uc, "rollout", "stage", "-regions", "us,eu", "web", "v2")
+    check(text.splitlines() == ["us: v2 is for everybody", "eu: v2 is for everybody"], text)
+    check(current(eu) == current(us) == ("v2", None), "%r %r" % (current(eu), current(us)))
+    words(eu, "rollout", "put", "web", "v3", '{"Color":"red"}')
+    text = words(eu, "rollout", "stage", "-regions", "eu,mars", "web", "v3", code=1)
+    check("nothing is staged: mars: " in text and text.count("\n") == 1 and current(eu) == ("v2", None), text)
+
+
+def names_of_a_region_are_its_own():
+    us, eu = world.us, world.eu
+    line = '%s "db@us" belongs to region us: ask there, or with ?dc=us'
+    budget = '{"Budget":10,"Refill":{"Tokens":10,"Every":"1h"},"LeaseTTL":"1m"}'
+    for noun, path, body in (("lock", "/v1/lock/db@us/acquire?ttl=10s", ""), ("election", "/v1/election/db@us/campaign?ttl=10s", ""),
+                             ("barrier", "/v1/barrier/db@us/enter?parties=2&ttl=10s", ""), ("phaser", "/v1/phaser/db@us/register?ttl=10s", ""),
+                             ("hazard", "/v1/hazard/db@us/protect?ttl=10s", ""), ("budget", "/v1/quota/db@us", budget),
+                             ("budget", "/v1/agent/quota/db@us/take", "")):
+        for agent in (eu, world.uc):
+            status, _, answer = agent.request("PUT", path, body)
+            check(status == 403 and answer.decode() == line % noun, "%s: %d %r" % (path, status, answer))
+    for agent, path in ((us, "/v1/lock/db@us/acquire?ttl=10s"), (eu, "/v1/lock/x@us/acquire?ttl=10s&dc=us"), (eu, "/v1/lock/db@mars/acquire?ttl=10s"), (eu, "/v1/lock/db@eu/acquire?ttl=10s")):
+        check(agent.request("PUT", path)[0] == 200, path)
+
+
+def while_cut():
+    eu, told = world.eu, []
     before = rule(eu, "app/")["Position"]
-    us.proc.send_signal(signal.SIGSTOP)
+    staging = threading.Thread(target=lambda: told.append(words(eu, "rollout", "stage", "-regions", "eu,us", "web", "v3", code=1)))
+    staging.start()
     until("it lags", lambda: (lambda r: not r["Reachable"] and r["Lag"] >= 1500)(rule(eu, "app/")))
     check(value(eu, "app/1") == "with dc" and rule(eu, "app/")["Position"] >= before, "the keys stay")
     lag = next(l for l in eu.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode().splitlines() if l.startswith("coord_region_keys_lag_seconds "))
     check(int(lag.split()[1]) >= 1, lag)
-    us.proc.send_signal(signal.SIGCONT)
-    us_put = until("us answers", lambda: us.put("/v1/kv/app/3", "after the cut") == b"true")
-    check(us_put, "written")
+    staging.join()
+    check(told and "nothing is staged: us: " in told[0] and told[0].count("\n") == 1, "%r" % told)
+    check(current(eu) == ("v2", None), "each region keeps its last pointer")
+
+
+def a_cut_keeps_them():
+    world.us.proc.send_signal(signal.SIGSTOP)
+    try:
+        while_cut()
+    finally:
+        world.us.proc.send_signal(signal.SIGCONT)
+    world.us.put("/v1/kv/app/3", "after the cut")
     equal()
 
 
@@ -116,4 +165,10 @@ def a_rule_that_goes_leaves_them():
     check(words(eu, "region", "keys", "remove", "app/", code=1).count("\n") == 1, "one line")
 
 
-run([keys_come_from_their_source, nobody_else_writes_them, waits_end_by_changes, a_cut_keeps_them, a_restart_goes_on, a_rule_that_goes_leaves_them])
+def the_end_is_quick():
+    for agent in (world.uc, world.eu, world.us):
+        code, seconds = agent.stop()
+        check(code == 0 and seconds < 4 * SLOW, "%s: %d after %.1f s" % (agent.name, code, seconds))
+
+
+run([keys_come_from_their_source, nobody_else_writes_them, waits_end_by_changes, versions_go_everywhere_first, names_of_a_region_are_its_own, a_cut_keeps_them, a_restart_goes_on, a_rule_that_goes_leaves_them, the_end_is_quick])
