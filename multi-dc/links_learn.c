@@ -13,6 +13,7 @@
 #define JOIN_INTERVAL_MS 30000
 #define JOIN_FIRST_MS    1000 /* while it has not worked once, this and double each time, up to the interval */
 #define SEEN_MS          2000
+#define HOME_MOST        256  /* services that come home after one look */
 #define AGAIN_MS         2000 /* the same is not proposed more often */
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
@@ -200,8 +201,8 @@ static void came_home(void *data, int error, bool yes, const char *text) {
 
 void links_bring_home(struct links *links, uint64_t now_ms) {
     Pb__FailoverHomeCommand command;
-    while (returning_next(links->returning, now_ms, &command)) {
-        log_info("region", "a service comes home service=%s", command.service);
+    for (unsigned i = 0; i < HOME_MOST && returning_next(links->returning, now_ms, &command); i++) {
+        if (command.back_index) log_info("region", "a service comes home service=%s", command.service);
         propose(links, FAILOVER_HOME, &command.base, "", came_home, links);
     }
 }
