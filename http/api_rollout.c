@@ -41,7 +41,8 @@ struct publication {
 /* NULL and a fault. */
 static struct json_schema *schema_read(struct slice text, struct fault *fault) {
     struct json_schema *schema = NULL;
-    struct json_object *json = json_parse(text, fault);
+    struct json_object *json;
+    (void)json_parse_value(text, &json, fault);
     if (!fault->code && json_refuse_duplicates(text, fault) == CO_OK) schema = json_schema_compile(json, fault);
     json_object_put(json);
     return schema;

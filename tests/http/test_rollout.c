@@ -101,6 +101,7 @@ Test(rollout_web, a_schema_that_comes_while_a_document_is_on_its_way) {
     put(world, "web/schema", "\"json\"");
     expect(world, 400, "PUT /v1/rollout/web/versions/v1", "{", "JSON: unexpected end");
     expect(world, 400, "PUT /v1/rollout/web/versions/v1", "{\"a\":1,\"a\":2}", "the document does not fit the schema");
+    expect(world, 200, "PUT /v1/rollout/web/versions/nothing", "null", "true");
     expect(world, 200, "GET /v1/rollout/web/schema", NULL, "\"json\"");
     fake_rpc_hold(world_rpc(world), true);
     int other = web_dial(world), fd = web_dial(world);
@@ -118,6 +119,10 @@ Test(rollout_web, a_schema_that_comes_while_a_document_is_on_its_way) {
     web_free(&answer);
     close(fd), close(other);
     expect(world, 200, "PUT /v1/rollout/web/versions/v1", "{\"a\":9}", "true");
+    expect(world, 200, "PUT /v1/rollout/web/schema", "{\"type\":\"integer\",\"minimum\":18446744073709551616}", "true");
+    expect(world, 400, "PUT /v1/rollout/web/versions/w", "18446744073709551615", "fit the schema");
+    expect(world, 400, "PUT /v1/rollout/web/versions/w", "null", "a whole number");
+    expect(world, 200, "PUT /v1/rollout/web/versions/w", "18446744073709551617", "true");
     expect(world, 200, "DELETE /v1/rollout/web/schema", NULL, "true");
     expect(world, 404, "GET /v1/rollout/web/schema", NULL, "has no schema");
     expect(world, 200, "PUT /v1/rollout/web/versions/v2", "{", "true");

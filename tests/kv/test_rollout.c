@@ -483,6 +483,16 @@ Test(rollout, stages_that_come_and_go_for_ever) {
     free(outside);
 }
 
+Test(rollout, promotions_make_room_for_stages) {
+    char node[20];
+    for (unsigned i = 0; i < 200; i++) {
+        snprintf(node, sizeof node, "n%u", i);
+        struct stage_plan plan = {.percent = -1, .node = node};
+        cr_assert(rollout_set(&world, "web", i % 2 ? "v1" : "v2", &plan).yes, "%u", i);
+        cr_assert(rollout_do(&world, ROLLOUT_PROMOTE, "web").yes);
+    }
+}
+
 /* What cannot be told apart any more is refused, and nobody is woken for it. */
 Test(rollout, a_stage_that_there_is_no_room_for_is_refused) {
     char node[20];
