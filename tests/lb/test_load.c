@@ -236,6 +236,25 @@ static int merge(const char *id, double load, uint64_t age, uint64_t known, uint
     return load_merge(table, &entry, now);
 }
 
+Test(load_table, an_instance_that_comes_again_begins_anew, .init = setup, .fini = teardown) {
+    uint64_t now = 100 * SECOND;
+    cr_assert_eq(merge("a", 0.3, SECOND, 90 * SECOND, now), CO_OK);
+    now += 5 * SECOND;
+    cr_assert_eq(merge("a", 0.3, SECOND, 2 * SECOND, now), CO_OK); /* registered 3 s ago, reported since */
+    cr_expect_eq(get("a", now).known_ns, 2 * SECOND);
+    cr_assert_eq(merge("a", 0.3, 4 * SECOND, 90 * SECOND, now), CO_OK);
+    cr_expect_eq(get("a", now).known_ns, 2 * SECOND, "what was said before that is over");
+    cr_assert_eq(merge("a", 0.3, 0, 4 * SECOND, now + 2 * SECOND), CO_OK);
+    cr_expect_eq(get("a", now + 2 * SECOND).known_ns, 4 * SECOND);
+    /* as the catalog has it */
+    cr_assert_eq(load_created(table, named("a"), 17, false, now), CO_OK);
+    cr_expect_eq(get("a", now).known_ns, 2 * SECOND, "it was there before this was known");
+    cr_assert_eq(load_created(table, named("a"), 17, true, now), CO_OK);
+    cr_expect_eq(load_of("a", now), 0.3, "known already");
+    cr_assert_eq(load_created(table, named("a"), 19, false, now), CO_OK);
+    cr_expect(get("a", now).known_ns == 0 && isnan(load_of("a", now)), "registered anew");
+}
+
 Test(load_table, the_later_hint_counts, .init = setup, .fini = teardown) {
     uint64_t now = 100 * SECOND;
     cr_assert_eq(merge("a", 0.3, 2 * SECOND, 50 * SECOND, now), CO_OK);
