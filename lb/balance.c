@@ -315,6 +315,12 @@ void balance_why(struct balance *balance, const struct balance_ask *ask, struct 
     pick_why(view_now(balance, ask)->set, out);
 }
 
+bool balance_is_asked(struct balance *balance, const struct balance_ask *ask, size_t entry) {
+    CHECK(entry < balance->count);
+    bool passes = !ask->passing || balance->instances[entry].status == PICK_PASSING;
+    return passes && view_now(balance, ask)->place[entry] != UINT32_MAX;
+}
+
 struct balance_shown balance_show(struct balance *balance, const struct balance_ask *ask, size_t entry) {
     CHECK(entry < balance->count);
     struct view *view = view_now(balance, ask);
