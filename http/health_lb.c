@@ -1,7 +1,6 @@
 #include "http/health_lb.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,17 +69,15 @@ static void number_or_null(struct json_out *json, double number) {
 
 /* Rounded: to find all digits of ten doubles takes as long as all the rest of an answer. */
 static void thousandths_or_null(struct json_out *json, double number) {
-    char text[32];
     if (!(number >= 0 && number < 1e15)) {
         number_or_null(json, number);
         return;
     }
     uint64_t whole = (uint64_t)number, rest = (uint64_t)((number - trunc(number)) * 1000 + 0.5);
-    whole += rest / 1000, rest %= 1000;
-    int size = snprintf(text, sizeof text, "%llu.%03u", (unsigned long long)whole, (unsigned)rest);
-    while (text[size - 1] == '0') size--;
-    if (text[size - 1] == '.') size--;
-    json_raw(json, slice_make(text, (size_t)size));
+    json_u64(json, whole + rest / 1000);
+    rest %= 1000;
+    if (rest) buffer_append_byte(json->out, '.');
+    for (uint64_t unit = 100; rest; rest %= unit, unit /= 10) buffer_append_byte(json->out, (char)('0' + rest / unit));
 }
 
 /* `kept`: where its load is as JSON; NULL: nowhere. */

@@ -89,6 +89,27 @@ Test(lb, the_pick_comes_first_in_health_answers) {
         free(body);
     }
     expect_in(world, "GET /v1/health/service/api", "\"ID\":\"c\"");
+    /* What is kept for picks and what is read anew are the same answer. */
+    static const char *const asked[] = {"", "&passing", "&tag=x", "&tag=x&passing", "&stale"};
+    static const char *const shown[] = {"abc", "ab", "", "", "abc"};
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
+        char target[100], slow[140];
+        snprintf(target, sizeof target, "GET /v1/health/service/api?lb=p2c%s", asked[i]);
+        snprintf(slow, sizeof slow, "%s&near=", target);
+        struct web_answer kept = web_ask(world, target, NULL), read = web_ask(world, slow, NULL);
+        for (char *age; (age = strstr(kept.body, "\"Age\":")) || (age = strstr(read.body, "\"Age\":"));)
+            memmove(age, strchr(age, '}'), strlen(strchr(age, '}')) + 1);
+        cr_expect_str_eq(kept.body, read.body, "%s", target);
+        for (char c = 'a'; c <= 'c'; c++) {
+            char id[12];
+            snprintf(id, sizeof id, "\"ID\":\"%c\"", c);
+            cr_expect_eq(strstr(kept.body, id) != NULL, strchr(shown[i], c) != NULL, "%s: %s", target, kept.body);
+        }
+        cr_expect_str_eq(web_header(&kept, "X-Consul-Index"), web_header(&read, "X-Consul-Index"));
+        cr_expect_str_eq(web_header(&kept, "X-Consul-Effective-Consistency"),
+                         web_header(&read, "X-Consul-Effective-Consistency"));
+        web_free(&kept), web_free(&read);
+    }
     char *plain = web_want(world, 200, "GET /v1/health/service/api", NULL);
     cr_expect_null(strstr(plain, "\"LB\""), "others get what they always got");
     free(plain);
