@@ -72,7 +72,8 @@ static void print_silent(struct json_object *state) {
     uint64_t silent = number_of(state, "Silent");
     size_t shown = nodes ? json_object_array_length(nodes) : 0;
     if (!silent) return;
-    printf("%llu node%s that never asked:", (unsigned long long)silent, silent == 1 ? "" : "s");
+    printf("%llu node%s on which no caller has acknowledged anything:", (unsigned long long)silent,
+           silent == 1 ? "" : "s");
     for (size_t i = 0; i < shown; i++) printf(" %s", json_object_get_string(json_object_array_get_idx(nodes, i)));
     puts(silent > shown ? " ..." : "");
 }
@@ -90,6 +91,7 @@ static void print_refusals(struct json_object *state) {
 static void print_state(struct json_object *state) {
     struct json_object *stage = json_get(state, "Stage");
     const char *current = text_of(state, "Current"), *pointer = text_of(state, "Pointer");
+    const char *fault = text_of(state, "PointerFault");
     printf("%s: ", text_of(state, "Name"));
     if (!current[0]) {
         puts("no version is current");
@@ -98,6 +100,7 @@ static void print_state(struct json_object *state) {
     if (stage) print_stage(stage, current);
     else printf("%s for everybody\n", current);
     if (pointer[0]) printf("the key says %s: somebody has written it\n", pointer);
+    if (fault[0]) printf("the key config/%s/current: %s\n", text_of(state, "Name"), fault);
     print_counts(state, stage ? text_of(stage, "Version") : current);
     print_silent(state);
     print_refusals(state);
@@ -231,7 +234,7 @@ static int stage_main(int argc, char **argv) {
 const struct cli_command cmd_rollout_commands[] = {
     {"create", "a new rollout: its first version, for everybody", cmd_rollout_create},
     {"stage", "give a version to a part of the callers, in steps, with a guard; or to everybody", stage_main},
-    {"status", "who has which version, who refused it, who never asked", status_main},
+    {"status", "who has which version, who refused it, which nodes are silent", status_main},
     {"get", "the document that a caller gets", cmd_rollout_get},
     {"diff", "how two versions differ", cmd_rollout_diff},
     {"follow", "keep a file as a caller should have it, and run a command when it changes", cmd_rollout_follow},

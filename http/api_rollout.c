@@ -172,8 +172,8 @@ static bool change_prepare(struct http_request *request, ProtobufCMessage *messa
 static const struct http_param document = {"document", HTTP_TEXT, .help = "the document", .required = true,
                                            .field = "document"};
 static const struct http_param schema = {
-    "schema",         HTTP_TEXT, .help = "\"json\", or a JSON Schema", .least = 1, .most = ROLLOUT_SCHEMA_MOST,
-    .field = "schema"};
+    "schema",         HTTP_TEXT,        .help = "\"json\", or a JSON Schema", .least = 1, .most = ROLLOUT_SCHEMA_MOST,
+    .required = true, .field = "schema"};
 
 static const struct http_param match[] = {{"Tags", HTTP_TEXT, .help = "callers that have one of these", .least = 1,
                                            .most = ROLLOUT_NODE_MOST, .repeats = true, .field = "tags"},

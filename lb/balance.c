@@ -312,7 +312,11 @@ size_t balance_owners(struct balance *balance, const struct balance_ask *ask, si
 }
 
 void balance_why(struct balance *balance, const struct balance_ask *ask, struct buffer *out) {
-    pick_why(view_now(balance, ask)->set, out);
+    const struct view *view = view_now(balance, ask);
+    size_t others = balance->count - view->count;
+    if (view->count || !others) pick_why(view->set, out);
+    if (others)
+        buffer_printf(out, "%s%zu without the tag%s", view->count ? ", " : "", others, ask->tag_count > 1 ? "s" : "");
 }
 
 bool balance_is_asked(struct balance *balance, const struct balance_ask *ask, size_t entry) {

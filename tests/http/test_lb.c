@@ -54,9 +54,18 @@ Test(lb, picks_are_of_the_catalog_as_it_is) {
     add(world, "b", "critical"); /* at once: nothing that was kept is given out */
     for (int i = 0; i < 20; i++) expect_in(world, "GET /v1/lb/pick/api", "\"Service\":{\"ID\":\"a\"");
     add(world, "a", "critical");
-    body = web_want(world, 503, "GET /v1/lb/owner/api?key=k", NULL);
-    cr_expect_str_eq(body, "no instance of service \"api\" can be picked: 2 critical");
-    free(body);
+    static const char *const why[][2] = {
+        {"GET /v1/lb/owner/api?key=k", "2 critical"},
+        {"GET /v1/lb/pick/api?tag=x", "2 without the tag"},
+        {"GET /v1/lb/pick/api?tag=x&tag=y", "2 without the tags"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(why); i++) {
+        char line[100];
+        body = web_want(world, 503, why[i][0], NULL);
+        snprintf(line, sizeof line, "no instance of service \"api\" can be picked: %s", why[i][1]);
+        cr_expect_str_eq(body, line);
+        free(body);
+    }
     world_stop(world);
 }
 

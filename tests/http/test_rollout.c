@@ -157,5 +157,24 @@ Test(rollout_web, openfeature_has_tags_and_answers_browsers) {
     cr_expect(answer.status == 204 && strstr(web_header(&answer, "Access-Control-Allow-Headers"), "Content-Type"));
     web_free(&answer);
     close(fd);
+    static const struct {
+        int status;
+        const char *line;
+    } refused[] = {{404, "POST /ofrep/v1/none"},
+                   {405, "PUT /ofrep/v1/evaluate/flags"},
+                   {404, "POST /ofrep/v1/evaluate/flags/none"},
+                   {413, "POST /ofrep/v1/evaluate/flags"}};
+    char *large = mem_alloc(3u << 20);
+    memset(large, ' ', 3u << 20), large[(3u << 20) - 1] = '\0';
+    for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
+        answer = web_ask(world, refused[i].line, refused[i].status == 413 ? large : context);
+        cr_expect_eq(answer.status, refused[i].status, "%s: %d", refused[i].line, answer.status);
+        cr_expect_str_eq(web_header(&answer, "Access-Control-Allow-Origin"), "*", "%s", refused[i].line);
+        web_free(&answer);
+    }
+    answer = web_ask(world, "PUT /v1/none", NULL);
+    cr_expect_str_eq(web_header(&answer, "Access-Control-Allow-Origin"), "");
+    web_free(&answer);
+    free(large);
     world_stop(world);
 }

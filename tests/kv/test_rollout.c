@@ -83,6 +83,16 @@ Test(rollout, a_pointer_written_by_hand_is_adopted_by_the_first_command_and_show
     cr_assert(kv_put(&world, "config/old/current", "8").yes);
     cr_expect_str_eq(rollout_look(&world, "old")->pointer, "8", "it is shown");
     cr_expect_str_eq(rollout_version(&world, "old", &me, NULL), "7", "and does not count");
+    static const char *const values[] = {"", "a/b", "current"};
+    for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
+        cr_assert(kv_put(&world, "config/old/current", values[i]).yes);
+        cr_expect(strstr(rollout_look(&world, "old")->pointer_fault, "no version's name"), "%s", values[i]);
+    }
+    cr_assert(kv_del(&world, "config/old/current").yes);
+    const Pb__RolloutState *state = rollout_look(&world, "old");
+    cr_expect(strstr(state->pointer_fault, "removed it") && !state->pointer[0]);
+    cr_assert(rollout_do(&world, ROLLOUT_PROMOTE, "old").yes);
+    cr_expect_str_eq(rollout_look(&world, "old")->pointer_fault, "", "it is written anew");
 }
 
 Test(rollout, a_document_that_was_removed_or_written_by_hand) {

@@ -109,8 +109,11 @@ Test(load_forms, orca) {
         {"BIN aGVsbG8=", {.load = 0}, "endpoint-load-metrics: the form BIN is not read: send TEXT or JSON"},
         {"TEXT", {.load = 0}, "endpoint-load-metrics: neither application_utilization nor cpu_utilization"},
         {"TEXT mem_utilization=0.3", {.load = 0}, "endpoint-load-metrics: neither"},
-        {"TEXT cpu=0.3", {.load = 0}, "endpoint-load-metrics: \"cpu\" is no field of an ORCA report"},
-        {"TEXT named_metrics.=0.3", {.load = 0}, "endpoint-load-metrics: \"named_metrics.\" is no field"},
+        {"TEXT cpu=0.3", {.load = 0}, "endpoint-load-metrics: neither"},
+        {"TEXT new_field=soon, cpu_utilization=0.3,named_metrics.=x,rps=-1", {0.3, NAN, NAN, NAN}, NULL},
+        {"JSON {\"new\":{\"a\":[1]},\"cpu_utilization\":0.25,\"named_metrics\":{\"x\":null,\"inflight\":2}}",
+         {0.25, 2, NAN, NAN},
+         NULL},
         {"TEXT cpu_utilization",
          {.load = 0},
          "endpoint-load-metrics: \"cpu_utilization\" is not written as name=value"},
@@ -132,9 +135,9 @@ Test(load_forms, orca) {
         {"JSON {\"cpu_utilization\":0.1,\"named_metrics\":4}",
          {.load = 0},
          "endpoint-load-metrics: named_metrics: a number, not an object"},
-        {"JSON {\"cpu_utilization\":0.1,\"named_metrics\":{\"x\":null}}",
+        {"JSON {\"cpu_utilization\":0.1,\"named_metrics\":{\"inflight\":null}}",
          {.load = 0},
-         "endpoint-load-metrics: named_metrics.x: null, not a number"},
+         "endpoint-load-metrics: named_metrics.inflight: null, not a number"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) expect_read(load_parse_orca, &rows[i]);
 }
