@@ -144,14 +144,15 @@ def flapping_checks_are_no_ping_pong():
                 for how, look in (("DNS", by_dns), ("HTTP", by_http)) for agent in world.here}
     all_see = lambda region: until("all see " + region, lambda: all(w.error or w.seen[-1:] == [region] for w in watchers.values()), 20)
     all_see("us")
-    for phase in range(2):
+    critical = lambda: world.us.get("/v1/health/service/web?stale")[2][0]["Checks"][-1]["Status"] == "critical"
+    for flaps in (8, 2):
         turn(world.us, "fail")
         all_see("eu")
-        for flap in range(4):           # never healthy for long enough
+        for flap in range(flaps):       # never healthy for long enough, and short failures: nobody who looks now and then sees them
             turn(world.us, "pass")
             time.sleep(RETURN / 4 if flap % 2 else RETURN / 2)
             turn(world.us, "fail")
-            time.sleep(0.05 + 0.03 * (flap % 3))
+            until("it fails", critical, every=0.005)
         turn(world.us, "pass")
         all_see("us")
     seen = {name: watcher.stop() for name, watcher in watchers.items()}

@@ -14,6 +14,42 @@ static void setup(void) { neighbours_open(&world); }
 static void teardown(void) { neighbours_close(&world); }
 
 /* -- helpers ------------------------------------------------------------------------------------------------------ */
+/* What the request waits for: as far as all of it has come. */
+static uint64_t generations(const Pb__AnswerRequest *request) {
+    struct watch_table *watches = machine_watches(world.f.machine);
+    uint64_t sum = watch_generation(watches, query_answer.watched(&request->base));
+    for (size_t i = 0; query_answer.own(&request->base, i).space; i++)
+        sum += watch_generation(watches, query_answer.own(&request->base, i));
+    return sum;
+}
+
+/* Who asks again and again, as the order is now. Another answer has to wake him. */
+static void expect_woken(Pb__AnswerRequest *request, const char *text) {
+    static char last[128];
+    static uint64_t before;
+    static char *others[FAILOVER_TARGETS_MAX];
+    Pb__FailoverRequest ask = PB__FAILOVER_REQUEST__INIT;
+    bool plain = strcmp(request->service, "web") == 0 && !request->n_tags && !request->passing_only;
+    if (!plain) return;
+    /* with the others of the order as it was when he asked, which the generations were summed up for */
+    request->others = others;
+    static size_t count;
+    request->n_others = count;
+    if (last[0] && strcmp(last, text) != 0)
+        cr_expect_neq(generations(request), before, "from %s to %s, and nobody is woken", last, text);
+    ask.service = request->service;
+    const Pb__FailoverResult *known =
+        (const Pb__FailoverResult *)fixture_ask(&world.f, &query_failover, &ask.base).message;
+    count = 0;
+    for (size_t i = 0; known->state && i < known->state->record->n_targets; i++) {
+        const char *other = known->state->record->targets[i]->service;
+        if (other[0]) others[count++] = arena_strndup(&world.arena, other, strlen(other));
+    }
+    request->n_others = count;
+    before = generations(request);
+    snprintf(last, sizeof last, "%s", text);
+}
+
 /* "us", "us:reader" (of another service), "own 2" (this region, with so many instances). */
 static const char *answer_of(const char *service, const char *tag, bool passing) {
     static char text[128];
@@ -28,6 +64,7 @@ static const char *answer_of(const char *service, const char *tag, bool passing)
     if (!same) strcat(strcat(text, ":"), found->service);
     if (own) snprintf(text + strlen(text), 16, " %zu", found->from->n_entries);
     cr_expect(result.index > 0 && result.found);
+    expect_woken(&request, text);
     return text;
 }
 static const char *answer(void) { return answer_of("web", NULL, false); }
@@ -253,6 +290,10 @@ Test(failover, an_order_of_other_services_and_tags, .init = setup, .fini = teard
     cr_assert(ORDER("web", {.service = "none"}, {.service = "reader"}).yes);
     cr_expect_str_eq(answer(), "us:reader");
     cr_expect_str_eq(answer_of("web", "blue", false), "us:reader", "the tags are not the other service's");
+    neighbour_has(&world, "us", "reader", CRITICAL, NULL);
+    cr_expect_str_eq(answer(), "own 1", "what becomes of the other service is waited for");
+    neighbour_has(&world, "us", "reader", PASSING, NULL);
+    cr_expect_str_eq(answer(), "us:reader");
     cr_assert(ORDER("web", {.service = "standby", .regions = {"own"}}).yes);
     cr_expect_str_eq(answer(), "own:standby 1", "another service of this region");
 }
