@@ -82,7 +82,7 @@ enum module_mutation {
     MUTATE_ROLLOUT_REPEATS = 1 << 13,      /* the end of a hold counts also when another entry has armed it since */
     MUTATE_ROLLOUT_SLEEPS = 1 << 14,       /* a change of who gets what wakes nobody */
     MUTATE_ROLLOUT_BLIND = 1 << 15,        /* the guard does not see who refused */
-    MUTATE_KEYS_REPEATS = 1 << 17, /* a step of a copy of keys counts whatever came before it */
+    MUTATE_KEYS_REPEATS = 1 << 17,         /* a step of a copy of keys counts whatever came before it */
     MUTATE_COPY_MIXES = 1 << 16, /* a change of a copy counts whatever it was made for, or a part is missing */
 };
 
