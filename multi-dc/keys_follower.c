@@ -151,7 +151,7 @@ void keys_follower_read(struct keys_follower *follower, uint64_t ticket, int err
     if (rule->at) follower->copied = follower->reached = at_copy(rule->at);
     if (rule->listing) follower->listing = at_copy(rule->listing);
     follower->after_size = rule->after.len;
-    memcpy(follower->after, rule->after.data, rule->after.len);
+    if (rule->after.len) memcpy(follower->after, rule->after.data, rule->after.len);
     follower->marked_ms = now_ms;
     enter(follower, PHASE_ASK, now_ms);
 }
@@ -232,7 +232,7 @@ static void page_taken(struct keys_follower *follower, bool yes, uint64_t now_ms
         return;
     }
     follower->after_size = answer->last ? 0 : answer->upto.len;
-    if (!answer->last) memcpy(follower->after, answer->upto.data, answer->upto.len);
+    if (follower->after_size) memcpy(follower->after, answer->upto.data, answer->upto.len);
     if (answer->last) {
         follower->copied = follower->reached = follower->listing;
         follower->whole = answer->to->index;

@@ -13,8 +13,8 @@
  *   4   names without regard to case (registry/fold.h): no new command, the old ones find names in any case
  *   5   locks (kv/lock/lock.h), elections, fences, barriers, phasers, hazards, each in its folder of kv/
  *   6   the history (registry/history.h), transactions (kv/txn/txn.h)
- *   7   quotas (kv/quota/quota.h), and a topic of the history for them; copies of other regions (multi-dc/copy.h), and a
- * mark of the catalog as a whole
+ *   7   quotas (kv/quota/quota.h), and a topic of the history for them; copies of other regions (multi-dc/copy.h,
+ * multi-dc/keys.h), and a mark of the catalog as a whole
  *
  * To add a command: name the next version here, raise MACHINE_VERSION_NEWEST (once a release), and name it in the
  * module's `since`. */

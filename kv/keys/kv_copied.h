@@ -18,8 +18,8 @@ struct kv_walk {
     struct store_cursor cursor;
     struct slice prefix;
     bool valid;
-    int error;               /* CO_CORRUPT: a record does not decode; valid is false */
-    struct slice place;      /* of the present one; both point into the map */
+    int error;          /* CO_CORRUPT: a record does not decode; valid is false */
+    struct slice place; /* of the present one; both point into the map */
     struct kv_record record;
 };
 void kv_walk_open(struct kv_walk *walk, struct store_txn *txn, struct slice prefix, struct slice after);

@@ -5,8 +5,8 @@
 #include "rpc/api/rpc.h"
 
 struct loop_submitted {
-    int error;       /* as rpc_write's; CO_OK: what follows counts */
-    int refused;     /* the result's error */
+    int error;   /* as rpc_write's; CO_OK: what follows counts */
+    int refused; /* the result's error */
     bool yes;
     uint64_t index;
     const char *text; /* why it was refused, or what the error is; valid during the call */
