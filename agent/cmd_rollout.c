@@ -134,6 +134,7 @@ static int status_main(int argc, char **argv) {
 
 struct stage {
     const char *percent, *service, *max_failing, *on_fail, *comment, *cas, *min_samples;
+    const char *in_regions;
     struct cmd_list nodes, tags, regions, steps;
 };
 
@@ -187,6 +188,13 @@ static void body_write(struct buffer *body, const char *version, const struct st
     json_object_end(&json);
 }
 
+/* Do some callers keep the version that they have, for now at least? */
+static bool is_part(const struct stage *stage) {
+    bool percent = stage->percent && strtod(stage->percent, NULL) < 100;
+    return percent || stage->steps.count || stage->nodes.count || stage->tags.count || stage->regions.count ||
+           stage->max_failing;
+}
+
 static int stage_main(int argc, char **argv) {
     static const char usage[] = "coord rollout stage [FLAGS] NAME VERSION";
     struct client client = {0};
@@ -198,6 +206,8 @@ static int stage_main(int argc, char **argv) {
         {"node", CMD_LIST, &stage.nodes, "only callers on these nodes"},
         {"tag", CMD_LIST, &stage.tags, "only callers with one of these tags"},
         {"region", CMD_LIST, &stage.regions, "only callers in these regions"},
+        {"regions", CMD_TEXT, &stage.in_regions,
+         "in these regions, in this order: eu,us; the document goes to all of them before any is changed"},
         {"max-failing", CMD_TEXT, &stage.max_failing,
          "a guard: it acts when more than this part (0.02) refuse it, or turn critical"},
         {"service", CMD_TEXT, &stage.service,
@@ -212,7 +222,14 @@ static int stage_main(int argc, char **argv) {
     if (!rest[0] || !rest[1] || rest[2]) return cmd_wrong(usage, "NAME and VERSION are wanted, and flags before them");
     if (!stage.max_failing && (stage.service || stage.min_samples || stage.on_fail))
         return cmd_wrong(usage, "a guard needs -max-failing");
+    if (stage.in_regions && stage.cas) return cmd_wrong(usage, "-cas is of one region: it does not go with -regions");
     struct buffer path = {0}, body = {0};
+    if (stage.in_regions) {
+        body_write(&body, rest[1], &stage);
+        code = rollout_stage_regions(&client, stage.in_regions, rest[0], rest[1], &body, is_part(&stage));
+        buffer_free(&body);
+        return code;
+    }
     struct client_answer answer = {0};
     struct fault fault = {0};
     rollout_path(&path, rest[0], "/current");
