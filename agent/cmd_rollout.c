@@ -200,7 +200,8 @@ static int stage_main(int argc, char **argv) {
     struct client client = {0};
     struct stage stage = {0};
     const struct cmd_flag flags[] = {
-        {"percent", CMD_TEXT, &stage.percent, "only this share of the callers, or where steps begin; without flags everybody gets it"},
+        {"percent", CMD_TEXT, &stage.percent,
+         "only this share of the callers, or where steps begin; without flags everybody gets it"},
         {"step", CMD_LIST, &stage.steps, "PERCENT:HOLD, one after the other: -step 1:5m -step 50:10m"},
         {"node", CMD_LIST, &stage.nodes, "only callers on these nodes"},
         {"tag", CMD_LIST, &stage.tags, "only callers with one of these tags"},
@@ -209,7 +210,8 @@ static int stage_main(int argc, char **argv) {
          "in these regions, in this order: eu,us; the document goes to all of them before any is changed"},
         {"max-failing", CMD_TEXT, &stage.max_failing,
          "a guard: it acts when more than this part (0.02) refuse it, or turn critical"},
-        {"service", CMD_TEXT, &stage.service, "of the guard: callers on nodes where an instance of it turns critical fail"},
+        {"service", CMD_TEXT, &stage.service,
+         "of the guard: callers on nodes where an instance of it turns critical fail"},
         {"min-samples", CMD_NUMBER, &stage.min_samples, "of the guard: so many have to have acknowledged it"},
         {"on-fail", CMD_TEXT, &stage.on_fail, "of the guard: pause or rollback (default pause)"},
         {"comment", CMD_TEXT, &stage.comment, "why, for the history"},

@@ -183,13 +183,14 @@ static const struct http_param match[] = {{"Tags", HTTP_TEXT, .help = "callers t
                                            .most = ROLLOUT_NODE_MOST, .repeats = true, .field = "regions"},
                                           {0}};
 static const struct http_param step[] = {
-    {"Percent", HTTP_DECIMAL, .help = "of the callers, a multiple of 0.01", .most = 100, .required = true, .field = "percent"},
+    {"Percent", HTTP_DECIMAL, .help = "of the callers, a multiple of 0.01", .most = 100, .required = true,
+     .field = "percent"},
     {"Hold", HTTP_DURATION, .help = "how long, before the next step or everybody; 0: until it is promoted",
      .most = ROLLOUT_HOLD_MOST_NS, .field = "hold_ns"},
     {0}};
 static const struct http_param guard[] = {
-    {"Service", HTTP_TEXT, .help = "callers on nodes where an instance of it turns critical fail", .most = ROLLOUT_NODE_MOST,
-     .field = "service"},
+    {"Service", HTTP_TEXT, .help = "callers on nodes where an instance of it turns critical fail",
+     .most = ROLLOUT_NODE_MOST, .field = "service"},
     {"MaxFailing", HTTP_DECIMAL, .help = "a part of those that acknowledged the version; above it the guard acts",
      .most = 1, .required = true, .field = "max_failing"},
     {"MinSamples", HTTP_U64, .help = "so many have to have acknowledged it", .most = ROLLOUT_CALLERS_MOST,
@@ -199,8 +200,9 @@ static const struct http_param guard[] = {
 static const struct http_param set[] = {
     {"Version", HTTP_TEXT, .help = "the version that is given", .least = 1, .most = ROLLOUT_NAME_MOST, .required = true,
      .field = "version"},
-    {"Percent", HTTP_DECIMAL, .help = "of the callers, a multiple of 0.01; 100 unless there are steps, which begin there if it is given", .most = 100, .field = "percent",
-     .given = "percent_given"},
+    {"Percent", HTTP_DECIMAL,
+     .help = "of the callers, a multiple of 0.01; 100 unless there are steps, which begin there if it is given",
+     .most = 100, .field = "percent", .given = "percent_given"},
     {"Match", HTTP_OBJECT, .help = "only these callers", .field = "match", .group = match},
     {"Steps", HTTP_OBJECT, .help = "percentages that follow one another", .repeats = true, .field = "steps",
      .group = step},

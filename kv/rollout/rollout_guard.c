@@ -12,7 +12,7 @@ static char no_comment[] = "";
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static bool is_among(const Pb__RolloutCritical *list, const char *instance) {
-    return bsearch(&instance, list->instances, list->n_instances, sizeof(char *), by_name) != NULL;
+    return list->n_instances && bsearch(&instance, list->instances, list->n_instances, sizeof(char *), by_name);
 }
 
 /* Calls `each` for the critical instances of the guard's service, which come ordered by node; until it fails. */

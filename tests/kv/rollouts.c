@@ -175,3 +175,37 @@ unsigned rollout_woken(struct rollout_watch *watch) {
     for (size_t i = 0; i < watch->count; i++) woken += watch->watchers[i].woken, watch->watchers[i].woken = 0;
     return woken;
 }
+
+/* -- worlds ------------------------------------------------------------------------------------------------------- */
+
+void rollout_world(struct fixture *world) {
+    fixture_open(world);
+    fixture_raise(world);
+    cr_assert(rollout_publish(world, "web", "v1", "{\"a\":1}").yes);
+    cr_assert(rollout_publish(world, "web", "v2", "{\"a\":2}").yes);
+    cr_assert(rollout_publish(world, "web", "v3", "{\"a\":3}").yes);
+    cr_assert(rollout_flip(world, "web", "v1").yes);
+}
+
+const char *rollout_pointer(struct fixture *world) {
+    static char text[200];
+    struct query_result result = kv_get(world, "config/web/current");
+    cr_assert(result.found);
+    ProtobufCBinaryData value = entry_of(&result)->value;
+    snprintf(text, sizeof text, "%.*s", (int)value.len, (const char *)value.data);
+    return text;
+}
+
+char *rollout_caller_in(double from, double to) {
+    for (unsigned i = 0;; i++) {
+        char *id = NULL;
+        cr_assert(asprintf(&id, "caller-%u", i) > 0);
+        uint32_t bucket = rollout_bucket(SLICE_LITERAL("web"), slice_text(id));
+        if (bucket >= from * 100 && bucket < to * 100) return id;
+        free(id);
+    }
+}
+
+void rollout_refused(struct outcome outcome, int error, const char *word) {
+    cr_expect(outcome.error == error && strstr(outcome.text, word), "%s: %d %s", word, outcome.error, outcome.text);
+}

@@ -5,6 +5,9 @@
 #include "answers.h"
 #include "kv/rollout/rollout.h"
 
+/* With versions v1 to v3 of "web"; v1 is current. */
+void rollout_world(struct fixture *world);
+
 struct outcome rollout_publish(struct fixture *world, const char *name, const char *version, const char *document);
 
 /* NULL or 0: left out. Steps: "1:60 50:60 100": percentage, and seconds of hold. */
@@ -36,6 +39,10 @@ const Pb__RolloutResolution *rollout_ask(struct fixture *world, const char *name
 const Pb__RolloutState *rollout_look(struct fixture *world, const char *name); /* until the next query */
 /* "flip:>v1@100 stage:v1>v2@10 ": the oldest first; until the next call. */
 const char *rollout_story(struct fixture *world, const char *name);
+
+const char *rollout_pointer(struct fixture *world); /* config/web/current */
+char *rollout_caller_in(double from, double to);    /* the id of a caller of "web" between these percents; free() it */
+void rollout_refused(struct outcome outcome, int error, const char *word);
 
 /* Waits for what a caller gets, under all watch keys. */
 struct rollout_watch {
