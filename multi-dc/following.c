@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 
 #define ROUNDS         8   /* round trips that the shortest is taken of */
+#define HEARD          16  /* positions of a region, FOLLOWING_HEARTBEAT_MS apart */
 #define LEADER_LOOK_MS 200 /* so often it is asked whether this server leads */
 
 METRIC updates_metric = {
@@ -52,8 +53,14 @@ struct following {
     bool large, leads, linked, stopped;
     bool knows; /* copies: our cluster version has reached COPY_SINCE */
     uint64_t heartbeat_ms, taken;
-    Pb__CatalogAt heard; /* where the region was at heard_ms, for servers that do not lead */
-    uint64_t heard_ms, confirmed_ms, position;
+    /* Where the region was and when, for servers that do not lead: while it changes all the time their copy equals what
+     * was heard a while ago. */
+    struct heard {
+        Pb__CatalogAt at;
+        uint64_t ms;
+    } heard[HEARD];
+    unsigned heard_count;
+    uint64_t confirmed_ms, position;
     uint64_t answered_ms, newest;
     uint32_t rounds_us[ROUNDS];
     unsigned round_count;
@@ -212,10 +219,10 @@ static void heard_region(struct following *following, const struct call *call, c
     }
     Pb__CopyRequest request = PB__COPY_REQUEST__INIT;
     request.region = following->name;
-    following->heard = (Pb__CatalogAt)PB__CATALOG_AT__INIT;
-    following->heard.cluster_id = at->cluster_id, following->heard.restored = at->restored;
-    following->heard.index = at->index;
-    following->heard_ms = as_of(call);
+    struct heard *heard = &following->heard[following->heard_count++ % HEARD];
+    pb__catalog_at__init(&heard->at);
+    heard->at.cluster_id = at->cluster_id, heard->at.restored = at->restored, heard->at.index = at->index;
+    heard->ms = as_of(call);
     fetch(following, heartbeat_new(following, FOLLOWER_READS), &query_copy, RPC_STALE, 0, 0, &request.base);
 }
 
@@ -235,8 +242,11 @@ static uint32_t shortest_round_us(const struct following *following) {
 static void heard_copy(struct following *following, const Pb__CopyResult *result) {
     const Pb__CatalogAt *at = result->region ? result->region->at : NULL;
     following->position = at ? at->index : 0;
-    bool current = at && copy_same_life(at, &following->heard) && following->heard.index <= at->index;
-    if (current && following->heard_ms > following->confirmed_ms) following->confirmed_ms = following->heard_ms;
+    for (unsigned i = 0; at && i < following->heard_count && i < HEARD; i++) {
+        const struct heard *heard = &following->heard[i];
+        bool has_it = copy_same_life(at, &heard->at) && heard->at.index <= at->index;
+        if (has_it && heard->ms > following->confirmed_ms) following->confirmed_ms = heard->ms;
+    }
 }
 
 static void heard(struct following *following) {

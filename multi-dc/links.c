@@ -66,6 +66,7 @@ static struct rpc *dial(struct links *links, const Pb__Region *record) {
                                        .bind = links->bind,
                                        .port = links->config.port,
                                        .join = join,
+                                       .hold_ms = links->config.hold_ms,
                                        .no_coordinates = true,
                                        .modules = links->config.modules};
     return rpc_client_start(links->loop, &config);

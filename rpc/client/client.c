@@ -89,7 +89,7 @@ void client_drained(struct client *client) {
 
 /* A link to a region that was waited for already. */
 static bool is_away(const struct client *client, uint64_t now_ms) {
-    return client->region && client->lost_ms && now_ms - client->lost_ms >= RPC_LEADER_WAIT_MS;
+    return client->region && client->lost_ms && now_ms - client->lost_ms >= client->hold_ms;
 }
 
 static void writes_expire(struct client *client, uint64_t now_ms, int error) {
@@ -284,6 +284,8 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->port = config->port;
     client->region = config->region ? mem_strdup(config->region) : NULL;
     client->region_cluster_id = config->region_cluster_id, client->cluster_id = config->cluster_id;
+    bool default_hold = !config->hold_ms || config->hold_ms > RPC_LEADER_WAIT_MS;
+    client->hold_ms = default_hold ? RPC_LEADER_WAIT_MS : config->hold_ms;
     client->known = config->known ? mem_strdup(config->known) : NULL;
     client->seed = hash64(config->node_id, strlen(config->node_id));
     client->id = random_u64() | 1;

@@ -41,9 +41,9 @@ struct rpc_client_config {
     const char *const *join;
     /* A link of a server to another region, `cluster`: the server's own region and its cluster's id, and the id of the
      * cluster that is to be there (0: whatever is). Nothing is kept for the time without servers, and nothing waits longer
-     * than RPC_LEADER_WAIT_MS from the loss of the last connection on. NULL: a client agent. */
+     * than hold_ms (0, or more: RPC_LEADER_WAIT_MS) from the loss of the last connection on. NULL: a client agent. */
     const char *region;
-    uint64_t region_cluster_id, cluster_id;
+    uint64_t region_cluster_id, cluster_id, hold_ms;
     const char *known; /* a file: the servers known last, kept current; NULL: none */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;    /* between reports; 0: see lb/coordinate_agent.h */

@@ -54,6 +54,7 @@ struct client {
     char *cluster, *node_name, *address;
     char *region; /* of a link: the server's own; NULL: a client agent */
     uint64_t region_cluster_id;
+    uint64_t hold_ms;         /* a region that is away is waited for so long */
     char *known;              /* a path, or NULL */
     struct buffer known_text; /* as written last */
     uint64_t seed, id;        /* ranks; of this life */
