@@ -312,6 +312,19 @@ void follower_heard(struct follower *follower, const Pb__CatalogAt *position, ui
     else follower->current = false;
 }
 
+uint64_t follower_moment(const struct follower *follower) {
+    return follower->phase == PHASE_ASK && follower->under_way ? follower->ticket : 0;
+}
+
+bool follower_compared(struct follower *follower, uint64_t moment, const Pb__CopyResult *ours, uint64_t now_ms) {
+    if (!moment || moment != follower_moment(follower) || as_it_was(follower, ours->region)) return false;
+    enter(follower, PHASE_READ);
+    follower->current = false;
+    follower->confirmed_ms = 0;
+    follower->not_before_ms = now_ms;
+    return true;
+}
+
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
 
 static void taken(struct follower *follower, enum phase phase, uint64_t now_ms) {

@@ -62,6 +62,13 @@ void follower_proposed(struct follower *follower, uint64_t ticket, int error, in
 /* Any time, beside what is under way: where the region's catalog is (query_catalog_position), asked at as_of_ms. */
 void follower_heard(struct follower *follower, const Pb__CatalogAt *position, uint64_t as_of_ms);
 
+/* Is our copy still what it was when this follower saw it last? It is not when our own region was set back to a backup,
+ * and without news from the region nothing else would tell. The moment is that of the look into our own store; 0: not
+ * now, something else is under way that finds out by itself. follower_compared returns whether it is otherwise: then what
+ * is under way counts as never asked, and the copy is read again. */
+uint64_t follower_moment(const struct follower *follower);
+bool follower_compared(struct follower *follower, uint64_t moment, const Pb__CopyResult *ours, uint64_t now_ms);
+
 struct follower_state {
     bool follows;          /* leads, linked, and has read our copy */
     bool current;          /* nothing is known that the copy does not have */

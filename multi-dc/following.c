@@ -61,6 +61,7 @@ struct following {
     } heard[HEARD];
     unsigned heard_count;
     uint64_t confirmed_ms, position;
+    uint64_t moment; /* of the look into our own store that is under way, where this server leads */
     uint64_t answered_ms, newest;
     uint32_t rounds_us[ROUNDS];
     unsigned round_count;
@@ -210,20 +211,28 @@ static struct call *heartbeat_new(struct following *following, enum follower_wis
     return following->heartbeat = call_new(following, wish, 0);
 }
 
-/* Where the region is. The leader's follower knows what our copy equals; another server looks it up, in its own store. */
-static void heard_region(struct following *following, const struct call *call, const Pb__CatalogAt *at) {
-    following->newest = at->index;
-    if (following->leads) {
-        follower_heard(following->follower, at, as_of(call));
-        return;
-    }
+static void look_at_copy(struct following *following) {
     Pb__CopyRequest request = PB__COPY_REQUEST__INIT;
     request.region = following->name;
+    fetch(following, heartbeat_new(following, FOLLOWER_READS), &query_copy, RPC_STALE, 0, 0, &request.base);
+}
+
+/* Where the region is. The leader's follower knows what our copy equals, if nobody else changed it; another server looks
+ * it up. Both look into their own store. */
+static void heard_region(struct following *following, const struct call *call, const Pb__CatalogAt *at) {
+    following->newest = at->index;
+    following->moment = 0;
+    if (following->leads) {
+        follower_heard(following->follower, at, as_of(call));
+        following->moment = follower_moment(following->follower);
+        if (following->moment) look_at_copy(following);
+        return;
+    }
     struct heard *heard = &following->heard[following->heard_count++ % HEARD];
     pb__catalog_at__init(&heard->at);
     heard->at.cluster_id = at->cluster_id, heard->at.restored = at->restored, heard->at.index = at->index;
     heard->ms = as_of(call);
-    fetch(following, heartbeat_new(following, FOLLOWER_READS), &query_copy, RPC_STALE, 0, 0, &request.base);
+    look_at_copy(following);
 }
 
 static void note_round(struct following *following, const struct call *call) {
@@ -239,8 +248,20 @@ static uint32_t shortest_round_us(const struct following *following) {
     return least;
 }
 
+static void interrupt(struct following *following);
+
+/* As it is in our own store. */
 static void heard_copy(struct following *following, const Pb__CopyResult *result) {
     const Pb__CatalogAt *at = result->region ? result->region->at : NULL;
+    bool back = !at || at->index < following->position; /* our region was set back to a backup */
+    if (following->leads) {
+        if (!follower_compared(following->follower, following->moment, result, clock_mono_ms())) return;
+        log_info("regions", "the copy of a region is another one than before, it is read again region=%s",
+                 following->name);
+        interrupt(following);
+        back = true;
+    }
+    if (back) following->confirmed_ms = 0;
     following->position = at ? at->index : 0;
     for (unsigned i = 0; at && i < following->heard_count && i < HEARD; i++) {
         const struct heard *heard = &following->heard[i];
