@@ -92,6 +92,12 @@ static bool is_away(const struct client *client, uint64_t now_ms) {
     return client->region && client->lost_ms && now_ms - client->lost_ms >= client->hold_ms;
 }
 
+uint64_t client_wait_ms(struct client *client) {
+    uint64_t now_ms = clock_mono_ms();
+    if (!client->region || !client->lost_ms) return RPC_LEADER_WAIT_MS;
+    return is_away(client, now_ms) ? 0 : client->hold_ms - (now_ms - client->lost_ms);
+}
+
 static void writes_expire(struct client *client, uint64_t now_ms, int error) {
     struct node_proposal *list = client->waiting, *next;
     client->waiting = NULL, client->waiting_last = &client->waiting;

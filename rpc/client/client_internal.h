@@ -104,6 +104,8 @@ extern const struct rpc_role client_role;                        /* role.c */
 void client_post(struct client *client, struct loop_task *task); /* any thread: rpc_on_loop's */
 /* Something was asked whose answer is due soon. */
 void client_asked(struct client *client);
+/* A call that begins now waits so long for a server. */
+uint64_t client_wait_ms(struct client *client);
 void client_finish_stop(struct client *client);
 
 /* -- client_servers.c --------------------------------------------------------------------------------------------- */
