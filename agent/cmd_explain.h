@@ -9,6 +9,7 @@
 
 int explain_lock(int argc, char **argv);
 int explain_quota(int argc, char **argv);
+int explain_service(int argc, char **argv);
 
 /* Why the first one of a lock's queue waits: half a sentence, appended. */
 struct lock_standing {

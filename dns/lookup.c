@@ -187,6 +187,11 @@ static struct dns_found not_there(enum lookup_state state) {
     return nothing(state == LOOKUP_PARENT ? RCODE_NOERROR : RCODE_NXDOMAIN);
 }
 
+static void put_texts(struct dns_lookup *lookup, const struct addresses *about, enum answer_section section) {
+    struct answer_place place = {section, ANSWER_QUESTION, about->ttl};
+    for (size_t i = 0; i < about->text_count; i++) answer_text(lookup->builder, place, about->texts[i]);
+}
+
 static struct dns_found service_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     lookup->picks = type == TYPE_SRV || is_address_type(type);
     if (type == TYPE_SRV) {
@@ -205,12 +210,8 @@ static struct dns_found service_answer(struct dns_lookup *lookup, const struct n
     if (is_address_type(type)) {
         addresses_put(lookup, &addresses, type, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, addresses.ttl});
     }
+    if (type == TYPE_TXT || type == TYPE_ANY) put_texts(lookup, &addresses, ANSWER_SHUFFLED);
     return finish_or_nodata(lookup, name);
-}
-
-static void put_texts(struct dns_lookup *lookup, const struct addresses *node, enum answer_section section) {
-    struct answer_place place = {section, ANSWER_QUESTION, node->ttl};
-    for (size_t i = 0; i < node->text_count; i++) answer_text(lookup->builder, place, node->texts[i]);
 }
 
 static struct dns_found node_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {

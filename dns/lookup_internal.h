@@ -53,7 +53,7 @@ struct addresses {
     const uint32_t *entry_of; /* of items, where lookup->pick is theirs; else NULL */
     size_t count;
     struct slice alias;        /* one of the names among them, when all are names */
-    const struct slice *texts; /* nodes: metadata as text records */
+    const struct slice *texts; /* nodes: metadata; services: the region that answers in place of this one */
     size_t text_count;
 };
 void addresses_of_service(struct dns_lookup *lookup, const struct name *name, struct addresses *out);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/message.h"
 #include "dns/endings.h"
 #include "dns/lookup_internal.h"
 #include "multi-dc/failover.h"
@@ -13,6 +14,7 @@ struct instances {
     Pb__ServiceEntry **items; /* healthy ones */
     size_t count;
     bool picked_from; /* by lookup->pick */
+    const char *from; /* the region that answers in place of this one; NULL: none does. In the arena */
 };
 
 /* -- reading the catalog ------------------------------------------------------------------------------------------ */
@@ -56,17 +58,21 @@ static void depend(struct dns_lookup *lookup, uint8_t space, struct slice name) 
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){space, name});
 }
 
-/* Adds those that are healthy. */
-static void take_healthy(struct dns_lookup *lookup, const Pb__GlobalServiceRegion *region,
-                         struct instances *instances) {
-    lookup->read_count += region->n_entries;
-    for (size_t i = 0; i < region->n_entries && instances->count < LOOKUP_INSTANCES_MAX; i++)
-        if (healthy(region->entries[i])) instances->items[instances->count++] = region->entries[i];
+/* Those that are healthy. */
+static struct instances healthy_of(struct dns_lookup *lookup, Pb__GlobalServiceRegion *const *regions, size_t count) {
+    struct instances instances = {0};
+    size_t all = 0;
+    for (size_t i = 0; i < count; i++) all += regions[i]->n_entries;
+    lookup->read_count += all;
+    instances.items = arena_alloc(&lookup->arena, (all + 1) * sizeof(*instances.items));
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < regions[i]->n_entries && instances.count < LOOKUP_INSTANCES_MAX; k++)
+            if (healthy(regions[i]->entries[k])) instances.items[instances.count++] = regions[i]->entries[k];
+    return instances;
 }
 
 /* What another region has, or, for "global", all of them. The reading ends with rpc_read_end. */
 static struct instances instances_of_region(struct dns_lookup *lookup, const struct name *name) {
-    struct instances instances = {0};
     Pb__GlobalRequest request = PB__GLOBAL_REQUEST__INIT;
     struct slice region = name->datacenter;
     char *tags[1] = {arena_strndup(&lookup->arena, name->tag.data, name->tag.size)};
@@ -84,14 +90,41 @@ static struct instances instances_of_region(struct dns_lookup *lookup, const str
     int rv = rpc_query(lookup->reader, &query_global, &request.base, &lookup->arena, &result);
     lookup_note(lookup, rv);
     const Pb__GlobalServiceResult *found = rv == CO_OK ? (const Pb__GlobalServiceResult *)result.message : NULL;
-    instances.items = arena_alloc(&lookup->arena, LOOKUP_INSTANCES_MAX * sizeof(*instances.items));
-    for (size_t i = 0; found && i < found->n_regions; i++) take_healthy(lookup, found->regions[i], &instances);
-    return instances;
+    return found ? healthy_of(lookup, found->regions, found->n_regions) : (struct instances){0};
+}
+
+/* What is on record of where the service is answered from: in the arena. NULL: nothing. */
+static const Pb__Failover *failover_of(struct dns_lookup *lookup, const struct name *name) {
+    Pb__FailoverRequest request = PB__FAILOVER_REQUEST__INIT;
+    struct query_result result = {0};
+    request.service = arena_strndup(&lookup->arena, name->service.data, name->service.size);
+    depend(lookup, SPACE_FAILOVER, name->service);
+    int rv = rpc_query(lookup->reader, &query_failover, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    const Pb__FailoverResult *found = rv == CO_OK && result.found ? (const Pb__FailoverResult *)result.message : NULL;
+    const Pb__Failover *record =
+        found ? (const Pb__Failover *)message_copy(&lookup->arena, &found->state->record->base) : NULL;
+    rpc_read_end(lookup->reader);
+    return record;
+}
+
+/* The services that the record's targets name. */
+static void depend_on_others(struct dns_lookup *lookup, const Pb__Failover *record, Pb__AnswerRequest *request) {
+    if (!record) return;
+    request->others = arena_alloc(&lookup->arena, (record->n_targets + 1) * sizeof *request->others);
+    for (size_t i = 0; i < record->n_targets; i++) {
+        char *other = record->targets[i]->service;
+        if (!other[0]) continue;
+        request->others[request->n_others++] = other;
+        depend(lookup, SPACE_SERVICE, slice_text(other));
+        depend(lookup, SPACE_COPY_SERVICE, slice_text(other));
+    }
 }
 
 /* Who answers in place of this region (multi-dc/failover.h). None: nobody, and nothing is being read. Else the reading ends
  * with rpc_read_end. */
-static struct instances instances_elsewhere(struct dns_lookup *lookup, const struct name *name) {
+static struct instances instances_elsewhere(struct dns_lookup *lookup, const struct name *name,
+                                            const Pb__Failover *record) {
     struct instances instances = {0};
     Pb__AnswerRequest request = PB__ANSWER_REQUEST__INIT;
     char *tags[1] = {arena_strndup(&lookup->arena, name->tag.data, name->tag.size)};
@@ -99,6 +132,7 @@ static struct instances instances_elsewhere(struct dns_lookup *lookup, const str
     request.tags = tags, request.n_tags = name->tag.size ? 1 : 0;
     request.passing_only = lookup->setup->only_passing;
     request.own = lookup->setup->datacenter;
+    depend_on_others(lookup, record, &request);
     depend(lookup, SPACE_SERVICE, name->service);
     depend(lookup, SPACE_COPY_SERVICE, name->service);
     depend(lookup, SPACE_COPY_FLIP, everything);
@@ -107,28 +141,13 @@ static struct instances instances_elsewhere(struct dns_lookup *lookup, const str
     int rv = rpc_query(lookup->reader, &query_answer, &request.base, &lookup->arena, &result);
     lookup_note(lookup, rv);
     const Pb__AnswerResult *found = rv == CO_OK ? (const Pb__AnswerResult *)result.message : NULL;
-    instances.items = arena_alloc(&lookup->arena, LOOKUP_INSTANCES_MAX * sizeof(*instances.items));
-    bool other = found && found->from && strcmp(found->from->region, lookup->setup->datacenter) != 0;
-    if (other) take_healthy(lookup, found->from, &instances);
-    if (!instances.count) rpc_read_end(lookup->reader);
+    bool other = found && found->from &&
+                 (strcmp(found->from->region, request.own) != 0 || strcmp(found->service, request.service) != 0);
+    if (other) instances = healthy_of(lookup, &found->from, 1);
+    if (instances.count)
+        instances.from = arena_strndup(&lookup->arena, found->from->region, strlen(found->from->region));
+    else rpc_read_end(lookup->reader);
     return instances;
-}
-
-/* It was without healthy instances here lately. One list, which is short: client agents follow it, not each service. */
-static bool is_away(struct dns_lookup *lookup, const struct name *name) {
-    Pb__FailoversRequest request = PB__FAILOVERS_REQUEST__INIT;
-    struct query_result result = {0};
-    depend(lookup, SPACE_FAILOVER, everything);
-    int rv = rpc_query(lookup->reader, &query_failovers, &request.base, &lookup->arena, &result);
-    lookup_note(lookup, rv);
-    const Pb__FailoversResult *found = rv == CO_OK ? (const Pb__FailoversResult *)result.message : NULL;
-    bool away = false;
-    for (size_t i = 0; found && i < found->n_failovers; i++) {
-        const Pb__Failover *record = found->failovers[i]->record;
-        away |= record->away && slice_equal_nocase(slice_text(record->service), name->service);
-    }
-    rpc_read_end(lookup->reader);
-    return away;
 }
 
 /* -- tags: names with a tag that no healthy instance has are answered without reading the instances each time */
@@ -168,12 +187,9 @@ static enum lookup_state tag_state(struct dns_lookup *lookup, struct slice store
     return state;
 }
 
-/* As service_begin, in this region. */
-static enum lookup_state service_begin_here(struct dns_lookup *lookup, const struct name *name,
+/* As service_begin, in this region. `stored`: the service's name there. */
+static enum lookup_state service_begin_here(struct dns_lookup *lookup, const struct name *name, struct slice stored,
                                             struct instances *instances) {
-    struct slice stored;
-    if (!lookup_stored(lookup, &query_service_nocase, name->service, &stored))
-        return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
     enum lookup_state tagged = name->tag.size ? tag_state(lookup, stored, name->tag) : LOOKUP_SOME;
     if (tagged <= LOOKUP_PARENT) return tagged;
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, stored});
@@ -187,22 +203,31 @@ static enum lookup_state service_begin_here(struct dns_lookup *lookup, const str
     return instances->count ? LOOKUP_SOME : LOOKUP_NONE;
 }
 
+static enum lookup_state service_begin_there(struct dns_lookup *lookup, const struct name *name,
+                                             struct instances *instances) {
+    *instances = instances_of_region(lookup, name);
+    if (instances->count) return LOOKUP_SOME;
+    rpc_read_end(lookup->reader);
+    return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
+}
+
 /* Healthy instances of what the name asks for. Beyond LOOKUP_PARENT the name may be kept, and rpc_read_end is due. A
  * service without healthy instances here is answered from another region, and for a while afterwards. */
 static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
                                        struct instances *instances) {
-    if (lookup_is_foreign(lookup, name)) {
-        *instances = instances_of_region(lookup, name);
-        if (instances->count) return LOOKUP_SOME;
-        rpc_read_end(lookup->reader);
-        return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
+    struct slice stored;
+    enum lookup_state state = name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
+    if (lookup_is_foreign(lookup, name)) return service_begin_there(lookup, name, instances);
+    bool known = lookup_stored(lookup, &query_service_nocase, name->service, &stored);
+    if (name->datacenter.size) return known ? service_begin_here(lookup, name, stored, instances) : state;
+    const Pb__Failover *record = failover_of(lookup, name);
+    if (known && !(record && record->away_index)) {
+        state = service_begin_here(lookup, name, stored, instances);
+        if (state == LOOKUP_SOME) return state;
+        if (state == LOOKUP_NONE) rpc_read_end(lookup->reader);
     }
-    bool away = name->datacenter.size == 0 && is_away(lookup, name);
-    enum lookup_state state = away ? LOOKUP_NONE : service_begin_here(lookup, name, instances);
-    if (state == LOOKUP_SOME || name->datacenter.size) return state;
-    if (state == LOOKUP_NONE && !away) rpc_read_end(lookup->reader);
-    struct instances elsewhere = instances_elsewhere(lookup, name);
-    if (!elsewhere.count) return service_begin_here(lookup, name, instances);
+    struct instances elsewhere = instances_elsewhere(lookup, name, record);
+    if (!elsewhere.count) return known ? service_begin_here(lookup, name, stored, instances) : state;
     depend(lookup, SPACE_TABLE, SLICE_LITERAL("services")); /* client agents do not hear of one that is not there */
     *instances = elsewhere;
     return LOOKUP_SOME;
@@ -253,6 +278,10 @@ void addresses_of_service(struct dns_lookup *lookup, const struct name *name, st
     if (out->state <= LOOKUP_PARENT) return;
     instances_addresses(lookup, &instances, out);
     rpc_read_end(lookup->reader);
+    if (!instances.from) return;
+    struct slice *text = arena_alloc(&lookup->arena, sizeof(*text));
+    *text = slice_text(arena_printf(&lookup->arena, "coord-region=%s", instances.from));
+    out->texts = text, out->text_count = 1;
 }
 
 /* -- SRV ---------------------------------------------------------------------------------------------------------- */

@@ -7,18 +7,6 @@
 #include "http/views.h"
 #include "multi-dc/global.h"
 
-/* Of which region, how old at most (milliseconds; null: not known since the start of the server that answers), and
- * whether that region can be reached. */
-static void write_origin(struct json_out *json, const char *name, const Pb__PeerRegionsAnswer *seen) {
-    const Pb__PeerRegion *region = region_seen(seen, name);
-    bool own = region && region->own;
-    json_key(json, "Region"), json_string(json, name);
-    json_key(json, "AsOf");
-    if (!own && (!region || region->never_confirmed)) json_null(json);
-    else json_u64(json, own ? 0 : region->as_of_ms);
-    json_key(json, "Reachable"), json_bool(json, region && region->reachable);
-}
-
 /* -- a service ---------------------------------------------------------------------------------------------------- */
 static void view_instances(struct http_request *request, const struct regions_shown *shown) {
     const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)shown->own;
@@ -27,7 +15,7 @@ static void view_instances(struct http_request *request, const struct regions_sh
     for (size_t i = 0; i < found->n_regions; i++) {
         for (size_t k = 0; k < found->regions[i]->n_entries; k++) {
             view_service_entry_begin(json, found->regions[i]->entries[k]);
-            write_origin(json, found->regions[i]->region, shown->seen);
+            region_write_origin(json, found->regions[i]->region, shown->seen);
             json_object_end(json);
         }
     }
@@ -61,7 +49,7 @@ static void write_name(struct json_out *json, const char *service, char *const *
     json_object(json);
     json_key(json, "Service"), json_string(json, service);
     json_key(json, "Tags"), view_strings(json, tags, count);
-    write_origin(json, region, seen);
+    region_write_origin(json, region, seen);
     json_object_end(json);
 }
 

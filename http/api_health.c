@@ -1,5 +1,6 @@
 /* /v1/health/... */
 #include "base/check.h"
+#include "http/health_failover.h"
 #include "http/health_lb.h"
 #include "http/views.h"
 
@@ -66,7 +67,7 @@ static void health_service(struct http_request *request) {
     message->n_tags = http_parameters(request, "tag", &tags);
     message->tags = arena_alloc(http_arena(request), (message->n_tags + 1) * sizeof(char *));
     for (size_t i = 0; i < message->n_tags; i++) message->tags[i] = (char *)tags[i].data;
-    if (!health_lb_read(request, message))
+    if (!health_failover_read(request, message) && !health_lb_read(request, message))
         http_read_near(request, &query_service_entries, &message->base, service_view);
 }
 
@@ -103,7 +104,11 @@ const struct http_route http_routes_health[] = {
           .help = "coord's own: the pick by this policy comes first, each entry has LB: Load, Weight, Age in ms"},
          {"key", HTTP_TEXT, .help = "with lb=ring: whose owner comes first"},
          {"subset", HTTP_U64, .help = "coord's own: only so many instances, always the same ones for the same id"},
-         {"id", HTTP_TEXT, .help = "with subset: who calls, as `web-17`"}),
+         {"id", HTTP_TEXT, .help = "with subset: who calls, as `web-17`"},
+         {"failover", HTTP_FLAG,
+          .help =
+              "coord's own: of the region that answers in place of this one, which X-Coord-Region names, and of the "
+              "service that X-Coord-Service names where it is another one"}),
      "Instances of a service with their nodes and checks", 0,
      .example = {"/v1/health/service/db?passing", .status = 200, .depth = 3}},
     {HTTP_GET, "/v1/health/state/*state", health_state, "node:read",

@@ -2,7 +2,6 @@
  * are. */
 #include <string.h>
 
-#include "base/text.h"
 #include "http/http.h"
 #include "http/region_views.h"
 #include "http/views.h"
@@ -13,14 +12,6 @@
 #define SERVERS "consul" /* the service of the servers */
 
 /* -- the regions -------------------------------------------------------------------------------------------------- */
-static void write_duration(struct json_out *json, const char *key, int64_t nanoseconds) {
-    struct buffer text = {0};
-    duration_format(&text, nanoseconds);
-    json_key_raw(json, key, strlen(key));
-    json_slice(json, buffer_slice(&text));
-    buffer_free(&text);
-}
-
 static void write_servers(struct json_out *json, const Pb__Region *record) {
     json_key(json, "Servers");
     json_array(json);
@@ -42,7 +33,7 @@ static void write_region(struct http_request *request, struct json_out *json, co
     json_key(json, "ClusterID");
     json_string(json, arena_printf(http_arena(request), "%016llx", (unsigned long long)seen->cluster_id));
     json_key(json, "Reachable"), json_bool(json, seen->reachable);
-    if (seen->rtt_us) write_duration(json, "RoundTrip", (int64_t)seen->rtt_us * 1000);
+    region_write_round_trip(json, seen);
     if (!seen->own && !seen->never_heard) json_key(json, "LastContact"), json_u64(json, seen->heard_ms);
     json_key(json, "Leader"), json_string(json, seen->leader);
     if (seen->copied) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/message.h"
+#include "base/text.h"
 
 struct asking {
     struct http_call call;
@@ -17,6 +18,24 @@ const Pb__PeerRegion *region_seen(const Pb__PeerRegionsAnswer *seen, const char 
     for (size_t i = 0; seen && i < seen->n_regions; i++)
         if (strcmp(seen->regions[i]->name, name) == 0) return seen->regions[i];
     return NULL;
+}
+
+void region_write_origin(struct json_out *json, const char *name, const Pb__PeerRegionsAnswer *seen) {
+    const Pb__PeerRegion *region = region_seen(seen, name);
+    bool own = region && region->own;
+    json_key(json, "Region"), json_string(json, name);
+    json_key(json, "AsOf");
+    if (!own && (!region || region->never_confirmed)) json_null(json);
+    else json_u64(json, own ? 0 : region->as_of_ms);
+    json_key(json, "Reachable"), json_bool(json, region && region->reachable);
+}
+
+void region_write_round_trip(struct json_out *json, const Pb__PeerRegion *seen) {
+    struct buffer text = {0};
+    if (!seen || !seen->rtt_us) return;
+    duration_format(&text, (int64_t)seen->rtt_us * 1000);
+    json_key(json, "RoundTrip"), json_slice(json, buffer_slice(&text));
+    buffer_free(&text);
 }
 
 static int by_distance(const void *left, const void *right) {

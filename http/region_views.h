@@ -27,4 +27,10 @@ void http_show_regions(struct http_request *request, const struct query_type *ty
 const Pb__Region *region_record(const Pb__RegionsResult *records, const char *name);    /* NULL: it is not among them */
 const Pb__PeerRegion *region_seen(const Pb__PeerRegionsAnswer *seen, const char *name); /* NULL: it is not among them */
 
+/* Members Region; AsOf, how old at most what is known of it is (milliseconds; null: not known since the start of the server
+ * that answers); Reachable. */
+void region_write_origin(struct json_out *json, const char *name, const Pb__PeerRegionsAnswer *seen);
+/* RoundTrip, where it is known. NULL allowed. */
+void region_write_round_trip(struct json_out *json, const Pb__PeerRegion *seen);
+
 #endif

@@ -25,6 +25,7 @@ const struct http_topic http_topics[] = {
     {"Network coordinates", http_routes_coordinate},
     {"Regions", http_routes_regions},
     {"The catalog of all regions", http_routes_global},
+    {"Failover to other regions", http_routes_failover},
     {"Status", http_routes_status},
     {"Operators", http_routes_operator},
     {"Backups", http_routes_snapshot},

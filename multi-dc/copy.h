@@ -52,6 +52,8 @@ extern const struct query_type query_global_services; /* GlobalServicesRequest -
 extern const struct query_type query_copies;          /* CopiesRequest -> CopiesResult */
 extern const struct query_type query_copy;            /* CopyRequest -> CopyResult; not waited for */
 
+/* Has the copy of any region the service? Also one that readers do not see yet, or any more. Some look-ups for each region. */
+bool copy_service_anywhere(struct store_txn *txn, struct slice service);
 /* Is it a name that a region can have here? Not empty, at most COPY_REGION_MAX bytes, no NUL. */
 bool copy_region_good(const char *region);
 /* Are both of one life of one cluster? NULL: of none. */

@@ -118,6 +118,18 @@ static int change_rows(struct work *work, uint64_t stage, const ProtobufCBinaryD
     return change.error;
 }
 
+/* Where another region has what is registered here too, it matters whether it is healthy here (multi-dc/failover.h). */
+static void tell_services(const struct work *work, size_t count) {
+    const char *told = "";
+    for (size_t i = 0; i < count; i++) {
+        const char *name = work->entries[i]->service->name;
+        if (strcmp(told, name) == 0) continue;
+        told = name;
+        if (catalog_service_exists(work->tx->store, slice_text(name)))
+            machine_service_changed(work->tx, slice_text(name));
+    }
+}
+
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 
 static int update_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
@@ -132,6 +144,7 @@ static int update_apply(struct machine_tx *tx, void *request, struct machine_res
     work.region->at = command->to;
     if (work.made) flip(&work);
     put_region(&work);
+    if (!error) tell_services(&work, command->n_entries);
     return error;
 }
 

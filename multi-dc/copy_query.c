@@ -52,6 +52,20 @@ static int done(struct store_txn *txn, struct watch_key watched, const ProtobufC
     return store_txn_error(txn);
 }
 
+bool copy_service_anywhere(struct store_txn *txn, struct slice service) {
+    char room[STORE_KEY_MAX];
+    struct store_cursor cursor;
+    struct slice value;
+    bool found = false;
+    STORE_PREFIX(&cursor, txn, COPY_TABLE_REGIONS, no_name) {
+        const char *region = cursor.key.data; /* ends with a NUL: copy_key_region */
+        found = store_get(txn, COPY_TABLE_SERVICES, copy_key_service(room, region, service), &value) == CO_OK;
+        if (found) break;
+    }
+    store_cursor_close(&cursor);
+    return found;
+}
+
 /* -- instances of a service --------------------------------------------------------------------------------------- */
 
 static struct watch_key service_thing(const ProtobufCMessage *message) {

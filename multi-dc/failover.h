@@ -4,11 +4,17 @@
  * that of the first target which has some: what the operator ordered for the service (FAILOVER_SET), else the nearest
  * region (multi-dc/global.h). Without any the answer is this region's, as it is.
  *
- * So that a service whose checks flap does not go back and forth, going is at once and coming back is not: the entry that
- * takes the last healthy instance away notes it (`away`), and as long as that stands others answer. The leader takes it
- * back when it has seen healthy instances here for FAILOVER_RETURN_MS on end (multi-dc/returning.h); a relapse meanwhile
- * makes `away` another index, which an order to come home does not fit. A change of leader begins the time anew.
- * Nothing is noted while no other region is known. A module of the state machine. */
+ * So that a service whose checks flap does not go back and forth, going is at once and coming home is not: the entry that
+ * takes the last healthy instance away notes it (`away_index`), and as long as that stands others answer. That there are
+ * healthy instances again is noted by the leader, which looks now and then (`back_index`, FAILOVER_HOME). From then on each
+ * entry watches over it: a relapse takes it back, within the entry that brings it. When `back_index` has stood for
+ * coord.failover_return, the leader takes both away (multi-dc/returning.h). So an entry looks at all instances of a service
+ * only when it went, or may have gone, from healthy to not; else at one of them, or at none.
+ *
+ * Nothing is noted of a service that no other region has and no order names, and what is on record of such a one goes. One
+ * that was without healthy instances here before the first copy of another region, or a large change of one, brought it,
+ * comes home at once the first time.
+ * A change of leader begins the time anew. A module of the state machine. */
 #ifndef COORD_MULTI_DC_FAILOVER_H
 #define COORD_MULTI_DC_FAILOVER_H
 
@@ -17,15 +23,27 @@
 
 #define FAILOVER_SINCE        7 /* cluster version */
 #define FAILOVER_RETURN_MS    10000
-#define FAILOVER_SERVICES_MAX 10000 /* on record; beyond, services come home at once */
+#define FAILOVER_SERVICES_MAX 10000 /* on record; beyond, services come home at once, and orders are refused */
 #define FAILOVER_TARGETS_MAX  16
+#define FAILOVER_TAGS_MAX     16  /* of a target */
+#define FAILOVER_NAME_MAX     255 /* bytes of a service's name, and of a tag; longer ones are answered from here */
 
 enum failover_command { FAILOVER_SET = 217, FAILOVER_HOME = 218 };
-enum failover_space { SPACE_FAILOVER = 117 }; /* name "": which services are away, and the orders */
+enum failover_space { SPACE_FAILOVER = 117 }; /* a service's name, without regard to case; "": that of any */
 
+/* Results: yes. Refused: CO_INVALID (a name, too many of something), CO_TOOLARGE (FAILOVER_SERVICES_MAX); FAILOVER_HOME:
+ * CO_CONFLICT. */
 extern const struct module failover_module;
-extern const struct query_type query_failovers; /* FailoversRequest -> FailoversResult */
-/* AnswerRequest -> AnswerResult. Watch keys: the service here and elsewhere, orders, regions. */
+extern const struct query_type query_failovers; /* FailoversRequest -> FailoversResult: all that is on record */
+extern const struct query_type query_failover;  /* FailoverRequest -> FailoverResult; not found: nothing is on record */
+/* AnswerRequest -> AnswerResult. Wakes when the service here or elsewhere, `others`, its order or the regions change. Which
+ * others an order names is known before: from query_failover, whose change wakes this one too. */
 extern const struct query_type query_answer;
+extern const struct query_type
+    query_explain; /* AnswerRequest -> ExplainResult: how that answer comes about; not waited for */
+
+/* -- inside ------------------------------------------------------------------------------------------------------- */
+/* CO_NOTFOUND: nothing is on record. */
+int failover_record(struct store_txn *txn, struct slice service, struct arena *arena, Pb__Failover **record);
 
 #endif

@@ -13,6 +13,7 @@
 #include "rpc/client/client.h"
 
 #define TICK_MS        200
+#define LOOK_REST      20 /* times as long as a look at all services that are away took, none follows */
 #define FOLLOW_WAIT_MS 60000
 #define AGAIN_MS       1000  /* after an error */
 #define CONFLICT_MS    90000 /* one that was not seen again for so long is over */
@@ -220,12 +221,14 @@ static void forget_copies(struct links *links) {
 static void failovers_read(void *data, int error, const struct rpc_fetched *fetched) {
     struct links *links = data;
     struct arena arena = {0};
+    uint64_t now_ms = clock_mono_ms(), took_ms = now_ms - links->failovers.asked_ns / 1000000;
     links->failovers.fetch = NULL;
+    if (took_ms * LOOK_REST > RETURNING_LOOK_MS) links->failovers.next_ms = now_ms + took_ms * LOOK_REST;
     const Pb__FailoversResult *now =
         error ? NULL : message_unpack(&arena, &pb__failovers_result__descriptor, fetched->records);
     if (now && !links->stopping && links_leads(links)) {
-        returning_look(links->returning, now, clock_mono_ms());
-        links_bring_home(links, clock_mono_ms());
+        returning_look(links->returning, now, now_ms);
+        links_bring_home(links, now_ms);
     }
     arena_free(&arena);
     links_over(links);
@@ -234,6 +237,7 @@ static void failovers_read(void *data, int error, const struct rpc_fetched *fetc
 /* Services that are away are looked after where this server leads, and there is another region. */
 static void look_after_failovers(struct links *links, uint64_t now_ms) {
     if (links->failovers.fetch || now_ms < links->failovers.next_ms) return;
+    links->failovers.asked_ns = clock_mono_ns();
     links->failovers.next_ms = now_ms + RETURNING_LOOK_MS;
     if (!links->records || !links->records->n_regions || !links_leads(links)) {
         returning_forget(links->returning);

@@ -1,4 +1,4 @@
-/* A server's links to other regions, and what its leader does about them: one connection with one server of each (rpc/client/client.h), over which goes what
+/* A server's links to other regions: one connection with one server of each (rpc/client/client.h), over which goes what
  * this region asks of it; how far away each is; and how regions come to know each other:
  *
  * - An address that an operator names (retry_join_wan, `coord join -wan`) is asked which region is there. It becomes a
@@ -7,6 +7,7 @@
  *   one side is enough.
  * - The leader asks each region which others it knows, and takes them in: to join any of them is enough.
  * - The leader keeps the servers of a record as the region's catalog names them.
+ * - The leader has services come home that other regions answer for (multi-dc/failover.h).
  *
  * A region is one cluster. Another that claims its name is refused, logged, and shown (rpc_ask_regions), unless all
  * servers known of the region say that they belong to the new one. Links without a use cost a question each

@@ -1,5 +1,6 @@
 /* How regions become known: what hellos, operators, neighbours and a region's own catalog say of them becomes a command,
  * if it is news. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,6 +13,7 @@
 #define JOIN_INTERVAL_MS 30000
 #define JOIN_FIRST_MS    1000 /* while it has not worked once, this and double each time, up to the interval */
 #define SEEN_MS          2000
+#define HOME_MOST        256  /* services that come home after one look */
 #define AGAIN_MS         2000 /* the same is not proposed more often */
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
@@ -25,6 +27,7 @@ struct learning {
     /* what came of it, on its way to the loop */
     int error;
     char text[160];
+    _Atomic bool is_written; /* `written` is done with it */
     uv_async_t wake;
 };
 
@@ -37,6 +40,7 @@ static void wake_closed(uv_handle_t *handle) {
 
 static void learned(uv_async_t *async) {
     struct learning *learning = async->data;
+    if (!atomic_load_explicit(&learning->is_written, memory_order_acquire)) return;
     if (learning->error && !learning->done)
         log_warn("region", "what was heard of a region is not taken in region=%s reason=\"%s\"", learning->name,
                  learning->text);
@@ -51,6 +55,7 @@ static void written(struct rpc_write *write, int error, const struct machine_res
     learning->yes = !error && result->yes;
     const char *text = !error && result->text ? result->text : co_strerror(learning->error);
     snprintf(learning->text, sizeof learning->text, "%s", text);
+    atomic_store_explicit(&learning->is_written, true, memory_order_release);
     uv_async_send(&learning->wake);
 }
 
@@ -222,8 +227,8 @@ static void came_home(void *data, int error, bool yes, const char *text) {
 
 void links_bring_home(struct links *links, uint64_t now_ms) {
     Pb__FailoverHomeCommand command;
-    while (returning_next(links->returning, now_ms, &command)) {
-        log_info("region", "a service comes home service=%s", command.service);
+    for (unsigned i = 0; i < HOME_MOST && returning_next(links->returning, now_ms, &command); i++) {
+        if (command.back_index) log_info("region", "a service comes home service=%s", command.service);
         propose(links, FAILOVER_HOME, &command.base, "", came_home, links);
     }
 }

@@ -5,16 +5,17 @@
 
 #include "base/memory.h"
 
+/* Sorted by service, as the records are. */
 struct seen {
     char *service;
-    uint64_t away, since_ms;
-    bool told, kept;
+    uint64_t away, back, since_ms; /* since when this leader has seen `back` */
+    bool wanted;
 };
 
 struct returning {
     uint64_t return_ms;
     struct seen *items;
-    size_t count, room;
+    size_t count, next; /* next: of those that are told */
 };
 
 struct returning *returning_new(uint64_t return_ms) {
@@ -25,57 +26,52 @@ struct returning *returning_new(uint64_t return_ms) {
 
 void returning_forget(struct returning *returning) {
     for (size_t i = 0; i < returning->count; i++) free(returning->items[i].service);
-    returning->count = 0;
+    free(returning->items);
+    returning->items = NULL, returning->count = returning->next = 0;
 }
 
 void returning_free(struct returning *returning) {
     if (!returning) return;
     returning_forget(returning);
-    free(returning->items);
     free(returning);
 }
 
-static struct seen *find(struct returning *returning, const char *service) {
-    for (size_t i = 0; i < returning->count; i++)
-        if (strcmp(returning->items[i].service, service) == 0) return &returning->items[i];
-    return NULL;
+static int by_service(const void *a, const void *b) {
+    return strcmp(((const struct seen *)a)->service, ((const struct seen *)b)->service);
 }
 
-static struct seen *add(struct returning *returning, const char *service) {
-    if (returning->count == returning->room) {
-        returning->room = returning->room ? 2 * returning->room : 16;
-        returning->items = mem_realloc(returning->items, returning->room * sizeof *returning->items);
-    }
-    struct seen *seen = &returning->items[returning->count++];
-    *seen = (struct seen){.service = mem_strdup(service)};
-    return seen;
+static const struct seen *find(const struct returning *returning, const char *service) {
+    struct seen key = {.service = (char *)(uintptr_t)service};
+    return returning->count ? bsearch(&key, returning->items, returning->count, sizeof key, by_service) : NULL;
 }
 
 void returning_look(struct returning *returning, const Pb__FailoversResult *now, uint64_t now_ms) {
-    for (size_t i = 0; i < returning->count; i++) returning->items[i].kept = false;
+    struct returning before = *returning;
+    returning->items = mem_alloc((now->n_failovers + 1) * sizeof *returning->items);
+    returning->count = returning->next = 0;
     for (size_t i = 0; i < now->n_failovers; i++) {
-        const Pb__Failover *record = now->failovers[i]->record;
-        if (!record->away || !now->failovers[i]->healthy) continue;
-        struct seen *seen = find(returning, record->service);
-        if (!seen) seen = add(returning, record->service);
-        if (seen->away != record->away) seen->away = record->away, seen->since_ms = now_ms;
-        seen->told = false, seen->kept = true;
+        const Pb__FailoverState *state = now->failovers[i];
+        const Pb__Failover *record = state->record;
+        if (!record->away_index || (state->wanted && !state->healthy)) continue;
+        const struct seen *known = find(&before, record->service);
+        bool same = known && known->back == record->back_index;
+        returning->items[returning->count++] = (struct seen){.service = mem_strdup(record->service),
+                                                             .away = record->away_index,
+                                                             .back = record->back_index,
+                                                             .since_ms = same ? known->since_ms : now_ms,
+                                                             .wanted = state->wanted};
     }
-    size_t kept = 0;
-    for (size_t i = 0; i < returning->count; i++) {
-        if (returning->items[i].kept) returning->items[kept++] = returning->items[i];
-        else free(returning->items[i].service);
-    }
-    returning->count = kept;
+    if (returning->count) qsort(returning->items, returning->count, sizeof *returning->items, by_service);
+    returning_forget(&before);
 }
 
 bool returning_next(struct returning *returning, uint64_t now_ms, Pb__FailoverHomeCommand *command) {
-    for (size_t i = 0; i < returning->count; i++) {
-        struct seen *seen = &returning->items[i];
-        if (seen->told || now_ms - seen->since_ms < returning->return_ms) continue;
-        seen->told = true;
+    while (returning->next < returning->count) {
+        const struct seen *seen = &returning->items[returning->next++];
+        if (seen->wanted && seen->back && now_ms - seen->since_ms < returning->return_ms) continue;
         pb__failover_home_command__init(command);
-        command->service = seen->service, command->away = seen->away;
+        command->service = seen->service;
+        command->away_index = seen->away, command->back_index = seen->back;
         return true;
     }
     return false;

@@ -71,14 +71,17 @@ uint64_t catalog_node_count(struct store_txn *txn);
 /* Does a node have an instance of the service that passes? CO_OK; CO_NOTFOUND: none; or the store failed. */
 int catalog_instance_passes(struct store_txn *txn, struct slice service, struct slice node, struct arena *arena);
 /* Has the service an instance that DNS would give out: passing or warning, or held (registry/self_preservation.h)? CO_OK;
- * CO_NOTFOUND: none; or the store failed. It looks at instances until it finds one, first where it found one the last time
- * (`witness`, the caller's; zeroed at first): of many that fail one after the other each is looked at about once. */
+ * CO_NOTFOUND: none; CO_AGAIN: none of the `most` that were looked at (0: all), and there are more; or the store failed. It
+ * looks first where it found one the last time (`witness`, the caller's; zeroed at first): of many that fail one after the
+ * other each is looked at about once. The answer does not depend on it, but for CO_AGAIN. */
 struct catalog_witness {
     char key[STORE_KEY_MAX];
     size_t size;
 };
-int catalog_service_healthy(struct store_txn *txn, struct slice service, struct arena *arena,
+int catalog_service_healthy(struct store_txn *txn, struct slice service, size_t most, struct arena *arena,
                             struct catalog_witness *witness);
+/* Is an instance of it registered? */
+bool catalog_service_exists(struct store_txn *txn, struct slice name);
 /* CO_NOTFOUND */
 int catalog_check_status(struct store_txn *txn, struct slice node, struct slice check_id, Pb__Status *status);
 /* One record, into the arena. CO_NOTFOUND; else the store failed. */

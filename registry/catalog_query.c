@@ -324,55 +324,6 @@ int catalog_instance_passes(struct store_txn *txn, struct slice service, struct 
     return error ? error : entry ? CO_OK : CO_NOTFOUND;
 }
 
-/* Looks at the instances from `from` on, up to `end` (empty: to the last). */
-struct looking {
-    struct store_txn *txn;
-    struct arena *arena;
-    struct slice prefix;
-    Pb__HeldService *held;
-    struct query_entry_node node;
-};
-
-static int find_healthy(struct looking *looking, struct slice from, struct slice end, struct catalog_witness *witness) {
-    static const Pb__ServiceRequest any = PB__SERVICE_REQUEST__INIT;
-    struct store_txn *txn = looking->txn;
-    struct store_cursor cursor;
-    int error = CO_NOTFOUND;
-    for (store_cursor_open(&cursor, txn, TABLE_INSTANCES, from);
-         cursor.valid && slice_starts(cursor.key, looking->prefix) && error == CO_NOTFOUND;
-         store_cursor_next(&cursor)) {
-        if (end.size && slice_compare(cursor.key, end) >= 0) break;
-        struct slice rest = slice_make(cursor.key.data + looking->prefix.size, cursor.key.size - looking->prefix.size);
-        bool held = looking->held && preservation_holds(txn, looking->held, cursor.key);
-        Pb__ServiceEntry *entry;
-        int failed = query_load_entry(txn, looking->arena, rest, held, &any, &looking->node, &entry);
-        Pb__Status status = failed ? PB__STATUS__CRITICAL : catalog_entry_status(entry);
-        if (failed) error = failed;
-        if (status != PB__STATUS__PASSING && status != PB__STATUS__WARNING) continue;
-        CHECK(cursor.key.size <= sizeof witness->key);
-        memcpy(witness->key, cursor.key.data, cursor.key.size);
-        witness->size = cursor.key.size;
-        error = CO_OK;
-    }
-    store_cursor_close(&cursor);
-    return error;
-}
-
-int catalog_service_healthy(struct store_txn *txn, struct slice service, struct arena *arena,
-                            struct catalog_witness *witness) {
-    char room[STORE_KEY_MAX], last[STORE_KEY_MAX];
-    struct looking looking = {.txn = txn, .arena = arena, .prefix = key_name(txn, room, service)};
-    int error = preservation_held(txn, service, arena, &looking.held);
-    if (error) return error;
-    memcpy(last, witness->key, witness->size);
-    struct slice from = slice_make(last, witness->size);
-    if (!slice_starts(from, looking.prefix)) from = looking.prefix;
-    error = find_healthy(&looking, from, slice_make("", 0), witness);
-    if (error == CO_NOTFOUND && from.size > looking.prefix.size)
-        error = find_healthy(&looking, looking.prefix, from, witness);
-    return error;
-}
-
 /* -- addresses of services ---------------------------------------------------------------------------------------- */
 
 static struct watch_key addresses_thing(const ProtobufCMessage *message) {

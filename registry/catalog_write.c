@@ -28,8 +28,10 @@ void change_tell(struct change *change) {
         const struct machine_event *event = change->events.items[i];
         machine_emit(change->tx, event->type, event->node, event->id);
     }
-    for (size_t i = 0; i < change->services.count; i++)
-        machine_service_changed(change->tx, slice_text(change->services.items[i]));
+    for (size_t i = 0; i < change->services.count; i++) {
+        bool again = i && strcmp(change->services.items[i - 1], change->services.items[i]) == 0;
+        if (!again) machine_service_changed(change->tx, slice_text(change->services.items[i]));
+    }
 }
 
 /* Something of the node changed, and so the catalog. Programs of before do not mark the latter. */

@@ -35,7 +35,6 @@ void change_remove_check(struct change *change, struct slice node, struct slice 
 
 /* catalog_names.c: instances, names and tags. `before` or `after` is NULL when the instance comes or goes. */
 void change_names(struct change *change, const Pb__Service *before, const Pb__Service *after);
-bool catalog_service_exists(struct store_txn *txn, struct slice name);
 uint64_t catalog_service_instances(struct store_txn *txn, struct slice name);
 void change_spelling(struct change *change, enum spelling_kind kind, struct slice name, bool there);
 /* Marks the service as changed, or as gone when it has no instances. */

@@ -38,11 +38,12 @@ enum {
     FOLD_SPACE_SERVICE = 3,
     FOLD_SPACE_SESSION_NODE = 35,
     FOLD_SPACE_COORDINATE_NODE = 65,
-    FOLD_SPACE_COPY_SERVICE = 112
+    FOLD_SPACE_COPY_SERVICE = 112,
+    FOLD_SPACE_FAILOVER = 117
 };
 static inline bool fold_space(uint8_t space) {
     return space == FOLD_SPACE_NODE || space == FOLD_SPACE_SERVICE || space == FOLD_SPACE_SESSION_NODE ||
-           space == FOLD_SPACE_COORDINATE_NODE || space == FOLD_SPACE_COPY_SERVICE;
+           space == FOLD_SPACE_COORDINATE_NODE || space == FOLD_SPACE_COPY_SERVICE || space == FOLD_SPACE_FAILOVER;
 }
 
 /* For those who move keys: shows every record of the table whose key begins with `prefix`, as a copy; `each` may

@@ -184,8 +184,9 @@ struct module {
     const struct module_gauge *gauges; /* the last has no metric */
     struct metric *const *metrics;     /* others that it counts by; registered at start */
     void (*on_event)(struct machine_tx *tx, const struct machine_event *event); /* may be NULL */
-    /* After an entry's changes of the catalog, and its events: once or more for each service whose instances, or their
-     * checks, it changed. May be NULL. */
+    /* After an entry's changes of the catalog, and its events: for each service whose instances, or their checks, it
+     * changed, once or more; also for one that is here and was changed in the copy of another region (multi-dc/copy.h).
+     * It is called for each check that changes: it has to cost next to nothing. May be NULL. */
     void (*on_service)(struct machine_tx *tx, struct slice service);
 };
 

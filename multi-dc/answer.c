@@ -1,0 +1,196 @@
+/* Who answers for a service, and why (multi-dc/failover.h). */
+#include <string.h>
+
+#include "base/check.h"
+#include "multi-dc/failover.h"
+
+static const struct slice everything = SLICE_LITERAL("");
+
+/* -- what it depends on ------------------------------------------------------------------------------------------- */
+static struct slice service_of(const ProtobufCMessage *message) {
+    return slice_text(((const Pb__AnswerRequest *)message)->service);
+}
+static struct watch_key watched(const ProtobufCMessage *message) {
+    return (struct watch_key){SPACE_SERVICE, service_of(message)};
+}
+static struct watch_key own(const ProtobufCMessage *message, size_t i) {
+    const Pb__AnswerRequest *request = (const Pb__AnswerRequest *)message;
+    const struct watch_key keys[] = {{SPACE_COPY_SERVICE, service_of(message)},
+                                     {SPACE_COPY_FLIP, everything},
+                                     {SPACE_FAILOVER, service_of(message)},
+                                     {SPACE_REGIONS, everything}};
+    if (i < ARRAY_COUNT(keys)) return keys[i];
+    i -= ARRAY_COUNT(keys);
+    if (i / 2 >= request->n_others) return (struct watch_key){0};
+    return (struct watch_key){i % 2 ? SPACE_SERVICE : SPACE_COPY_SERVICE, slice_text(request->others[i / 2])};
+}
+
+/* -- here, elsewhere ---------------------------------------------------------------------------------------------- */
+struct answering {
+    struct store_txn *txn;
+    const Pb__AnswerRequest *request;
+    struct arena *arena;
+    const Pb__Failover *record; /* NULL: there is none */
+    uint64_t index;             /* of all that was looked at */
+    Pb__AnswerResult *answer;
+};
+
+static void looked_at(struct answering *of, uint64_t index) {
+    if (index > of->index) of->index = index;
+}
+
+static bool any_healthy(const Pb__GlobalServiceRegion *region) {
+    for (size_t i = 0; i < region->n_entries; i++)
+        if (catalog_entry_status(region->entries[i]) <= PB__STATUS__WARNING) return true;
+    return false;
+}
+
+struct wish {
+    char *service, **tags, *region; /* region NULL: the nearest other one */
+    size_t n_tags;
+};
+
+static int ask_here(struct answering *of, const struct wish *wish, Pb__GlobalServiceRegion **found) {
+    Pb__ServiceRequest ask = PB__SERVICE_REQUEST__INIT;
+    struct query_result result = {0};
+    ask.service = wish->service, ask.tags = wish->tags, ask.n_tags = wish->n_tags;
+    ask.passing_only = of->request->passing_only, ask.held = true;
+    int error = query_service_entries.run(of->txn, &ask.base, of->arena, &result);
+    if (error) return error;
+    const Pb__ServiceEntriesResult *entries = (const Pb__ServiceEntriesResult *)result.message;
+    *found = arena_alloc(of->arena, sizeof **found);
+    pb__global_service_region__init(*found);
+    (*found)->region = of->request->own;
+    if (entries) (*found)->entries = entries->entries, (*found)->n_entries = entries->n_entries;
+    looked_at(of, result.index);
+    return CO_OK;
+}
+
+/* *found stays as it is unless somebody has healthy instances. */
+static int ask(struct answering *of, const struct wish *wish, Pb__GlobalServiceRegion **found) {
+    Pb__GlobalRequest request = PB__GLOBAL_REQUEST__INIT;
+    struct query_result result = {0};
+    Pb__GlobalServiceRegion *here = NULL;
+    char *region = wish->region;
+    int error;
+    if (region && strcmp(region, of->request->own) == 0) {
+        error = ask_here(of, wish, &here);
+        if (!error && any_healthy(here)) *found = here;
+        return error;
+    }
+    request.service = wish->service, request.tags = wish->tags, request.n_tags = wish->n_tags;
+    request.passing_only = of->request->passing_only, request.nearest = true;
+    request.regions = &region, request.n_regions = region ? 1 : 0;
+    error = query_global.run(of->txn, &request.base, of->arena, &result);
+    if (error) return error;
+    const Pb__GlobalServiceResult *records = (const Pb__GlobalServiceResult *)result.message;
+    looked_at(of, result.index);
+    if (records->n_regions) *found = records->regions[0];
+    return CO_OK;
+}
+
+/* The first target that has healthy instances. A target that names another service is not for the tags that were asked
+ * for: these are the other one's. */
+static int elsewhere(struct answering *of) {
+    const Pb__AnswerRequest *request = of->request;
+    const Pb__Failover *order = of->record;
+    struct wish wish = {.service = request->service, .tags = request->tags, .n_tags = request->n_tags};
+    Pb__GlobalServiceRegion *found = NULL;
+    int error = CO_OK;
+    if (!order || !order->n_targets) error = ask(of, &wish, &found);
+    for (size_t i = 0; order && i < order->n_targets && !error && !found; i++) {
+        const Pb__FailoverTarget *target = order->targets[i];
+        bool other = target->service[0];
+        wish = (struct wish){.service = other ? target->service : request->service};
+        if (other || target->n_tags) wish.tags = target->tags, wish.n_tags = target->n_tags;
+        else wish.tags = request->tags, wish.n_tags = request->n_tags;
+        if (!target->n_regions) error = ask(of, &wish, &found);
+        for (size_t k = 0; k < target->n_regions && !error && !found; k++) {
+            wish.region = target->regions[k];
+            error = ask(of, &wish, &found);
+        }
+        of->answer->target = found ? (uint32_t)i + 1 : 0;
+    }
+    if (found) of->answer->from = found, of->answer->service = wish.service;
+    return error;
+}
+
+static int find(struct answering *of) {
+    const Pb__AnswerRequest *request = of->request;
+    struct wish wish = {.service = request->service, .tags = request->tags, .n_tags = request->n_tags};
+    Pb__AnswerResult *answer = of->answer = arena_alloc(of->arena, sizeof *answer);
+    pb__answer_result__init(answer);
+    answer->service = request->service;
+    looked_at(of, machine_change_index(of->txn, SPACE_FAILOVER, slice_text(request->service)));
+    int error = failover_record(of->txn, slice_text(request->service), of->arena, (Pb__Failover **)&of->record);
+    if (error && error != CO_NOTFOUND) return error;
+    error = ask_here(of, &wish, &answer->from);
+    if (error) return error;
+    answer->none_here = !any_healthy(answer->from);
+    if (!answer->none_here && !(of->record && of->record->away_index)) return CO_OK;
+    error = elsewhere(of);
+    answer->away = !answer->none_here && strcmp(answer->from->region, request->own) != 0;
+    return error;
+}
+
+static int answer_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                      struct query_result *result) {
+    struct answering of = {.txn = txn, .arena = arena, .request = (const Pb__AnswerRequest *)message};
+    int error = find(&of);
+    *result = (struct query_result){.index = of.index, .found = true, .message = error ? NULL : &of.answer->base};
+    return error;
+}
+
+const struct query_type query_answer = {.number = 218,
+                                        .name = "answer",
+                                        .discovery = true,
+                                        .request = &pb__answer_request__descriptor,
+                                        .result = &pb__answer_result__descriptor,
+                                        .watched = watched,
+                                        .run = answer_run,
+                                        .own = own};
+
+/* -- why ---------------------------------------------------------------------------------------------------------- */
+static Pb__ExplainCounts *count(struct arena *arena, const Pb__GlobalServiceRegion *region) {
+    Pb__ExplainCounts *counts = arena_alloc(arena, sizeof *counts);
+    pb__explain_counts__init(counts);
+    counts->region = region->region;
+    for (size_t i = 0; i < region->n_entries; i++) {
+        Pb__Status status = catalog_entry_status(region->entries[i]);
+        counts->passing += status == PB__STATUS__PASSING, counts->warning += status == PB__STATUS__WARNING;
+        counts->critical += status > PB__STATUS__WARNING, counts->held += region->entries[i]->held;
+    }
+    return counts;
+}
+
+static int explain_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                       struct query_result *result) {
+    const Pb__AnswerRequest *request = (const Pb__AnswerRequest *)message;
+    struct answering of = {.txn = txn, .request = request, .arena = arena};
+    struct query_result all = {0};
+    Pb__GlobalRequest ask_all = PB__GLOBAL_REQUEST__INIT;
+    Pb__ExplainResult *why = arena_alloc(arena, sizeof *why);
+    pb__explain_result__init(why);
+    ask_all.service = request->service, ask_all.tags = request->tags, ask_all.n_tags = request->n_tags;
+    ask_all.own = request->own;
+    int error = find(&of);
+    if (!error) error = query_global.run(txn, &ask_all.base, arena, &all);
+    if (error) return error;
+    const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)all.message;
+    const Pb__AnswerResult *answer = of.answer;
+    why->service = request->service, why->record = (Pb__Failover *)(uintptr_t)of.record;
+    why->answer_service = answer->service;
+    why->answer = count(arena, answer->from);
+    why->away = answer->away, why->none_here = answer->none_here, why->target = answer->target;
+    why->regions = arena_alloc(arena, (found->n_regions + 1) * sizeof *why->regions);
+    for (size_t i = 0; i < found->n_regions; i++) why->regions[why->n_regions++] = count(arena, found->regions[i]);
+    *result = (struct query_result){.index = of.index, .found = true, .message = &why->base};
+    return CO_OK;
+}
+
+const struct query_type query_explain = {.number = 221,
+                                         .name = "explain",
+                                         .request = &pb__answer_request__descriptor,
+                                         .result = &pb__explain_result__descriptor,
+                                         .watched = watched,
+                                         .run = explain_run};

@@ -1,0 +1,306 @@
+/* Who answers for a service: when it goes to another region, where to, and when it comes home. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/multi-dc/neighbours.h"
+
+#define PASSING  PB__STATUS__PASSING
+#define WARNING  PB__STATUS__WARNING
+#define CRITICAL PB__STATUS__CRITICAL
+
+static struct neighbours world;
+static void setup(void) { neighbours_open(&world); }
+static void teardown(void) { neighbours_close(&world); }
+
+/* -- helpers ------------------------------------------------------------------------------------------------------ */
+/* "us", "us:reader" (of another service), "own 2" (this region, with so many instances). */
+static const char *answer_of(const char *service, const char *tag, bool passing) {
+    static char text[128];
+    Pb__AnswerRequest request = PB__ANSWER_REQUEST__INIT;
+    char *tags[] = {TEXT(tag)};
+    request.service = TEXT(service), request.own = TEXT("own"), request.passing_only = passing;
+    request.tags = tags, request.n_tags = tag ? 1 : 0;
+    struct query_result result = fixture_ask(&world.f, &query_answer, &request.base);
+    const Pb__AnswerResult *found = (const Pb__AnswerResult *)result.message;
+    bool own = strcmp(found->from->region, "own") == 0, same = strcmp(found->service, service) == 0;
+    snprintf(text, sizeof text, "%s", found->from->region);
+    if (!same) strcat(strcat(text, ":"), found->service);
+    if (own) snprintf(text + strlen(text), 16, " %zu", found->from->n_entries);
+    cr_expect(result.index > 0 && result.found);
+    return text;
+}
+static const char *answer(void) { return answer_of("web", NULL, false); }
+
+static Pb__FailoverState *state_of(const char *service) {
+    Pb__FailoverRequest request = PB__FAILOVER_REQUEST__INIT;
+    request.service = TEXT(service);
+    struct query_result result = fixture_ask(&world.f, &query_failover, &request.base);
+    cr_expect_eq(result.found, ((const Pb__FailoverResult *)result.message)->state != NULL);
+    return ((const Pb__FailoverResult *)result.message)->state;
+}
+static uint64_t away(const char *service) {
+    const Pb__FailoverState *state = state_of(service);
+    return state ? state->record->away_index : 0;
+}
+static uint64_t back(const char *service) {
+    const Pb__FailoverState *state = state_of(service);
+    return state ? state->record->back_index : 0;
+}
+static size_t on_record(void) {
+    Pb__FailoversRequest request = PB__FAILOVERS_REQUEST__INIT;
+    struct query_result result = fixture_ask(&world.f, &query_failovers, &request.base);
+    return ((const Pb__FailoversResult *)result.message)->n_failovers;
+}
+
+static struct outcome home(const char *service, uint64_t away_index, uint64_t back_index) {
+    Pb__FailoverHomeCommand command = PB__FAILOVER_HOME_COMMAND__INIT;
+    command.service = TEXT(service), command.away_index = away_index, command.back_index = back_index;
+    return fixture_apply(&world.f, FAILOVER_HOME, &command.base);
+}
+static void comes_home(const char *service) {
+    uint64_t went = away(service);
+    cr_assert(home(service, went, 0).yes);
+    cr_assert(home(service, went, back(service)).yes);
+}
+
+struct target {
+    const char *service, *tag, *regions[3];
+};
+static struct outcome order(const char *service, size_t count, const struct target *targets) {
+    Pb__FailoverSetCommand command = PB__FAILOVER_SET_COMMAND__INIT;
+    Pb__FailoverTarget items[32], *pointers[32];
+    char *tags[32];
+    for (size_t i = 0; i < count; i++) {
+        pointers[i] = &items[i];
+        pb__failover_target__init(&items[i]);
+        if (targets[i].service) items[i].service = TEXT(targets[i].service);
+        tags[i] = TEXT(targets[i].tag);
+        if (targets[i].tag) items[i].tags = &tags[i], items[i].n_tags = 1;
+        items[i].regions = (char **)(uintptr_t)targets[i].regions;
+        while (items[i].n_regions < 3 && targets[i].regions[items[i].n_regions]) items[i].n_regions++;
+    }
+    command.service = TEXT(service), command.targets = pointers, command.n_targets = count;
+    return fixture_apply(&world.f, FAILOVER_SET, &command.base);
+}
+#define ORDER(service_, ...) \
+    order(service_, sizeof((struct target[]){__VA_ARGS__}) / sizeof(struct target), (struct target[]){__VA_ARGS__})
+
+static void two_neighbours(void) {
+    neighbour_has(&world, "us", "web", PASSING, NULL);
+    neighbour_has(&world, "ap", "web", PASSING, NULL);
+    cr_assert(neighbour_seen(&world, "us", NEIGHBOUR_CLUSTER, 40000, true).yes);
+    cr_assert(neighbour_seen(&world, "ap", NEIGHBOUR_CLUSTER, 90000, true).yes);
+}
+
+/* -- going and coming --------------------------------------------------------------------------------------------- */
+Test(failover, it_goes_at_once_and_stays_until_it_is_told_to_come_home, .init = setup, .fini = teardown) {
+    two_neighbours();
+    here(&world, "n1", "web", PASSING);
+    here(&world, "n2", "web", PASSING);
+    cr_expect_str_eq(answer(), "own 2");
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_str_eq(answer(), "own 2", "one is healthy");
+    cr_expect_eq(on_record(), 0);
+    uint64_t went = here(&world, "n2", "web", WARNING).index;
+    cr_expect_str_eq(answer(), "own 2", "a warning is healthy");
+    went = here(&world, "n2", "web", CRITICAL).index;
+    cr_expect_str_eq(answer(), "us");
+    cr_expect_eq(away("WEB"), went);
+    cr_expect_eq(home("web", went, 0).error, CO_CONFLICT, "it has no healthy instances");
+    here(&world, "n1", "web", PASSING);
+    cr_expect_str_eq(answer(), "us", "not yet");
+    cr_expect(state_of("web")->healthy && !back("web"));
+    cr_assert(home("web", went, 0).yes);
+    cr_expect_str_eq(answer(), "us", "it is noted that it is back");
+    uint64_t since = back("web");
+    cr_expect_eq(home("web", went, 0).error, CO_CONFLICT, "that was told before");
+    cr_expect_eq(home("web", went, since - 1).error, CO_CONFLICT);
+    cr_expect_eq(home("web", went - 1, since).error, CO_CONFLICT);
+    cr_assert(home("web", went, since).yes);
+    cr_expect_str_eq(answer(), "own 2");
+    cr_expect_eq(on_record(), 0);
+}
+
+Test(failover, a_relapse_begins_anew, .init = setup, .fini = teardown) {
+    two_neighbours();
+    uint64_t first = here(&world, "n1", "web", CRITICAL).index;
+    here(&world, "n1", "web", PASSING);
+    cr_assert(home("web", first, 0).yes);
+    uint64_t since = back("web"), second = here(&world, "n1", "web", CRITICAL).index;
+    cr_expect(away("web") == second && back("web") == 0);
+    here(&world, "n1", "web", PASSING);
+    cr_expect_eq(home("web", first, since).error, CO_CONFLICT, "an order of before the relapse");
+    cr_expect_eq(home("web", first, 0).error, CO_CONFLICT);
+    cr_expect_str_eq(answer(), "us");
+    uint64_t noted = away("web");
+    here(&world, "n1", "web", CRITICAL), here(&world, "n1", "web", PASSING);
+    cr_expect_eq(away("web"), noted, "nothing is written as long as nobody has seen it healthy");
+    comes_home("web");
+    cr_expect_str_eq(answer(), "own 1");
+}
+
+Test(failover, while_nobody_else_has_it_nothing_is_noted, .init = setup, .fini = teardown) {
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_eq(on_record(), 0, "there is no other region");
+    cr_expect_str_eq(answer(), "own 1", "the answer is this region's as it is");
+    neighbour_has(&world, "us", "other", PASSING, NULL);
+    here(&world, "n1", "web", PASSING), here(&world, "n1", "web", CRITICAL);
+    cr_expect_eq(on_record(), 0, "us does not have it");
+    neighbour_has(&world, "us", "web", CRITICAL, NULL);
+    cr_expect_neq(away("web"), 0, "it has it now");
+    cr_expect_eq(away("other"), 0, "which was never here");
+    cr_expect_str_eq(answer(), "own 1", "nobody is healthy: this region answers");
+    here(&world, "n1", "web", PASSING);
+    cr_expect_str_eq(answer(), "own 1", "and now, since nobody else can");
+    neighbour_has(&world, "us", "web", PASSING, NULL);
+    cr_expect_str_eq(answer(), "us", "it is away as long as it is");
+}
+
+Test(failover, services_that_are_gone_for_good_are_forgotten, .init = setup, .fini = teardown) {
+    two_neighbours();
+    here(&world, "n1", "web", PASSING);
+    here_no_more(&world, "n1", "web");
+    uint64_t went = away("web");
+    cr_assert_neq(went, 0);
+    cr_expect_str_eq(answer(), "us", "it disappeared here");
+    cr_expect(!state_of("web")->healthy && state_of("web")->wanted);
+    cr_expect_eq(home("web", went, 0).error, CO_CONFLICT);
+    neighbour_loses(&world, "us", "web");
+    cr_expect(state_of("web")->wanted, "ap has it");
+    neighbour_loses(&world, "ap", "web");
+    cr_expect_not(state_of("web")->wanted);
+    cr_assert(home("web", went, 0).yes);
+    cr_expect_eq(on_record(), 0);
+    here(&world, "n1", "web", PASSING);
+    here_no_more(&world, "n1", "web");
+    cr_expect_eq(on_record(), 0, "neither is it noted now");
+}
+
+Test(failover, one_that_disappeared_here_comes_home_after_the_same_time, .init = setup, .fini = teardown) {
+    two_neighbours();
+    here(&world, "n1", "web", PASSING);
+    here_no_more(&world, "n1", "web");
+    here(&world, "n2", "web", PASSING);
+    cr_expect_str_eq(answer(), "us");
+    comes_home("web");
+    cr_expect_str_eq(answer(), "own 1");
+}
+
+Test(failover, there_is_a_limit_of_services, .init = setup, .fini = teardown) {
+    char name[32];
+    neighbour_has(&world, "us", "web", PASSING, NULL);
+    Pb__FailoverTarget target = PB__FAILOVER_TARGET__INIT, *targets[] = {&target};
+    Pb__FailoverSetCommand command = PB__FAILOVER_SET_COMMAND__INIT;
+    command.service = name, command.targets = targets, command.n_targets = 1;
+    for (unsigned i = 0; i < FAILOVER_SERVICES_MAX; i++) {
+        snprintf(name, sizeof name, "s%u", i);
+        cr_assert(fixture_apply(&world.f, FAILOVER_SET, &command.base).yes);
+    }
+    cr_expect_eq(ORDER("one-more", {.service = "x"}).error, CO_TOOLARGE);
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_eq(away("web"), 0, "there is no room");
+    cr_expect_str_eq(answer(), "us");
+    here(&world, "n1", "web", PASSING);
+    cr_expect_str_eq(answer(), "own 1", "it comes home at once");
+    cr_expect(order("s7", 0, NULL).yes && order("s8", 0, NULL).yes, "orders that are taken back make room");
+    cr_expect(state_of("s7") != NULL, "they went when they were ordered, since nobody is here");
+    cr_expect(home("s7", away("s7"), 0).yes && home("s8", away("s8"), 0).yes, "and nobody else has them");
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_neq(away("web"), 0);
+}
+
+/* -- where to ----------------------------------------------------------------------------------------------------- */
+Test(failover, the_nearest_region_that_has_healthy_instances, .init = setup, .fini = teardown) {
+    two_neighbours();
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_str_eq(answer(), "us");
+    neighbour_has(&world, "us", "web", CRITICAL, NULL);
+    cr_expect_str_eq(answer(), "ap");
+    neighbour_has(&world, "us", "web", WARNING, NULL);
+    cr_expect_str_eq(answer(), "us");
+    cr_expect_str_eq(answer_of("web", NULL, true), "ap", "only those that pass");
+}
+
+Test(failover, an_order_of_regions, .init = setup, .fini = teardown) {
+    two_neighbours();
+    neighbour_has(&world, "sa", "web", PASSING, NULL);
+    here(&world, "n1", "web", CRITICAL);
+    cr_assert(ORDER("web", {.regions = {"sa", "ap"}}).yes);
+    cr_expect_str_eq(answer(), "sa", "in this order, whatever the distance");
+    neighbour_has(&world, "sa", "web", CRITICAL, NULL);
+    cr_expect_str_eq(answer(), "ap");
+    neighbour_has(&world, "ap", "web", CRITICAL, NULL);
+    cr_expect_str_eq(answer(), "own 1", "us is not ordered");
+    cr_assert(ORDER("web", {.regions = {"sa", "xx"}}, {.service = NULL}).yes);
+    cr_expect_str_eq(answer(), "us", "the second target: any");
+    cr_assert(order("web", 0, NULL).yes);
+    cr_expect_str_eq(answer(), "us", "without an order the nearest");
+    cr_expect_neq(away("web"), 0, "which it is away for, still");
+}
+
+Test(failover, an_order_of_other_services_and_tags, .init = setup, .fini = teardown) {
+    neighbour_has(&world, "us", "web", PASSING, "blue");
+    neighbour_has(&world, "ap", "web", PASSING, "green");
+    neighbour_has(&world, "us", "reader", PASSING, NULL);
+    here(&world, "n1", "web", CRITICAL);
+    here(&world, "n1", "standby", PASSING);
+    cr_assert(ORDER("web", {.tag = "green"}).yes);
+    cr_expect_str_eq(answer(), "ap");
+    cr_expect_str_eq(answer_of("web", "blue", false), "ap", "the order's tags go before those that were asked for");
+    cr_assert(ORDER("web", {.regions = {"us", "ap"}}).yes);
+    cr_expect_str_eq(answer_of("web", "green", false), "ap", "an order without tags leaves them");
+    cr_assert(ORDER("web", {.service = "none"}, {.service = "reader"}).yes);
+    cr_expect_str_eq(answer(), "us:reader");
+    cr_expect_str_eq(answer_of("web", "blue", false), "us:reader", "the tags are not the other service's");
+    cr_assert(ORDER("web", {.service = "standby", .regions = {"own"}}).yes);
+    cr_expect_str_eq(answer(), "own:standby 1", "another service of this region");
+}
+
+Test(failover, an_order_for_what_nobody_else_has_is_a_reason_to_go, .init = setup, .fini = teardown) {
+    neighbour_has(&world, "us", "reader", PASSING, NULL);
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_eq(away("web"), 0);
+    cr_assert(ORDER("web", {.service = "reader"}).yes);
+    cr_expect_neq(away("web"), 0, "it is unhealthy already");
+    here(&world, "n1", "web", PASSING);
+    cr_expect_str_eq(answer(), "us:reader");
+    comes_home("web");
+    cr_expect_str_eq(answer(), "own 1");
+    cr_expect_eq(on_record(), 1, "the order stays");
+}
+
+Test(failover, orders_that_are_refused, .init = setup, .fini = teardown) {
+    char name[FAILOVER_NAME_MAX + 2];
+    memset(name, 'x', sizeof name - 1), name[sizeof name - 1] = '\0';
+    struct target many[FAILOVER_TARGETS_MAX + 1] = {{.service = "y"}};
+    cr_expect_eq(ORDER("", {.service = "y"}).error, CO_INVALID);
+    cr_expect_eq(ORDER(name, {.service = "y"}).error, CO_INVALID);
+    cr_expect_eq(ORDER("web", {.service = name}).error, CO_INVALID);
+    cr_expect_eq(ORDER("web", {.tag = ""}).error, CO_INVALID);
+    cr_expect_eq(ORDER("web", {.regions = {"no region"}}).error, CO_INVALID);
+    cr_expect_eq(order("web", FAILOVER_TARGETS_MAX + 1, many).error, CO_INVALID);
+    cr_expect(order("web", FAILOVER_TARGETS_MAX, many).yes);
+    cr_expect(order("nothing", 0, NULL).yes && on_record() == 1, "to take back what is not there is fine");
+}
+
+/* -- why ---------------------------------------------------------------------------------------------------------- */
+Test(failover, it_is_explained, .init = setup, .fini = teardown) {
+    two_neighbours();
+    here(&world, "n1", "web", CRITICAL), here(&world, "n2", "web", CRITICAL), here(&world, "n3", "web", WARNING);
+    here(&world, "n3", "web", CRITICAL);
+    here(&world, "n2", "web", PASSING);
+    cr_assert(ORDER("web", {.regions = {"sa"}}, {.regions = {"ap"}}).yes);
+    Pb__AnswerRequest request = PB__ANSWER_REQUEST__INIT;
+    request.service = TEXT("web"), request.own = TEXT("own");
+    const Pb__ExplainResult *why =
+        (const Pb__ExplainResult *)fixture_ask(&world.f, &query_explain, &request.base).message;
+    cr_assert_eq(why->n_regions, 3);
+    const Pb__ExplainCounts *own = why->regions[0];
+    cr_expect_str_eq(own->region, "own");
+    cr_expect(own->passing == 1 && own->warning == 0 && own->critical == 2 && own->held == 0);
+    cr_expect_str_eq(why->regions[1]->region, "ap");
+    cr_expect_str_eq(why->answer->region, "ap");
+    cr_expect(why->answer->passing == 1 && why->target == 2 && why->away && !why->none_here);
+    cr_expect(why->record && why->record->away_index);
+}
