@@ -56,6 +56,8 @@ struct rpc_client_config {
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config);
 /* Loop thread. One more server to reach it by. */
 void rpc_client_know(struct rpc *rpc, const char *address);
+/* Loop thread. They can be reached, as something else shows: without a connection all are tried now, not later. */
+void rpc_client_hurry(struct rpc *rpc);
 /* Loop thread. Without a connection until this is taken back: what is asked ends as if no server could be reached. */
 void rpc_client_pause(struct rpc *rpc, bool paused);
 /* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the

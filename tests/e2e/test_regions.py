@@ -232,7 +232,7 @@ def another_cluster_of_the_name_is_refused():
 def one_that_is_founded_anew_is_taken():
     before = regions_of(world.us)["eu"]["ClusterID"]
     world.eu.put("/v1/kv/old", "x")
-    world.eu.stop()
+    world.eu.kill()
     shutil.rmtree(world.eu.data)
     world.eu.start()
     for agent in (world.us, world.ap):
