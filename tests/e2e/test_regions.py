@@ -1,16 +1,9 @@
 """Regions that know each other: how they are joined, ?dc= over their links, what is said of one that cannot be reached, and who is refused."""
-import base64, json, os, shutil, subprocess, threading, time
+import base64, json, shutil, threading, time
 import consul
-from coordtest import COORD, SLOW, Agent, check, configuration, run, until
+from coordtest import SLOW, Agent, check, configuration, run, until
 
 HOLD = configuration(performance={"rpc_hold_timeout": "2s"})        # a region that is away is waited for so long
-
-
-def words(agent, *args, code=0):
-    env = dict(os.environ, COORD_HTTP_ADDR="%s:8500" % agent.ip)
-    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOW, env=env)
-    check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args), r.returncode, r.stdout + r.stderr))
-    return r.stdout + r.stderr
 
 
 def server(region, *args, **kw):
@@ -55,9 +48,9 @@ def one_address_is_enough():
         check(sorted(areas) == ["ap", "eu", "us"], "areas: %r" % areas)
         far = areas["eu" if own != "eu" else "ap"]["Coordinates"]
         check(len(far) == 1 and far[0]["Coord"]["Height"] > 0, "a region's servers are as far as was measured: %r" % far)
-    table = words(world.agent, "regions")
+    table = world.agent.coord("regions")
     check(table.splitlines()[1].split()[:2] == ["us", "here"], table)
-    check("eu1.eu" in words(world.agent, "members", "-wan"), "members -wan")
+    check("eu1.eu" in world.agent.coord("members", "-wan"), "members -wan")
 
 
 def another_region_is_asked():
@@ -170,7 +163,7 @@ def names_that_are_no_region():
         check(agent.put("/v1/kv/own?dc=us", "x") == b"true" and agent.get("/v1/kv/own?dc=us")[0] == 200, "our own name")
     status, _, body = world.agent.request("PUT", "/v1/agent/join/127.0.0.1?wan=1")
     check(status == 500 and b"only servers" in body, "%d %r" % (status, body))
-    out = words(world.us, "join", "-wan", world.us.ip, code=1)
+    out = world.us.coord("join", "-wan", world.us.ip, code=1)
     check("of this region itself" in out, out)
 
 
@@ -203,7 +196,7 @@ def one_that_cannot_be_reached():
 
 
 def one_that_is_removed_stays_away():
-    words(world.us, "region", "remove", "eu")
+    world.us.coord("region", "remove", "eu")
     until("us has no eu", lambda: "eu" not in regions_of(world.us) and "eu" not in regions_of(world.agent))
     check("No path" in world.us.request("GET", "/v1/kv/a?dc=eu")[2].decode(), "not asked any more")
     until("eu notices", lambda: not regions_of(world.eu)["us"]["Reachable"])
@@ -212,7 +205,7 @@ def one_that_is_removed_stays_away():
     refused = lambda: world.eu.log().count("its region was removed here") >= 2
     until("eu's links are refused, again and again", refused)       # and what ap says does not bring it back either
     check("eu" not in regions_of(world.us), "it came back")
-    words(world.us, "join", "-wan", world.eu.ip)
+    world.us.coord("join", "-wan", world.eu.ip)
     knows(world.us, "eu")
     until("eu answers", lambda: world.us.request("GET", "/v1/catalog/nodes?dc=eu")[0] == 200)
     knows(world.eu, "us")
@@ -222,7 +215,7 @@ def another_cluster_of_the_name_is_refused():
     false = server("eu", "-retry-join-wan=" + world.us.ip).start()
     until("us tells", lambda: "claims this name" in regions_of(world.us)["eu"].get("Conflict", ""))
     check(false.ip in regions_of(world.us)["eu"]["Conflict"], "and by whom")
-    check("claims this name" in words(world.us, "regions"), "coord regions tells")
+    check("claims this name" in world.us.coord("regions"), "coord regions tells")
     check("another cluster" in world.us.log(), "the log tells")
     check(world.us.get("/v1/catalog/nodes?dc=eu")[2][0]["Address"] == world.eu.ip, "eu is who it was")
     until("the false one learns why", lambda: "another cluster" in false.log())
