@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 
 #define ROUNDS         8   /* round trips that the shortest is taken of */
+#define LOOK_EACH      5   /* heartbeats: our own store is looked into at least so often */
 #define HEARD          16  /* positions of a region, FOLLOWING_HEARTBEAT_MS apart */
 #define LEADER_LOOK_MS 200 /* so often it is asked whether this server leads */
 
@@ -59,7 +60,8 @@ struct following {
         Pb__CatalogAt at;
         uint64_t ms;
     } heard[HEARD];
-    unsigned heard_count;
+    unsigned heard_count, beats;
+    Pb__CatalogAt ours; /* where our copy was when it was looked at last */
     uint64_t confirmed_ms, position;
     uint64_t moment; /* of the look into our own store that is under way, where this server leads */
     uint64_t answered_ms, newest;
@@ -211,6 +213,13 @@ static struct call *heartbeat_new(struct following *following, enum follower_wis
     return following->heartbeat = call_new(following, wish, 0);
 }
 
+/* Does our copy at `at` have what was heard? */
+static bool confirm(struct following *following, const Pb__CatalogAt *at, const struct heard *heard) {
+    bool has_it = copy_same_life(at, &heard->at) && heard->at.index <= at->index;
+    if (has_it && heard->ms > following->confirmed_ms) following->confirmed_ms = heard->ms;
+    return has_it;
+}
+
 static void look_at_copy(struct following *following) {
     Pb__CopyRequest request = PB__COPY_REQUEST__INIT;
     request.region = following->name;
@@ -221,10 +230,11 @@ static void look_at_copy(struct following *following) {
  * it up. Both look into their own store. */
 static void heard_region(struct following *following, const struct call *call, const Pb__CatalogAt *at) {
     following->newest = at->index;
+    bool look = following->beats++ % LOOK_EACH == 0;
     following->moment = 0;
     if (following->leads) {
         follower_heard(following->follower, at, as_of(call));
-        following->moment = follower_moment(following->follower);
+        if (look) following->moment = follower_moment(following->follower);
         if (following->moment) look_at_copy(following);
         return;
     }
@@ -232,7 +242,7 @@ static void heard_region(struct following *following, const struct call *call, c
     pb__catalog_at__init(&heard->at);
     heard->at.cluster_id = at->cluster_id, heard->at.restored = at->restored, heard->at.index = at->index;
     heard->ms = as_of(call);
-    look_at_copy(following);
+    if (look || !confirm(following, &following->ours, heard)) look_at_copy(following);
 }
 
 static void note_round(struct following *following, const struct call *call) {
@@ -263,11 +273,12 @@ static void heard_copy(struct following *following, const Pb__CopyResult *result
     }
     if (back) following->confirmed_ms = 0;
     following->position = at ? at->index : 0;
-    for (unsigned i = 0; at && i < following->heard_count && i < HEARD; i++) {
-        const struct heard *heard = &following->heard[i];
-        bool has_it = copy_same_life(at, &heard->at) && heard->at.index <= at->index;
-        if (has_it && heard->ms > following->confirmed_ms) following->confirmed_ms = heard->ms;
-    }
+    pb__catalog_at__init(&following->ours);
+    if (!at) return;
+    following->ours.cluster_id = at->cluster_id, following->ours.restored = at->restored;
+    following->ours.index = at->index;
+    for (unsigned i = 0; i < following->heard_count && i < HEARD; i++)
+        (void)confirm(following, at, &following->heard[i]);
 }
 
 static void heard(struct following *following) {
@@ -352,6 +363,7 @@ struct following *following_start(uv_loop_t *loop, struct rpc *own, struct rpc *
     following->name = mem_strdup(name);
     following->follower = follower_new(name);
     following->linked = true;
+    pb__catalog_at__init(&following->ours);
     CHECK(uv_async_init(loop, &following->wake, on_wake) == 0);
     CHECK(uv_timer_init(loop, &following->timer) == 0);
     following->wake.data = following->timer.data = following;

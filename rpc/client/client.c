@@ -9,7 +9,8 @@
 #include "rpc/client/client_internal.h"
 #include "rpc/wire/address.h"
 
-#define TICK_MS 50
+#define TICK_MS        50
+#define REGION_TICK_MS 100 /* there may be many links: they would wake the process up all the time */
 /* bytes of commands given to the connection at a time, so that renewals and reads get between */
 #define WRITES_BATCH (128u << 10)
 #define WRITES_AHEAD (256u << 10) /* so much of it waits there at most */
@@ -362,7 +363,7 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
     client->wake.data = client->timer.data = client;
     if (config->join) client_join(client, config->join);
-    uv_timer_start(&client->timer, tick, 0, TICK_MS);
+    uv_timer_start(&client->timer, tick, 0, client->region ? REGION_TICK_MS : TICK_MS);
     return rpc;
 }
 
