@@ -420,7 +420,10 @@ static const struct cli_command *more_of(const char *name) {
     static const struct {
         const char *group;
         const struct cli_command *commands;
-    } more[] = {{"failover", cmd_failover_commands}, {"quota", cmd_quota_commands}, {"rollout", cmd_rollout_commands}};
+    } more[] = {{"failover", cmd_failover_commands},
+                {"quota", cmd_quota_commands},
+                {"region", cmd_region_commands},
+                {"rollout", cmd_rollout_commands}};
     for (size_t i = 0; i < ARRAY_COUNT(more); i++)
         if (strcmp(more[i].group, name) == 0) return more[i].commands;
     return NULL;

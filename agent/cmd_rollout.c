@@ -72,7 +72,8 @@ static void print_silent(struct json_object *state) {
     uint64_t silent = number_of(state, "Silent");
     size_t shown = nodes ? json_object_array_length(nodes) : 0;
     if (!silent) return;
-    printf("%llu node%s that never asked:", (unsigned long long)silent, silent == 1 ? "" : "s");
+    printf("%llu node%s on which no caller has acknowledged anything:", (unsigned long long)silent,
+           silent == 1 ? "" : "s");
     for (size_t i = 0; i < shown; i++) printf(" %s", json_object_get_string(json_object_array_get_idx(nodes, i)));
     puts(silent > shown ? " ..." : "");
 }
@@ -90,6 +91,7 @@ static void print_refusals(struct json_object *state) {
 static void print_state(struct json_object *state) {
     struct json_object *stage = json_get(state, "Stage");
     const char *current = text_of(state, "Current"), *pointer = text_of(state, "Pointer");
+    const char *fault = text_of(state, "PointerFault");
     printf("%s: ", text_of(state, "Name"));
     if (!current[0]) {
         puts("no version is current");
@@ -98,6 +100,7 @@ static void print_state(struct json_object *state) {
     if (stage) print_stage(stage, current);
     else printf("%s for everybody\n", current);
     if (pointer[0]) printf("the key says %s: somebody has written it\n", pointer);
+    if (fault[0]) printf("the key config/%s/current: %s\n", text_of(state, "Name"), fault);
     print_counts(state, stage ? text_of(stage, "Version") : current);
     print_silent(state);
     print_refusals(state);
@@ -131,6 +134,7 @@ static int status_main(int argc, char **argv) {
 
 struct stage {
     const char *percent, *service, *max_failing, *on_fail, *comment, *cas, *min_samples;
+    const char *in_regions;
     struct cmd_list nodes, tags, regions, steps;
 };
 
@@ -184,19 +188,28 @@ static void body_write(struct buffer *body, const char *version, const struct st
     json_object_end(&json);
 }
 
+/* Do some callers keep the version that they have, for now at least? */
+static bool is_part(const struct stage *stage) {
+    bool percent = stage->percent && strtod(stage->percent, NULL) < 100;
+    return percent || stage->steps.count || stage->nodes.count || stage->tags.count || stage->regions.count ||
+           stage->max_failing;
+}
+
 static int stage_main(int argc, char **argv) {
     static const char usage[] = "coord rollout stage [FLAGS] NAME VERSION";
     struct client client = {0};
     struct stage stage = {0};
     const struct cmd_flag flags[] = {
-        {"percent", CMD_TEXT, &stage.percent, "only this share of the callers; without flags everybody gets it"},
+        {"percent", CMD_TEXT, &stage.percent, "only this share of the callers, or where steps begin; without flags everybody gets it"},
         {"step", CMD_LIST, &stage.steps, "PERCENT:HOLD, one after the other: -step 1:5m -step 50:10m"},
         {"node", CMD_LIST, &stage.nodes, "only callers on these nodes"},
         {"tag", CMD_LIST, &stage.tags, "only callers with one of these tags"},
         {"region", CMD_LIST, &stage.regions, "only callers in these regions"},
+        {"regions", CMD_TEXT, &stage.in_regions,
+         "in these regions, in this order: eu,us; the document goes to all of them before any is changed"},
         {"max-failing", CMD_TEXT, &stage.max_failing,
          "a guard: it acts when more than this part (0.02) refuse it, or turn critical"},
-        {"service", CMD_TEXT, &stage.service, "of the guard: callers on nodes with a critical instance of it fail"},
+        {"service", CMD_TEXT, &stage.service, "of the guard: callers on nodes where an instance of it turns critical fail"},
         {"min-samples", CMD_NUMBER, &stage.min_samples, "of the guard: so many have to have acknowledged it"},
         {"on-fail", CMD_TEXT, &stage.on_fail, "of the guard: pause or rollback (default pause)"},
         {"comment", CMD_TEXT, &stage.comment, "why, for the history"},
@@ -207,7 +220,14 @@ static int stage_main(int argc, char **argv) {
     if (!rest[0] || !rest[1] || rest[2]) return cmd_wrong(usage, "NAME and VERSION are wanted, and flags before them");
     if (!stage.max_failing && (stage.service || stage.min_samples || stage.on_fail))
         return cmd_wrong(usage, "a guard needs -max-failing");
+    if (stage.in_regions && stage.cas) return cmd_wrong(usage, "-cas is of one region: it does not go with -regions");
     struct buffer path = {0}, body = {0};
+    if (stage.in_regions) {
+        body_write(&body, rest[1], &stage);
+        code = rollout_stage_regions(&client, stage.in_regions, rest[0], rest[1], &body, is_part(&stage));
+        buffer_free(&body);
+        return code;
+    }
     struct client_answer answer = {0};
     struct fault fault = {0};
     rollout_path(&path, rest[0], "/current");
@@ -231,7 +251,7 @@ static int stage_main(int argc, char **argv) {
 const struct cli_command cmd_rollout_commands[] = {
     {"create", "a new rollout: its first version, for everybody", cmd_rollout_create},
     {"stage", "give a version to a part of the callers, in steps, with a guard; or to everybody", stage_main},
-    {"status", "who has which version, who refused it, who never asked", status_main},
+    {"status", "who has which version, who refused it, which nodes are silent", status_main},
     {"get", "the document that a caller gets", cmd_rollout_get},
     {"diff", "how two versions differ", cmd_rollout_diff},
     {"follow", "keep a file as a caller should have it, and run a command when it changes", cmd_rollout_follow},

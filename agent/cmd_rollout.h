@@ -14,6 +14,26 @@ void rollout_path(struct buffer *path, const char *name, const char *rest);
 /* "?id=...": nothing else of the query stands before it. */
 void rollout_parameters(struct buffer *path, const struct rollout_identity *who);
 
+/* What is known of a rollout, in the client's region. */
+struct rollout_known {
+    bool there;
+    char current[256], staged[256]; /* "": no version is current; no stage is under way */
+    uint64_t modify_index;
+};
+/* These return fault->code. */
+int rollout_known_read(const struct client *client, const char *name, struct rollout_known *known, struct fault *fault);
+int rollout_send(const struct client *client, const char *name, const char *rest, const struct buffer *body,
+                 struct fault *fault);
+int rollout_send_version(const struct client *client, const char *name, const char *version,
+                         const struct buffer *document, struct fault *fault);
+/* Everybody gets it, unless the rollout has changed since `index`. */
+int rollout_send_current(const struct client *client, const char *name, const char *version, const char *comment,
+                         uint64_t index, struct fault *fault);
+/* Stages the version in each of the regions ("eu,us"), once its document is in all of them: `body` is what
+ * /v1/rollout/NAME/current gets; part: only some callers get it. Reports each region. Returns the exit code. */
+int rollout_stage_regions(const struct client *client, const char *regions, const char *name, const char *version,
+                          const struct buffer *body, bool part);
+
 int cmd_rollout_create(int argc, char **argv);
 int cmd_rollout_get(int argc, char **argv);
 int cmd_rollout_diff(int argc, char **argv);

@@ -4,25 +4,23 @@
 #include "base/json_in.h"
 #include "base/json_out.h"
 
-/* What create needs to know of a rollout. */
-struct known {
-    char current[256]; /* "": no version is current */
-    uint64_t modify_index;
-};
-
-static int known_read(const struct client *client, const char *name, struct known *known, struct fault *fault) {
+int rollout_known_read(const struct client *client, const char *name, struct rollout_known *known,
+                       struct fault *fault) {
     struct buffer path = {0};
     struct client_answer answer = {0};
-    const char *current = "";
-    *known = (struct known){0};
+    const char *current = "", *staged = "";
+    *known = (struct rollout_known){0};
     rollout_path(&path, name, "/status");
     buffer_append_byte(&path, '\0');
     int rv = client_want(client, "GET", path.data, NULL, true, &answer, fault);
-    bool there = rv == CO_OK && answer.status == 200;
-    struct json_object *state = there ? json_parse(buffer_slice(&answer.body), fault) : NULL;
+    known->there = rv == CO_OK && answer.status == 200;
+    struct json_object *state = known->there ? json_parse(buffer_slice(&answer.body), fault) : NULL;
     if (state) {
         json_get_string(state, "Current", &current, fault);
         snprintf(known->current, sizeof known->current, "%s", current);
+        struct json_object *stage = json_get(state, "Stage");
+        if (stage) json_get_string(stage, "Version", &staged, fault);
+        snprintf(known->staged, sizeof known->staged, "%s", staged);
         json_get_u64(state, "ModifyIndex", UINT64_MAX, &known->modify_index, fault);
     }
     json_object_put(state);
@@ -31,8 +29,8 @@ static int known_read(const struct client *client, const char *name, struct know
     return fault->code;
 }
 
-static int put(const struct client *client, const char *name, const char *rest, const struct buffer *body,
-               struct fault *fault) {
+int rollout_send(const struct client *client, const char *name, const char *rest, const struct buffer *body,
+                 struct fault *fault) {
     struct buffer path = {0};
     struct client_answer answer = {0};
     struct slice text = buffer_slice(body);
@@ -44,20 +42,19 @@ static int put(const struct client *client, const char *name, const char *rest, 
     return fault->code;
 }
 
-static int version_put(const struct client *client, const char *name, const char *version,
-                       const struct buffer *document, struct fault *fault) {
+int rollout_send_version(const struct client *client, const char *name, const char *version,
+                         const struct buffer *document, struct fault *fault) {
     struct buffer rest = {0};
     buffer_append_text(&rest, "/versions/");
     client_encode(&rest, version, false);
     buffer_append_byte(&rest, '\0');
-    int rv = put(client, name, rest.data, document, fault);
+    int rv = rollout_send(client, name, rest.data, document, fault);
     buffer_free(&rest);
     return rv;
 }
 
-/* Everybody gets it, unless the rollout has changed since `index`. */
-static int current_put(const struct client *client, const char *name, const char *version, const char *comment,
-                       uint64_t index, struct fault *fault) {
+int rollout_send_current(const struct client *client, const char *name, const char *version, const char *comment,
+                         uint64_t index, struct fault *fault) {
     struct buffer body = {0};
     struct json_out json;
     json_out_init(&json, &body, false);
@@ -66,7 +63,7 @@ static int current_put(const struct client *client, const char *name, const char
     json_key(&json, "Cas"), json_u64(&json, index);
     if (comment) json_key(&json, "Comment"), json_string(&json, comment);
     json_object_end(&json);
-    int rv = put(client, name, "/current", &body, fault);
+    int rv = rollout_send(client, name, "/current", &body, fault);
     buffer_free(&body);
     return rv;
 }
@@ -76,17 +73,17 @@ static int current_put(const struct client *client, const char *name, const char
  * became current when the rollout began, and to replace it for everybody is not what was asked for. */
 static int create(const struct client *client, const char *name, const char *version, const char *comment,
                   const struct buffer *document, struct fault *fault) {
-    struct known known;
-    if (known_read(client, name, &known, fault) != CO_OK) return fault->code;
+    struct rollout_known known;
+    if (rollout_known_read(client, name, &known, fault) != CO_OK) return fault->code;
     if (known.current[0])
         return fault_set(fault, CO_EXISTS, "\"%s\" exists, and %s is current: `coord rollout put` adds a version", name,
                          known.current);
-    if (version_put(client, name, version, document, fault) != CO_OK) return fault->code;
-    if (known_read(client, name, &known, fault) != CO_OK) return fault->code;
+    if (rollout_send_version(client, name, version, document, fault) != CO_OK) return fault->code;
+    if (rollout_known_read(client, name, &known, fault) != CO_OK) return fault->code;
     if (known.current[0])
         return fault_set(fault, CO_EXISTS, "%s is stored, but %s is current by now and stays so", version,
                          known.current);
-    return current_put(client, name, version, comment, known.modify_index, fault);
+    return rollout_send_current(client, name, version, comment, known.modify_index, fault);
 }
 
 int cmd_rollout_create(int argc, char **argv) {

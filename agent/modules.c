@@ -19,6 +19,7 @@
 #include "multi-dc/copy.h"
 #include "multi-dc/failover.h"
 #include "multi-dc/global.h"
+#include "multi-dc/keys.h"
 #include "multi-dc/region.h"
 #include "registry/catalog.h"
 #include "registry/history.h"
@@ -48,6 +49,7 @@ const struct module_entry agent_modules[] = {
     {.module = &global_module},
     {.module = &failover_module},
     {.module = &region_module},
+    {.module = &keys_module},
     {0},
 };
 // clang-format on

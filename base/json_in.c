@@ -56,8 +56,21 @@ static size_t digits_at(struct slice text, size_t at) {
     return end - at;
 }
 
-/* RFC 8259's grammar, and integers within 64 bits (json-c would make the nearest of them). */
-static bool number_fine(struct slice text, size_t *at, struct fault *fault) {
+/* A copy of the text, where one is wanted, in which integers beyond 64 bits are doubles: json-c would make the nearest
+ * integer of them. */
+struct widened {
+    struct buffer text; /* empty: there is none of these */
+    size_t copied;      /* bytes of the original */
+};
+
+static void widen(struct widened *widened, struct slice text, size_t end, const char *with) {
+    buffer_append(&widened->text, text.data + widened->copied, end - widened->copied);
+    buffer_append_text(&widened->text, with);
+    widened->copied = end;
+}
+
+/* RFC 8259's grammar; without `widened` integers are within 64 bits. */
+static bool number_fine(struct slice text, size_t *at, struct widened *widened, struct fault *fault) {
     size_t start = *at, i = start + (text.data[start] == '-');
     size_t whole = digits_at(text, i), whole_at = i;
     bool fine = whole == 1 || (whole > 1 && text.data[i] != '0'), integer = true;
@@ -82,17 +95,18 @@ static bool number_fine(struct slice text, size_t *at, struct fault *fault) {
     }
     uint64_t value, most = whole_at > start ? (uint64_t)INT64_MAX + 1 : UINT64_MAX;
     if (!integer || u64_parse(slice_make(text.data + whole_at, whole), most, &value) == CO_OK) return true;
-    fault_at(fault, text, start, "number out of range");
-    return false;
+    if (widened) widen(widened, text, i, ".0");
+    else fault_at(fault, text, start, "number out of range");
+    return widened != NULL;
 }
 
-static bool tokens_fine(struct slice text, struct fault *fault) {
+static bool tokens_fine(struct slice text, struct widened *widened, struct fault *fault) {
     for (size_t at = 0; at < text.size;) {
         char c = text.data[at];
         if (c == '"') {
             if (!string_fine(text, &at, fault)) return false;
         } else if (c == '-' || is_digit(c)) {
-            if (!number_fine(text, &at, fault)) return false;
+            if (!number_fine(text, &at, widened, fault)) return false;
         } else if (c == 'N' || c == 'I' || c == '\'') { /* NaN, Infinity; quotes that the parser takes for names */
             fault_at(fault, text, at, "unexpected character");
             return false;
@@ -119,38 +133,55 @@ static bool bytes_fine(struct slice text, struct fault *fault) {
 
 /* ---- parsing ---- */
 
-int json_parse_value(struct slice text, struct json_object **value, struct fault *fault) {
-    *value = NULL;
-    if (text.size > INT32_MAX / 2) return fault_set(fault, CO_TOOLARGE, "JSON: too large");
-    size_t blanks = 0;
-    while (blanks < text.size && is_blank(text.data[blanks])) blanks++;
-    if (blanks == text.size) return fault_set(fault, CO_INVALID, "JSON: the text is empty");
-    if (!bytes_fine(text, fault) || !tokens_fine(text, fault)) return CO_INVALID;
+/* What json-c makes of it. CO_INVALID: nothing, and *end says where. */
+static int parse_tokens(struct slice text, struct json_object **value, size_t *end, const char **why) {
     struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MOST);
-    if (!tokener) return fault_set(fault, CO_NOMEM, "JSON: %s", co_strerror(CO_NOMEM));
+    if (!tokener) return CO_NOMEM;
     json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-    struct json_object *object = json_tokener_parse_ex(tokener, text.data, (int)text.size);
+    *value = json_tokener_parse_ex(tokener, text.data, (int)text.size);
     enum json_tokener_error error = json_tokener_get_error(tokener);
-    size_t end = json_tokener_get_parse_end(tokener);
+    *end = json_tokener_get_parse_end(tokener);
     if (error == json_tokener_continue) { /* a number may go on: say that it does not */
-        object = json_tokener_parse_ex(tokener, "", -1);
+        *value = json_tokener_parse_ex(tokener, "", -1);
         error = json_tokener_get_error(tokener);
-        end = text.size;
+        *end = text.size;
     }
     json_tokener_free(tokener);
-    if (error == json_tokener_success) {
-        *value = object;
-        return CO_OK;
-    }
-    json_object_put(object);
-    fault_at(fault, text, end,
-             error == json_tokener_error_depth ? "nested too deeply" : json_tokener_error_desc(error));
+    if (error == json_tokener_success) return CO_OK;
+    json_object_put(*value);
+    *value = NULL;
+    *why = error == json_tokener_error_depth ? "nested too deeply" : json_tokener_error_desc(error);
     return CO_INVALID;
+}
+
+static int parse(struct slice text, struct json_object **value, struct widened *widened, struct fault *fault) {
+    *value = NULL;
+    if (text.size > INT32_MAX / 2) return fault_set(fault, CO_TOOLARGE, "JSON: too large");
+    size_t blanks = 0, end;
+    const char *why;
+    while (blanks < text.size && is_blank(text.data[blanks])) blanks++;
+    if (blanks == text.size) return fault_set(fault, CO_INVALID, "JSON: the text is empty");
+    if (!bytes_fine(text, fault) || !tokens_fine(text, widened, fault)) return CO_INVALID;
+    if (widened && widened->text.size) widen(widened, text, text.size, "");
+    bool copied = widened && widened->text.size && widened->text.size <= INT32_MAX;
+    int rv = parse_tokens(copied ? buffer_slice(&widened->text) : text, value, &end, &why);
+    /* Where it is wrong in the text that was given: there is nothing to fear of its numbers, as it fails. */
+    if (rv == CO_INVALID && copied) rv = parse_tokens(text, value, &end, &why);
+    if (rv == CO_NOMEM) return fault_set(fault, CO_NOMEM, "JSON: %s", co_strerror(CO_NOMEM));
+    if (rv == CO_INVALID) fault_at(fault, text, end, why);
+    return rv;
+}
+
+int json_parse_value(struct slice text, struct json_object **value, struct fault *fault) {
+    struct widened widened = {0};
+    int rv = parse(text, value, &widened, fault);
+    buffer_free(&widened.text);
+    return rv;
 }
 
 struct json_object *json_parse(struct slice text, struct fault *fault) {
     struct json_object *object;
-    if (json_parse_value(text, &object, fault) == CO_OK && !object)
+    if (parse(text, &object, NULL, fault) == CO_OK && !object)
         fault_set(fault, CO_INVALID, "JSON: null where a value is wanted");
     return object;
 }

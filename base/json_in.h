@@ -16,7 +16,7 @@
 /* NULL and a fault ("JSON: unexpected character at byte 17") when it does not parse. Release with json_object_put().
  * An empty body is a fault too: callers that allow one look before. */
 struct json_object *json_parse(struct slice text, struct fault *fault);
-/* The same of any value: `null` is CO_OK with a NULL. */
+/* The same of any value, as JSON has them: `null` is CO_OK with a NULL, an integer beyond 64 bits is the nearest double. */
 int json_parse_value(struct slice text, struct json_object **value, struct fault *fault);
 
 /* Would a reader of JSON take it, at most 64 levels deep? Builds nothing, for text that is handed on as it is. Not as strict

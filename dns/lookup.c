@@ -113,10 +113,10 @@ void addresses_of(struct dns_lookup *lookup, const struct name *name, struct add
         *out = (struct addresses){.state = LOOKUP_SOME, .ttl = lookup->setup->node_ttl, .items = host, .count = 1};
     } else if (name->kind == NAME_SERVICE) {
         addresses_of_service(lookup, name, out);
-    } else if (lookup_is_foreign(lookup, name)) {
-        return;
     } else if (name->kind == NAME_NODE) {
         addresses_of_node(lookup, name, out);
+    } else if (lookup_is_foreign(lookup, name)) {
+        return;
     } else if (name->kind == NAME_SERVERS) {
         addresses_of_servers(lookup, out);
     }
@@ -263,8 +263,8 @@ static struct dns_found reverse_answer(struct dns_lookup *lookup, const struct n
     struct reverse_found found = reverse_find(lookup, name->address, name->address_size);
     struct wire_name target;
     if (found.name.size == 0) return nothing(RCODE_REFUSED);
-    bool fits =
-        found.service ? service_target(lookup, found.name, &target) : node_target(lookup, found.name.data, &target);
+    bool fits = found.service ? service_target(lookup, found.name, &target)
+                              : node_target(lookup, NULL, found.name.data, &target);
     if (!fits) return nothing(RCODE_REFUSED);
     uint32_t ttl = found.service ? dns_setup_service_ttl(lookup->setup, found.name) : lookup->setup->node_ttl;
     answer_start(lookup->builder, NULL);
@@ -277,7 +277,8 @@ static struct dns_found reverse_answer(struct dns_lookup *lookup, const struct n
 
 static struct dns_found own_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     if (name->kind == NAME_ADDRESS) return address_answer(lookup, name, type);
-    if (lookup_is_foreign(lookup, name) && name->kind != NAME_SERVICE) return nothing(RCODE_NXDOMAIN);
+    bool there = name->kind == NAME_SERVICE || name->kind == NAME_NODE; /* in copies of other regions' catalogs */
+    if (lookup_is_foreign(lookup, name) && !there) return nothing(RCODE_NXDOMAIN);
     switch (name->kind) {
         case NAME_SERVICE: return service_answer(lookup, name, type);
         case NAME_NODE: return node_answer(lookup, name, type);

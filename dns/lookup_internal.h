@@ -72,8 +72,8 @@ void addresses_of_servers(struct dns_lookup *lookup, struct addresses *out);
 
 /* "key=value" by RFC 1464, or the value alone for keys that begin with rfc1035-. In the arena. */
 struct slice meta_text(struct arena *arena, const Pb__Pair *pair);
-/* NODE.node.DC.DOMAIN; false when the node's name cannot be part of a host name. HEX.addr.DC.DOMAIN. */
-bool node_target(const struct dns_lookup *lookup, const char *node, struct wire_name *out);
+/* NODE.node.DC.DOMAIN; false when the node's name cannot be part of a host name. `region` NULL: this one. HEX.addr.DC.DOMAIN. */
+bool node_target(const struct dns_lookup *lookup, const char *region, const char *node, struct wire_name *out);
 /* NAME.service.DC.DOMAIN; false when the name is no label of a host name */
 bool service_target(const struct dns_lookup *lookup, struct slice service, struct wire_name *out);
 void address_target(const struct dns_lookup *lookup, const struct host *host, struct wire_name *out);

@@ -1,10 +1,15 @@
 #include "base/check.h"
 #include "dns/lookup_internal.h"
+#include "multi-dc/copy.h"
 
 /* -- addresses and names ------------------------------------------------------------------------------------------ */
 
-bool node_target(const struct dns_lookup *lookup, const char *node, struct wire_name *out) {
+bool node_target(const struct dns_lookup *lookup, const char *region, const char *node, struct wire_name *out) {
     *out = lookup->setup->node_base;
+    if (region) {
+        *out = lookup->setup->zone.domains[0];
+        if (!wire_name_prepend(out, slice_text(region)) || !wire_name_prepend(out, SLICE_LITERAL("node"))) return false;
+    }
     return host_labels_valid(slice_text(node)) && wire_name_prepend(out, slice_text(node));
 }
 
@@ -71,9 +76,29 @@ static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct ad
     out->text_count = node->n_meta;
 }
 
+/* From the copy of its region. Nothing tells what changes of the node alone, so that it is not kept. */
+static void addresses_of_node_there(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
+    Pb__GlobalNodeRequest request = PB__GLOBAL_NODE_REQUEST__INIT;
+    struct query_result result = {0};
+    request.region = arena_strndup(&lookup->arena, name->datacenter.data, name->datacenter.size);
+    request.node = arena_strndup(&lookup->arena, name->node.data, name->node.size);
+    lookup->depends->overflow = true;
+    int rv = rpc_query(lookup->reader, &query_global_node, &request.base, &lookup->arena, &result);
+    lookup_note(lookup, rv);
+    if (rv == CO_OK && result.found && result.message) {
+        out->state = LOOKUP_SOME;
+        node_copy(lookup, ((const Pb__GlobalNodeResult *)result.message)->node, out);
+    }
+    rpc_read_end(lookup->reader);
+}
+
 void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
     *out = (struct addresses){.ttl = lookup->setup->node_ttl};
     struct slice stored;
+    if (lookup_is_foreign(lookup, name)) {
+        addresses_of_node_there(lookup, name, out);
+        return;
+    }
     if (!lookup_stored(lookup, &query_node_nocase, name->node, &stored)) {
         /* A client agent would have to follow the whole table of nodes for this: there such a parent is missing. */
         bool below = rpc_has_copy(lookup->rpc) && reverse_node_below(lookup, name->node);

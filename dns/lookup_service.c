@@ -292,17 +292,17 @@ static uint16_t instance_weight(const Pb__ServiceEntry *entry) {
     return (uint16_t)(weight > UINT16_MAX ? UINT16_MAX : weight);
 }
 
-/* Names of another region's nodes are not answered here: their instances are named by address. */
-static bool is_elsewhere(const struct dns_lookup *lookup, const Pb__Node *node) {
-    return node->datacenter[0] && strcmp(node->datacenter, lookup->setup->datacenter) != 0;
+/* NODE.node.REGION.DOMAIN. False: it is no name that DNS can say. */
+static bool target_of_node(const struct dns_lookup *lookup, const Pb__Node *node, struct wire_name *out) {
+    bool elsewhere = node->datacenter[0] && strcmp(node->datacenter, lookup->setup->datacenter) != 0;
+    return node_target(lookup, elsewhere ? node->datacenter : NULL, node->name, out);
 }
 
 /* Where the instance is: its own address, else its node. False: at nothing that DNS can say. */
 static bool instance_target(const struct dns_lookup *lookup, const Pb__ServiceEntry *entry, const struct host *host,
                             struct wire_name *target) {
     if (host->size == 0) return host->name.size && wire_name_from_text(target, host->name);
-    bool here = !is_elsewhere(lookup, entry->node);
-    if (here && entry->service->address[0] == 0 && node_target(lookup, entry->node->name, target)) return true;
+    if (entry->service->address[0] == 0 && target_of_node(lookup, entry->node, target)) return true;
     address_target(lookup, host, target);
     return true;
 }
@@ -329,8 +329,7 @@ static void put_instance(struct dns_lookup *lookup, const struct instances *inst
     struct wire_name target, node;
     if (!instance_target(lookup, entry, &host, &target)) return;
     uint32_t index = answer_name(builder, &target);
-    bool here = !is_elsewhere(lookup, entry->node);
-    uint32_t about = here && node_target(lookup, entry->node->name, &node) ? answer_name(builder, &node) : index;
+    uint32_t about = target_of_node(lookup, entry->node, &node) ? answer_name(builder, &node) : index;
     answer_srv(builder, (struct answer_place){ANSWER_SHUFFLED, ANSWER_QUESTION, ttl},
                (struct answer_srv){SRV_PRIORITY, instance_weight(entry), (uint16_t)entry->service->port, index, about});
     if (instances->picked_from) dns_pick_record(lookup->pick, i, answer_last(builder));
@@ -376,7 +375,7 @@ enum lookup_state service_put_srv(struct dns_lookup *lookup, const struct name *
 
 /* Names of servers are given in lower case, as Consul does. */
 static bool server_target(const struct dns_lookup *lookup, const char *node, struct wire_name *target) {
-    bool good = node_target(lookup, node, target);
+    bool good = node_target(lookup, NULL, node, target);
     wire_name_lower(target->data, target->data, target->size);
     return good;
 }

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/json_in.h"
 #include "http/http.h"
+#include "multi-dc/region.h"
 #include "rpc/quota/spending.h"
 
 /* -- RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers) ----------------------------------------- */
@@ -130,9 +131,31 @@ static void reply(struct http_request *request, const struct taking *taking) {
     http_reply_json(request, error == CO_OK ? 200 : 429);
 }
 
+/* There is no such budget here. One whose name ends in another region's is that region's. */
+static void regions_known(struct http_request *request, int error, const struct query_result *result) {
+    const struct taking *taking = http_context(request);
+    struct slice name = taking->takes[taking->take.answer.failed].name, region = region_of_name(name);
+    const Pb__RegionsResult *records = error ? NULL : (const Pb__RegionsResult *)result->message;
+    for (size_t i = 0; records && i < records->n_regions; i++) {
+        if (records->regions[i]->removed || !slice_is(region, records->regions[i]->name)) continue;
+        http_reply_text(request, 403, "%s", region_elsewhere(http_arena(request), "budget", name));
+        return;
+    }
+    reply(request, taking);
+}
+
 static void answered(struct http_request *request, struct http_call *call, int error) {
+    const struct taking *taking = CONTAINER_OF(call, struct taking, call);
     (void)error;
-    reply(request, CONTAINER_OF(call, struct taking, call));
+    bool unknown = taking->take.error == CO_NOTFOUND;
+    if (!unknown || !region_of_name(taking->takes[taking->take.answer.failed].name).size) {
+        reply(request, taking);
+        return;
+    }
+    Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__regions_request__init(message);
+    http_set_context(request, taking);
+    http_fetch(request, &query_regions, &message->base, RPC_STALE, regions_known);
 }
 
 /* The loop. */

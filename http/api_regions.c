@@ -2,10 +2,12 @@
  * are. */
 #include <string.h>
 
+#include "base/message.h"
 #include "http/http.h"
 #include "http/region_views.h"
 #include "http/views.h"
 #include "lb/coordinate.h"
+#include "multi-dc/keys.h"
 #include "multi-dc/region.h"
 #include "registry/catalog.h"
 
@@ -60,6 +62,49 @@ static void view_regions(struct http_request *request, const struct regions_show
 }
 
 static void global_regions(struct http_request *request) { http_show_regions(request, NULL, NULL, view_regions); }
+
+/* -- copied keys -------------------------------------------------------------------------------------------------- */
+static const Pb__PeerKeys *keys_seen(const Pb__PeerRegionsAnswer *seen, const Pb__KeysRule *rule) {
+    for (size_t i = 0; i < seen->n_keys; i++)
+        if (seen->keys[i]->create_index == rule->create_index &&
+            slice_equal(message_slice(seen->keys[i]->prefix), message_slice(rule->prefix)))
+            return seen->keys[i];
+    return NULL;
+}
+
+static void write_rule(struct json_out *json, const Pb__KeysRule *rule, const Pb__PeerKeys *seen) {
+    bool whole = keys_whole(rule);
+    json_object(json);
+    json_key(json, "Prefix"), json_slice(json, message_slice(rule->prefix));
+    json_key(json, "Source"), json_string(json, rule->region);
+    json_key(json, "Position"), json_u64(json, rule->at ? rule->at->index : 0);
+    json_key(json, "Newest"), json_u64(json, seen ? seen->newest : 0);
+    json_key(json, "Whole"), json_bool(json, whole);
+    json_key(json, "Lag");
+    if (!whole || !seen || seen->never_confirmed) json_null(json);
+    else json_u64(json, seen->as_of_ms);
+    json_key(json, "Reachable"), json_bool(json, seen && seen->reachable);
+    json_key(json, "Keys"), json_u64(json, rule->listing ? rule->listed : rule->keys);
+    json_key(json, "CreateIndex"), json_u64(json, rule->create_index);
+    json_object_end(json);
+}
+
+static void view_keys(struct http_request *request, const struct regions_shown *shown) {
+    const Pb__KeysRulesResult *rules = (const Pb__KeysRulesResult *)shown->own;
+    struct json_out *json = http_out(request);
+    json_array(json);
+    for (size_t i = 0; i < rules->n_rules; i++)
+        write_rule(json, rules->rules[i], keys_seen(shown->seen, rules->rules[i]));
+    json_array_end(json);
+    http_header_u64(request, "X-Consul-Index", shown->index);
+    http_reply_json(request, 200);
+}
+
+static void region_keys(struct http_request *request) {
+    Pb__KeysRulesRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__keys_rules_request__init(message);
+    http_show_regions(request, &query_keys_rules, &message->base, view_keys);
+}
 
 /* -- Consul's ----------------------------------------------------------------------------------------------------- */
 static void view_datacenters(struct http_request *request, int error, const Pb__PeerRegionsAnswer *seen) {
@@ -144,6 +189,11 @@ static void coordinate_datacenters(struct http_request *request) {
     http_show_regions(request, &query_service_coordinates, &message->base, view_areas);
 }
 
+#define PREFIX                                                                                 \
+    {                                                                                          \
+        "prefix", HTTP_TEXT, .help = "what the keys begin with", .required = true, .least = 1, \
+                             .most = KEYS_PREFIX_MAX, .field = "prefix"                        \
+    }
 const struct http_route http_routes_regions[] = {
     {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", NULL,
      "Known datacenters, which are the regions: this one first, then the nearest", HTTP_LOCAL,
@@ -159,5 +209,20 @@ const struct http_route http_routes_regions[] = {
          HTTP_DC),
      "Forgets a region for good, until an operator joins it again", HTTP_OWN, .no_example = "it needs another region",
      .endpoint = {.command = REGION_REMOVE}, .cli = {"region remove"}},
+    {HTTP_GET, "/v1/region/keys", region_keys, "none", NULL,
+     "Which keys are copied from other regions, how many they are, and how many milliseconds they may lag behind",
+     HTTP_LOCAL, .example = {.status = 200}, .since = KEYS_SINCE},
+    {HTTP_PUT, "/v1/region/keys", http_declared, "operator:write",
+     HTTP_PARAMS(
+         PREFIX,
+         {"from", HTTP_TEXT, .help = "the region that they are copied from", .required = true, .least = 1,
+          .most = REGION_NAME_MAX, .field = "region"},
+         {"replace", HTTP_FLAG, .help = "keys that are here go, unless that region has them", .field = "replace"},
+         HTTP_DC),
+     "Copies the keys below a prefix from another region, from now on; here nobody else can write them", HTTP_OWN,
+     .no_example = "it needs another region", .endpoint = {.command = KEYS_SET}},
+    {HTTP_DELETE, "/v1/region/keys", http_declared, "operator:write", HTTP_PARAMS(PREFIX, HTTP_DC),
+     "Copies the keys below a prefix no longer: they stay, and can be written here", HTTP_OWN,
+     .no_example = "it needs another region", .endpoint = {.command = KEYS_UNSET}},
     {0},
 };

@@ -41,7 +41,8 @@ struct publication {
 /* NULL and a fault. */
 static struct json_schema *schema_read(struct slice text, struct fault *fault) {
     struct json_schema *schema = NULL;
-    struct json_object *json = json_parse(text, fault);
+    struct json_object *json;
+    (void)json_parse_value(text, &json, fault);
     if (!fault->code && json_refuse_duplicates(text, fault) == CO_OK) schema = json_schema_compile(json, fault);
     json_object_put(json);
     return schema;
@@ -171,8 +172,8 @@ static bool change_prepare(struct http_request *request, ProtobufCMessage *messa
 static const struct http_param document = {"document", HTTP_TEXT, .help = "the document", .required = true,
                                            .field = "document"};
 static const struct http_param schema = {
-    "schema",         HTTP_TEXT, .help = "\"json\", or a JSON Schema", .least = 1, .most = ROLLOUT_SCHEMA_MOST,
-    .field = "schema"};
+    "schema",         HTTP_TEXT,        .help = "\"json\", or a JSON Schema", .least = 1, .most = ROLLOUT_SCHEMA_MOST,
+    .required = true, .field = "schema"};
 
 static const struct http_param match[] = {{"Tags", HTTP_TEXT, .help = "callers that have one of these", .least = 1,
                                            .most = ROLLOUT_NODE_MOST, .repeats = true, .field = "tags"},
@@ -182,12 +183,12 @@ static const struct http_param match[] = {{"Tags", HTTP_TEXT, .help = "callers t
                                            .most = ROLLOUT_NODE_MOST, .repeats = true, .field = "regions"},
                                           {0}};
 static const struct http_param step[] = {
-    {"Percent", HTTP_DECIMAL, .help = "of the callers", .most = 100, .required = true, .field = "percent"},
+    {"Percent", HTTP_DECIMAL, .help = "of the callers, a multiple of 0.01", .most = 100, .required = true, .field = "percent"},
     {"Hold", HTTP_DURATION, .help = "how long, before the next step or everybody; 0: until it is promoted",
      .most = ROLLOUT_HOLD_MOST_NS, .field = "hold_ns"},
     {0}};
 static const struct http_param guard[] = {
-    {"Service", HTTP_TEXT, .help = "callers on nodes with a critical instance of it fail", .most = ROLLOUT_NODE_MOST,
+    {"Service", HTTP_TEXT, .help = "callers on nodes where an instance of it turns critical fail", .most = ROLLOUT_NODE_MOST,
      .field = "service"},
     {"MaxFailing", HTTP_DECIMAL, .help = "a part of those that acknowledged the version; above it the guard acts",
      .most = 1, .required = true, .field = "max_failing"},
@@ -198,7 +199,7 @@ static const struct http_param guard[] = {
 static const struct http_param set[] = {
     {"Version", HTTP_TEXT, .help = "the version that is given", .least = 1, .most = ROLLOUT_NAME_MOST, .required = true,
      .field = "version"},
-    {"Percent", HTTP_DECIMAL, .help = "of the callers; 100 unless there are steps", .most = 100, .field = "percent",
+    {"Percent", HTTP_DECIMAL, .help = "of the callers, a multiple of 0.01; 100 unless there are steps, which begin there if it is given", .most = 100, .field = "percent",
      .given = "percent_given"},
     {"Match", HTTP_OBJECT, .help = "only these callers", .field = "match", .group = match},
     {"Steps", HTTP_OBJECT, .help = "percentages that follow one another", .repeats = true, .field = "steps",

@@ -44,28 +44,36 @@ static struct reading *reading_new(struct http_request *request) {
 
 /* ---- one read ---- */
 
-static int answer_write(void *data, const struct query_result *result, struct read_answer **out) {
-    struct http_request *request = data;
+/* Of what was written to http_out. */
+static struct answer *answer_made(struct http_request *request, enum consistency consistency, struct depends depends,
+                                  uint64_t index) {
     struct buffer *body = &request->output->out;
-    const struct reading *reading = request->reading;
-    request->content_type = NULL;
-    request->headers = NULL; /* of an earlier run of the view */
-    http_out(request);
     struct answer *answer = answer_new();
-    answer->read.tag = (uint32_t)reading->view(request, result);
     if (request->pretty && !request->raw && body->size) buffer_append_byte(body, '\n');
     answer->key = request->key;
     answer->key_hash = request->key_hash;
     answer->route = request->route;
-    answer->consistency = reading->consistency;
-    answer->bounded = reading->max_stale_ns > 0;
+    answer->consistency = consistency;
     answer->cached_asked = http_has(request, "cached");
-    answer->depends = reading->depends;
-    answer->read.index = result->index;
+    answer->depends = depends;
+    answer->read.index = index;
     answer->content_type = request_content_type(request);
     answer->headers = request->headers;
     answer->plain = bytes_take(body);
     answer->read.size = answer->plain->size;
+    return answer;
+}
+
+static int answer_write(void *data, const struct query_result *result, struct read_answer **out) {
+    struct http_request *request = data;
+    const struct reading *reading = request->reading;
+    request->content_type = NULL;
+    request->headers = NULL; /* of an earlier run of the view */
+    http_out(request);
+    int status = reading->view(request, result);
+    struct answer *answer = answer_made(request, reading->consistency, reading->depends, result->index);
+    answer->read.tag = (uint32_t)status;
+    answer->bounded = reading->max_stale_ns > 0;
     *out = &answer->read;
     return CO_OK;
 }
@@ -387,6 +395,17 @@ void http_confirm(struct http_request *request, void (*view)(struct http_request
     reading->confirmed = view;
     int error = asks ? read_confirm(&reading->read) : rpc_serves(rpc_of(request));
     if (error != CO_AGAIN) only_confirmed(request, error);
+}
+
+void http_reply_confirmed(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                          uint64_t index) {
+    struct read_engine *engine = &request->worker->engine;
+    struct depends depends = depends_of(type, message);
+    enum consistency consistency = http_has(request, "stale") ? CONSISTENCY_STALE : CONSISTENCY_LEADER;
+    struct answer *answer = answer_made(request, consistency, depends, index);
+    answer->read.tag = 200;
+    answer_send(request, answer, read_index_least(engine, &depends, depends_generation(engine->rpc, &depends)), false);
+    ready_answer_free(answer);
 }
 
 static bool fast_send(struct http_request *request) {

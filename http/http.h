@@ -147,6 +147,10 @@ void http_read_near_fresh(struct http_request *request, const struct query_type 
  * ?stale, and on client agents, not), then calls `view` on the worker, with CO_OK or why it may not answer. It must
  * reply. */
 void http_confirm(struct http_request *request, void (*view)(struct http_request *request, int error));
+/* In such a view: replies 200 with what was written to http_out and the headers of http_read. `index`: of its result.
+ * For small ones. */
+void http_reply_confirmed(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                          uint64_t index);
 const void *http_context(const struct http_request *request);
 void http_set_context(struct http_request *request, const void *context); /* for a write, a renewal or a fetch */
 

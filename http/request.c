@@ -19,6 +19,7 @@
 #include "base/wakeup_batch.h"
 #include "http/declared.h"
 #include "http/impl.h"
+#include "http/ofrep.h"
 
 #define SPARE_MOST 256
 #define BODY_FIRST 65536 /* taken on a promise; more only as it comes */
@@ -153,9 +154,14 @@ static enum http_method method_parse(const char *text) {
 
 #define DRAIN_MOST (4u << 20) /* of a body that is refused */
 
+static void refuse(struct http_request *request) {
+    if (slice_starts(request->path, SLICE_LITERAL("/ofrep/"))) ofrep_cors(request); /* else a page cannot see why */
+    http_reply_text(request, request->refusal, "%s", request->refusal_text);
+}
+
 static void refuse_now(struct http_request *request) {
     request->close = true;
-    http_reply_text(request, request->refusal, "%s", request->refusal_text);
+    refuse(request);
 }
 
 /* For a body that is not to be held in memory. Writing it goes to the page cache; the disk follows by itself. Half
@@ -295,7 +301,7 @@ void request_body(struct http_request *request, const char *data, size_t size) {
 void request_run_parsed(struct http_request *request) {
     if (!request->refusal && !request->route && parameters_parse(request)) route_find(request);
     if (request->refusal) {
-        http_reply_text(request, request->refusal, "%s", request->refusal_text);
+        refuse(request);
     } else if (!route_permitted(request, request->route)) {
         http_reply_text(request, 403, "Permission denied");
     } else if (request->route->flags & HTTP_OWN && !declared_check(request)) {

@@ -24,12 +24,18 @@ struct instance {
     struct load_instance name;
     struct slice ring; /* "node/id" */
     uint64_t hash;     /* of the two */
+    uint64_t created;
     const struct slice *tags;
     size_t tag_count;
     enum pick_status status;
     double weight, share, distance_s;
     struct load_hint hint;
     uint64_t reported_ns;
+};
+
+/* Of an instance, to tell which are new. */
+struct incarnation {
+    uint64_t hash, created; /* the index of its registration */
 };
 
 /* Those that a request asks for, by tags and passing, ready to be picked from. */
@@ -46,7 +52,7 @@ struct balance {
     struct hints *hints;
     struct arena arena;
     struct instance *instances;
-    uint64_t *sorted; /* hashes */
+    struct incarnation *sorted; /* by hash */
     size_t count, bytes, view_count;
     struct list views;
     struct buffer key;
@@ -85,6 +91,7 @@ static void instance_fill(struct balance *balance, struct instance *instance, co
                                            .service = keep(balance, service->name)},
                                   .ring = slice_text(ring),
                                   .hash = hash64(ring, strlen(ring)),
+                                  .created = service->create_index,
                                   .tags = tags,
                                   .tag_count = service->n_tags,
                                   .status = status_of(entry),
@@ -96,7 +103,7 @@ static void instance_fill(struct balance *balance, struct instance *instance, co
 }
 
 static int by_hash(const void *a, const void *b) {
-    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    uint64_t one = ((const struct incarnation *)a)->hash, other = ((const struct incarnation *)b)->hash;
     return one < other ? -1 : one > other;
 }
 
@@ -109,7 +116,7 @@ struct balance *balance_new(struct hints *hints, const Pb__ServiceEntriesResult 
     balance->sorted = mem_alloc((balance->count + 1) * sizeof *balance->sorted);
     for (size_t i = 0; i < balance->count; i++) {
         instance_fill(balance, &balance->instances[i], entries->entries[i]);
-        balance->sorted[i] = balance->instances[i].hash;
+        balance->sorted[i] = (struct incarnation){balance->instances[i].hash, balance->instances[i].created};
     }
     qsort(balance->sorted, balance->count, sizeof *balance->sorted, by_hash);
     return balance;
@@ -141,18 +148,21 @@ size_t balance_bytes(const struct balance *balance) {
     return sizeof *balance + balance->bytes + (balance->view_count + 1) * balance->count * 160;
 }
 
-static bool has(const struct balance *balance, uint64_t hash) {
-    return bsearch(&hash, balance->sorted, balance->count, sizeof hash, by_hash) != NULL;
+static const struct incarnation *find(const struct balance *balance, const struct instance *instance) {
+    struct incarnation key = {.hash = instance->hash};
+    return bsearch(&key, balance->sorted, balance->count, sizeof key, by_hash);
 }
 
 void balance_follows(const struct balance *balance, const struct balance *before, uint64_t now_ns) {
     for (size_t i = 0; i < balance->count; i++) {
         const struct instance *instance = &balance->instances[i];
-        if (!has(before, instance->hash)) hints_started(balance->hints, instance->name, now_ns);
+        const struct incarnation *was = find(before, instance);
+        if (!was || was->created != instance->created)
+            hints_created(balance->hints, instance->name, instance->created, was != NULL, now_ns);
     }
     for (size_t i = 0; i < before->count; i++) {
         const struct instance *instance = &before->instances[i];
-        if (!has(balance, instance->hash)) hints_forget(balance->hints, instance->name);
+        if (!find(balance, instance)) hints_forget(balance->hints, instance->name);
     }
 }
 
@@ -302,7 +312,17 @@ size_t balance_owners(struct balance *balance, const struct balance_ask *ask, si
 }
 
 void balance_why(struct balance *balance, const struct balance_ask *ask, struct buffer *out) {
-    pick_why(view_now(balance, ask)->set, out);
+    const struct view *view = view_now(balance, ask);
+    size_t others = balance->count - view->count;
+    if (view->count || !others) pick_why(view->set, out);
+    if (others)
+        buffer_printf(out, "%s%zu without the tag%s", view->count ? ", " : "", others, ask->tag_count > 1 ? "s" : "");
+}
+
+bool balance_is_asked(struct balance *balance, const struct balance_ask *ask, size_t entry) {
+    CHECK(entry < balance->count);
+    bool passes = !ask->passing || balance->instances[entry].status == PICK_PASSING;
+    return passes && view_now(balance, ask)->place[entry] != UINT32_MAX;
 }
 
 struct balance_shown balance_show(struct balance *balance, const struct balance_ask *ask, size_t entry) {

@@ -44,6 +44,8 @@ int balance_pick(struct balance *balance, const struct balance_ask *ask, struct 
 size_t balance_owners(struct balance *balance, const struct balance_ask *ask, size_t most, size_t *owners);
 void balance_why(struct balance *balance, const struct balance_ask *ask, struct buffer *out);
 
+/* Is it one of those that are asked for, by tags and passing? */
+bool balance_is_asked(struct balance *balance, const struct balance_ask *ask, size_t entry);
 /* What ?lb= shows of an entry. load, age: NAN: nothing is known. */
 struct balance_shown {
     double load, weight, age_ms; /* weight: with its share; 0: it is not picked */

@@ -69,9 +69,9 @@ int hints_report(struct hints *hints, struct load_instance instance, const struc
     return rv;
 }
 
-void hints_started(struct hints *hints, struct load_instance instance, uint64_t then_ns) {
+void hints_created(struct hints *hints, struct load_instance instance, uint64_t created, bool anew, uint64_t now_ns) {
     lock(hints);
-    (void)load_started(hints->table, instance, then_ns);
+    (void)load_created(hints->table, instance, created, anew, now_ns);
     unlock(hints);
 }
 

@@ -22,6 +22,7 @@ struct entry {
     struct load_hint hint; /* load NAN: it never reported */
     uint64_t reported_ns;  /* when; or when it was started */
     uint64_t since_ns;     /* when it became known */
+    uint64_t created;      /* the catalog's index of its registration; 0: not known */
     uint64_t interval_ns;  /* 0: not known yet */
     bool direct;
     struct service *service; /* NULL: not known */
@@ -254,6 +255,14 @@ int load_report(struct load_table *table, struct load_instance instance, const s
     return CO_OK;
 }
 
+/* By a hint: the earliest time counts, unless it was registered anew between the hint that is there and this one. What an
+ * older hint says of the time before that is over. */
+static void known_since(struct entry *entry, uint64_t since_ns, uint64_t reported_ns) {
+    bool anew = reported(entry) && since_ns > entry->reported_ns && since_ns <= reported_ns;
+    bool over = reported(entry) && reported_ns < entry->since_ns;
+    if (anew || (!over && since_ns < entry->since_ns)) entry->since_ns = since_ns;
+}
+
 int load_merge(struct load_table *table, const struct load_entry *from, uint64_t now_ns) {
     struct entry *entry;
     uint64_t interval_ns = clamp(from->interval_ns), reported_ns = age(from->age_ns, now_ns);
@@ -261,8 +270,7 @@ int load_merge(struct load_table *table, const struct load_entry *from, uint64_t
     if (rc != CO_OK || from->age_ns > AGE_OUT(interval_ns)) return rc;
     rc = ensure(table, from->instance, now_ns, &entry);
     if (rc != CO_OK) return rc;
-    uint64_t since_ns = age(from->known_ns, now_ns);
-    if (since_ns < entry->since_ns) entry->since_ns = since_ns;
+    known_since(entry, age(from->known_ns, now_ns), reported_ns);
     if (reported(entry) && reported_ns <= entry->reported_ns) {
         /* Its agent was connected to another server before, which passed it on until then. */
         if (from->direct && !entry->direct) {
@@ -285,6 +293,20 @@ int load_started(struct load_table *table, struct load_instance instance, uint64
     int rc = ensure(table, instance, then_ns, &entry);
     if (rc == CO_OK && then_ns < entry->since_ns) entry->since_ns = then_ns;
     return rc;
+}
+
+int load_created(struct load_table *table, struct load_instance instance, uint64_t created, bool anew,
+                 uint64_t now_ns) {
+    struct entry *entry;
+    int rc = ensure(table, instance, now_ns, &entry);
+    if (rc != CO_OK || created <= entry->created) return rc;
+    if (entry->created || anew) {
+        entry->since_ns = entry->reported_ns = now_ns;
+        entry->hint = load_unknown(), entry->interval_ns = 0;
+        changed(table, entry);
+    }
+    entry->created = created;
+    return CO_OK;
 }
 
 void load_forget(struct load_table *table, struct load_instance instance) {

@@ -44,11 +44,14 @@ struct load_entry {
 /* A report that came now. CO_INVALID: load_check says why. CO_TOOLARGE: a name is. CO_BUSY: the table is full. */
 int load_report(struct load_table *table, struct load_instance instance, const struct load_hint *hint, uint64_t now_ns);
 /* A hint from elsewhere. It is passed over (CO_OK) when it is older than the one that is there, or has aged out; if it is
- * direct, the one that is there is so from then on.
- * Errors as above. */
+ * direct, the one that is there is so from then on. An instance that was registered after the hint that is there begins
+ * anew. Errors as above. */
 int load_merge(struct load_table *table, const struct load_entry *entry, uint64_t now_ns);
 /* The instance was registered then: it starts slowly although it may never report. The earliest time counts. */
 int load_started(struct load_table *table, struct load_instance instance, uint64_t then_ns);
+/* The catalog has it, registered by the change `created`. When it was registered by an earlier one before, as is known here
+ * or by the caller (`anew`), it begins now: nothing that was known of it counts. */
+int load_created(struct load_table *table, struct load_instance instance, uint64_t created, bool anew, uint64_t now_ns);
 void load_forget(struct load_table *table, struct load_instance instance); /* it was deregistered */
 
 /* False: nothing is known of it, not even since when it is there. */

@@ -125,35 +125,23 @@ static const struct metric {
     {"named_metrics.inflight", offsetof(struct orca, inflight)},
     {"named_metrics.latency_ms", offsetof(struct orca, latency_ms)},
 };
-static const char *const unused[] = {"mem_utilization", "rps"};
-static const char *const maps[] = {"named_metrics", "request_cost", "utilization"};
-
 static double *metric_of(struct orca *orca, const struct metric *metric) {
     return (double *)(void *)((char *)orca + metric->offset);
 }
 
-/* May it stand there although nothing is made of it? */
-static bool metric_passed_over(struct slice name) {
-    for (size_t i = 0; i < ARRAY_COUNT(unused); i++)
-        if (slice_is(name, unused[i])) return true;
-    for (size_t i = 0; i < ARRAY_COUNT(maps); i++) {
-        size_t size = strlen(maps[i]);
-        if (slice_starts(name, slice_text(maps[i])) && name.size > size + 1 && name.data[size] == '.') return true;
-    }
-    return false;
+/* NULL: nothing is made of it, and its value may be anything: there are newer reports than this program. */
+static const struct metric *metric_find(struct slice name) {
+    for (size_t i = 0; i < ARRAY_COUNT(metrics); i++)
+        if (slice_is(name, metrics[i].name)) return &metrics[i];
+    return NULL;
 }
 
-static int metric_set(struct orca *orca, struct slice name, double value, struct fault *fault) {
-    if (value < 0) return fault_set(fault, CO_INVALID, "%.*s: %g is negative", shown(name), name.data, value);
-    for (size_t i = 0; i < ARRAY_COUNT(metrics); i++) {
-        if (!slice_is(name, metrics[i].name)) continue;
-        double *to = metric_of(orca, &metrics[i]);
-        if (!isnan(*to)) return fault_set(fault, CO_INVALID, "%s: said twice", metrics[i].name);
-        *to = value;
-        return CO_OK;
-    }
-    if (metric_passed_over(name)) return CO_OK;
-    return fault_set(fault, CO_INVALID, "\"%.*s\" is no field of an ORCA report", shown(name), name.data);
+static int metric_set(struct orca *orca, const struct metric *metric, double value, struct fault *fault) {
+    double *to = metric_of(orca, metric);
+    if (value < 0) return fault_set(fault, CO_INVALID, "%s: %g is negative", metric->name, value);
+    if (!isnan(*to)) return fault_set(fault, CO_INVALID, "%s: said twice", metric->name);
+    *to = value;
+    return CO_OK;
 }
 
 static bool is_comma(char byte) { return byte == ','; }
@@ -166,55 +154,48 @@ static int orca_text(struct slice text, struct orca *orca, struct fault *fault) 
         double number;
         if (name.size == whole.size)
             return fault_set(fault, CO_INVALID, "\"%.*s\" is not written as name=value", shown(whole), whole.data);
+        const struct metric *metric = metric_find(name);
+        if (!metric) continue;
         int rc = number_parse(name, trimmed(value), &number, fault);
-        if (rc == CO_OK) rc = metric_set(orca, name, number, fault);
+        if (rc == CO_OK) rc = metric_set(orca, metric, number, fault);
         if (rc != CO_OK) return rc;
     }
     return CO_OK;
 }
 
-static int orca_number(struct json_object *value, struct slice name, double *number, struct fault *fault) {
+static int orca_number(struct json_object *value, const struct metric *metric, struct orca *orca, struct fault *fault) {
     if (!json_object_is_type(value, json_type_double) && !json_object_is_type(value, json_type_int))
-        return fault_set(fault, CO_INVALID, "%.*s: %s, not a number", shown(name), name.data, json_kind(value));
-    *number = json_object_get_double(value);
-    if (isfinite(*number)) return CO_OK;
-    return fault_set(fault, CO_INVALID, "%.*s: %g is not a number", shown(name), name.data, *number);
+        return fault_set(fault, CO_INVALID, "%s: %s, not a number", metric->name, json_kind(value));
+    double number = json_object_get_double(value);
+    if (!isfinite(number)) return fault_set(fault, CO_INVALID, "%s: %g is not a number", metric->name, number);
+    return metric_set(orca, metric, number, fault);
 }
 
 /* Members of a map: "named_metrics": {"inflight": 3} is named_metrics.inflight. */
-static int orca_map(struct json_object *map, const char *prefix, struct orca *orca, struct fault *fault) {
+static int orca_map(struct json_object *map, struct orca *orca, struct fault *fault) {
     int rc = CO_OK;
     if (!json_object_is_type(map, json_type_object))
-        return fault_set(fault, CO_INVALID, "%s: %s, not an object", prefix, json_kind(map));
+        return fault_set(fault, CO_INVALID, "named_metrics: %s, not an object", json_kind(map));
     struct buffer name = {0};
     json_each(map, key, member) {
-        double number;
         buffer_reset(&name);
-        buffer_printf(&name, "%s.%s", prefix, key);
-        if (rc == CO_OK) rc = orca_number(member, buffer_slice(&name), &number, fault);
-        if (rc == CO_OK) rc = metric_set(orca, buffer_slice(&name), number, fault);
+        buffer_printf(&name, "named_metrics.%s", key);
+        const struct metric *metric = metric_find(buffer_slice(&name));
+        if (metric && rc == CO_OK) rc = orca_number(member, metric, orca, fault);
     }
     buffer_free(&name);
     return rc;
 }
 
 static int orca_object(struct json_object *object, struct orca *orca, struct fault *fault) {
-    static const char *const known[] = {
-        "application_utilization", "cpu_utilization", "rps_fractional", "eps", "mem_utilization", "rps",
-        "named_metrics",           "request_cost",    "utilization",    NULL};
     if (!json_object_is_type(object, json_type_object))
         return fault_set(fault, CO_INVALID, "%s, not an object", json_kind(object));
-    json_only_known(object, known, fault);
+    struct json_object *map = json_get(object, "named_metrics");
     for (size_t i = 0; i < ARRAY_COUNT(metrics) && !fault->code; i++) {
         struct json_object *value = json_get(object, metrics[i].name); /* also camel case, as protobuf writes JSON */
-        double number;
-        struct slice name = slice_text(metrics[i].name);
-        if (value && orca_number(value, name, &number, fault) == CO_OK) metric_set(orca, name, number, fault);
+        if (value) orca_number(value, &metrics[i], orca, fault);
     }
-    for (size_t i = 0; i < ARRAY_COUNT(maps) && !fault->code; i++) {
-        struct json_object *map = json_get(object, maps[i]);
-        if (map) orca_map(map, maps[i], orca, fault);
-    }
+    if (map && !fault->code) orca_map(map, orca, fault);
     return fault->code;
 }
 

@@ -1,7 +1,7 @@
 /* What an instance says of its load, and the forms in which it says so: the parameters of PUT
  * /v1/agent/service/load/:id, a line in the output of a check, the header X-Coord-Load, and ORCA's header
- * endpoint-load-metrics. All are read strictly: what does not make sense as a whole is refused, with one line that says
- * why.
+ * endpoint-load-metrics. All are read strictly: where what is used does not make sense as a whole it is refused, with one
+ * line that says why.
  *
  * Pure; any number of threads. */
 #ifndef COORD_LB_LOAD_HINT_H
@@ -36,8 +36,8 @@ int load_parse_output(struct slice output, struct load_hint *hint, struct fault 
 /* The value of endpoint-load-metrics, as Envoy and gRPC's services send it (Open Request Cost Aggregation; the fields
  * are those of xds.data.orca.v3.OrcaLoadReport): "TEXT name=value, name=value" (or name:value) and "JSON {...}".
  * CO_UNSUPPORTED: "BIN ...". What is taken of it: the load is application_utilization, or, where that is 0 or missing,
- * cpu_utilization; errors are eps / rps_fractional; inflight and latency_ms are named_metrics of these names. Fields
- * that OrcaLoadReport does not have are refused by name. */
+ * cpu_utilization; errors are eps / rps_fractional; inflight and latency_ms are named_metrics of these names. Other
+ * fields are passed over. */
 int load_parse_orca(struct slice value, struct load_hint *hint, struct fault *fault);
 
 #endif

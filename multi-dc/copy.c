@@ -113,7 +113,7 @@ static const struct module_space spaces[] = {{SPACE_COPY_SERVICE, "copy-service"
                                              {SPACE_COPY_FLIP, "copy-flip"},
                                              {0}};
 static const struct query_type *const queries[] = {&query_global_service, &query_global_services, &query_copies,
-                                                   &query_copy, NULL};
+                                                   &query_copy,           &query_global_node,     NULL};
 
 const struct module copy_module = {
     .name = "copy", .commands = copy_commands, .tables = tables, .spaces = spaces, .queries = queries};

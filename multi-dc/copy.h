@@ -52,6 +52,12 @@ extern const struct query_type query_global_services; /* GlobalServicesRequest -
 extern const struct query_type query_copies;          /* CopiesRequest -> CopiesResult */
 extern const struct query_type query_copy;            /* CopyRequest -> CopyResult; not waited for */
 
+/* GlobalNodeRequest -> GlobalNodeResult: a node of another region that has an instance of a service. Copies have no others,
+ * and no list of them: it is looked for among the first COPY_NODE_SERVICES_MOST services of the region. It wakes when
+ * services come or go there, or all of the copy changes, not for what is changed of the node alone. */
+extern const struct query_type query_global_node;
+#define COPY_NODE_SERVICES_MOST 4096
+
 /* Has the copy of any region the service? Also one that readers do not see yet, or any more. Some look-ups for each region. */
 bool copy_service_anywhere(struct store_txn *txn, struct slice service);
 /* Is it a name that a region can have here? Not empty, at most COPY_REGION_MAX bytes, no NUL. */

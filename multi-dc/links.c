@@ -359,10 +359,23 @@ static void seen(void *data, struct arena *arena, Pb__PeerRegionsAnswer *answer)
         region->never_confirmed = state.age_ms == UINT64_MAX;
         if (!region->never_confirmed) region->as_of_ms = state.age_ms;
     }
+    keys_following_seen(links->keys, arena, answer);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
-void links_init(void) { following_init(); }
+void links_init(void) {
+    following_init();
+    keys_following_init();
+}
+
+static struct rpc *link_for_keys(void *data, const char *region, bool *up) {
+    const struct link_to *to = link_named(data, region);
+    struct rpc_status status;
+    if (!to || !to->wanted) return NULL;
+    rpc_status(to->rpc, &status);
+    *up = !status.unreachable;
+    return to->rpc;
+}
 
 struct links *links_start(uv_loop_t *loop, const struct links_config *config) {
     struct links *links = mem_zalloc(sizeof *links);
@@ -379,6 +392,8 @@ struct links *links_start(uv_loop_t *loop, const struct links_config *config) {
     struct rpc_region_hooks hooks = {
         .data = links, .find = find, .unwanted = unwanted, .claimed = claimed, .came = came, .seen = seen};
     rpc_set_regions(config->own, &hooks);
+    links->keys = keys_following_start(loop, config->own, link_for_keys, links);
+    links->running++;
     uv_timer_start(&links->timer, tick, 0, TICK_MS);
     return links;
 }
@@ -421,6 +436,8 @@ void links_stop(struct links *links, void (*closed)(void *data), void *data) {
     links->follow.fetch = NULL;
     if (links->failovers.fetch) loop_fetch_cancel(links->failovers.fetch), links_over(links);
     links->failovers.fetch = NULL;
+    keys_following_stop(links->keys, link_stopped, links);
+    links->keys = NULL;
     LIST_FOREACH(item, &links->all) {
         struct link_to *to = LIST_ENTRY(item, struct link_to, item);
         if (to->following) following_stop(to->following);

@@ -4,6 +4,7 @@
 
 #include "base/list.h"
 #include "multi-dc/following.h"
+#include "multi-dc/keys_following.h"
 #include "multi-dc/links.h"
 #include "multi-dc/returning.h"
 #include "rpc/api/loop_fetch.h"
@@ -66,7 +67,8 @@ struct links {
     char forgetting[REGION_NAME_MAX + 1]; /* whose is proposed now; "": none */
     struct list joins;                    /* struct join_address, of the configuration */
     unsigned under_way;                   /* questions, proposals, joins */
-    unsigned running;                     /* links whose rpc is not stopped */
+    struct keys_following *keys;          /* NULL: it was stopped */
+    unsigned running;                     /* links whose rpc is not stopped, and `keys` */
     bool stopping, closing;
     void (*closed)(void *data);
     void *closed_data;

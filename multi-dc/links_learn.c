@@ -1,6 +1,5 @@
 /* How regions become known: what hellos, operators, neighbours and a region's own catalog say of them becomes a command,
  * if it is news. */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,6 +7,7 @@
 #include "base/log.h"
 #include "multi-dc/links_internal.h"
 #include "registry/catalog.h"
+#include "rpc/api/loop_submit.h"
 #include "rpc/wire/address.h"
 
 #define JOIN_INTERVAL_MS 30000
@@ -18,45 +18,22 @@
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
 struct learning {
-    struct rpc_write write;
     struct links *links;
     char name[REGION_NAME_MAX + 1];
     links_learned done;
     void *data;
-    bool yes;
-    /* what came of it, on its way to the loop */
-    int error;
-    char text[160];
-    _Atomic bool is_written; /* `written` is done with it */
-    uv_async_t wake;
 };
 
-static void wake_closed(uv_handle_t *handle) {
-    struct learning *learning = handle->data;
+static void learned(void *data, const struct loop_submitted *submitted) {
+    struct learning *learning = data;
     struct links *links = learning->links;
+    int error = submitted->error ? submitted->error : submitted->refused;
+    if (error && !learning->done)
+        log_warn("region", "what was heard of a region is not taken in region=%s reason=\"%s\"", learning->name,
+                 submitted->text);
+    if (learning->done) learning->done(learning->data, error, submitted->yes, submitted->text);
     free(learning);
     links_over(links);
-}
-
-static void learned(uv_async_t *async) {
-    struct learning *learning = async->data;
-    if (!atomic_load_explicit(&learning->is_written, memory_order_acquire)) return;
-    if (learning->error && !learning->done)
-        log_warn("region", "what was heard of a region is not taken in region=%s reason=\"%s\"", learning->name,
-                 learning->text);
-    if (learning->done) learning->done(learning->data, learning->error, learning->yes, learning->text);
-    uv_close((uv_handle_t *)&learning->wake, wake_closed);
-}
-
-/* Another thread, maybe. */
-static void written(struct rpc_write *write, int error, const struct machine_result *result) {
-    struct learning *learning = CONTAINER_OF(write, struct learning, write);
-    learning->error = error ? error : result->error;
-    learning->yes = !error && result->yes;
-    const char *text = !error && result->text ? result->text : co_strerror(learning->error);
-    snprintf(learning->text, sizeof learning->text, "%s", text);
-    atomic_store_explicit(&learning->is_written, true, memory_order_release);
-    uv_async_send(&learning->wake);
 }
 
 static void propose(struct links *links, uint8_t number, const ProtobufCMessage *command, const char *name,
@@ -64,11 +41,8 @@ static void propose(struct links *links, uint8_t number, const ProtobufCMessage 
     struct learning *learning = mem_zalloc(sizeof *learning);
     learning->links = links, learning->done = done, learning->data = data;
     snprintf(learning->name, sizeof learning->name, "%s", name);
-    learning->write.done = written;
-    CHECK(uv_async_init(links->loop, &learning->wake, learned) == 0);
-    learning->wake.data = learning;
     links->under_way++;
-    rpc_submit(links->config.own, &learning->write, number, command);
+    loop_submit(links->config.own, number, command, learned, learning);
 }
 
 void links_learn(struct links *links, const Pb__RegionLearnCommand *command, links_learned done, void *data) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/message.h"
+#include "kv/keys/kv.h"
 
 enum { REGION_TABLE = 47 }; /* name -> Region */
 _Static_assert(REGION_LEARN >= 208 && REGION_SEEN < 224, "commands of multi-dc (registry/module.h)");
@@ -116,6 +117,17 @@ static void region_put(struct machine_tx *tx, Pb__Region *region) {
     machine_changed(tx, SPACE_REGIONS, everything, false);
 }
 
+bool region_known(struct store_txn *txn, struct slice name) {
+    struct slice bytes;
+    if (!name.size || name.size > REGION_NAME_MAX || !region_any(txn)) return false;
+    if (store_get(txn, REGION_TABLE, name, &bytes) != CO_OK) return false;
+    struct arena arena = {0};
+    const Pb__Region *region = message_unpack(&arena, &pb__region__descriptor, bytes);
+    bool known = region && !region->removed;
+    arena_free(&arena);
+    return known;
+}
+
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 static const char *refused_because(const Pb__RegionLearnCommand *command, const Pb__Region *known) {
     if (known->removed && !command->wanted) return "the region was removed here; `coord join -wan` takes it back";
@@ -174,6 +186,27 @@ static int seen(struct machine_tx *tx, void *request, struct machine_result *res
     known->rtt_us = command->rtt_us, known->reachable = command->reachable;
     region_put(tx, known);
     return CO_OK;
+}
+
+/* -- names of other regions --------------------------------------------------------------------------------------- */
+struct slice region_of_name(struct slice name) {
+    const char *at = name.size ? memrchr(name.data, '@', name.size) : NULL;
+    return at ? slice_make(at + 1, (size_t)(name.data + name.size - at) - 1) : slice_make("", 0);
+}
+
+const char *region_elsewhere(struct arena *arena, const char *noun, struct slice name) {
+    struct slice region = region_of_name(name);
+    return arena_printf(arena, "%s \"%.*s\" belongs to region %.*s: ask there, or with ?dc=%.*s", noun, (int)name.size,
+                        name.data, (int)region.size, region.data, (int)region.size, region.data);
+}
+
+/* "db@us" is a name of region us: elsewhere nobody may take it for the same thing. What stands behind the last @ and is no
+ * other region is nothing but a part of the name. */
+static const char *forbids(struct machine_tx *tx, const struct machine_thing *thing) {
+    const struct slice name = thing->name;
+    if (thing->space == SPACE_KEY || (thing->space & WATCH_PREFIX_BIT)) return NULL;
+    struct slice region = region_of_name(name);
+    return region_known(tx->store, region) ? region_elsewhere(tx->arena, thing->noun, name) : NULL;
 }
 
 /* -- the query ---------------------------------------------------------------------------------------------------- */
@@ -235,4 +268,4 @@ static const struct module_space spaces[] = {{SPACE_REGIONS, "regions"}, {0}};
 static const struct query_type *const queries[] = {&query_regions, NULL};
 
 const struct module region_module = {
-    .name = "region", .commands = commands, .tables = tables, .spaces = spaces, .queries = queries};
+    .name = "region", .commands = commands, .tables = tables, .spaces = spaces, .queries = queries, .forbids = forbids};

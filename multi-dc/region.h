@@ -4,7 +4,10 @@
  * A region is one cluster: its record has that cluster's id. Another cluster of the same name is refused, unless it took
  * the other's place: whoever proposes that has seen that all servers known of the one before belong to the new one.
  * A region that was removed stays on record, so that a link from there or a neighbour that still knows it does not bring
- * it back. An operator who joins it again does. */
+ * it back. An operator who joins it again does.
+ *
+ * A name of a lock, an election, a barrier, a phaser, a hazard or a budget that ends in @ and the name of another region on
+ * record belongs to that region, and is refused here (module.forbids): "db@us" is one lock, which us keeps. */
 #ifndef COORD_MULTI_DC_REGION_H
 #define COORD_MULTI_DC_REGION_H
 
@@ -23,6 +26,12 @@ extern const struct query_type query_regions; /* RegionsRequest -> RegionsResult
 
 /* Is any other region on record, also one that was removed? */
 bool region_any(struct store_txn *txn);
+/* Is another region of this name on record, and not removed? */
+bool region_known(struct store_txn *txn, struct slice name);
+/* What stands behind the last @ of a name; empty: nothing does. */
+struct slice region_of_name(struct slice name);
+/* The line for who uses it elsewhere than in that region. */
+const char *region_elsewhere(struct arena *arena, const char *noun, struct slice name);
 /* Letters, digits, '-' and '_', at most REGION_NAME_MAX: as datacenters are named. */
 bool region_name_good(const char *name);
 /* Would this command change what is known? `known` NULL: nothing is. For whoever would propose it. */

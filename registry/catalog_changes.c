@@ -263,7 +263,7 @@ static int by_walking(struct changes *changes, uint64_t from) {
 
 /* -- the queries -------------------------------------------------------------------------------------------------- */
 
-static Pb__CatalogAt *at_now(struct store_txn *txn, struct arena *arena) {
+Pb__CatalogAt *catalog_at_now(struct store_txn *txn, struct arena *arena) {
     struct version_now now = {0};
     Pb__CatalogAt *at = arena_alloc(arena, sizeof *at);
     pb__catalog_at__init(at);
@@ -297,7 +297,7 @@ static int run_changes(struct store_txn *txn, const ProtobufCMessage *message, s
     const Pb__CatalogChangesRequest *request = (const Pb__CatalogChangesRequest *)message;
     Pb__CatalogChangesResult *result = arena_alloc(arena, sizeof *result);
     pb__catalog_changes_result__init(result);
-    Pb__CatalogAt *now = result->to = at_now(txn, arena);
+    Pb__CatalogAt *now = result->to = catalog_at_now(txn, arena);
     uint64_t from = request->from ? request->from->index : 0, last = last_change(txn, now);
     bool same = request->from && request->from->cluster_id == now->cluster_id;
     if (same && from > now->index) { /* this server is behind; who knows what it was told since */
@@ -319,7 +319,7 @@ static int run_changes(struct store_txn *txn, const ProtobufCMessage *message, s
 static int run_position(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
                         struct query_result *result) {
     (void)message;
-    Pb__CatalogAt *at = at_now(txn, arena);
+    Pb__CatalogAt *at = catalog_at_now(txn, arena);
     at->index = last_change(txn, at);
     *result = (struct query_result){.index = at->index, .found = true, .message = &at->base};
     return CO_OK;

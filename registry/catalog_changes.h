@@ -28,6 +28,9 @@ extern const struct query_type query_catalog_changes;
  * copy is still the same. */
 extern const struct query_type query_catalog_position;
 
+/* The present moment of this state, in the arena. */
+Pb__CatalogAt *catalog_at_now(struct store_txn *txn, struct arena *arena);
+
 /* Takes away of an entry what copies do not have; and what its service says already: the node's name in service and
  * checks, the service's name and tags in checks. */
 void catalog_strip(Pb__ServiceEntry *entry);

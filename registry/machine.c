@@ -240,6 +240,22 @@ void machine_service_changed(struct machine_tx *tx, struct slice service) {
     }
 }
 
+const char *machine_forbids(struct machine_tx *tx, const struct machine_thing *thing) {
+    const struct modules *modules = tx->machine->modules;
+    const char *why = NULL;
+    for (size_t i = 0; i < modules_count(modules) && !why; i++) {
+        const struct module *module = modules_at(modules, i);
+        if (module->forbids) why = module->forbids(tx, thing);
+    }
+    return why;
+}
+
+bool machine_refuses(struct machine_tx *tx, struct machine_thing thing, struct machine_result *result) {
+    const char *why = machine_forbids(tx, &thing);
+    if (why) (void)machine_refuse(result, CO_DENIED, why);
+    return why != NULL;
+}
+
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id) {
     const struct modules *modules = tx->machine->modules;
     struct machine_event event = {type, node, id};

@@ -36,6 +36,10 @@ void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name);
 unsigned machine_tx_version(const struct machine_tx *tx);
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id);
 void machine_service_changed(struct machine_tx *tx, struct slice service); /* module.on_service */
+/* module.forbids: why a client may not change this; NULL: no module minds. */
+const char *machine_forbids(struct machine_tx *tx, const struct machine_thing *thing);
+/* The same, and refuses the command (CO_DENIED). */
+bool machine_refuses(struct machine_tx *tx, struct machine_thing thing, struct machine_result *result);
 
 /* All or nothing within an entry. What commands do to the store, what they touch, and what they say begins or ends by
  * itself counts from the point on only when it is kept; taken back, it leaves nothing: no index, no tombstone, nobody

@@ -82,6 +82,7 @@ enum module_mutation {
     MUTATE_ROLLOUT_REPEATS = 1 << 13,      /* the end of a hold counts also when another entry has armed it since */
     MUTATE_ROLLOUT_SLEEPS = 1 << 14,       /* a change of who gets what wakes nobody */
     MUTATE_ROLLOUT_BLIND = 1 << 15,        /* the guard does not see who refused */
+    MUTATE_KEYS_REPEATS = 1 << 17, /* a step of a copy of keys counts whatever came before it */
     MUTATE_COPY_MIXES = 1 << 16, /* a change of a copy counts whatever it was made for, or a part is missing */
 };
 
@@ -100,6 +101,13 @@ enum machine_event_type {
 struct machine_event {
     enum machine_event_type type;
     struct slice node, id; /* id: service id or check id */
+};
+
+/* A thing that a client's command is about to change, for modules that say whether it may be changed here. */
+struct machine_thing {
+    uint8_t space;    /* its module's watch space; with WATCH_PREFIX_BIT: all things whose names begin with `name` */
+    const char *noun; /* "lock" */
+    struct slice name;
 };
 
 /* -- what is bound to a lease or a session ------------------------------------------------------------------------ */
@@ -188,6 +196,9 @@ struct module {
      * changed, once or more; also for one that is here and was changed in the copy of another region (multi-dc/copy.h).
      * It is called for each check that changes: it has to cost next to nothing. May be NULL. */
     void (*on_service)(struct machine_tx *tx, struct slice service);
+    /* Why clients may not change this thing here: one line, in the tx arena; NULL: they may. Asked for each command of
+     * theirs on keys, locks, elections, barriers, phasers, hazards and budgets (machine_forbids): quick. May be NULL. */
+    const char *(*forbids)(struct machine_tx *tx, const struct machine_thing *thing);
 };
 
 #endif

@@ -237,7 +237,8 @@ static void enter_put(struct machine_tx *tx, struct enter *enter, struct machine
 int barrier_enter_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__BarrierEnterCommand *command = request;
     struct enter enter = {.command = command, .forget = slice_make("", 0)};
-    if (!name_fits(command->name, result)) return CO_OK;
+    struct machine_thing thing = {SPACE_BARRIER, "barrier", slice_text(command->name)};
+    if (!name_fits(command->name, result) || machine_refuses(tx, thing, result)) return CO_OK;
     if (command->parties == 0 || command->parties > BARRIER_PARTIES_MOST)
         return machine_refuse(result, CO_INVALID, "parties: from 1 to 10000");
     if (command->after >= tx->index)

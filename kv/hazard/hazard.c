@@ -116,6 +116,10 @@ static bool object_fits(const char *object, struct machine_result *result) {
     return false;
 }
 
+static bool elsewhere(struct machine_tx *tx, const char *object, struct machine_result *result) {
+    return machine_refuses(tx, (struct machine_thing){SPACE_HAZARD, "hazard", slice_text(object)}, result);
+}
+
 static int protect_answer(struct machine_tx *tx, struct machine_result *result, uint64_t epoch, char *session) {
     Pb__HazardProtection *protection = arena_alloc(tx->arena, sizeof *protection);
     pb__hazard_protection__init(protection);
@@ -146,7 +150,7 @@ static int protect_apply(struct machine_tx *tx, void *request, struct machine_re
     Pb__Session *session = NULL;
     Pb__HazardRecord *record;
     uint64_t epoch, count = 0;
-    if (!object_fits(command->object, result)) return CO_OK;
+    if (!object_fits(command->object, result) || elsewhere(tx, command->object, result)) return CO_OK;
     int rv = makes ? CO_OK : session_ensure(tx, command->session, result, &session);
     if (rv != CO_OK || result->error) return rv;
     if (session) {
@@ -270,7 +274,7 @@ static int retire_apply(struct machine_tx *tx, void *request, struct machine_res
     uint64_t epoch = command->epoch_given ? command->epoch : tx->index;
     Pb__HazardRecord *record = NULL;
     Pb__HazardRetirement *out = arena_alloc(tx->arena, sizeof *out);
-    if (!object_fits(command->object, result)) return CO_OK;
+    if (!object_fits(command->object, result) || elsewhere(tx, command->object, result)) return CO_OK;
     if (epoch > tx->index)
         return machine_refuse(result, CO_INVALID,
                               "epoch: it is above every index: it is the Epoch of an answer, or an index");

@@ -9,6 +9,7 @@
 enum kv_command { KV_APPLY = 32, LOCK_DELAY_END = 35, KV_APPLY_FENCED = 63 };
 /* TXN_APPLY of kv/txn/txn.h, a floor above: rows of the history name it as the command by which a key changed. */
 #define KV_BY_TRANSACTION 128
+#define KV_BY_COPY        215 /* KEYS_TAKE of multi-dc/keys.h, likewise */
 enum kv_space {
     SPACE_KEY = 32, /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
 };

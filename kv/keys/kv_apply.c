@@ -11,6 +11,7 @@
 
 #include "base/message.h"
 #include "kv/keys/kv_command.h"
+#include "kv/keys/kv_copied.h"
 #include "kv/keys/kv_internal.h"
 #include "kv/lock/lock.h"
 #include "registry/lease.h"
@@ -246,7 +247,10 @@ static int command_run(struct machine_tx *tx, struct kv_command_view *command, s
     if (command->key.size > KV_KEY_MAX) return machine_refuse(result, CO_TOOLARGE, "Key too long, at most 8192 bytes");
     if (memchr(command->key.data, 0, command->key.size))
         return machine_refuse(result, CO_INVALID, "Key holds a NUL byte");
-    if (command->verb == PB__KV_VERB__KV_DELETE_TREE) {
+    bool tree = command->verb == PB__KV_VERB__KV_DELETE_TREE;
+    struct machine_thing thing = {tree ? SPACE_KEY | WATCH_PREFIX_BIT : SPACE_KEY, "key", command->key};
+    if (machine_refuses(tx, thing, result)) return CO_OK;
+    if (tree) {
         result->yes = true;
         return delete_tree(tx, command->key);
     }
@@ -286,6 +290,40 @@ int kv_fenced_apply(struct machine_tx *tx, struct slice payload, struct machine_
     if (!queue_name_fits(command.fence)) return machine_refuse(result, CO_INVALID, "fence: no lock has such a name");
     int rv = check_fence(tx, &command, result);
     return rv != CO_OK || result->error ? rv : command_run(tx, &command, result);
+}
+
+/* -- for who copies keys ------------------------------------------------------------------------------------------ */
+
+/* Of the key that it gets: with neither lock nor lease. False: nothing of it is told (*rv: the store's error), or another
+ * key stands in its place. */
+static bool copied_find(struct machine_tx *tx, struct slice key, struct target *target, int *rv) {
+    struct machine_result refused = {0};
+    return target_find(tx, key, target, &refused, rv);
+}
+
+int kv_copied_set(struct machine_tx *tx, struct slice key, struct slice value, uint64_t flags, bool *made) {
+    struct target target;
+    int rv;
+    *made = false;
+    if (!copied_find(tx, key, &target, &rv)) return rv;
+    *made = !target.exists;
+    struct kv_record next = {.flags = flags, .value = value};
+    char session[UUID_TEXT_SIZE];
+    bool held = target.exists && target.now.session.size == sizeof session;
+    if (held) memcpy(session, target.now.session.data, sizeof session); /* it would not outlive the first write */
+    record_put(tx, &target, &next);
+    if (held) lock_row_del(tx, slice_make(session, sizeof session), target.store_key);
+    return CO_OK;
+}
+
+int kv_copied_remove(struct machine_tx *tx, struct slice key, bool *removed) {
+    struct target target;
+    int rv;
+    *removed = false;
+    if (!copied_find(tx, key, &target, &rv)) return rv;
+    if (target.exists) record_remove(tx, &target);
+    *removed = target.exists;
+    return CO_OK;
 }
 
 /* -- the end of a lease ------------------------------------------------------------------------------------------- */

@@ -321,6 +321,8 @@ static int refuse_wish(const struct queue_family *family, const Pb__QueueAcquire
         return machine_refuse(
             result, CO_INVALID,
             arena_printf(tx->arena, "a %s has a name of 1 to %d bytes", family->noun, QUEUE_NAME_MAX));
+    struct machine_thing thing = {family->space, family->noun, slice_text(wish->name)};
+    if (machine_refuses(tx, thing, result)) return CO_OK;
     if (wish->note.len > QUEUE_NOTE_MAX) return machine_refuse(result, CO_TOOLARGE, "the note is too large");
     if (wish->session ? !wish->session->id[0] == !wish->session->create : !wish->token)
         return machine_refuse(result, CO_INVALID, "one session is wanted: named, or made");

@@ -147,6 +147,9 @@ int phaser_register_apply(struct machine_tx *tx, void *request, struct machine_r
     int rv = name_refused(command->name, result);
     if (rv == CO_OK && !result->error && command->parent[0]) rv = name_refused(command->parent, result);
     if (rv != CO_OK || result->error) return rv;
+    struct machine_thing thing = {SPACE_PHASER, "phaser", name},
+                         above = {SPACE_PHASER, "phaser", slice_text(command->parent)};
+    if (machine_refuses(tx, thing, result) || machine_refuses(tx, above, result)) return CO_OK;
     if (!protobuf_c_enum_descriptor_get_value(&pb__phaser_mode__descriptor, (int)command->mode))
         return machine_refuse(result, CO_INVALID, "mode: signal-wait, signal or wait is wanted");
     rv = phaser_chain_load(tx, name, &chain);

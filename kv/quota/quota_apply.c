@@ -23,6 +23,8 @@ static int put_refused(struct machine_tx *tx, const Pb__QuotaPutCommand *command
     if (!command->definition) return machine_refuse(result, CO_INVALID, "a budget without a definition");
     if (quota_definition_check(command->definition, &fault) != CO_OK)
         return machine_refuse(result, CO_INVALID, arena_strndup(tx->arena, fault.text, strlen(fault.text)));
+    struct machine_thing thing = {SPACE_QUOTA, "budget", slice_text(command->definition->name)};
+    if (machine_refuses(tx, thing, result)) return CO_OK;
     int rv = quota_begin(tx, command->definition->name, change);
     *exists = rv == CO_OK;
     if (rv != CO_OK && rv != CO_NOTFOUND) return rv;

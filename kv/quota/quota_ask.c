@@ -282,6 +282,9 @@ static int ask_one(struct asking *asking) {
     struct quota_change *change = &asking->change;
     const Pb__QuotaAsk *ask = asking->ask;
     int rv = quota_begin(change->tx, ask->name, change);
+    struct machine_thing thing = {SPACE_QUOTA, "budget", slice_text(ask->name)};
+    const char *elsewhere = rv == CO_NOTFOUND ? machine_forbids(change->tx, &thing) : NULL;
+    if (elsewhere) return refuse(asking, CO_DENIED, (char *)(uintptr_t)elsewhere);
     if (rv == CO_NOTFOUND) return refuse(asking, CO_NOTFOUND, quota_unknown(change->tx->arena, ask->name));
     if (rv == CO_OK) rv = lease_ready(asking);
     if (rv != CO_OK || is_refused(asking)) return rv;

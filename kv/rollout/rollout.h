@@ -18,16 +18,19 @@
  *     The bucket depends on nothing but the names of rollout and caller. So a higher percentage only adds callers, and
  *     nothing that happens to the stage or to the leader makes anybody change sides.
  * (2) A caller waits for his own version: he is woken when that becomes another one, and his index rises with it
- *     (rollout_layers.c).
+ *     (rollout_layers.c). A stage that came after so many different ones that this could not be told any more is refused.
  * (3) The key `current` is written in the entry that changes `current`, and by no stage.
- * (4) Versions are immutable: publishing one again with other content is refused. Writes of keys are not, also of these:
+ * (4) Versions are immutable: publishing one again with other content is refused, also when its key was removed meanwhile, for
+ *     as long as the history has its publication. Nobody is given a version whose key was removed: such stages, steps,
+ *     promotions and rollbacks are refused, or pause. Writes of keys are not, also of these:
  *     keys know nothing of rollouts. What was written into a document's key counts for who reads it next, and wakes
  *     nobody; what was written into `current` counts only for readers of keys, and status says so.
  * (5) A hold counts from the entry that armed it (stage.armed). The leader proposes its end with that index, and the
  *     entry does nothing when another one has armed it since: what two leaders propose happens once. A new leader counts a
  *     full hold.
  * (6) The guard is judged in an entry, a function of the state: of the callers that acknowledged the stage's version
- *     since the stage began, those fail that refused it, and those whose node has a critical instance of the service.
+ *     since the stage began, those fail that refused it, and those on whose node an instance of the service has turned
+ *     critical since (what was critical when it began counts when it was well in between).
  *     More than max_failing of at least min_samples: on_fail. Every ROLLOUT_JUDGE_NS, and when a hold ends; then fewer
  *     samples pause it. When it has acted it rests until somebody resumes.
  * (7) The history has a row for every change, never rewritten; of each rollout the newest ROLLOUT_HISTORY_MOST.

@@ -9,25 +9,118 @@ static char no_comment[] = "";
 
 /* -- the judgement ------------------------------------------------------------------------------------------------ */
 
-/* Of callers on nodes that have a critical instance: instances come ordered by node. */
-static int count_critical(struct store_txn *txn, const Pb__RolloutRecord *record, struct arena *arena,
-                          Pb__RolloutJudgement *what) {
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool is_among(const Pb__RolloutCritical *list, const char *instance) {
+    return bsearch(&instance, list->instances, list->n_instances, sizeof(char *), by_name) != NULL;
+}
+
+/* Calls `each` for the critical instances of the guard's service, which come ordered by node; until it fails. */
+static int critical_each(struct store_txn *txn, const Pb__RolloutRecord *record, struct arena *arena,
+                         int (*each)(void *data, const char *node, char *instance), void *data) {
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
     struct query_result result;
     request.service = record->stage->guard->service;
+    if (!request.service[0]) return CO_OK;
     int rv = query_service_entries.run(txn, &request.base, arena, &result);
     const Pb__ServiceEntriesResult *all = rv == CO_OK ? (const Pb__ServiceEntriesResult *)result.message : NULL;
-    const char *counted = NULL;
     for (size_t i = 0; all && i < all->n_entries && rv == CO_OK; i++) {
-        const char *node = all->entries[i]->node->name;
-        uint64_t running;
-        bool any;
-        if (counted && strcmp(counted, node) == 0) continue;
-        if (catalog_entry_status(all->entries[i]) != PB__STATUS__CRITICAL) continue;
-        counted = node;
-        rv = rollout_on_node(txn, slice_text(record->name), slice_text(node), record->stage->began, &running, &any);
-        what->critical += running;
+        const Pb__ServiceEntry *entry = all->entries[i];
+        if (catalog_entry_status(entry) != PB__STATUS__CRITICAL) continue;
+        rv = each(data, entry->node->name, arena_printf(arena, "%s/%s", entry->node->name, entry->service->id));
     }
+    return rv;
+}
+
+/* Those that were critical when the stage began, and are so since. */
+static int critical_before(struct store_txn *txn, const Pb__RolloutRecord *record, struct arena *arena,
+                           Pb__RolloutCritical **list) {
+    char room[STORE_KEY_MAX];
+    int rv = rollout_row(txn, rollout_key(ROW_CRITICAL, slice_text(record->name), room),
+                         &pb__rollout_critical__descriptor, arena, list);
+    if (rv != CO_NOTFOUND) return rv;
+    *list = arena_alloc(arena, sizeof **list);
+    pb__rollout_critical__init(*list);
+    return CO_OK;
+}
+
+struct noting {
+    Pb__RolloutCritical list;
+    const Pb__RolloutCritical *of; /* only those of this list; NULL: all */
+    struct arena *arena;
+    size_t room;
+};
+
+static int note(void *data, const char *node, char *instance) {
+    struct noting *noting = data;
+    (void)node;
+    if (noting->of && !is_among(noting->of, instance)) return CO_OK;
+    if (noting->list.n_instances == noting->room) {
+        noting->room = noting->room ? 2 * noting->room : 16;
+        char **wider = arena_alloc(noting->arena, noting->room * sizeof *wider);
+        if (noting->list.n_instances) memcpy(wider, noting->list.instances, noting->list.n_instances * sizeof *wider);
+        noting->list.instances = wider;
+    }
+    noting->list.instances[noting->list.n_instances++] = instance;
+    return CO_OK;
+}
+
+static int critical_put(struct machine_tx *tx, const Pb__RolloutRecord *record, const Pb__RolloutCritical *of) {
+    struct noting noting = {.list = PB__ROLLOUT_CRITICAL__INIT, .of = of, .arena = tx->arena};
+    char room[STORE_KEY_MAX];
+    struct slice key = rollout_key(ROW_CRITICAL, slice_text(record->name), room);
+    int rv = critical_each(tx->store, record, tx->arena, note, &noting);
+    if (rv != CO_OK || (of && noting.list.n_instances == of->n_instances)) return rv;
+    if (noting.list.n_instances) {
+        qsort(noting.list.instances, noting.list.n_instances, sizeof(char *), by_name);
+        rollout_row_put(tx, key, &noting.list.base);
+    } else {
+        (void)store_del(tx->store, ROLLOUT_TABLE, key);
+    }
+    return CO_OK;
+}
+
+int rollout_critical_begin(struct machine_tx *tx, const Pb__RolloutRecord *record) {
+    return record->stage->guard ? critical_put(tx, record, NULL) : CO_OK;
+}
+
+/* Who of them is well again counts when it turns critical once more. */
+static int critical_look(struct machine_tx *tx, const Pb__RolloutRecord *record) {
+    Pb__RolloutCritical *before;
+    int rv = critical_before(tx->store, record, tx->arena, &before);
+    return rv == CO_OK && before->n_instances ? critical_put(tx, record, before) : rv;
+}
+
+struct counting {
+    struct store_txn *txn;
+    const Pb__RolloutRecord *record;
+    const Pb__RolloutCritical *before;
+    const char *node; /* that was counted last */
+    uint64_t running;
+};
+
+static int count_one(void *data, const char *node, char *instance) {
+    struct counting *counting = data;
+    uint64_t running;
+    bool any;
+    if (counting->node && strcmp(counting->node, node) == 0) return CO_OK;
+    if (is_among(counting->before, instance)) return CO_OK;
+    counting->node = node;
+    int rv = rollout_on_node(counting->txn, slice_text(counting->record->name), slice_text(node),
+                             counting->record->stage->began, &running, &any);
+    counting->running += running;
+    return rv;
+}
+
+/* Of callers on nodes where an instance has turned critical since the stage began. */
+static int count_critical(struct store_txn *txn, const Pb__RolloutRecord *record, struct arena *arena,
+                          Pb__RolloutJudgement *what) {
+    Pb__RolloutCritical *before;
+    struct counting counting = {.txn = txn, .record = record};
+    int rv = critical_before(txn, record, arena, &before);
+    counting.before = before;
+    if (rv == CO_OK) rv = critical_each(txn, record, arena, count_one, &counting);
+    what->critical = counting.running;
     return rv;
 }
 
@@ -40,7 +133,7 @@ int rollout_judge(struct store_txn *txn, const Pb__RolloutRecord *record, Pb__Ro
     int rv = rollout_count(txn, slice_text(record->name), stage->began, stage->version, &count);
     if (rv != CO_OK) return rv;
     what->samples = count.ok + count.refused, what->refused = count.refused;
-    if (stage->guard->service[0] && count.ok) rv = count_critical(txn, record, &arena, what);
+    if (count.ok) rv = count_critical(txn, record, &arena, what);
     arena_free(&arena);
     return rv;
 }
@@ -53,9 +146,10 @@ static bool too_many_fail(const struct machine_tx *tx, const Pb__RolloutGuard *g
 }
 
 static char *failing_text(struct arena *arena, const Pb__RolloutGuard *guard, const Pb__RolloutJudgement *what) {
-    char *critical = guard->service[0] ? arena_printf(arena, ", %llu run on a node with a critical instance of \"%s\"",
-                                                      (unsigned long long)what->critical, guard->service)
-                                       : no_comment;
+    char *critical = guard->service[0]
+                         ? arena_printf(arena, ", %llu run on a node where an instance of \"%s\" turned critical",
+                                        (unsigned long long)what->critical, guard->service)
+                         : no_comment;
     return arena_printf(arena, "of %llu callers that acknowledged it %llu refused it%s: more than %g %%",
                         (unsigned long long)what->samples, (unsigned long long)what->refused, critical,
                         guard->max_failing * 100);
@@ -84,14 +178,17 @@ static int guard_acts(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t 
     struct rollout_who who = {"guard", "", unix_ms};
     *acted = false;
     if (!stage->guard || stage->guard_spent) return CO_OK;
-    int rv = rollout_judge(tx->store, record, &what);
+    int rv = critical_look(tx, record);
+    if (rv == CO_OK) rv = rollout_judge(tx->store, record, &what);
     if (rv != CO_OK) return rv;
     *acted = true;
     if (too_many_fail(tx, stage->guard, &what)) {
         who.comment = failing_text(tx->arena, stage->guard, &what);
+        struct machine_result refused = {0};
         bool back = stage->guard->on_fail == PB__ROLLOUT_ON_FAIL__ROLLOUT_ON_FAIL_ROLLBACK;
-        if (back) rollout_cancel(tx, record, &who);
-        else guard_pauses(tx, record, &who);
+        if (back) rv = rollout_cancel(tx, record, &who, &refused);
+        if (refused.error) who.comment = arena_printf(tx->arena, "%s; %s", who.comment, refused.text);
+        if (!back || refused.error) guard_pauses(tx, record, &who);
     } else if (hold_over && what.samples < stage->guard->min_samples) {
         who.comment = arena_printf(tx->arena, "inconclusive: %llu of at least %u callers have acknowledged it",
                                    (unsigned long long)what.samples, stage->guard->min_samples);
@@ -99,7 +196,7 @@ static int guard_acts(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t 
     } else {
         *acted = false;
     }
-    return CO_OK;
+    return rv;
 }
 
 /* -- commands ----------------------------------------------------------------------------------------------------- */
@@ -114,15 +211,17 @@ static int finish(struct machine_tx *tx, Pb__RolloutRecord *record, struct machi
 static int advance(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t unix_ms, struct machine_result *result) {
     struct rollout_who who = {"step", "", unix_ms};
     struct rollout_sides before = rollout_sides(record);
-    if (record->stage->position + 1 >= record->stage->n_steps) {
-        int rv = rollout_promote(tx, record, &who, result);
-        if (rv != CO_OK || !result->error) return rv;
+    bool last = record->stage->position + 1 >= record->stage->n_steps;
+    int rv = last ? rollout_promote(tx, record, &who, result)
+                  : rollout_document_wanted(tx, record, record->stage->version, result);
+    if (rv == CO_OK && result->error) {
         /* Its document is gone, or the pointer cannot be written: nobody else gets it until somebody has looked. */
         who.comment = result->text;
         result->error = CO_OK, result->text = NULL;
         stage_pauses(tx, record, &who);
         return CO_OK;
     }
+    if (rv != CO_OK || last) return rv;
     Pb__RolloutStage *stage = rollout_stage_change(tx, record);
     stage->buckets = rollout_buckets(stage->steps[++stage->position]->percent);
     rollout_arm(tx, record);

@@ -12,14 +12,16 @@ enum rollout_table {
 };
 /* Numbers have 8 bytes, big-endian; nodes are in lower case. */
 enum rollout_row {
-    ROW_RECORD = 'r',  /* name -> RolloutRecord */
-    ROW_HISTORY = 'h', /* name, NUL, number -> RolloutChange */
-    ROW_SCHEMA = 's',  /* name -> RolloutSchema */
-    ROW_TALLY = 't',   /* name -> RolloutTally */
-    ROW_ACK = 'a',     /* name, NUL, caller -> RolloutAck */
-    ROW_AGE = 'o',     /* name, NUL, index of the acknowledgement, caller -> nothing */
-    ROW_NODE = 'n',    /* name, NUL, node, NUL, caller -> epoch, and 1: it runs the version; or 0: it refused it */
-    ROW_COUNT = 'c',   /* name, NUL, epoch, version -> RolloutCount */
+    ROW_RECORD = 'r',   /* name -> RolloutRecord */
+    ROW_HISTORY = 'h',  /* name, NUL, number -> RolloutChange */
+    ROW_VERSION = 'v',  /* name, NUL, version -> RolloutPublished, for as long as the history has its publication */
+    ROW_SCHEMA = 's',   /* name -> RolloutSchema */
+    ROW_CRITICAL = 'i', /* name -> RolloutCritical, of a stage under way whose guard looks at a service */
+    ROW_TALLY = 't',    /* name -> RolloutTally */
+    ROW_ACK = 'a',      /* name, NUL, caller -> RolloutAck */
+    ROW_AGE = 'o',      /* name, NUL, index of the acknowledgement, caller -> nothing */
+    ROW_NODE = 'n',     /* name, NUL, node, NUL, caller -> epoch, and 1: it runs the version; or 0: it refused it */
+    ROW_COUNT = 'c',    /* name, NUL, epoch, version -> RolloutCount */
 };
 _Static_assert(ROLLOUT_PUBLISH >= 128 && ROLLOUT_JUDGE <= UINT8_MAX, "commands of kv (registry/module.h)");
 _Static_assert(ROLLOUT_TABLE >= 33 && ROLLOUT_TABLE < 40, "a table of kv");
@@ -74,6 +76,8 @@ struct rollout_sides {
 static inline struct rollout_sides rollout_sides(const Pb__RolloutRecord *record) {
     return (struct rollout_sides){record->current, record->stage};
 }
+/* Could a stage of these callers, with so many steps, be noted in the record until it ends? */
+bool rollout_has_room(const Pb__RolloutRecord *record, const Pb__RolloutMatch *match, size_t steps);
 /* The record is another one now: notes whose version changed with it, and wakes them. */
 void rollout_changed(struct machine_tx *tx, Pb__RolloutRecord *record, struct rollout_sides before);
 static inline double rollout_percent(uint32_t buckets) { return (double)buckets / (ROLLOUT_BUCKETS / 100); }
@@ -89,13 +93,20 @@ void rollout_arm(struct machine_tx *tx, Pb__RolloutRecord *record);
 void rollout_arm_guard(struct machine_tx *tx, const Pb__RolloutRecord *record);
 /* Neither counts any more. */
 void rollout_disarm(struct machine_tx *tx, const Pb__RolloutRecord *record);
+/* Refused (result->error), when somebody has removed the document of a version that callers are to get. */
+int rollout_document_wanted(struct machine_tx *tx, const Pb__RolloutRecord *record, const char *version,
+                            struct machine_result *result);
 /* Version and pointer; the stage is over. Refused: result->error. */
 int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const char *version,
                          struct machine_result *result);
 /* The present stage becomes current for everybody. */
 int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who,
                     struct machine_result *result);
-void rollout_cancel(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who);
+/* The stage is over, and all of its callers get the current version. Refused as above. */
+int rollout_cancel(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who,
+                   struct machine_result *result);
+/* The guard's stage begins: what is critical already does not count for it. */
+int rollout_critical_begin(struct machine_tx *tx, const Pb__RolloutRecord *record);
 /* *what: what the guard finds; zeroes without a guard. The store's error. */
 int rollout_judge(struct store_txn *txn, const Pb__RolloutRecord *record, Pb__RolloutJudgement *what);
 

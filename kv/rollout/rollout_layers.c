@@ -5,18 +5,16 @@
  * A layer is just that: the stage before, the stage after, and for which kinds the version changed. A caller's index is
  * that of the newest layer that has changed his version, so it is exact, and takes no row for each caller or bucket.
  *
- * Layers below one that changed every version say nothing any more, and go. Should there be LAYERS_MOST of them all the
- * same (so many stages came and went without a promotion), or too many different matches, the oldest become one that
- * says "everybody": those callers may get an answer that they have once more. */
+ * What of a layer newer ones say of the same callers goes, so that no more layers are kept than callers can have different
+ * indexes. There are bounds all the same; a stage that might go beyond them is refused before it begins. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "kv/rollout/rollout_internal.h"
 
-#define LAYERS_MOST  64
-#define MATCHES_MOST 16 /* different ones, the empty one included */
+#define LAYERS_MOST  128
+#define MATCHES_MOST 32 /* different ones, the empty one included */
 #define EVERY_KIND   15
-_Static_assert(2 * LAYERS_MOST < 256, "a layer's matches are few");
 
 /* -- callers ------------------------------------------------------------------------------------------------------ */
 
@@ -48,20 +46,21 @@ static bool fits(const Pb__RolloutMatch *match, const Pb__RolloutCaller *caller)
     return tagged;
 }
 
-static bool is_in(uint32_t buckets, const Pb__RolloutMatch *match, const Pb__RolloutCaller *caller) {
-    return rollout_bucket(slice_text(caller->name), slice_text(caller->id)) < buckets && fits(match, caller);
+static uint32_t bucket_of(const Pb__RolloutCaller *caller) {
+    return rollout_bucket(slice_text(caller->name), slice_text(caller->id));
 }
 
 bool rollout_in_stage(const Pb__RolloutStage *stage, const Pb__RolloutCaller *caller) {
-    return stage && is_in(stage->buckets, stage->match, caller);
+    return stage && bucket_of(caller) < stage->buckets && fits(stage->match, caller);
 }
 
 uint64_t rollout_seen_since(const Pb__RolloutRecord *record, const Pb__RolloutCaller *caller) {
+    uint32_t bucket = bucket_of(caller);
     for (size_t i = 0; i < record->n_layers; i++) {
         const Pb__RolloutLayer *layer = record->layers[i];
-        unsigned kind = is_in(layer->before_buckets, record->matches[layer->before_match], caller) +
-                        2u * is_in(layer->after_buckets, record->matches[layer->after_match], caller);
-        if (layer->changed >> kind & 1) return layer->index;
+        bool was = bucket < layer->before_buckets && fits(record->matches[layer->before_match], caller);
+        bool is = bucket < layer->after_buckets && fits(record->matches[layer->after_match], caller);
+        if (layer->changed >> (was + 2u * is) & 1) return layer->index;
     }
     return record->create_index;
 }
@@ -83,10 +82,16 @@ static bool is_everybody(const Pb__RolloutMatch *match) {
     return match->n_tags == 0 && match->n_nodes == 0 && match->n_regions == 0;
 }
 
-/* Its place in the record's list, where it is put if it is not there. */
+/* Its place in the record's list, behind it if it is not there. The first is empty. */
+static uint32_t find_place(const Pb__RolloutRecord *record, const Pb__RolloutMatch *match) {
+    uint32_t place = 0;
+    while (match && place < record->n_matches && !same_match(record->matches[place], match)) place++;
+    return place;
+}
+
 static uint32_t place_of(Pb__RolloutRecord *record, const Pb__RolloutMatch *match, struct arena *arena) {
-    for (uint32_t i = 0; i < record->n_matches; i++)
-        if (!match || same_match(record->matches[i], match)) return i; /* the first is empty */
+    uint32_t place = find_place(record, match);
+    if (place < record->n_matches) return place;
     Pb__RolloutMatch **wider = arena_alloc(arena, (record->n_matches + 1) * sizeof *wider);
     memcpy(wider, record->matches, record->n_matches * sizeof *wider);
     wider[record->n_matches] = (Pb__RolloutMatch *)(uintptr_t)match;
@@ -95,10 +100,9 @@ static uint32_t place_of(Pb__RolloutRecord *record, const Pb__RolloutMatch *matc
 }
 
 /* Those that no layer means go. */
-static void drop_matches(Pb__RolloutRecord *record) {
-    uint32_t places[2 * LAYERS_MOST + 3] = {0}, kept = 1;
-    bool meant[2 * LAYERS_MOST + 3] = {true};
-    CHECK(record->n_matches <= ARRAY_COUNT(meant));
+static void drop_matches(Pb__RolloutRecord *record, struct arena *arena) {
+    uint32_t *places = arena_zalloc(arena, record->n_matches * sizeof *places), kept = 1;
+    bool *meant = arena_zalloc(arena, record->n_matches * sizeof *meant);
     for (size_t i = 0; i < record->n_layers; i++)
         meant[record->layers[i]->before_match] = meant[record->layers[i]->after_match] = true;
     for (uint32_t i = 1; i < record->n_matches; i++) {
@@ -135,17 +139,70 @@ static unsigned kinds_of(const Pb__RolloutRecord *record, const Pb__RolloutLayer
                  record->matches[layer->after_match]);
 }
 
-/* The oldest layers become one that says everybody, until there are `most`. */
-static void merge_oldest(Pb__RolloutRecord *record, size_t most) {
-    if (record->n_layers <= most) return;
-    record->n_layers = most;
-    Pb__RolloutLayer *last = record->layers[most - 1];
-    uint64_t index = last->index;
-    pb__rollout_layer__init(last);
-    last->index = index, last->changed = EVERY_KIND;
+/* Callers of a kind: in these buckets, and of these matches (0: of any). `whole`: all of them are of the kind, because none
+ * is left out for a match. */
+struct box {
+    uint32_t from, to, matches[2];
+    bool whole;
+};
+
+static void box_cut(struct box *box, bool in, uint32_t buckets, uint32_t match, size_t side) {
+    if (in && buckets < box->to) box->to = buckets;
+    if (in) box->matches[side] = match;
+    else if (match) box->whole = box->whole && buckets == 0;
+    else if (buckets > box->from) box->from = buckets;
 }
 
-static void layer_add(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb__RolloutLayer *layer) {
+static struct box box_of(const Pb__RolloutLayer *layer, unsigned kind) {
+    struct box box = {.to = ROLLOUT_BUCKETS, .whole = true};
+    box_cut(&box, kind & 1, layer->before_buckets, layer->before_match, 0);
+    box_cut(&box, kind & 2, layer->after_buckets, layer->after_match, 1);
+    return box;
+}
+
+/* Does who is of `inner`'s matches fit those of `outer`? */
+static bool matches_within(const struct box *inner, const struct box *outer) {
+    for (size_t i = 0; i < 2; i++)
+        if (outer->matches[i] && outer->matches[i] != inner->matches[0] && outer->matches[i] != inner->matches[1])
+            return false;
+    return true;
+}
+
+/* From `at` on: up to which bucket has a newer layer changed all callers of the box? */
+static uint32_t covered_to(const Pb__RolloutRecord *record, size_t newer, const struct box *box, uint32_t at) {
+    uint32_t to = at;
+    for (size_t i = 0; i < newer; i++)
+        for (unsigned kind = 0; kind < 4; kind++) {
+            if (!(record->layers[i]->changed >> kind & 1)) continue;
+            struct box other = box_of(record->layers[i], kind);
+            if (other.whole && other.from <= at && other.to > to && matches_within(box, &other)) to = other.to;
+        }
+    return to;
+}
+
+static bool is_covered(const Pb__RolloutRecord *record, size_t newer, unsigned kind) {
+    struct box box = box_of(record->layers[newer], kind);
+    for (uint32_t at = box.from, to; at < box.to; at = to) {
+        to = covered_to(record, newer, &box, at);
+        if (to == at) return false;
+    }
+    return true;
+}
+
+/* What newer layers say of the same callers, and what is older than `least`, goes. */
+static void drop_layers(Pb__RolloutRecord *record, uint64_t least) {
+    size_t count = record->n_layers;
+    record->n_layers = 0;
+    for (size_t i = 0; i < count; i++) {
+        Pb__RolloutLayer *layer = record->layers[record->n_layers] = record->layers[i];
+        for (unsigned kind = 0; kind < 4; kind++)
+            if (layer->changed >> kind & 1 && is_covered(record, record->n_layers, kind))
+                layer->changed &= ~(1u << kind);
+        if (layer->changed && layer->index >= least) record->n_layers++;
+    }
+}
+
+static void layer_add(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb__RolloutLayer *layer, uint64_t least) {
     Pb__RolloutLayer **layers = arena_alloc(tx->arena, (record->n_layers + 1) * sizeof *layers);
     layers[0] = (Pb__RolloutLayer *)(void *)message_copy(tx->arena, &layer->base);
     bool covers = layer->changed == kinds_of(record, layer);
@@ -153,12 +210,14 @@ static void layer_add(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb
     if (record->n_layers) memcpy(layers + 1, record->layers, record->n_layers * sizeof *layers);
     record->layers = layers;
     record->n_layers++;
-    merge_oldest(record, LAYERS_MOST);
-    drop_matches(record);
-    for (size_t most = record->n_layers - 1; record->n_matches > MATCHES_MOST && most > 0; most--) {
-        merge_oldest(record, most);
-        drop_matches(record);
-    }
+    drop_layers(record, least);
+    drop_matches(record, tx->arena);
+}
+
+bool rollout_has_room(const Pb__RolloutRecord *record, const Pb__RolloutMatch *match, size_t steps) {
+    bool another = find_place(record, match) == record->n_matches;
+    /* It begins, its steps follow, it ends. */
+    return record->n_layers + 1 + steps + 1 <= LAYERS_MOST && record->n_matches + another <= MATCHES_MOST;
 }
 
 /* -- waking ------------------------------------------------------------------------------------------------------- */
@@ -197,17 +256,10 @@ static void touch_match(struct machine_tx *tx, struct slice name, const Pb__Roll
 /* All that can be of a kind, and as few others as the watch keys allow. */
 static void touch_kind(struct machine_tx *tx, const Pb__RolloutRecord *record, const Pb__RolloutLayer *layer,
                        unsigned kind) {
-    const Pb__RolloutMatch *before = record->matches[layer->before_match], *after = record->matches[layer->after_match];
-    bool was = kind & 1, is = kind & 2;
-    struct slice name = slice_text(record->name);
-    uint32_t from = 0, to = ROLLOUT_BUCKETS;
-    if (was && layer->before_buckets < to) to = layer->before_buckets;
-    if (is && layer->after_buckets < to) to = layer->after_buckets;
-    if (!was && is_everybody(before) && layer->before_buckets > from) from = layer->before_buckets;
-    if (!is && is_everybody(after) && layer->after_buckets > from) from = layer->after_buckets;
-    if (was && !is_everybody(before)) touch_match(tx, name, before);
-    else if (is && !is_everybody(after)) touch_match(tx, name, after);
-    else touch_buckets(tx, name, from, to);
+    struct box box = box_of(layer, kind);
+    uint32_t match = box.matches[0] ? box.matches[0] : box.matches[1];
+    if (match) touch_match(tx, slice_text(record->name), record->matches[match]);
+    else touch_buckets(tx, slice_text(record->name), box.from, box.to);
 }
 
 /* -- a change ----------------------------------------------------------------------------------------------------- */
@@ -232,7 +284,9 @@ void rollout_changed(struct machine_tx *tx, Pb__RolloutRecord *record, struct ro
     if (!layer.changed) return;
     for (unsigned kind = 0; kind < 4; kind++)
         if (layer.changed >> kind & 1 && !(tx->mutations & MUTATE_ROLLOUT_SLEEPS)) touch_kind(tx, record, &layer, kind);
-    layer_add(tx, record, &layer);
+    /* Who was in a stage that has become everybody's has got that version since the stage began, and the others get it now. */
+    bool promoted = before.stage && !after.stage && strcmp(before.stage->version, after.current) == 0;
+    layer_add(tx, record, &layer, promoted ? before.stage->began : 0);
 }
 
 /* -- what a caller waits for -------------------------------------------------------------------------------------- */

@@ -1,7 +1,28 @@
 /* Documents and their schema. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "kv/rollout/rollout_internal.h"
+
+/* What was published under this name before, by its hash: also where the key has been removed since. *other: it was something
+ * else. */
+static int published_before(struct machine_tx *tx, struct slice name, const Pb__RolloutPublishCommand *command,
+                            bool *other) {
+    char room[STORE_KEY_MAX];
+    Pb__RolloutPublished *before;
+    *other = false;
+    int rv = rollout_row(tx->store, rollout_row_key(ROW_VERSION, name, slice_text(command->version), room),
+                         &pb__rollout_published__descriptor, tx->arena, &before);
+    if (rv == CO_OK) *other = before->hash != hash64(command->document.data, command->document.len);
+    return rv == CO_NOTFOUND ? CO_OK : rv;
+}
+
+static void remember(struct machine_tx *tx, struct slice name, const Pb__RolloutPublishCommand *command) {
+    char room[STORE_KEY_MAX];
+    Pb__RolloutPublished published = PB__ROLLOUT_PUBLISHED__INIT;
+    published.hash = hash64(command->document.data, command->document.len), published.index = tx->index;
+    rollout_row_put(tx, rollout_row_key(ROW_VERSION, name, slice_text(command->version), room), &published.base);
+}
 
 int rollout_publish_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__RolloutPublishCommand *command = request;
@@ -11,6 +32,7 @@ int rollout_publish_apply(struct machine_tx *tx, void *request, struct machine_r
     const Pb__KvEntry *there;
     Pb__RolloutSchema *schema;
     Pb__RolloutRecord *record;
+    bool other;
     if (!rollout_names_fit(command->name, command->version, result)) return CO_OK;
     int rv = rollout_row(tx->store, rollout_key(ROW_SCHEMA, name, room), &pb__rollout_schema__descriptor, tx->arena,
                          &schema);
@@ -27,9 +49,19 @@ int rollout_publish_apply(struct machine_tx *tx, void *request, struct machine_r
                                            "version \"%s\" exists with other content, and versions never change: "
                                            "publish it under another name",
                                            command->version));
+    rv = published_before(tx, name, command, &other);
+    if (rv != CO_OK) return rv;
+    if (other)
+        return machine_refuse(
+            result, CO_EXISTS,
+            arena_printf(tx->arena,
+                         "version \"%s\" was published with other content before its key was removed, "
+                         "and versions never change: publish it under another name",
+                         command->version));
     if (!rollout_open(tx, command->name, &record, result, &rv)) return rv;
     rv = rollout_key_put(tx, rollout_document_key(tx->arena, name, version), message_slice(command->document), result);
     if (rv != CO_OK || result->error) return rv;
+    remember(tx, name, command);
     rollout_note(tx, record, &who, PB__ROLLOUT_DID__ROLLOUT_DID_PUBLISH, "", command->version, 0);
     rollout_put(tx, record);
     result->yes = true;

@@ -184,8 +184,11 @@ static int pointer_read(struct store_txn *txn, struct arena *arena, Pb__RolloutS
     int rv = rollout_document(txn, arena, slice_text(state->name), SLICE_LITERAL("current"), &pointer);
     if (rv != CO_OK) return rv;
     struct slice says = pointer ? message_slice(pointer->value) : slice_make("", 0);
-    if (!slice_is(says, state->current) && says.size <= ROLLOUT_NAME_MOST && !memchr(says.data, 0, says.size))
-        state->pointer = (char *)(uintptr_t)slice_copy(arena, says).data;
+    static char removed[] = "somebody has removed it", invalid[] = "what it says is no version's name";
+    bool wrong = state->current[0] && !slice_is(says, state->current);
+    if (wrong && !pointer) state->pointer_fault = removed;
+    else if (wrong && !rollout_name_fits(says, true)) state->pointer_fault = invalid;
+    else if (wrong) state->pointer = (char *)(uintptr_t)slice_copy(arena, says).data;
     return CO_OK;
 }
 

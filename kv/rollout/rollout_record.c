@@ -139,6 +139,22 @@ void rollout_put(struct machine_tx *tx, Pb__RolloutRecord *record) {
 
 /* -- history ------------------------------------------------------------------------------------------------------ */
 
+/* The oldest row goes, and with that of a publication what was remembered of the version. */
+static void drop_oldest(struct machine_tx *tx, Pb__RolloutRecord *record) {
+    char room[STORE_KEY_MAX], version_room[STORE_KEY_MAX];
+    struct slice name = slice_text(record->name);
+    struct slice row = rollout_number_key(ROW_HISTORY, name, record->history_first++, slice_make("", 0), room);
+    Pb__RolloutChange *change;
+    Pb__RolloutPublished *published;
+    if (rollout_row(tx->store, row, &pb__rollout_change__descriptor, tx->arena, &change) == CO_OK &&
+        change->kind == PB__ROLLOUT_DID__ROLLOUT_DID_PUBLISH) {
+        struct slice version = rollout_row_key(ROW_VERSION, name, slice_text(change->to), version_room);
+        int rv = rollout_row(tx->store, version, &pb__rollout_published__descriptor, tx->arena, &published);
+        if (rv == CO_OK && published->index == change->index) (void)store_del(tx->store, ROLLOUT_TABLE, version);
+    }
+    (void)store_del(tx->store, ROLLOUT_TABLE, row);
+}
+
 void rollout_note(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who, Pb__RolloutDid kind,
                   const char *from, const char *to, uint32_t buckets) {
     char room[STORE_KEY_MAX];
@@ -149,9 +165,7 @@ void rollout_note(struct machine_tx *tx, Pb__RolloutRecord *record, const struct
     change.from = (char *)(uintptr_t)from, change.to = (char *)(uintptr_t)to;
     change.percent = rollout_percent(buckets);
     rollout_row_put(tx, rollout_number_key(ROW_HISTORY, name, change.number, slice_make("", 0), room), &change.base);
-    for (; record->history_next - record->history_first > ROLLOUT_HISTORY_MOST; record->history_first++)
-        (void)store_del(tx->store, ROLLOUT_TABLE,
-                        rollout_number_key(ROW_HISTORY, name, record->history_first, slice_make("", 0), room));
+    while (record->history_next - record->history_first > ROLLOUT_HISTORY_MOST) drop_oldest(tx, record);
     machine_changed(tx, SPACE_ROLLOUT_HISTORY, name, false);
 }
 

@@ -31,6 +31,8 @@ void rollout_arm_guard(struct machine_tx *tx, const Pb__RolloutRecord *record) {
 }
 
 void rollout_disarm(struct machine_tx *tx, const Pb__RolloutRecord *record) {
+    char room[STORE_KEY_MAX];
+    (void)store_del(tx->store, ROLLOUT_TABLE, rollout_key(ROW_CRITICAL, slice_text(record->name), room));
     expiry_ended_in(tx, &rollout_hold_expiry, slice_text(record->name), tx->index);
     expiry_ended_in(tx, &rollout_judge_expiry, slice_text(record->name), tx->index);
 }
@@ -43,6 +45,15 @@ static void remember(struct machine_tx *tx, Pb__RolloutRecord *record, char *ver
     for (size_t i = 0; i < kept; i++) before[i] = record->before[record->n_before - kept + i];
     before[kept] = version;
     record->before = before, record->n_before = kept + 1;
+}
+
+int rollout_document_wanted(struct machine_tx *tx, const Pb__RolloutRecord *record, const char *version,
+                            struct machine_result *result) {
+    const Pb__KvEntry *document;
+    int rv = rollout_document(tx->store, tx->arena, slice_text(record->name), slice_text(version), &document);
+    if (rv != CO_OK || document) return rv;
+    return machine_refuse(result, CO_CONFLICT,
+                          arena_printf(tx->arena, "the document of \"%s\" was removed: publish it again", version));
 }
 
 int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const char *version,
@@ -60,13 +71,8 @@ int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const stru
                     struct machine_result *result) {
     struct rollout_sides before = rollout_sides(record);
     char *from = record->current, *comment = record->stage->comment;
-    const Pb__KvEntry *document;
-    int rv =
-        rollout_document(tx->store, tx->arena, slice_text(record->name), slice_text(record->stage->version), &document);
-    if (rv != CO_OK) return rv;
-    if (!document)
-        return machine_refuse(result, CO_CONFLICT,
-                              arena_printf(tx->arena, "the document of \"%s\" was removed", record->stage->version));
+    int rv = rollout_document_wanted(tx, record, record->stage->version, result);
+    if (rv != CO_OK || result->error) return rv;
     rv = rollout_make_current(tx, record, record->stage->version, result);
     if (rv != CO_OK || result->error) return rv;
     if (from[0]) remember(tx, record, from);
@@ -76,18 +82,26 @@ int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const stru
     return CO_OK;
 }
 
-void rollout_cancel(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who) {
+int rollout_cancel(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who,
+                   struct machine_result *result) {
     struct rollout_sides before = rollout_sides(record);
+    int rv = rollout_document_wanted(tx, record, record->current, result);
+    if (rv != CO_OK || result->error) return rv;
     rollout_disarm(tx, record);
     record->stage = NULL;
     rollout_changed(tx, record, before);
     rollout_note(tx, record, who, PB__ROLLOUT_DID__ROLLOUT_DID_ROLLBACK, before.stage->version, record->current,
                  ROLLOUT_BUCKETS);
+    return CO_OK;
 }
 
 /* -- what is asked for -------------------------------------------------------------------------------------------- */
 
-static bool percent_fits(double percent) { return percent >= 0 && percent <= 100; } /* and is a number */
+/* A number of buckets: what is between two of them would become something else silently. */
+static bool percent_fits(double percent) {
+    double buckets = percent * (ROLLOUT_BUCKETS / 100);
+    return percent >= 0 && percent <= 100 && fabs(buckets - round(buckets)) < 1e-6;
+}
 
 static bool list_fits(char *const *list, size_t count) {
     bool fits = count <= ROLLOUT_MATCH_MOST;
@@ -106,10 +120,9 @@ static const char *steps_wrong(const Pb__RolloutSetCommand *command) {
     if (command->n_steps > ROLLOUT_STEPS_MOST) return "Steps: at most 32";
     for (size_t i = 0; i < command->n_steps; i++) {
         const Pb__RolloutStep *step = command->steps[i];
-        double least = i ? command->steps[i - 1]->percent : -1;
-        if (i == 1 && command->percent_given) least = command->percent;
-        if (!percent_fits(step->percent) || step->percent <= least)
-            return "Steps: each has a higher Percent than the one before, up to 100 (and than Percent)";
+        if (!percent_fits(step->percent)) return "Steps: a Percent is from 0 to 100, in steps of 0.01";
+        if (i && step->percent <= command->steps[i - 1]->percent)
+            return "Steps: each has a higher Percent than the one before";
         if (step->hold_ns && (step->hold_ns < ROLLOUT_HOLD_LEAST_NS || step->hold_ns > ROLLOUT_HOLD_MOST_NS))
             return "Steps: a Hold is a duration from 10ms to 720h, or 0: until it is promoted";
     }
@@ -137,7 +150,8 @@ static const char *wrong(const Pb__RolloutSetCommand *command) {
     const char *what = match_wrong(command->match);
     if (!what && command->match && !is_stage(command)) /* a list of nodes that came out empty is not everybody */
         what = "Match: it names no tags, nodes or regions: leave it out, and everybody gets the version";
-    if (!what && command->percent_given && !percent_fits(command->percent)) what = "Percent: from 0 to 100";
+    if (!what && command->percent_given && !percent_fits(command->percent))
+        what = "Percent: from 0 to 100, in steps of 0.01";
     if (!what) what = steps_wrong(command);
     if (!what) what = guard_wrong(command->guard);
     if (!what && strlen(command->comment) > ROLLOUT_TEXT_MOST) what = "Comment: at most 512 bytes";
@@ -169,12 +183,31 @@ static int flip(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb__Roll
     return CO_OK;
 }
 
-static void stage_fill(Pb__RolloutStage *stage, const Pb__RolloutSetCommand *command) {
+/* With Percent it begins there, in place of the steps up to it: for as long as the last of them holds, or else the first. */
+static void steps_fill(struct machine_tx *tx, Pb__RolloutStage *stage, const Pb__RolloutSetCommand *command) {
+    size_t first = 0;
+    stage->steps = command->steps, stage->n_steps = command->n_steps;
+    if (!command->n_steps || !command->percent_given) return;
+    while (first < command->n_steps && command->steps[first]->percent <= command->percent) first++;
+    Pb__RolloutStep *begin = arena_alloc(tx->arena, sizeof *begin);
+    pb__rollout_step__init(begin);
+    begin->percent = command->percent, begin->hold_ns = command->steps[first ? first - 1 : 0]->hold_ns;
+    stage->n_steps = 1 + command->n_steps - first;
+    stage->steps = arena_alloc(tx->arena, stage->n_steps * sizeof *stage->steps);
+    stage->steps[0] = begin;
+    for (size_t i = first; i < command->n_steps; i++) stage->steps[1 + i - first] = command->steps[i];
+}
+
+static void stage_fill(struct machine_tx *tx, Pb__RolloutStage *stage, const Pb__RolloutSetCommand *command) {
     stage->version = command->version, stage->comment = command->comment;
     stage->match = command->match, stage->guard = command->guard;
-    stage->steps = command->steps, stage->n_steps = command->n_steps;
-    double percent = command->percent_given ? command->percent : command->n_steps ? command->steps[0]->percent : 100;
+    steps_fill(tx, stage, command);
+    double percent = stage->n_steps ? stage->steps[0]->percent : command->percent_given ? command->percent : 100;
     stage->buckets = rollout_buckets(percent);
+}
+
+static bool same_service(const Pb__RolloutGuard *a, const Pb__RolloutGuard *b) {
+    return a && b && strcmp(a->service, b->service) == 0;
 }
 
 static int stage_begin(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb__RolloutSetCommand *command,
@@ -186,12 +219,21 @@ static int stage_begin(struct machine_tx *tx, Pb__RolloutRecord *record, const P
     if (strcmp(record->current, command->version) == 0)
         return machine_refuse(result, CO_CONFLICT,
                               arena_printf(tx->arena, "\"%s\" is the current version already", command->version));
+    if (!rollout_has_room(record, command->match, 1 + command->n_steps))
+        return machine_refuse(
+            result, CO_CONFLICT,
+            "too many different stages since a version became everybody's: promote the one under way, "
+            "or give a version to everybody first");
     Pb__RolloutStage *stage = arena_alloc(tx->arena, sizeof *stage);
     pb__rollout_stage__init(stage);
-    stage_fill(stage, command);
+    stage_fill(tx, stage, command);
     bool same = before.stage && strcmp(before.stage->version, command->version) == 0;
     stage->began = same ? before.stage->began : tx->index;
     record->stage = stage;
+    if (!same || !same_service(before.stage->guard, stage->guard)) {
+        int rv = rollout_critical_begin(tx, record);
+        if (rv != CO_OK) return rv;
+    }
     rollout_arm(tx, record);
     rollout_arm_guard(tx, record);
     rollout_changed(tx, record, before);
@@ -275,18 +317,14 @@ int rollout_rollback_apply(struct machine_tx *tx, void *request, struct machine_
     if (!change_open(tx, request, &change, result, &rv)) return rv;
     Pb__RolloutRecord *record = change.record;
     if (record->stage) {
-        rollout_cancel(tx, record, &change.who);
-        return finish(tx, record, result);
+        rv = rollout_cancel(tx, record, &change.who, result);
+        return rv != CO_OK || result->error ? rv : finish(tx, record, result);
     }
     if (record->n_before == 0) return machine_refuse(result, CO_CONFLICT, "there is no version before this one");
     struct rollout_sides before = rollout_sides(record);
-    const Pb__KvEntry *document;
     char *to = record->before[record->n_before - 1];
-    rv = rollout_document(tx->store, tx->arena, slice_text(record->name), slice_text(to), &document);
-    if (rv != CO_OK) return rv;
-    if (!document)
-        return machine_refuse(result, CO_CONFLICT,
-                              arena_printf(tx->arena, "the document of \"%s\", the version before, was removed", to));
+    rv = rollout_document_wanted(tx, record, to, result);
+    if (rv != CO_OK || result->error) return rv;
     rv = rollout_make_current(tx, record, to, result);
     if (rv != CO_OK || result->error) return rv;
     record->n_before--;

@@ -121,6 +121,30 @@ Test(json_parse, null_is_a_value_where_one_may_be_missing) {
     cr_expect(!value && fault.code == CO_INVALID);
 }
 
+Test(json_parse, integers_beyond_64_bits_are_doubles_where_any_value_may_stand) {
+    struct json_object *value;
+    struct fault fault = {0};
+    cr_assert_eq(json_parse_value(SLICE_LITERAL("[18446744073709551615, 18446744073709551616,-9223372036854775809 ,"
+                                                "123456789012345678901234567890, \"18446744073709551616\", 1]"),
+                                  &value, &fault),
+                 CO_OK, "%s", fault.text);
+    cr_expect_eq(json_object_get_uint64(json_object_array_get_idx(value, 0)), UINT64_MAX);
+    static const double wide[] = {0x1p64, -0x1p63, 123456789012345678901234567890.0};
+    for (size_t i = 0; i < 3; i++) {
+        struct json_object *item = json_object_array_get_idx(value, 1 + i);
+        cr_expect(json_object_is_type(item, json_type_double));
+        cr_expect_eq(json_object_get_double(item), wide[i]);
+    }
+    cr_expect_str_eq(json_object_get_string(json_object_array_get_idx(value, 4)), "18446744073709551616");
+    cr_expect_eq(json_object_get_int64(json_object_array_get_idx(value, 5)), 1);
+    json_object_put(value);
+    cr_assert_eq(json_parse_value(SLICE_LITERAL("18446744073709551616"), &value, &fault), CO_OK);
+    json_object_put(value);
+    cr_expect_eq(json_parse_value(SLICE_LITERAL("[18446744073709551616, 18446744073709551616 x]"), &value, &fault),
+                 CO_INVALID);
+    cr_expect_str_eq(fault.text, "JSON: array value separator ',' expected at byte 44", "%s", fault.text);
+}
+
 Test(json_parse, depth) {
     char text[400];
     for (int depth = 1; depth <= 200; depth++) {

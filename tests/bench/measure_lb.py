@@ -25,7 +25,7 @@ keys.flush()
 PATHS = {"health read of one instance": ("/v1/health/service/one?passing",), "pick among %d, p2c" % given.instances: ("/v1/lb/pick/api",),
          "pick, hcl": ("/v1/lb/pick/api?policy=hcl",), "pick of one instance": ("/v1/lb/pick/one",),
          "owner of a key among %d" % given.instances: ("/v1/lb/owner/api?key=user-1",),
-         "owner, 1,000 keys": ("/v1/lb/owner/api?key=user-", "-s", keys.name), "health, ?lb=p2c": ("/v1/health/service/api?passing&lb=p2c",)}
+         "owner, 1,000 keys": ("/v1/lb/owner/api?key=user-", "-s", keys.name), "health read of %d" % given.instances: ("/v1/health/service/api?passing",), "health, ?lb=p2c": ("/v1/health/service/api?passing&lb=p2c",)}
 rates, costs = {name: [] for name in PATHS}, {name: [] for name in PATHS}
 for _ in range(given.rounds):
     for name, (path, *more) in PATHS.items():

@@ -350,6 +350,18 @@ def new_instances_begin_slowly():
         got = picks(agent, "/v1/lb/pick/slow?policy=weighted", 40).count("new")
         check(got < 20, "%s: %d of 40 at first" % (agent.name, got))
     until("it has its share", lambda: 30 <= picks(cluster.servers[1], "/v1/lb/pick/slow?policy=weighted", 100).count("new") <= 70, 15, 0.5)
+    # It goes and comes again, with nobody who picks in between, and while what it last said of its load is known.
+    server.put("/v1/agent/service/load/new?load=0.5")
+    for agent in cluster.servers:
+        until("the load is known", lambda: any(e["LB"]["Load"] == 0.5 for e in agent.get("/v1/health/service/slow?lb=p2c&near=")[2]), 10)
+        picks(agent, "/v1/lb/pick/slow?policy=weighted", 40)
+    server.put("/v1/agent/service/deregister/new")
+    passing(cluster.servers, "slow", 1)
+    register(server, "new", "slow")
+    passing(cluster.servers, "slow", 2)
+    for agent in cluster.servers:
+        got = picks(agent, "/v1/lb/pick/slow?policy=weighted", 40).count("new")
+        check(got < 15, "%s: %d of 40 when it comes again" % (agent.name, got))
 
 
 def hot_keys():

@@ -177,7 +177,7 @@ def a_guard_stops_it():
     agent.put("/v1/catalog/register", {"Node": "n1", "Address": "10.0.0.2", "Check": {"CheckID": "alive", "Name": "alive", "Status": "critical", "ServiceID": "api"}})
     until("it goes back by itself", lambda: status(agent, "web")["Stage"] is None, 30)
     last = want(agent, "GET", "/v1/rollout/web/history")[0]
-    check((last["Kind"], last["By"], last["From"], last["To"]) == ("rollback", "guard", "v38", "v36") and "critical instance of \"api\"" in last["Comment"], last)
+    check((last["Kind"], last["By"], last["From"], last["To"]) == ("rollback", "guard", "v38", "v36") and "\"api\" turned critical" in last["Comment"], last)
     until("all are back", lambda: all(f.seen[-1] == "v36" for f in all_), 20)
 
     # Callers that never acknowledge anything: nothing is known of the version, so it goes no further.

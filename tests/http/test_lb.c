@@ -54,9 +54,18 @@ Test(lb, picks_are_of_the_catalog_as_it_is) {
     add(world, "b", "critical"); /* at once: nothing that was kept is given out */
     for (int i = 0; i < 20; i++) expect_in(world, "GET /v1/lb/pick/api", "\"Service\":{\"ID\":\"a\"");
     add(world, "a", "critical");
-    body = web_want(world, 503, "GET /v1/lb/owner/api?key=k", NULL);
-    cr_expect_str_eq(body, "no instance of service \"api\" can be picked: 2 critical");
-    free(body);
+    static const char *const why[][2] = {
+        {"GET /v1/lb/owner/api?key=k", "2 critical"},
+        {"GET /v1/lb/pick/api?tag=x", "2 without the tag"},
+        {"GET /v1/lb/pick/api?tag=x&tag=y", "2 without the tags"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(why); i++) {
+        char line[100];
+        body = web_want(world, 503, why[i][0], NULL);
+        snprintf(line, sizeof line, "no instance of service \"api\" can be picked: %s", why[i][1]);
+        cr_expect_str_eq(body, line);
+        free(body);
+    }
     world_stop(world);
 }
 
@@ -89,6 +98,27 @@ Test(lb, the_pick_comes_first_in_health_answers) {
         free(body);
     }
     expect_in(world, "GET /v1/health/service/api", "\"ID\":\"c\"");
+    /* What is kept for picks and what is read anew are the same answer. */
+    static const char *const asked[] = {"", "&passing", "&tag=x", "&tag=x&passing", "&stale"};
+    static const char *const shown[] = {"abc", "ab", "", "", "abc"};
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
+        char target[100], slow[140];
+        snprintf(target, sizeof target, "GET /v1/health/service/api?lb=p2c%s", asked[i]);
+        snprintf(slow, sizeof slow, "%s&near=", target);
+        struct web_answer kept = web_ask(world, target, NULL), read = web_ask(world, slow, NULL);
+        for (char *age; (age = strstr(kept.body, "\"Age\":")) || (age = strstr(read.body, "\"Age\":"));)
+            memmove(age, strchr(age, '}'), strlen(strchr(age, '}')) + 1);
+        cr_expect_str_eq(kept.body, read.body, "%s", target);
+        for (char c = 'a'; c <= 'c'; c++) {
+            char id[12];
+            snprintf(id, sizeof id, "\"ID\":\"%c\"", c);
+            cr_expect_eq(strstr(kept.body, id) != NULL, strchr(shown[i], c) != NULL, "%s: %s", target, kept.body);
+        }
+        cr_expect_str_eq(web_header(&kept, "X-Consul-Index"), web_header(&read, "X-Consul-Index"));
+        cr_expect_str_eq(web_header(&kept, "X-Consul-Effective-Consistency"),
+                         web_header(&read, "X-Consul-Effective-Consistency"));
+        web_free(&kept), web_free(&read);
+    }
     char *plain = web_want(world, 200, "GET /v1/health/service/api", NULL);
     cr_expect_null(strstr(plain, "\"LB\""), "others get what they always got");
     free(plain);

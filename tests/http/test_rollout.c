@@ -101,6 +101,7 @@ Test(rollout_web, a_schema_that_comes_while_a_document_is_on_its_way) {
     put(world, "web/schema", "\"json\"");
     expect(world, 400, "PUT /v1/rollout/web/versions/v1", "{", "JSON: unexpected end");
     expect(world, 400, "PUT /v1/rollout/web/versions/v1", "{\"a\":1,\"a\":2}", "the document does not fit the schema");
+    expect(world, 200, "PUT /v1/rollout/web/versions/nothing", "null", "true");
     expect(world, 200, "GET /v1/rollout/web/schema", NULL, "\"json\"");
     fake_rpc_hold(world_rpc(world), true);
     int other = web_dial(world), fd = web_dial(world);
@@ -118,6 +119,10 @@ Test(rollout_web, a_schema_that_comes_while_a_document_is_on_its_way) {
     web_free(&answer);
     close(fd), close(other);
     expect(world, 200, "PUT /v1/rollout/web/versions/v1", "{\"a\":9}", "true");
+    expect(world, 200, "PUT /v1/rollout/web/schema", "{\"type\":\"integer\",\"minimum\":18446744073709551616}", "true");
+    expect(world, 400, "PUT /v1/rollout/web/versions/w", "18446744073709551615", "fit the schema");
+    expect(world, 400, "PUT /v1/rollout/web/versions/w", "null", "a whole number");
+    expect(world, 200, "PUT /v1/rollout/web/versions/w", "18446744073709551617", "true");
     expect(world, 200, "DELETE /v1/rollout/web/schema", NULL, "true");
     expect(world, 404, "GET /v1/rollout/web/schema", NULL, "has no schema");
     expect(world, 200, "PUT /v1/rollout/web/versions/v2", "{", "true");
@@ -152,5 +157,24 @@ Test(rollout_web, openfeature_has_tags_and_answers_browsers) {
     cr_expect(answer.status == 204 && strstr(web_header(&answer, "Access-Control-Allow-Headers"), "Content-Type"));
     web_free(&answer);
     close(fd);
+    static const struct {
+        int status;
+        const char *line;
+    } refused[] = {{404, "POST /ofrep/v1/none"},
+                   {405, "PUT /ofrep/v1/evaluate/flags"},
+                   {404, "POST /ofrep/v1/evaluate/flags/none"},
+                   {413, "POST /ofrep/v1/evaluate/flags"}};
+    char *large = mem_alloc(3u << 20);
+    memset(large, ' ', 3u << 20), large[(3u << 20) - 1] = '\0';
+    for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
+        answer = web_ask(world, refused[i].line, refused[i].status == 413 ? large : context);
+        cr_expect_eq(answer.status, refused[i].status, "%s: %d", refused[i].line, answer.status);
+        cr_expect_str_eq(web_header(&answer, "Access-Control-Allow-Origin"), "*", "%s", refused[i].line);
+        web_free(&answer);
+    }
+    answer = web_ask(world, "PUT /v1/none", NULL);
+    cr_expect_str_eq(web_header(&answer, "Access-Control-Allow-Origin"), "");
+    web_free(&answer);
+    free(large);
     world_stop(world);
 }

@@ -83,6 +83,16 @@ Test(rollout, a_pointer_written_by_hand_is_adopted_by_the_first_command_and_show
     cr_assert(kv_put(&world, "config/old/current", "8").yes);
     cr_expect_str_eq(rollout_look(&world, "old")->pointer, "8", "it is shown");
     cr_expect_str_eq(rollout_version(&world, "old", &me, NULL), "7", "and does not count");
+    static const char *const values[] = {"", "a/b", "current"};
+    for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
+        cr_assert(kv_put(&world, "config/old/current", values[i]).yes);
+        cr_expect(strstr(rollout_look(&world, "old")->pointer_fault, "no version's name"), "%s", values[i]);
+    }
+    cr_assert(kv_del(&world, "config/old/current").yes);
+    const Pb__RolloutState *state = rollout_look(&world, "old");
+    cr_expect(strstr(state->pointer_fault, "removed it") && !state->pointer[0]);
+    cr_assert(rollout_do(&world, ROLLOUT_PROMOTE, "old").yes);
+    cr_expect_str_eq(rollout_look(&world, "old")->pointer_fault, "", "it is written anew");
 }
 
 Test(rollout, a_document_that_was_removed_or_written_by_hand) {
@@ -234,8 +244,42 @@ Test(rollout, a_version_whose_document_is_gone_does_not_become_everybodys) {
     cr_assert(state->stage && state->stage->paused, "the step stops, once");
     cr_expect(strstr(state->stage->reason, "was removed"), "%s", state->stage->reason);
     cr_expect_str_eq(pointer(), "v1");
-    cr_expect(kv_put(&world, "config/web/v2", "{\"a\":2}").yes && rollout_do(&world, ROLLOUT_PROMOTE, "web").yes);
+    cr_expect(rollout_publish(&world, "web", "v2", "{\"a\":2}").yes && rollout_do(&world, ROLLOUT_PROMOTE, "web").yes);
     cr_expect_str_eq(pointer(), "v2");
+}
+
+static void refused(struct outcome outcome, int error, const char *word) {
+    cr_expect(outcome.error == error && strstr(outcome.text, word), "%s: %d %s", word, outcome.error, outcome.text);
+}
+
+Test(rollout, nobody_is_given_a_version_whose_document_is_gone) {
+    struct outcome began = rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = -1, .steps = "1:60 50:60"});
+    cr_assert(kv_del(&world, "config/web/v2").yes);
+    refused(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = 20}), CO_NOTFOUND, "no version");
+    cr_expect(rollout_due(&world, ROLLOUT_ADVANCE, "web", began.index).yes);
+    const Pb__RolloutStageView *stage = rollout_look(&world, "web")->stage;
+    cr_expect(stage->paused && stage->percent == 1, "no more callers by a step");
+    cr_assert(rollout_publish(&world, "web", "v2", "{\"a\":2}").yes && kv_del(&world, "config/web/v1").yes);
+    refused(rollout_do(&world, ROLLOUT_ROLLBACK, "web"), CO_CONFLICT, "the document of \"v1\" was removed");
+    cr_expect(rollout_do(&world, ROLLOUT_PROMOTE, "web").yes, "and forwards out of it");
+    refused(rollout_do(&world, ROLLOUT_ROLLBACK, "web"), CO_CONFLICT, "the document of \"v1\" was removed");
+    cr_expect_str_eq(pointer(), "v2");
+    cr_assert(rollout_publish(&world, "web", "v1", "{\"a\":1}").yes);
+    cr_expect(rollout_do(&world, ROLLOUT_ROLLBACK, "web").yes);
+}
+
+Test(rollout, a_version_that_was_removed_comes_back_as_it_was_or_not_at_all) {
+    cr_assert(kv_del(&world, "config/web/v2").yes);
+    refused(rollout_publish(&world, "web", "v2", "{\"a\":3}"), CO_EXISTS, "published with other content");
+    cr_expect_not(kv_get(&world, "config/web/v2").found);
+    cr_expect(rollout_publish(&world, "web", "v2", "{\"a\":2}").yes);
+    cr_assert(kv_del(&world, "config/web/v2").yes);
+    for (unsigned i = 0; i < ROLLOUT_HISTORY_MOST; i++) {
+        if (i == ROLLOUT_HISTORY_MOST - 1)
+            refused(rollout_publish(&world, "web", "v2", "{\"a\":3}"), CO_EXISTS, "published with other content");
+        cr_assert(rollout_flip(&world, "web", i % 2 ? "v1" : "v3").yes);
+    }
+    cr_expect(rollout_publish(&world, "web", "v2", "{\"a\":3}").yes, "it is forgotten with the history");
 }
 
 Test(rollout, a_step_without_hold_waits_and_pause_stops_the_clock) {
@@ -256,13 +300,32 @@ Test(rollout, a_step_without_hold_waits_and_pause_stops_the_clock) {
     cr_expect_eq(rollout_do(&world, ROLLOUT_RESUME, "web").error, CO_CONFLICT, "no stage");
 }
 
-Test(rollout, percent_begins_the_first_step_elsewhere) {
-    cr_assert(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = 10, .steps = "1:60 50:60"}).yes);
-    cr_expect_eq(rollout_look(&world, "web")->stage->percent, 10);
+/* "1:60 50:90": of the stage. */
+static const char *steps(void) {
+    static char text[200];
+    const Pb__RolloutStageView *stage = rollout_look(&world, "web")->stage;
+    text[0] = '\0';
+    for (size_t i = 0; i < stage->n_steps; i++)
+        sprintf(text + strlen(text), "%g:%d ", stage->steps[i]->percent, (int)(stage->steps[i]->hold_ns / 1000000000));
+    return text;
+}
+
+Test(rollout, percent_beside_steps_is_where_it_begins) {
+    static const struct {
+        double percent;
+        const char *steps, *wanted;
+    } rows[] = {
+        {10, "1:60 50:90", "10:60 50:90 "}, {50, "1:60 50:90", "50:90 "},        {60, "1:60 50:90", "60:90 "},
+        {1, "1:60 50:90", "1:60 50:90 "},   {5, "50:60 70", "5:60 50:60 70:0 "},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct stage_plan plan = {.percent = rows[i].percent, .steps = rows[i].steps};
+        cr_assert(rollout_set(&world, "web", "v2", &plan).yes);
+        cr_expect_str_eq(steps(), rows[i].wanted);
+        cr_expect_eq(rollout_look(&world, "web")->stage->percent, rows[i].percent);
+    }
     cr_assert(rollout_due(&world, ROLLOUT_ADVANCE, "web", 0).yes);
-    cr_expect_eq(rollout_look(&world, "web")->stage->percent, 50);
-    cr_expect_eq(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = 60, .steps = "1:60 50:60"}).error,
-                 CO_INVALID);
+    cr_expect_eq(rollout_look(&world, "web")->stage->percent, 50, "no step above it is passed over");
 }
 
 static int64_t held_ns;
@@ -317,10 +380,6 @@ Test(rollout, a_flip_ends_the_stage) {
 
 /* -- what is refused ---------------------------------------------------------------------------------------------- */
 
-static void refused(struct outcome outcome, int error, const char *word) {
-    cr_expect(outcome.error == error && strstr(outcome.text, word), "%s: %d %s", word, outcome.error, outcome.text);
-}
-
 Test(rollout, what_makes_no_sense_is_refused_and_changes_nothing) {
     char *longer = mem_zalloc(200), *many = mem_zalloc(2000);
     memset(longer, 'x', 129);
@@ -331,6 +390,9 @@ Test(rollout, what_makes_no_sense_is_refused_and_changes_nothing) {
     refused(rollout_set(&world, "none", "v1", &plain), CO_NOTFOUND, "no version");
     refused(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = 101}), CO_INVALID, "Percent");
     refused(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = NAN}), CO_INVALID, "Percent");
+    refused(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = 0.001}), CO_INVALID, "steps of 0.01");
+    refused(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = -1, .steps = "99.999"}), CO_INVALID,
+            "steps of 0.01");
     refused(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = -1, .steps = "5:1 5:1"}), CO_INVALID,
             "Steps");
     refused(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = -1, .steps = "101"}), CO_INVALID, "Steps");
@@ -407,21 +469,66 @@ Test(rollout, the_history_keeps_the_newest_and_their_numbers) {
     cr_expect_eq(rollout_do(&world, ROLLOUT_ROLLBACK, "web").error, CO_CONFLICT);
 }
 
-/* However many stages come and go, the record stays small, and callers get what they should. */
+/* However many stages come and go, who is in none of them has what he has since he has it. */
 Test(rollout, stages_that_come_and_go_for_ever) {
     char node[20];
-    for (unsigned i = 0; i < 400; i++) {
-        snprintf(node, sizeof node, "n%u", i);
-        struct stage_plan plan = {.percent = 1 + i % 90, .node = i % 3 ? node : NULL};
-        cr_assert(rollout_set(&world, "web", "v2", &plan).yes);
-        if (i % 7 == 0) cr_assert(rollout_do(&world, ROLLOUT_ROLLBACK, "web").yes);
-    }
-    uint64_t before, after;
     char *outside = caller_in(95, 100);
-    struct caller caller = {.id = outside};
+    struct caller caller = {.id = outside}, inside = {.id = outside, .node = "n7"};
+    uint64_t before, after;
     (void)rollout_version(&world, "web", &caller, &before);
-    struct outcome flipped = rollout_flip(&world, "web", "v3");
-    cr_expect_str_eq(rollout_version(&world, "web", &caller, &after), "v3");
-    cr_expect(before < flipped.index && after == flipped.index);
+    for (unsigned i = 0; i < 400; i++) {
+        snprintf(node, sizeof node, "n%u", i % 25);
+        struct stage_plan plan = {.percent = 1 + i * 37 % 90, .node = i % 3 ? node : NULL};
+        static const char *const versions[] = {"v1", "v2", "v3"};
+        const char *current = rollout_look(&world, "web")->current;
+        cr_assert(rollout_set(&world, "web", versions[(unsigned)(current[1] - '1' + 1 + i % 2) % 3], &plan).yes);
+        cr_assert(rollout_do(&world, i % 4 == 1 ? ROLLOUT_PROMOTE : ROLLOUT_ROLLBACK, "web").yes);
+        if (i % 4 == 1) (void)rollout_version(&world, "web", &caller, &before);
+        (void)rollout_version(&world, "web", &caller, &after);
+        cr_assert_eq(after, before, "at stage %u it has what it has since %d, not %d", i, (int)before, (int)after);
+        cr_assert_str_eq(rollout_version(&world, "web", &inside, NULL), rollout_look(&world, "web")->current);
+    }
+    struct outcome flipped = rollout_flip(&world, "web", "v1");
+    cr_expect(rollout_version(&world, "web", &caller, &after) && after == flipped.index);
     free(outside);
+}
+
+Test(rollout, promotions_make_room_for_stages) {
+    char node[20];
+    for (unsigned i = 0; i < 200; i++) {
+        snprintf(node, sizeof node, "n%u", i);
+        struct stage_plan plan = {.percent = -1, .node = node};
+        cr_assert(rollout_set(&world, "web", i % 2 ? "v1" : "v2", &plan).yes, "%u", i);
+        cr_assert(rollout_do(&world, ROLLOUT_PROMOTE, "web").yes);
+    }
+}
+
+/* What cannot be told apart any more is refused, and nobody is woken for it. */
+Test(rollout, a_stage_that_there_is_no_room_for_is_refused) {
+    char node[20];
+    char *id = caller_in(99, 100);
+    struct caller caller = {.id = id};
+    struct outcome outcome;
+    uint64_t before, after;
+    unsigned stages = 0;
+    (void)rollout_version(&world, "web", &caller, &before);
+    do {
+        snprintf(node, sizeof node, "n%u", stages);
+        outcome = rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = -1, .node = node});
+    } while (outcome.yes && ++stages < 1000);
+    cr_expect(stages >= 30, "%u", stages);
+    refused(outcome, CO_CONFLICT, "give a version to everybody first");
+    cr_expect(rollout_do(&world, ROLLOUT_ROLLBACK, "web").yes, "back is always possible");
+    cr_expect(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = 50}).yes, "these are no more");
+    for (stages = 0; stages < 1000; stages++) {
+        struct stage_plan plan = {.percent = 98 - stages * 0.02};
+        if (!rollout_set(&world, "web", stages % 2 ? "v2" : "v3", &plan).yes) break;
+        cr_assert(rollout_do(&world, ROLLOUT_ROLLBACK, "web").yes);
+    }
+    cr_expect(stages >= 60 && stages < 1000, "%u", stages);
+    (void)rollout_version(&world, "web", &caller, &after);
+    cr_expect_eq(after, before);
+    cr_assert(rollout_flip(&world, "web", "v3").yes);
+    cr_expect(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = 1}).yes);
+    free(id);
 }

@@ -149,6 +149,15 @@ Test(rollout_guard, it_goes_back_by_itself) {
     cr_expect(!judge(), "there is nothing to look at");
 }
 
+Test(rollout_guard, it_pauses_where_there_is_nothing_to_go_back_to) {
+    begin("v2", NULL, 0, 1, true);
+    acks(0, 1, "v2", false, NULL);
+    cr_assert(kv_del(&world, "config/web/v1").yes);
+    cr_expect(judge() && stage()->paused);
+    cr_expect(strstr(stage()->reason, "1 refused it") && strstr(stage()->reason, "the document of \"v1\" was removed"),
+              "%s", stage()->reason);
+}
+
 Test(rollout_guard, few_samples_say_nothing_until_the_hold_is_over) {
     begin("v2", NULL, 0.02, 50, true);
     acks(0, 49, "v2", false, NULL);
@@ -169,18 +178,42 @@ Test(rollout_guard, a_hold_that_ends_is_judged_first) {
     cr_expect_str_eq(rollout_look(&world, "web")->current, "v1");
 }
 
-Test(rollout_guard, callers_on_nodes_with_a_critical_instance_fail) {
-    instance("n1", PB__STATUS__PASSING), instance("n2", PB__STATUS__CRITICAL), instance("n3", PB__STATUS__WARNING);
+Test(rollout_guard, callers_on_nodes_where_an_instance_turned_critical_fail) {
+    instance("n1", PB__STATUS__PASSING), instance("n2", PB__STATUS__PASSING), instance("n3", PB__STATUS__WARNING);
     begin("v2", "api", 0.4, 1, false);
+    instance("n2", PB__STATUS__CRITICAL);
     acks(0, 3, "v2", true, "n1"), acks(3, 2, "v2", true, "N2"), acks(5, 1, "v1", true, "n2");
     cr_expect(!judge(), "2 of 5 are not more than 40 %%; who still has v1 does not count");
     Pb__RolloutJudgement what = *rollout_look(&world, "web")->judgement;
     cr_expect(what.samples == 5 && what.critical == 2 && what.refused == 0);
     instance("n1", PB__STATUS__CRITICAL);
-    cr_expect(judge() && stage()->paused && strstr(stage()->reason, "5 run on a node with a critical instance"));
+    cr_expect(judge() && stage()->paused && strstr(stage()->reason, "5 run on a node where an instance of"));
     cr_assert(rollout_do(&world, ROLLOUT_RESUME, "web").yes);
     instance("n1", PB__STATUS__PASSING), instance("n2", PB__STATUS__PASSING);
     cr_expect(!judge() && !stage()->paused, "they are well again");
+}
+
+Test(rollout_guard, what_was_critical_before_does_not_count_until_it_was_well) {
+    instance("n1", PB__STATUS__CRITICAL), instance("n2", PB__STATUS__CRITICAL);
+    begin("v2", "api", 0, 1, false);
+    acks(0, 3, "v2", true, "n1"), acks(3, 2, "v2", true, "n2");
+    cr_expect(!judge());
+    struct stage_plan more = guarded("api", 0, 1, false);
+    more.percent = 20;
+    cr_assert(rollout_set(&world, "web", "v2", &more).yes);
+    cr_expect(!judge(), "the same stage goes on");
+    instance("n2", PB__STATUS__PASSING);
+    cr_expect(!judge());
+    instance("n2", PB__STATUS__CRITICAL);
+    cr_expect_eq(rollout_look(&world, "web")->judgement->critical, 2);
+    cr_expect(judge() && stage()->paused);
+    cr_assert(rollout_do(&world, ROLLOUT_ROLLBACK, "web").yes);
+    uint64_t records = records_in(&world, 38);
+    begin("v2", "api", 0, 1, false);
+    acks(0, 3, "v2", true, "n1"), acks(3, 2, "v2", true, "n2");
+    cr_expect(!judge(), "of the next stage both were so before");
+    cr_assert(rollout_do(&world, ROLLOUT_ROLLBACK, "web").yes);
+    cr_expect_eq(records_in(&world, 38), records + 2, "two rows of the history, and nothing else");
 }
 
 Test(rollout_guard, what_was_said_of_an_earlier_attempt_does_not_count) {

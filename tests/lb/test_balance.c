@@ -116,7 +116,7 @@ Test(balance, never_a_critical_one_and_why) {
     ask.tags = tags, ask.tag_count = 1;
     cr_expect_eq(balance_pick(balance, &ask, &found), CO_NOTFOUND);
     balance_why(balance, &ask, &why);
-    cr_expect(slice_is(buffer_slice(&why), "there are none"));
+    cr_expect(slice_is(buffer_slice(&why), "6 without the tag"), "%.*s", (int)why.size, why.data);
     buffer_free(&why);
     balance_free(balance);
     hints_free(hints);
@@ -165,6 +165,20 @@ Test(balance, new_instances_begin_slowly) {
     balance_follows(both, first, now);
     ask.now_ns = now += SECOND;
     cr_expect_lt(picked(both, ask, 1), 100);
+    /* it goes and comes between two looks at the catalog, and its hint lives */
+    report(hints, "i1", 0, 0, now);
+    ask.now_ns = now += SECOND;
+    cr_expect_eq(balance_show(both, &ask, 1).weight, 1);
+    world.services[1].create_index = 17;
+    struct balance *again = balance_new(hints, &world.result, now);
+    balance_follows(again, both, now);
+    ask.now_ns = now += SECOND;
+    cr_expect_lt(picked(again, ask, 1), 100);
+    struct balance *other = balance_new(hints, &world.result, now); /* of another thread, which is late */
+    balance_follows(other, both, now);
+    ask.now_ns = now += 14 * SECOND;
+    cr_expect(fabs(balance_show(other, &ask, 1).weight - 0.5) < 0.01, "it begins once");
+    balance_free(again), balance_free(other);
     /* one that was registered long ago, and reports only now, is not new */
     report(hints, "i0", 0, 0, now);
     cr_expect_eq(balance_show(both, &ask, 0).weight, 1);

@@ -109,8 +109,11 @@ Test(load_forms, orca) {
         {"BIN aGVsbG8=", {.load = 0}, "endpoint-load-metrics: the form BIN is not read: send TEXT or JSON"},
         {"TEXT", {.load = 0}, "endpoint-load-metrics: neither application_utilization nor cpu_utilization"},
         {"TEXT mem_utilization=0.3", {.load = 0}, "endpoint-load-metrics: neither"},
-        {"TEXT cpu=0.3", {.load = 0}, "endpoint-load-metrics: \"cpu\" is no field of an ORCA report"},
-        {"TEXT named_metrics.=0.3", {.load = 0}, "endpoint-load-metrics: \"named_metrics.\" is no field"},
+        {"TEXT cpu=0.3", {.load = 0}, "endpoint-load-metrics: neither"},
+        {"TEXT new_field=soon, cpu_utilization=0.3,named_metrics.=x,rps=-1", {0.3, NAN, NAN, NAN}, NULL},
+        {"JSON {\"new\":{\"a\":[1]},\"cpu_utilization\":0.25,\"named_metrics\":{\"x\":null,\"inflight\":2}}",
+         {0.25, 2, NAN, NAN},
+         NULL},
         {"TEXT cpu_utilization",
          {.load = 0},
          "endpoint-load-metrics: \"cpu_utilization\" is not written as name=value"},
@@ -132,9 +135,9 @@ Test(load_forms, orca) {
         {"JSON {\"cpu_utilization\":0.1,\"named_metrics\":4}",
          {.load = 0},
          "endpoint-load-metrics: named_metrics: a number, not an object"},
-        {"JSON {\"cpu_utilization\":0.1,\"named_metrics\":{\"x\":null}}",
+        {"JSON {\"cpu_utilization\":0.1,\"named_metrics\":{\"inflight\":null}}",
          {.load = 0},
-         "endpoint-load-metrics: named_metrics.x: null, not a number"},
+         "endpoint-load-metrics: named_metrics.inflight: null, not a number"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) expect_read(load_parse_orca, &rows[i]);
 }
@@ -234,6 +237,25 @@ static int merge(const char *id, double load, uint64_t age, uint64_t known, uint
         .instance = named(id), .hint = load_unknown(), .age_ns = age, .interval_ns = 5 * SECOND, .known_ns = known};
     entry.hint.load = load;
     return load_merge(table, &entry, now);
+}
+
+Test(load_table, an_instance_that_comes_again_begins_anew, .init = setup, .fini = teardown) {
+    uint64_t now = 100 * SECOND;
+    cr_assert_eq(merge("a", 0.3, SECOND, 90 * SECOND, now), CO_OK);
+    now += 5 * SECOND;
+    cr_assert_eq(merge("a", 0.3, SECOND, 2 * SECOND, now), CO_OK); /* registered 3 s ago, reported since */
+    cr_expect_eq(get("a", now).known_ns, 2 * SECOND);
+    cr_assert_eq(merge("a", 0.3, 4 * SECOND, 90 * SECOND, now), CO_OK);
+    cr_expect_eq(get("a", now).known_ns, 2 * SECOND, "what was said before that is over");
+    cr_assert_eq(merge("a", 0.3, 0, 4 * SECOND, now + 2 * SECOND), CO_OK);
+    cr_expect_eq(get("a", now + 2 * SECOND).known_ns, 4 * SECOND);
+    /* as the catalog has it */
+    cr_assert_eq(load_created(table, named("a"), 17, false, now), CO_OK);
+    cr_expect_eq(get("a", now).known_ns, 2 * SECOND, "it was there before this was known");
+    cr_assert_eq(load_created(table, named("a"), 17, true, now), CO_OK);
+    cr_expect_eq(load_of("a", now), 0.3, "known already");
+    cr_assert_eq(load_created(table, named("a"), 19, false, now), CO_OK);
+    cr_expect(get("a", now).known_ns == 0 && isnan(load_of("a", now)), "registered anew");
 }
 
 Test(load_table, the_later_hint_counts, .init = setup, .fini = teardown) {
