@@ -66,6 +66,7 @@ def another_region_is_asked():
         nodes = agent.get("/v1/catalog/nodes?dc=eu")[2]
         check([n["Node"] for n in nodes] == ["eu1"] and nodes[0]["Datacenter"] == "eu", "nodes: %r" % nodes)
         check(agent.request("GET", "/v1/status/leader?dc=eu")[2] == ('"%s:8300"' % world.eu.ip).encode(), "its leader")
+        check(agent.get("/v1/status/peers?dc=eu")[2] == [world.eu.ip + ":8300"], "its peers")
         peers = agent.get("/v1/operator/raft/configuration?dc=eu")[2]["Servers"]
         check([p["Node"] for p in peers] == ["eu1"], "its servers: %r" % peers)
 

@@ -93,19 +93,16 @@ def put(agent, path, body):
 
 
 def prepared_everywhere_then_flipped():
-    """By one command where it has -regions, else step by step with ?dc=."""
+    """Published in one region; the command takes it to all of them before any is flipped."""
     eu = world.agents["eu"]
     for region in REGIONS:
         put(eu, "/v1/rollout/shop/versions/v1?dc=" + region, {"timeout": 1})
         put(eu, "/v1/rollout/shop/current?dc=" + region, {"Version": "v1"})
         until("%s has the first" % region, lambda: serving(region) == "v1")
-    for region in REGIONS:
-        put(eu, "/v1/rollout/shop/versions/v2?dc=" + region, {"timeout": 2})
+    put(eu, "/v1/rollout/shop/versions/v2", {"timeout": 2})
     check([serving(r) for r in REGIONS] == ["v1"] * 3, "prepared is not flipped")
-    for at, region in enumerate(REGIONS):
-        put(eu, "/v1/rollout/shop/current?dc=" + region, {"Version": "v2"})
-        until("%s has it" % region, lambda: serving(region) == "v2")
-        check([serving(r) for r in REGIONS[at + 1:]] == ["v1"] * (2 - at), "the next ones not yet")
+    eu.coord("rollout", "stage", "-regions", "eu,us,ap", "shop", "v2")
+    until("all have it", lambda: [serving(r) for r in REGIONS] == ["v2"] * 3)
     check([curled(world.agents[r], "/v1/rollout/shop?id=x")["Document"] for r in REGIONS] == [{"timeout": 2}] * 3, "the document")
 
 
@@ -152,17 +149,17 @@ def one_is_lost_and_returns():
     begun = time.monotonic()
     check('"ap"' in curl(us, "/v1/catalog/services?dc=ap"), "an error that names it")
     check(time.monotonic() - begun < 5 * SLOW, "in bounded time")
-    for region in ("eu", "us"):
-        put(us, "/v1/rollout/shop/versions/v3?dc=" + region, {"timeout": 3})
-        put(us, "/v1/rollout/shop/current?dc=" + region, {"Version": "v3"})
-        until("%s goes on" % region, lambda: serving(region) == "v3")
+    put(us, "/v1/rollout/shop/versions/v3", {"timeout": 3})
+    us.coord("rollout", "stage", "-regions", "us,eu,ap", "shop", "v3", code=1)
+    check([serving(r) for r in ("eu", "us")] == ["v2"] * 2, "it is not everywhere, so it is flipped nowhere")
+    us.coord("rollout", "stage", "-regions", "us,eu", "shop", "v3")
+    until("the others go on", lambda: [serving(r) for r in ("eu", "us")] == ["v3"] * 2)
     check(client(us).agent.service.register("meanwhile", port=2), "registered")
     ap.start()
     until("it is back", lambda: [e["Reachable"] for e in curled(us, "/v1/global/service/shop?region=ap")] == [True])
     until("it has what came meanwhile", lambda: [e["Region"] for e in curled(world.agents["ap"], "/v1/global/service/meanwhile")] == ["us"])
     until("its own pointer is as it was", lambda: serving("ap") == "v2")
-    put(us, "/v1/rollout/shop/versions/v3?dc=ap", {"timeout": 3})
-    put(us, "/v1/rollout/shop/current?dc=ap", {"Version": "v3"})
+    us.coord("rollout", "stage", "-regions", "us,eu,ap", "shop", "v3")
     until("and goes on", lambda: serving("ap") == "v3")
 
 
