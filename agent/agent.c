@@ -88,6 +88,7 @@ static void start_links(struct agent *agent) {
                                   .port = (uint16_t)c->server_port,
                                   .join = c->retry_join_wan.items,
                                   .join_interval_ms = (uint64_t)c->retry_interval_wan_ns / 1000000,
+                                  .hold_ms = (uint64_t)c->rpc_hold_timeout_ns / 1000000,
                                   .failover_return_ms = (uint64_t)c->failover_return_ns / 1000000,
                                   .modules = agent_modules};
     agent->links = links_start(&agent->loop, &config);

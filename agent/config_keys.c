@@ -122,8 +122,9 @@ const struct key config_keys[] = {
     FIELD("max_query_time", KEY_DURATION, max_query_time_ns, "how long a blocking query may wait"),
     KEPT("performance.leave_drain_time", KEY_DURATION, leave_drain_time_ns, UINT64_MAX,
          "an agent that leaves does not wait"),
-    KEPT("performance.rpc_hold_timeout", KEY_DURATION, rpc_hold_timeout_ns, UINT64_MAX,
-         "requests wait up to 7 s for a leader"),
+    DURATION("performance.rpc_hold_timeout", rpc_hold_timeout_ns, 1000000, 3600 * SECOND,
+             "a request to another region waits so long for one that cannot be reached, 7 s at most; for a leader of "
+             "this region it is always 7 s"),
     NUMBER("performance.raft_multiplier", raft_multiplier, 0, 10,
            "multiplies Raft's timeouts, for slow networks; 0: 1"),
     FIELD("performance.scrub_interval", KEY_DURATION, scrub_interval_ns,

@@ -13,7 +13,7 @@ static const char *folder(struct http_request *request) {
 
 static void reply_failed(struct http_request *request, int error, const struct fault *fault) {
     struct fault shown = *fault;
-    if (shown.code) http_reply_fault(request, &shown);
+    if (shown.code && error != CO_NOLEADER) http_reply_fault(request, &shown);
     else http_reply_error(request, error);
 }
 

@@ -30,6 +30,7 @@ struct follower {
     /* Our copy: it equals the region's catalog at `copied`, and that at `reached` is the same. */
     bool has; /* anything */
     Pb__CatalogAt copied, reached;
+    uint64_t changed; /* the region's last change, as it said last */
     uint64_t instances, stage;
     /* What is on its way. */
     struct answer answer;
@@ -156,12 +157,17 @@ static void propose_tidy(struct follower *follower, struct follower_effect *effe
     effect->command = COPY_TIDY, effect->message = &command->base;
 }
 
+/* The region's catalog changed since, though in nothing that copies have. */
+static bool is_unmarked(const struct follower *follower) {
+    return follower->has && follower->changed > follower->copied.index;
+}
+
 static void ask(struct follower *follower, struct follower_effect *effect) {
     effect->wish = FOLLOWER_ASKS;
     pb__catalog_changes_request__init(&effect->ask);
     if (follower->has) effect->ask.from = &follower->reached;
     effect->index = follower->has ? follower->reached.index : 0;
-    effect->wait_ms = FOLLOWER_WAIT_MS;
+    effect->wait_ms = is_unmarked(follower) ? FOLLOWER_MARK_SOON_MS : FOLLOWER_WAIT_MS;
     effect->large = !follower->has;
 }
 
@@ -218,6 +224,11 @@ static bool as_it_was(const struct follower *follower, const Pb__CopyRegion *rec
            copy_same_at(record->at, follower->has ? &follower->copied : NULL);
 }
 
+static bool wants_mark(const struct follower *follower, uint64_t now_ms) {
+    uint64_t least_ms = is_unmarked(follower) ? FOLLOWER_MARK_SOON_MS : FOLLOWER_MARK_MS;
+    return follower->reached.index > follower->copied.index && now_ms - follower->marked_ms >= least_ms;
+}
+
 /* Nothing but the index has moved. */
 static void no_news(struct follower *follower, uint64_t now_ms) {
     const Pb__CatalogAt *to = follower->answer.changes->to;
@@ -226,7 +237,7 @@ static void no_news(struct follower *follower, uint64_t now_ms) {
     follower->current = true;
     went_well(follower);
     answer_no_rows(&follower->answer);
-    bool mark = now_ms - follower->marked_ms >= FOLLOWER_MARK_MS && to->index > follower->copied.index;
+    bool mark = wants_mark(follower, now_ms);
     enter(follower, mark ? PHASE_TAKE : PHASE_ASK);
     if (!mark) follower->not_before_ms = now_ms + FOLLOWER_PACE_MS;
 }
@@ -280,6 +291,7 @@ void follower_answered(struct follower *follower, uint64_t ticket, int error, st
     if (!error) error = answer_take(answer, follower->region, records);
     const Pb__CatalogAt *to = error ? NULL : answer->changes->to;
     follower->answer_as_of_ms = as_of_ms;
+    if (!error) follower->changed = index;
     if (error) {
         failed(follower, PHASE_ASK, error, now_ms);
     } else if (goes_back(follower, to)) {
@@ -298,6 +310,19 @@ void follower_heard(struct follower *follower, const Pb__CatalogAt *position, ui
     bool same = copy_same_life(position, &follower->reached);
     if (same && position->index <= follower->reached.index) confirm(follower, as_of_ms);
     else follower->current = false;
+}
+
+uint64_t follower_moment(const struct follower *follower) {
+    return follower->phase == PHASE_ASK && follower->under_way ? follower->ticket : 0;
+}
+
+bool follower_compared(struct follower *follower, uint64_t moment, const Pb__CopyResult *ours, uint64_t now_ms) {
+    if (!moment || moment != follower_moment(follower) || as_it_was(follower, ours->region)) return false;
+    enter(follower, PHASE_READ);
+    follower->current = false;
+    follower->confirmed_ms = 0;
+    follower->not_before_ms = now_ms;
+    return true;
 }
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */

@@ -8,8 +8,10 @@
  * One thing is under way at a time. A change is proposed the moment the region tells it, but the next question comes
  * FOLLOWER_PACE_MS later: many changes are few proposals. An answer that goes back (a server of the region that is behind
  * answered) is ignored. An answer with no news moves nothing: the copy's position is then older than what it is known to
- * equal (`reached`), which the next proposal makes good, and one each FOLLOWER_MARK_MS, so that the region's history
- * still reaches back to it after a change of leader.
+ * equal (`reached`), which the next proposal makes good. Without any, one that has only the position is made each
+ * FOLLOWER_MARK_MS, so that the region's history still reaches back to it after a change of leader; and after
+ * FOLLOWER_MARK_SOON_MS where the region's catalog changed, though in nothing that copies have: servers that do not lead
+ * know by the position alone whether their copy is still the same (multi-dc/following.h).
  * Errors are tried again after FOLLOWER_AGAIN_LEAST_MS, doubled up to FOLLOWER_AGAIN_MOST_MS. */
 #ifndef COORD_MULTI_DC_FOLLOWER_H
 #define COORD_MULTI_DC_FOLLOWER_H
@@ -19,6 +21,7 @@
 #define FOLLOWER_PACE_MS        100
 #define FOLLOWER_WAIT_MS        10000 /* a question waits so long at the region */
 #define FOLLOWER_MARK_MS        60000
+#define FOLLOWER_MARK_SOON_MS   5000
 #define FOLLOWER_AGAIN_LEAST_MS 250
 #define FOLLOWER_AGAIN_MOST_MS  5000
 
@@ -58,6 +61,13 @@ void follower_proposed(struct follower *follower, uint64_t ticket, int error, in
                        uint64_t now_ms);
 /* Any time, beside what is under way: where the region's catalog is (query_catalog_position), asked at as_of_ms. */
 void follower_heard(struct follower *follower, const Pb__CatalogAt *position, uint64_t as_of_ms);
+
+/* Is our copy still what it was when this follower saw it last? It is not when our own region was set back to a backup,
+ * and without news from the region nothing else would tell. The moment is that of the look into our own store; 0: not
+ * now, something else is under way that finds out by itself. follower_compared returns whether it is otherwise: then what
+ * is under way counts as never asked, and the copy is read again. */
+uint64_t follower_moment(const struct follower *follower);
+bool follower_compared(struct follower *follower, uint64_t moment, const Pb__CopyResult *ours, uint64_t now_ms);
 
 struct follower_state {
     bool follows;          /* leads, linked, and has read our copy */

@@ -13,6 +13,8 @@
 #include "base/metrics.h"
 
 #define ROUNDS         8   /* round trips that the shortest is taken of */
+#define LOOK_EACH      5   /* heartbeats: our own store is looked into at least so often */
+#define HEARD          16  /* positions of a region, FOLLOWING_HEARTBEAT_MS apart */
 #define LEADER_LOOK_MS 200 /* so often it is asked whether this server leads */
 
 METRIC updates_metric = {
@@ -52,8 +54,16 @@ struct following {
     bool large, leads, linked, stopped;
     bool knows; /* copies: our cluster version has reached COPY_SINCE */
     uint64_t heartbeat_ms, taken;
-    Pb__CatalogAt heard; /* where the region was at heard_ms, for servers that do not lead */
-    uint64_t heard_ms, confirmed_ms, position;
+    /* Where the region was and when, for servers that do not lead: while it changes all the time their copy equals what
+     * was heard a while ago. */
+    struct heard {
+        Pb__CatalogAt at;
+        uint64_t ms;
+    } heard[HEARD];
+    unsigned heard_count, beats;
+    Pb__CatalogAt ours; /* where our copy was when it was looked at last */
+    uint64_t confirmed_ms, position;
+    uint64_t moment; /* of the look into our own store that is under way, where this server leads */
     uint64_t answered_ms, newest;
     uint32_t rounds_us[ROUNDS];
     unsigned round_count;
@@ -203,20 +213,36 @@ static struct call *heartbeat_new(struct following *following, enum follower_wis
     return following->heartbeat = call_new(following, wish, 0);
 }
 
-/* Where the region is. The leader's follower knows what our copy equals; another server looks it up, in its own store. */
-static void heard_region(struct following *following, const struct call *call, const Pb__CatalogAt *at) {
-    following->newest = at->index;
-    if (following->leads) {
-        follower_heard(following->follower, at, as_of(call));
-        return;
-    }
+/* Does our copy at `at` have what was heard? */
+static bool confirm(struct following *following, const Pb__CatalogAt *at, const struct heard *heard) {
+    bool has_it = copy_same_life(at, &heard->at) && heard->at.index <= at->index;
+    if (has_it && heard->ms > following->confirmed_ms) following->confirmed_ms = heard->ms;
+    return has_it;
+}
+
+static void look_at_copy(struct following *following) {
     Pb__CopyRequest request = PB__COPY_REQUEST__INIT;
     request.region = following->name;
-    following->heard = (Pb__CatalogAt)PB__CATALOG_AT__INIT;
-    following->heard.cluster_id = at->cluster_id, following->heard.restored = at->restored;
-    following->heard.index = at->index;
-    following->heard_ms = as_of(call);
     fetch(following, heartbeat_new(following, FOLLOWER_READS), &query_copy, RPC_STALE, 0, 0, &request.base);
+}
+
+/* Where the region is. The leader's follower knows what our copy equals, if nobody else changed it; another server looks
+ * it up. Both look into their own store. */
+static void heard_region(struct following *following, const struct call *call, const Pb__CatalogAt *at) {
+    following->newest = at->index;
+    bool look = following->beats++ % LOOK_EACH == 0;
+    following->moment = 0;
+    if (following->leads) {
+        follower_heard(following->follower, at, as_of(call));
+        if (look) following->moment = follower_moment(following->follower);
+        if (following->moment) look_at_copy(following);
+        return;
+    }
+    struct heard *heard = &following->heard[following->heard_count++ % HEARD];
+    pb__catalog_at__init(&heard->at);
+    heard->at.cluster_id = at->cluster_id, heard->at.restored = at->restored, heard->at.index = at->index;
+    heard->ms = as_of(call);
+    if (look || !confirm(following, &following->ours, heard)) look_at_copy(following);
 }
 
 static void note_round(struct following *following, const struct call *call) {
@@ -232,11 +258,27 @@ static uint32_t shortest_round_us(const struct following *following) {
     return least;
 }
 
+static void interrupt(struct following *following);
+
+/* As it is in our own store. */
 static void heard_copy(struct following *following, const Pb__CopyResult *result) {
     const Pb__CatalogAt *at = result->region ? result->region->at : NULL;
+    bool back = !at || at->index < following->position; /* our region was set back to a backup */
+    if (following->leads) {
+        if (!follower_compared(following->follower, following->moment, result, clock_mono_ms())) return;
+        log_info("regions", "the copy of a region is another one than before, it is read again region=%s",
+                 following->name);
+        interrupt(following);
+        back = true;
+    }
+    if (back) following->confirmed_ms = 0;
     following->position = at ? at->index : 0;
-    bool current = at && copy_same_life(at, &following->heard) && following->heard.index <= at->index;
-    if (current && following->heard_ms > following->confirmed_ms) following->confirmed_ms = following->heard_ms;
+    pb__catalog_at__init(&following->ours);
+    if (!at) return;
+    following->ours.cluster_id = at->cluster_id, following->ours.restored = at->restored;
+    following->ours.index = at->index;
+    for (unsigned i = 0; i < following->heard_count && i < HEARD; i++)
+        (void)confirm(following, at, &following->heard[i]);
 }
 
 static void heard(struct following *following) {
@@ -321,6 +363,7 @@ struct following *following_start(uv_loop_t *loop, struct rpc *own, struct rpc *
     following->name = mem_strdup(name);
     following->follower = follower_new(name);
     following->linked = true;
+    pb__catalog_at__init(&following->ours);
     CHECK(uv_async_init(loop, &following->wake, on_wake) == 0);
     CHECK(uv_timer_init(loop, &following->timer) == 0);
     following->wake.data = following->timer.data = following;

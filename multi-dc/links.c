@@ -67,6 +67,7 @@ static struct rpc *dial(struct links *links, const Pb__Region *record) {
                                        .bind = links->bind,
                                        .port = links->config.port,
                                        .join = join,
+                                       .hold_ms = links->config.hold_ms,
                                        .no_coordinates = true,
                                        .modules = links->config.modules};
     return rpc_client_start(links->loop, &config);
@@ -302,7 +303,12 @@ static const char *unwanted(void *data, const Pb__PeerHello *hello) {
 static void claimed(void *data, const Pb__PeerHello *hello) {
     note_conflict(data, ((struct links *)data)->region, hello);
 }
-static void came(void *data, const Pb__PeerHello *hello) { links_learn_hello(data, hello); }
+/* A region whose servers reach this one can be reached, and takes this region in. */
+static void came(void *data, const Pb__PeerHello *hello) {
+    struct link_to *to = link_named(data, hello->region);
+    if (to) rpc_client_hurry(to->rpc);
+    links_learn_hello(data, hello);
+}
 
 static char *conflict_line(const struct links *links, const char *region, struct arena *arena) {
     uint64_t now_ms = clock_mono_ms();

@@ -34,6 +34,7 @@ struct links_config {
     uint16_t port;               /* of servers whose address names none */
     const char *const *join;     /* NULL-terminated, or NULL */
     uint64_t join_interval_ms;   /* 0: 30 s */
+    uint64_t hold_ms;            /* as rpc_client_config's */
     uint64_t failover_return_ms; /* multi-dc/failover.h */
     const struct module_entry *modules;
 };

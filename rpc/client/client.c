@@ -9,7 +9,8 @@
 #include "rpc/client/client_internal.h"
 #include "rpc/wire/address.h"
 
-#define TICK_MS 50
+#define TICK_MS        50
+#define REGION_TICK_MS 100 /* there may be many links: they would wake the process up all the time */
 /* bytes of commands given to the connection at a time, so that renewals and reads get between */
 #define WRITES_BATCH (128u << 10)
 #define WRITES_AHEAD (256u << 10) /* so much of it waits there at most */
@@ -89,7 +90,13 @@ void client_drained(struct client *client) {
 
 /* A link to a region that was waited for already. */
 static bool is_away(const struct client *client, uint64_t now_ms) {
-    return client->region && client->lost_ms && now_ms - client->lost_ms >= RPC_LEADER_WAIT_MS;
+    return client->region && client->lost_ms && now_ms - client->lost_ms >= client->hold_ms;
+}
+
+uint64_t client_wait_ms(struct client *client) {
+    uint64_t now_ms = clock_mono_ms();
+    if (!client->region || !client->lost_ms) return RPC_LEADER_WAIT_MS;
+    return is_away(client, now_ms) ? 0 : client->hold_ms - (now_ms - client->lost_ms);
 }
 
 static void writes_expire(struct client *client, uint64_t now_ms, int error) {
@@ -284,6 +291,8 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->port = config->port;
     client->region = config->region ? mem_strdup(config->region) : NULL;
     client->region_cluster_id = config->region_cluster_id, client->cluster_id = config->cluster_id;
+    bool default_hold = !config->hold_ms || config->hold_ms > RPC_LEADER_WAIT_MS;
+    client->hold_ms = default_hold ? RPC_LEADER_WAIT_MS : config->hold_ms;
     client->known = config->known ? mem_strdup(config->known) : NULL;
     client->seed = hash64(config->node_id, strlen(config->node_id));
     client->id = random_u64() | 1;
@@ -354,7 +363,7 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
     client->wake.data = client->timer.data = client;
     if (config->join) client_join(client, config->join);
-    uv_timer_start(&client->timer, tick, 0, TICK_MS);
+    uv_timer_start(&client->timer, tick, 0, client->region ? REGION_TICK_MS : TICK_MS);
     return rpc;
 }
 

@@ -41,9 +41,9 @@ struct rpc_client_config {
     const char *const *join;
     /* A link of a server to another region, `cluster`: the server's own region and its cluster's id, and the id of the
      * cluster that is to be there (0: whatever is). Nothing is kept for the time without servers, and nothing waits longer
-     * than RPC_LEADER_WAIT_MS from the loss of the last connection on. NULL: a client agent. */
+     * than hold_ms (0, or more: RPC_LEADER_WAIT_MS) from the loss of the last connection on. NULL: a client agent. */
     const char *region;
-    uint64_t region_cluster_id, cluster_id;
+    uint64_t region_cluster_id, cluster_id, hold_ms;
     const char *known; /* a file: the servers known last, kept current; NULL: none */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;    /* between reports; 0: see lb/coordinate_agent.h */
@@ -56,6 +56,8 @@ struct rpc_client_config {
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config);
 /* Loop thread. One more server to reach it by. */
 void rpc_client_know(struct rpc *rpc, const char *address);
+/* Loop thread. They can be reached, as something else shows: without a connection all are tried now, not later. */
+void rpc_client_hurry(struct rpc *rpc);
 /* Loop thread. Without a connection until this is taken back: what is asked ends as if no server could be reached. */
 void rpc_client_pause(struct rpc *rpc, bool paused);
 /* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the

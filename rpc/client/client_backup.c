@@ -209,7 +209,7 @@ static void ask(struct client_backup *backup) {
         calls_next(calls, &backup->call, clock_mono_ms());
     } else {
         backup->call.done = ended, backup->call.piece = piece_taken;
-        calls_begin(calls, &backup->call, &backup_method, RPC_LEADER_WAIT_MS, clock_mono_ms());
+        calls_begin(calls, &backup->call, &backup_method, client_wait_ms(backup->client), clock_mono_ms());
     }
 }
 

@@ -80,7 +80,7 @@ static void wait_on(struct client_fetch *impl, uint64_t now_ms) {
     if (now_ms - client->lost_ms >= CLIENT_REACH_MS && end_with_kept(impl, now_ms)) return;
     bool nobody = list_empty(&client->servers) && fetch_of(impl)->index == 0; /* to look for, before `coord join` */
     uint64_t since_ms = client->region ? client->lost_ms : impl->begun_ms;
-    uint64_t last_ms = since_ms + (nobody ? 0 : RPC_LEADER_WAIT_MS);
+    uint64_t last_ms = since_ms + (nobody ? 0 : client->hold_ms);
     if (now_ms >= last_ms && (client->region || now_ms >= impl->until_ms)) give_up(impl, CO_NOLEADER, NULL);
 }
 

@@ -54,6 +54,7 @@ struct client {
     char *cluster, *node_name, *address;
     char *region; /* of a link: the server's own; NULL: a client agent */
     uint64_t region_cluster_id;
+    uint64_t hold_ms;         /* a region that is away is waited for so long */
     char *known;              /* a path, or NULL */
     struct buffer known_text; /* as written last */
     uint64_t seed, id;        /* ranks; of this life */
@@ -103,6 +104,8 @@ extern const struct rpc_role client_role;                        /* role.c */
 void client_post(struct client *client, struct loop_task *task); /* any thread: rpc_on_loop's */
 /* Something was asked whose answer is due soon. */
 void client_asked(struct client *client);
+/* A call that begins now waits so long for a server. */
+uint64_t client_wait_ms(struct client *client);
 void client_finish_stop(struct client *client);
 
 /* -- client_servers.c --------------------------------------------------------------------------------------------- */

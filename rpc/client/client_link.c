@@ -29,6 +29,8 @@
 #define CUT_OFF_JITTER_MS    50 /* one that is cut off from the others is left at once */
 #define LEADERLESS_AGAIN_MS  2000
 #define RESOLVED_AGAIN_MS    1000
+#define REGION_REFUSED_MS    1000 /* another region does not know yet that this one was founded anew, or joined again */
+#define UNFOUNDED_MS         500  /* a server of a region whose cluster is being founded is asked again */
 #define OTHER_CLUSTER_MS     3000 /* without a server of its own for so long: is it another cluster now? */
 
 static void dial_next(struct client *client);
@@ -116,11 +118,14 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     struct hello_terms terms;
     char why[HELLO_WHY];
     enum hello_verdict verdict = hello_judge(&self, hello, &terms, why);
+    /* Founded anew, maybe, and not done with it: it would be taken for one of the cluster before. */
+    bool unfounded = client->region && client->cluster_id && !hello->cluster_id;
+    if (unfounded) snprintf(why, sizeof why, "it has no cluster id yet");
     if (conn->server) conn->server->other_cluster = verdict == HELLO_OTHER_CLUSTER ? hello->cluster_id : 0;
-    if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT) {
+    if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT || unfounded) {
         log_warn("client", "a server is not talked to address=%s reason=\"%s\"",
                  conn->server ? conn->server->address : "?", why[0] ? why : "it is too old for client agents");
-        if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
+        if (conn->server) client_server_failed(conn->server, unfounded ? UNFOUNDED_MS : CLIENT_BACKOFF_MOST_MS);
         link_close(conn->wire);
     } else if (!conn->greeted) {
         conn->greeted = true, conn->protocol = terms.protocol;
@@ -143,7 +148,8 @@ static void refused_by(struct client_conn *conn, struct slice why) {
     for (char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == '"' || *at == 127) *at = '?';
     log_warn("client", "this agent is refused by=%s reason=\"%s\"", conn->server ? conn->server->address : "?", text);
-    if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
+    uint64_t least_ms = conn->client->region ? REGION_REFUSED_MS : CLIENT_BACKOFF_MOST_MS;
+    if (conn->server) client_server_failed(conn->server, least_ms);
     link_close(conn->wire);
 }
 
@@ -373,6 +379,13 @@ void client_leave(struct client *client, uint64_t number, const char *why) {
     log_warn("client", "a server is left address=%s reason=\"%s\"", conn->server ? conn->server->address : "?", why);
     if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
     link_close(conn->wire);
+}
+
+void rpc_client_hurry(struct rpc *rpc) {
+    LIST_FOREACH(item, &rpc->client->servers) {
+        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        if (!rpc->client->current) server->next_ms = server->backoff_ms = 0;
+    }
 }
 
 void rpc_client_pause(struct rpc *rpc, bool paused) {

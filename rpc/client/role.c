@@ -70,6 +70,7 @@ static void know_server(struct rpc *rpc, const char *address) { (void)client_ser
 
 static void save(struct rpc *rpc, struct rpc_save *save) { client_save(rpc->client, save); }
 static void restore(struct rpc *rpc, struct rpc_restore *restore) { client_restore(rpc->client, restore); }
+static uint64_t call_wait_ms(struct rpc *rpc) { return client_wait_ms(rpc->client); }
 static void post(struct rpc *rpc, struct loop_task *task) { client_post(rpc->client, task); }
 
 /* `ask_here`, `change_here`: its calls always have a server to go to. */
@@ -100,4 +101,5 @@ const struct rpc_role client_role = {.submit = submit,
                                      .ask = operator_call_ask,
                                      .save = save,
                                      .restore = restore,
-                                     .post = post};
+                                     .post = post,
+                                     .call_wait_ms = call_wait_ms};

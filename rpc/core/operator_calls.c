@@ -87,7 +87,8 @@ static void change_answered(struct call *call, int error, const ProtobufCMessage
 static void call(struct rpc *rpc, struct operator_call *operation, const struct call_method *method,
                  void (*done)(struct call *call, int error, const ProtobufCMessage *answer)) {
     operation->rpc = rpc, operation->call.done = done;
-    calls_begin(rpc->calls, &operation->call, method, RPC_LEADER_WAIT_MS, clock_mono_ms());
+    uint64_t wait_ms = rpc->role->call_wait_ms ? rpc->role->call_wait_ms(rpc) : RPC_LEADER_WAIT_MS;
+    calls_begin(rpc->calls, &operation->call, method, wait_ms, clock_mono_ms());
     if (rpc->role->calls_begun && !calls_idle(rpc->calls)) rpc->role->calls_begun(rpc);
 }
 

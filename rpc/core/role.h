@@ -63,6 +63,7 @@ struct rpc_role {
     void (*post)(struct rpc *rpc, struct loop_task *task); /* any thread: task->run on the loop, soon */
     /* Loop thread: calls are under way, and want calls_tick. NULL: it comes anyway. */
     void (*calls_begun)(struct rpc *rpc);
+    uint64_t (*call_wait_ms)(struct rpc *rpc); /* loop thread: calls wait so long; NULL: RPC_LEADER_WAIT_MS */
 };
 
 #endif

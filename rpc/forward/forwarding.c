@@ -141,6 +141,11 @@ static void write_answered(struct node_proposal *proposal, const Pb__PeerResult 
     proposal_answer(proposal, CO_OK, &result);
 }
 
+/* Then the server waited for it already, as long as it is to be waited for. */
+static bool names_region(const struct forwarding *f, const struct node_proposal *proposal) {
+    return f->callbacks.region_of && f->callbacks.region_of(f->callbacks.data, proposal)[0];
+}
+
 static bool take_results(struct forwarding *f, uint64_t from, struct slice payload) {
     Pb__PeerResults *results = frame_unpack(&pb__peer_results__descriptor, payload, &f->frame);
     for (size_t i = 0; results && i < results->n_results; i++) {
@@ -148,7 +153,8 @@ static bool take_results(struct forwarding *f, uint64_t from, struct slice paylo
         struct sent *sent = sent_take(f, &write_method, answer->number, from);
         if (!sent) continue;
         if (answer->outcome == CO_OK) write_answered(sent->proposal, answer);
-        else if (answer->outcome == CO_NOLEADER) f->callbacks.command(f->callbacks.data, sent->proposal);
+        else if (answer->outcome == CO_NOLEADER && !names_region(f, sent->proposal))
+            f->callbacks.command(f->callbacks.data, sent->proposal);
         else proposal_answer(sent->proposal, (int)answer->outcome, NULL);
         free(sent);
     }
@@ -261,6 +267,7 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
                                                     .deadline_ms = deadline_ms,
                                                     .here_only = !f->callbacks.onward,
                                                     .data = raft_data_new(write->command.data, write->command.len)};
+        if (write->region[0]) served->u.proposal.deadline_ms = now_ms + RPC_LEADER_WAIT_MS;
         if (write->region[0]) f->callbacks.command_in(f->callbacks.data, write->region, &served->u.proposal);
         else f->callbacks.command(f->callbacks.data, &served->u.proposal);
     }

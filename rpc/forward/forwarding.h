@@ -31,7 +31,8 @@ struct forwarding_callbacks {
     /* A command that is for a region; a renewal says it itself. NULL: not taken. */
     void (*command_in)(void *data, const char *region, struct node_proposal *proposal);
     /* What is served is for client agents: it may go on to the server that leads, and waits a second for one;
-     * CO_NOLEADER then, which lets the agent ask another server. */
+     * CO_NOLEADER then, which lets the agent ask another server. What is for another region waits for that one as long as
+     * anybody would; CO_NOLEADER is the agent's answer then. */
     bool onward;
     unsigned mutations; /* enum forwarding_mutation; 0 outside of the simulator */
 };

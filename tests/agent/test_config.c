@@ -165,13 +165,8 @@ Test(config, every_field) {
     cr_expect(config.lock_waiters_max == 23 && config.lock_session_max == 24 && config.lock_note_max == 25);
     cr_expect_eq(config.quota_priority, 0);
     /* Kept, but nobody uses them: the log says so. */
-    static const char *const unused[] = {"retry_interval",
-                                         "retry_max",
-                                         "dns_config.enable_truncate",
-                                         "dns_config.max_stale",
-                                         "recursors",
-                                         "performance.leave_drain_time",
-                                         "performance.rpc_hold_timeout",
+    static const char *const unused[] = {"retry_interval",       "retry_max", "dns_config.enable_truncate",
+                                         "dns_config.max_stale", "recursors", "performance.leave_drain_time",
                                          "discard_check_output"};
     cr_expect_eq(config.without_effect.count, ARRAY_COUNT(unused));
     for (size_t i = 0; i < ARRAY_COUNT(unused); i++) {

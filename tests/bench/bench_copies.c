@@ -1,5 +1,6 @@
 /* Copies of other regions: 20 regions of 10,000 instances each in one store. Bytes on disk and in memory, CPU of the first
- * copy, the longest entry, what one change costs at its source and here, and a catch-up of 10,000 changes. The regions are one catalog that is
+ * copy, the longest entry, what one change costs at its source and here, a catch-up of 10,000 changes, and what is left for local reads and
+ * writes beside all that. The regions are one catalog that is
  * copied under 20 names; nothing goes over a network or through a log. An argument: the folder. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include "registry/version.h"
 #include "tests/bench/cpu.h"
 
-enum { REGIONS = 20, NODES = 2000, ON_NODE = 5, SERVICES = 100, CHANGES = 10000, ROUNDS = 200 };
+enum { REGIONS = 20, NODES = 2000, ON_NODE = 5, SERVICES = 100, CHANGES = 10000, ROUNDS = 200, BESIDE_ROUNDS = 7 };
 
 struct place {
     char folder[512];
@@ -213,6 +214,77 @@ static void print_longest(void) {
                    (unsigned long long)commands[COPY_UPDATE + i], (double)longest_ns[COPY_UPDATE + i] / 1e6);
 }
 
+/* -- beside it ---------------------------------------------------------------------------------------------------- */
+
+static void write_here(struct place *place, unsigned number) {
+    char name[32], address[] = "10.0.0.1", service_name[] = "here";
+    Pb__Node node = PB__NODE__INIT;
+    Pb__Service service = PB__SERVICE__INIT;
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    snprintf(name, sizeof name, "node-%u", number % 10);
+    node.name = name, node.address = address;
+    service.name = service.id = service_name, service.port = 1 + number % 60000;
+    command.node = &node, command.service = &service;
+    (void)apply(place, CATALOG_REGISTER, &command.base);
+}
+
+static void read_here(struct place *place) {
+    Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
+    struct arena arena = {0};
+    uint64_t index, ns = 0;
+    request.service = (char *)"here";
+    (void)ask(place, &query_service_entries, &request.base, &index, &arena, &ns);
+    arena_free(&arena);
+}
+
+/* Local writes, each with nine reads, for a second of CPU: how many. Beside them, a hundred times in that second, a copy takes what its region
+ * changed since the copy's last turn; what that costs at the source does not count. */
+static unsigned done_here(struct place *place, bool copies) {
+    static unsigned changed, turn;
+    unsigned count = 0;
+    uint64_t used_ns = 0;
+    for (unsigned slice = 0; slice < 100; slice++) {
+        begin_figures();
+        if (copies && turn % REGIONS == 0) (void)change_one(changed++);
+        if (copies) follow(followers[turn++ % REGIONS]);
+        used_ns += took_ns + read_ns;
+        uint64_t began = cpu_ns();
+        for (; used_ns + cpu_ns() - began < (uint64_t)(slice + 1) * 10000000; count++) {
+            write_here(place, count);
+            for (int i = 0; i < 9; i++) read_here(place);
+        }
+        used_ns += cpu_ns() - began;
+    }
+    return count;
+}
+
+static int by_size(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(double *values, size_t count) {
+    qsort(values, count, sizeof *values, by_size);
+    return values[count / 2];
+}
+
+/* In turn, since the machine is not always as fast: a store without copies, one with them, one with them and their changes. */
+static void beside(const char *base) {
+    static struct place bare;
+    double alone[BESIDE_ROUNDS], quiet[BESIDE_ROUNDS], busy[BESIDE_ROUNDS];
+    place_open(&bare, base);
+    for (size_t i = 0; i < BESIDE_ROUNDS; i++) {
+        alone[i] = done_here(&bare, false);
+        quiet[i] = done_here(&own, false) / alone[i];
+        busy[i] = done_here(&own, true) / alone[i];
+    }
+    printf(
+        "local writes with nine reads each in a second of CPU: %.0f alone; of that %.2f beside the copies, %.2f beside "
+        "their changes\n",
+        median(alone, BESIDE_ROUNDS), median(quiet, BESIDE_ROUNDS), median(busy, BESIDE_ROUNDS));
+    place_close(&bare);
+}
+
 static double ms(uint64_t ns) { return (double)ns / 1e6; }
 
 int main(int count, char **arguments) {
@@ -257,6 +329,7 @@ int main(int count, char **arguments) {
         (double)(took_ns + read_ns) / changes * 100 / 1e7);
     print_longest();
 
+    beside(base);
     begin_figures();
     for (unsigned i = 0; i < CHANGES; i++) (void)change_one(number++);
     follow(followers[0]);

@@ -133,6 +133,21 @@ class Hub:
             ip("netns", "del", name, check=False)
         self.made = []
 
+    def slow(self, host, sources, kilobits):
+        """What `sources` send to this host passes at so many kbit/s, together. False: the kernel has no such queue."""
+        veth = "h" + host.namespace.rsplit(".", 1)[1]
+        for words in (["qdisc", "replace", "dev", veth, "root", "handle", "1:", "htb"],
+                      ["class", "replace", "dev", veth, "parent", "1:", "classid", "1:4", "htb", "rate", "%dkbit" % kilobits, "burst", "16k"],
+                      *(["filter", "add", "dev", veth, "parent", "1:", "protocol", "ip", "prio", "1", "u32", "match", "ip", "src", source.ip + "/32",
+                         "flowid", "1:4"] for source in sources)):
+            r = subprocess.run(["tc", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            if r.returncode:
+                return False
+        return True
+
+    def fast(self, host):
+        subprocess.run(["tc", "qdisc", "del", "dev", "h" + host.namespace.rsplit(".", 1)[1], "root"], capture_output=True, stdin=subprocess.DEVNULL)
+
 
 def tidy_on_signals():
     """Ends by exception, so that everything made is removed."""
@@ -255,7 +270,7 @@ class Process:
 
 class Server(Process):
     def __init__(self, cluster, number, ip_address, namespace):
-        super().__init__(cluster, "s%d" % number, ip_address, namespace)
+        super().__init__(cluster, "%s%d" % (cluster.prefix, number), ip_address, namespace)
         self.number = number
         self.life = 0                    # rises when its state may begin anew
 
@@ -300,22 +315,24 @@ def _loopback():
 
 
 class Cluster:
-    def __init__(self, count=3, args=(), expect=None, log_level=None, keep=False):
+    """`prefix` names its servers. Several clusters of one test have hosts from different numbers on: `hosts`."""
+
+    def __init__(self, count=3, args=(), expect=None, log_level=None, keep=False, prefix="s", hosts=0):
         if not os.path.exists(COORD):
             raise SystemExit("no program at %s: set COORD_BIN" % COORD)
         self.hub = Hub.enter()
-        self.args, self.keep, self.expect = list(args), keep, expect or count
+        self.args, self.keep, self.expect, self.prefix = list(args), keep, expect or count, prefix
         self.log_level = log_level or os.environ.get("COORD_TEST_LOG", "info")
         self.dir = tempfile.mkdtemp(prefix="coord-cluster-")
         self.mounts = []
         self.servers, self.agents = [], []
-        self.plugged = 100               # numbers of agents' hosts begin behind it
+        self.plugged = hosts + 100       # numbers of agents' hosts begin behind it
         self.over = False
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))      # a server that crashes leaves its core in its folder
         atexit.register(self.close)
         for number in range(1, count + 1):
-            namespace, address = self.hub.plug(number) if self.hub else (None, _loopback())
+            namespace, address = self.hub.plug(hosts + number) if self.hub else (None, _loopback())
             self.servers.append(Server(self, number, address, namespace))
 
     def __enter__(self):

@@ -158,6 +158,13 @@ class Agent:
         finally:
             c.close()
 
+    def coord(self, *args, code=0):
+        """A command of the program, asking this agent: all that it says."""
+        env = dict(os.environ, COORD_HTTP_ADDR="%s:8500" % self.ip)
+        r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOW, env=env)
+        check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args), r.returncode, r.stdout + r.stderr))
+        return r.stdout + r.stderr
+
     def get(self, path, **kw):
         status, headers, body = self.request("GET", path, **kw)
         return status, headers, json.loads(body) if body else None

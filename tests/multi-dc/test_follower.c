@@ -165,6 +165,57 @@ Test(follower, an_answer_of_a_server_that_is_behind_is_ignored, .init = setup, .
     cr_assert(next() == FOLLOWER_ASKS && effect.ask.from->index == 10);
 }
 
+Test(follower, a_change_that_copies_do_not_have_is_noted_soon, .init = setup, .fini = teardown) {
+    lead(at(7, 0, 10));
+    cr_assert(next() == FOLLOWER_ASKS && effect.wait_ms == FOLLOWER_WAIT_MS);
+    answer(at(7, 0, 20), 0, false, 15);
+    now_ms += FOLLOWER_PACE_MS;
+    cr_assert(next() == FOLLOWER_ASKS && effect.wait_ms == FOLLOWER_MARK_SOON_MS);
+    now_ms += FOLLOWER_MARK_SOON_MS;
+    answer(at(7, 0, 20), 0, false, 15);
+    cr_assert_eq(next(), FOLLOWER_PROPOSES);
+    cr_assert_eq(((const Pb__CopyUpdateCommand *)effect.message)->to->index, 20);
+    proposed();
+    now_ms += FOLLOWER_PACE_MS;
+    cr_assert(next() == FOLLOWER_ASKS && effect.wait_ms == FOLLOWER_WAIT_MS);
+    now_ms += FOLLOWER_MARK_SOON_MS;
+    answer(at(7, 0, 30), 0, false, 15);
+    now_ms += FOLLOWER_PACE_MS;
+    cr_assert(next() == FOLLOWER_ASKS && effect.wait_ms == FOLLOWER_WAIT_MS, "the log goes on, the catalog does not");
+}
+
+/* What is in our store, when it is looked at now. */
+static bool compared(uint64_t moment, Pb__CatalogAt *in_store) {
+    Pb__CopyResult result = PB__COPY_RESULT__INIT;
+    Pb__CopyRegion region = PB__COPY_REGION__INIT;
+    region.at = in_store;
+    if (in_store) result.region = &region;
+    return follower_compared(follower, moment, &result, now_ms);
+}
+
+Test(follower, a_copy_that_was_set_back_is_read_again, .init = setup, .fini = teardown) {
+    lead(at(7, 0, 10));
+    cr_assert_eq(follower_moment(follower), 0, "nothing is asked yet");
+    cr_assert_eq(next(), FOLLOWER_ASKS);
+    uint64_t moment = follower_moment(follower);
+    cr_assert(moment && !compared(moment, at(7, 0, 10)));
+    answer(at(7, 0, 20), 1, false, 15);
+    cr_assert_not(compared(moment, at(7, 0, 5)), "what was seen before the answer says nothing");
+    cr_assert_eq(next(), FOLLOWER_PROPOSES);
+    cr_assert_eq(follower_moment(follower), 0, "a proposal finds out by itself");
+    proposed();
+    now_ms += FOLLOWER_PACE_MS;
+    cr_assert_eq(next(), FOLLOWER_ASKS);
+    uint64_t before = effect.ticket;
+    cr_assert_not(compared(moment, at(7, 0, 10)), "an older look");
+    cr_assert(compared(follower_moment(follower), at(7, 0, 10)));
+    cr_assert_eq(state().confirmed_ms, 0, "it is not known how old it is");
+    follower_answered(follower, before, CO_IO, slice_make("", 0), 0, 0, now_ms);
+    read_copy(at(7, 0, 10), PB__COPY_STATE__COPY_SETTLED);
+    cr_assert(next() == FOLLOWER_ASKS && effect.ask.from->index == 10);
+    cr_assert(compared(follower_moment(follower), NULL), "gone");
+}
+
 /* -- another life ------------------------------------------------------------------------------------------------- */
 
 static void told_keys(const char *const *nodes, size_t count, Pb__CatalogAt *moment) {
