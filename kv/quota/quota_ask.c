@@ -51,6 +51,8 @@ static int find_lease(struct asking *asking) {
     else if (strcmp(asking->lease->session, asking->session->id) != 0) rv = CO_NOTFOUND;
     if (rv == CO_NOTFOUND && (ask->lease || ask->close))
         return refuse(asking, CO_NOTFOUND, quota_lease_unknown(tx->arena, ask->name, ask->lease));
+    if (rv == CO_OK && asking->lease->token != ask->token)
+        return refuse(asking, CO_DENIED, quota_lease_denied(tx->arena, ask->name, asking->lease->id));
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
 
@@ -79,6 +81,7 @@ static void new_lease(struct asking *asking) {
     lease->id = asking->change.tx->index;
     lease->session = asking->session->id, lease->node = asking->node;
     lease->numbered = asking->ask->seq != 0;
+    lease->token = asking->ask->token;
     asking->lease = lease;
     asking->fresh = true;
 }

@@ -22,6 +22,7 @@ bool quota_name_fits(const char *name);
 /* "there is no budget "x"": CO_NOTFOUND. */
 char *quota_unknown(struct arena *arena, const char *name);
 char *quota_lease_unknown(struct arena *arena, const char *name, uint64_t lease);
+char *quota_lease_denied(struct arena *arena, const char *name, uint64_t lease); /* CO_DENIED */
 
 /* -- a budget that an entry changes (quota_store.c; applier thread) ----------------------------------------------- */
 

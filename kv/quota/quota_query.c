@@ -40,6 +40,7 @@ static int leases_read(struct store_txn *txn, struct slice name, struct arena *a
         rv = quota_lease_decode(cursor.value, arena, &lease);
         if (rv == CO_OK && !lease->reclaimed && state->n_leases == most) rv = CO_CORRUPT;
         if (rv != CO_OK) break;
+        lease->token = 0; /* its holder's alone */
         if (!lease->reclaimed) state->leases[state->n_leases++] = lease;
     }
     store_cursor_close(&cursor);

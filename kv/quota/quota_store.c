@@ -312,6 +312,11 @@ char *quota_lease_unknown(struct arena *arena, const char *name, uint64_t lease)
                         name);
 }
 
+char *quota_lease_denied(struct arena *arena, const char *name, uint64_t lease) {
+    return arena_printf(arena, "lease %llu of budget \"%.256s\" has another token: it is its holder's",
+                        (unsigned long long)lease, name);
+}
+
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change) {
     *change = (struct quota_change){.tx = tx, .name = slice_text(name)};
     return quota_record_get(tx->store, change->name, tx->arena, &change->record);
@@ -328,7 +333,7 @@ static void arm(struct quota_change *change) {
     record->refill_index = owed ? tx->index : 0;
     if (owed) expiry_began_in(tx, &quota_refill_expiry, change->name, tx->index, quota_refill_ns(record, 0));
     else {
-        record->window_noted = false;
+        record->window_noted = false, record->waited_ms = 0;
         expiry_ended_in(tx, &quota_refill_expiry, change->name, tx->index);
     }
 }

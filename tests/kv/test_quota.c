@@ -117,6 +117,18 @@ Test(quota, what_is_claimed_beyond_the_lease_is_refused_and_changes_nothing) {
     quota_trail_check(&world, "b");
 }
 
+Test(quota, a_lease_is_known_by_its_token_whoever_knows_its_session) {
+    define("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    uint64_t lease = GRANTED(0, 100, .want = 100, .seq = 1, .token = 7);
+    cr_expect_eq(quota_lease_of(quota_look(&world, "b"), lease)->token, 0, "no query shows it");
+    REFUSED(0, CO_DENIED, "another token", .seq = 1, .want = 100);
+    REFUSED(0, CO_DENIED, "another token", .lease = lease, .seq = 2, .close = true, .token = 8);
+    cr_expect_eq(quota_settle(&world, "b", lease, 0).error, CO_DENIED);
+    SUMS("spent 0 stranded 0 leased 100 slack 0: 900 of 1000");
+    (void)GRANTED(0, 0, .lease = lease, .seq = 2, .token = 7, .spent = 30, .held = 70, .want = 70);
+    SUMS("spent 30 stranded 0 leased 70 slack 0: 900 of 1000");
+}
+
 Test(quota, asks_of_a_command_are_granted_or_refused_each_by_itself) {
     define("a", PB__QUOTA_MODE__QUOTA_LEASE), define("b", PB__QUOTA_MODE__QUOTA_LEASE);
     const struct asks by = {.session = id[0]};

@@ -351,12 +351,12 @@ static unsigned budget_named(const char *name) { return (unsigned)(name[1] - '0'
 
 static uint64_t term_of(struct sim *sim, uint64_t index) { return sim->chronicle->committed[index - 1].term; }
 
-/* Does it bring something back, or only say which window it is? Servers' clocks are far apart here. */
+/* Does it bring something back, or only say which window it is? Servers' clocks are far apart here; windows never go back. */
 static bool window_begins(struct quota_budget *b, int64_t unix_ms) {
     int64_t start = unix_ms / 60000 * 60;
     bool later = start > b->window_s, begins = b->noted && later;
     b->noted = true;
-    if (later || start + 60 < b->window_s) b->window_s = start;
+    if (later) b->window_s = start;
     return begins;
 }
 
