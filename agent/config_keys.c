@@ -48,7 +48,8 @@
 #define NO_AUDIT        "there is no audit log yet"
 #define NO_MESH         "there is no service mesh"
 #define NO_GOSSIP       "there is no gossip: leases say which nodes are alive"
-#define ONE_DATACENTER  "datacenters are not joined yet"
+#define ONE_ADDRESS     "a server has one address, for its own region and for others"
+#define OWN_CLUSTERS    "each region is a cluster of its own"
 #define NO_PUSH         "metrics are read from /v1/agent/metrics, not sent"
 #define NO_SEGMENTS     "there are no network segments"
 #define LOG_TO_STDERR   "the log goes to stderr, as text"
@@ -259,7 +260,7 @@ const struct key config_keys[] = {
     IDLE("telemetry.disable_hostname", KEY_BOOL, NO_PUSH),
     IDLE("telemetry.filter_default", KEY_BOOL, NO_PUSH),
     IDLE("tls_prefer_server_cipher_suites", KEY_BOOL, NO_TLS),
-    IDLE("translate_wan_addrs", KEY_BOOL, ONE_DATACENTER),
+    IDLE("translate_wan_addrs", KEY_BOOL, ONE_ADDRESS),
     IDLE("ui", KEY_BOOL, NO_UI),
     GUARD("verify_incoming", KEY_BOOL, TLS),
     GUARD("verify_incoming_https", KEY_BOOL, TLS),
@@ -284,7 +285,7 @@ const struct key config_keys[] = {
     IDLE("raft_protocol", KEY_NUMBER, "versions are agreed on by the servers"),
     IDLE("raft_snapshot_threshold", KEY_NUMBER, SNAPSHOTS),
     IDLE("raft_trailing_logs", KEY_NUMBER, SNAPSHOTS),
-    IDLE("retry_max_wan", KEY_NUMBER, ONE_DATACENTER),
+    IDLE("retry_max_wan", KEY_NUMBER, "other regions are tried until one answers"),
     IDLE("segment_limit", KEY_NUMBER, NO_SEGMENTS),
     IDLE("segment_name_limit", KEY_NUMBER, NO_SEGMENTS),
     /* REAL */
@@ -336,10 +337,9 @@ const struct key config_keys[] = {
     IDLE("limits.https_handshake_timeout", KEY_DURATION, NO_TLS),
     IDLE("limits.rpc_handshake_timeout", KEY_DURATION, NO_RPC_LIMITS),
     IDLE("log_rotate_duration", KEY_DURATION, LOG_TO_STDERR),
-    IDLE("primary_gateways_interval", KEY_DURATION, ONE_DATACENTER),
+    IDLE("primary_gateways_interval", KEY_DURATION, OWN_CLUSTERS),
     IDLE("raft_snapshot_interval", KEY_DURATION, SNAPSHOTS),
-    IDLE("reconnect_timeout_wan", KEY_DURATION, ONE_DATACENTER),
-    IDLE("retry_interval_wan", KEY_DURATION, ONE_DATACENTER),
+    IDLE("reconnect_timeout_wan", KEY_DURATION, "a region is kept until `coord region remove`"),
     IDLE("telemetry.circonus_submission_interval", KEY_DURATION, NO_PUSH),
     IDLE("telemetry.prometheus_retention_time", KEY_DURATION, NO_PUSH),
     /* TEXT */
@@ -364,9 +364,9 @@ const struct key config_keys[] = {
     IDLE("addresses.https", KEY_TEXT, NO_TLS),
     IDLE("advertise_addr_ipv4", KEY_TEXT, "see advertise_addr"),
     IDLE("advertise_addr_ipv6", KEY_TEXT, "see advertise_addr"),
-    IDLE("advertise_addr_wan", KEY_TEXT, ONE_DATACENTER),
-    IDLE("advertise_addr_wan_ipv4", KEY_TEXT, ONE_DATACENTER),
-    IDLE("advertise_addr_wan_ipv6", KEY_TEXT, ONE_DATACENTER),
+    IDLE("advertise_addr_wan", KEY_TEXT, ONE_ADDRESS),
+    IDLE("advertise_addr_wan_ipv4", KEY_TEXT, ONE_ADDRESS),
+    IDLE("advertise_addr_wan_ipv6", KEY_TEXT, ONE_ADDRESS),
     IDLE("auto_config.authorization.static.bound_issuer", KEY_TEXT, NO_TLS),
     IDLE("auto_config.authorization.static.jwks_ca_cert", KEY_TEXT, NO_TLS),
     IDLE("auto_config.authorization.static.jwks_url", KEY_TEXT, NO_TLS),
@@ -384,7 +384,7 @@ const struct key config_keys[] = {
     GUARD("key_file", KEY_TEXT, TLS),
     IDLE("log_file", KEY_TEXT, LOG_TO_STDERR),
     IDLE("pid_file", KEY_TEXT, "no such file is written yet"),
-    IDLE("primary_datacenter", KEY_TEXT, ONE_DATACENTER),
+    IDLE("primary_datacenter", KEY_TEXT, OWN_CLUSTERS),
     IDLE("revision", KEY_TEXT, "written by Consul's own tools"),
     IDLE("segment", KEY_TEXT, NO_SEGMENTS),
     IDLE("segments.[].advertise", KEY_TEXT, NO_SEGMENTS),
@@ -431,11 +431,9 @@ const struct key config_keys[] = {
     IDLE("auto_encrypt.ip_san", KEY_TEXTS, NO_TLS),
     GUARD("http_config.allow_write_http_from", KEY_TEXTS, "a limit on who may write"),
     GUARD("http_config.block_endpoints", KEY_TEXTS, "blocking of endpoints"),
-    IDLE("primary_gateways", KEY_TEXTS, ONE_DATACENTER),
-    IDLE("retry_join_wan", KEY_TEXTS, ONE_DATACENTER),
+    IDLE("primary_gateways", KEY_TEXTS, OWN_CLUSTERS),
     GUARD("serf_lan_allowed_cidrs", KEY_TEXTS, "a limit on who may join"),
     IDLE("serf_wan_allowed_cidrs", KEY_TEXTS, NO_GOSSIP),
-    IDLE("start_join_wan", KEY_TEXTS, ONE_DATACENTER),
     IDLE("telemetry.dogstatsd_tags", KEY_TEXTS, NO_PUSH),
     IDLE("telemetry.prefix_filter", KEY_TEXTS, NO_PUSH),
     /* MAP */

@@ -1,5 +1,6 @@
 /* How regions become known: what hellos, operators, neighbours and a region's own catalog say of them becomes a command,
  * if it is news. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,6 +26,7 @@ struct learning {
     /* what came of it, on its way to the loop */
     int error;
     char text[160];
+    _Atomic bool is_written; /* `written` is done with it */
     uv_async_t wake;
 };
 
@@ -37,6 +39,7 @@ static void wake_closed(uv_handle_t *handle) {
 
 static void learned(uv_async_t *async) {
     struct learning *learning = async->data;
+    if (!atomic_load_explicit(&learning->is_written, memory_order_acquire)) return;
     if (learning->error && !learning->done)
         log_warn("region", "what was heard of a region is not taken in region=%s reason=\"%s\"", learning->name,
                  learning->text);
@@ -51,6 +54,7 @@ static void written(struct rpc_write *write, int error, const struct machine_res
     learning->yes = !error && result->yes;
     const char *text = !error && result->text ? result->text : co_strerror(learning->error);
     snprintf(learning->text, sizeof learning->text, "%s", text);
+    atomic_store_explicit(&learning->is_written, true, memory_order_release);
     uv_async_send(&learning->wake);
 }
 

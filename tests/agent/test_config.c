@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "agent/config.h"
+#include "agent/config_internal.h"
 #include "base/check.h"
 #include "registry/reconnect.h"
 
@@ -655,4 +656,10 @@ Test(config, keys_that_stand_twice) {
     }
     again();
     must("{\"node_meta\":{\"a\":\"1\",\"A\":\"2\"},\"services\":[{\"name\":\"a\"},{\"name\":\"b\"}]}");
+}
+
+Test(config, no_key_stands_twice_in_the_table) {
+    for (const struct key *key = config_keys; key->path; key++)
+        for (const struct key *other = config_keys; other < key; other++)
+            cr_expect_str_neq(key->path, other->path, "%s", key->path);
 }

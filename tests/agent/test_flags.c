@@ -313,3 +313,10 @@ Test(flags, an_empty_name_is_a_mistake) {
         cr_expect_str_eq(fault.text, "-node: the name is empty");
     }
 }
+
+Test(flags, none_stands_twice_in_the_table) {
+    struct flag_shown flag, other;
+    for (size_t i = 0; flags_see(i, &flag); i++)
+        for (size_t k = 0; k < i && flags_see(k, &other); k++)
+            cr_expect_str_neq(flag.name, other.name, "%s", flag.name);
+}
