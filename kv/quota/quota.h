@@ -38,6 +38,11 @@
  * there was an ask for each 64 leases since the last count. When somebody starts to starve, those who follow the notice wake
  * (query_quota_notice), and give back what is above their level.
  *
+ * Turns. In lease mode with refills that come at least every two seconds, a lease that holds nothing and gets nothing has a
+ * turn: of what comes back its share, at least one, is kept for it, and neither granted to others nor taken by them, until it
+ * asks again. Those who get nothing meanwhile wait for the next turn. A turn ends when all of it have asked, or after two
+ * seconds of refills, so that who is gone keeps nothing for longer. Leases of lower priorities than the highest have none.
+ *
  * Bounded mode: a lease's balance is slack: what its owner may have spent without having reported it, also on its way. An
  * ask reports `spent`, at most the balance, and is no claim to hold more than the rest of the balance: with held = balance
  * what was reported stops to be slack until it is granted again, as the same ask's `want` wishes. All slack is at most
@@ -119,6 +124,7 @@ enum quota_space {
 #define QUOTA_SPLITS_MOST  64    /* keys of a budget */
 #define QUOTA_SPLIT_BYTES  16384 /* of these keys together */
 #define QUOTA_LOSSES_MOST  16    /* of a budget, that the record lists */
+#define QUOTA_TURN_MS      2000  /* who got nothing may come so late for what is kept for it */
 #define QUOTA_REFILL_STEPS 100   /* parts in which `tokens` come, at most */
 #define QUOTA_REFILL_WAITS 16    /* pieces of the time between two of them, at most, of a second at least */
 

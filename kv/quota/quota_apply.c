@@ -105,6 +105,8 @@ static int define_anew(struct quota_change *change, Pb__QuotaDefinition *definit
     }
     record->definition = definition;
     record->n_classes = 0, record->starving = false;
+    record->turn += 2; /* whoever waits begins to wait anew */
+    record->kept = record->kept_next = record->turn_refills = 0;
     quota_splits_anew(change);
     return rv;
 }
@@ -246,6 +248,7 @@ static void go_on(struct quota_change *change) {
     if (record->waited_ms < quota_refill_period_ms(record->definition)) return;
     record->waited_ms = 0;
     bring_back(change, quota_refill_part(record->definition, record->refill_step, &record->refill_step));
+    quota_turn_refilled(record);
 }
 
 int quota_refill_apply(struct machine_tx *tx, void *request, struct machine_result *result) {

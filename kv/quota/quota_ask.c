@@ -145,7 +145,7 @@ static void take(struct asking *asking) {
     Pb__QuotaLease nobody = PB__QUOTA_LEASE__INIT;
     uint64_t n = asking->ask->take;
     nobody.node = asking->node;
-    asking->grant->taken = n && n <= quota_takeable(record);
+    asking->grant->taken = n && n <= quota_minus(quota_takeable(record), quota_kept(record, asking->lease));
     if (!asking->grant->taken) return;
     record->spent += n;
     quota_audit(&asking->change, PB__QUOTA_KIND__QUOTA_TAKEN, asking->lease ? asking->lease : &nobody, n, 0);
@@ -156,6 +156,7 @@ static uint64_t grant_of(const struct asking *asking, uint64_t wish, bool spare)
     struct quota_level of_class = quota_level_of(record, asking->ask->priority);
     uint64_t level = spare ? of_class.most : quota_level_sure(of_class), goal = wish < level ? wish : level;
     uint64_t more = quota_minus(goal, asking->lease->balance), room = quota_grantable(record);
+    room = quota_minus(room, quota_kept(record, asking->lease));
     return more < room ? more : room;
 }
 
@@ -189,6 +190,8 @@ static int grant(struct asking *asking) {
     bool starves = lease->balance < wish;
     if (starves && !record->starving) change->notice = true;
     if (starves || asking->back > more) record->starving = starves;
+    if (starves && !lease->balance && !asking->grant->taken) quota_waits(record, lease, wish);
+    else quota_waits_not(record, lease);
     return CO_OK;
 }
 
@@ -196,6 +199,7 @@ static void answer(struct asking *asking) {
     const Pb__QuotaRecord *record = asking->change.record;
     Pb__QuotaGrant *grant = asking->grant;
     grant->available = quota_available(record);
+    grant->available -= (int64_t)quota_kept(record, asking->lease);
     grant->capacity = quota_capacity(record->definition);
     grant->starving = record->starving;
     grant->level = quota_level_of(record, asking->ask->priority).most;

@@ -175,13 +175,15 @@ static void row_del(struct quota_change *change, const Pb__QuotaLease *lease) {
     expiry_ended_in(tx, &quota_lease_expiry, quota_lease_name(change->name, lease->id, room), tx->index);
 }
 
-void quota_lease_remove(struct quota_change *change, const Pb__QuotaLease *lease) {
+void quota_lease_remove(struct quota_change *change, Pb__QuotaLease *lease) {
+    quota_waits_not(change->record, lease);
     lease_unbind(change, lease);
     row_del(change, lease);
     if (!lease->reclaimed) change->record->leases = quota_minus(change->record->leases, 1);
 }
 
 static void hold_back(struct quota_change *change, Pb__QuotaLease *lease) {
+    quota_waits_not(change->record, lease);
     lease_unbind(change, lease);
     lease->session = (char *)(uintptr_t) "";
     lease->reclaimed = true;
@@ -190,7 +192,7 @@ static void hold_back(struct quota_change *change, Pb__QuotaLease *lease) {
     quota_lease_put(change->tx, change->name, lease);
 }
 
-int quota_lease_settle(struct quota_change *change, const Pb__QuotaLease *lease, uint64_t spent) {
+int quota_lease_settle(struct quota_change *change, Pb__QuotaLease *lease, uint64_t spent) {
     Pb__QuotaRecord *record = change->record;
     uint64_t *sum = quota_balances(record), back = quota_minus(lease->balance, spent);
     *sum = quota_minus(*sum, lease->balance);

@@ -26,8 +26,8 @@
  * window what was spent in the old one may be admitted in the new one, that much later.)
  *
  * Refused: after an answer that gave less than was wanted nothing more is asked until the next refill can have brought
- * something, and twice as long each time that it did not; half of a TTL and a second at most. Takes that are not covered
- * are refused meanwhile, unless they fit into what the servers said is available.
+ * something, and twice as long each time that it did not, up to a second; with windows, and never more than, half of a TTL
+ * and a second. Takes that are not covered are refused meanwhile, unless they fit into what the servers said is available.
  *
  * Servers away: asks fail, or are not answered for SPENDER_LOSS_MS. What it holds is spent until its end. For what that does
  * not cover on_loss decides: closed: refused; open: at most local_cap in any refill period (`every_ms`, or the window; of

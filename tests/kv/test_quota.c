@@ -348,6 +348,21 @@ Test(quota, who_starves_wakes_the_others_and_gets_its_share_of_what_they_give_ba
     quota_trail_check(&world, "b");
 }
 
+Test(quota, who_got_nothing_comes_first_when_something_comes_back) {
+    define("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    uint64_t quick = GRANTED(0, 1000, .want = 1000), slow = GRANTED(1, 0, .want = 60);
+    GRANTED(0, 0, .lease = quick, .spent = 1000);
+    cr_expect(quota_refill(&world, "b", 0).yes); /* 100 */
+    const Pb__QuotaGrant *grant = quota_ask(&world, id[0], ASK(.name = text("b"), .lease = quick, .want = 100));
+    cr_expect(grant->granted == 40 && grant->available == 0, "%lu %ld", grant->granted, grant->available);
+    cr_expect(!quota_ask(&world, NULL, ASK(.name = text("b"), .take = 1))->taken);
+    /* Who does not come for it lets the others wait for two seconds of refills. */
+    cr_expect(quota_look(&world, "b")->record->kept == 60 && quota_refill(&world, "b", 0).yes);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 150))->taken);
+    GRANTED(1, 10, .lease = slow, .want = 60);
+    quota_trail_check(&world, "b");
+}
+
 Test(quota, higher_priorities_come_first) {
     define("b", PB__QUOTA_MODE__QUOTA_LEASE);
     uint64_t low = GRANTED(0, 1000, .want = 1000, .priority = 2);
