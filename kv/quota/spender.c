@@ -149,6 +149,11 @@ uint64_t spender_deadline_ns(const struct spender *spender) {
     return spender_min(spender->tick_ns, spender_ask_deadline(spender));
 }
 
+void spender_wall(struct spender *spender, uint64_t now_ns, int64_t unix_ms) {
+    spender->wall_ms = unix_ms - (int64_t)(now_ns / SPENDER_MS);
+    spender->wall_known = true;
+}
+
 void spender_tick(struct spender *spender, uint64_t now_ns) {
     if (spender_ask_late(spender, now_ns)) spender_wake(spender);
     if (now_ns < spender->tick_ns) return;

@@ -15,6 +15,10 @@
  *           the servers (all takes that wait go in one ask).
  * owner     CO_UNSUPPORTED, with the text spender_owned: kv/quota/owning.h is for those.
  *
+ * With windows it asks, and so tells what it spent, also shortly before a window ends (SPENDER_WINDOW_MS, by this agent's wall
+ * clock). What it spends after that is told in the next window, and counts there: the servers cannot know when it was spent,
+ * and what counted in neither window could be admitted twice.
+ *
  * How long it may spend: until the sending of the last ask that was answered, plus its TTL less QUOTA_CLOCK_PPM of it and
  * SPENDER_MARGIN_MS. Afterwards it holds nothing, and asks: if the servers have the lease still, it goes on, else what it
  * had is stranded there.
@@ -58,6 +62,7 @@
 #define SPENDER_LOSS_MS      1000  /* an ask that is on its way for so long counts as lost for takes that wait */
 #define SPENDER_ASK_MS       40    /* between two asks: takes gather; those for which a take waits may go 8 in a row */
 #define SPENDER_AHEAD_MS     2000  /* it renews so long before it would end: a change of leader takes less */
+#define SPENDER_WINDOW_MS    300   /* it tells what it spent so long before a window ends */
 #define SPENDER_IDLE_MS      60000 /* a budget that nobody takes from for so long is forgotten, and followed no more */
 #define SPENDER_BUDGETS_MOST 10000
 #define SPENDER_TAKES_MOST   64 /* in one request */
@@ -129,6 +134,8 @@ void spender_followed(struct spender *spender, const char *name, int error, cons
 /* The agent ends in order: the asks that come now give everything back; false: nothing is left. */
 bool spender_leave(struct spender *spender);
 
+/* What the wall clock says now: told before spender_tick, now and then. Without it nothing is told before a window ends. */
+void spender_wall(struct spender *spender, uint64_t now_ns, int64_t unix_ms);
 void spender_tick(struct spender *spender, uint64_t now_ns); /* at spender_deadline_ns, or earlier */
 uint64_t spender_deadline_ns(const struct spender *spender); /* UINT64_MAX: nothing */
 

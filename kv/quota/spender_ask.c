@@ -235,6 +235,17 @@ static uint64_t renewal_ns(struct spender *spender, const struct spender_budget 
     return spender_max(budget->since_ns + spender_ttl_ns(budget) / 2, spender_less(end_ns, ahead_ns));
 }
 
+/* Shortly before the window ends, so that what was spent in it counts there; not all agents at the same time. */
+static uint64_t window_ns(struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
+    const Pb__QuotaDefinition *definition = &budget->definition;
+    if (!definition->window || !spender->wall_known) return SPENDER_NEVER;
+    uint64_t ahead_ms = SPENDER_WINDOW_MS / 2 + rng_below(&spender->rng, SPENDER_WINDOW_MS / 2 + 1);
+    int64_t now_ms = (int64_t)(now_ns / SPENDER_MS);
+    int64_t unix_s = (spender->wall_ms + now_ms + SPENDER_WINDOW_MS) / 1000; /* it has just told it: the next one */
+    int64_t left_ms = quota_window_end(definition, unix_s) * 1000 - spender->wall_ms - now_ms - (int64_t)ahead_ms;
+    return left_ms > 0 ? now_ns + (uint64_t)left_ms * SPENDER_MS : SPENDER_NEVER;
+}
+
 /* What it may spend of its balance now, of which `spent` is spent and not told. */
 static void refill(struct spender_budget *budget) {
     uint64_t keyless_spent = spender_less(budget->asked_keyless_left, budget->keyless_left);
@@ -293,7 +304,10 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
         budget->end_ns = spender->sent_ns + safe_ns; /* of the sending that was answered: repeated, it renews too */
         refill(budget);
         budget->low = spender_low(spender, budget);
-        if (budget->lease) spender_due(spender, budget, renewal_ns(spender, budget, budget->end_ns));
+        if (budget->lease) {
+            spender_due(spender, budget, renewal_ns(spender, budget, budget->end_ns));
+                                    spender_due(spender, budget, window_ns(spender, budget, now_ns));
+        }
     }
     if (grant->balance) budget->last = grant->balance;
     budget->ever |= grant->balance > 0;

@@ -101,6 +101,8 @@ struct spender {
     struct rng rng;
     unsigned mutations;
     uint64_t begun_ns; /* the first take; 0: none came */
+    int64_t wall_ms; /* the wall clock's unix ms where the other clock is 0 */
+    bool wall_known;
     bool woken, leaving;
     uint64_t turn; /* of takes that wait: each waking begins a new one, in which those that still wait say so again */
 

@@ -394,6 +394,7 @@ static void drive(struct fleet *fleet, struct fleet_agent *agent) {
         cr_assert_lt(turn, 1000, "it has something to do for ever");
         if (spender_woken(agent->spender)) retry_all(fleet, agent);
         if (spender_deadline_ns(agent->spender) > now_ns) return;
+        spender_wall(agent->spender, now_ns, QUOTA_SERVERS_UNIX_S * 1000 + (int64_t)(fleet->now_ns / FLEET_MS));
         spender_tick(agent->spender, now_ns);
         if (spender_woken(agent->spender)) retry_all(fleet, agent);
         begin_follows(fleet, agent);

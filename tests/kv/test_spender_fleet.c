@@ -186,6 +186,24 @@ Test(fleet, what_an_idle_agent_holds_comes_to_those_who_starve) {
     fleet_close(fleet);
 }
 
+/* What was spent in a window counts there, and not in the next one, of which it would be missing. */
+static double first_minute(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
+    (void)data, (void)agent, (void)budget;
+    return now_ns < 60 * FLEET_S ? 100 : 0;
+}
+
+Test(fleet, what_is_spent_in_a_window_is_told_before_it_ends) {
+    Pb__QuotaDefinition definition = continuous("calls", 100000, 0, 0);
+    definition.window = PB__QUOTA_WINDOW__QUOTA_MINUTE;
+    struct fleet_plan plan = {.seed = 1, .agents = 6, .definitions = {&definition}, .rate = first_minute};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 90 * FLEET_S); /* all have told what they had not told then */
+    const Pb__QuotaState *state = quota_servers_look(&fleet->servers, "calls");
+    cr_assert_eq(state->record->leased, 0);
+    cr_assert_leq(state->record->spent, 6 * 100 * (SPENDER_WINDOW_MS + 50) / 1000, "%lu", state->record->spent);
+    fleet_close(fleet);
+}
+
 /* Refused for most of a minute, it is served soon after the next one has begun (spender_fleet.c judges how soon). */
 Test(fleet, a_new_window_is_noticed_in_time) {
     Pb__QuotaDefinition definition = continuous("calls", 3000, 0, 0);
