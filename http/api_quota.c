@@ -210,7 +210,8 @@ const struct http_route http_routes_quota[] = {
           .most = QUOTA_PRIORITIES - 1}),
      "Takes a part of a budget to spend it without asking, or renews that: what agents do for those who take. What is "
      "not settled when it ends counts as spent until the next refill",
-     HTTP_OWN, .example = {"/v1/quota/calls/lease?ttl=1m&want=40&token=7306482591734", .status = 200, .keep = "part=Lease"},
+     HTTP_OWN,
+     .example = {"/v1/quota/calls/lease?ttl=1m&want=40&token=7306482591734", .status = 200, .keep = "part=Lease"},
      .since = QUOTA_SINCE, .endpoint = {.command = QUOTA_ASK}},
     {HTTP_PUT, "/v1/quota/:name/settle", http_declared, "quota:write",
      HTTP_PARAMS(NAME("name"), HTTP_DC,
@@ -218,9 +219,11 @@ const struct http_route http_routes_quota[] = {
                  {"token", HTTP_U64, .help = "its token", .required = true, .least = 1, .field = "token"},
                  {"spent", HTTP_U64, .help = "what was spent of it since the last answer", .required = true,
                   .most = QUOTA_AMOUNT_MOST, .field = "spent"}),
-     "Ends a lease and gives the rest back; refused when it is settled already, or for more than it holds, or with another "
+     "Ends a lease and gives the rest back; refused when it is settled already, or for more than it holds, or with "
+     "another "
      "token",
-     HTTP_OWN, .example = {"/v1/quota/calls/settle?lease={part}&token=7306482591734&spent=25", .status = 200}, .endpoint = {.command = QUOTA_SETTLE}},
+     HTTP_OWN, .example = {"/v1/quota/calls/settle?lease={part}&token=7306482591734&spent=25", .status = 200},
+     .endpoint = {.command = QUOTA_SETTLE}},
     {HTTP_GET, "/v1/quota/:name/audit", http_declared, "quota:read",
      HTTP_PARAMS(
          NAME("name"), HTTP_READS,

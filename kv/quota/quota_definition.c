@@ -138,7 +138,8 @@ uint64_t quota_refill_period_ms(const Pb__QuotaDefinition *d) {
 }
 
 uint64_t quota_refill_wait_ms(const Pb__QuotaDefinition *d, uint64_t waited_ms) {
-    uint64_t period_ms = quota_refill_period_ms(d), piece_ms = (period_ms + QUOTA_REFILL_WAITS - 1) / QUOTA_REFILL_WAITS;
+    uint64_t period_ms = quota_refill_period_ms(d),
+             piece_ms = (period_ms + QUOTA_REFILL_WAITS - 1) / QUOTA_REFILL_WAITS;
     uint64_t left_ms = quota_minus(period_ms, waited_ms);
     if (piece_ms < 1000) piece_ms = 1000;
     return left_ms < piece_ms ? left_ms : piece_ms;

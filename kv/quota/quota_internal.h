@@ -34,6 +34,7 @@ struct quota_change {
     Pb__QuotaAudit *rows; /* of the audit trail, to be written */
     size_t row_count, row_room;
     bool notice; /* what the notice shows changes */
+    bool low;    /* bounded: it was at or below the low watermark before */
     bool rearm;  /* the refill that is due is another one from now on */
 };
 /* CO_OK; CO_NOTFOUND: no such budget; or the store failed. `name` lives until the commit. */
@@ -91,6 +92,7 @@ int64_t quota_available(const Pb__QuotaRecord *record);
 uint64_t quota_takeable(const Pb__QuotaRecord *record);  /* likewise; 0: nothing, or less */
 uint64_t quota_shareable(const Pb__QuotaRecord *record); /* of what all leases may hold together */
 uint64_t quota_grantable(const Pb__QuotaRecord *record); /* what of it is with nobody */
+bool quota_is_low(const Pb__QuotaRecord *record);        /* bounded: at or below the low watermark */
 uint64_t *quota_balances(Pb__QuotaRecord *record);       /* the sum of the leases' balances: leased, or slack */
 
 /* -- levels (quota_share.c) --------------------------------------------------------------------------------------- */

@@ -301,6 +301,11 @@ uint64_t quota_grantable(const Pb__QuotaRecord *record) {
     return quota_minus(quota_shareable(record), quota_bounded(record) ? record->slack : record->leased);
 }
 
+bool quota_is_low(const Pb__QuotaRecord *record) {
+    uint64_t mark = quota_part(quota_capacity(record->definition), record->definition->low_watermark);
+    return quota_bounded(record) && quota_available(record) <= (int64_t)mark;
+}
+
 uint64_t *quota_balances(Pb__QuotaRecord *record) { return quota_bounded(record) ? &record->slack : &record->leased; }
 
 /* -- a change ----------------------------------------------------------------------------------------------------- */
@@ -321,7 +326,9 @@ char *quota_lease_denied(struct arena *arena, const char *name, uint64_t lease) 
 
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change) {
     *change = (struct quota_change){.tx = tx, .name = slice_text(name)};
-    return quota_record_get(tx->store, change->name, tx->arena, &change->record);
+    int rv = quota_record_get(tx->store, change->name, tx->arena, &change->record);
+    change->low = rv == CO_OK && quota_is_low(change->record);
+    return rv;
 }
 
 /* A refill would change something. */
@@ -346,7 +353,7 @@ void quota_commit(struct quota_change *change) {
     arm(change);
     audit_write(change);
     record->modify_index = tx->index;
-    if (change->notice) {
+    if (change->notice || (!change->low && quota_is_low(record))) {
         record->notice_index = tx->index;
         machine_touch(tx, SPACE_QUOTA_NOTICE, change->name);
     }

@@ -95,8 +95,9 @@ struct spender_answer {
 /* CO_OK: all of it is spent. CO_AGAIN: nothing is spent; the servers are asked: try again when spender_woken says so, or
  * with `last_try` when it has waited long enough (then it is not CO_AGAIN). Else nothing is spent: CO_BUSY: refused, there
  * is not enough; CO_NOTFOUND: there is no such budget; CO_NOLEADER: no server can say, and on_loss does not allow it;
- * CO_TOOLARGE; CO_INVALID (of names, keys, more than SPENDER_TAKES_MOST, a budget twice); CO_UNSUPPORTED: one in owner
- * mode, or of a later version. A take of a budget that is not known yet, when SPENDER_BUDGETS_MOST are: CO_BUSY.
+ * CO_TOOLARGE; CO_INVALID (of names, keys, more than SPENDER_TAKES_MOST, a budget twice with one key); CO_UNSUPPORTED: one in owner
+ * mode, or of a later version. A take of a budget that is not known yet, when SPENDER_BUDGETS_MOST are: CO_BUSY; but names of
+ * which there is no budget make room.
  * `waited`: this is not its first try: what an ask brought is SPENDER_RENEWED. */
 int spender_take(struct spender *spender, const struct spender_take *takes, size_t count, bool waited, bool last_try,
                  uint64_t now_ns, struct spender_answer *answer);

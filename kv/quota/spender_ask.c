@@ -2,9 +2,9 @@
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
 
-#define ASK_NS    (SPENDER_ASK_MS * SPENDER_MS)
-#define BURST     8 /* asks for which takes wait may follow each other without a distance */
-#define CREDIT_MS (2 * SPENDER_LOSS_MS)
+#define ASK_NS     (SPENDER_ASK_MS * SPENDER_MS)
+#define BURST      8 /* asks for which takes wait may follow each other without a distance */
+#define CREDIT_MS  (2 * SPENDER_LOSS_MS)
 #define IN_VAIN_MS 1000
 
 /* -- takes that wait ---------------------------------------------------------------------------------------------- */
@@ -265,6 +265,11 @@ static void refill(struct spender_budget *budget) {
     budget->keyless_left = spender_less(budget->keyless_reach, keyless_spent);
 }
 
+void spender_is_low(struct spender_budget *budget) {
+    budget->available = spender_min(budget->available, budget->low_mark);
+    budget->left = budget->keyless_left = budget->reach = budget->keyless_reach = 0;
+}
+
 /* The servers spent it for takes that wait. */
 static void taken(struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
     if (now_ns >= budget->credit_end_ns) budget->credit = 0;
@@ -275,8 +280,8 @@ static void taken(struct spender *spender, struct spender_budget *budget, uint64
 }
 
 /* It got less than it wanted: who wants more has to wait. */
-static void fell_short(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask, const Pb__QuotaGrant *grant,
-                       uint64_t now_ns) {
+static void fell_short(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
+                       const Pb__QuotaGrant *grant, uint64_t now_ns) {
     bool denied = ask->take && !grant->taken;
     bool limited = !ask->close && !spender_bounded(budget) && grant->balance < ask->want;
     if (grant->granted || grant->taken) budget->in_vain = 0;
@@ -306,7 +311,7 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
         budget->low = spender_low(spender, budget);
         if (budget->lease) {
             spender_due(spender, budget, renewal_ns(spender, budget, budget->end_ns));
-                                    spender_due(spender, budget, window_ns(spender, budget, now_ns));
+            spender_due(spender, budget, window_ns(spender, budget, now_ns));
         }
     }
     if (grant->balance) budget->last = grant->balance;

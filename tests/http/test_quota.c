@@ -98,7 +98,7 @@ Test(quota, what_makes_no_sense_is_refused_in_one_line_that_names_the_member) {
         {"{\"Budget\":5,\"Refill\":{\"Tokens\":1,\"Every\":\"1ms\"}}", "Refill.Every"},
         {"{\"Budget\":5,\"Refill\":{\"Tokens\":1,\"Every\":\"-1s\"}}", "Refill.Every"},
         {"{\"Budget\":5,\"Refill\":{\"Window\":\"year\"}}", "Refill.Window"},
-        {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Offset\":\"1h\"}}", "Refill.Offset"},
+        {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Offset\":\"1h\"}}", "to \"+23:59\""},
         {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Offset\":\"+25:00\"}}", "Refill.Offset"},
         {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Tokens\":1,\"Every\":\"1s\"}}", "Refill"},
         {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Until\":1}}", "Until"},
@@ -130,9 +130,9 @@ static uint64_t lease_of(const char *asked, uint64_t granted, uint64_t remaining
     char *text = web_want(world, 200, asked, NULL);
     unsigned long long lease = 0, got = 0, balance = 0, left = 0;
     char ttl[32] = "";
-    int fields =
-        sscanf(text, "{\"Lease\":%llu,\"Token\":42,\"Granted\":%llu,\"Balance\":%llu,\"TTL\":\"%31[^\"]\",\"Remaining\":%llu",
-               &lease, &got, &balance, ttl, &left);
+    int fields = sscanf(
+        text, "{\"Lease\":%llu,\"Token\":42,\"Granted\":%llu,\"Balance\":%llu,\"TTL\":\"%31[^\"]\",\"Remaining\":%llu",
+        &lease, &got, &balance, ttl, &left);
     cr_expect(fields == 5 && got == granted && left == remaining && strcmp(ttl, "10s") == 0,
               "%s\n  got    %s\n  wanted %llu, %llu", asked, text, (unsigned long long)granted,
               (unsigned long long)remaining);
@@ -195,8 +195,9 @@ Test(quota, a_renewal_says_what_was_spent_and_what_is_held) {
     free(text);
     snprintf(asked, sizeof asked, "PUT /v1/quota/a/lease?session=%s&want=40&token=42", session);
     uint64_t lease = lease_of(asked, 40, 60);
-    snprintf(asked, sizeof asked, "PUT /v1/quota/a/lease?session=%s&want=50&lease=%llu&token=42&spent=30&held=10&priority=9",
-             session, (unsigned long long)lease);
+    snprintf(asked, sizeof asked,
+             "PUT /v1/quota/a/lease?session=%s&want=50&lease=%llu&token=42&spent=30&held=10&priority=9", session,
+             (unsigned long long)lease);
     cr_expect_eq(lease_of(asked, 40, 20), lease);
     expect(400, "PUT /v1/quota/a/lease?want=1", NULL, "session");
     snprintf(asked, sizeof asked, "PUT /v1/quota/nowhere/lease?session=%s&want=40", session);

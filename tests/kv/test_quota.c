@@ -301,6 +301,22 @@ Test(quota, slack_is_granted_out_of_the_drift_and_reports_are_spent) {
     quota_trail_check(&world, "b");
 }
 
+Test(quota, who_follows_hears_when_little_is_left_of_a_bounded_budget) {
+    struct watcher waits;
+    Pb__QuotaNoticeRequest request = PB__QUOTA_NOTICE_REQUEST__INIT;
+    define_bounded(100000);
+    request.name = text("b");
+    watcher_begin(&waits, &world, &query_quota_notice, &request.base);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 899))->taken);
+    cr_expect(!quota_notice(&world, "b", NULL)->low && waits.woken == 0);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 1))->taken);
+    cr_expect(quota_notice(&world, "b", NULL)->low && waits.woken == 1);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 1))->taken);
+    cr_expect(quota_refill(&world, "b", 0).yes && waits.woken == 1);
+    cr_expect(!quota_notice(&world, "b", NULL)->low);
+    watcher_end(&waits, &world);
+}
+
 Test(quota, whatever_owners_report_no_more_than_the_drift_is_spent_beyond_the_budget) {
     define_bounded(100000);
     uint64_t lease = GRANTED(0, 100, .want = 100);

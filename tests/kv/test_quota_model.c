@@ -32,8 +32,8 @@ struct lease {
     uint32_t priority;
     unsigned owner;
     bool reclaimed;
-    unsigned turn; /* it got nothing since; 0: it waits for nothing */
-    uint64_t kept; /* for it, of what comes back */
+    unsigned turn;  /* it got nothing since; 0: it waits for nothing */
+    uint64_t kept;  /* for it, of what comes back */
     int64_t ends_s; /* by the leader's clock, at the earliest */
     struct {
         uint64_t granted, balance;

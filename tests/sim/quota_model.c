@@ -57,7 +57,9 @@ static void changed(struct sim *sim, unsigned which, uint64_t index, bool notice
         b->armed = owed ? index : 0, b->armed_us = sim->now_us;
         b->noted = false;
     }
-    if (notice) b->noticed = index;
+    bool low = is_bounded(which) && b->there && b->spent + b->stranded + b->capacity / 10 >= b->capacity;
+    if (notice || (low && !b->low)) b->noticed = index;
+    b->low = low;
     const struct quota_sums sums = {b->capacity, b->spent, b->stranded, balances(b, false), balances(b, true),
                                     b->armed,    b->epoch, b->active,   b->starving};
     static const struct version none;
