@@ -43,11 +43,15 @@
  * asks again. Those who get nothing meanwhile wait for the next turn. A turn ends when all of it have asked, or after two
  * seconds of refills, so that who is gone keeps nothing for longer. Leases of lower priorities than the highest have none.
  *
+ * A lease has the token of its first ask, and only asks and QUOTA_SETTLE with that token renew or end it: names of leases
+ * and sessions are shown to all who may read. Agents' own leases have none (0), and HTTP requests never come without one.
+ *
  * Bounded mode: a lease's balance is slack: what its owner may have spent without having reported it, also on its way. An
  * ask reports `spent`, at most the balance, and is no claim to hold more than the rest of the balance: with held = balance
  * what was reported stops to be slack until it is granted again, as the same ask's `want` wishes. All slack is at most
  * drift x C, and spent + stranded + all slack at most C + drift x C: so what is admitted beyond C is, whatever owners do.
- * While available is at or below the low watermark owners take from the servers only (`take`), and spend nothing on slack.
+ * While available is at or below the low watermark owners take from the servers only (`take`), and spend nothing on slack;
+ * those who follow the notice wake when it comes there.
  *
  * Refills are ends of an expiry kind: proposed by the leader, in its term, and for one arming (`index`) only, so that no
  * change of leader applies one twice. `tokens` come in up to 100 equal parts of a period, one a second at most. The time
