@@ -8,6 +8,8 @@
 
 #define HOLDERS_SHOWN 20
 
+static bool is_owned(struct json_object *quota) { return strcmp(cmd_json_text(quota, "Mode"), "owner") == 0; }
+
 /* -- what it is --------------------------------------------------------------------------------------------------- */
 
 static void print_definition(struct json_object *quota, const char *name) {
@@ -89,8 +91,13 @@ static void print_bound(struct json_object *quota) {
         {"Drift", "slack that agents spend before they report it (Drift of the budget)"},
         {"LocalCaps", "what agents admit while no server answers (LocalCap for each registered agent)"},
         {"Last", "what agents admit while no server answers (OnLoss last)"},
-        {"HandOver", "what the old and the new owner of a key both admit when it changes hands"},
+        {"HandOver",
+         "of a key whose owner died in the window: its new owner cannot know what was admitted, and begins whole"},
     };
+    if (!sum && is_owned(quota)) {
+        printf("Never more than the budget is admitted of a key: one agent at a time counts it.\n");
+        return;
+    }
     if (!sum) {
         printf("Never more than the budget is admitted: what agents hold is taken out of it before they spend it.\n");
         return;
@@ -192,8 +199,6 @@ static void print_owner(const struct client *client, struct json_object *quota, 
     if (seen) json_object_put(seen);
     buffer_free(&path);
 }
-
-static bool is_owned(struct json_object *quota) { return strcmp(cmd_json_text(quota, "Mode"), "owner") == 0; }
 
 int explain_quota(int argc, char **argv) {
     static const char usage[] = "coord explain quota [FLAGS] NAME [KEY]";

@@ -1,5 +1,6 @@
 /* /v1/quota: budgets that many spend of (kv/quota/quota.h). What agents spend of them: api_quota_take.c. */
 #include "base/clock.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "http/declared.h"
 #include "http/http.h"
@@ -67,6 +68,7 @@ static bool put_prepare(struct http_request *request, ProtobufCMessage *message)
 struct asked {
     uint64_t at_ms;
     bool made; /* a session, with ?ttl= */
+    uint64_t token;
 };
 
 static void write_ttl(struct json_out *json, uint64_t ms) {
@@ -106,6 +108,7 @@ static void granted(struct http_request *request, const struct machine_result *r
     struct json_out *json = http_out(request);
     json_object(json);
     json_key(json, "Lease"), json_u64(json, grant->lease);
+    json_key(json, "Token"), json_u64(json, ((const struct asked *)http_context(request))->token);
     json_key(json, "Granted"), json_u64(json, grant->granted);
     json_key(json, "Balance"), json_u64(json, grant->balance);
     write_ttl(json, grant->ttl_ms);
@@ -122,7 +125,22 @@ static uint64_t number_of(struct http_request *request, const char *parameter) {
     return number;
 }
 
+/* Who holds the lease is who knows its token: lease and session are shown to all who may read. One that is asked for again
+ * by its number has to be known before the answer comes. 0: it is answered. */
+static uint64_t token_of(struct http_request *request) {
+    enum { UNUSED_BITS = 64 - 53 }; /* as a number of JSON it is exact everywhere */
+    uint64_t token = number_of(request, "token");
+    if (!token && (http_has(request, "lease") || http_has(request, "seq"))) {
+        http_reply_text(request, 400, "token: missing: with lease and seq, that of the lease");
+        return 0;
+    }
+    while (!token) token = random_u64() >> UNUSED_BITS;
+    return token;
+}
+
 static void quota_lease(struct http_request *request) {
+    uint64_t token = token_of(request);
+    if (!token) return;
     Pb__QuotaAskCommand *command =
         (Pb__QuotaAskCommand *)(void *)declared_message(request, &pb__quota_ask_command__descriptor);
     if (!command) return;
@@ -136,6 +154,7 @@ static void quota_lease(struct http_request *request) {
     ask->want = number_of(request, "want"), ask->lease = number_of(request, "lease");
     ask->spent = number_of(request, "spent"), ask->held = number_of(request, "held");
     ask->seq = number_of(request, "seq");
+    ask->token = asked->token = token;
     ask->priority = http_has(request, "priority") ? (uint32_t)number_of(request, "priority")
                                                   : (uint32_t)http_env(request)->quota_priority;
     http_write(request, QUOTA_ASK, &command->base, granted);
@@ -182,6 +201,8 @@ const struct http_route http_routes_quota[] = {
          NAME(NULL), HTTP_DC, HTTP_SESSION_USE("session"),
          AMOUNT("want", "what the lease is to hold; less may be granted"),
          {"lease", HTTP_U64, .help = "the lease that is renewed; without it a new one is made"},
+         {"token", HTTP_U64, .least = 1,
+          .help = "that of the lease, which only its holder knows; of a new one: as it is to be (else a random one)"},
          AMOUNT("spent", "with lease: what was spent of it since the last answer"),
          AMOUNT("held", "with lease: what its owner goes on spending meanwhile; the rest goes back"),
          {"seq", HTTP_U64, .help = "a number that grows with each request; the last one again gives the same answer"},
@@ -189,15 +210,20 @@ const struct http_route http_routes_quota[] = {
           .most = QUOTA_PRIORITIES - 1}),
      "Takes a part of a budget to spend it without asking, or renews that: what agents do for those who take. What is "
      "not settled when it ends counts as spent until the next refill",
-     HTTP_OWN, .example = {"/v1/quota/calls/lease?ttl=1m&want=40", .status = 200, .keep = "part=Lease"},
+     HTTP_OWN,
+     .example = {"/v1/quota/calls/lease?ttl=1m&want=40&token=7306482591734", .status = 200, .keep = "part=Lease"},
      .since = QUOTA_SINCE, .endpoint = {.command = QUOTA_ASK}},
     {HTTP_PUT, "/v1/quota/:name/settle", http_declared, "quota:write",
      HTTP_PARAMS(NAME("name"), HTTP_DC,
                  {"lease", HTTP_U64, .help = "the lease", .required = true, .least = 1, .field = "lease"},
+                 {"token", HTTP_U64, .help = "its token", .required = true, .least = 1, .field = "token"},
                  {"spent", HTTP_U64, .help = "what was spent of it since the last answer", .required = true,
                   .most = QUOTA_AMOUNT_MOST, .field = "spent"}),
-     "Ends a lease and gives the rest back; refused when it is settled already, or for more than it holds", HTTP_OWN,
-     .example = {"/v1/quota/calls/settle?lease={part}&spent=25", .status = 200}, .endpoint = {.command = QUOTA_SETTLE}},
+     "Ends a lease and gives the rest back; refused when it is settled already, or for more than it holds, or with "
+     "another "
+     "token",
+     HTTP_OWN, .example = {"/v1/quota/calls/settle?lease={part}&token=7306482591734&spent=25", .status = 200},
+     .endpoint = {.command = QUOTA_SETTLE}},
     {HTTP_GET, "/v1/quota/:name/audit", http_declared, "quota:read",
      HTTP_PARAMS(
          NAME("name"), HTTP_READS,

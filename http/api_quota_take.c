@@ -119,6 +119,14 @@ static bool is_look_at_nothing(const struct taking *taking) {
     return spent && !spends;
 }
 
+/* Not before more comes (t of RateLimit); others may give something back earlier, but nobody knows. */
+static uint64_t refused_for_ms(const struct taking *taking) {
+    const struct spender_answer *answer = &taking->take.answer;
+    const struct spender_rate *rate = &taking->take.rates[answer->failed];
+    uint64_t more_ms = rate->quota ? rate->reset_s * 1000 : 0;
+    return answer->retry_ms > more_ms ? answer->retry_ms : more_ms;
+}
+
 static void reply(struct http_request *request, const struct taking *taking) {
     int error = taking->take.error;
     rate_fields(request, &taking->take);
@@ -126,7 +134,7 @@ static void reply(struct http_request *request, const struct taking *taking) {
         refuse(request, taking, error);
         return;
     }
-    if (error == CO_BUSY) retry_after(request, taking->take.answer.retry_ms);
+    if (error == CO_BUSY) retry_after(request, refused_for_ms(taking));
     write_answer(request, taking, error == CO_OK && !is_look_at_nothing(taking));
     http_reply_json(request, error == CO_OK ? 200 : 429);
 }

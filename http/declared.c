@@ -112,7 +112,7 @@ void declared_wanted(const struct http_param *param, struct buffer *out) {
         case HTTP_U64: buffer_append_text(out, "a whole number"); break;
         case HTTP_DECIMAL: buffer_append_text(out, "a number"); break;
         case HTTP_FRACTION: buffer_append_text(out, "a number with up to 6 decimals"); break;
-        case HTTP_OFFSET: buffer_append_text(out, "an offset from UTC such as \"+01:00\""); return;
+        case HTTP_OFFSET: buffer_append_text(out, "an offset from UTC, from \"-23:59\" to \"+23:59\""); return;
         case HTTP_DURATION: buffer_append_text(out, "a duration"); break;
         case HTTP_TEXT: buffer_append_text(out, "text"); break;
         case HTTP_CHOICE: choices_append(param, out); return;

@@ -38,17 +38,29 @@
  * there was an ask for each 64 leases since the last count. When somebody starts to starve, those who follow the notice wake
  * (query_quota_notice), and give back what is above their level.
  *
+ * Turns. In lease mode with refills that come at least every two seconds, a lease that holds nothing and gets nothing has a
+ * turn: of what comes back its share, at least one, is kept for it, and neither granted to others nor taken by them, until it
+ * asks again. Those who get nothing meanwhile wait for the next turn. A turn ends when all of it have asked, or after two
+ * seconds of refills, so that who is gone keeps nothing for longer. Leases of lower priorities than the highest have none.
+ *
+ * A lease has the token of its first ask, and only asks and QUOTA_SETTLE with that token renew or end it: names of leases
+ * and sessions are shown to all who may read. Agents' own leases have none (0), and HTTP requests never come without one.
+ *
  * Bounded mode: a lease's balance is slack: what its owner may have spent without having reported it, also on its way. An
  * ask reports `spent`, at most the balance, and is no claim to hold more than the rest of the balance: with held = balance
  * what was reported stops to be slack until it is granted again, as the same ask's `want` wishes. All slack is at most
  * drift x C, and spent + stranded + all slack at most C + drift x C: so what is admitted beyond C is, whatever owners do.
- * While available is at or below the low watermark owners take from the servers only (`take`), and spend nothing on slack.
+ * While available is at or below the low watermark owners take from the servers only (`take`), and spend nothing on slack;
+ * those who follow the notice wake when it comes there.
  *
  * Refills are ends of an expiry kind: proposed by the leader, in its term, and for one arming (`index`) only, so that no
- * change of leader applies one twice; a new leader waits for a full period. `tokens` come in up to 100 equal parts of a
- * period, one a second at most, so that a long period is not lost then. Windows begin by the leader's wall clock, at most
- * once each; the leader first says in which one a budget that was full is spent from (one more entry). A full budget has no
- * refill pending.
+ * change of leader applies one twice. `tokens` come in up to 100 equal parts of a period, one a second at most. The time
+ * until the next part is waited for in up to 16 pieces of a second at least, an entry each, so that a new leader goes on
+ * where the last entry was: it waits for a piece again, not for all of it. Windows begin by the leader's wall clock, each
+ * once, and never an older one than before: where servers' clocks are apart, one may begin early by as much as the clock of
+ * a leader is ahead, and the next leader begins none until its own clock has come to the one after it. So however often
+ * leaders change, a window is given once. The leader first says in which one a budget that was full is spent from (one more
+ * entry). A full budget has no refill pending.
  *
  * The bound (QuotaState.bound), what may be admitted beyond the budget in one window or period at the worst:
  *   leases      0: they are taken out of the budget before they can be spent
@@ -116,7 +128,9 @@ enum quota_space {
 #define QUOTA_SPLITS_MOST  64    /* keys of a budget */
 #define QUOTA_SPLIT_BYTES  16384 /* of these keys together */
 #define QUOTA_LOSSES_MOST  16    /* of a budget, that the record lists */
+#define QUOTA_TURN_MS      2000  /* who got nothing may come so late for what is kept for it */
 #define QUOTA_REFILL_STEPS 100   /* parts in which `tokens` come, at most */
+#define QUOTA_REFILL_WAITS 16    /* pieces of the time between two of them, at most, of a second at least */
 
 #define QUOTA_TTL_MIN_MS       1000
 #define QUOTA_TTL_MAX_MS       600000
@@ -154,8 +168,10 @@ uint64_t quota_part(uint64_t whole, uint32_t millionths);
 uint64_t quota_lease_most(const Pb__QuotaDefinition *definition);
 /* The i-th part, from 0, of a key that is split over so many (at most QUOTA_PARTS_MOST). */
 uint64_t quota_split_part(uint64_t capacity, uint32_t parts, uint32_t i);
-/* Between two refills of a continuous budget, and the part that the step of this number (0 ..) gives. */
+/* Between two refills of a continuous budget, in how many pieces leaders wait for that (the next one, after so much), and
+ * the part that the step of this number (0 ..) gives. */
 uint64_t quota_refill_period_ms(const Pb__QuotaDefinition *definition);
+uint64_t quota_refill_wait_ms(const Pb__QuotaDefinition *definition, uint64_t waited_ms);
 uint64_t quota_refill_part(const Pb__QuotaDefinition *definition, uint32_t step, uint32_t *next);
 /* Of the window that this moment is in: when it began, when the next one begins (unix seconds). Continuous: the moment. */
 int64_t quota_window_start(const Pb__QuotaDefinition *definition, int64_t unix_s);

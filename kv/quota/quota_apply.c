@@ -102,11 +102,13 @@ static int define_anew(struct quota_change *change, Pb__QuotaDefinition *definit
     }
     if (!same_refill(before, definition)) {
         if (before->window != definition->window) record->window_start = 0;
-        record->refill_step = 0, record->window_noted = false;
+        record->refill_step = 0, record->window_noted = false, record->waited_ms = 0;
         change->rearm = true;
     }
     record->definition = definition;
     record->n_classes = 0, record->starving = false;
+    record->turn += 2; /* whoever waits begins to wait anew */
+    record->kept = record->kept_next = record->turn_refills = 0;
     quota_splits_anew(change);
     return rv;
 }
@@ -189,6 +191,8 @@ int quota_settle_apply(struct machine_tx *tx, void *request, struct machine_resu
     if (rv == CO_NOTFOUND || (rv == CO_OK && lease->reclaimed))
         return machine_refuse(result, CO_NOTFOUND, quota_lease_unknown(tx->arena, command->name, command->lease));
     if (rv != CO_OK) return rv;
+    if (command->token != lease->token)
+        return machine_refuse(result, CO_DENIED, quota_lease_denied(tx->arena, command->name, command->lease));
     if (command->spent > lease->balance)
         return machine_refuse(result, CO_INVALID,
                               arena_printf(tx->arena, "spent: %llu is more than the %llu that lease %llu holds",
@@ -206,7 +210,7 @@ int quota_settle_apply(struct machine_tx *tx, void *request, struct machine_resu
 int64_t quota_refill_ns(const Pb__QuotaRecord *record, int64_t unix_ms) {
     enum { AT_ONCE_NS = 1 };
     const Pb__QuotaDefinition *definition = record->definition;
-    if (!definition->window) return (int64_t)quota_refill_period_ms(definition) * 1000000;
+    if (!definition->window) return (int64_t)quota_refill_wait_ms(definition, record->waited_ms) * 1000000;
     if (!record->window_noted) return AT_ONCE_NS;
     int64_t now_s = unix_ms / 1000, from_s = record->window_start < now_s ? record->window_start : now_s;
     int64_t left_ms = quota_window_end(definition, from_s) * 1000 - unix_ms;
@@ -227,18 +231,26 @@ static void bring_back(struct quota_change *change, uint64_t tokens) {
     quota_audit(change, PB__QUOTA_KIND__QUOTA_REFILLED, NULL, amount, 0);
 }
 
-/* A leader that comes says which window it is; then each begins once. A clock that is behind by more than a window was
- * put right: the window of the future was none. */
+/* The leader says first which window it is; then each begins once. A leader whose clock is behind the one before it begins
+ * none until its clock has come there: else what was spent would come back twice. */
 static void begin_window(struct quota_change *change, int64_t unix_ms) {
     Pb__QuotaRecord *record = change->record;
-    const Pb__QuotaDefinition *definition = record->definition;
-    int64_t now_s = unix_ms / 1000, start = quota_window_start(definition, now_s);
-    bool first = !record->window_noted, later = start > record->window_start;
+    int64_t start = quota_window_start(record->definition, unix_ms / 1000);
+    bool first = !record->window_noted;
     record->window_noted = true;
-    if (!later && quota_window_end(definition, now_s) >= record->window_start) return;
+    if (start <= record->window_start) return;
     record->window_start = start;
-    if (first || !later) return;
-    bring_back(change, UINT64_MAX);
+    if (!first) bring_back(change, UINT64_MAX);
+}
+
+/* The leader has waited for another piece of the time. The next leader goes on from there. */
+static void go_on(struct quota_change *change) {
+    Pb__QuotaRecord *record = change->record;
+    record->waited_ms += quota_refill_wait_ms(record->definition, record->waited_ms);
+    if (record->waited_ms < quota_refill_period_ms(record->definition)) return;
+    record->waited_ms = 0;
+    bring_back(change, quota_refill_part(record->definition, record->refill_step, &record->refill_step));
+    quota_turn_refilled(record);
 }
 
 int quota_refill_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
@@ -253,7 +265,7 @@ int quota_refill_apply(struct machine_tx *tx, void *request, struct machine_resu
     if ((command->index != record->refill_index || !command->index) && !twice)
         return machine_refuse(result, CO_CONFLICT, "another refill is due");
     if (record->definition->window) begin_window(&change, command->now_unix_ms);
-    else bring_back(&change, quota_refill_part(record->definition, record->refill_step, &record->refill_step));
+    else go_on(&change);
     change.rearm = true;
     quota_commit(&change);
     result->yes = true;

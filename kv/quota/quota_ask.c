@@ -51,6 +51,8 @@ static int find_lease(struct asking *asking) {
     else if (strcmp(asking->lease->session, asking->session->id) != 0) rv = CO_NOTFOUND;
     if (rv == CO_NOTFOUND && (ask->lease || ask->close))
         return refuse(asking, CO_NOTFOUND, quota_lease_unknown(tx->arena, ask->name, ask->lease));
+    if (rv == CO_OK && asking->lease->token != ask->token)
+        return refuse(asking, CO_DENIED, quota_lease_denied(tx->arena, ask->name, asking->lease->id));
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
 
@@ -79,6 +81,7 @@ static void new_lease(struct asking *asking) {
     lease->id = asking->change.tx->index;
     lease->session = asking->session->id, lease->node = asking->node;
     lease->numbered = asking->ask->seq != 0;
+    lease->token = asking->ask->token;
     asking->lease = lease;
     asking->fresh = true;
 }
@@ -142,7 +145,7 @@ static void take(struct asking *asking) {
     Pb__QuotaLease nobody = PB__QUOTA_LEASE__INIT;
     uint64_t n = asking->ask->take;
     nobody.node = asking->node;
-    asking->grant->taken = n && n <= quota_takeable(record);
+    asking->grant->taken = n && n <= quota_minus(quota_takeable(record), quota_kept(record, asking->lease));
     if (!asking->grant->taken) return;
     record->spent += n;
     quota_audit(&asking->change, PB__QUOTA_KIND__QUOTA_TAKEN, asking->lease ? asking->lease : &nobody, n, 0);
@@ -153,6 +156,7 @@ static uint64_t grant_of(const struct asking *asking, uint64_t wish, bool spare)
     struct quota_level of_class = quota_level_of(record, asking->ask->priority);
     uint64_t level = spare ? of_class.most : quota_level_sure(of_class), goal = wish < level ? wish : level;
     uint64_t more = quota_minus(goal, asking->lease->balance), room = quota_grantable(record);
+    room = quota_minus(room, quota_kept(record, asking->lease));
     return more < room ? more : room;
 }
 
@@ -186,6 +190,8 @@ static int grant(struct asking *asking) {
     bool starves = lease->balance < wish;
     if (starves && !record->starving) change->notice = true;
     if (starves || asking->back > more) record->starving = starves;
+    if (starves && !lease->balance && !asking->grant->taken) quota_waits(record, lease, wish);
+    else quota_waits_not(record, lease);
     return CO_OK;
 }
 
@@ -193,6 +199,7 @@ static void answer(struct asking *asking) {
     const Pb__QuotaRecord *record = asking->change.record;
     Pb__QuotaGrant *grant = asking->grant;
     grant->available = quota_available(record);
+    grant->available -= (int64_t)quota_kept(record, asking->lease);
     grant->capacity = quota_capacity(record->definition);
     grant->starving = record->starving;
     grant->level = quota_level_of(record, asking->ask->priority).most;

@@ -137,6 +137,14 @@ uint64_t quota_refill_period_ms(const Pb__QuotaDefinition *d) {
     return (d->every_ms + steps - 1) / steps;
 }
 
+uint64_t quota_refill_wait_ms(const Pb__QuotaDefinition *d, uint64_t waited_ms) {
+    uint64_t period_ms = quota_refill_period_ms(d),
+             piece_ms = (period_ms + QUOTA_REFILL_WAITS - 1) / QUOTA_REFILL_WAITS;
+    uint64_t left_ms = quota_minus(period_ms, waited_ms);
+    if (piece_ms < 1000) piece_ms = 1000;
+    return left_ms < piece_ms ? left_ms : piece_ms;
+}
+
 uint64_t quota_refill_part(const Pb__QuotaDefinition *d, uint32_t step, uint32_t *next) {
     _Static_assert(QUOTA_AMOUNT_MOST <= UINT64_MAX / (QUOTA_REFILL_STEPS + 1), "the product does not overflow");
     uint64_t steps = refill_steps(d), at = step % steps;

@@ -22,6 +22,7 @@ bool quota_name_fits(const char *name);
 /* "there is no budget "x"": CO_NOTFOUND. */
 char *quota_unknown(struct arena *arena, const char *name);
 char *quota_lease_unknown(struct arena *arena, const char *name, uint64_t lease);
+char *quota_lease_denied(struct arena *arena, const char *name, uint64_t lease); /* CO_DENIED */
 
 /* -- a budget that an entry changes (quota_store.c; applier thread) ----------------------------------------------- */
 
@@ -33,6 +34,7 @@ struct quota_change {
     Pb__QuotaAudit *rows; /* of the audit trail, to be written */
     size_t row_count, row_room;
     bool notice; /* what the notice shows changes */
+    bool low;    /* bounded: it was at or below the low watermark before */
     bool rearm;  /* the refill that is due is another one from now on */
 };
 /* CO_OK; CO_NOTFOUND: no such budget; or the store failed. `name` lives until the commit. */
@@ -61,9 +63,9 @@ void quota_lease_bind(struct quota_change *change, const Pb__QuotaLease *lease);
 /* Its TTL begins anew with this entry. */
 void quota_lease_renew(struct quota_change *change, Pb__QuotaLease *lease);
 /* It is there no more. Its balance is settled or stranded. */
-void quota_lease_remove(struct quota_change *change, const Pb__QuotaLease *lease);
+void quota_lease_remove(struct quota_change *change, Pb__QuotaLease *lease);
 /* It ends, and `spent` of it was spent: at most its balance. */
-int quota_lease_settle(struct quota_change *change, const Pb__QuotaLease *lease, uint64_t spent);
+int quota_lease_settle(struct quota_change *change, Pb__QuotaLease *lease, uint64_t spent);
 /* It ends unsettled: its balance is stranded. over: so is its TTL; else what it has is held back until then. A member
  * stays one until then. */
 int quota_lease_reclaim(struct quota_change *change, Pb__QuotaLease *lease, bool over);
@@ -90,6 +92,7 @@ int64_t quota_available(const Pb__QuotaRecord *record);
 uint64_t quota_takeable(const Pb__QuotaRecord *record);  /* likewise; 0: nothing, or less */
 uint64_t quota_shareable(const Pb__QuotaRecord *record); /* of what all leases may hold together */
 uint64_t quota_grantable(const Pb__QuotaRecord *record); /* what of it is with nobody */
+bool quota_is_low(const Pb__QuotaRecord *record);        /* bounded: at or below the low watermark */
 uint64_t *quota_balances(Pb__QuotaRecord *record);       /* the sum of the leases' balances: leased, or slack */
 
 /* -- levels (quota_share.c) --------------------------------------------------------------------------------------- */
@@ -112,6 +115,14 @@ void quota_share(uint64_t total, uint64_t most, struct quota_wish *wishes, size_
  * others lack of what is surely theirs, and it may have one more. */
 int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine, bool *spare);
 struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priority);
+
+/* Who comes first where there is not enough: of what comes back so much is kept for those who got nothing before. 0: this
+ * one (NULL: nobody's ask) is among them. */
+uint64_t quota_kept(const Pb__QuotaRecord *record, const Pb__QuotaLease *lease);
+/* It got nothing, and keeps its turn; or something, or it wants nothing. */
+void quota_waits(Pb__QuotaRecord *record, Pb__QuotaLease *lease, uint64_t want);
+void quota_waits_not(Pb__QuotaRecord *record, Pb__QuotaLease *lease);
+void quota_turn_refilled(Pb__QuotaRecord *record); /* something came back: a turn lasts for QUOTA_TURN_MS of that */
 
 /* -- owner mode (quota_owner.c) ----------------------------------------------------------------------------------- */
 

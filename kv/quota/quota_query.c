@@ -40,6 +40,7 @@ static int leases_read(struct store_txn *txn, struct slice name, struct arena *a
         rv = quota_lease_decode(cursor.value, arena, &lease);
         if (rv == CO_OK && !lease->reclaimed && state->n_leases == most) rv = CO_CORRUPT;
         if (rv != CO_OK) break;
+        lease->token = 0; /* its holder's alone */
         if (!lease->reclaimed) state->leases[state->n_leases++] = lease;
     }
     store_cursor_close(&cursor);
@@ -143,7 +144,7 @@ static int notice_run(struct store_txn *txn, const ProtobufCMessage *request, st
     Pb__QuotaNotice *notice = arena_alloc(arena, sizeof *notice);
     pb__quota_notice__init(notice);
     notice->definition = record->definition, notice->defined_index = record->defined_index;
-    notice->starving = record->starving;
+    notice->starving = record->starving, notice->low = quota_is_low(record);
     notice->epoch = record->epoch, notice->active = record->active;
     notice->losses = record->losses, notice->n_losses = record->n_losses;
     notice->losses_before = record->losses_before;

@@ -134,3 +134,62 @@ struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priori
     }
     return (struct quota_level){.most = most};
 }
+
+/* -- turns -------------------------------------------------------------------------------------------------------- */
+
+/* Where refills come so often that they tell how long somebody has not come for what is kept for it. */
+static bool has_turns(const Pb__QuotaRecord *record) {
+    const Pb__QuotaDefinition *definition = record->definition;
+    return definition->mode == PB__QUOTA_MODE__QUOTA_LEASE && !definition->window &&
+           quota_refill_period_ms(definition) <= QUOTA_TURN_MS;
+}
+
+static bool comes_first(const Pb__QuotaRecord *record, const Pb__QuotaLease *lease) {
+    return lease->turn && lease->turn <= record->turn;
+}
+
+uint64_t quota_kept(const Pb__QuotaRecord *record, const Pb__QuotaLease *lease) {
+    return lease && comes_first(record, lease) ? 0 : record->kept;
+}
+
+static void turn_next(Pb__QuotaRecord *record) {
+    record->turn++;
+    record->kept = record->kept_next;
+    record->kept_next = record->turn_refills = 0;
+}
+
+/* Of a turn that was over before all came nothing is kept any more. */
+static void keep_no_more(Pb__QuotaRecord *record, Pb__QuotaLease *lease) {
+    if (lease->turn == record->turn) record->kept -= lease->kept;
+    if (lease->turn > record->turn) record->kept_next -= lease->kept;
+    lease->kept = 0;
+}
+
+/* At most its share, and at least one; lower priorities have no turns. */
+void quota_waits(Pb__QuotaRecord *record, Pb__QuotaLease *lease, uint64_t want) {
+    uint64_t share = quota_level_of(record, lease->priority).most;
+    bool lower = record->n_classes && lease->priority < record->classes[0]->priority;
+    if (!has_turns(record) || lower) {
+        quota_waits_not(record, lease);
+        return;
+    }
+    if (!share) share = 1;
+    keep_no_more(record, lease);
+    lease->kept = want < share ? want : share;
+    if (!lease->turn) lease->turn = record->turn + 1;
+    if (lease->turn < record->turn) lease->turn = record->turn;
+    if (lease->turn == record->turn) record->kept += lease->kept;
+    else record->kept_next += lease->kept;
+    if (!record->kept) turn_next(record);
+}
+
+void quota_waits_not(Pb__QuotaRecord *record, Pb__QuotaLease *lease) {
+    keep_no_more(record, lease);
+    lease->turn = 0;
+    if (!record->kept && record->kept_next) turn_next(record);
+}
+
+void quota_turn_refilled(Pb__QuotaRecord *record) {
+    if (record->kept && ++record->turn_refills * quota_refill_period_ms(record->definition) >= QUOTA_TURN_MS)
+        turn_next(record);
+}

@@ -175,13 +175,15 @@ static void row_del(struct quota_change *change, const Pb__QuotaLease *lease) {
     expiry_ended_in(tx, &quota_lease_expiry, quota_lease_name(change->name, lease->id, room), tx->index);
 }
 
-void quota_lease_remove(struct quota_change *change, const Pb__QuotaLease *lease) {
+void quota_lease_remove(struct quota_change *change, Pb__QuotaLease *lease) {
+    quota_waits_not(change->record, lease);
     lease_unbind(change, lease);
     row_del(change, lease);
     if (!lease->reclaimed) change->record->leases = quota_minus(change->record->leases, 1);
 }
 
 static void hold_back(struct quota_change *change, Pb__QuotaLease *lease) {
+    quota_waits_not(change->record, lease);
     lease_unbind(change, lease);
     lease->session = (char *)(uintptr_t) "";
     lease->reclaimed = true;
@@ -190,7 +192,7 @@ static void hold_back(struct quota_change *change, Pb__QuotaLease *lease) {
     quota_lease_put(change->tx, change->name, lease);
 }
 
-int quota_lease_settle(struct quota_change *change, const Pb__QuotaLease *lease, uint64_t spent) {
+int quota_lease_settle(struct quota_change *change, Pb__QuotaLease *lease, uint64_t spent) {
     Pb__QuotaRecord *record = change->record;
     uint64_t *sum = quota_balances(record), back = quota_minus(lease->balance, spent);
     *sum = quota_minus(*sum, lease->balance);
@@ -299,6 +301,11 @@ uint64_t quota_grantable(const Pb__QuotaRecord *record) {
     return quota_minus(quota_shareable(record), quota_bounded(record) ? record->slack : record->leased);
 }
 
+bool quota_is_low(const Pb__QuotaRecord *record) {
+    uint64_t mark = quota_part(quota_capacity(record->definition), record->definition->low_watermark);
+    return quota_bounded(record) && quota_available(record) <= (int64_t)mark;
+}
+
 uint64_t *quota_balances(Pb__QuotaRecord *record) { return quota_bounded(record) ? &record->slack : &record->leased; }
 
 /* -- a change ----------------------------------------------------------------------------------------------------- */
@@ -312,9 +319,16 @@ char *quota_lease_unknown(struct arena *arena, const char *name, uint64_t lease)
                         name);
 }
 
+char *quota_lease_denied(struct arena *arena, const char *name, uint64_t lease) {
+    return arena_printf(arena, "lease %llu of budget \"%.256s\" has another token: it is its holder's",
+                        (unsigned long long)lease, name);
+}
+
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change) {
     *change = (struct quota_change){.tx = tx, .name = slice_text(name)};
-    return quota_record_get(tx->store, change->name, tx->arena, &change->record);
+    int rv = quota_record_get(tx->store, change->name, tx->arena, &change->record);
+    change->low = rv == CO_OK && quota_is_low(change->record);
+    return rv;
 }
 
 /* A refill would change something. */
@@ -328,7 +342,7 @@ static void arm(struct quota_change *change) {
     record->refill_index = owed ? tx->index : 0;
     if (owed) expiry_began_in(tx, &quota_refill_expiry, change->name, tx->index, quota_refill_ns(record, 0));
     else {
-        record->window_noted = false;
+        record->window_noted = false, record->waited_ms = 0;
         expiry_ended_in(tx, &quota_refill_expiry, change->name, tx->index);
     }
 }
@@ -339,7 +353,7 @@ void quota_commit(struct quota_change *change) {
     arm(change);
     audit_write(change);
     record->modify_index = tx->index;
-    if (change->notice) {
+    if (change->notice || (!change->low && quota_is_low(record))) {
         record->notice_index = tx->index;
         machine_touch(tx, SPACE_QUOTA_NOTICE, change->name);
     }

@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "kv/quota/spender_internal.h"
 
+#define EVICT_LOOKS 256
+
 struct spender *spender_new(const struct spender_config *config) {
     CHECK(config->priority < QUOTA_PRIORITIES);
     struct spender *spender = mem_zalloc(sizeof *spender);
@@ -79,7 +81,6 @@ static void grow(struct spender *spender) {
 
 /* NULL: there are too many. */
 static struct spender_budget *budget_new(struct spender *spender, struct slice name, uint64_t now_ns) {
-    if (spender->count >= SPENDER_BUDGETS_MOST) return NULL;
     if (2 * (spender->count + 1) > spender->slot_mask) grow(spender);
     if (spender->count == spender->room) {
         spender->room = spender->room ? 2 * spender->room : 16;
@@ -100,6 +101,18 @@ static struct spender_budget *budget_new(struct spender *spender, struct slice n
     spender->budgets[spender->count++] = budget;
     spender_follow_begin(spender, budget, now_ns);
     return budget;
+}
+
+/* Names of budgets that do not exist make room for others, so that who makes them up keeps nobody out. */
+static bool make_room(struct spender *spender) {
+    for (size_t i = 0; i < EVICT_LOOKS; i++) {
+        struct spender_budget *budget = spender->budgets[spender->evict++ % spender->count];
+        bool busy = budget->asked || budget->following || !list_empty(&budget->ready);
+        if (budget->known != SPENDER_NONE || busy || budget->lease || budget->mark == spender->mark) continue;
+        spender_drop(spender, budget);
+        return true;
+    }
+    return false;
 }
 
 void spender_drop(struct spender *spender, struct spender_budget *budget) {
@@ -147,6 +160,11 @@ void spender_tick_at(struct spender *spender, uint64_t at_ns) {
 uint64_t spender_deadline_ns(const struct spender *spender) {
     if (!list_empty(&spender->ready)) return 0;
     return spender_min(spender->tick_ns, spender_ask_deadline(spender));
+}
+
+void spender_wall(struct spender *spender, uint64_t now_ns, int64_t unix_ms) {
+    spender->wall_ms = unix_ms - (int64_t)(now_ns / SPENDER_MS);
+    spender->wall_known = true;
 }
 
 void spender_tick(struct spender *spender, uint64_t now_ns) {
@@ -286,6 +304,24 @@ static const char *take_fault(const struct spender_take *take, int *error) {
     return NULL;
 }
 
+static bool is_named_before(const struct spender_take *takes, size_t i) {
+    for (size_t j = 0; j < i; j++)
+        if (slice_equal(takes[j].name, takes[i].name) && slice_equal(takes[j].key, takes[i].key)) return true;
+    return false;
+}
+
+/* A budget may be named again with another key: then it has to have enough for both. */
+static struct spender_take with_those_before(const struct verdict *verdicts, const struct spender_take *takes,
+                                             size_t i) {
+    struct spender_take all = takes[i];
+    for (size_t j = 0; all.n && j < i; j++)
+        if (verdicts[j].budget == verdicts[i].budget) {
+            all.n += takes[j].n;
+            if (!takes[j].key.size) all.key = takes[j].key;
+        }
+    return all;
+}
+
 /* Fills in the budgets; makes those that are not known yet. */
 static int budgets_of(struct spender *spender, const struct spender_take *takes, size_t count, uint64_t now_ns,
                       struct verdict *verdicts, struct spender_answer *answer) {
@@ -299,9 +335,11 @@ static int budgets_of(struct spender *spender, const struct spender_take *takes,
     spender->mark++;
     for (size_t i = 0; i < count; i++) {
         struct spender_budget *budget = spender_find(spender, takes[i].name);
-        if (!budget) budget = budget_new(spender, takes[i].name, now_ns);
+        if (!budget && (spender->count < SPENDER_BUDGETS_MOST || make_room(spender)))
+            budget = budget_new(spender, takes[i].name, now_ns);
         if (!budget) return fault(answer, i, CO_BUSY, "this agent spends of too many budgets");
-        if (budget->mark == spender->mark) return fault(answer, i, CO_INVALID, "a budget is named twice");
+        if (budget->mark == spender->mark && is_named_before(takes, i))
+            return fault(answer, i, CO_INVALID, "a budget is named twice, with the same key");
         budget->mark = spender->mark;
         budget->used_ns = now_ns;
         if (budget->known == SPENDER_NONE && now_ns >= budget->follow_ns) spender_follow_begin(spender, budget, now_ns);
@@ -357,10 +395,13 @@ static void ask_for(struct spender *spender, const struct verdict *verdict, cons
 static int take_slowly(struct spender *spender, const struct spender_take *takes, size_t count, bool waited,
                        bool last_try, uint64_t now_ns, struct spender_answer *answer) {
     struct verdict verdicts[SPENDER_TAKES_MOST];
+    struct spender_take all[SPENDER_TAKES_MOST];
     int rv = budgets_of(spender, takes, count, now_ns, verdicts, answer);
     if (rv != CO_OK) return rv;
-    for (size_t i = 0; i < count; i++)
-        verdicts[i] = judge(spender, verdicts[i].budget, &takes[i], waited, last_try, now_ns);
+    for (size_t i = 0; i < count; i++) {
+        all[i] = with_those_before(verdicts, takes, i);
+        verdicts[i] = judge(spender, verdicts[i].budget, &all[i], waited, last_try, now_ns);
+    }
     answer->failed = decisive(verdicts, count);
     const struct verdict *worst = &verdicts[answer->failed];
     answer->text = worst->text;
@@ -368,7 +409,7 @@ static int take_slowly(struct spender *spender, const struct spender_take *takes
         struct spender_budget *budget = verdicts[i].budget;
         if (!waited && verdicts[i].pot != FROM_LEFT && takes[i].n <= budget->most) budget->demand += takes[i].n;
         if (worst->error == CO_OK) spend(spender, &verdicts[i], &takes[i], waited, now_ns, answer);
-        else ask_for(spender, &verdicts[i], &takes[i], worst->error == CO_AGAIN, now_ns);
+        else ask_for(spender, &verdicts[i], &all[i], worst->error == CO_AGAIN, now_ns);
         answer->retry_ms = spender_max(answer->retry_ms, verdicts[i].retry_ms);
     }
     return worst->error;

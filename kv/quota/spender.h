@@ -15,6 +15,10 @@
  *           the servers (all takes that wait go in one ask).
  * owner     CO_UNSUPPORTED, with the text spender_owned: kv/quota/owning.h is for those.
  *
+ * With windows it asks, and so tells what it spent, also shortly before a window ends (SPENDER_WINDOW_MS, by this agent's wall
+ * clock). What it spends after that is told in the next window, and counts there: the servers cannot know when it was spent,
+ * and what counted in neither window could be admitted twice.
+ *
  * How long it may spend: until the sending of the last ask that was answered, plus its TTL less QUOTA_CLOCK_PPM of it and
  * SPENDER_MARGIN_MS. Afterwards it holds nothing, and asks: if the servers have the lease still, it goes on, else what it
  * had is stranded there.
@@ -26,8 +30,8 @@
  * window what was spent in the old one may be admitted in the new one, that much later.)
  *
  * Refused: after an answer that gave less than was wanted nothing more is asked until the next refill can have brought
- * something, and twice as long each time that it did not; half of a TTL and a second at most. Takes that are not covered
- * are refused meanwhile, unless they fit into what the servers said is available.
+ * something, and twice as long each time that it did not, up to a second; with windows, and never more than, half of a TTL
+ * and a second. Takes that are not covered are refused meanwhile, unless they fit into what the servers said is available.
  *
  * Servers away: asks fail, or are not answered for SPENDER_LOSS_MS. What it holds is spent until its end. For what that does
  * not cover on_loss decides: closed: refused; open: at most local_cap in any refill period (`every_ms`, or the window; of
@@ -58,6 +62,7 @@
 #define SPENDER_LOSS_MS      1000  /* an ask that is on its way for so long counts as lost for takes that wait */
 #define SPENDER_ASK_MS       40    /* between two asks: takes gather; those for which a take waits may go 8 in a row */
 #define SPENDER_AHEAD_MS     2000  /* it renews so long before it would end: a change of leader takes less */
+#define SPENDER_WINDOW_MS    300   /* it tells what it spent so long before a window ends */
 #define SPENDER_IDLE_MS      60000 /* a budget that nobody takes from for so long is forgotten, and followed no more */
 #define SPENDER_BUDGETS_MOST 10000
 #define SPENDER_TAKES_MOST   64 /* in one request */
@@ -90,8 +95,9 @@ struct spender_answer {
 /* CO_OK: all of it is spent. CO_AGAIN: nothing is spent; the servers are asked: try again when spender_woken says so, or
  * with `last_try` when it has waited long enough (then it is not CO_AGAIN). Else nothing is spent: CO_BUSY: refused, there
  * is not enough; CO_NOTFOUND: there is no such budget; CO_NOLEADER: no server can say, and on_loss does not allow it;
- * CO_TOOLARGE; CO_INVALID (of names, keys, more than SPENDER_TAKES_MOST, a budget twice); CO_UNSUPPORTED: one in owner
- * mode, or of a later version. A take of a budget that is not known yet, when SPENDER_BUDGETS_MOST are: CO_BUSY.
+ * CO_TOOLARGE; CO_INVALID (of names, keys, more than SPENDER_TAKES_MOST, a budget twice with one key); CO_UNSUPPORTED: one in owner
+ * mode, or of a later version. A take of a budget that is not known yet, when SPENDER_BUDGETS_MOST are: CO_BUSY; but names of
+ * which there is no budget make room.
  * `waited`: this is not its first try: what an ask brought is SPENDER_RENEWED. */
 int spender_take(struct spender *spender, const struct spender_take *takes, size_t count, bool waited, bool last_try,
                  uint64_t now_ns, struct spender_answer *answer);
@@ -129,6 +135,8 @@ void spender_followed(struct spender *spender, const char *name, int error, cons
 /* The agent ends in order: the asks that come now give everything back; false: nothing is left. */
 bool spender_leave(struct spender *spender);
 
+/* What the wall clock says now: told before spender_tick, now and then. Without it nothing is told before a window ends. */
+void spender_wall(struct spender *spender, uint64_t now_ns, int64_t unix_ms);
 void spender_tick(struct spender *spender, uint64_t now_ns); /* at spender_deadline_ns, or earlier */
 uint64_t spender_deadline_ns(const struct spender *spender); /* UINT64_MAX: nothing */
 

@@ -2,9 +2,10 @@
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
 
-#define ASK_NS    (SPENDER_ASK_MS * SPENDER_MS)
-#define BURST     8 /* asks for which takes wait may follow each other without a distance */
-#define CREDIT_MS (2 * SPENDER_LOSS_MS)
+#define ASK_NS     (SPENDER_ASK_MS * SPENDER_MS)
+#define BURST      8 /* asks for which takes wait may follow each other without a distance */
+#define CREDIT_MS  (2 * SPENDER_LOSS_MS)
+#define IN_VAIN_MS 1000
 
 /* -- takes that wait ---------------------------------------------------------------------------------------------- */
 
@@ -47,14 +48,17 @@ bool spender_ask_late(struct spender *spender, uint64_t now_ns) {
 }
 
 /* When a refused take is worth another try: the next refill may have brought something. Each refusal in vain doubles
- * it, because many may share what comes; others may give something back without a refill, so it is half of a TTL and a
- * second at most. */
-static uint64_t refusal_ns(const struct spender_budget *budget) {
+ * it, because many may share what comes, but only up to a second: the servers keep something for who got nothing, and
+ * others may not have that meanwhile. Others may give something back without a refill, so it is half of a TTL and a second
+ * at most. Not all come at the same time. */
+static uint64_t refusal_ns(struct spender *spender, const struct spender_budget *budget) {
     uint64_t most_ms = budget->definition.lease_ttl_ms / 2 + 1000, least_ms = most_ms;
     if (budget->definition.window == PB__QUOTA_WINDOW__QUOTA_CONTINUOUS)
         least_ms = spender_max(quota_refill_period_ms(&budget->definition), SPENDER_ASK_MS);
     unsigned doubled = budget->in_vain > 1 ? budget->in_vain - 1 : 0;
-    return spender_min(most_ms, least_ms << (doubled < 10 ? doubled : 10)) * SPENDER_MS;
+    uint64_t ms = spender_min(least_ms << (doubled < 10 ? doubled : 10), spender_max(least_ms, IN_VAIN_MS));
+    ms = spender_min(most_ms, ms);
+    return (ms - (doubled ? rng_below(&spender->rng, ms / 8 + 1) : 0)) * SPENDER_MS;
 }
 
 /* -- an ask ------------------------------------------------------------------------------------------------------- */
@@ -200,8 +204,8 @@ bool spender_ask(struct spender *spender, uint64_t now_ns, const Pb__QuotaAskCom
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
-static void refused(struct spender_budget *budget, uint64_t fits, uint64_t now_ns) {
-    budget->refused_ns = now_ns + refusal_ns(budget);
+static void refused(struct spender *spender, struct spender_budget *budget, uint64_t fits, uint64_t now_ns) {
+    budget->refused_ns = now_ns + refusal_ns(spender, budget);
     budget->fits = fits;
 }
 
@@ -210,7 +214,7 @@ static void refused_grant(struct spender *spender, struct spender_budget *budget
     if (error == CO_NOTFOUND) {
         bool had = budget->lease != 0;
         spender_forget_lease(budget);
-        if (!had) refused(budget, 0, now_ns); /* the budget is gone; its notice will say so */
+        if (!had) refused(spender, budget, 0, now_ns); /* the budget is gone; its notice will say so */
         return;
     }
     /* Nothing was changed. What it claimed was wrong, which must not happen; let the servers count all as spent. */
@@ -220,7 +224,7 @@ static void refused_grant(struct spender *spender, struct spender_budget *budget
     budget->balance = balance;
     budget->owes = lease != 0;
     budget->in_vain++;
-    refused(budget, 0, now_ns);
+    refused(spender, budget, 0, now_ns);
     if (budget->owes) spender_due(spender, budget, budget->refused_ns);
 }
 
@@ -229,6 +233,17 @@ static uint64_t renewal_ns(struct spender *spender, const struct spender_budget 
     uint64_t ahead_ns = SPENDER_AHEAD_MS * SPENDER_MS;
     ahead_ns += rng_below(&spender->rng, ahead_ns / 8);
     return spender_max(budget->since_ns + spender_ttl_ns(budget) / 2, spender_less(end_ns, ahead_ns));
+}
+
+/* Shortly before the window ends, so that what was spent in it counts there; not all agents at the same time. */
+static uint64_t window_ns(struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
+    const Pb__QuotaDefinition *definition = &budget->definition;
+    if (!definition->window || !spender->wall_known) return SPENDER_NEVER;
+    uint64_t ahead_ms = SPENDER_WINDOW_MS / 2 + rng_below(&spender->rng, SPENDER_WINDOW_MS / 2 + 1);
+    int64_t now_ms = (int64_t)(now_ns / SPENDER_MS);
+    int64_t unix_s = (spender->wall_ms + now_ms + SPENDER_WINDOW_MS) / 1000; /* it has just told it: the next one */
+    int64_t left_ms = quota_window_end(definition, unix_s) * 1000 - spender->wall_ms - now_ms - (int64_t)ahead_ms;
+    return left_ms > 0 ? now_ns + (uint64_t)left_ms * SPENDER_MS : SPENDER_NEVER;
 }
 
 /* What it may spend of its balance now, of which `spent` is spent and not told. */
@@ -250,6 +265,11 @@ static void refill(struct spender_budget *budget) {
     budget->keyless_left = spender_less(budget->keyless_reach, keyless_spent);
 }
 
+void spender_is_low(struct spender_budget *budget) {
+    budget->available = spender_min(budget->available, budget->low_mark);
+    budget->left = budget->keyless_left = budget->reach = budget->keyless_reach = 0;
+}
+
 /* The servers spent it for takes that wait. */
 static void taken(struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
     if (now_ns >= budget->credit_end_ns) budget->credit = 0;
@@ -260,15 +280,15 @@ static void taken(struct spender *spender, struct spender_budget *budget, uint64
 }
 
 /* It got less than it wanted: who wants more has to wait. */
-static void fell_short(struct spender_budget *budget, const Pb__QuotaAsk *ask, const Pb__QuotaGrant *grant,
-                       uint64_t now_ns) {
+static void fell_short(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
+                       const Pb__QuotaGrant *grant, uint64_t now_ns) {
     bool denied = ask->take && !grant->taken;
     bool limited = !ask->close && !spender_bounded(budget) && grant->balance < ask->want;
     if (grant->granted || grant->taken) budget->in_vain = 0;
     if (denied) budget->yields = !spender_bounded(budget);
     if (!denied && !limited) return;
     if (!grant->granted) budget->in_vain++;
-    refused(budget, budget->available, now_ns);
+    refused(spender, budget, budget->available, now_ns);
 }
 
 static void granted(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
@@ -289,13 +309,16 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
         budget->end_ns = spender->sent_ns + safe_ns; /* of the sending that was answered: repeated, it renews too */
         refill(budget);
         budget->low = spender_low(spender, budget);
-        if (budget->lease) spender_due(spender, budget, renewal_ns(spender, budget, budget->end_ns));
+        if (budget->lease) {
+            spender_due(spender, budget, renewal_ns(spender, budget, budget->end_ns));
+            spender_due(spender, budget, window_ns(spender, budget, now_ns));
+        }
     }
     if (grant->balance) budget->last = grant->balance;
     budget->ever |= grant->balance > 0;
     if (budget->fallback) budget->fallback->begin_ns = 0;
     if (ask->take && grant->taken) taken(spender, budget, ask->take, now_ns);
-    fell_short(budget, ask, grant, now_ns);
+    fell_short(spender, budget, ask, grant, now_ns);
     if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
     if (spender->mutations & SPENDER_MUTATE_OVERSTAYS) budget->end_ns = SPENDER_NEVER;
 }

@@ -114,6 +114,7 @@ void spender_followed(struct spender *spender, const char *name, int error, cons
             waited = true;
         }
         budget->starving = notice->starving;
+        if (notice->low && spender_bounded(budget)) spender_is_low(budget);
         if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
         budget->follow_ns = now_ns;
     }

@@ -93,7 +93,8 @@ struct spender {
     struct spender_slot *slots; /* open addressing; a power of two, at most half of them used */
     size_t slot_mask, count;
     struct spender_budget **budgets; /* the same, in any order */
-    size_t room, next;               /* next: where asks begin to look, so that each has its turn */
+    size_t room, next,
+        evict; /* evict: where room is looked for; next: where asks begin to look, so that each has its turn */
     uint64_t mark, seq;
     char *node;
     uint32_t priority;
@@ -101,6 +102,8 @@ struct spender {
     struct rng rng;
     unsigned mutations;
     uint64_t begun_ns; /* the first take; 0: none came */
+    int64_t wall_ms;   /* the wall clock's unix ms where the other clock is 0 */
+    bool wall_known;
     bool woken, leaving;
     uint64_t turn; /* of takes that wait: each waking begins a new one, in which those that still wait say so again */
 
@@ -158,6 +161,7 @@ void spender_wait(struct spender *spender, struct spender_budget *budget, enum s
                   uint64_t now_ns);
 /* Forgets what it holds: its lease is gone, and what was not told of it counts as spent. */
 void spender_forget_lease(struct spender_budget *budget);
+void spender_is_low(struct spender_budget *budget); /* bounded: from now on the servers spend */
 uint64_t spender_ask_deadline(const struct spender *spender);
 bool spender_ask_late(struct spender *spender, uint64_t now_ns); /* true, once: it takes too long */
 /* No server can be asked now. */

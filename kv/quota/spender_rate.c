@@ -65,7 +65,7 @@ static uint64_t remaining(const struct spender *spender, struct spender_budget *
     /* What the servers would add: at most what an agent may hold, of what there was when they were asked last. */
     bool fresh = budget->since_ns && now_ns - budget->since_ns < spender_ttl_ns(budget);
     uint64_t available = fresh ? budget->available : budget->capacity;
-    if (now_ns < budget->refused_ns) available = spender_min(available, budget->fits);
+    if (now_ns < budget->refused_ns) return spender_max(left, budget->fits); /* for more nobody is asked now */
     if (spender_bounded(budget)) return spender_max(left, spender_less(available, budget->spent));
     return spender_max(left, spender_min(left + available, budget->most));
 }

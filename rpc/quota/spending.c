@@ -232,6 +232,7 @@ static void look(struct spending *spending) {
     struct owning_now now = spending_now(clock_boot_ns());
 
     spending_lock(spending);
+    spender_wall(spending->spender, now.ns, clock_wall_ns() / 1000000);
     struct errand *over = feed_all(spending, now, &answered);
     spender_tick(spending->spender, now.ns);
     bool empty = spending->leaving && is_empty(spending, now);

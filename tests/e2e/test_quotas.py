@@ -149,7 +149,7 @@ def what_makes_no_sense():
         check(status == expected, (size, status, body))
     lease = json.loads(agent.put("/v1/quota/k/lease?ttl=1m&want=10"))
     check(lease["Granted"] == 10 and 0 < lease["NotBefore"] <= 10000, lease)
-    settle = "/v1/quota/k/settle?lease=%d&spent=" % lease["Lease"]
+    settle = "/v1/quota/k/settle?lease=%d&token=%d&spent=" % (lease["Lease"], lease["Token"])
     check(agent.request("PUT", settle + "11")[0] == 400, "more than it holds")
     agent.put(settle + "4")
     check(agent.request("PUT", settle + "4")[0] == 404, "settled already")

@@ -98,7 +98,7 @@ Test(quota, what_makes_no_sense_is_refused_in_one_line_that_names_the_member) {
         {"{\"Budget\":5,\"Refill\":{\"Tokens\":1,\"Every\":\"1ms\"}}", "Refill.Every"},
         {"{\"Budget\":5,\"Refill\":{\"Tokens\":1,\"Every\":\"-1s\"}}", "Refill.Every"},
         {"{\"Budget\":5,\"Refill\":{\"Window\":\"year\"}}", "Refill.Window"},
-        {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Offset\":\"1h\"}}", "Refill.Offset"},
+        {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Offset\":\"1h\"}}", "to \"+23:59\""},
         {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Offset\":\"+25:00\"}}", "Refill.Offset"},
         {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Tokens\":1,\"Every\":\"1s\"}}", "Refill"},
         {"{\"Budget\":5,\"Refill\":{\"Window\":\"day\",\"Until\":1}}", "Until"},
@@ -130,9 +130,9 @@ static uint64_t lease_of(const char *asked, uint64_t granted, uint64_t remaining
     char *text = web_want(world, 200, asked, NULL);
     unsigned long long lease = 0, got = 0, balance = 0, left = 0;
     char ttl[32] = "";
-    int fields =
-        sscanf(text, "{\"Lease\":%llu,\"Granted\":%llu,\"Balance\":%llu,\"TTL\":\"%31[^\"]\",\"Remaining\":%llu",
-               &lease, &got, &balance, ttl, &left);
+    int fields = sscanf(
+        text, "{\"Lease\":%llu,\"Token\":42,\"Granted\":%llu,\"Balance\":%llu,\"TTL\":\"%31[^\"]\",\"Remaining\":%llu",
+        &lease, &got, &balance, ttl, &left);
     cr_expect(fields == 5 && got == granted && left == remaining && strcmp(ttl, "10s") == 0,
               "%s\n  got    %s\n  wanted %llu, %llu", asked, text, (unsigned long long)granted,
               (unsigned long long)remaining);
@@ -145,17 +145,46 @@ static uint64_t lease_of(const char *asked, uint64_t granted, uint64_t remaining
 Test(quota, a_lease_is_taken_renewed_and_settled_once) {
     char asked[200];
     free(web_want(world, 200, "PUT /v1/quota/a", HUNDRED));
-    uint64_t lease = lease_of("PUT /v1/quota/a/lease?ttl=1m&want=40", 40, 60);
-    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&spent=41", (unsigned long long)lease);
+    uint64_t lease = lease_of("PUT /v1/quota/a/lease?ttl=1m&want=40&token=42", 40, 60);
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&token=42&spent=41", (unsigned long long)lease);
     char *text = web_want(world, 400, asked, NULL);
     free(text);
     cr_expect_eq(number("GET /v1/quota/a", "Leased"), 40, "a refusal changes nothing");
-    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&spent=25", (unsigned long long)lease);
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&token=42&spent=25", (unsigned long long)lease);
     expect(200, asked, NULL, "");
     cr_expect_eq(number("GET /v1/quota/a", "Spent"), 25);
     cr_expect_eq(number("GET /v1/quota/a", "Leased"), 0);
     expect(404, asked, NULL, "");
     cr_expect_eq(number("GET /v1/quota/a", "Spent"), 25, "twice counts once");
+}
+
+/* What others see of it in listings, lease and session, does not let them end it. */
+Test(quota, a_lease_is_its_holders_who_knows_the_token) {
+    char asked[300], session[40];
+    unsigned long long lease, token;
+    free(web_want(world, 200, "PUT /v1/quota/a", HUNDRED));
+    char *text = web_want(world, 200, "PUT /v1/quota/a/lease?ttl=1m&want=40", NULL);
+    cr_assert_eq(sscanf(text, "{\"Lease\":%llu,\"Token\":%llu", &lease, &token), 2, "%s", text);
+    cr_assert_eq(sscanf(strstr(text, "\"Session\":"), "\"Session\":\"%36s", session), 1, "%s", text);
+    free(text);
+    text = web_want(world, 200, "GET /v1/quota/a", NULL);
+    snprintf(asked, sizeof asked, "%llu", token);
+    cr_expect(strstr(text, session) && !strstr(text, asked), "%s", text);
+    free(text);
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&spent=0", lease);
+    expect(400, asked, NULL, "token");
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&spent=0&token=%llu", lease, token ^ 1);
+    expect(403, asked, NULL, "another token");
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/lease?session=%s&want=0&lease=%llu", session, lease);
+    expect(400, asked, NULL, "token");
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/lease?session=%s&want=0&seq=1", session);
+    expect(400, asked, NULL, "token");
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/lease?session=%s&want=0&lease=%llu&token=%llu", session, lease,
+             token ^ 1);
+    expect(403, asked, NULL, "another token");
+    cr_expect_eq(number("GET /v1/quota/a", "Leased"), 40, "nobody has given it back");
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&spent=40&token=%llu", lease, token);
+    expect(200, asked, NULL, "");
 }
 
 Test(quota, a_renewal_says_what_was_spent_and_what_is_held) {
@@ -164,26 +193,27 @@ Test(quota, a_renewal_says_what_was_spent_and_what_is_held) {
     char *text = web_want(world, 200, "PUT /v1/session/create", "{\"Node\":\"n1\",\"Checks\":[]}");
     cr_assert_eq(sscanf(text, "{\"ID\":\"%36s", session), 1, "%s", text);
     free(text);
-    snprintf(asked, sizeof asked, "PUT /v1/quota/a/lease?session=%s&want=40", session);
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/lease?session=%s&want=40&token=42", session);
     uint64_t lease = lease_of(asked, 40, 60);
-    snprintf(asked, sizeof asked, "PUT /v1/quota/a/lease?session=%s&want=50&lease=%llu&spent=30&held=10&priority=9",
-             session, (unsigned long long)lease);
+    snprintf(asked, sizeof asked,
+             "PUT /v1/quota/a/lease?session=%s&want=50&lease=%llu&token=42&spent=30&held=10&priority=9", session,
+             (unsigned long long)lease);
     cr_expect_eq(lease_of(asked, 40, 20), lease);
     expect(400, "PUT /v1/quota/a/lease?want=1", NULL, "session");
     snprintf(asked, sizeof asked, "PUT /v1/quota/nowhere/lease?session=%s&want=40", session);
     expect(404, asked, NULL, "");
     expect(404, "PUT /v1/quota/a/lease?session=5e551000-0000-4000-8000-0000000000aa&want=40", NULL, "");
-    expect(404, "PUT /v1/quota/nowhere/settle?lease=1&spent=0", NULL, "");
+    expect(404, "PUT /v1/quota/nowhere/settle?lease=1&token=42&spent=0", NULL, "");
     free(web_want(world, 200, "DELETE /v1/quota/a", NULL));
-    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&spent=0", (unsigned long long)lease);
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&token=42&spent=0", (unsigned long long)lease);
     expect(404, asked, NULL, "");
 }
 
 Test(quota, the_audit_trail_adds_up) {
     char asked[200];
     free(web_want(world, 200, "PUT /v1/quota/a", HUNDRED));
-    uint64_t lease = lease_of("PUT /v1/quota/a/lease?ttl=1m&want=40", 40, 60);
-    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&spent=25", (unsigned long long)lease);
+    uint64_t lease = lease_of("PUT /v1/quota/a/lease?ttl=1m&want=40&token=42", 40, 60);
+    snprintf(asked, sizeof asked, "PUT /v1/quota/a/settle?lease=%llu&token=42&spent=25", (unsigned long long)lease);
     free(web_want(world, 200, asked, NULL));
     expect(200, "GET /v1/quota/a/audit", NULL, "\"Number\":1,");
     expect(200, "GET /v1/quota/a/audit", NULL, "\"Kind\":\"granted\"");

@@ -83,7 +83,7 @@ void fleet_close(struct fleet *fleet) {
 
 void fleet_count_anew(struct fleet *fleet) {
     fleet->counted_ns = fleet->now_ns;
-    fleet->longest_refusal_ns = 0;
+    fleet->longest_refusal_ns = fleet->longest_hunger_ns = 0;
     for (unsigned i = 0; i < fleet->plan.agents; i++) {
         struct fleet_agent *agent = &fleet->agents[i];
         agent->asks = agent->tries = agent->admitted = agent->refused = agent->last_tries = agent->fallback =
@@ -159,6 +159,7 @@ static void refuse(struct fleet *fleet, struct fleet_agent *agent, size_t i) {
     agent->refused++;
     if (!agent->refused_ns[i]) agent->refused_ns[i] = fleet->now_ns;
     uint64_t since_ns = agent->refused_ns[i];
+    if (fleet->now_ns - since_ns > fleet->longest_hunger_ns) fleet->longest_hunger_ns = fleet->now_ns - since_ns;
     if (budget->poor_ns == UINT64_MAX) return;
     if (since_ns < budget->poor_ns) since_ns = budget->poor_ns;
     if (since_ns < agent->trouble_ns) since_ns = agent->trouble_ns;
@@ -393,6 +394,7 @@ static void drive(struct fleet *fleet, struct fleet_agent *agent) {
         cr_assert_lt(turn, 1000, "it has something to do for ever");
         if (spender_woken(agent->spender)) retry_all(fleet, agent);
         if (spender_deadline_ns(agent->spender) > now_ns) return;
+        spender_wall(agent->spender, now_ns, QUOTA_SERVERS_UNIX_S * 1000 + (int64_t)(fleet->now_ns / FLEET_MS));
         spender_tick(agent->spender, now_ns);
         if (spender_woken(agent->spender)) retry_all(fleet, agent);
         begin_follows(fleet, agent);

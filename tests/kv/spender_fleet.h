@@ -91,6 +91,7 @@ struct fleet {
     struct rng rng;
     uint64_t now_ns, counted_ns, unled_ns; /* without a leader until then */
     uint64_t longest_refusal_ns;           /* while there was enough */
+    uint64_t longest_hunger_ns;            /* that an agent got nothing, whether or not others did */
 };
 
 struct fleet *fleet_open(const struct fleet_plan *plan);

@@ -117,6 +117,18 @@ Test(quota, what_is_claimed_beyond_the_lease_is_refused_and_changes_nothing) {
     quota_trail_check(&world, "b");
 }
 
+Test(quota, a_lease_is_known_by_its_token_whoever_knows_its_session) {
+    define("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    uint64_t lease = GRANTED(0, 100, .want = 100, .seq = 1, .token = 7);
+    cr_expect_eq(quota_lease_of(quota_look(&world, "b"), lease)->token, 0, "no query shows it");
+    REFUSED(0, CO_DENIED, "another token", .seq = 1, .want = 100);
+    REFUSED(0, CO_DENIED, "another token", .lease = lease, .seq = 2, .close = true, .token = 8);
+    cr_expect_eq(quota_settle(&world, "b", lease, 0).error, CO_DENIED);
+    SUMS("spent 0 stranded 0 leased 100 slack 0: 900 of 1000");
+    (void)GRANTED(0, 0, .lease = lease, .seq = 2, .token = 7, .spent = 30, .held = 70, .want = 70);
+    SUMS("spent 30 stranded 0 leased 70 slack 0: 900 of 1000");
+}
+
 Test(quota, asks_of_a_command_are_granted_or_refused_each_by_itself) {
     define("a", PB__QUOTA_MODE__QUOTA_LEASE), define("b", PB__QUOTA_MODE__QUOTA_LEASE);
     const struct asks by = {.session = id[0]};
@@ -289,6 +301,22 @@ Test(quota, slack_is_granted_out_of_the_drift_and_reports_are_spent) {
     quota_trail_check(&world, "b");
 }
 
+Test(quota, who_follows_hears_when_little_is_left_of_a_bounded_budget) {
+    struct watcher waits;
+    Pb__QuotaNoticeRequest request = PB__QUOTA_NOTICE_REQUEST__INIT;
+    define_bounded(100000);
+    request.name = text("b");
+    watcher_begin(&waits, &world, &query_quota_notice, &request.base);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 899))->taken);
+    cr_expect(!quota_notice(&world, "b", NULL)->low && waits.woken == 0);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 1))->taken);
+    cr_expect(quota_notice(&world, "b", NULL)->low && waits.woken == 1);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 1))->taken);
+    cr_expect(quota_refill(&world, "b", 0).yes && waits.woken == 1);
+    cr_expect(!quota_notice(&world, "b", NULL)->low);
+    watcher_end(&waits, &world);
+}
+
 Test(quota, whatever_owners_report_no_more_than_the_drift_is_spent_beyond_the_budget) {
     define_bounded(100000);
     uint64_t lease = GRANTED(0, 100, .want = 100);
@@ -333,6 +361,21 @@ Test(quota, who_starves_wakes_the_others_and_gets_its_share_of_what_they_give_ba
     cr_expect(waits.woken == 2);
     SUMS("spent 100 stranded 0 leased 900 slack 0: 0 of 1000");
     watcher_end(&waits, &world);
+    quota_trail_check(&world, "b");
+}
+
+Test(quota, who_got_nothing_comes_first_when_something_comes_back) {
+    define("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    uint64_t quick = GRANTED(0, 1000, .want = 1000), slow = GRANTED(1, 0, .want = 60);
+    GRANTED(0, 0, .lease = quick, .spent = 1000);
+    cr_expect(quota_refill(&world, "b", 0).yes); /* 100 */
+    const Pb__QuotaGrant *grant = quota_ask(&world, id[0], ASK(.name = text("b"), .lease = quick, .want = 100));
+    cr_expect(grant->granted == 40 && grant->available == 0, "%lu %ld", grant->granted, grant->available);
+    cr_expect(!quota_ask(&world, NULL, ASK(.name = text("b"), .take = 1))->taken);
+    /* Who does not come for it lets the others wait for two seconds of refills. */
+    cr_expect(quota_look(&world, "b")->record->kept == 60 && quota_refill(&world, "b", 0).yes);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 150))->taken);
+    GRANTED(1, 10, .lease = slow, .want = 60);
     quota_trail_check(&world, "b");
 }
 

@@ -76,6 +76,19 @@ Test(quota_changes, what_ends_by_itself_is_told_to_the_leader) {
     buffer_free(&updates);
 }
 
+static int64_t period_of(const char *name, int64_t unix_ms) {
+    const struct expiry_leader leader = {.term = 1, .now_ms = 5000, .unix_ms = unix_ms};
+    size_t size = strlen(name);
+    struct expiry_update *began = calloc(1, sizeof *began + size + 1);
+    began->size = size, began->period_ns = 77;
+    memcpy(began->name, name, size);
+    store_read_done(world.reader);
+    int64_t period = quota_refill_expiry.period_ns(store_read(world.reader), began, &leader);
+    store_read_done(world.reader);
+    free(began);
+    return period;
+}
+
 static void define_window(const char *name, Pb__QuotaWindow window) {
     Pb__QuotaDefinition definition = quota_plain(name, PB__QUOTA_MODE__QUOTA_LEASE);
     definition.tokens = definition.every_ms = 0, definition.window = window;
@@ -101,12 +114,41 @@ Test(quota_changes, a_window_begins_once_by_the_leaders_clock) {
     SUMS("spent 1 stranded 0 leased 100 slack 0: 899 of 1000");
     cr_expect(quota_refill(&world, "b", 12 * HOUR + 9).yes);
     SUMS("spent 0 stranded 0 leased 100 slack 0: 900 of 1000");
-    /* A clock that was far ahead does not stop the windows for long. */
+    /* The clock of a leader is ahead: that window begins early, once. The next leader begins none before the one after it. */
     cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 2))->taken);
-    cr_expect(quota_refill(&world, "b", 9000 * HOUR).yes && quota_refill(&world, "b", 13 * HOUR).yes);
-    SUMS("spent 2 stranded 0 leased 100 slack 0: 898 of 1000");
-    cr_expect(quota_refill(&world, "b", 14 * HOUR).yes);
+    cr_expect(quota_refill(&world, "b", 12 * HOUR + 10).yes && quota_refill(&world, "b", 15 * HOUR).yes);
     SUMS("spent 0 stranded 0 leased 100 slack 0: 900 of 1000");
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 3))->taken);
+    for (int64_t hour = 12; hour <= 15; hour++) cr_expect(quota_refill(&world, "b", hour * HOUR + 1).yes);
+    cr_expect_eq(quota_look(&world, "b")->record->window_start, 15 * HOUR);
+    SUMS("spent 3 stranded 0 leased 100 slack 0: 897 of 1000");
+    cr_expect(quota_refill(&world, "b", 16 * HOUR).yes);
+    SUMS("spent 0 stranded 0 leased 100 slack 0: 900 of 1000");
+    quota_trail_check(&world, "b");
+}
+
+/* Leaders change, and none of them stays for as long as a token takes. */
+Test(quota_changes, a_new_leader_goes_on_with_the_time_until_a_refill) {
+    const int64_t piece = INT64_C(5400) * SECOND;
+    Pb__QuotaDefinition definition = quota_plain("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    definition.tokens = 1, definition.every_ms = 86400000;
+    cr_assert(quota_put(&world, &definition).yes);
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 7))->taken);
+    for (unsigned i = 1; i < QUOTA_REFILL_WAITS; i++) {
+        world.term++;
+        cr_expect_eq(period_of("b", 0), piece);
+        cr_expect(quota_refill(&world, "b", 0).yes);
+        cr_expect_eq(quota_look(&world, "b")->record->waited_ms, i * UINT64_C(5400000));
+    }
+    SUMS("spent 7 stranded 0 leased 0 slack 0: 993 of 1000");
+    cr_expect(quota_refill(&world, "b", 0).yes);
+    SUMS("spent 6 stranded 0 leased 0 slack 0: 994 of 1000");
+    cr_expect_eq(quota_look(&world, "b")->record->waited_ms, 0);
+    /* What was waited for counts for the refill that it was waited for. */
+    cr_expect(quota_refill(&world, "b", 0).yes);
+    definition.tokens = 2;
+    cr_assert(quota_put(&world, &definition).yes);
+    cr_expect_eq(quota_look(&world, "b")->record->waited_ms, 0);
     quota_trail_check(&world, "b");
 }
 
@@ -126,18 +168,6 @@ Test(quota_changes, a_lease_that_ends_in_the_next_window_counts_in_that) {
 
 /* What the leader counts. */
 static struct { char text[200]; } told;
-static int64_t period_of(const char *name, int64_t unix_ms) {
-    const struct expiry_leader leader = {.term = 1, .now_ms = 5000, .unix_ms = unix_ms};
-    size_t size = strlen(name);
-    struct expiry_update *began = calloc(1, sizeof *began + size + 1);
-    began->size = size, began->period_ns = 77;
-    memcpy(began->name, name, size);
-    store_read_done(world.reader);
-    int64_t period = quota_refill_expiry.period_ns(store_read(world.reader), began, &leader);
-    store_read_done(world.reader);
-    free(began);
-    return period;
-}
 static void see(void *data, uint8_t command, const ProtobufCMessage *message) {
     (void)data;
     if (command == QUOTA_REFILL) {

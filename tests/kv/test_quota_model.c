@@ -32,6 +32,8 @@ struct lease {
     uint32_t priority;
     unsigned owner;
     bool reclaimed;
+    unsigned turn;  /* it got nothing since; 0: it waits for nothing */
+    uint64_t kept;  /* for it, of what comes back */
     int64_t ends_s; /* by the leader's clock, at the earliest */
     struct {
         uint64_t granted, balance;
@@ -47,7 +49,9 @@ struct budget {
     size_t count;
     uint64_t levels[QUOTA_PRIORITIES]; /* as of the last count; UINT64_MAX: none */
     bool uneven[QUOTA_PRIORITIES];     /* one more than what all of them can have */
+    bool classes[QUOTA_PRIORITIES];    /* there were leases of it at the last count */
     bool starving, armed, noted;
+    unsigned turn, turn_refills; /* those of this one and before come first */
     int64_t window_s;
     uint64_t admitted, allowed; /* in this window: by owners, and at most */
     uint64_t refilled, ever;    /* since it was made: what refills brought back; what was admitted */
@@ -102,6 +106,7 @@ static void count_levels(struct budget *b) {
     for (uint32_t priority = QUOTA_PRIORITIES; priority-- > 0;) {
         bool any = false;
         for (size_t i = 0; i < b->count; i++) any |= !b->leases[i].reclaimed && b->leases[i].priority == priority;
+        b->classes[priority] = any;
         b->uneven[priority] = false;
         uint64_t level = level_by_search(b, priority, &total, &b->uneven[priority]);
         b->levels[priority] = any && (level < b->most || b->uneven[priority]) ? level : UINT64_MAX;
@@ -120,9 +125,45 @@ static bool is_spare(const struct budget *b, const struct lease *lease) {
     return b->uneven[lease->priority] && rest(shareable(b), held_by_leases(b, false)) > lack;
 }
 
+/* -- turns -------------------------------------------------------------------------------------------------------- */
+
+static bool is_first(const struct budget *b, const struct lease *lease) {
+    return lease->turn && lease->turn <= b->turn;
+}
+/* For those of exactly this turn. */
+static uint64_t kept_of(const struct budget *b, unsigned turn) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < b->count; i++)
+        if (!b->leases[i].reclaimed && b->leases[i].turn == turn) sum += b->leases[i].kept;
+    return sum;
+}
+static uint64_t kept(const struct budget *b, const struct lease *mine) {
+    return mine && is_first(b, mine) ? 0 : kept_of(b, b->turn);
+}
+static void turn_next(struct budget *b) { b->turn++, b->turn_refills = 0; }
+static void turns(struct budget *b) {
+    if (!kept_of(b, b->turn) && kept_of(b, b->turn + 1)) turn_next(b);
+}
+static bool is_highest(const struct budget *b, uint32_t priority) {
+    for (uint32_t p = QUOTA_PRIORITIES - 1; p > priority; p--)
+        if (b->classes[p]) return false;
+    return true;
+}
+static void waits(struct budget *b, struct lease *lease, bool nothing, uint64_t want) {
+    uint64_t share = least(b->levels[lease->priority], b->most);
+    if (!nothing || b->bounded || b->window || !is_highest(b, lease->priority)) lease->turn = 0, lease->kept = 0;
+    else {
+        if (!lease->turn) lease->turn = b->turn + 1;
+        if (lease->turn < b->turn) lease->turn = b->turn;
+        lease->kept = least(want, share ? share : 1);
+    }
+    turns(b);
+}
+
 static uint64_t more_of(const struct budget *b, const struct lease *lease, uint64_t wish, bool spare) {
     uint64_t goal = least(wish, spare ? b->levels[lease->priority] : sure_of(b, lease->priority));
-    return least(rest(goal, lease->balance), rest(shareable(b), held_by_leases(b, false)));
+    uint64_t room = rest(shareable(b), held_by_leases(b, false));
+    return least(rest(goal, lease->balance), rest(room, kept(b, lease)));
 }
 
 static void arm(struct budget *b) {
@@ -137,7 +178,10 @@ static struct lease *lease_of(struct budget *b, unsigned owner) {
     return NULL;
 }
 
-static void lease_goes(struct budget *b, struct lease *lease) { *lease = b->leases[--b->count]; }
+static void lease_goes(struct budget *b, struct lease *lease) {
+    *lease = b->leases[--b->count];
+    turns(b);
+}
 
 static void settle(struct budget *b, struct lease *lease, uint64_t spent, uint64_t keep) {
     b->spent += spent;
@@ -151,6 +195,7 @@ static void session_ended(unsigned owner) {
         if (!lease) continue;
         b->stranded += lease->balance;
         lease->reclaimed = true;
+        turns(b);
         if (lease->balance == 0) lease_goes(b, lease);
         arm(b);
     }
@@ -255,7 +300,8 @@ static void define(unsigned which) {
     b->capacity = d.budget, b->drift = quota_part(d.budget, d.drift), b->tokens = 7, b->ttl_s = 10;
     b->most = quota_part(d.budget, d.max_lease);
     if (!same) {
-        for (unsigned i = 0; i < QUOTA_PRIORITIES; i++) b->levels[i] = UINT64_MAX, b->uneven[i] = false;
+        for (unsigned i = 0; i < QUOTA_PRIORITIES; i++) b->levels[i] = UINT64_MAX, b->uneven[i] = b->classes[i] = false;
+        turn_next(b), turn_next(b);
         b->starving = false;
     }
     uint64_t all = b->capacity + drift_of(b);
@@ -290,6 +336,7 @@ static void refill(unsigned which) {
     b->spent = ready - amount, b->stranded = held;
     if (amount) b->starving = false;
     b->refilled += amount;
+    if (!b->window && kept_of(b, b->turn) && ++b->turn_refills >= QUOTA_TURN_MS / 1000) turn_next(b);
     if (begins) { /* what was granted before it was lowered may still be spent */
         uint64_t granted_before = held_by_leases(b, false) + held;
         b->admitted = 0;
@@ -319,7 +366,7 @@ static void granted(struct budget *b, unsigned who, const Pb__QuotaAsk *ask, con
         back = lease->balance - ask->spent - ask->held;
         settle(b, lease, ask->spent, ask->held);
     }
-    bool taken = ask->take && ask->take <= takeable(b);
+    bool taken = ask->take && ask->take <= rest(takeable(b), kept(b, lease));
     if (taken) b->spent += ask->take, b->admitted += ask->take, b->ever += ask->take;
     lease->want = ask->want, lease->priority = ask->priority, lease->seq = ask->seq;
     uint64_t wish = least(ask->want, b->most);
@@ -332,6 +379,7 @@ static void granted(struct budget *b, unsigned who, const Pb__QuotaAsk *ask, con
     bool starves = lease->balance < wish;
     if (starves || back > more) b->starving = starves;
     starved += starves, grants++;
+    waits(b, lease, starves && !lease->balance && !taken, wish);
     EXPECT(grant->granted == more && grant->balance == lease->balance && grant->taken == taken &&
                grant->lease == lease->id,
            "granted %lu, expected %lu", seed, grant->granted, more);

@@ -71,20 +71,32 @@ Test(spender, refuses_requests_that_cannot_be) {
     cr_assert_eq(s.answer.failed, 5);
 }
 
-Test(spender, knows_so_many_budgets_and_no_more) {
+Test(spender, several_keys_of_a_budget_go_in_one_request_if_there_is_enough_for_all) {
+    hold(&s, &plain, 10);
+    const struct spender_take takes[] = {{.name = slice_text("calls"), .key = SLICE_LITERAL("a"), .n = 4},
+                                         {.name = slice_text("calls"), .key = SLICE_LITERAL("b"), .n = 4},
+                                         {.name = slice_text("calls"), .key = SLICE_LITERAL("a"), .n = 1}};
+    cr_assert_eq(take_as(&s, takes, 3, false, false), CO_INVALID, "the same key");
+    cr_assert_eq(take_as(&s, takes, 2, false, false), CO_OK);
+    cr_assert_eq(take_as(&s, takes, 2, false, false), CO_AGAIN, "2 are left, for 8");
+    const Pb__QuotaAskCommand *command = ask_within(&s, 1000);
+    cr_assert(command && command->asks[0]->want >= 8);
+    cr_assert_eq(take(&s, "calls", 2), CO_OK, "nothing was spent of it");
+}
+
+Test(spender, knows_so_many_budgets_and_no_more_but_made_up_names_make_room) {
     char name[32];
     for (int i = 0; i < SPENDER_BUDGETS_MOST; i++) {
         snprintf(name, sizeof name, "b%d", i);
         cr_assert_eq(take(&s, name, 1), CO_AGAIN);
     }
-    cr_assert_eq(take(&s, "one more", 1), CO_BUSY);
+    cr_assert_eq(take(&s, "one more", 1), CO_BUSY, "nobody knows yet which of them there are");
     cr_assert_eq(take(&s, "b17", 1), CO_AGAIN);
     const char *of;
     uint64_t index;
     while (spender_follow(s.spender, &of, &index)) spender_followed(s.spender, of, CO_OK, NULL, 3, s.now_ns);
-    pass_ms(3000); /* those that do not exist are forgotten */
-    spender_tick(s.spender, s.now_ns);
     cr_assert_eq(take(&s, "one more", 1), CO_AGAIN);
+    cr_assert_eq(take(&s, "b17", 1), CO_NOTFOUND);
 }
 
 Test(spender, does_not_spend_of_budgets_with_owners_yet) {
@@ -181,7 +193,7 @@ Test(spender, several_takes_are_all_or_nothing) {
     cr_assert_eq(take_as(&s, takes, 2, false, false), CO_OK); /* nothing was spent before */
     takes[0].n = 0, takes[1].n = 0;
     cr_assert_eq(take_as(&s, takes, 2, false, false), CO_OK);
-    takes[1] = (struct spender_take){SLICE_LITERAL("calls"), SLICE_LITERAL("x"), 0};
+    takes[1] = (struct spender_take){SLICE_LITERAL("calls"), SLICE_LITERAL(""), 0};
     cr_assert_eq(take_as(&s, takes, 2, false, false), CO_INVALID);
 }
 
@@ -260,6 +272,20 @@ Test(spender, below_the_low_watermark_the_servers_spend) {
     cr_assert_eq(take_again(&s, "calls", 1), CO_BUSY);
 }
 
+/* What others have spent it does not know otherwise before its next ask. */
+Test(spender, slack_is_not_spent_after_it_has_heard_that_little_is_left) {
+    Pb__QuotaDefinition bounded = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
+    Pb__QuotaNotice notice = PB__QUOTA_NOTICE__INIT;
+    bounded.drift = 100000;
+    hold(&s, &bounded, 50);
+    cr_assert_eq(take(&s, "calls", 1), CO_OK);
+    notice.definition = &bounded, notice.defined_index = 5, notice.low = true;
+    spender_followed(s.spender, "calls", CO_OK, &notice, 99, s.now_ns);
+    cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
+    const Pb__QuotaAskCommand *command = ask_within(&s, 1000);
+    cr_assert(command && command->asks[0]->take == 1);
+}
+
 Test(spender, takes_without_a_key_have_a_part_of_the_slack) {
     plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
     plain.unknown_slack = 250000;
@@ -324,6 +350,18 @@ Test(spender, says_what_is_left) {
     cr_assert(ask_within(&s, 100));
     GIVE(&s, .balance = 0, .available = 0, .starving = true, .level = 1);
     cr_assert_eq(rate_of("calls", 0).remaining, 0);
+    cr_assert_eq(take(&s, "calls", 1), CO_BUSY);
+}
+
+Test(spender, says_what_it_may_admit_while_it_does_not_ask) {
+    plain.max_lease = 200000;
+    hold(&s, &plain, 20);
+    cr_assert_eq(take(&s, "calls", 50), CO_AGAIN);
+    cr_assert(ask_within(&s, 100));
+    GIVE(&s, .balance = 20, .available = 15, .starving = true, .level = 20);
+    cr_assert_eq(rate_of("calls", 0).remaining, 20, "not 35: for more than it has the servers have not enough");
+    cr_assert_eq(take(&s, "calls", 21), CO_BUSY);
+    cr_assert_eq(take(&s, "calls", 20), CO_OK);
 }
 
 Test(spender, says_what_is_left_of_a_window) {

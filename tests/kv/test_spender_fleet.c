@@ -125,6 +125,28 @@ Test(fleet, more_is_wanted_than_there_is) {
     overload(PB__QUOTA_MODE__QUOTA_BOUNDED, 9500);
 }
 
+/* Twenty agents want ten times more than comes back: each gets something at least once in a TTL and a second. */
+static void contended(uint64_t tokens, uint64_t every_ms, double each, uint64_t ttl_ms) {
+    Pb__QuotaDefinition definition = continuous("calls", 3 * tokens, tokens, every_ms);
+    definition.lease_ttl_ms = ttl_ms, definition.max_lease = QUOTA_WHOLE;
+    struct fleet_plan plan = {.seed = 1, .agents = 20, .definitions = {&definition}, .rate = steady, .data = &each};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 10 * FLEET_S);
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 40 * FLEET_S);
+    report(fleet, "contended");
+    cr_expect_leq(fleet->longest_hunger_ns, (ttl_ms + 1000) * FLEET_MS, "%lu each %lu ms: %lu ms", tokens, every_ms,
+                  fleet->longest_hunger_ns / FLEET_MS);
+    cr_expect_gt(admitted_a_second(fleet), 0.95 * (double)tokens / (double)every_ms * 1000);
+    fleet_close(fleet);
+}
+
+Test(fleet, nobody_is_left_behind_where_many_want_more_than_there_is) {
+    contended(20, 1000, 10, 5000);
+    contended(100, 1000, 50, 5000);
+    contended(20, 2000, 10, 5000);
+}
+
 Test(fleet, bounded_budgets_cost_few_asks) {
     Pb__QuotaDefinition definition = continuous("calls", 1000000, 200000, 1000);
     definition.mode = PB__QUOTA_MODE__QUOTA_BOUNDED;
@@ -161,6 +183,24 @@ Test(fleet, what_an_idle_agent_holds_comes_to_those_who_starve) {
     fleet_run(fleet, 35 * FLEET_S);
     report(fleet, "handed over");
     cr_assert_gt(first + fleet_admitted(fleet), 2950); /* nothing stays with who does not use it */
+    fleet_close(fleet);
+}
+
+/* What was spent in a window counts there, and not in the next one, of which it would be missing. */
+static double first_minute(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
+    (void)data, (void)agent, (void)budget;
+    return now_ns < 60 * FLEET_S ? 100 : 0;
+}
+
+Test(fleet, what_is_spent_in_a_window_is_told_before_it_ends) {
+    Pb__QuotaDefinition definition = continuous("calls", 100000, 0, 0);
+    definition.window = PB__QUOTA_WINDOW__QUOTA_MINUTE;
+    struct fleet_plan plan = {.seed = 1, .agents = 6, .definitions = {&definition}, .rate = first_minute};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 90 * FLEET_S); /* all have told what they had not told then */
+    const Pb__QuotaState *state = quota_servers_look(&fleet->servers, "calls");
+    cr_assert_eq(state->record->leased, 0);
+    cr_assert_leq(state->record->spent, 6 * 100 * (SPENDER_WINDOW_MS + 50) / 1000, "%lu", state->record->spent);
     fleet_close(fleet);
 }
 

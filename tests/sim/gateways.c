@@ -25,9 +25,12 @@ static uint64_t true_us(const struct gateway *gateway, uint64_t ns) {
     return (uint64_t)((unsigned __int128)(ns - gateway->offset_ns) * 1000 / gateway->rate_ppm) + 1;
 }
 
+static int64_t gateway_unix_ms(const struct gateway *gateway) {
+    return GATEWAY_UNIX_S * 1000 + (int64_t)(gateway->all->sim->now_us / MS) + gateway->skew_ms;
+}
+
 struct owning_now gateway_now(const struct gateway *gateway) {
-    int64_t unix_ms = GATEWAY_UNIX_S * 1000 + (int64_t)(gateway->all->sim->now_us / MS) + gateway->skew_ms;
-    return (struct owning_now){.ns = local_ns(gateway), .unix_s = unix_ms / 1000};
+    return (struct owning_now){.ns = local_ns(gateway), .unix_s = gateway_unix_ms(gateway) / 1000};
 }
 
 /* Half of them are as far apart as may be. */
@@ -281,6 +284,7 @@ static void drive_owner(struct gateway *gateway) {
 
 /* As the contract says: what waits is tried again before anything else is asked. */
 static void drive_spender(struct gateway *gateway) {
+    spender_wall(gateway->spender, local_ns(gateway), gateway_unix_ms(gateway));
     spender_tick(gateway->spender, local_ns(gateway));
     if (spender_woken(gateway->spender)) gateway_retry(gateway);
     follow(gateway);

@@ -57,7 +57,9 @@ static void changed(struct sim *sim, unsigned which, uint64_t index, bool notice
         b->armed = owed ? index : 0, b->armed_us = sim->now_us;
         b->noted = false;
     }
-    if (notice) b->noticed = index;
+    bool low = is_bounded(which) && b->there && b->spent + b->stranded + b->capacity / 10 >= b->capacity;
+    if (notice || (low && !b->low)) b->noticed = index;
+    b->low = low;
     const struct quota_sums sums = {b->capacity, b->spent, b->stranded, balances(b, false), balances(b, true),
                                     b->armed,    b->epoch, b->active,   b->starving};
     static const struct version none;
@@ -180,10 +182,20 @@ static int refusal(const struct asked *a, const struct quota_lease *lease) {
     return CO_OK;
 }
 
+/* Others who got nothing may come first. */
+static bool others_want(const struct asked *a) {
+    bool want = false;
+    for (size_t i = 0; i < a->b->count; i++) {
+        const struct quota_lease *lease = &a->b->leases[i];
+        want |= !lease->reclaimed && lease->session != a->session && lease->want > lease->balance;
+    }
+    return want;
+}
+
 static void take(const struct asked *a) {
     bool taken = a->ask->take && a->ask->take <= takeable(a->b, a->which);
-    if (a->grant->taken != taken) differs(a, "taken", a->grant->taken, taken);
-    if (taken) a->b->spent += a->ask->take;
+    if (a->grant->taken != taken && !(taken && others_want(a))) differs(a, "taken", a->grant->taken, taken);
+    if (a->grant->taken) a->b->spent += a->ask->take;
 }
 
 static bool enough_for_all(const struct asked *a) {
@@ -351,12 +363,12 @@ static unsigned budget_named(const char *name) { return (unsigned)(name[1] - '0'
 
 static uint64_t term_of(struct sim *sim, uint64_t index) { return sim->chronicle->committed[index - 1].term; }
 
-/* Does it bring something back, or only say which window it is? Servers' clocks are far apart here. */
+/* Does it bring something back, or only say which window it is? Servers' clocks are far apart here; windows never go back. */
 static bool window_begins(struct quota_budget *b, int64_t unix_ms) {
     int64_t start = unix_ms / 60000 * 60;
     bool later = start > b->window_s, begins = b->noted && later;
     b->noted = true;
-    if (later || start + 60 < b->window_s) b->window_s = start;
+    if (later) b->window_s = start;
     return begins;
 }
 

@@ -75,7 +75,7 @@ struct quota_lease {
     } answer;
 };
 struct quota_budget {
-    bool there, starving, noted;
+    bool there, starving, noted, low;
     uint64_t capacity, tokens, defined;
     uint64_t spent, stranded, armed, armed_us;
     int64_t window_s;
