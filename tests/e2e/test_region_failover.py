@@ -145,7 +145,7 @@ def flapping_checks_are_no_ping_pong():
     all_see = lambda region: until("all see " + region, lambda: all(w.error or w.seen[-1:] == [region] for w in watchers.values()), 20)
     all_see("us")
     critical = lambda: world.us.get("/v1/health/service/web?stale")[2][0]["Checks"][-1]["Status"] == "critical"
-    for flaps in (8, 2):
+    for flaps in (8, 1):
         turn(world.us, "fail")
         all_see("eu")
         for flap in range(flaps):       # never healthy for long enough, and short failures: nobody who looks now and then sees them
