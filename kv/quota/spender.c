@@ -367,6 +367,7 @@ static void spend(struct spender *spender, const struct verdict *verdict, const 
     switch (verdict->pot) {
         case FROM_LEFT:
             spend_left(spender, budget, take, waited, now_ns);
+            answer->lease = budget->lease;
             if (waited) source = SPENDER_RENEWED;
             break;
         case FROM_CREDIT:
@@ -422,6 +423,7 @@ int spender_take(struct spender *spender, const struct spender_take *takes, size
         struct spender_budget *budget = spender_find(spender, takes->name);
         if (budget && is_covered(budget, takes, now_ns)) {
             spend_left(spender, budget, takes, waited, now_ns);
+            answer->lease = budget->lease;
             if (waited) answer->source = SPENDER_RENEWED;
             return CO_OK;
         }

@@ -88,6 +88,7 @@ struct spender_take {
 enum spender_source { SPENDER_LOCAL, SPENDER_RENEWED, SPENDER_OWNER, SPENDER_FALLBACK };
 struct spender_answer {
     enum spender_source source; /* the weakest of its takes */
+    uint64_t lease;             /* that what was spent last was held in; 0: in none */
     size_t failed;              /* the first take that is the reason */
     uint64_t retry_ms;          /* refused: when it is worth another try; 0: nobody knows */
     const char *text;           /* an error's line; static */

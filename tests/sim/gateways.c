@@ -412,6 +412,7 @@ void gateways_free(struct sim *sim) {
     gateways_stop(sim);
     gateway_calls_free(all);
     free(all->fallbacks);
+    free(all->over);
     free(all);
     sim->gateways = NULL;
 }

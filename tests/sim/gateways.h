@@ -83,6 +83,8 @@ struct gateways {
     struct gateway_key keys[GATEWAY_KEYS];
     struct gateway_fallback *fallbacks;
     size_t fallback_count;
+    uint64_t *over; /* leases whose time has ended */
+    size_t over_count;
     uint64_t admitted, refused, fell_back, renewed, undecided, asks, longest_us;
 };
 

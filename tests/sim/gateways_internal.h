@@ -44,6 +44,7 @@ void gateway_troubled(struct gateway *gateway, uint64_t until_us);
 void gateways_trouble(struct gateways *all); /* notes it when something is wrong with the servers now */
 /* What is judged: gateways_judge.c */
 void judge_admitted(struct gateway *gateway, uint64_t n, enum spender_source source);
+void judge_lease(struct gateway *gateway, uint64_t lease); /* that it has spent of */
 void judge_refused(struct gateway *gateway);
 void judge_counted(struct gateway *owner, struct gateway_key *key, uint64_t n);
 void judge_undecided(struct gateways *all, struct gateway_key *key);

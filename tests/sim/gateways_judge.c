@@ -50,6 +50,23 @@ void judge_admitted(struct gateway *gateway, uint64_t n, enum spender_source sou
     if (all->definition.window) must(all, "in a window", all->window, all->capacity + bound.sum);
 }
 
+/* The servers have seen the end of these. (One that ends early, with its session, is held back until its time is over.) */
+static bool is_over(const struct gateways *all, uint64_t lease) {
+    for (size_t i = all->over_count; i-- > 0;)
+        if (all->over[i] == lease) return true;
+    return false;
+}
+
+void judge_lease(struct gateway *gateway, uint64_t lease) {
+    if (is_over(gateway->all, lease))
+        sim_violation(gateway->all->sim, RULE_QUOTA, "%s spends of lease %" P ", which is over", gateway->node, lease);
+}
+
+static void lease_over(struct gateways *all, uint64_t lease) {
+    all->over = mem_realloc(all->over, (all->over_count + 1) * sizeof *all->over);
+    all->over[all->over_count++] = lease;
+}
+
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 void judge_refused(struct gateway *gateway) {
@@ -170,6 +187,8 @@ static void state_seen(void *data, const struct query_result *result) {
 /* The first server that has applied it shows what came of it. */
 struct sim_expected gateways_applied(struct sim *sim, const struct sim_applied *applied) {
     struct gateways *all = sim->gateways;
+    if (applied->number == QUOTA_LEASE_END && applied->result->error == CO_OK)
+        lease_over(all, ((const Pb__QuotaLeaseEndCommand *)applied->command)->lease);
     if (!all->owned && applied->result->error == CO_OK) {
         Pb__QuotaAuditRequest rows = PB__QUOTA_AUDIT_REQUEST__INIT;
         Pb__QuotaRequest look = PB__QUOTA_REQUEST__INIT;

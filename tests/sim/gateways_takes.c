@@ -8,7 +8,10 @@
 static bool judge_spent(struct gateway *gateway, const struct gateway_waiter *waiter, int rv,
                         const struct spender_answer *answer) {
     switch (rv) {
-        case CO_OK: judge_admitted(gateway, waiter->take.n, answer->source); return true;
+        case CO_OK:
+            judge_admitted(gateway, waiter->take.n, answer->source);
+            judge_lease(gateway, answer->lease);
+            return true;
         case CO_AGAIN: return false;
         case CO_BUSY: judge_refused(gateway); return true;
         case CO_NOLEADER: return true;
