@@ -146,7 +146,10 @@ static void regions_known(struct http_request *request, int error, const struct 
     const Pb__RegionsResult *records = error ? NULL : (const Pb__RegionsResult *)result->message;
     for (size_t i = 0; records && i < records->n_regions; i++) {
         if (records->regions[i]->removed || !slice_is(region, records->regions[i]->name)) continue;
-        http_reply_text(request, 403, "%s", region_elsewhere(http_arena(request), "budget", name));
+        http_reply_text(
+            request, 403,
+            "budget \"%.*s\" belongs to region %.*s: take of it at an agent there, or lease a part of it with ?dc=%.*s",
+            (int)name.size, name.data, (int)region.size, region.data, (int)region.size, region.data);
         return;
     }
     reply(request, taking);
@@ -180,13 +183,15 @@ static struct taking *taking_new(struct http_request *request, size_t count) {
 
 #define NO_PART "this agent has no part in quotas"
 
-/* True: it has its outcome; else `view` is called then. */
+/* True: it has its outcome; else `view` is called then. It is parked before, because the outcome may come at once, on
+ * another thread. */
 static bool begin(struct http_request *request, struct taking *taking,
                   void (*view)(struct http_request *request, struct http_call *call, int error)) {
     taking->call.view = view;
-    if (spending_take(http_env(request)->spending, &taking->take)) return true;
     http_call(request, &taking->call);
-    return false;
+    bool over = spending_take(http_env(request)->spending, &taking->take);
+    if (over) http_uncall(request);
+    return over;
 }
 
 static void take(struct http_request *request, struct taking *taking) {

@@ -274,6 +274,12 @@ static void checks_settle(Pb__Session *session) {
     }
 }
 
+static bool has_default_checks(const Pb__Session *session) {
+    size_t count = session->n_node_checks + session->n_checks + session->n_service_checks;
+    const char *only = session->n_node_checks ? session->node_checks[0] : session->n_checks ? session->checks[0] : "";
+    return count == 1 && strcmp(only, NODE_CHECK) == 0;
+}
+
 static void session_parse(struct http_request *request, struct json_object *json, Pb__Session *session,
                           const char **behavior, struct fault *fault) {
     const char *node = session->node, *name = "", *ttl = "";
@@ -293,7 +299,8 @@ static void session_parse(struct http_request *request, struct json_object *json
 /* What parses but is not allowed. True when it has replied. */
 static bool session_refused(struct http_request *request, Pb__Session *session, const char *behavior) {
     int64_t least = http_env(request)->session_ttl_min_ns;
-    if (session->node[0] == '\0') {
+    bool afar = http_region(request)[0] && session->ttl[0];
+    if (session->node[0] == '\0' && !afar) {
         http_reply_text(request, 500, "Must provide Node");
         return true;
     }
@@ -336,11 +343,16 @@ static void created(struct http_request *request, const struct machine_result *r
     http_reply_json(request, 200);
 }
 
+/* Another region does not know this node: without one that it knows, the session there ends with its TTL alone. */
+static char *own_node(struct http_request *request) {
+    return (char *)(uintptr_t)(http_region(request)[0] ? "" : http_env(request)->node_name);
+}
+
 static void create_session(struct http_request *request) {
     static char node_check[] = NODE_CHECK, *default_checks[] = {node_check};
     Pb__Session *session = arena_alloc(http_arena(request), sizeof *session);
     pb__session__init(session);
-    session->node = (char *)(uintptr_t)http_env(request)->node_name;
+    session->node = own_node(request);
     session->node_checks = session->checks = default_checks;
     session->n_node_checks = session->n_checks = 1;
     session->lock_delay_ns = LOCK_DELAY_DEFAULT_NS;
@@ -356,6 +368,7 @@ static void create_session(struct http_request *request) {
         }
     }
     checks_settle(session);
+    if (!session->node[0] && has_default_checks(session)) session->n_node_checks = session->n_checks = 0;
     if (session_refused(request, session, behavior)) return;
     session->id = http_new_uuid(request);
     http_granted(request, session->ttl_ns);

@@ -229,6 +229,8 @@ struct http_call {
 };
 /* parks the request; then start what will end by http_called */
 void http_call(struct http_request *request, struct http_call *call);
+/* What was started ended at once, and will not end by http_called: as if http_call had not been. */
+void http_uncall(struct http_request *request);
 void http_called(struct http_call *call, int error);
 
 /* -- records for an answer that is made of more than one thing ---------------------------------------------------- */

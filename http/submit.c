@@ -188,6 +188,12 @@ void http_call(struct http_request *request, struct http_call *call) {
     request->post.bulk = false;
 }
 
+void http_uncall(struct http_request *request) {
+    CHECK(request->busy && request->post.taken == called);
+    request->operation = NULL;
+    request->busy = false;
+}
+
 void http_called(struct http_call *call, int error) {
     call->error = error;
     worker_post(call->request->worker, &call->request->post);

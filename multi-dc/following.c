@@ -13,7 +13,6 @@
 #include "base/metrics.h"
 
 #define ROUNDS         8   /* round trips that the shortest is taken of */
-#define LOOK_EACH      5   /* heartbeats: our own store is looked into at least so often */
 #define HEARD          16  /* positions of a region, FOLLOWING_HEARTBEAT_MS apart */
 #define LEADER_LOOK_MS 200 /* so often it is asked whether this server leads */
 
@@ -60,7 +59,7 @@ struct following {
         Pb__CatalogAt at;
         uint64_t ms;
     } heard[HEARD];
-    unsigned heard_count, beats;
+    unsigned heard_count;
     Pb__CatalogAt ours; /* where our copy was when it was looked at last */
     uint64_t confirmed_ms, position;
     uint64_t moment; /* of the look into our own store that is under way, where this server leads */
@@ -230,11 +229,10 @@ static void look_at_copy(struct following *following) {
  * it up. Both look into their own store. */
 static void heard_region(struct following *following, const struct call *call, const Pb__CatalogAt *at) {
     following->newest = at->index;
-    bool look = following->beats++ % LOOK_EACH == 0;
     following->moment = 0;
     if (following->leads) {
         follower_heard(following->follower, at, as_of(call));
-        if (look) following->moment = follower_moment(following->follower);
+        following->moment = follower_moment(following->follower);
         if (following->moment) look_at_copy(following);
         return;
     }
@@ -242,7 +240,8 @@ static void heard_region(struct following *following, const struct call *call, c
     pb__catalog_at__init(&heard->at);
     heard->at.cluster_id = at->cluster_id, heard->at.restored = at->restored, heard->at.index = at->index;
     heard->ms = as_of(call);
-    if (look || !confirm(following, &following->ours, heard)) look_at_copy(following);
+    (void)confirm(following, &following->ours, heard);
+    look_at_copy(following);
 }
 
 static void note_round(struct following *following, const struct call *call) {

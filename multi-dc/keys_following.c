@@ -39,7 +39,7 @@ struct run {
     uint64_t ticket, sent_ms, look_ms; /* of what is under way; of the next look */
     Pb__CatalogAt at;                  /* as the rule said last; index 0: nowhere */
     bool whole;
-    uint64_t begun_ms, confirmed_ms, newest, taken;
+    uint64_t revision, begun_ms, confirmed_ms, newest, taken;
     int told_error;
 };
 
@@ -102,12 +102,22 @@ static const Pb__KeysRule *rule_of(const Pb__KeysRulesResult *rules, const struc
     return NULL;
 }
 
+/* Our region is what a backup of it was: nothing that is known of this copy holds, and what is under way is of another. */
+static void set_back(struct run *run) {
+    run_interrupt(run);
+    run->confirmed_ms = 0, run->begun_ms = clock_mono_ms();
+    keys_follower_leads(run->follower, false, run->begun_ms);
+    keys_follower_leads(run->follower, run->following->leads, run->begun_ms);
+}
+
 static void run_knows(struct run *run, const Pb__KeysRule *rule) {
     run->at = (Pb__CatalogAt)PB__CATALOG_AT__INIT;
     if (rule->at)
         run->at.cluster_id = rule->at->cluster_id, run->at.restored = rule->at->restored,
         run->at.index = rule->at->index;
     run->whole = keys_whole(rule);
+    if (rule->revision < run->revision) set_back(run);
+    run->revision = rule->revision;
 }
 
 /* -- the rules ---------------------------------------------------------------------------------------------------- */
@@ -258,8 +268,9 @@ static void tell(struct run *run) {
     keys_follower_state(run->follower, &state);
     metric_add(&steps_metric, state.taken - run->taken);
     run->taken = state.taken;
-    if (state.confirmed_ms > run->confirmed_ms) run->confirmed_ms = state.confirmed_ms;
-    if (state.newest > run->newest) run->newest = state.newest;
+    if (state.confirmed_ms > run->confirmed_ms && state.confirmed_ms >= run->begun_ms)
+        run->confirmed_ms = state.confirmed_ms;
+    if (run->following->leads && state.newest) run->newest = state.newest;
     if (state.error == run->told_error) return;
     if (state.error)
         log_warn("regions", "copied keys do not get on prefix=\"%.*s\" region=%s: %s", (int)run->prefix.size,

@@ -112,7 +112,7 @@ static int create_refused(struct machine_tx *tx, const Pb__Session *session, str
     if (rv == CO_OK) return machine_refuse(result, CO_EXISTS, "a session of this id exists already");
     if (rv != CO_NOTFOUND) return rv;
     /* Of a client in another region, whose node is not registered here: it ends with its TTL alone. */
-    bool afar = session->made && session->ttl_ns > 0 && machine_tx_version(tx) >= SESSION_AFAR_SINCE;
+    bool afar = session->ttl_ns > 0 && machine_tx_version(tx) >= SESSION_AFAR_SINCE;
     if (node.size == 0 && afar && !bound_check(session, 0)) return CO_OK;
     if (node.size == 0) return machine_refuse(result, CO_INVALID, "Must provide Node");
     if (!catalog_node_exists(tx->store, node)) return machine_refuse(result, CO_INVALID, "Missing node registration");

@@ -379,7 +379,7 @@ def hot_keys():
     for agent in cluster.servers + [one, two]:
         found = until("hot at %s" % agent.name, lambda: (lambda h: h["Keys"] and h)(hot(agent)), 5)
         check([k["Key"] for k in found["Keys"]] == ["hot"] and found["Keys"][0]["Rate"] > 10 * found["MeanRate"], "%s" % found)
-        check(80 <= found["DifferentKeys"] <= 125, "%s" % found)
+        check((80 if SLOW == 1 else 60) <= found["DifferentKeys"] <= 125, "%s" % found)  # slowly asked for, some are forgotten meanwhile
     check(hot(one) and cluster.servers[1].get("/v1/lb/hot/nothing")[2]["Keys"] == [], "nobody asked for its keys")
 
 

@@ -74,6 +74,17 @@ Test(session, create, .init = setup, .fini = teardown) {
     cr_expect_eq(session_make(&world, id[0], &(struct session_plan){.node = "n1"}).error, CO_EXISTS);
 }
 
+/* Of somebody in another region, whose node is not known here. */
+Test(session, one_without_a_node_ends_with_its_ttl, .init = setup, .fini = teardown) {
+    const struct session_plan ends = {.node = "", .ttl_ns = 10000000000}, stays = {.node = ""},
+                              checked = {.node = "", .ttl_ns = 10000000000, .node_check = "serfHealth"};
+    cr_expect_eq(session_make(&world, id[0], &ends).error, CO_INVALID, "before all servers know what it is");
+    fixture_raise(&world);
+    cr_expect_eq(session_make(&world, id[0], &stays).error, CO_INVALID);
+    cr_expect_eq(session_make(&world, id[0], &checked).error, CO_INVALID);
+    cr_expect(session_make(&world, id[0], &ends).yes && lives(0));
+}
+
 /* protobuf-c unpacks 85 00 as an unknown field of number 0, packs it as 05, and does not unpack that. */
 Test(session, one_that_would_become_an_unreadable_record_is_refused, .init = setup, .fini = teardown) {
     struct buffer session = {0}, command = {0};
