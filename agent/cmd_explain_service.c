@@ -54,6 +54,7 @@ static void print_why(struct json_object *why, const char *here) {
     uint64_t target = cmd_json_number(why, "Target"), away = cmd_json_number(why, "AwayIndex"),
              back = cmd_json_number(why, "BackIndex");
     size_t targets = cmd_json_length(json_get_array(why, "Targets", NULL));
+    const char *passed = cmd_json_text(why, "PassedOver");
     bool own = strcmp(cmd_json_text(answer, "Region"), here) == 0, none = flag(why, "NoneHere");
     if (none) printf("  because  there are no healthy instances here");
     else if (away) printf("  because  it had no healthy instances here lately");
@@ -61,6 +62,7 @@ static void print_why(struct json_object *why, const char *here) {
     if (target) printf("; it is target %" PRIu64 " of %zu of the order", target, targets);
     else if (!own) printf("; it is the nearest region that has some");
     else if (none || away) printf(", and %s has some", targets ? "no target of its order" : "no other region");
+    if (passed[0]) cmd_print_words("; \"", passed, "\" is passed over, since it had no healthy instances lately");
     printf(".\n");
     if (!away) return;
     printf("  away     since index %" PRIu64, away);

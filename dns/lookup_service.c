@@ -224,6 +224,7 @@ static enum lookup_state service_begin(struct dns_lookup *lookup, const struct n
     bool some = state == LOOKUP_SOME;
     if (name->datacenter.size) return some ? service_begin_here(lookup, name, stored, instances) : state;
     if (some) record = failover_of(lookup, name);
+    else depend(lookup, SPACE_FAILOVER, name->service); /* whom it passes over */
     if (some && !(record && record->away_index)) {
         if (service_begin_here(lookup, name, stored, instances) == LOOKUP_SOME) return LOOKUP_SOME;
         rpc_read_end(lookup->reader);

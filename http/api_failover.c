@@ -27,6 +27,7 @@ static const struct message_member one_members[] = {MEMBER("state.record.service
                                                     {.write = write_state},
                                                     MEMBER("state.record.away_index", MEMBER_OPTIONAL),
                                                     MEMBER("state.record.back_index", MEMBER_OPTIONAL),
+                                                    MEMBER("state.record.rests", MEMBER_OPTIONAL),
                                                     MEMBER("state.record.modify_index", 0),
                                                     {0}};
 static const struct message_member listed_members[] = {MEMBER("record.service", 0),
@@ -34,6 +35,7 @@ static const struct message_member listed_members[] = {MEMBER("record.service", 
                                                        {.write = write_state},
                                                        MEMBER("record.away_index", MEMBER_OPTIONAL),
                                                        MEMBER("record.back_index", MEMBER_OPTIONAL),
+                                                       MEMBER("record.rests", MEMBER_OPTIONAL),
                                                        MEMBER("record.modify_index", 0),
                                                        {0}};
 
@@ -68,8 +70,10 @@ static void view_explain(struct http_request *request, const struct regions_show
     json_key(json, "BackIndex"), json_u64(json, record ? record->back_index : 0);
     json_key(json, "Target"), json_u64(json, why->target);
     json_key(json, "Targets");
-    if (record) message_json_list(json, &record->base, "targets", NULL, NULL);
-    else message_json_list(json, NULL, "targets", NULL, NULL);
+    message_json_list(json, record ? &record->base : NULL, "targets", NULL, NULL);
+    json_key(json, "Rests");
+    message_json_list(json, record ? &record->base : NULL, "rests", NULL, NULL);
+    json_key(json, "PassedOver"), json_string(json, why->passed_over);
     json_key(json, "Regions");
     json_array(json);
     for (size_t i = 0; i < why->n_regions; i++) {

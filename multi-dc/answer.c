@@ -33,6 +33,8 @@ struct answering {
     const Pb__Failover *record; /* NULL: there is none */
     uint64_t index;             /* of all that was looked at */
     Pb__AnswerResult *answer;
+    bool rests_too; /* regions at rest are not passed over */
+    bool found;     /* somebody elsewhere */
 };
 
 static void looked_at(struct answering *of, uint64_t index) {
@@ -49,6 +51,15 @@ struct wish {
     char *service, **tags, *region; /* region NULL: the nearest other one */
     size_t n_tags;
 };
+
+/* Which regions are passed over for this: their names. What is on record is of the service that was asked for. */
+static size_t passed_over(const struct answering *of, const struct wish *wish, char ***names) {
+    size_t count = of->record && !of->rests_too ? of->record->n_rests : 0;
+    if (!slice_equal_nocase(slice_text(wish->service), slice_text(of->request->service))) count = 0;
+    *names = arena_alloc(of->arena, (count + 1) * sizeof **names);
+    for (size_t i = 0; i < count; i++) (*names)[i] = of->record->rests[i]->region;
+    return count;
+}
 
 static int ask_here(struct answering *of, const struct wish *wish, Pb__GlobalServiceRegion **found) {
     Pb__ServiceRequest ask = PB__SERVICE_REQUEST__INIT;
@@ -81,6 +92,7 @@ static int ask(struct answering *of, const struct wish *wish, Pb__GlobalServiceR
     request.service = wish->service, request.tags = wish->tags, request.n_tags = wish->n_tags;
     request.passing_only = of->request->passing_only, request.nearest = true;
     request.regions = &region, request.n_regions = region ? 1 : 0;
+    request.n_without = passed_over(of, wish, &request.without);
     error = query_global.run(of->txn, &request.base, of->arena, &result);
     if (error) return error;
     const Pb__GlobalServiceResult *records = (const Pb__GlobalServiceResult *)result.message;
@@ -113,6 +125,7 @@ static int elsewhere(struct answering *of) {
         }
         of->answer->target = found ? (uint32_t)i + 1 : 0;
     }
+    of->found = found;
     if (found) of->answer->from = found, of->answer->service = wish.service;
     return error;
 }
@@ -131,6 +144,8 @@ static int find(struct answering *of) {
     answer->none_here = !any_healthy(answer->from);
     if (!answer->none_here && !(of->record && of->record->away_index)) return CO_OK;
     error = elsewhere(of);
+    of->rests_too = !error && answer->none_here && !of->found && of->record && of->record->n_rests;
+    if (of->rests_too) error = elsewhere(of); /* rather than nobody */
     answer->away = !answer->none_here && strcmp(answer->from->region, request->own) != 0;
     return error;
 }
@@ -165,6 +180,18 @@ static Pb__ExplainCounts *count(struct arena *arena, const Pb__GlobalServiceRegi
     return counts;
 }
 
+/* A region that would answer if it were not at rest. */
+static int name_passed_over(const struct answering *of, Pb__ExplainResult *why) {
+    struct answering again = *of;
+    Pb__AnswerResult answer = *of->answer;
+    if (!of->record || !of->record->n_rests) return CO_OK;
+    again.answer = &answer, again.rests_too = true;
+    int error = elsewhere(&again);
+    if (!error && again.found && strcmp(answer.from->region, of->answer->from->region) != 0)
+        why->passed_over = answer.from->region;
+    return error;
+}
+
 static int explain_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
                        struct query_result *result) {
     const Pb__AnswerRequest *request = (const Pb__AnswerRequest *)message;
@@ -176,6 +203,7 @@ static int explain_run(struct store_txn *txn, const ProtobufCMessage *message, s
     ask_all.service = request->service, ask_all.tags = request->tags, ask_all.n_tags = request->n_tags;
     ask_all.own = request->own;
     int error = find(&of);
+    if (!error) error = name_passed_over(&of, why);
     if (!error) error = query_global.run(txn, &ask_all.base, arena, &all);
     if (error) return error;
     const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)all.message;

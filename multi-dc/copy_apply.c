@@ -1,6 +1,7 @@
 /* Commands of the copies. */
 #include "base/message.h"
 #include "multi-dc/copy_internal.h"
+#include "multi-dc/failover.h"
 
 #define SETTLED    PB__COPY_STATE__COPY_SETTLED
 #define STAGING    PB__COPY_STATE__COPY_STAGING
@@ -100,8 +101,9 @@ static bool read_rows(struct work *work, const ProtobufCBinaryData *entries, siz
     return bytes <= COPY_BYTES_MOST ? true : (refuse(work, CO_TOOLARGE, "too many bytes for one entry"), false);
 }
 
+/* lost: as in copy_change. May be NULL. */
 static int change_rows(struct work *work, uint64_t stage, const ProtobufCBinaryData *entries, size_t n_entries,
-                       Pb__CatalogKey *const *removed, size_t n_removed) {
+                       Pb__CatalogKey *const *removed, size_t n_removed, struct pointers *lost) {
     struct copy_change change = {.tx = work->tx,
                                  .region = work->region->region,
                                  .stage = stage,
@@ -115,6 +117,7 @@ static int change_rows(struct work *work, uint64_t stage, const ProtobufCBinaryD
                         slice_text(entry->service->id), entry, message_slice(entries[i]));
     }
     copy_change_end(&change);
+    if (lost) *lost = change.lost;
     return change.error;
 }
 
@@ -140,10 +143,13 @@ static int update_apply(struct machine_tx *tx, void *request, struct machine_res
     if (work.region->state != SETTLED) return refuse(&work, CO_CONFLICT, "the copy is not tidy");
     if (!fits(&work, command->from, command->to)) return refuse(&work, CO_CONFLICT, "the copy is elsewhere");
     if (!read_rows(&work, command->entries, command->n_entries, command->removed, command->n_removed)) return CO_OK;
-    error = change_rows(&work, 0, command->entries, command->n_entries, command->removed, command->n_removed);
+    struct pointers lost = {0};
+    error = change_rows(&work, 0, command->entries, command->n_entries, command->removed, command->n_removed, &lost);
     work.region->at = command->to;
     if (work.made) flip(&work);
     put_region(&work);
+    for (size_t i = 0; i < lost.count && !error; i++)
+        failover_lost_there(tx, command->region, slice_text(lost.items[i]));
     if (!error) tell_services(&work, command->n_entries);
     return error;
 }
@@ -173,8 +179,8 @@ static int stage_apply(struct machine_tx *tx, void *request, struct machine_resu
         *region->staged = *region->counts;
     }
     region->parts++;
-    error =
-        change_rows(&work, region->stage, command->entries, command->n_entries, command->removed, command->n_removed);
+    error = change_rows(&work, region->stage, command->entries, command->n_entries, command->removed,
+                        command->n_removed, NULL);
     put_region(&work);
     return error;
 }

@@ -11,6 +11,7 @@
 #define COORD_MULTI_DC_COPY_INTERNAL_H
 
 #include "multi-dc/copy.h"
+#include "registry/catalog_records.h"
 #include "registry/fold.h"
 
 enum copy_table {
@@ -57,8 +58,9 @@ struct copy_change {
     const char *region;
     uint64_t stage; /* 0: the present */
     Pb__CopyCounts *counts;
-    bool names; /* services came or went, or the union of the tags of one did */
-    int error;  /* of the store */
+    bool names;           /* services came or went, or the union of the tags of one did */
+    int error;            /* of the store */
+    struct pointers lost; /* names of services that lost a healthy instance; some may be in it twice */
     /* The service that rows changed of last. */
     struct slice key; /* in the arena; empty: none */
     Pb__CopyService *service;

@@ -81,6 +81,44 @@ static bool wanted(const Pb__ServiceEntry *entry, const Pb__GlobalServiceRequest
            (!request->passing_only || catalog_entry_status(entry) == PB__STATUS__PASSING);
 }
 
+/* NULL: nobody sees one. */
+static Pb__ServiceEntry *entry_seen(struct store_txn *txn, struct slice value, uint64_t stage, struct arena *arena) {
+    struct copy_cell cell;
+    if (!copy_cell_read(value, &cell)) {
+        store_fail(txn, CO_CORRUPT);
+        return NULL;
+    }
+    struct copy_value seen = copy_cell_in(&cell, stage);
+    if (!seen.there) return NULL;
+    Pb__ServiceEntry *entry = message_unpack(arena, &pb__service_entry__descriptor, seen.bytes);
+    if (entry && entry->node && entry->service) return entry;
+    store_fail(txn, CO_CORRUPT);
+    return NULL;
+}
+
+int copy_service_healthy(struct store_txn *txn, const char *region, struct slice service, struct arena *arena,
+                         bool *there) {
+    char room[STORE_KEY_MAX];
+    Pb__CopyRegion *record;
+    struct store_cursor cursor;
+    uint64_t stage;
+    bool healthy = false;
+    *there = false;
+    int error = copy_region_get(txn, region, arena, &record);
+    if (error) return error;
+    if (!copy_region_seen(record, &stage)) return CO_NOTFOUND;
+    STORE_PREFIX(&cursor, txn, COPY_TABLE_ROWS, copy_key_service(room, region, service)) {
+        const Pb__ServiceEntry *entry = entry_seen(txn, cursor.value, stage, arena);
+        if (!entry) continue;
+        *there = true;
+        healthy = catalog_entry_status(entry) <= PB__STATUS__WARNING;
+        if (healthy) break;
+    }
+    store_cursor_close(&cursor);
+    error = store_txn_error(txn);
+    return error ? error : healthy ? CO_OK : CO_NOTFOUND;
+}
+
 static void entries_of(struct store_txn *txn, const Pb__CopyRegion *region, const Pb__GlobalServiceRequest *request,
                        struct arena *arena, Pb__GlobalServiceRegion *out) {
     char room[STORE_KEY_MAX];
@@ -90,15 +128,8 @@ static void entries_of(struct store_txn *txn, const Pb__CopyRegion *region, cons
     uint64_t stage;
     (void)copy_region_seen(region, &stage);
     STORE_PREFIX(&cursor, txn, COPY_TABLE_ROWS, prefix) {
-        struct copy_cell cell;
-        if (!copy_cell_read(cursor.value, &cell)) store_fail(txn, CO_CORRUPT);
-        struct copy_value value = copy_cell_in(&cell, stage);
-        if (!value.there) continue;
-        Pb__ServiceEntry *entry = message_unpack(arena, &pb__service_entry__descriptor, value.bytes);
-        if (!entry || !entry->node || !entry->service) {
-            store_fail(txn, CO_CORRUPT);
-            continue;
-        }
+        Pb__ServiceEntry *entry = entry_seen(txn, cursor.value, stage, arena);
+        if (!entry) continue;
         catalog_unstrip(entry);
         if (wanted(entry, request)) pointers_add(&entries, arena, entry);
     }

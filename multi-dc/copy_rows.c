@@ -140,6 +140,10 @@ static void count_tags(struct copy_change *change, struct tag_set before, struct
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 
+static bool is_healthy(const Pb__ServiceEntry *entry) {
+    return entry && catalog_entry_status(entry) <= PB__STATUS__WARNING;
+}
+
 void copy_change_row(struct copy_change *change, struct slice service, struct slice node, struct slice id,
                      const Pb__ServiceEntry *entry, struct slice bytes) {
     char room[STORE_KEY_MAX];
@@ -160,6 +164,9 @@ void copy_change_row(struct copy_change *change, struct slice service, struct sl
     service_load(change, service);
     if (change->error) return;
     if (entry) change->service->name = entry->service->name;
+    struct pointers *lost = &change->lost;
+    bool again = lost->count && lost->items[lost->count - 1] == change->service->name;
+    if (is_healthy(old) && !is_healthy(entry) && !again) pointers_add(lost, change->tx->arena, change->service->name);
     count_tags(change, tags_of(change->tx->arena, old), tags_of(change->tx->arena, entry));
     uint64_t by = (uint64_t)after.there - (uint64_t)before.there;
     change->service->instances += by, change->counts->instances += by;

@@ -38,6 +38,7 @@ static void record_put(struct machine_tx *tx, Pb__Failover *record) {
     bool stays = record->away_index || record->n_targets;
     fold_name_of(&key, slice_text(record->service));
     record->modify_index = tx->index;
+    if (!record->away_index) record->n_rests = 0;
     if (stays) store_put(tx->store, FAILOVER_TABLE, key.folded, message_pack(tx->arena, &record->base));
     else (void)store_del(tx->store, FAILOVER_TABLE, key.folded);
     fold_name_free(&key);
@@ -80,6 +81,46 @@ static void on_service(struct machine_tx *tx, struct slice service) {
     set_away(tx, record, tx->index, 0);
 }
 
+/* -- other regions ------------------------------------------------------------------------------------------------ */
+/* SIZE_MAX: it has none. */
+static size_t rest_at(const Pb__Failover *record, const char *region) {
+    for (size_t i = 0; i < record->n_rests; i++)
+        if (strcmp(record->rests[i]->region, region) == 0) return i;
+    return SIZE_MAX;
+}
+
+static Pb__FailoverRest *rest_add(struct machine_tx *tx, Pb__Failover *record, const char *region) {
+    Pb__FailoverRest *rest = arena_alloc(tx->arena, sizeof *rest),
+                     **wider = arena_alloc(tx->arena, (record->n_rests + 1) * sizeof(Pb__FailoverRest *));
+    pb__failover_rest__init(rest);
+    rest->region = (char *)(uintptr_t)region;
+    if (record->n_rests) memcpy(wider, record->rests, record->n_rests * sizeof *wider);
+    wider[record->n_rests++] = rest;
+    record->rests = wider;
+    return rest;
+}
+
+void failover_lost_there(struct machine_tx *tx, const char *region, struct slice service) {
+    Pb__Failover *record;
+    bool there;
+    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
+    if (failover_record(tx->store, service, tx->arena, &record) != CO_OK || !record->away_index) return;
+    size_t at = rest_at(record, region);
+    Pb__FailoverRest *rest = at == SIZE_MAX ? NULL : record->rests[at];
+    if (rest ? !rest->back_index : record->n_rests == REGIONS_MAX) return; /* it is known; or there is no room */
+    if (copy_service_healthy(tx->store, region, service, tx->arena, &there) != CO_NOTFOUND) return;
+    if (!rest) rest = rest_add(tx, record, region);
+    rest->away_index = tx->index, rest->back_index = 0;
+    record_put(tx, record);
+}
+
+/* Healthy there; or gone, so that it makes no difference. CO_NOTFOUND: neither. */
+static int rest_over(struct store_txn *txn, const char *region, struct slice service, struct arena *arena) {
+    bool there;
+    int rv = copy_service_healthy(txn, region, service, arena, &there);
+    return rv == CO_NOTFOUND && !there ? CO_OK : rv;
+}
+
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 static const char *fault_of(const Pb__FailoverSetCommand *command) {
     if (!command->service[0] || strlen(command->service) > FAILOVER_NAME_MAX)
@@ -119,12 +160,29 @@ static int set(struct machine_tx *tx, void *request, struct machine_result *resu
     return CO_OK;
 }
 
+static int home_there(struct machine_tx *tx, const Pb__FailoverHomeCommand *command, Pb__Failover *record,
+                      struct machine_result *result) {
+    size_t at = record ? rest_at(record, command->region) : SIZE_MAX;
+    Pb__FailoverRest *rest = at == SIZE_MAX ? NULL : record->rests[at];
+    if (!rest || rest->away_index != command->away_index || rest->back_index != command->back_index)
+        return machine_refuse(result, CO_CONFLICT, "it is not at rest there, or went again");
+    int rv = rest_over(tx->store, command->region, slice_text(command->service), tx->arena);
+    if (rv == CO_NOTFOUND) return machine_refuse(result, CO_CONFLICT, "it has no healthy instances there");
+    if (rv != CO_OK) return rv;
+    result->yes = true;
+    if (!rest->back_index) rest->back_index = tx->index;
+    else record->rests[at] = record->rests[--record->n_rests];
+    record_put(tx, record);
+    return CO_OK;
+}
+
 static int home(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__FailoverHomeCommand *command = request;
     struct slice service = slice_text(command->service);
     Pb__Failover *record;
     int rv = failover_record(tx->store, service, tx->arena, &record);
     if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+    if (command->region[0]) return home_there(tx, command, record, result);
     if (!record || !record->away_index || record->away_index != command->away_index ||
         record->back_index != command->back_index)
         return machine_refuse(result, CO_CONFLICT, "it is not away, or went again");
@@ -150,6 +208,17 @@ static int state_of(struct store_txn *txn, struct arena *arena, Pb__Failover *re
     return CO_OK;
 }
 
+static int rests_of(struct store_txn *txn, struct arena *arena, Pb__FailoverState *state) {
+    const Pb__Failover *record = state->record;
+    state->rests_over = arena_alloc(arena, (record->n_rests + 1) * sizeof *state->rests_over);
+    for (size_t i = 0; i < record->n_rests; i++) {
+        int rv = rest_over(txn, record->rests[i]->region, slice_text(record->service), arena);
+        if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+        state->rests_over[state->n_rests_over++] = rv == CO_OK;
+    }
+    return CO_OK;
+}
+
 static struct watch_key failovers_watched(const ProtobufCMessage *request) {
     (void)request;
     return (struct watch_key){SPACE_FAILOVER, everything};
@@ -165,8 +234,11 @@ static int failovers_run(struct store_txn *txn, const ProtobufCMessage *request,
     int error = CO_OK;
     STORE_PREFIX(&cursor, txn, FAILOVER_TABLE, everything) {
         Pb__Failover *record = message_unpack(arena, &pb__failover__descriptor, cursor.value);
-        error = record ? state_of(txn, arena, record, &records->failovers[records->n_failovers++]) : CO_CORRUPT;
+        Pb__FailoverState **state = &records->failovers[records->n_failovers];
+        error = record ? state_of(txn, arena, record, state) : CO_CORRUPT;
+        if (!error) error = rests_of(txn, arena, *state);
         if (error) break;
+        records->n_failovers++;
     }
     store_cursor_close(&cursor);
     *result = (struct query_result){

@@ -11,6 +11,13 @@
  * coord.failover_return, the leader takes both away (multi-dc/returning.h). So an entry looks at all instances of a service
  * only when it went, or may have gone, from healthy to not; else at one of them, or at none.
  *
+ * Another region whose checks flap meanwhile is damped by the same rule: while the service is away, the entry that takes the
+ * last healthy instance of a region's copy away notes that too (`rests`, each with an away_index and a back_index as above).
+ * A region at rest is passed over, for orders and for the nearest, unless nobody else has healthy instances, this region
+ * included. Its rest ends as a service comes home, by FAILOVER_HOME with the region's name, or with the whole note when the
+ * service does. One whose copy, or whose service there, is gone ends as if it were healthy. A large change of a copy
+ * (COPY_COMMIT) notes nothing and takes nothing back; neither does another service that an order names.
+ *
  * Nothing is noted of a service that no other region has and no order names, and what is on record of such a one goes. One
  * that was without healthy instances here before the first copy of another region, or a large change of one, brought it,
  * comes home at once the first time.
@@ -45,5 +52,7 @@ extern const struct query_type
 /* -- inside ------------------------------------------------------------------------------------------------------- */
 /* CO_NOTFOUND: nothing is on record. */
 int failover_record(struct store_txn *txn, struct slice service, struct arena *arena, Pb__Failover **record);
+/* This entry took a healthy instance of it out of that region's copy (the applier). */
+void failover_lost_there(struct machine_tx *tx, const char *region, struct slice service);
 
 #endif

@@ -31,6 +31,12 @@ static bool is_wanted(const Pb__GlobalRequest *request, const char *region) {
     return request->n_regions == 0;
 }
 
+static bool is_left_out(const Pb__GlobalRequest *request, const char *region) {
+    for (size_t i = 0; i < request->n_without; i++)
+        if (strcmp(request->without[i], region) == 0) return true;
+    return false;
+}
+
 static int own_region(struct store_txn *txn, const Pb__GlobalRequest *request, struct arena *arena,
                       Pb__GlobalServiceRegion **region, uint64_t *index) {
     Pb__ServiceRequest ask = PB__SERVICE_REQUEST__INIT;
@@ -72,7 +78,8 @@ static bool has_healthy(const Pb__GlobalServiceRegion *region) {
 }
 
 /* Leaves the nearest of them that has healthy instances. */
-static int keep_nearest(struct store_txn *txn, Pb__GlobalServiceResult *records, struct arena *arena) {
+static int keep_nearest(struct store_txn *txn, const Pb__GlobalRequest *request, Pb__GlobalServiceResult *records,
+                        struct arena *arena) {
     struct query_result found = {0};
     Pb__RegionsRequest ask = PB__REGIONS_REQUEST__INIT;
     int error = query_regions.run(txn, &ask.base, arena, &found);
@@ -81,7 +88,7 @@ static int keep_nearest(struct store_txn *txn, Pb__GlobalServiceResult *records,
     struct ranked *ranked = arena_zalloc(arena, (records->n_regions + 1) * sizeof *ranked);
     size_t count = 0;
     for (size_t i = 0; i < records->n_regions; i++) {
-        if (!has_healthy(records->regions[i])) continue;
+        if (is_left_out(request, records->regions[i]->region) || !has_healthy(records->regions[i])) continue;
         ranked[count].region = records->regions[i];
         for (size_t k = 0; k < known->n_regions; k++)
             if (strcmp(known->regions[k]->name, records->regions[i]->region) == 0)
@@ -119,7 +126,7 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
     if (!request->nearest) return CO_OK;
     uint64_t index = machine_change_index(txn, SPACE_REGIONS, everything);
     if (index > result->index) result->index = index;
-    return keep_nearest(txn, records, arena);
+    return keep_nearest(txn, request, records, arena);
 }
 
 const struct query_type query_global = {.number = 216,

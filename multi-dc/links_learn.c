@@ -202,7 +202,9 @@ static void came_home(void *data, int error, bool yes, const char *text) {
 void links_bring_home(struct links *links, uint64_t now_ms) {
     Pb__FailoverHomeCommand command;
     for (unsigned i = 0; i < HOME_MOST && returning_next(links->returning, now_ms, &command); i++) {
-        if (command.back_index) log_info("region", "a service comes home service=%s", command.service);
+        if (command.back_index && command.region[0])
+            log_info("region", "a region answers again region=%s service=%s", command.region, command.service);
+        else if (command.back_index) log_info("region", "a service comes home service=%s", command.service);
         propose(links, FAILOVER_HOME, &command.base, "", came_home, links);
     }
 }

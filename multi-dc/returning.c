@@ -5,9 +5,9 @@
 
 #include "base/memory.h"
 
-/* Sorted by service, as the records are. */
+/* Sorted by service and region. */
 struct seen {
-    char *service;
+    char *service, *region;        /* region "": this one */
     uint64_t away, back, since_ms; /* since when this leader has seen `back` */
     bool wanted;
 };
@@ -25,7 +25,7 @@ struct returning *returning_new(uint64_t return_ms) {
 }
 
 void returning_forget(struct returning *returning) {
-    for (size_t i = 0; i < returning->count; i++) free(returning->items[i].service);
+    for (size_t i = 0; i < returning->count; i++) free(returning->items[i].service), free(returning->items[i].region);
     free(returning->items);
     returning->items = NULL, returning->count = returning->next = 0;
 }
@@ -36,32 +36,41 @@ void returning_free(struct returning *returning) {
     free(returning);
 }
 
-static int by_service(const void *a, const void *b) {
-    return strcmp(((const struct seen *)a)->service, ((const struct seen *)b)->service);
+static int by_names(const void *left, const void *right) {
+    const struct seen *a = left, *b = right;
+    int order = strcmp(a->service, b->service);
+    return order ? order : strcmp(a->region, b->region);
 }
 
-static const struct seen *find(const struct returning *returning, const char *service) {
-    struct seen key = {.service = (char *)(uintptr_t)service};
-    return returning->count ? bsearch(&key, returning->items, returning->count, sizeof key, by_service) : NULL;
+/* What is healthy now: since when the note stands is known from the look before. */
+static void add(struct returning *returning, const struct returning *before, struct seen now, uint64_t now_ms) {
+    const struct seen *known = before->count ? bsearch(&now, before->items, before->count, sizeof now, by_names) : NULL;
+    now.since_ms = known && known->back == now.back ? known->since_ms : now_ms;
+    now.service = mem_strdup(now.service), now.region = mem_strdup(now.region);
+    returning->items[returning->count++] = now;
 }
 
 void returning_look(struct returning *returning, const Pb__FailoversResult *now, uint64_t now_ms) {
     struct returning before = *returning;
-    returning->items = mem_alloc((now->n_failovers + 1) * sizeof *returning->items);
+    size_t room = 1;
+    for (size_t i = 0; i < now->n_failovers; i++) room += 1 + now->failovers[i]->record->n_rests;
+    returning->items = mem_alloc(room * sizeof *returning->items);
     returning->count = returning->next = 0;
     for (size_t i = 0; i < now->n_failovers; i++) {
         const Pb__FailoverState *state = now->failovers[i];
         const Pb__Failover *record = state->record;
-        if (!record->away_index || (state->wanted && !state->healthy)) continue;
-        const struct seen *known = find(&before, record->service);
-        bool same = known && known->back == record->back_index;
-        returning->items[returning->count++] = (struct seen){.service = mem_strdup(record->service),
-                                                             .away = record->away_index,
-                                                             .back = record->back_index,
-                                                             .since_ms = same ? known->since_ms : now_ms,
-                                                             .wanted = state->wanted};
+        if (!record->away_index) continue;
+        struct seen seen = {.service = record->service, .region = "", .wanted = state->wanted};
+        seen.away = record->away_index, seen.back = record->back_index;
+        if (!state->wanted || state->healthy) add(returning, &before, seen, now_ms);
+        for (size_t k = 0; k < record->n_rests && k < state->n_rests_over; k++) {
+            const Pb__FailoverRest *rest = record->rests[k];
+            seen = (struct seen){.service = record->service, .region = rest->region, .wanted = true};
+            seen.away = rest->away_index, seen.back = rest->back_index;
+            if (state->rests_over[k]) add(returning, &before, seen, now_ms);
+        }
     }
-    if (returning->count) qsort(returning->items, returning->count, sizeof *returning->items, by_service);
+    if (returning->count) qsort(returning->items, returning->count, sizeof *returning->items, by_names);
     returning_forget(&before);
 }
 
@@ -70,7 +79,7 @@ bool returning_next(struct returning *returning, uint64_t now_ms, Pb__FailoverHo
         const struct seen *seen = &returning->items[returning->next++];
         if (seen->wanted && seen->back && now_ms - seen->since_ms < returning->return_ms) continue;
         pb__failover_home_command__init(command);
-        command->service = seen->service;
+        command->service = seen->service, command->region = seen->region;
         command->away_index = seen->away, command->back_index = seen->back;
         return true;
     }

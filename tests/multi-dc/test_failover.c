@@ -101,6 +101,28 @@ static void comes_home(const char *service) {
     cr_assert(home(service, went, back(service)).yes);
 }
 
+/* NULL: that region is not at rest. */
+static const Pb__FailoverRest *rest_of(const char *service, const char *region) {
+    const Pb__FailoverState *state = state_of(service);
+    for (size_t i = 0; state && i < state->record->n_rests; i++)
+        if (strcmp(state->record->rests[i]->region, region) == 0) return state->record->rests[i];
+    return NULL;
+}
+static struct outcome home_there(const char *service, const char *region, uint64_t away_index, uint64_t back_index) {
+    Pb__FailoverHomeCommand command = PB__FAILOVER_HOME_COMMAND__INIT;
+    command.service = TEXT(service), command.region = TEXT(region);
+    command.away_index = away_index, command.back_index = back_index;
+    return fixture_apply(&world.f, FAILOVER_HOME, &command.base);
+}
+static void rest_ends(const char *service, const char *region) {
+    for (unsigned step = 0; step < 2; step++) {
+        const Pb__FailoverRest *rest = rest_of(service, region);
+        cr_assert(rest, "%s is not at rest", region);
+        cr_assert(home_there(service, region, rest->away_index, rest->back_index).yes);
+    }
+    cr_expect_not(rest_of(service, region));
+}
+
 struct target {
     const char *service, *tag, *regions[3];
 };
@@ -247,6 +269,112 @@ Test(failover, there_is_a_limit_of_services, .init = setup, .fini = teardown) {
     cr_expect_neq(away("web"), 0);
 }
 
+/* -- other regions that flap -------------------------------------------------------------------------------------- */
+static const Pb__ExplainResult *explained(void) {
+    Pb__AnswerRequest request = PB__ANSWER_REQUEST__INIT;
+    request.service = TEXT("web"), request.own = TEXT("own");
+    return (const Pb__ExplainResult *)fixture_ask(&world.f, &query_explain, &request.base).message;
+}
+
+/* us flaps. How often the answer is another one than before. */
+static unsigned moves_while_us_flaps(unsigned flaps) {
+    char before[128];
+    unsigned moves = 0;
+    snprintf(before, sizeof before, "%s", answer());
+    for (unsigned i = 0; i < 2 * flaps; i++) {
+        neighbour_has(&world, "us", "web", i % 2 ? PASSING : CRITICAL, NULL);
+        moves += strcmp(answer(), before) != 0;
+        snprintf(before, sizeof before, "%s", answer());
+    }
+    return moves;
+}
+
+Test(failover, another_region_that_flaps_is_left_once, .init = setup, .fini = teardown) {
+    two_neighbours();
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_str_eq(answer(), "us");
+    cr_expect_eq(moves_while_us_flaps(6), 1);
+    cr_expect_str_eq(answer(), "ap");
+    cr_expect_str_eq(explained()->passed_over, "us");
+    uint64_t went = rest_of("web", "us")->away_index;
+    cr_assert(home_there("web", "us", went, 0).yes);
+    uint64_t since = rest_of("web", "us")->back_index;
+    cr_expect_neq(since, 0);
+    cr_expect_str_eq(answer(), "ap", "it is noted that it is back");
+    neighbour_has(&world, "us", "web", CRITICAL, NULL);
+    const Pb__FailoverRest *rest = rest_of("web", "us");
+    cr_expect(rest->away_index > since && rest->back_index == 0, "a relapse begins anew");
+    cr_expect_eq(home_there("web", "us", rest->away_index, 0).error, CO_CONFLICT, "it has no healthy instances");
+    neighbour_has(&world, "us", "web", PASSING, NULL);
+    cr_expect_eq(home_there("web", "us", went, since).error, CO_CONFLICT, "an order of before the relapse");
+    cr_expect_eq(home_there("web", "ap", went, since).error, CO_CONFLICT, "which is not at rest");
+    rest_ends("web", "us");
+    cr_expect_str_eq(answer(), "us");
+    cr_expect_str_empty(explained()->passed_over);
+    cr_expect_neq(away("web"), 0);
+}
+
+Test(failover, a_region_at_rest_answers_rather_than_nobody, .init = setup, .fini = teardown) {
+    two_neighbours();
+    here(&world, "n1", "web", CRITICAL);
+    moves_while_us_flaps(1);
+    cr_expect_str_eq(answer(), "ap");
+    neighbour_has(&world, "ap", "web", CRITICAL, NULL);
+    cr_expect_str_eq(answer(), "us", "it is healthy now");
+    cr_expect_str_empty(explained()->passed_over);
+    neighbour_has(&world, "us", "web", CRITICAL, NULL);
+    cr_expect_str_eq(answer(), "own 1");
+    neighbour_has(&world, "us", "web", PASSING, NULL);
+    here(&world, "n1", "web", PASSING);
+    cr_expect_str_eq(answer(), "own 1", "this region has some now, and goes before one at rest");
+    comes_home("web");
+    cr_expect_eq(on_record(), 0, "at home there is nobody to pass over");
+}
+
+Test(failover, what_other_regions_lose_is_noted_while_it_is_away, .init = setup, .fini = teardown) {
+    two_neighbours();
+    here(&world, "n1", "web", PASSING);
+    moves_while_us_flaps(2);
+    cr_assert(ORDER("web", {.regions = {"us", "ap"}}).yes);
+    moves_while_us_flaps(2);
+    cr_expect_not(rest_of("web", "us"), "it is at home");
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_str_eq(answer(), "us");
+    neighbour_has(&world, "us", "web", WARNING, NULL);
+    cr_expect_not(rest_of("web", "us"), "a warning is healthy");
+    cr_expect_eq(moves_while_us_flaps(2), 1);
+    cr_expect_str_eq(answer(), "ap", "orders pass it over too");
+    neighbour_has(&world, "us", "reader", PASSING, NULL);
+    cr_assert(ORDER("web", {.service = "reader", .regions = {"us"}}, {.regions = {"us"}}).yes);
+    cr_expect_str_eq(answer(), "us:reader", "another service is not meant");
+    here(&world, "n1", "web", PASSING);
+    comes_home("web");
+    cr_expect_eq(state_of("web")->record->n_rests, 0, "the order stays, the rest does not");
+}
+
+Test(failover, no_rest_is_for_ever, .init = setup, .fini = teardown) {
+    Pb__CopyForgetCommand forget = PB__COPY_FORGET_COMMAND__INIT;
+    Pb__FailoversRequest request = PB__FAILOVERS_REQUEST__INIT;
+    two_neighbours();
+    here(&world, "n1", "web", CRITICAL);
+    neighbour_loses(&world, "us", "web");
+    cr_assert(rest_of("web", "us"), "its service disappeared");
+    rest_ends("web", "us");
+    neighbour_has(&world, "us", "web", PASSING, NULL);
+    neighbour_has(&world, "us", "web", CRITICAL, NULL);
+    uint64_t went = rest_of("web", "us")->away_index;
+    for (unsigned gone = 0; gone < 2; gone++) {
+        const Pb__FailoversResult *all =
+            (const Pb__FailoversResult *)fixture_ask(&world.f, &query_failovers, &request.base).message;
+        cr_assert_eq(all->failovers[0]->n_rests_over, 1);
+        cr_expect_eq(all->failovers[0]->rests_over[0] != 0, gone == 1);
+        if (!gone) cr_expect_eq(home_there("web", "us", went, 0).error, CO_CONFLICT);
+        forget.region = TEXT("us");
+        if (!gone) cr_assert(fixture_apply(&world.f, COPY_FORGET, &forget.base).yes);
+    }
+    rest_ends("web", "us");
+}
+
 /* -- where to ----------------------------------------------------------------------------------------------------- */
 Test(failover, the_nearest_region_that_has_healthy_instances, .init = setup, .fini = teardown) {
     two_neighbours();
@@ -255,6 +383,7 @@ Test(failover, the_nearest_region_that_has_healthy_instances, .init = setup, .fi
     neighbour_has(&world, "us", "web", CRITICAL, NULL);
     cr_expect_str_eq(answer(), "ap");
     neighbour_has(&world, "us", "web", WARNING, NULL);
+    rest_ends("web", "us");
     cr_expect_str_eq(answer(), "us");
     cr_expect_str_eq(answer_of("web", NULL, true), "ap", "only those that pass");
 }
