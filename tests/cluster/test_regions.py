@@ -114,11 +114,13 @@ class Quiet:
             return
         ended = now()
         print("%s: %.1f s" % (self.what, ended - self.begun), flush=True)
+        if MULTIPLIER > 1:      # what is slow by itself elects by itself, too: the release build judges
+            return
         for region, before in zip(self.regions, self.reigns):
             check(region.reign() == before, "%s: region %s had %r, has %r: an election" % (self.what, region.region, before, region.reign()))
             region.reads.none_failed(self.begun, self.what)
             usual, here = region.usual, region.reads.median(self.begun, ended)
-            check(here is None or MULTIPLIER > 1 or here < 3 * usual + 0.002, "%s: a read in %s takes %.2f ms, was %.2f" % (
+            check(here is None or here < 3 * usual + 0.002, "%s: a read in %s takes %.2f ms, was %.2f" % (
                 self.what, region.region, 1000 * (here or 0), 1000 * usual))
 
 
