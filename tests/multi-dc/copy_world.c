@@ -1,38 +1,20 @@
 #include "copy_world.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/message.h"
+#include "calls.h"
 #include "kv/keys/kv.h"
-#include "registry/history.h"
-#include "registry/operator.h"
-#include "registry/version.h"
+#include "source.h"
 
 #define REGION   "far"
-#define CALLS    64
 #define DELAY_MS 80
 
 struct moment { /* of the source, from this index on */
     Pb__CatalogAt at;
     struct catalog_picture picture;
-};
-
-enum call_state { CALL_FREE, CALL_GOES, CALL_WAITS, CALL_COMES };
-struct call {
-    enum call_state state;
-    unsigned core;
-    bool stray;  /* nobody hears what comes of it */
-    bool behind; /* asks the server that is behind */
-    enum follower_wish wish;
-    uint64_t ticket, due_ms, until_ms, index, asked_ms;
-    struct buffer bytes; /* request, command, or answer */
-    int error, refused;
-    bool yes;
-    uint64_t result_index;
 };
 
 struct core {
@@ -43,16 +25,14 @@ struct core {
 
 struct world {
     struct rng rng;
-    uint64_t now_ms, cluster_id, restores;
+    uint64_t now_ms;
     bool faults;
-    struct fixture source, behind, own;
-    struct buffer *log; /* of the source's commands */
-    size_t log_count, behind_count;
+    struct source source;
+    struct fixture own;
     struct moment *moments;
     size_t moment_count;
-    int backup; /* a file, or -1 */
     struct core cores[WORLD_CORES];
-    struct call calls[CALLS];
+    struct calls calls;
     Pb__CatalogAt seen; /* the copy's position */
     bool has_seen;
     struct world_counts counts;
@@ -69,100 +49,38 @@ static void violate(struct world *world, const char *what) {
 
 /* -- the source --------------------------------------------------------------------------------------------------- */
 
-static void note_moment(struct world *world) {
+static void note_moment(void *data) {
+    struct world *world = data;
     world->moments = mem_realloc(world->moments, (world->moment_count + 1) * sizeof *world->moments);
     struct moment *moment = &world->moments[world->moment_count];
     Pb__CatalogChangesRequest request = PB__CATALOG_CHANGES_REQUEST__INIT;
     moment->picture = (struct catalog_picture){0};
     moment->at =
-        *((const Pb__CatalogChangesResult *)fixture_ask(&world->source, &query_catalog_changes, &request.base).message)
+        *((const Pb__CatalogChangesResult *)fixture_ask(&world->source.newest, &query_catalog_changes, &request.base)
+              .message)
              ->to;
-    picture_of(&world->source, &moment->picture);
+    picture_of(&world->source.newest, &moment->picture);
     world->moment_count++;
-}
-
-static void tell_source(struct world *world, uint8_t type, const ProtobufCMessage *message) {
-    world->log = mem_realloc(world->log, (world->log_count + 1) * sizeof *world->log);
-    struct buffer *bytes = &world->log[world->log_count++];
-    *bytes = (struct buffer){0};
-    machine_command(bytes, type, message);
-    (void)fixture_apply_bytes(&world->source, buffer_slice(bytes));
-    note_moment(world);
-}
-
-static void catch_up(struct world *world, size_t most) {
-    for (; most > 0 && world->behind_count < world->log_count; most--)
-        (void)fixture_apply_bytes(&world->behind, buffer_slice(&world->log[world->behind_count++]));
 }
 
 static void change_source(struct world *world) {
     struct arena arena = {0};
     const ProtobufCMessage *message;
     uint8_t type = random_catalog_command(&world->rng, true, &arena, &message);
-    tell_source(world, type, message);
+    source_tell(&world->source, type, message);
     arena_free(&arena);
 }
 
 static void change_key(struct world *world) {
     Pb__KvCommand command = PB__KV_COMMAND__INIT;
     char value[24];
-    snprintf(value, sizeof value, "%zu", world->log_count);
+    snprintf(value, sizeof value, "%zu", world->source.log_count);
     command.key = message_bytes(slice_text("a")), command.value = message_bytes(slice_text(value));
-    tell_source(world, KV_APPLY, &command.base);
+    source_tell(&world->source, KV_APPLY, &command.base);
 }
 
 /* A small window, so that the history does not always reach back. */
-static void limit_history(struct world *world) {
-    Pb__HistoryMarkCommand command = PB__HISTORY_MARK_COMMAND__INIT;
-    Pb__HistoryLimits limits = PB__HISTORY_LIMITS__INIT;
-    command.term = world->source.term, command.now_unix_ms = 1000;
-    limits.changes = 5 + below(world, 60), limits.bytes = 1 << 20, limits.age_ms = 600000;
-    command.limits = &limits;
-    tell_source(world, HISTORY_MARK, &command.base);
-}
-
-static void found(struct world *world) {
-    Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
-    fixture_open(&world->source);
-    fixture_open(&world->behind);
-    for (size_t i = 0; i < world->log_count; i++) buffer_free(&world->log[i]);
-    world->log_count = world->behind_count = 0;
-    version.version = MACHINE_VERSION_NEWEST, version.cluster_id = ++world->cluster_id;
-    tell_source(world, CLUSTER_VERSION, &version.base);
-    limit_history(world);
-}
-
-static void back_up(struct world *world) {
-    char path[] = "/tmp/coord-copy-XXXXXX";
-    uint64_t index, term;
-    if (world->backup >= 0) close(world->backup);
-    world->backup = mkstemp(path);
-    CHECK(world->backup >= 0);
-    unlink(path);
-    CHECK(machine_copy(world->source.machine, world->backup, &index, &term) == CO_OK);
-}
-
-static void restore(struct world *world) {
-    size_t size = (size_t)lseek(world->backup, 0, SEEK_END);
-    uint8_t *bytes = mem_alloc(size), id[OPERATOR_RESTORE_ID] = "0123456789abcde";
-    CHECK(pread(world->backup, bytes, size, 0) == (ssize_t)size && size <= OPERATOR_CHUNK_MAX);
-    Pb__RestoreChunkCommand chunk = PB__RESTORE_CHUNK_COMMAND__INIT;
-    chunk.id = (ProtobufCBinaryData){OPERATOR_RESTORE_ID, id};
-    chunk.data = (ProtobufCBinaryData){size, bytes};
-    tell_source(world, OPERATOR_RESTORE_CHUNK, &chunk.base);
-    Pb__RestoreEndCommand end = PB__RESTORE_END_COMMAND__INIT;
-    end.id = chunk.id, end.size = size;
-    tell_source(world, OPERATOR_RESTORE_END, &end.base);
-    free(bytes);
-    world->counts.lives++;
-}
-
-static void found_anew(struct world *world) {
-    fixture_close(&world->source);
-    fixture_close(&world->behind);
-    found(world);
-    world->counts.lives++;
-}
+static uint64_t history_changes(struct world *world) { return 5 + below(world, 60); }
 
 /* -- what readers see --------------------------------------------------------------------------------------------- */
 
@@ -260,42 +178,22 @@ static void check_copy(struct world *world) {
 
 static uint64_t delay(struct world *world) { return world->faults ? below(world, DELAY_MS) : 5; }
 
-static struct call *new_call(struct world *world) {
-    for (size_t i = 0; i < CALLS; i++) {
-        struct call *call = &world->calls[i];
-        if (call->state != CALL_FREE) continue;
-        struct buffer bytes = call->bytes;
-        buffer_reset(&bytes);
-        *call = (struct call){.state = CALL_GOES, .bytes = bytes, .due_ms = world->now_ms + delay(world)};
-        return call;
-    }
-    return NULL;
-}
-
-static void put_message(struct buffer *out, const ProtobufCMessage *message) {
-    struct arena arena = {0};
-    struct slice packed = message_pack(&arena, message);
-    buffer_reset(out);
-    buffer_append(out, packed.data, packed.size);
-    arena_free(&arena);
-}
-
 static void count_command(struct world *world, uint8_t type) {
     size_t *counts[] = {&world->counts.updates, &world->counts.stages, &world->counts.commits, &world->counts.tidied};
     if (type - COPY_UPDATE < (int)ARRAY_COUNT(counts)) ++*counts[type - COPY_UPDATE];
 }
 
 static void send(struct world *world, unsigned core, const struct follower_effect *effect) {
-    struct call *call = new_call(world);
+    struct call *call = calls_new(&world->calls, world->now_ms + delay(world));
     CHECK(call);
     call->core = core, call->wish = effect->wish, call->ticket = effect->ticket;
     call->behind = chance(world, 30);
     call->index = effect->index, call->until_ms = world->now_ms + effect->wait_ms, call->asked_ms = world->now_ms;
-    if (effect->wish == FOLLOWER_READS) put_message(&call->bytes, &effect->read.base);
-    if (effect->wish == FOLLOWER_ASKS) put_message(&call->bytes, &effect->ask.base);
+    if (effect->wish == FOLLOWER_READS) call_put(call, &effect->read.base);
+    if (effect->wish == FOLLOWER_ASKS) call_put(call, &effect->ask.base);
     if (effect->wish != FOLLOWER_PROPOSES) return;
     machine_command(&call->bytes, effect->command, effect->message);
-    struct call *again = chance(world, 10) ? new_call(world) : NULL;
+    struct call *again = chance(world, 10) ? calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (again) {
         again->wish = FOLLOWER_PROPOSES, again->stray = true;
         again->due_ms = world->now_ms + 20 * delay(world);
@@ -304,7 +202,7 @@ static void send(struct world *world, unsigned core, const struct follower_effec
     }
     if (!chance(world, 8)) return;
     /* Its outcome stays unknown, whether it arrives or not. */
-    struct call *answer = new_call(world);
+    struct call *answer = calls_new(&world->calls, world->now_ms + delay(world));
     if (!answer) return;
     call->stray = true;
     call->due_ms += 10 * delay(world);
@@ -325,7 +223,7 @@ static void ask_query(struct call *call, struct fixture *f, const struct query_t
     struct query_result result = fixture_ask(f, type, request);
     call->result_index = result.index;
     bool waits = call->index && result.index <= call->index;
-    if (!waits) put_message(&call->bytes, result.message), call->state = CALL_COMES;
+    if (!waits) call_put(call, result.message), call->state = CALL_COMES;
     fixture_forget(f);
     arena_free(&arena);
 }
@@ -337,8 +235,8 @@ static void arrive(struct world *world, struct call *call) {
     } else if (call->wish == FOLLOWER_ASKS) {
         bool over = world->now_ms >= call->until_ms;
         if (over) call->index = 0;
-        ask_query(call, call->behind ? &world->behind : &world->source, &query_catalog_changes);
-        if (call->state != CALL_COMES) call->state = CALL_WAITS, call->due_ms = world->now_ms + 10;
+        ask_query(call, call->behind ? &world->source.behind : &world->source.newest, &query_catalog_changes);
+        if (call->state != CALL_COMES) call->due_ms = world->now_ms + 10;
     } else {
         struct outcome outcome = fixture_apply_bytes(&world->own, buffer_slice(&call->bytes));
         if (outcome.error) world->counts.refused++;
@@ -363,17 +261,6 @@ static void come(struct world *world, struct call *call) {
         follower_proposed(follower, call->ticket, call->error, call->refused, call->yes, call->result_index,
                           world->now_ms);
     arena_free(&arena);
-}
-
-/* The earliest that is due. */
-static struct call *due(struct world *world) {
-    struct call *first = NULL;
-    for (size_t i = 0; i < CALLS; i++) {
-        struct call *call = &world->calls[i];
-        if (call->state == CALL_FREE || call->due_ms > world->now_ms) continue;
-        if (!first || call->due_ms < first->due_ms) first = call;
-    }
-    return first;
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
@@ -402,7 +289,7 @@ static void step_cores(struct world *world) {
 
 static void step(struct world *world) {
     world->now_ms += 1 + below(world, 20);
-    for (struct call *call; (call = due(world));) {
+    for (struct call *call; (call = calls_due(&world->calls, world->now_ms));) {
         if (call->state == CALL_COMES) come(world, call);
         else arrive(world, call);
     }
@@ -415,23 +302,24 @@ static void trouble(struct world *world) {
     if (chance(world, 1))
         for (uint64_t more = 10 + below(world, 20); more > 0; more--) change_source(world);
     if (chance(world, 5)) change_key(world);
-    if (chance(world, 30)) catch_up(world, 1 + below(world, 8));
+    if (chance(world, 30)) source_catch_up(&world->source, 1 + below(world, 8));
     if (chance(world, 4)) lead(world, core);
     if (chance(world, 4)) follower_linked(world->cores[core].follower, below(world, 2), world->now_ms);
-    if (chance(world, 2)) back_up(world);
-    if (world->backup >= 0 && below(world, 120) == 0) restore(world);
-    if (below(world, 400) == 0) found_anew(world);
+    if (chance(world, 2)) source_back_up(&world->source);
+    if (world->source.backup >= 0 && below(world, 120) == 0) source_restore(&world->source);
+    if (below(world, 400) == 0) source_found_anew(&world->source, history_changes(world));
 }
 
 struct world *world_new(uint64_t seed, unsigned mutations) {
     struct world *world = mem_zalloc(sizeof *world);
     rng_seed(&world->rng, seed);
-    world->backup = -1, world->faults = true, world->cluster_id = 100 * seed;
+    world->faults = true;
+    world->source = (struct source){.cluster_id = 100 * seed, .told = note_moment, .data = world};
     fixture_open(&world->own);
     world->own.mutations = mutations;
     fixture_reopen(&world->own);
     fixture_raise(&world->own);
-    found(world);
+    source_found(&world->source, history_changes(world));
     for (unsigned i = 0; i < WORLD_CORES; i++) {
         world->cores[i].follower = follower_new(REGION);
         if (i > 0) follower_rows_most(world->cores[i].follower, 3 * i);
@@ -451,7 +339,7 @@ void world_heal(struct world *world) {
     world->faults = false;
     for (unsigned i = 0; i < WORLD_CORES; i++) follower_linked(world->cores[i].follower, true, world->now_ms);
     lead(world, (unsigned)below(world, WORLD_CORES));
-    catch_up(world, SIZE_MAX);
+    source_catch_up(&world->source, SIZE_MAX);
     const Pb__CatalogAt *last = &world->moments[world->moment_count - 1].at;
     const struct catalog_picture *is = &world->moments[world->moment_count - 1].picture;
     uint64_t until_ms = world->now_ms + 60000;
@@ -466,19 +354,17 @@ void world_heal(struct world *world) {
 
 const char *world_violation(const struct world *world) { return world->violation[0] ? world->violation : NULL; }
 struct world_counts world_counts(const struct world *world) {
-    return world->counts;
+    struct world_counts counts = world->counts;
+    counts.lives = world->source.lives;
+    return counts;
 }
 
 void world_free(struct world *world) {
-    for (size_t i = 0; i < world->log_count; i++) buffer_free(&world->log[i]);
     for (size_t i = 0; i < world->moment_count; i++) picture_free(&world->moments[i].picture);
-    for (size_t i = 0; i < CALLS; i++) buffer_free(&world->calls[i].bytes);
+    calls_free(&world->calls);
     for (unsigned i = 0; i < WORLD_CORES; i++) follower_free(world->cores[i].follower);
-    if (world->backup >= 0) close(world->backup);
-    fixture_close(&world->source);
-    fixture_close(&world->behind);
+    source_close(&world->source);
     fixture_close(&world->own);
-    free(world->log);
     free(world->moments);
     free(world);
 }

@@ -1,40 +1,23 @@
 #include "keys_world.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/message.h"
+#include "calls.h"
 #include "kv/keys/kv.h"
 #include "multi-dc/copy.h"
 #include "multi-dc/region.h"
-#include "registry/history.h"
-#include "registry/operator.h"
-#include "registry/version.h"
+#include "source.h"
 
 #define PREFIX   "p/"
-#define CALLS    48
 #define DELAY_MS 80
 #define NAMES    40
 
 struct moment { /* of the source, from this index on */
     Pb__CatalogAt at;
     uint64_t hash;
-};
-enum call_state { CALL_FREE, CALL_GOES, CALL_COMES };
-struct call {
-    enum call_state state;
-    unsigned core;
-    bool stray;  /* nobody hears what comes of it */
-    bool behind; /* asks the server that is behind */
-    enum keys_wish wish;
-    uint64_t ticket, due_ms, until_ms, index, asked_ms;
-    struct buffer bytes; /* request, command, or answer */
-    int error, refused;
-    bool yes;
-    uint64_t result_index;
 };
 struct core {
     struct keys_follower *follower;
@@ -43,16 +26,14 @@ struct core {
 };
 struct keys_world {
     struct rng rng;
-    uint64_t now_ms, cluster_id;
+    uint64_t now_ms;
     bool faults;
-    struct fixture source, behind, own;
-    struct buffer *log; /* of the source's commands */
-    size_t log_count, behind_count;
+    struct source source;
+    struct fixture own;
     struct moment *moments;
     size_t moment_count;
-    int backup; /* a file, or -1 */
     struct core cores[KEYS_WORLD_CORES];
-    struct call calls[CALLS];
+    struct calls calls;
     Pb__CatalogAt seen;
     bool has_seen, listed;
     struct keys_world_counts counts;
@@ -107,28 +88,19 @@ static Pb__CatalogAt source_at(struct keys_world *world) {
     Pb__KeysChangesRequest request = PB__KEYS_CHANGES_REQUEST__INIT;
     request.prefix = message_bytes(slice_text(PREFIX)), request.look = true;
     const Pb__KeysChangesResult *result =
-        (const Pb__KeysChangesResult *)fixture_ask(&world->source, &query_keys_changes, &request.base).message;
+        (const Pb__KeysChangesResult *)fixture_ask(&world->source.newest, &query_keys_changes, &request.base).message;
     Pb__CatalogAt at = *result->to;
-    fixture_forget(&world->source);
+    fixture_forget(&world->source.newest);
     return at;
 }
 
-static void tell_source(struct keys_world *world, uint8_t type, const ProtobufCMessage *message) {
+static void note_moment(void *data) {
+    struct keys_world *world = data;
     size_t count;
-    world->log = mem_realloc(world->log, (world->log_count + 1) * sizeof *world->log);
-    struct buffer *bytes = &world->log[world->log_count++];
-    *bytes = (struct buffer){0};
-    machine_command(bytes, type, message);
-    (void)fixture_apply_bytes(&world->source, buffer_slice(bytes));
     world->moments = mem_realloc(world->moments, (world->moment_count + 1) * sizeof *world->moments);
     world->moments[world->moment_count] =
-        (struct moment){.at = source_at(world), .hash = keys_hash(&world->source, PREFIX, &count)};
+        (struct moment){.at = source_at(world), .hash = keys_hash(&world->source.newest, PREFIX, &count)};
     world->moment_count++;
-}
-
-static void catch_up(struct keys_world *world, size_t most) {
-    for (; most > 0 && world->behind_count < world->log_count; most--)
-        (void)fixture_apply_bytes(&world->behind, buffer_slice(&world->log[world->behind_count++]));
 }
 
 static void change_key(struct keys_world *world) {
@@ -144,61 +116,11 @@ static void change_key(struct keys_world *world) {
     command.verb = what > 96 ? PB__KV_VERB__KV_DELETE_TREE : what > 75 ? PB__KV_VERB__KV_DELETE : PB__KV_VERB__KV_SET;
     command.key = message_bytes(slice_text(room)), command.value = message_bytes(slice_text(value));
     command.flags = below(world, 2);
-    tell_source(world, KV_APPLY, &command.base);
+    source_tell(&world->source, KV_APPLY, &command.base);
 }
 
 /* A small window, so that the history does not always reach back. */
-static void limit_history(struct keys_world *world) {
-    Pb__HistoryMarkCommand command = PB__HISTORY_MARK_COMMAND__INIT;
-    Pb__HistoryLimits limits = PB__HISTORY_LIMITS__INIT;
-    command.term = world->source.term, command.now_unix_ms = 1000;
-    limits.changes = below(world, 5) ? 5 + below(world, 60) : 0, limits.bytes = 1 << 20, limits.age_ms = 600000;
-    command.limits = &limits;
-    tell_source(world, HISTORY_MARK, &command.base);
-}
-
-static void found(struct keys_world *world) {
-    Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
-    fixture_open(&world->source);
-    fixture_open(&world->behind);
-    for (size_t i = 0; i < world->log_count; i++) buffer_free(&world->log[i]);
-    world->log_count = world->behind_count = 0;
-    version.version = MACHINE_VERSION_NEWEST, version.cluster_id = ++world->cluster_id;
-    tell_source(world, CLUSTER_VERSION, &version.base);
-    limit_history(world);
-}
-
-static void back_up(struct keys_world *world) {
-    char path[] = "/tmp/coord-keys-XXXXXX";
-    uint64_t index, term;
-    if (world->backup >= 0) close(world->backup);
-    world->backup = mkstemp(path);
-    CHECK(world->backup >= 0);
-    unlink(path);
-    CHECK(machine_copy(world->source.machine, world->backup, &index, &term) == CO_OK);
-}
-
-static void restore(struct keys_world *world) {
-    size_t size = (size_t)lseek(world->backup, 0, SEEK_END);
-    uint8_t *bytes = mem_alloc(size), id[OPERATOR_RESTORE_ID] = "0123456789abcde";
-    CHECK(pread(world->backup, bytes, size, 0) == (ssize_t)size && size <= OPERATOR_CHUNK_MAX);
-    Pb__RestoreChunkCommand chunk = PB__RESTORE_CHUNK_COMMAND__INIT;
-    chunk.id = (ProtobufCBinaryData){OPERATOR_RESTORE_ID, id};
-    chunk.data = (ProtobufCBinaryData){size, bytes};
-    tell_source(world, OPERATOR_RESTORE_CHUNK, &chunk.base);
-    Pb__RestoreEndCommand end = PB__RESTORE_END_COMMAND__INIT;
-    end.id = chunk.id, end.size = size;
-    tell_source(world, OPERATOR_RESTORE_END, &end.base);
-    free(bytes);
-    world->counts.lives++;
-}
-
-static void found_anew(struct keys_world *world) {
-    fixture_close(&world->source);
-    fixture_close(&world->behind);
-    found(world);
-    world->counts.lives++;
-}
+static uint64_t history_changes(struct keys_world *world) { return below(world, 5) ? 5 + below(world, 60) : 0; }
 
 /* -- what readers see --------------------------------------------------------------------------------------------- */
 static bool hash_at(const struct keys_world *world, const Pb__CatalogAt *at, uint64_t *hash) {
@@ -244,35 +166,15 @@ static void check_copy(struct keys_world *world) {
 /* -- calls -------------------------------------------------------------------------------------------------------- */
 static uint64_t delay(struct keys_world *world) { return world->faults ? below(world, DELAY_MS) : 5; }
 
-static struct call *new_call(struct keys_world *world) {
-    for (size_t i = 0; i < CALLS; i++) {
-        struct call *call = &world->calls[i];
-        if (call->state != CALL_FREE) continue;
-        struct buffer bytes = call->bytes;
-        buffer_reset(&bytes);
-        *call = (struct call){.state = CALL_GOES, .bytes = bytes, .due_ms = world->now_ms + delay(world)};
-        return call;
-    }
-    return NULL;
-}
-
-static void put_message(struct buffer *out, const ProtobufCMessage *message) {
-    struct arena arena = {0};
-    struct slice packed = message_pack(&arena, message);
-    buffer_reset(out);
-    buffer_append(out, packed.data, packed.size);
-    arena_free(&arena);
-}
-
 /* It comes once more, late; or its outcome stays unknown, whether it arrives or not. */
 static void trouble_proposal(struct keys_world *world, struct call *call) {
-    struct call *again = chance(world, 12) ? new_call(world) : NULL;
+    struct call *again = chance(world, 12) ? calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (again) {
         again->wish = KEYS_PROPOSES, again->stray = true, again->due_ms = world->now_ms + 20 * delay(world);
         buffer_append(&again->bytes, call->bytes.data, call->bytes.size);
         world->counts.repeated++;
     }
-    struct call *answer = chance(world, 8) ? new_call(world) : NULL;
+    struct call *answer = chance(world, 8) ? calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (!answer) return;
     answer->state = CALL_COMES, answer->core = call->core, answer->wish = KEYS_PROPOSES;
     answer->ticket = call->ticket, answer->error = CO_UNKNOWN_OUTCOME, answer->due_ms = world->now_ms + 2 * DELAY_MS;
@@ -282,12 +184,12 @@ static void trouble_proposal(struct keys_world *world, struct call *call) {
 }
 
 static void send(struct keys_world *world, unsigned core, const struct keys_effect *effect) {
-    struct call *call = new_call(world);
+    struct call *call = calls_new(&world->calls, world->now_ms + delay(world));
     CHECK(call);
     call->core = core, call->wish = effect->wish, call->ticket = effect->ticket;
     call->behind = chance(world, 30);
     call->index = effect->index, call->until_ms = world->now_ms + effect->wait_ms, call->asked_ms = world->now_ms;
-    if (effect->wish == KEYS_ASKS) put_message(&call->bytes, &effect->ask.base);
+    if (effect->wish == KEYS_ASKS) call_put(call, &effect->ask.base);
     if (effect->wish != KEYS_PROPOSES) return;
     machine_command(&call->bytes, KEYS_TAKE, &effect->take.base);
     trouble_proposal(world, call);
@@ -295,13 +197,13 @@ static void send(struct keys_world *world, unsigned core, const struct keys_effe
 
 static void ask_source(struct keys_world *world, struct call *call) {
     struct arena arena = {0};
-    struct fixture *f = call->behind ? &world->behind : &world->source;
+    struct fixture *f = call->behind ? &world->source.behind : &world->source.newest;
     const ProtobufCMessage *request =
         message_unpack(&arena, &pb__keys_changes_request__descriptor, buffer_slice(&call->bytes));
     struct query_result result = fixture_ask(f, &query_keys_changes, request);
     bool waits = call->index && result.index <= call->index && world->now_ms < call->until_ms;
     if (waits) call->due_ms = world->now_ms + 10;
-    else put_message(&call->bytes, result.message), call->state = CALL_COMES;
+    else call_put(call, result.message), call->state = CALL_COMES;
     fixture_forget(f);
     arena_free(&arena);
 }
@@ -312,7 +214,7 @@ static void arrive(struct keys_world *world, struct call *call) {
         Pb__KeysRulesResult rules = PB__KEYS_RULES_RESULT__INIT;
         Pb__KeysRule *rule = own_rule(world);
         rules.rules = &rule, rules.n_rules = 1;
-        put_message(&call->bytes, &rules.base), call->state = CALL_COMES;
+        call_put(call, &rules.base), call->state = CALL_COMES;
     } else if (call->wish == KEYS_ASKS) {
         ask_source(world, call);
     } else {
@@ -343,17 +245,6 @@ static void come(struct keys_world *world, struct call *call) {
     arena_free(&arena);
 }
 
-/* The earliest that is due. */
-static struct call *due(struct keys_world *world) {
-    struct call *first = NULL;
-    for (size_t i = 0; i < CALLS; i++) {
-        struct call *call = &world->calls[i];
-        if (call->state == CALL_FREE || call->due_ms > world->now_ms) continue;
-        if (!first || call->due_ms < first->due_ms) first = call;
-    }
-    return first;
-}
-
 /* -- life --------------------------------------------------------------------------------------------------------- */
 static void lead(struct keys_world *world, unsigned number) {
     for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) {
@@ -379,7 +270,7 @@ static void step_cores(struct keys_world *world) {
 
 static void step(struct keys_world *world) {
     world->now_ms += 1 + below(world, 20);
-    for (struct call *call; (call = due(world));) {
+    for (struct call *call; (call = calls_due(&world->calls, world->now_ms));) {
         if (call->state == CALL_COMES) come(world, call);
         else arrive(world, call);
     }
@@ -391,19 +282,20 @@ static void trouble(struct keys_world *world) {
     if (chance(world, 30)) change_key(world);
     if (chance(world, 1))
         for (uint64_t more = 10 + below(world, 20); more > 0; more--) change_key(world);
-    if (chance(world, 30)) catch_up(world, 1 + below(world, 8));
+    if (chance(world, 30)) source_catch_up(&world->source, 1 + below(world, 8));
     if (chance(world, 4)) lead(world, core);
     if (chance(world, 4)) keys_follower_linked(world->cores[core].follower, below(world, 2), world->now_ms);
-    if (chance(world, 2)) back_up(world);
-    if (world->backup >= 0 && below(world, 120) == 0) restore(world);
-    if (below(world, 400) == 0) found_anew(world);
+    if (chance(world, 2)) source_back_up(&world->source);
+    if (world->source.backup >= 0 && below(world, 120) == 0) source_restore(&world->source);
+    if (below(world, 400) == 0) source_found_anew(&world->source, history_changes(world));
 }
 
 struct keys_world *keys_world_new(uint64_t seed, unsigned mutations) {
     struct keys_world *world = mem_zalloc(sizeof *world);
     Pb__KeysSetCommand command = PB__KEYS_SET_COMMAND__INIT;
     rng_seed(&world->rng, seed);
-    world->backup = -1, world->faults = true, world->cluster_id = 100 * seed;
+    world->faults = true;
+    world->source = (struct source){.cluster_id = 100 * seed, .told = note_moment, .data = world};
     fixture_open(&world->own);
     world->own.mutations = mutations;
     fixture_reopen(&world->own);
@@ -414,7 +306,7 @@ struct keys_world *keys_world_new(uint64_t seed, unsigned mutations) {
     command.prefix = message_bytes(slice_text(PREFIX)), command.region = (char *)(uintptr_t) "far";
     command.replace = true;
     CHECK(fixture_apply(&world->own, KEYS_SET, &command.base).yes);
-    found(world);
+    source_found(&world->source, history_changes(world));
     for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) {
         world->cores[i].follower = keys_follower_new(slice_text(PREFIX));
         keys_follower_linked(world->cores[i].follower, true, 0);
@@ -435,7 +327,7 @@ void keys_world_heal(struct keys_world *world) {
     world->faults = false;
     for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) keys_follower_linked(world->cores[i].follower, true, world->now_ms);
     lead(world, (unsigned)below(world, KEYS_WORLD_CORES));
-    catch_up(world, SIZE_MAX);
+    source_catch_up(&world->source, SIZE_MAX);
     uint64_t until_ms = world->now_ms + 60000;
     size_t count;
     bool equal = false;
@@ -453,17 +345,16 @@ const char *keys_world_violation(const struct keys_world *world) {
     return world->violation[0] ? world->violation : NULL;
 }
 struct keys_world_counts keys_world_counts(const struct keys_world *world) {
-    return world->counts;
+    struct keys_world_counts counts = world->counts;
+    counts.lives = world->source.lives;
+    return counts;
 }
 
 void keys_world_free(struct keys_world *world) {
     for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) keys_follower_free(world->cores[i].follower);
-    for (size_t i = 0; i < CALLS; i++) buffer_free(&world->calls[i].bytes);
-    for (size_t i = 0; i < world->log_count; i++) buffer_free(&world->log[i]);
-    if (world->backup >= 0) close(world->backup);
-    fixture_close(&world->source);
-    fixture_close(&world->behind);
+    calls_free(&world->calls);
+    source_close(&world->source);
     fixture_close(&world->own);
-    free(world->log), free(world->moments);
+    free(world->moments);
     free(world);
 }
