@@ -13,7 +13,7 @@ static bool flag(struct json_object *object, const char *name) {
     return value;
 }
 
-/* "2 pass, 1 warns, 3 fail (1 held)" */
+/* "2 passing, 1 warning, 3 critical (1 held by self-preservation)" */
 static void print_counts(struct json_object *counts) {
     uint64_t passing = cmd_json_number(counts, "Passing"), warning = cmd_json_number(counts, "Warning"),
              critical = cmd_json_number(counts, "Critical"), held = cmd_json_number(counts, "Held");

@@ -1,11 +1,29 @@
 #include "agent/cmd_json.h"
 
+#include <stdio.h>
+
+#include "agent/cmd.h"
+
 struct json_object *cmd_json_get(const struct client *client, const char *path, struct fault *fault) {
     struct client_answer answer = {0};
     int rv = client_want(client, "GET", path, NULL, false, &answer, fault);
     struct json_object *json = rv == CO_OK ? json_parse(buffer_slice(&answer.body), fault) : NULL;
     client_answer_free(&answer);
     return json;
+}
+
+int cmd_list(const struct client *client, const char *path, bool json, const char *doing,
+             void (*print)(struct json_object *list)) {
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    int rv = client_want(client, "GET", path, NULL, false, &answer, &fault);
+    struct json_object *list = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
+    if (list && !json_object_is_type(list, json_type_array)) fault_set(&fault, CO_INVALID, "the answer is not a list");
+    if (!fault.code && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
+    else if (!fault.code) print(list);
+    if (list) json_object_put(list);
+    client_answer_free(&answer);
+    return fault.code ? cmd_failed(doing, &fault) : 0;
 }
 
 const char *cmd_json_text(struct json_object *object, const char *name) {

@@ -7,6 +7,10 @@
 
 /* Of a GET whose answer is 200; json_object_put. NULL: a fault. */
 struct json_object *cmd_json_get(const struct client *client, const char *path, struct fault *fault);
+/* A command that shows a list: a GET whose answer is 200 and an array, which `print` prints; with `json` as it came. Returns
+ * the exit code. `doing`: what failed then, as "listing the locks". */
+int cmd_list(const struct client *client, const char *path, bool json, const char *doing,
+             void (*print)(struct json_object *list));
 /* A member; "" and 0 when there is none of that type. The text lives as long as the object. */
 const char *cmd_json_text(struct json_object *object, const char *name);
 uint64_t cmd_json_number(struct json_object *object, const char *name);

@@ -1,5 +1,6 @@
 /* coord locks: who holds what, in a table. */
 #include "agent/cmd.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
 
@@ -49,18 +50,10 @@ int cmd_locks(int argc, char **argv) {
     if (code >= 0) return code;
     if (rest[0] && rest[1]) return cmd_wrong(usage, "one PREFIX at most, and flags before it");
     struct buffer path = {0};
-    struct client_answer answer = {0};
-    struct fault fault = {0};
     buffer_append_text(&path, "/v1/locks");
     if (rest[0]) client_parameter(&path, "prefix", rest[0]);
     buffer_append_byte(&path, '\0');
-    int rv = client_want(&client, "GET", path.data, NULL, false, &answer, &fault);
-    struct json_object *locks = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    if (locks && !json_object_is_type(locks, json_type_array)) fault_set(&fault, CO_INVALID, "not a list of locks");
-    if (!fault.code && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
-    else if (!fault.code) print_table(locks);
-    if (locks) json_object_put(locks);
-    client_answer_free(&answer);
+    code = cmd_list(&client, path.data, json, "listing the locks", print_table);
     buffer_free(&path);
-    return fault.code ? cmd_failed("listing the locks", &fault) : 0;
+    return code;
 }

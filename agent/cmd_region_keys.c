@@ -55,16 +55,7 @@ static int list_main(int argc, char **argv) {
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
     if (rest[0]) return cmd_wrong(usage, "no argument is wanted");
-    struct client_answer answer = {0};
-    struct fault fault = {0};
-    int rv = client_want(&client, "GET", PATH, NULL, false, &answer, &fault);
-    struct json_object *rules = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    if (rules && !json_object_is_type(rules, json_type_array)) fault_set(&fault, CO_INVALID, "not a list");
-    if (!fault.code && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
-    else if (!fault.code) print_rules(rules);
-    if (rules) json_object_put(rules);
-    client_answer_free(&answer);
-    return fault.code ? cmd_failed("listing the copied keys", &fault) : 0;
+    return cmd_list(&client, PATH, json, "listing the copied keys", print_rules);
 }
 
 static int change(const struct client *client, const char *method, const struct buffer *path, const char *doing) {

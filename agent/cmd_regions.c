@@ -61,15 +61,5 @@ int cmd_regions(int argc, char **argv) {
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
     if (rest[0]) return cmd_wrong(usage, "no argument is wanted");
-    struct client_answer answer = {0};
-    struct fault fault = {0};
-    int rv = client_want(&client, "GET", "/v1/global/regions", NULL, false, &answer, &fault);
-    struct json_object *regions = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    if (regions && !json_object_is_type(regions, json_type_array))
-        fault_set(&fault, CO_INVALID, "not a list of regions");
-    if (!fault.code && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
-    else if (!fault.code) print_table(regions);
-    if (regions) json_object_put(regions);
-    client_answer_free(&answer);
-    return fault.code ? cmd_failed("listing the regions", &fault) : 0;
+    return cmd_list(&client, "/v1/global/regions", json, "listing the regions", print_table);
 }

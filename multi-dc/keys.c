@@ -245,6 +245,8 @@ static int run(struct store_txn *txn, const ProtobufCMessage *request, struct ar
     (void)request;
     Pb__KeysRulesResult *records = arena_alloc(arena, sizeof *records);
     pb__keys_rules_result__init(records);
+    records->own = catalog_at_now(txn, arena);
+    records->own->index = 0; /* which changes with things that are not asked for */
     records->rules = arena_alloc(arena, KEYS_RULES_MAX * sizeof *records->rules);
     struct store_cursor cursor;
     int error = CO_OK;

@@ -39,7 +39,7 @@ struct run {
     uint64_t ticket, sent_ms, look_ms; /* of what is under way; of the next look */
     Pb__CatalogAt at;                  /* as the rule said last; index 0: nowhere */
     bool whole;
-    uint64_t revision, begun_ms, confirmed_ms, newest, taken;
+    uint64_t begun_ms, confirmed_ms, newest, taken;
     int told_error;
 };
 
@@ -51,6 +51,7 @@ struct keys_following {
     struct list runs;
     struct loop_fetch *rules;
     uint64_t rules_index, rules_ms;
+    Pb__CatalogAt life; /* of our region: its cluster, and the backup that it was restored from */
     unsigned proposing;
     bool leads, stopping, closing;
     void (*closed)(void *data);
@@ -116,13 +117,12 @@ static void run_knows(struct run *run, const Pb__KeysRule *rule) {
         run->at.cluster_id = rule->at->cluster_id, run->at.restored = rule->at->restored,
         run->at.index = rule->at->index;
     run->whole = keys_whole(rule);
-    if (rule->revision < run->revision) set_back(run);
-    run->revision = rule->revision;
 }
 
 /* -- the rules ---------------------------------------------------------------------------------------------------- */
 static void reconcile(struct keys_following *following, const Pb__KeysRulesResult *rules) {
-    bool known[KEYS_RULES_MAX] = {false};
+    bool known[KEYS_RULES_MAX] = {false}, same = copy_same_life(rules->own, &following->life);
+    following->life.cluster_id = rules->own->cluster_id, following->life.restored = rules->own->restored;
     LIST_FOREACH_SAFE(item, next, &following->runs) {
         struct run *run = LIST_ENTRY(item, struct run, item);
         const Pb__KeysRule *rule = rule_of(rules, run);
@@ -130,6 +130,7 @@ static void reconcile(struct keys_following *following, const Pb__KeysRulesResul
             run_drop(run);
             continue;
         }
+        if (!same) set_back(run);
         run_knows(run, rule);
         for (size_t i = 0; i < rules->n_rules && i < KEYS_RULES_MAX; i++) known[i] |= rules->rules[i] == rule;
     }
@@ -143,6 +144,7 @@ static void rules_read(void *data, int error, const struct rpc_fetched *fetched)
     following->rules = NULL;
     const Pb__KeysRulesResult *rules =
         error ? NULL : message_unpack(&arena, &pb__keys_rules_result__descriptor, fetched->records);
+    if (rules && !rules->own) rules = NULL;
     following->rules_ms = clock_mono_ms() + (rules ? TICK_MS / 2 : RULES_AGAIN_MS);
     if (rules) {
         following->rules_index = fetched->index;

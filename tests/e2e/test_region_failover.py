@@ -1,16 +1,9 @@
 """A service without healthy instances is answered from another region, and comes home once it has been healthy for a while: DNS and HTTP, on a server
 and on a client agent, with checks that flap; orders of who answers; why an answer came."""
-import json, os, subprocess, threading, time
-from coordtest import COORD, SLOW, Agent, check, run, settings, until
+import json, threading, time
+from coordtest import Agent, check, run, settings, until
 
 RETURN = 1.0
-
-
-def words(agent, *args, code=0):
-    env = dict(os.environ, COORD_HTTP_ADDR="%s:8500" % agent.ip)
-    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOW, env=env)
-    check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args), r.returncode, r.stdout + r.stderr))
-    return r.stdout + r.stderr
 
 
 class World:
@@ -195,25 +188,25 @@ def an_order_of_who_answers():
 
 def the_commands_say_why():
     for agent in world.here:
-        out = words(agent, "explain", "service", "web")
+        out = agent.coord("explain", "service", "web")
         check('Answered from region "eu" by service "reader": 1 passing' in out and "target 2 of 2" in out and "away     since index" in out, out)
         check("us" in out and "0        0        1" in out, out)
-    check("web" in words(world.agent, "failover", "list") and "reader" in words(world.agent, "failover", "get", "web"), "list, get")
-    words(world.agent, "failover", "put", "-to", "ap,eu", "web")
+    check("web" in world.agent.coord("failover", "list") and "reader" in world.agent.coord("failover", "get", "web"), "list, get")
+    world.agent.coord("failover", "put", "-to", "ap,eu", "web")
     check(world.us.get("/v1/failover/web")[2]["Targets"] == [{"Service": "", "Tags": [], "Regions": ["ap", "eu"]}], "put -to")
-    words(world.agent, "failover", "put", "-service=reader", "-tag", "a", "-tag=b", "web")
+    world.agent.coord("failover", "put", "-service=reader", "-tag", "a", "-tag=b", "web")
     check(world.us.get("/v1/failover/web")[2]["Targets"] == [{"Service": "reader", "Tags": ["a", "b"], "Regions": []}], "put -service -tag")
-    words(world.agent, "failover", "put", "web", code=2)
-    words(world.agent, "failover", "put", '-targets=[{"Service":"reader"},{}]', "web")
+    world.agent.coord("failover", "put", "web", code=2)
+    world.agent.coord("failover", "put", '-targets=[{"Service":"reader"},{}]', "web")
     check(len(world.us.get("/v1/failover/web")[2]["Targets"]) == 2, "put -targets")
-    words(world.agent, "failover", "delete", "web")
+    world.agent.coord("failover", "delete", "web")
     all_say("eu")
-    out = words(world.us, "explain", "service", "web")
+    out = world.us.coord("explain", "service", "web")
     check('Answered from region "eu": 1 passing' in out and "nearest region" in out, out)
     turn(world.us, "pass")
     all_say("us")
     until("nothing is on record", lambda: world.us.get("/v1/failover")[2] == [])
-    out = words(world.us, "explain", "service", "web")
+    out = world.us.coord("explain", "service", "web")
     check('Answered from region "us", this one: 1 passing' in out and "there are healthy instances here" in out, out)
 
 

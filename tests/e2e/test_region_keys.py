@@ -1,13 +1,6 @@
 """Keys that are copied from another region, versions of rollouts that go to several regions, and names that belong to one."""
-import json, os, signal, subprocess
-from coordtest import COORD, SLOW, Agent, check, run, until
-
-
-def words(agent, *args, code=0):
-    env = dict(os.environ, COORD_HTTP_ADDR="%s:8500" % agent.ip)
-    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOW, env=env)
-    check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args), r.returncode, r.stdout + r.stderr))
-    return r.stdout + r.stderr
+import json, os, signal
+from coordtest import SLOW, Agent, check, run, until
 
 
 class World:
@@ -51,14 +44,14 @@ def keys_come_from_their_source():
         us.put("/v1/kv/app/%d?flags=%d" % (i, i), "v%d" % i)
     us.put("/v1/kv/other", "not copied")
     eu.put("/v1/kv/app/mine", "here before")
-    line = words(eu, "region", "keys", "add", "app/", "us", code=1)
+    line = eu.coord("region", "keys", "add", "app/", "us", code=1)
     check("there are keys below this prefix here" in line, line)
-    words(eu, "region", "keys", "add", "-replace", "app/", "us")
+    eu.coord("region", "keys", "add", "-replace", "app/", "us")
     equal()
     check(value(eu, "app/mine") is None and value(eu, "other") is None, "what the source has, below the prefix")
     state = until("it is whole", lambda: (lambda r: r if r["Whole"] and r["Lag"] is not None else None)(rule(eu, "app/")))
     check(state["Keys"] == 400 and state["Source"] == "us" and state["Reachable"] and state["Lag"] < 5000 * SLOW, "%r" % state)
-    check("app/" in words(world.uc, "region", "keys", "list"), "a client agent lists it")
+    check("app/" in world.uc.coord("region", "keys", "list"), "a client agent lists it")
 
 
 def nobody_else_writes_them():
@@ -76,7 +69,7 @@ def nobody_else_writes_them():
     check(eu.put("/v1/kv/app/1?dc=us", "with dc") == b"true", "there it is written")
     until("it comes back", lambda: value(eu, "app/1") == "with dc")
     for bad, says in ((("app/x", "us"), "already"), (("mine/", "eu"), "another region"), (("mine/", "mars"), "another region")):
-        check(says in words(eu, "region", "keys", "add", *bad, code=1), "%r" % (bad,))
+        check(says in eu.coord("region", "keys", "add", *bad, code=1), "%r" % (bad,))
 
 
 def waits_end_by_changes():
@@ -95,20 +88,20 @@ def current(agent):
 
 def versions_go_everywhere_first():
     us, eu = world.us, world.eu
-    words(eu, "rollout", "create", "web", "v1", '{"Color":"blue"}')
+    eu.coord("rollout", "create", "web", "v1", '{"Color":"blue"}')
     eu.put("/v1/rollout/web/schema", '{"type":"object","required":["Color"]}')
-    words(eu, "rollout", "put", "web", "v2", '{"Color":"green"}')
-    text = words(eu, "rollout", "stage", "-regions", "eu,us", "-step", "1:1h", "web", "v2")
+    eu.coord("rollout", "put", "web", "v2", '{"Color":"green"}')
+    text = eu.coord("rollout", "stage", "-regions", "eu,us", "-step", "1:1h", "web", "v2")
     check(text.splitlines() == ["eu: v2 is staged", "us: v2 is staged"], text)
     check(current(eu) == current(us) == ("v1", "v2"), "%r %r" % (current(eu), current(us)))
     check(b"required" in us.request("GET", "/v1/rollout/web/schema")[2], "the schema goes along")
-    text = words(eu, "rollout", "stage", "-regions", "eu,us", "-step", "1:1h", "web", "v2")
+    text = eu.coord("rollout", "stage", "-regions", "eu,us", "-step", "1:1h", "web", "v2")
     check(text.count("was staged already") == 2, text)
-    text = words(world.uc, "rollout", "stage", "-regions", "us,eu", "web", "v2")
+    text = world.uc.coord("rollout", "stage", "-regions", "us,eu", "web", "v2")
     check(text.splitlines() == ["us: v2 is for everybody", "eu: v2 is for everybody"], text)
     check(current(eu) == current(us) == ("v2", None), "%r %r" % (current(eu), current(us)))
-    words(eu, "rollout", "put", "web", "v3", '{"Color":"red"}')
-    text = words(eu, "rollout", "stage", "-regions", "eu,mars", "web", "v3", code=1)
+    eu.coord("rollout", "put", "web", "v3", '{"Color":"red"}')
+    text = eu.coord("rollout", "stage", "-regions", "eu,mars", "web", "v3", code=1)
     check("nothing is staged: mars: " in text and text.count("\n") == 1 and current(eu) == ("v2", None), text)
 
 
@@ -128,8 +121,8 @@ def names_of_a_region_are_its_own():
     for agent, path in ((us, "/v1/lock/db@us/acquire?ttl=10s"), (eu, "/v1/lock/x@us/acquire?ttl=10s&dc=us"), (eu, "/v1/lock/db@mars/acquire?ttl=10s"), (eu, "/v1/lock/db@eu/acquire?ttl=10s")):
         check(agent.request("PUT", path)[0] == 200, path)
     for agent in (eu, world.uc):
-        words(agent, "lock", "-datacenter=us", "job@us", "--", "true")
-        words(agent, "elect", "-datacenter=us", "job@us", "--", "true")
+        agent.coord("lock", "-datacenter=us", "job@us", "--", "true")
+        agent.coord("elect", "-datacenter=us", "job@us", "--", "true")
     check(not any(s["Name"].startswith("coord ") for s in us.get("/v1/session/list")[2]), "their sessions end with them")
 
 
@@ -150,7 +143,7 @@ def a_cut_keeps_them():
         world.us.proc.send_signal(signal.SIGCONT)
     world.us.put("/v1/kv/app/3", "after the cut")
     equal()
-    text = words(world.eu, "rollout", "stage", "-regions", "eu,ap,us", "web", "v3", code=1)
+    text = world.eu.coord("rollout", "stage", "-regions", "eu,ap,us", "web", "v3", code=1)
     check("nothing is staged: ap: " in text and text.count("\n") == 1, text)
     check(current(world.eu) == current(world.us) == ("v2", None), "each region keeps its last pointer")
 
@@ -166,20 +159,20 @@ def a_restart_goes_on():
 
 def a_target_that_is_set_back_catches_up():
     backup = os.path.join(world.eu.dir, "eu.snap")
-    words(world.eu, "snapshot", "save", backup)
+    world.eu.coord("snapshot", "save", backup)
     world.us.put("/v1/kv/app/5", "since then")
     equal()
-    words(world.eu, "snapshot", "restore", backup)
+    world.eu.coord("snapshot", "restore", backup)
     equal()
     check(value(world.eu, "app/5") == "since then", "what came after the backup")
 
 
 def a_rule_that_goes_leaves_them():
     eu = world.eu
-    words(eu, "region", "keys", "remove", "app/")
+    eu.coord("region", "keys", "remove", "app/")
     check(eu.put("/v1/kv/app/1", "ours") == b"true" and value(eu, "app/4") == "while away", "they are this region's")
     check(value(world.us, "app/1") == "with dc", "and only here")
-    check(words(eu, "region", "keys", "remove", "app/", code=1).count("\n") == 1, "one line")
+    check(eu.coord("region", "keys", "remove", "app/", code=1).count("\n") == 1, "one line")
 
 
 def the_end_is_quick():

@@ -112,11 +112,17 @@ Test(lock_circles, a_lock_delay_is_nobody_to_wait_for) {
     cr_expect_eq(LOCK(&world, "m", 'a').position, 1, "and A may wait for B");
 }
 
-#ifdef __SANITIZE_ADDRESS__
-#define SLOWER 4 /* what a sanitizer costs, beside other work on the same core */
-#else
-#define SLOWER 1
-#endif
+/* CPU of 200 looks for a circle. */
+static double looks_ms(void) {
+    struct timespec from, to;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    for (unsigned i = 0; i < 200; i++) {
+        cr_assert_eq(LOCK(&world, "l", 'a').position, 1);
+        cr_assert(lock_release(&world, "l", 'a').yes);
+    }
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+}
 
 /* Time is bounded; beyond the bound a circle may come to be, which the end of a session undoes. */
 Test(lock_circles, thousands_that_wait_are_looked_at_within_bounds) {
@@ -131,15 +137,10 @@ Test(lock_circles, thousands_that_wait_are_looked_at_within_bounds) {
         use.id = id, command.session = &use, command.name = (char *)(uintptr_t) "hot", command.enqueue = true;
         cr_assert_eq(queues_apply(&world, LOCK_ACQUIRE, &command.base).position, i + 1);
     }
-    struct timespec from, to;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
-    for (unsigned i = 0; i < 200; i++) {
-        cr_assert_eq(LOCK(&world, "l", 'a').position, 1);
-        cr_assert(lock_release(&world, "l", 'a').yes);
-    }
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
-    double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
-    cr_expect_lt(ms, 2000 * SLOWER, "200 times 500 rows at most: %.0f ms", ms);
+    double ms = looks_ms();
+    for (unsigned i = 0; i < 2 && ms >= 2000; i++)
+        ms = looks_ms(); /* who shares the core makes it slower, not quicker */
+    cr_expect_lt(ms, 2000, "200 times 500 rows at most: %.0f ms", ms);
     cr_assert_eq(LOCK(&world, "l", 'a').position, 1);
     cr_expect_eq(LOCK(&world, "hot", 'b').error, CO_CONFLICT, "a circle close by is still found");
 }
