@@ -99,7 +99,7 @@ struct outcome check_register(struct fixture *world, const char *node, const cha
     return catalog_register(world, node, &record);
 }
 
-struct outcome check_remove(struct fixture *world, const char *node, const char *check) {
+struct outcome check_deregister(struct fixture *world, const char *node, const char *check) {
     Pb__DeregisterCommand command = PB__DEREGISTER_COMMAND__INIT;
     command.node = (char *)(uintptr_t)node;
     command.check_id = (char *)(uintptr_t)check;

@@ -40,7 +40,7 @@ struct outcome session_make(struct fixture *world, const char *id, const struct 
 struct outcome session_drop(struct fixture *world, const char *id);
 struct outcome node_register(struct fixture *world, const char *node);
 struct outcome check_register(struct fixture *world, const char *node, const char *check, Pb__Status status);
-struct outcome check_remove(struct fixture *world, const char *node, const char *check);
+struct outcome check_deregister(struct fixture *world, const char *node, const char *check);
 struct outcome node_remove(struct fixture *world, const char *node);
 
 /* Queries; the result is valid until the next one. */

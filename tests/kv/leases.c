@@ -14,7 +14,7 @@ void leases_open(struct fixture *world) {
     cr_assert(fixture_apply(world, CLUSTER_VERSION, &command.base).yes);
 }
 
-void lease_id(unsigned number, char id[UUID_TEXT_SIZE + 1]) {
+void lease_uuid(unsigned number, char id[UUID_TEXT_SIZE + 1]) {
     snprintf(id, UUID_TEXT_SIZE + 1, "%08x-1ea5-4000-8000-000000000000", number);
 }
 
@@ -27,7 +27,7 @@ struct outcome lease_grant_to(struct fixture *world, const char *id, const char 
     Pb__Lease lease = PB__LEASE__INIT;
     Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
     char node_text[UUID_TEXT_SIZE + 1];
-    lease_id(node_id, node_text);
+    lease_uuid(node_id, node_text);
     lease.id = (char *)(uintptr_t)id;
     lease.ttl_ns = 10000000000;
     if (node) {
@@ -70,7 +70,7 @@ struct outcome lease_register(struct fixture *world, const struct registration *
     Pb__Check check = PB__CHECK__INIT, health = PB__CHECK__INIT, *checks[2];
     char address[] = "127.0.0.1", node_id[UUID_TEXT_SIZE + 1], health_id[] = "serfHealth", none[] = "";
     char *lease = plan->lease ? (char *)(uintptr_t)plan->lease : none;
-    lease_id(plan->node_id, node_id);
+    lease_uuid(plan->node_id, node_id);
     node.name = (char *)(uintptr_t)plan->node;
     node.address = address;
     if (plan->node_id) node.id = node_id;

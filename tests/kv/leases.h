@@ -8,7 +8,7 @@
 /* A cluster of the version that has leases. */
 void leases_open(struct fixture *world);
 
-void lease_id(unsigned number, char id[UUID_TEXT_SIZE + 1]);
+void lease_uuid(unsigned number, char id[UUID_TEXT_SIZE + 1]);
 /* node NULL: a free lease. node_id by number. */
 struct outcome lease_grant(struct fixture *world, const char *id, const char *node, unsigned node_id);
 /* As an agent of today asks for it. */

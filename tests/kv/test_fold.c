@@ -75,7 +75,7 @@ Test(fold_sessions, of_before_are_found_and_end_as_others, .init = setup, .fini 
     uint64_t index = raise_to(FOLD_SINCE);
     cr_expect_eq(sessions_of("carl"), 2);
     cr_expect_eq(sessions_index("CARL"), index);
-    cr_assert(check_remove(&world, "carl", "up").error == CO_OK);
+    cr_assert(check_deregister(&world, "carl", "up").error == CO_OK);
     cr_expect_eq(sessions_of("Carl"), 1);
     cr_assert(node_remove(&world, "CARL").yes);
     cr_expect_eq(sessions_of("Carl"), 0);
@@ -164,7 +164,7 @@ enum { NODES = 12, TTL_MS = 10000 };
 static void preservation_node(unsigned node, const char *word, const char *service, const char *id) {
     char lease[UUID_TEXT_SIZE + 1], name[16];
     snprintf(name, sizeof name, "%s%02u", word, node);
-    lease_id(100 + node, lease);
+    lease_uuid(100 + node, lease);
     cr_assert(lease_register(&world, &(struct registration){.node = name, .node_id = 1000 + node, .alive = true}).yes);
     cr_assert(lease_grant(&world, lease, name, 1000 + node).yes);
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
@@ -182,7 +182,7 @@ static void preservation_expire(unsigned node, uint64_t at_ms) {
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
     Pb__PreservationOrder order = PB__PRESERVATION_ORDER__INIT;
     char lease[UUID_TEXT_SIZE + 1];
-    lease_id(100 + node, lease);
+    lease_uuid(100 + node, lease);
     order.percent = 85, order.instances = 10, order.nodes = nodes_least, order.window_ms = 15000, order.hold_ms = 60000;
     order.unix_ms = 1700000000000, order.at_ms = at_ms;
     command.id = lease, command.term = world.term, command.preservation = &order;
@@ -229,7 +229,7 @@ static size_t preservation_rows(void) {
 static void all_back(void) {
     for (unsigned i = 0; i < NODES; i++) {
         char lease[UUID_TEXT_SIZE + 1], name[16];
-        lease_id(200 + i, lease);
+        lease_uuid(200 + i, lease);
         snprintf(name, sizeof name, "nODE%02u", i);
         cr_assert(lease_grant(&world, lease, name, 1000 + i).yes);
     }

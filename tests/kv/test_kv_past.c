@@ -305,7 +305,7 @@ Test(kv_past, is_what_it_was, .timeout = 300) {
     states = mem_zalloc(INDEXES * sizeof *states);
     name_keys();
     for (unsigned i = 0; i < SESSIONS; i++) session_id(i + 1, session_ids[i]);
-    for (unsigned i = 0; i < LEASES; i++) lease_id(i + 1, lease_ids[i]);
+    for (unsigned i = 0; i < LEASES; i++) lease_uuid(i + 1, lease_ids[i]);
     for (seed = 1; seed <= SEEDS; seed++) one_world();
     for (size_t i = 0; i < ARRAY_COUNT(kinds_seen); i++) cr_assert_gt(kinds_seen[i], 20, "kind %zu", i);
     for (size_t i = 0; i < INDEXES; i++)
@@ -340,7 +340,7 @@ static void open_with_sessions(void) {
         cr_assert(session_make(&world, session_ids[i], &plan).yes);
     }
     for (unsigned i = 0; i < LEASES; i++) {
-        lease_id(i + 1, lease_ids[i]);
+        lease_uuid(i + 1, lease_ids[i]);
         cr_assert(lease_grant(&world, lease_ids[i], NULL, 0).yes);
     }
 }

@@ -12,7 +12,7 @@ static char id[8][UUID_TEXT_SIZE + 1];
 
 static void setup(void) {
     leases_open(&world);
-    for (unsigned i = 0; i < 8; i++) lease_id(100 + i, id[i]);
+    for (unsigned i = 0; i < 8; i++) lease_uuid(100 + i, id[i]);
 }
 static void teardown(void) { fixture_close(&world); }
 
@@ -203,7 +203,7 @@ Test(leases, a_node_keeps_its_lease_when_something_is_registered_on_it, .init = 
 /* Before cluster version 3 the fields do nothing, as in programs that do not know them. */
 Test(leases, before_the_cluster_version_that_has_them) {
     fixture_open(&world);
-    lease_id(100, id[0]);
+    lease_uuid(100, id[0]);
     cr_expect(kv_put_leased(&world, "a", "1", id[0]).yes);
     cr_expect_str_empty(entry("a")->lease);
     cr_expect(

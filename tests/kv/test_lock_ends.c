@@ -26,7 +26,7 @@ static uint64_t drop(char who) { return session_drop(&world, session_of(who)).in
 static uint64_t by_destroy(void) { return drop('y'); }
 static uint64_t by_node(void) { return node_remove(&world, "n2").index; }
 static uint64_t by_check(void) { return check_register(&world, "n2", "c1", PB__STATUS__CRITICAL).index; }
-static uint64_t by_check_removal(void) { return check_remove(&world, "n2", "c1").index; }
+static uint64_t by_check_removal(void) { return check_deregister(&world, "n2", "c1").index; }
 static uint64_t by_ttl(void) {
     Pb__SessionDestroyCommand command = PB__SESSION_DESTROY_COMMAND__INIT;
     command.id = (char *)(uintptr_t)session_of('y'), command.term = world.term + 1;

@@ -247,7 +247,7 @@ Test(quota_owner, an_agent_without_a_passing_instance_is_refused) {
     cr_expect_eq(SAYS(1)->error, CO_CONFLICT);
     cr_assert(check_register(&world, "n3", "of the node", PB__STATUS__CRITICAL).yes);
     cr_expect_eq(SAYS(2)->error, CO_CONFLICT);
-    cr_assert(check_remove(&world, "n3", "of the node").yes);
+    cr_assert(check_deregister(&world, "n3", "of the node").yes);
     cr_expect_eq(SAYS(2)->error, CO_OK);
     const Pb__QuotaAsk *ask = ASK(.name = text("b"), .want = 1);
     const struct asks elsewhere = {.session = id[0], .node = "n33"};

@@ -27,14 +27,14 @@ static const char *node_name(unsigned node) {
 static void grant(unsigned node) {
     char id[UUID_TEXT_SIZE + 1];
     leases[node] = ++next_lease;
-    lease_id(leases[node], id);
+    lease_uuid(leases[node], id);
     cr_assert(lease_grant(&world, id, node_name(node), 1000 + node).yes);
 }
 
 static void expire_of(unsigned node, uint64_t term, const Pb__PreservationOrder *preservation) {
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
     char id[UUID_TEXT_SIZE + 1];
-    lease_id(leases[node], id);
+    lease_uuid(leases[node], id);
     command.id = id, command.term = term;
     command.preservation = (Pb__PreservationOrder *)(uintptr_t)preservation;
     cr_assert(fixture_apply(&world, LEASE_END, &command.base).yes);
@@ -308,7 +308,7 @@ Test(preservation, it_is_over_when_nothing_is_lost_any_more, .init = setup, .fin
     for (unsigned i = 0; i < 6; i++) grant(i);
     for (unsigned i = 6; i < 11; i++) take(i, "web");
     cr_expect_str_eq(news(), "");
-    struct outcome gone = check_remove(&world, "n11", "serfHealth");
+    struct outcome gone = check_deregister(&world, "n11", "serfHealth");
     cr_assert(gone.error == CO_OK);
     cr_assert(node_remove(&world, "n11").error == CO_OK);
     cr_expect_str_eq(news(), "web- ");
@@ -321,7 +321,7 @@ Test(preservation, who_leaves_or_is_ended_by_an_operator_is_no_loss, .init = set
     char id[UUID_TEXT_SIZE + 1];
     nodes_with(0, 12, "left");
     for (unsigned i = 0; i < 12; i++) {
-        lease_id(leases[i], id);
+        lease_uuid(leases[i], id);
         cr_assert(lease_leave(&world, id).yes);
     }
     nodes_with(20, 32, "ended");

@@ -202,7 +202,7 @@ Test(session, a_removed_check_ends_those_bound_to_it, .init = setup, .fini = tea
     (void)session_make(&world, id[0], &(struct session_plan){.node = "n1", .node_check = "serfHealth"});
     (void)session_make(&world, id[1], &(struct session_plan){.node = "n1", .node_check = "c1"});
     (void)session_make(&world, id[2], &(struct session_plan){.node = "n1", .service_check = "c1"});
-    (void)check_remove(&world, "n1", "c1");
+    (void)check_deregister(&world, "n1", "c1");
     cr_expect(lives(0) && !lives(1) && !lives(2));
 }
 

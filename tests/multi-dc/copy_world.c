@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "base/message.h"
-#include "calls.h"
 #include "kv/keys/kv.h"
 #include "source.h"
+#include "world_calls.h"
 
 #define REGION   "far"
 #define DELAY_MS 80
@@ -32,7 +32,7 @@ struct world {
     struct moment *moments;
     size_t moment_count;
     struct core cores[WORLD_CORES];
-    struct calls calls;
+    struct world_calls calls;
     Pb__CatalogAt seen; /* the copy's position */
     bool has_seen;
     struct world_counts counts;
@@ -184,16 +184,16 @@ static void count_command(struct world *world, uint8_t type) {
 }
 
 static void send(struct world *world, unsigned core, const struct follower_effect *effect) {
-    struct call *call = calls_new(&world->calls, world->now_ms + delay(world));
+    struct world_call *call = world_calls_new(&world->calls, world->now_ms + delay(world));
     CHECK(call);
     call->core = core, call->wish = effect->wish, call->ticket = effect->ticket;
     call->behind = chance(world, 30);
     call->index = effect->index, call->until_ms = world->now_ms + effect->wait_ms, call->asked_ms = world->now_ms;
-    if (effect->wish == FOLLOWER_READS) call_put(call, &effect->read.base);
-    if (effect->wish == FOLLOWER_ASKS) call_put(call, &effect->ask.base);
+    if (effect->wish == FOLLOWER_READS) world_call_put(call, &effect->read.base);
+    if (effect->wish == FOLLOWER_ASKS) world_call_put(call, &effect->ask.base);
     if (effect->wish != FOLLOWER_PROPOSES) return;
     machine_command(&call->bytes, effect->command, effect->message);
-    struct call *again = chance(world, 10) ? calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
+    struct world_call *again = chance(world, 10) ? world_calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (again) {
         again->wish = FOLLOWER_PROPOSES, again->stray = true;
         again->due_ms = world->now_ms + 20 * delay(world);
@@ -202,33 +202,33 @@ static void send(struct world *world, unsigned core, const struct follower_effec
     }
     if (!chance(world, 8)) return;
     /* Its outcome stays unknown, whether it arrives or not. */
-    struct call *answer = calls_new(&world->calls, world->now_ms + delay(world));
+    struct world_call *answer = world_calls_new(&world->calls, world->now_ms + delay(world));
     if (!answer) return;
     call->stray = true;
     call->due_ms += 10 * delay(world);
-    *answer = (struct call){.state = CALL_COMES,
-                            .core = core,
-                            .wish = FOLLOWER_PROPOSES,
-                            .ticket = effect->ticket,
-                            .error = CO_UNKNOWN_OUTCOME,
-                            .bytes = answer->bytes,
-                            .due_ms = world->now_ms + 2 * DELAY_MS};
+    *answer = (struct world_call){.state = CALL_COMES,
+                                  .core = core,
+                                  .wish = FOLLOWER_PROPOSES,
+                                  .ticket = effect->ticket,
+                                  .error = CO_UNKNOWN_OUTCOME,
+                                  .bytes = answer->bytes,
+                                  .due_ms = world->now_ms + 2 * DELAY_MS};
     world->counts.lost++;
     if (chance(world, 50)) call->state = CALL_FREE;
 }
 
-static void ask_query(struct call *call, struct fixture *f, const struct query_type *type) {
+static void ask_query(struct world_call *call, struct fixture *f, const struct query_type *type) {
     struct arena arena = {0};
     const ProtobufCMessage *request = message_unpack(&arena, type->request, buffer_slice(&call->bytes));
     struct query_result result = fixture_ask(f, type, request);
     call->result_index = result.index;
     bool waits = call->index && result.index <= call->index;
-    if (!waits) call_put(call, result.message), call->state = CALL_COMES;
+    if (!waits) world_call_put(call, result.message), call->state = CALL_COMES;
     fixture_forget(f);
     arena_free(&arena);
 }
 
-static void arrive(struct world *world, struct call *call) {
+static void arrive(struct world *world, struct world_call *call) {
     call->due_ms = world->now_ms + delay(world);
     if (call->wish == FOLLOWER_READS) {
         ask_query(call, &world->own, &query_copy);
@@ -247,7 +247,7 @@ static void arrive(struct world *world, struct call *call) {
     }
 }
 
-static void come(struct world *world, struct call *call) {
+static void come(struct world *world, struct world_call *call) {
     struct follower *follower = world->cores[call->core].follower;
     struct arena arena = {0};
     call->state = CALL_FREE;
@@ -289,7 +289,7 @@ static void step_cores(struct world *world) {
 
 static void step(struct world *world) {
     world->now_ms += 1 + below(world, 20);
-    for (struct call *call; (call = calls_due(&world->calls, world->now_ms));) {
+    for (struct world_call *call; (call = world_calls_due(&world->calls, world->now_ms));) {
         if (call->state == CALL_COMES) come(world, call);
         else arrive(world, call);
     }
@@ -361,7 +361,7 @@ struct world_counts world_counts(const struct world *world) {
 
 void world_free(struct world *world) {
     for (size_t i = 0; i < world->moment_count; i++) picture_free(&world->moments[i].picture);
-    calls_free(&world->calls);
+    world_calls_free(&world->calls);
     for (unsigned i = 0; i < WORLD_CORES; i++) follower_free(world->cores[i].follower);
     source_close(&world->source);
     fixture_close(&world->own);

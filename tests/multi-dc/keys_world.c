@@ -5,11 +5,11 @@
 
 #include "base/check.h"
 #include "base/message.h"
-#include "calls.h"
 #include "kv/keys/kv.h"
 #include "multi-dc/copy.h"
 #include "multi-dc/region.h"
 #include "source.h"
+#include "world_calls.h"
 
 #define PREFIX   "p/"
 #define DELAY_MS 80
@@ -33,7 +33,7 @@ struct keys_world {
     struct moment *moments;
     size_t moment_count;
     struct core cores[KEYS_WORLD_CORES];
-    struct calls calls;
+    struct world_calls calls;
     Pb__CatalogAt seen;
     bool has_seen, listed;
     struct keys_world_counts counts;
@@ -167,14 +167,14 @@ static void check_copy(struct keys_world *world) {
 static uint64_t delay(struct keys_world *world) { return world->faults ? below(world, DELAY_MS) : 5; }
 
 /* It comes once more, late; or its outcome stays unknown, whether it arrives or not. */
-static void trouble_proposal(struct keys_world *world, struct call *call) {
-    struct call *again = chance(world, 12) ? calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
+static void trouble_proposal(struct keys_world *world, struct world_call *call) {
+    struct world_call *again = chance(world, 12) ? world_calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (again) {
         again->wish = KEYS_PROPOSES, again->stray = true, again->due_ms = world->now_ms + 20 * delay(world);
         buffer_append(&again->bytes, call->bytes.data, call->bytes.size);
         world->counts.repeated++;
     }
-    struct call *answer = chance(world, 8) ? calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
+    struct world_call *answer = chance(world, 8) ? world_calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (!answer) return;
     answer->state = CALL_COMES, answer->core = call->core, answer->wish = KEYS_PROPOSES;
     answer->ticket = call->ticket, answer->error = CO_UNKNOWN_OUTCOME, answer->due_ms = world->now_ms + 2 * DELAY_MS;
@@ -184,18 +184,18 @@ static void trouble_proposal(struct keys_world *world, struct call *call) {
 }
 
 static void send(struct keys_world *world, unsigned core, const struct keys_effect *effect) {
-    struct call *call = calls_new(&world->calls, world->now_ms + delay(world));
+    struct world_call *call = world_calls_new(&world->calls, world->now_ms + delay(world));
     CHECK(call);
     call->core = core, call->wish = effect->wish, call->ticket = effect->ticket;
     call->behind = chance(world, 30);
     call->index = effect->index, call->until_ms = world->now_ms + effect->wait_ms, call->asked_ms = world->now_ms;
-    if (effect->wish == KEYS_ASKS) call_put(call, &effect->ask.base);
+    if (effect->wish == KEYS_ASKS) world_call_put(call, &effect->ask.base);
     if (effect->wish != KEYS_PROPOSES) return;
     machine_command(&call->bytes, KEYS_TAKE, &effect->take.base);
     trouble_proposal(world, call);
 }
 
-static void ask_source(struct keys_world *world, struct call *call) {
+static void ask_source(struct keys_world *world, struct world_call *call) {
     struct arena arena = {0};
     struct fixture *f = call->behind ? &world->source.behind : &world->source.newest;
     const ProtobufCMessage *request =
@@ -203,18 +203,18 @@ static void ask_source(struct keys_world *world, struct call *call) {
     struct query_result result = fixture_ask(f, &query_keys_changes, request);
     bool waits = call->index && result.index <= call->index && world->now_ms < call->until_ms;
     if (waits) call->due_ms = world->now_ms + 10;
-    else call_put(call, result.message), call->state = CALL_COMES;
+    else world_call_put(call, result.message), call->state = CALL_COMES;
     fixture_forget(f);
     arena_free(&arena);
 }
 
-static void arrive(struct keys_world *world, struct call *call) {
+static void arrive(struct keys_world *world, struct world_call *call) {
     call->due_ms = world->now_ms + delay(world);
     if (call->wish == KEYS_READS) {
         Pb__KeysRulesResult rules = PB__KEYS_RULES_RESULT__INIT;
         Pb__KeysRule *rule = own_rule(world);
         rules.rules = &rule, rules.n_rules = 1;
-        call_put(call, &rules.base), call->state = CALL_COMES;
+        world_call_put(call, &rules.base), call->state = CALL_COMES;
     } else if (call->wish == KEYS_ASKS) {
         ask_source(world, call);
     } else {
@@ -227,7 +227,7 @@ static void arrive(struct keys_world *world, struct call *call) {
     }
 }
 
-static void come(struct keys_world *world, struct call *call) {
+static void come(struct keys_world *world, struct world_call *call) {
     struct keys_follower *follower = world->cores[call->core].follower;
     struct arena arena = {0};
     call->state = CALL_FREE;
@@ -270,7 +270,7 @@ static void step_cores(struct keys_world *world) {
 
 static void step(struct keys_world *world) {
     world->now_ms += 1 + below(world, 20);
-    for (struct call *call; (call = calls_due(&world->calls, world->now_ms));) {
+    for (struct world_call *call; (call = world_calls_due(&world->calls, world->now_ms));) {
         if (call->state == CALL_COMES) come(world, call);
         else arrive(world, call);
     }
@@ -352,7 +352,7 @@ struct keys_world_counts keys_world_counts(const struct keys_world *world) {
 
 void keys_world_free(struct keys_world *world) {
     for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) keys_follower_free(world->cores[i].follower);
-    calls_free(&world->calls);
+    world_calls_free(&world->calls);
     source_close(&world->source);
     fixture_close(&world->own);
     free(world->moments);

@@ -406,5 +406,5 @@ void chaos_run(struct sim *sim) {
     chaos_begin(sim);
     sim_run(sim, sim->chaos->end_us);
     cluster_settle(sim);
-    if (!sim->failed) check_end(sim);
+    if (!sim->failed) check_at_end(sim);
 }

@@ -472,7 +472,7 @@ void check_read(struct sim *sim, const struct op *op) {
 
 /* -- after convergence -- */
 
-void check_end(struct sim *sim) {
+void check_at_end(struct sim *sim) {
     struct chronicle *chronicle = sim->chronicle;
     unsigned char *times = mem_zalloc(sim->op_count + 1);
     for (size_t i = 0; i < chronicle->committed_count; i++) {

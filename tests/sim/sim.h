@@ -443,7 +443,7 @@ void check_recovered(struct server *server, const struct raft_start *start); /* 
 void check_started(struct server *server);                                   /* the core knows it now */
 void check_acked(struct sim *sim, const struct op *op);
 void check_read(struct sim *sim, const struct op *op);
-void check_end(struct sim *sim); /* after convergence */
+void check_at_end(struct sim *sim); /* after convergence */
 
 /* -- chronicle: what has happened so far, for the checkers -- */
 

@@ -184,5 +184,5 @@ int transfer_to(struct server *leader, const struct server *target) {
 void story_end(struct sim *s) {
     if (s->failed) return;
     cluster_settle(s);
-    if (!s->failed) check_end(s);
+    if (!s->failed) check_at_end(s);
 }

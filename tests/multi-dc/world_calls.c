@@ -1,30 +1,30 @@
-#include "calls.h"
+#include "world_calls.h"
 
 #include "base/message.h"
 
-struct call *calls_new(struct calls *calls, uint64_t due_ms) {
+struct world_call *world_calls_new(struct world_calls *calls, uint64_t due_ms) {
     for (size_t i = 0; i < CALLS_MOST; i++) {
-        struct call *call = &calls->call[i];
+        struct world_call *call = &calls->call[i];
         if (call->state != CALL_FREE) continue;
         struct buffer bytes = call->bytes;
         buffer_reset(&bytes);
-        *call = (struct call){.state = CALL_GOES, .bytes = bytes, .due_ms = due_ms};
+        *call = (struct world_call){.state = CALL_GOES, .bytes = bytes, .due_ms = due_ms};
         return call;
     }
     return NULL;
 }
 
-struct call *calls_due(struct calls *calls, uint64_t now_ms) {
-    struct call *first = NULL;
+struct world_call *world_calls_due(struct world_calls *calls, uint64_t now_ms) {
+    struct world_call *first = NULL;
     for (size_t i = 0; i < CALLS_MOST; i++) {
-        struct call *call = &calls->call[i];
+        struct world_call *call = &calls->call[i];
         if (call->state == CALL_FREE || call->due_ms > now_ms) continue;
         if (!first || call->due_ms < first->due_ms) first = call;
     }
     return first;
 }
 
-void call_put(struct call *call, const ProtobufCMessage *message) {
+void world_call_put(struct world_call *call, const ProtobufCMessage *message) {
     struct arena arena = {0};
     struct slice packed = message_pack(&arena, message);
     buffer_reset(&call->bytes);
@@ -32,6 +32,6 @@ void call_put(struct call *call, const ProtobufCMessage *message) {
     arena_free(&arena);
 }
 
-void calls_free(struct calls *calls) {
+void world_calls_free(struct world_calls *calls) {
     for (size_t i = 0; i < CALLS_MOST; i++) buffer_free(&calls->call[i].bytes);
 }

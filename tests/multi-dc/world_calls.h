@@ -1,7 +1,7 @@
 /* What is under way between those who follow a region and those whom they ask, for tests: it goes, it comes back, each by a
  * time of its own. */
-#ifndef COORD_TESTS_MULTI_DC_CALLS_H
-#define COORD_TESTS_MULTI_DC_CALLS_H
+#ifndef COORD_TESTS_MULTI_DC_WORLD_CALLS_H
+#define COORD_TESTS_MULTI_DC_WORLD_CALLS_H
 
 #include <protobuf-c/protobuf-c.h>
 
@@ -10,7 +10,7 @@
 #define CALLS_MOST 64
 
 enum call_state { CALL_FREE, CALL_GOES, CALL_COMES };
-struct call {
+struct world_call {
     enum call_state state;
     unsigned core;
     bool stray;  /* nobody hears what comes of it */
@@ -22,13 +22,15 @@ struct call {
     bool yes;
     uint64_t result_index;
 };
-struct calls {
-    struct call call[CALLS_MOST];
+struct world_calls {
+    struct world_call call[CALLS_MOST];
 };
 
-struct call *calls_new(struct calls *calls, uint64_t due_ms);      /* it goes. NULL: all are under way */
-struct call *calls_due(struct calls *calls, uint64_t now_ms);      /* the earliest that is. NULL: none is */
-void call_put(struct call *call, const ProtobufCMessage *message); /* into its bytes */
-void calls_free(struct calls *calls);
+/* A call that goes. NULL: all are under way. */
+struct world_call *world_calls_new(struct world_calls *calls, uint64_t due_ms);
+/* The earliest that is due. NULL: none is. */
+struct world_call *world_calls_due(struct world_calls *calls, uint64_t now_ms);
+void world_call_put(struct world_call *call, const ProtobufCMessage *message); /* into its bytes */
+void world_calls_free(struct world_calls *calls);
 
 #endif
