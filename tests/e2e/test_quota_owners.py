@@ -1,5 +1,5 @@
 """Quotas in owner mode: each key is counted by one agent of three, whatever ends, moves or is out of date meanwhile."""
-import json, os, signal, subprocess, threading, time, urllib.parse
+import json, os, signal, socket, subprocess, threading, time, urllib.parse
 from coordtest import COORD, SLOW, Cluster, check, run, together, until
 
 MONTH = {"Window": "month"}
@@ -144,12 +144,20 @@ def handed_over(agents):
     check(not state(a1, "user")["Losses"], "in order")
 
 
+def waiting(agent, count):
+    """So many requests are in the agent's sockets, which it has not read."""
+    own = "%s:%04X" % (socket.inet_aton(agent.ip)[::-1].hex().upper(), 8500)
+    with open("/proc/net/tcp") as f:
+        rows = [line.split() for line in f][1:]
+    return sum(1 for row in rows if row[1] == own and row[3] == "01" and int(row[4].split(":")[1], 16) > 0) >= count
+
+
 def asked_again(agents, taker):
     """Who asks by an old ring, because it stood still meanwhile, is told so, and asks again."""
     a1, a2, a3 = agents
     key = key_of(a1, "user", "a3", ("alice",))
     check(left(taker, "user", key) > 0, "it knows the ring")
-    for enable, nodes in [("true", ["a1", "a3"]), ("false", ["a1", "a2", "a3"])] * 5:
+    for enable, nodes in [("true", ["a1", "a3"]), ("false", ["a1", "a2", "a3"])] * 10:
         os.kill(taker.proc.pid, signal.SIGSTOP)
         try:
             a2.put("/v1/agent/service/maintenance/gw?enable=" + enable)
@@ -157,7 +165,7 @@ def asked_again(agents, taker):
             results = []
             threads = [threading.Thread(target=lambda: results.append(take(taker, "user", key, 0)[0])) for _ in range(16)]
             [t.start() for t in threads]
-            time.sleep(0.05)  # so that they are there when it goes on; if they are not, the next round tries again
+            until("all have asked", lambda: waiting(taker, 16))  # when it goes on they are there, as the new ring is; either may be read first
         finally:
             os.kill(taker.proc.pid, signal.SIGCONT)
         [t.join() for t in threads]

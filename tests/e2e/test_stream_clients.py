@@ -82,9 +82,12 @@ def the_command_goes_on():
         out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         return subprocess.Popen([COORD, "watch", "-stream", "-http-addr=" + addresses, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err), out, err
 
+    def text(file):
+        """Without moving the offset, which the command that writes shares."""
+        return os.pread(file.fileno(), 1 << 24, 0).decode()
+
     def lines(out):
-        out.seek(0)
-        return [json.loads(line) for line in out.read().split("\n")[:-1]]
+        return [json.loads(line) for line in text(out).split("\n")[:-1]]
     command, out, _ = begin("-prefix", "w/", "-service=none", "-from", old)
     writer = Writer(cluster.servers, ["w/a"])
     until("it follows", lambda: len(lines(out)) > 20)
@@ -114,8 +117,7 @@ def the_command_goes_on():
                               (["-key=a", "-form=1"], 2, "-from")):
         wrong, _, err = begin(*words)
         check(wrong.wait(20 * SLOW) == code, words)
-        err.seek(0)
-        check(word in err.read(), words)
+        check(word in text(err), words)
 
 
 run([documented_clients_survive, the_command_goes_on])
