@@ -101,6 +101,12 @@ static unsigned not_seen(struct fleet_agent *agent, unsigned checks) {
     return count;
 }
 
+unsigned watchers_unseen(struct watchers *all) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < all->count; i++) count += not_seen(all->watchers[i].agent, all->fleet->config.checks);
+    return count;
+}
+
 void watchers_stop(struct watchers *all, struct watchers_result *result) {
     struct watcher sum = {0};
     *result = (struct watchers_result){0};

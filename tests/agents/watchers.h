@@ -11,6 +11,8 @@ struct watchers_result {
     unsigned watched, not_seen; /* changes: seen, and not seen until now */
     double median_ms, p99_ms, longest_ms;
 };
+/* Changes that were not seen until now. */
+unsigned watchers_unseen(struct watchers *watchers);
 void watchers_stop(struct watchers *watchers, struct watchers_result *result);
 
 #endif

@@ -1,12 +1,12 @@
 """What tests of client agents ask and compare: the truth of an agent, what the catalog says, DNS."""
 import http.client, json, os, socket, struct, time
-from harness import SLOW, check, until
+from harness import SLOW, STANDSTILL, check, undecided, until
 
 now = time.monotonic
 ROOM = float(os.environ.get("COORD_TEST_ROOM", "2")) - 1 + 3 * (SLOW - 1)       # seconds for a machine that is busy with other tests
 
 
-def ask(process, method, path, body=None, timeout=10):
+def ask(process, method, path, body=None, timeout=10 * SLOW + STANDSTILL):
     """(status, headers, JSON or text); (0, {}, why) when nobody answers."""
     try:
         status, headers, text = process.request(method, path, json.dumps(body).encode() if body is not None else None, timeout)
@@ -16,14 +16,16 @@ def ask(process, method, path, body=None, timeout=10):
     return status, headers, json.loads(text) if status == 200 and text[:1] in ("[", "{", '"', "t", "f", "n") else text
 
 
-def do(process, path, body=None, timeout=10):
-    """A PUT that has to succeed."""
-    status, _, answer = ask(process, "PUT", path, body, timeout)
-    check(status == 200, "PUT %s at %s: %d %s" % (path, process.name, status, answer))
-    return answer
+def do(process, path, body=None, timeout=10 * SLOW + STANDSTILL):
+    """A PUT that has to succeed, and that may be done twice: made again while servers elect a leader."""
+    def done():
+        status, _, answer = ask(process, "PUT", path, body, timeout)
+        check(status == 200 or undecided(status, str(answer).encode()), "PUT %s at %s: %d %s" % (path, process.name, status, answer))
+        return [answer] if status == 200 else None
+    return until("PUT %s at %s" % (path, process.name), done)[0]
 
 
-def get(process, path, timeout=10):
+def get(process, path, timeout=10 * SLOW + STANDSTILL):
     """What a GET answers, or None."""
     status, _, answer = ask(process, "GET", path, timeout=timeout)
     return answer if status == 200 else None

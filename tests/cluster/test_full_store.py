@@ -15,7 +15,7 @@ def write(leader, key):
 
 
 def follower():
-    with harness.Cluster(3) as cluster:
+    with harness.Cluster(3, in_memory=True) as cluster:
         full = cluster.servers[2]
         small_disk(cluster, full, 500)
         cluster.start()
@@ -48,7 +48,7 @@ def follower():
 
 
 def leader():
-    with harness.Cluster(3) as cluster:
+    with harness.Cluster(3, in_memory=True) as cluster:
         small = cluster.servers[2]
         small_disk(cluster, small, 1000)
         cluster.start()
