@@ -39,7 +39,7 @@ def ready(agents, within=15):
 
 def life(process, node):
     """The state of a node's serfHealth: "" when there is none."""
-    checks = get(process, "/v1/health/node/%s?stale" % node, timeout=3) or []
+    checks = get(process, "/v1/health/node/%s?stale" % node) or []
     return next((c["Status"] for c in checks if c["CheckID"] == "serfHealth"), "")
 
 

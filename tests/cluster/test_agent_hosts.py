@@ -6,7 +6,7 @@
 import datetime, os, struct, subprocess, sys, time
 import harness
 from agents import ROOM, ask, do, finish, get, life, log_index, now, ready, resolve, wait_equal
-from harness import SLOW, check, until
+from harness import SLOW, check, kept, until
 
 TTL = 3.0 * min(SLOW, 2)
 
@@ -35,16 +35,32 @@ class Host:
         return (not self.in_dns(server) and life(server, self.agent.name) == "critical"
                 and get(server, "/v1/session/info/%s?stale" % self.session, 3) == [])
 
-    def ends(self, what, least, most):
-        """Out of DNS, critical, without its session between these seconds from now, at each server."""
+    def lives_until(self):
+        """At least: its last renewal counts, which is a third of a TTL ago where nothing stood still."""
+        def left():
+            asked = now()
+            leases = [l for l in get(self.servers[0], "/v1/leases?remaining") or [] if l.get("Node") == self.agent.name]
+            return [asked + seconds(leases[0]["Remaining"]) - 0.1] if leases else None      # it is rounded
+        return until("its lease", left)[0]
+
+    def ends(self, what, lose):
+        """Out of DNS, critical, without its session at each server: not before its lease has ended, and in time. (How long that took, the bound.)"""
+        least, elected = self.lives_until(), self.elections()
         begun = now()
-        while not all(self.gone(s) for s in self.servers):
-            if now() - begun < least:
-                check(self.in_dns(self.servers[0]), "%s: out of DNS after %.2f s already" % (what, now() - begun))
-            check(now() - begun < most + ROOM, "%s: still there after %.1f s: %s" % (what, now() - begun, [
+        lose()
+        while True:
+            check(self.in_dns(self.servers[0]) or now() >= least, "%s: out of DNS after %.2f s already" % (what, now() - begun))
+            if all(self.gone(s) for s in self.servers):
+                break
+            check(now() - begun < 20 * TTL, "%s: still there after %.1f s: %s" % (what, now() - begun, [
                 (s.name, self.in_dns(s), life(s, self.agent.name)) for s in self.servers]))
             time.sleep(0.02)
-        print("%s: gone after %.2f s (TTL %.0f s)" % (what, now() - begun, TTL), flush=True)
+        took, elected = now() - begun, self.elections() - elected
+        print("%s: gone after %.2f s (TTL %.0f s)%s" % (what, took, TTL, ", elections: %d" % elected if elected else ""), flush=True)
+        return took, (TTL + 1) * (1 + elected) + ROOM      # who leads anew begins the time anew
+
+    def elections(self):
+        return sum(s.log().count("raft: leading term=") for s in self.servers)
 
     def returns(self, what, within):
         begun = now()
@@ -52,32 +68,36 @@ class Host:
         print("%s: back after %.2f s" % (what, now() - begun), flush=True)
 
 
+def seconds(duration):
+    """Of "2.95s" or "850ms"."""
+    return float(duration[:-2]) / 1000 if duration.endswith("ms") else float(duration[:-1]) if duration.endswith("s") else 0.0
+
+
+def ends_in_time(agent, servers, what, lose, back, meanwhile=lambda: None):
+    def once():
+        host = Host(agent, servers)
+        took = host.ends(what, lose)
+        meanwhile()
+        back()
+        host.returns("after that", 10)
+        return took
+    kept(what, once)
+
+
 def killed(cluster, agent, servers):
-    host = Host(agent, servers)
-    agent.kill()
-    host.ends("killed", TTL / 2, TTL + 1)              # TTL/2: the last renewal is at most a third of a TTL ago
-    agent.start()
-    host.returns("after a kill", 5)
+    ends_in_time(agent, servers, "killed", agent.kill, agent.start)
 
 
 def hangs(cluster, agent, servers):
-    host = Host(agent, servers)
-    agent.pause()
-    host.ends("stopped by SIGSTOP", TTL / 2, TTL + 1)
-    agent.resume()
-    host.returns("goes on", 5)
+    ends_in_time(agent, servers, "stopped by SIGSTOP", agent.pause, agent.resume)
 
 
 def cut_off(cluster, agent, servers):
     if not cluster.hub:
         return
     for what, sources, destinations in (("nothing from it arrives", [agent], servers), ("nothing arrives at it", servers, [agent])):
-        host = Host(agent, servers)
-        cluster.cut_one_way(sources, destinations)
-        host.ends(what, TTL / 2, TTL + 1)
-        serve(agent, "meanwhile")                      # what is local goes on
-        cluster.heal()
-        host.returns(what, 10)
+        # What is local goes on.
+        ends_in_time(agent, servers, what, lambda: cluster.cut_one_way(sources, destinations), cluster.heal, lambda: serve(agent, "meanwhile"))
         until("what came meanwhile is there", lambda: get(servers[0], "/v1/catalog/service/meanwhile"), 10)
         do(agent, "/v1/agent/service/deregister/meanwhile")
 
@@ -95,18 +115,26 @@ def leaves(cluster, agent, servers):
 
 def reaped(cluster, agent, servers):
     """Its meta says: reconnect_timeout 2 s."""
-    serve(agent, "short")
-    until("it is there", lambda: get(servers[0], "/v1/catalog/service/short"), 5)
-    agent.kill()
-    begun = now()
-    until("dead first", lambda: life(servers[0], agent.name) == "critical", TTL + 2)
-    dead = now() - begun
-    until("then removed", lambda: all(get(s, "/v1/catalog/node/%s?stale" % agent.name) is None for s in servers), 6)
-    print("killed: critical after %.2f s, reaped after %.2f s (reconnect_timeout 2 s)" % (dead, now() - begun), flush=True)
-    check(now() - begun - dead > 1, "not before its time")
-    agent.start()
-    ready([agent])
-    wait_equal("after it was reaped", [agent], servers, 5)
+    def removed(server):
+        status, _, found = ask(server, "GET", "/v1/catalog/node/%s?stale" % agent.name)
+        return status == 404 or status == 200 and not found
+
+    def once():
+        """How much of the time between was not seen. Who looks late sees less of it, or none."""
+        serve(agent, "short")
+        until("it is there", lambda: get(servers[0], "/v1/catalog/service/short"), 5)
+        agent.kill()
+        begun = now()
+        until("dead first", lambda: life(servers[0], agent.name) == "critical" or removed(servers[0]), TTL + 2)
+        dead = now() - begun
+        until("then removed", lambda: all(removed(s) for s in servers), 6)
+        took = now() - begun
+        print("killed: critical after %.2f s, reaped after %.2f s (reconnect_timeout 2 s)" % (dead, took), flush=True)
+        agent.start()
+        ready([agent])
+        wait_equal("after it was reaped", [agent], servers, 5)
+        return 2 - (took - dead), 1
+    kept("the node of a dead agent stays for its time", once)
 
 
 def two_of_a_name(cluster, first, servers):

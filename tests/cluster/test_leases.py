@@ -9,6 +9,12 @@ from harness import SLOW, check, until
 
 now = time.monotonic
 TTL = 3.0
+
+
+class StoodStill(Exception):
+    """This machine, for longer than a lease lives or than a bound has room: nothing is shown, and it is told again."""
+
+
 ROOM = float(os.environ.get("COORD_TEST_ROOM", "0")) + (SLOW - 1)       # seconds more, for a machine that is busy with other things
 
 
@@ -41,8 +47,9 @@ def grant(server):
 class Owner:
     """Renews through one server after the other. What counts is when an acknowledged renewal was sent."""
 
-    def __init__(self, cluster, id):
-        self.cluster, self.id, self.sent, self.lost, self.stopping = cluster, id, now(), None, False
+    def __init__(self, cluster, id, granted):
+        self.cluster, self.id, self.sent, self.lost, self.stopping = cluster, id, granted, None, False
+        self.wrong = None
         self.thread = threading.Thread(target=self.work, daemon=True)
         self.thread.start()
 
@@ -57,42 +64,53 @@ class Owner:
             status, answer = ask(server, "PUT", "/v1/lease/renew/" + self.id, timeout=2)
             if status == 200:
                 self.sent = begun
-                check(0 < answer.pop("NotBefore") <= TTL * 1000 and answer.pop("NotAfter") == 2000 * (TTL + 1), answer)
-                check(answer == {"ID": self.id, "TTL": "%ds" % TTL}, answer)
+                if not (0 < answer.pop("NotBefore") <= TTL * 1000 and answer.pop("NotAfter") == 2000 * (TTL + 1)
+                        and answer == {"ID": self.id, "TTL": "%ds" % TTL}):
+                    self.wrong = answer
+                    return
             elif status == 404:
-                self.lost = now()
+                self.lost = now() - self.sent
                 return
             time.sleep(0.1)
 
+    def is_well(self):
+        check(not self.wrong, "a renewal was answered %r" % (self.wrong,))
+        if self.lost is not None:
+            check(self.lost > TTL, "a lease ended %.2f s after a renewal" % self.lost)
+            raise StoodStill("nothing renewed the lease for %.2f s" % self.lost)
+
     def stop(self):
         self.stopping = True
-        self.thread.join(10)
-        check(self.lost is None, "a lease that was renewed in time ended")
+        self.thread.join(10 * SLOW)
+        self.is_well()
 
 
-def everything_there(server, id):
-    status, lease = ask(server, "GET", "/v1/lease/%s?stale" % id)
-    return status == 200 and sorted(lease["Keys"]) == ["a", "b", "c"] and len(lease["Services"]) == 1
+def everything_there(server, owner, what):
+    status, lease = ask(server, "GET", "/v1/lease/%s?stale" % owner.id)
+    if status == 404 and now() - owner.sent > TTL:
+        raise StoodStill("nothing renewed the lease for %.2f s" % (now() - owner.sent))
+    check(status in (0, 500) or status == 200 and sorted(lease["Keys"]) == ["a", "b", "c"] and len(lease["Services"]) == 1,
+          "%s: %d %r" % (what, status, lease))
 
 
-def gone(server):
-    return ask(server, "GET", "/v1/kv/?keys")[1] == "" or not set(ask(server, "GET", "/v1/kv/?keys")[1]) & {"a", "b", "c"}
+def elections(servers):
+    return sum(s.log().count("raft: leading term=") for s in servers)
 
 
-def ended_between(servers, id, sent, most, what):
-    """Waits for the end as clients see it by blocking queries on each server, and holds it against the bounds."""
+def ended_between(servers, id, sent, most, what, elected):
+    """Waits for the end as clients see it by blocking queries on each server, and holds it against the bounds. Each leader beyond those that had been `elected`
+    (with the next one, where the story wants it) begins the time anew: their disk stood still."""
     seen = []
 
     def wait_for(server, path):
         index = None
         while now() - sent < most + 20:
             try:
-                status, headers, _ = server.request("GET", path + ("?index=%s&wait=20s" % index if index else ""), timeout=40)
+                status, headers, text = server.request("GET", path + ("?index=%s&wait=20s" % index if index else ""), timeout=40)
             except (OSError, http.client.HTTPException):
                 time.sleep(0.02)
                 continue
-            text = server.request("GET", path)[2] if status == 200 else b""
-            if status == 404 or text in (b"[]", b"[]\n"):
+            if status == 404 or status == 200 and text.strip() == b"[]":
                 seen.append((now() - sent, server.name, path, headers["X-Consul-Index"]))
                 return
             index = headers["X-Consul-Index"] if status == 200 else None
@@ -108,57 +126,92 @@ def ended_between(servers, id, sent, most, what):
     first, last = min(seen), max(seen)
     print("%s: gone %.2f s to %.2f s after the last acknowledged renewal was sent (TTL %.0f s)" % (what, first[0], last[0], TTL), flush=True)
     check(first[0] > TTL, "%s: ended before its TTL: %r" % (what, first))
-    check(last[0] < most + ROOM, "%s: ended late: %r" % (what, last))
     check(len({index for _, _, _, index in seen}) == 1, "%s: in one entry: %r" % (what, seen))
+    more = max(0, elections(servers) - elected)
+    if last[0] >= most + ROOM + more * (TTL + 1):
+        raise StoodStill("%s: ended late, %d more elections meanwhile: %r" % (what, more, last))
+
+
+def renewed(cluster, server):
+    begun = now()
+    return Owner(cluster, grant(server), begun)
+
+
+def all_is_well(cluster):
+    followers = [s for s in cluster.servers if s is not cluster.leader()]
+    for server in (cluster.leader(), followers[0]):
+        status, text = ask(server, "PUT", "/v1/lease/renew/00000000-0000-4000-8000-000000000000")
+        check(status == 404 and "register again" in text, "%s: %d %s" % (server.name, status, text))
+    owner, elected = renewed(cluster, followers[0]), elections(cluster.servers)
+    begun = now()
+    while now() - begun < 2 * TTL:
+        everything_there(cluster.leader(), owner, "it lives while it is renewed")
+        time.sleep(0.2)
+    for server in cluster.servers:
+        owner.is_well()
+        status, lease = ask(server, "GET", "/v1/lease/" + owner.id)
+        check(status == 200, "%s: %d %r" % (server.name, status, lease))
+        if not (lease["Remaining"][0] in "12" or lease["Remaining"] == "3s"):
+            raise StoodStill("%s: %s is left" % (server.name, lease["Remaining"]))
+        status, leases = ask(server, "GET", "/v1/leases?remaining")
+        leases = [l for l in leases if "Node" not in l]      # those of the servers themselves
+        check(status == 200 and [l["ID"] for l in leases] == [owner.id] and leases[0]["Remaining"] > "1", "%s: %r" % (server.name, leases))
+    owner.stop()
+    ended_between(cluster.servers, owner.id, owner.sent, TTL + 1, "all is well", elected)
+
+
+def the_leader_is_lost(cluster, kill):
+    leader = cluster.leader()
+    others = [s for s in cluster.servers if s is not leader]
+    owner = renewed(cluster, others[0])
+    leader.kill()
+    until("writes go on", lambda: others[0].try_put("/v1/kv/ready"))
+    begun = now()
+    while now() - begun < TTL + 1:                # beyond what the dead leader had granted
+        owner.is_well()
+        time.sleep(0.1)
+    everything_there(others[0], owner, "all of it is there")
+    leader.start()
+    cluster.wait_writable()
+    leader = cluster.leader()
+    others = [s for s in cluster.servers if s is not leader]
+    elected = elections(others) + 1
+    owner.stop()
+    time.sleep(kill % 3 * TTL / 3)                # lost at the beginning, in the middle, before the end of the TTL
+    leader.kill()
+    try:
+        ended_between(others, owner.id, owner.sent, 2 * TTL + 2, "leader killed %.0f s later" % (kill % 3 * TTL / 3), elected)
+    finally:
+        leader.start()
+        cluster.wait_writable()
+
+
+def again(story, cluster, *more):
+    """Three times at most: a program that ends leases late does so each time."""
+    for turn in range(3):
+        try:
+            return story(cluster, *more)
+        except StoodStill as why:
+            said = str(why)
+            print("told again: " + said, flush=True)
+        for server in cluster.servers:
+            if not server.alive():
+                server.start()
+        cluster.wait_writable()
+        until("nothing of it is left", lambda: ask(cluster.leader(), "GET", "/v1/leases")[0] == 200 and
+              not [l for l in ask(cluster.leader(), "GET", "/v1/leases")[1] if "Node" not in l], 2 * TTL + 5)
+    raise AssertionError(said)
 
 
 def main():
     options = arguments()
     harness.tidy_on_signals()
-    with harness.Cluster(3) as cluster:
+    with harness.Cluster(3, in_memory=True) as cluster:
         cluster.start()
         cluster.wait_writable()
-        followers = [s for s in cluster.servers if s is not cluster.leader()]
-        for server in (cluster.leader(), followers[0]):
-            status, text = ask(server, "PUT", "/v1/lease/renew/00000000-0000-4000-8000-000000000000")
-            check(status == 404 and "register again" in text, "%s: %d %s" % (server.name, status, text))
-        id = grant(followers[0])
-        owner = Owner(cluster, id)
-        begun = now()
-        while now() - begun < 2 * TTL:
-            check(everything_there(cluster.leader(), id), "it lives while it is renewed")
-            time.sleep(0.2)
-        for server in cluster.servers:
-            status, lease = ask(server, "GET", "/v1/lease/" + id)
-            check(status == 200 and lease["Remaining"][0] in "12" or lease["Remaining"] == "3s", "%s knows what is left: %r" % (server.name, lease))
-            status, leases = ask(server, "GET", "/v1/leases?remaining")
-            leases = [l for l in leases if "Node" not in l]      # those of the servers themselves
-            check(status == 200 and [l["ID"] for l in leases] == [id] and leases[0]["Remaining"] > "1", "%s: %r" % (server.name, leases))
-        owner.stop()
-        ended_between(cluster.servers, id, owner.sent, TTL + 1, "all is well")
-
+        again(all_is_well, cluster)
         for kill in range(options.kills):
-            leader = cluster.leader()
-            others = [s for s in cluster.servers if s is not leader]
-            id = grant(others[0])
-            owner = Owner(cluster, id)
-            leader.kill()
-            until("writes go on", lambda: others[0].try_put("/v1/kv/ready"))
-            begun = now()
-            while now() - begun < TTL + 1:                # beyond what the dead leader had granted
-                check(owner.lost is None, "it lives while it is renewed, over a change of leader")
-                time.sleep(0.1)
-            check(everything_there(others[0], id), "all of it is there")
-            leader.start()
-            cluster.wait_writable()
-            leader = cluster.leader()
-            others = [s for s in cluster.servers if s is not leader]
-            owner.stop()
-            time.sleep(kill % 3 * TTL / 3)                # lost at the beginning, in the middle, before the end of the TTL
-            leader.kill()
-            ended_between(others, id, owner.sent, 2 * TTL + 2, "leader killed %.0f s later" % (kill % 3 * TTL / 3))
-            leader.start()
-            cluster.wait_writable()
+            again(the_leader_is_lost, cluster, kill)
         said = cluster.confessions()
         check(not said, "\n".join(said))
     return 0

@@ -7,7 +7,7 @@ import harness
 from full_disk import another_leads, filler, give_back, small_disk
 from harness import check
 
-VALUE, VALUES = 512 << 10, 60           # 30 MiB of state: each snapshot waits for as much log
+VALUE, VALUES = 128 << 10, 240          # 30 MiB of state: each snapshot waits for as much log
 
 
 class Again(Exception):
@@ -55,8 +55,8 @@ def tell(story, cluster, lost):
 
 
 def overwrite(leader, megabytes):
-    for i in range(megabytes * 2):
-        leader.write("/v1/kv/large/%02d" % (i % VALUES), os.urandom(VALUE))
+    for i in range((megabytes << 20) // VALUE):
+        leader.write("/v1/kv/large/%03d" % (i % VALUES), os.urandom(VALUE))
 
 
 def overwrite_until_a_snapshot(leader, most):
@@ -147,14 +147,16 @@ def space_goes_while_it_arrives(leader, lost):
     lost.start()
     part = lambda: sum(os.path.getsize(path) for path in glob.glob(lost.data + "/raft/part-*"))
     said = lambda: lost.log().count("the state waits for space")
-    before, in_place = said(), lost.log().count("the leader's snapshot is in place")
+    before, arrived = said(), lambda: lost.log().count("the leader's snapshot is in place")
+    arrived_before = arrived()
 
-    def arrived():
-        if lost.log().count("the leader's snapshot is in place") > in_place:
+    def half():
+        if arrived() > arrived_before:
             raise Again("all of it was here before the space went")
-    until("half of it is here", lambda: arrived() or part() > 15 << 20, 30)
+        return part() > 15 << 20
+    until("half of it is here", half, 30)
     leave(lost, (30 << 20) - part() + (10 << 20) >> 20)
-    until("it waits", lambda: said() > before or arrived(), 30)
+    until("it waits", lambda: said() > before, 30)
     check(lost.alive(), "it runs")
     leader.write("/v1/kv/x", b"1")      # the others go on
     lost.kill()
@@ -230,10 +232,13 @@ def main():
         cluster.start()
         cluster.wait_writable()
         leader = another_leads(cluster, lost)
-        overwrite(leader, VALUES // 2)
-        for server in cluster.servers:      # whoever leads
-            if server is not lost:
-                overwrite_until_a_snapshot(server, 70)
+        overwrite(leader, VALUES * VALUE >> 20)
+        # Whoever leads: one that has nearly all.
+        whole = lambda: all(any(os.path.getsize(path) > 25 << 20 for path in glob.glob(s.data + "/raft/snap-*")) for s in cluster.servers if s is not lost)
+        for _ in range(5):
+            if not whole():
+                overwrite(leader, 10)
+        until("there are snapshots", whole, 30)
         for story in (a_damaged_snapshot_is_replaced, no_room_for_it, space_goes_while_it_arrives):
             tell(story, cluster, lost)
         check(not cluster.confessions() and not cluster.unexpected_ends(), "all are well: %r" % cluster.confessions())
