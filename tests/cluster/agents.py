@@ -72,9 +72,9 @@ def differences(agents, server):
 
 def wait_equal(what, agents, servers, within):
     """Seconds until it was so."""
-    begun = now()
+    begun, limit = now(), within + ROOM + STANDSTILL
     while not equal(agents, servers):
-        check(now() - begun < within + ROOM, "%s: not equal within %.1f s: %s" % (what, within + ROOM, differences(agents, servers[0])))
+        check(now() - begun < limit, "%s: not equal within %.1f s: %s" % (what, limit, differences(agents, servers[0])))
         time.sleep(0.02)
     took = now() - begun
     print("%s: the catalog is equal after %.2f s" % (what, took), flush=True)

