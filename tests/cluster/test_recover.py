@@ -27,6 +27,12 @@ def contents(folder):
     return found
 
 
+def status_of(server, query, key="fixed"):
+    """Of a read. 500 while servers elect a leader: a default read is made again then."""
+    ask = lambda: server.request("GET", "/v1/kv/%s?%s" % (key, query), timeout=20 * harness.SLOW)[0]
+    return ask() if query else until("a default read of " + key, lambda: [status for status in [ask()] if status != 500])[0]
+
+
 def voters(server):
     servers = (server.get("/v1/operator/raft/configuration?stale")[2] or {}).get("Servers", [])
     return {s["Node"]: s for s in servers if s["Voter"]}
@@ -57,12 +63,12 @@ def writes_until_killed(cluster, third, lost):
 
 def leads_alone(third, acknowledged):
     until("it leads", lambda: third.says_leader().startswith(third.ip + ":"))
-    third.put("/v1/kv/after", b"1")
+    third.write("/v1/kv/after", b"1")
     check(sorted(voters(third)) == [third.name], "it votes alone: %r" % voters(third))
     index = next(int(line.rsplit(" ", 1)[1]) for line in third.log().splitlines() if "recovered by an operator at index" in line)
     metrics = third.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
     check("coord_raft_recovered_index %d\n" % index in metrics, "the metric says it too")
-    kept = set(third.get("/v1/kv/w/?keys", 20)[2])
+    kept = set(until("the keys", lambda: third.get("/v1/kv/w/?keys", 20 * harness.SLOW)[2]))
     missing = [key for key in acknowledged if key not in kept]
     check(not missing, "of %d acknowledged writes %d are gone: %r" % (len(acknowledged), len(missing), missing[:5]))
     return index
@@ -90,20 +96,20 @@ def new_ones_join(cluster, third, lost, acknowledged):
     until("each leads or follows", lambda: all(s.says_leader() for s in cluster.servers))
     for server in lost:
         until("it has everything", lambda: set(acknowledged) <= set(server.get("/v1/kv/w/?keys&stale", 20)[2] or []))
-        check(server.put("/v1/kv/through/" + server.name, b"1"), "and takes writes")
+        server.write("/v1/kv/through/" + server.name, b"1")      # and takes writes
     third.kill()                     # the new ones go on without the one that was recovered
     cluster.wait_writable(lost)
 
 
 def two_go_on():
     """Of five servers two are left: they go on together."""
-    with harness.Cluster(5) as cluster:
+    with harness.Cluster(5, in_memory=True) as cluster:
         cluster.start()
         cluster.wait_writable()
         until("five voters", lambda: len(voters(cluster.servers[0])) == 5, 30)
         one, two = [s for s in cluster.servers if s is not cluster.leader()][:2]
         ids = {name: s["ID"] for name, s in voters(one).items()}
-        check(one.put("/v1/kv/kept", b"1"), "a write")
+        one.write("/v1/kv/kept", b"1")
         until("both have it", lambda: all(s.request("GET", "/v1/kv/kept?stale")[0] == 200 for s in (one, two)))
         for server in cluster.servers:
             server.kill()
@@ -117,13 +123,14 @@ def two_go_on():
         best.start()
         other.start()
         cluster.wait_writable([one, two])
-        check(all(s.request("GET", "/v1/kv/kept")[0] == 200 for s in (one, two)), "what was acknowledged is there")
+        for s in (one, two):
+            check(status_of(s, "", "kept") == 200, "what was acknowledged is there")
         check(sorted(voters(best)) == sorted([one.name, two.name]), "two vote: %r" % voters(best))
 
 
 def one_that_was_not_known():
     """The survivor never heard of a fourth server, which has more than it: that does not come back with what it has either."""
-    with harness.Cluster(4, expect=3) as cluster:
+    with harness.Cluster(4, expect=3, in_memory=True) as cluster:
         first, second, third, fourth = cluster.servers
         for server in (first, second, third):
             server.start()
@@ -132,7 +139,7 @@ def one_that_was_not_known():
         fourth.start()
         until("it votes", lambda: fourth.name in voters(first) and fourth.name in voters(fourth), 30)
         for number in range(60):
-            check(first.put("/v1/kv/old/%d" % number, b"1"), "a write")
+            first.write("/v1/kv/old/%d" % number, b"1")
         until("it has them", lambda: fourth.request("GET", "/v1/kv/old/59?stale")[0] == 200)
         for server in (first, second, fourth):
             server.kill()
@@ -141,7 +148,7 @@ def one_that_was_not_known():
         cluster.wait_writable([third])
         fourth.start()
         stays_out(third, fourth, "this cluster was recovered without it")
-        check(third.put("/v1/kv/fresh", b"1"), "a write")
+        third.write("/v1/kv/fresh", b"1")
         for key in ("fresh", "old/59"):
             check(fourth.request("GET", "/v1/kv/" + key, timeout=20 * harness.SLOW)[0] == 500, "it answers no default read")
         fourth.kill()
@@ -149,7 +156,7 @@ def one_that_was_not_known():
         os.makedirs(fourth.data)
         fourth.start()
         until("empty it joins", lambda: fourth.name in voters(third), 30)
-        check(fourth.request("GET", "/v1/kv/fresh")[0] == 200 and fourth.request("GET", "/v1/kv/old/59")[0] == 404, "with what the cluster has")
+        check(status_of(fourth, "", "fresh") == 200 and status_of(fourth, "", "old/59") == 404, "with what the cluster has")
 
 
 def moved(server):
@@ -162,7 +169,7 @@ def moved(server):
 def less_was_chosen(move, times=1):
     """An operator goes on from the survivor that has less, together with the one that has more: that one says so and acknowledges nothing, so nothing
     is written into two histories; then it is done the right way round. times: done again, before it was started and after."""
-    with harness.Cluster(3) as cluster:
+    with harness.Cluster(3, in_memory=True) as cluster:
         cluster.start()
         cluster.wait_writable()
         less, more, lost = cluster.servers
@@ -170,7 +177,7 @@ def less_was_chosen(move, times=1):
         less.kill()
         until("a leader", lambda: more.try_put("/v1/kv/first"))
         for number in range(40):
-            check(more.put("/v1/kv/old/%d" % number, b"1"), "a write")
+            more.write("/v1/kv/old/%d" % number, b"1")
         until("it has them", lambda: more.request("GET", "/v1/kv/old/39?stale")[0] == 200)
         for server in (more, lost):
             server.kill()
@@ -198,13 +205,11 @@ def less_was_chosen(move, times=1):
         recover("-data-dir=" + more.data, "-yes", code=0)
         more.start()
         cluster.wait_writable([more])
-        check(more.request("GET", "/v1/kv/old/39")[0] == 200, "nothing is lost")
+        check(status_of(more, "", "old/39") == 200, "nothing is lost")
         shutil.copytree(lost.data, lost.data + ".copy", ignore=lambda folder, names: [] if folder.endswith("/raft") else set(names) - {"raft", "server-id"})
         check("are of one server" in recover("-data-dir=" + lost.data, "-data-dir=" + lost.data + ".copy", code=1), "a copy counts as no second server")
 
 
-def status_of(server, query):
-    return server.request("GET", "/v1/kv/fixed?" + query, timeout=20 * harness.SLOW)[0]
 
 
 def asks(server, query, header=b""):
@@ -217,21 +222,21 @@ def others_are_served(third):
     """While reads wait for a leader, who asks for something else on the same worker is answered, also with a header that comes in parts, and
     with a file that goes in parts."""
     waiting = [asks(third, b"") for _ in range(40)]      # on each of several workers
-    worst = 0
+    took = []
     for size in (100, 3000, 6000, 8000):
         begun = time.monotonic()
         with asks(third, b"?stale", b"X-Long: " + b"x" * size + b"\r\n") as s:
             line = s.recv(100).split(b"\r\n")[0]
-        worst = max(worst, time.monotonic() - begun)
+        took.append(time.monotonic() - begun)
         check(line == b"HTTP/1.1 200 OK", "a header of %d bytes: %r" % (size, line))
     begun = time.monotonic()
     status, _, body = third.request("GET", "/v1/snapshot?stale", timeout=20 * harness.SLOW)
     check(status == 200 and len(body) > 400000, "a backup meanwhile: %d, %d bytes" % (status, len(body)))
-    worst = max(worst, time.monotonic() - begun)
-    check(worst < 3 * harness.SLOW, "answered at once, not after %.1f s" % worst)
+    took.append(time.monotonic() - begun)
     for s in waiting:
         with s:
             check(s.recv(100).startswith(b"HTTP/1.1 500 "), "no leader")
+    return max(took), 3 * harness.SLOW
 
 
 def is_not_too_stale(third):
@@ -253,18 +258,19 @@ def is_not_too_stale(third):
 
 def main():
     harness.tidy_on_signals()
-    with harness.Cluster(3) as cluster:
+    with harness.Cluster(3, in_memory=True) as cluster:
         cluster.start()
         cluster.wait_writable()
         until("three voters", lambda: len(voters(cluster.servers[0])) == 3)
         third = next(s for s in cluster.servers if s is not cluster.leader())
         lost = [s for s in cluster.servers if s is not third]
-        check(third.put("/v1/kv/fixed", b"1") and third.put("/v1/kv/large", os.urandom(450000)), "a write")
+        third.write("/v1/kv/fixed", b"1")
+        third.write("/v1/kv/large", os.urandom(450000))
         until("its leader was heard", lambda: [status_of(third, "stale&max_stale=1s") for _ in range(4)] == [200] * 4)      # and is kept
         acknowledged = writes_until_killed(cluster, third, lost)
-        status = third.request("PUT", "/v1/kv/alone", b"1", timeout=30)[0]
+        status = third.request("PUT", "/v1/kv/alone", b"1", timeout=30 * harness.SLOW)[0]
         check(status in (500, 503), "no majority, no writes: %d" % status)
-        others_are_served(third)
+        harness.kept("others are answered while reads wait for a leader", lambda: others_are_served(third))
         is_not_too_stale(third)
         check("is in use" in recover("-data-dir=" + third.data, code=1), "refused while the server runs")
         check("is in use" in recover("-data-dir=" + third.data, "-yes", code=1), "refused while the server runs")

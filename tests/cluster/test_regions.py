@@ -4,10 +4,10 @@ of a slow link while a copy catches up; a region far away behind a narrow link; 
 
 What holds all the time: a cut makes no election, local reads take no longer, the last state of all regions stays, and after the cut all know all again.
 """
-import http.client, json, os, queue, shutil, socket, statistics, subprocess, sys, tempfile, threading, time
+import http.client, itertools, json, os, queue, shutil, socket, statistics, subprocess, sys, tempfile, threading, time
 import harness
 from agents import ask, do, get, now, resolve
-from harness import MULTIPLIER, SLOW, STANDSTILL, check, until
+from harness import MULTIPLIER, SLOW, STANDSTILL, check, kept, until
 
 HOLD = 2.0          # performance.rpc_hold_timeout
 UNSEEN = 1.5        # until a link says that nobody answers
@@ -16,7 +16,8 @@ BULK = 1500
 
 class Region(harness.Cluster):
     def __init__(self, name, hosts, settings, join=(), count=3, prefix=None, more=()):
-        super().__init__(count, ["-datacenter=" + name, settings, *["-retry-join-wan=" + s.ip for s in join], *more], prefix=prefix or name, hosts=hosts)
+        super().__init__(count, ["-datacenter=" + name, settings, *["-retry-join-wan=" + s.ip for s in join], *more], prefix=prefix or name, hosts=hosts,
+                         in_memory=True)
         self.region, self.number = name, 0
         self.reads = None
 
@@ -98,6 +99,29 @@ class Reads(threading.Thread):
         check(not failed, "%s: reads of region %s failed: %r" % (what, self.region.region, failed[:3]))
 
 
+class Ticks(threading.Thread):
+    """When this machine stood still, as who only sleeps sees it: elections come of that, and links are lost."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.gaps = []
+        self.start()
+
+    def run(self):
+        last = now()
+        while True:
+            time.sleep(0.02)
+            if now() - last > 0.5:
+                self.gaps.append((last, now()))
+            last = now()
+
+    def stood_still(self, since):
+        return [round(b - a, 2) for a, b in self.gaps if b > since]
+
+
+ticks = None
+
+
 class Quiet:
     """Nothing of this is felt within the regions: the leaders are who they were, in the same term; no read fails, and half of them are as quick."""
 
@@ -107,7 +131,12 @@ class Quiet:
     def __enter__(self):
         self.reigns = [r.reign() for r in self.regions]
         self.begun = now()
+        self.slow = self.slow_disks()
         return self
+
+    def slow_disks(self):
+        """Who leads hands over then. Nothing of what these stories do is felt by a disk."""
+        return sum(s.log().count("the log's disk is slow") for r in self.regions for s in r.servers)
 
     def __exit__(self, kind, *rest):
         if kind:
@@ -115,6 +144,10 @@ class Quiet:
         ended = now()
         print("%s: %.1f s" % (self.what, ended - self.begun), flush=True)
         if MULTIPLIER > 1:      # what is slow by itself elects by itself, too: the release build judges
+            return
+        if ticks.stood_still(self.begun) or self.slow_disks() > self.slow:
+            print("%s: not judged, as this machine stood still: %r s, %d slow disks" % (
+                self.what, ticks.stood_still(self.begun), self.slow_disks() - self.slow), flush=True)
             return
         for region, before in zip(self.regions, self.reigns):
             check(region.reign() == before, "%s: region %s had %r, has %r: an election" % (self.what, region.region, before, region.reign()))
@@ -142,15 +175,20 @@ def ages(region, source):
 def every_server_knows_how_old(world):
     """Also those that do not lead, while another region changes all the time, and after a change of what copies do not have."""
     with Quiet("how old copies are", *world.all):
-        begun = now()
-        while now() - begun < 3:
-            world.eu.change()
-        found = ages(world.us, world.eu)
-        check(all(age is not None and age < 2500 * SLOW for age in found), "while it changes: %r ms" % found)
-        do(world.eu.servers[0], "/v1/catalog/register", {"Node": "bare", "Address": "10.1.1.1"})     # no service: in no copy
-        until("after that", lambda: now() - begun > 8)
-        found = ages(world.us, world.eu)
-        check(all(age is not None and age < 7500 * SLOW for age in found), "after a change of what is in no copy: %r ms" % found)
+        oldest = lambda: max(float("inf") if age is None else age / 1000 for age in ages(world.us, world.eu))
+
+        def while_it_changes():
+            begun = now()
+            while now() - begun < 3:
+                world.eu.change()
+            return oldest(), 2.5 * SLOW
+        kept("the age of a copy while its source changes", while_it_changes)
+
+        def after_other_changes():
+            do(world.eu.servers[0], "/v1/catalog/register", {"Node": "bare", "Address": "10.1.1.1", "NodeMeta": {"at": str(now())}})     # no service: in no copy
+            time.sleep(5)
+            return oldest(), 7.5 * SLOW
+        kept("the age of a copy after a change of what is in no copy", after_other_changes)
     all_equal("after many changes", world.all)
 
 
@@ -193,18 +231,19 @@ def cut_apart(world, what, cut, near, far, restart=None):
             restart.cluster.reads.without = None
         for here, there in pairs:
             for server in here.servers:
+                asked = now()
                 found = entries(server, there.region)
                 check(rows(found) == last[(here.region, there.region)], "%s: %s has not the last state of %s" % (what, server.name, there.region))
                 check(not any(e["Reachable"] for e in found), "%s: %s shows %s as reachable" % (what, server.name, there.region))
                 age = found[0]["AsOf"]
-                check(age is None and server is restart or age is not None and age + 100 >= (now() - seen - 1) * 1000,
+                check(age is None and server is restart or age is not None and age + 100 >= (asked - seen - 1) * 1000,
                       "%s: %s says that its copy of %s is of %r ms ago" % (what, server.name, there.region, age))
         if len(near) + len(far) < len(world.all):
             third = next(r for r in world.all if r not in near + far)
             third.change()
             for region in near + far:
-                check(reaches(third.servers[0], region.region), "%s: %s reaches %s" % (what, third.region, region.region))
-                server, truth = region.servers[2], third.truth()
+                until("%s: %s reaches %s" % (what, third.region, region.region), lambda: reaches(third.servers[0], region.region), 1)
+                server, truth = region.servers[2], until("%s has an answer" % third.region, third.truth)
                 until("%s: %s follows %s" % (what, server.name, third.region), lambda: rows(entries(server, third.region)) == truth, 5)
         world.heal()
         all_know_all(world.all)
@@ -232,41 +271,49 @@ def bulk(region, number):
     for begin in range(0, BULK, 60):
         operations = [{"Service": {"Verb": "set", "Node": region.servers[0].name, "Service": {
             "ID": "bulk%d" % i, "Service": "bulk", "Port": 1000 * number + i % 1000, "Meta": {"text": text}}}} for i in range(begin, min(begin + 60, BULK))]
-        do(region.leader(), "/v1/txn", operations, timeout=30)
+        do(region.leader(), "/v1/txn", operations, timeout=30 * SLOW)
 
 
 def leaders_die_during_a_catch_up(world):
     eu, us = world.eu, world.us
     bulk(eu, 1)
     all_equal("many at once", world.all, 30, "bulk")
-    for number, both in ((2, 0.0), (3, 0.5)):
-        us.cut(us.servers, eu.servers)
-        until("us sees it", lambda: not any(reaches(s, "eu") for s in us.servers), 5)
-        bulk(eu, number)
-        narrow = all([us.hub.slow(s, eu.servers, 2000) for s in us.servers])
-        world.heal()
-        victims = [us.leader(), eu.leader()]
-        until("us reaches eu again", lambda: reaches(victims[0], "eu"), 20)
-        time.sleep(both)
-        before = rows(entries(victims[0], "eu", "bulk"))
-        check(not before or {p // 1000 for _, _, p in before} in ({number - 1}, {number - 1, number}, {number}), "a copy is of one time: %r" % before[:3])
-        held = before and before[0][2] // 1000 == number - 1
-        for victim in victims:
-            victim.kill()
-        print("both leaders die %s (the link is %s)" % ("in the middle of a catch-up" if held else "after a catch-up", "slow" if narrow else "fast"), flush=True)
-        check(held or not narrow or SLOW > 1, "the copy was complete before they died")
-        survivor = next(s for s in us.servers if s not in victims)
-        mixture = {p // 1000 for _, _, p in rows(entries(survivor, "eu", "bulk"))}
-        check(mixture == {number - 1} or mixture == {number}, "a mixture of two states: %r" % mixture)
-        for victim in victims:
-            victim.start()
-        for region in (eu, us):
-            region.wait_writable()
-        for s in us.servers:
-            us.hub.fast(s)
-        all_know_all(world.all, 30)
-        all_equal("both leaders died", world.all, 30, "bulk")
+    numbers = itertools.count(2)
+    for both in (0.0, 0.5):
+        # Who stands still meanwhile looks when the copy is complete.
+        check(any(leaders_die(world, next(numbers), both) for _ in range(3)), "the copy was complete before they died")
     all_equal("both leaders died", world.all, 30)
+
+
+def leaders_die(world, number, both):
+    """Whether they did in the middle of it, as far as that can be known."""
+    eu, us = world.eu, world.us
+    us.cut(us.servers, eu.servers)
+    until("us sees it", lambda: not any(reaches(s, "eu") for s in us.servers), 5)
+    bulk(eu, number)
+    narrow = all([us.hub.slow(s, eu.servers, 2000) for s in us.servers])
+    world.heal()
+    victims = [us.leader(), eu.leader()]
+    until("us reaches eu again", lambda: reaches(victims[0], "eu"), 20)
+    time.sleep(both)
+    before = rows(entries(victims[0], "eu", "bulk"))
+    check(not before or {p // 1000 for _, _, p in before} in ({number - 1}, {number - 1, number}, {number}), "a copy is of one time: %r" % before[:3])
+    held = before and before[0][2] // 1000 == number - 1
+    for victim in victims:
+        victim.kill()
+    print("both leaders die %s (the link is %s)" % ("in the middle of a catch-up" if held else "after a catch-up", "slow" if narrow else "fast"), flush=True)
+    survivor = next(s for s in us.servers if s not in victims)
+    mixture = {p // 1000 for _, _, p in until("it has a copy", lambda: rows(entries(survivor, "eu", "bulk")))}
+    check(mixture == {number - 1} or mixture == {number}, "a mixture of two states: %r" % mixture)
+    for victim in victims:
+        victim.start()
+    for region in (eu, us):
+        region.wait_writable()
+    for s in us.servers:
+        us.hub.fast(s)
+    all_know_all(world.all, 30)
+    all_equal("both leaders died", world.all, 30, "bulk")
+    return held or not narrow or SLOW > 1
 
 
 class Slow:
@@ -331,7 +378,7 @@ class Slow:
 def far_away(world):
     """A region behind a link of 120 ms and 400 kB/s: its servers are known by the proxy's address."""
     where = "10.77.31.1"
-    with Quiet("a far region", *world.all):
+    with Quiet("a far region", *world.all) as far:
         za = Region("za", 30, world.settings, [world.eu.servers[0]], count=1, more=["-advertise=" + where])
         proxy = Slow((where, 8300), (za.servers[0].ip, 8300), 0.06, 400000)
         try:
@@ -346,17 +393,20 @@ def far_away(world):
                 until("the nearest that has it answers", lambda: resolve(server, "near.service.coord") == ["10.8.8.8"])
             bulk(za, 1)
             all_equal("a far region", world.all + [za], 40, "bulk")
-            begun = now()
-            za.change()
-            truth = za.truth()
-            until("a change there is seen here", lambda: rows(entries(world.us.servers[0], "za")) == truth, 10)
-            took = now() - begun
-            print("a change in the far region was seen after %.2f s" % took, flush=True)
-            check(took < 1.5 * SLOW + 1, "%.2f s" % took)
+            lost = lambda: [s.name for r in world.all for s in r.servers if "the connection is lost server=za1" in s.log()]
+
+            def seen():
+                begun = now()
+                za.change()
+                truth = until("za has an answer", za.truth)
+                until("a change there is seen here", lambda: rows(entries(world.us.servers[0], "za")) == truth, 10)
+                took = now() - begun
+                print("a change in the far region was seen after %.2f s" % took, flush=True)
+                return took, 1.5 * SLOW + 1
+            kept("a change in the far region", seen)
             do(world.us.servers[1], "/v1/kv/far?dc=za", "x")
-            check(get(za.servers[0], "/v1/kv/far"), "written there")
-            lost = [s.name for r in world.all for s in r.servers if "the connection is lost server=za1" in s.log()]
-            check(proxy.passed > 1000000 and (not lost or SLOW > 1), "%d bytes; links were lost at %s" % (proxy.passed, lost))
+            until("written there", lambda: get(za.servers[0], "/v1/kv/far"))
+            check(proxy.passed > 1000000 and (not lost() or SLOW > 1 or ticks.stood_still(far.begun)), "%d bytes; links were lost at %s" % (proxy.passed, lost()))
         finally:
             proxy.stop()
             za.close()
@@ -405,8 +455,7 @@ def restored(world):
     with Quiet("a region is set back to a backup", *world.all):
         eu.change(3)
         all_equal("before the backup is restored", world.all)
-        status, _, answer = eu.leader().request("PUT", "/v1/snapshot", world.backup, 30)
-        check(status == 200, "%d %r" % (status, answer))
+        until("it is restored", lambda: eu.leader().request("PUT", "/v1/snapshot", world.backup, 30 * SLOW)[0] == 200)
         until("eu is as it was", lambda: eu.truth() == world.backed_up, 10)
         all_know_all(world.all, 30)
         all_equal("a region was set back to a backup", world.all, 30)
@@ -472,7 +521,7 @@ class World:
             until("each server knows how old its copies are", lambda: all(age is not None for r in self.all if r is not region for age in ages(region, r)), 10)
         print("%.1f s until all know all" % (now() - begun), flush=True)
         self.backed_up = self.eu.truth()
-        status, _, self.backup = self.eu.leader().request("GET", "/v1/snapshot", timeout=30)
+        status, _, self.backup = self.eu.leader().request("GET", "/v1/snapshot", timeout=30 * SLOW)
         check(status == 200, "a backup")
         until("a second of reads", lambda: now() - begun > 1)
         for region in self.all:
@@ -500,7 +549,8 @@ def main():
     harness.tidy_on_signals()
     if not harness.Hub.enter():
         harness.skip("no network namespaces, so nothing can be cut")
-    begun = now()
+    global ticks
+    begun, ticks = now(), Ticks()
     stories = [every_server_knows_how_old, one_from_all, pairs_in_a_ring, one_way, names, claimed, far_away, leaders_die_during_a_catch_up, founded_anew, restored]
     with World() as world:
         for story in stories:
