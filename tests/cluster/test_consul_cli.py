@@ -7,6 +7,7 @@ import base64, json, os, re, shutil, subprocess, sys, tempfile, time
 import harness
 from harness import check, until
 
+HOLD = 6                                 # seconds; less than performance.rpc_hold_timeout
 CONSUL = os.environ.get("COORD_CONSUL") or os.environ.get("CONSUL_BIN") or shutil.which("consul")
 
 
@@ -16,7 +17,21 @@ def followers(cluster):
 
 
 def raft_servers(server, query=""):
-    return {s["Node"]: s for s in server.get("/v1/operator/raft/configuration" + query)[2]["Servers"]}
+    """By name; nobody while servers elect a leader."""
+    return {s["Node"]: s for s in (server.get("/v1/operator/raft/configuration" + query)[2] or {}).get("Servers") or []}
+
+
+def asked(server, method, path, body=None):
+    """(status, text) of what is asked of the leader. While one is elected there is no answer, and it is asked again."""
+    def answer():
+        status, _, text = server.request(method, path, body, 15 * harness.SLOW + harness.STANDSTILL)
+        return None if harness.undecided(status, text) else (status, text)
+    return until("%s %s is answered" % (method, path), answer)
+
+
+def led(cluster, what, seen):
+    """Whether the one who leads is seen as that; another is elected where a disk stands still."""
+    until(what, lambda: seen(cluster.leader()))
 
 
 def well(server):
@@ -25,46 +40,59 @@ def well(server):
     return health if health.get("Healthy") and health["FailureTolerance"] == 1 else None
 
 
+def settings(server):
+    status, text = asked(server, "GET", "/v1/operator/autopilot/configuration")
+    check(status == 200, "settings: %d %r" % (status, text))
+    return json.loads(text)
+
+
 # -- by HTTP -----------------------------------------------------------------------------------------------------------
 def questions(cluster):
-    leader = cluster.leader()
     voters = lambda: all(len(raft_servers(s)) == 3 and all(v["Voter"] for v in raft_servers(s).values()) for s in cluster.servers)
     until("three voters", voters)
     for s in cluster.servers:
-        found = raft_servers(s)
-        check({name: v["Leader"] for name, v in found.items()} == {o.name: o is leader for o in cluster.servers}, "%s: %r" % (s.name, found))
+        led(cluster, "who leads, says " + s.name, lambda leader: {name: v["Leader"] for name, v in raft_servers(s).items()} == {o.name: o is leader for o in cluster.servers})
         # Names come from the other servers themselves: not before this one is connected with them.
         until("as %s itself knows it" % s.name, lambda: sorted(raft_servers(s, "?stale")) == ["s1", "s2", "s3"])
-        health = until("healthy, says " + s.name, lambda: well(s))
-        led = [v for v in health["Servers"] if v["Leader"]]
-        check([v["Name"] for v in led] == [leader.name] and led[0]["LastIndex"] > 0, "%s: %r" % (s.name, health))
-        check(s.get("/v1/operator/autopilot/configuration")[2]["CleanupDeadServers"] is True, "settings")
+        led(cluster, "healthy, and led, says " + s.name, lambda leader: [
+            v["Name"] for v in (well(s) or {"Servers": []})["Servers"] if v["Leader"] and v["LastIndex"] > 0] == [leader.name])
+        check(settings(s)["CleanupDeadServers"] is True, "settings")
     one, two = followers(cluster)
-    config = one.get("/v1/operator/autopilot/configuration")[2]
-    check(one.put("/v1/operator/autopilot/configuration?cas=%d" % config["ModifyIndex"], json.dumps(dict(config, MaxTrailingLogs=333))), "set through a follower")
-    check(two.get("/v1/operator/autopilot/configuration")[2]["MaxTrailingLogs"] == 333, "and read through the other")
-    one.put("/v1/kv/before", b"1")
-    status, headers, backup = two.request("GET", "/v1/snapshot", timeout=20)
+
+    def set_by_index():                  # what was done and not answered has another index
+        config = settings(one)
+        done = asked(one, "PUT", "/v1/operator/autopilot/configuration?cas=%d" % config["ModifyIndex"], json.dumps(dict(config, MaxTrailingLogs=333)))
+        return done[0] == 200 and done[1].strip() == b"true"
+    until("set through a follower", set_by_index)
+    check(settings(two)["MaxTrailingLogs"] == 333, "and read through the other")
+    one.write("/v1/kv/before", b"1")
+
+    def saved():
+        status, headers, backup = two.request("GET", "/v1/snapshot", timeout=20 * harness.SLOW + harness.STANDSTILL)
+        return None if harness.undecided(status, backup) else (status, headers, backup)
+    status, headers, backup = until("an answer", saved)
     check(status == 200 and backup[:2] == b"\x1f\x8b" and int(headers["X-Consul-Index"]) > 0, "a backup from a follower: %d" % status)
-    one.put("/v1/kv/before", b"2")
-    check(one.request("PUT", "/v1/snapshot", backup, timeout=30)[0] == 200, "restored through the other follower")
+    one.write("/v1/kv/before", b"2")
+    check(asked(one, "PUT", "/v1/snapshot", backup)[0] == 200, "restored through the other follower")
     until("everywhere", lambda: all(s.request("GET", "/v1/kv/before?raw")[2] == b"1" for s in cluster.servers))
 
 
 def changes(cluster):
     for bad, wanted in (("", 400), ("?id=xyz", 400), ("?id=ffff", 500), ("?address=1.2.3.4:1", 500)):
-        status, _, text = followers(cluster)[0].request("DELETE", "/v1/operator/raft/peer" + bad, timeout=15)
+        status, text = asked(followers(cluster)[0], "DELETE", "/v1/operator/raft/peer" + bad)
         check(status == wanted, "%r: %d %r" % (bad, status, text))
     for _ in range(2):
-        via, other = followers(cluster)
-        status, _, text = via.request("PUT", "/v1/operator/raft/transfer-leader?id=" + raft_servers(via)[other.name]["ID"], timeout=15)
-        check(status == 200, "transfer through a follower: %d %r" % (status, text))
-        until("the named one leads", lambda: cluster.leader() is other)
+        def transferred():               # where its disk has just stood still the named one does not lead, or not for long
+            via, other = followers(cluster)
+            status, text = asked(via, "PUT", "/v1/operator/raft/transfer-leader?id=" + until("its ID", lambda: raft_servers(via).get(other.name, {}).get("ID")))
+            check(status == 200 or any("disk is slow" in s.log() for s in cluster.servers), "transfer through a follower: %d %r" % (status, text))
+            return status == 200 and cluster.leader() is other
+        until("the named one leads", transferred)
     via, gone = followers(cluster)
     for who in (gone, via):              # the one through which it goes removes another, then itself
-        status, _, text = via.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % who.ip, timeout=15)
-        check(status == 200, "removal of %s through %s: %d %r" % (who.name, via.name, status, text))
-        check(who.name not in raft_servers(cluster.leader(), ""), "it is gone")
+        status, text = asked(via, "DELETE", "/v1/operator/raft/peer?address=%s:8300" % who.ip)
+        check(status == 200 or who.name not in raft_servers(next(s for s in cluster.servers if s not in (via, gone)), "?stale"), "removal of %s through %s: %d %r" % (who.name, via.name, status, text))
+        until("it is gone", lambda: (found := raft_servers(cluster.leader(), "")) and who.name not in found)
         if who is gone:
             who.kill()
             shutil.rmtree(who.data)      # a new server then
@@ -86,18 +114,29 @@ def the_leader_is_lost():
         via, other = followers(cluster)
         dead = cluster.leader()
         dead.kill()
-        status, _, health = via.request("GET", "/v1/operator/autopilot/health", timeout=15)
+
+        def waits():
+            begun = time.monotonic()
+            status, _, health = via.request("GET", "/v1/operator/autopilot/health", timeout=15 * harness.SLOW + harness.STANDSTILL)
+            if not harness.undecided(status, health):
+                return status, health
+            check(time.monotonic() - begun > HOLD, "it did not wait for the next leader: %d %r" % (status, health))
+            return None                  # an election that took longer
+        status, health = until("the next leader answers", waits)
         check(status == 429 and not json.loads(health)["Healthy"], "the next leader answers: %d %r" % (status, health))
         other.kill()
         until("it leads no longer, if it did", lambda: not via.says_leader())
-        begun = time.monotonic()
         def lost():                      # should it lead, it answers until it notices that it is alone
-            status, _, text = via.request("GET", "/v1/operator/raft/configuration", timeout=30)
+            status, _, text = via.request("GET", "/v1/operator/raft/configuration", timeout=30 * harness.SLOW)
             return status == 500 and b"No cluster leader" in text
         until("no majority", lost)
-        status, _, text = via.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % other.ip, timeout=30)
-        check(status == 500 and text, "no majority: %d %r" % (status, text))
-        check(time.monotonic() - begun < 30 * harness.SLOW, "in time")
+
+        def refused():
+            begun = time.monotonic()
+            status, _, text = via.request("DELETE", "/v1/operator/raft/peer?address=%s:8300" % other.ip, timeout=60 * harness.SLOW)
+            check(status == 500 and text, "no majority: %d %r" % (status, text))
+            return time.monotonic() - begun, 15 * harness.SLOW
+        harness.kept("what needs a majority is refused in time", refused)
         check(sorted(raft_servers(via, "?stale")) == ["s1", "s2", "s3"], "what it knows itself it still says")
 
 

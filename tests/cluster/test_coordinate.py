@@ -50,15 +50,19 @@ def main():
         for s in cluster.servers:
             until("%s knows where all are" % s.name, lambda: measured(s, names), MINUTE)
         print("all have coordinates %.1f s after the start" % (time.monotonic() - begun), flush=True)
-        estimates = [rtt_ms(s, "s1", other) for s in cluster.servers for other in ("s2", "s3")]
+        estimates = []
+
+        def near():                      # more samples mend what one says that was taken as this machine stood still
+            estimates[:] = [rtt_ms(s, "s1", other) for s in cluster.servers for other in ("s2", "s3")]
+            return all(0 < e < 100 * harness.SLOW for e in estimates)
+        until("they are near each other, as on one host", near, 20)
         print("estimates, ms: %s" % estimates, flush=True)
-        check(all(0 < e < 100 * harness.SLOW for e in estimates), "one host, but far apart: %s" % estimates)
         check(all(metric(s, "coord_coordinate_refused_total") == 0 for s in cluster.servers), "no sample is refused")
 
         # A follower takes updates; the leader's loss stops nothing.
         leader = cluster.leader()
         follower = next(s for s in cluster.servers if s is not leader)
-        check(follower.put("/v1/catalog/register", json.dumps({"Node": "host", "Address": "10.0.0.9"}).encode()), "registered")
+        until("registered", lambda: follower.put("/v1/catalog/register", json.dumps({"Node": "host", "Address": "10.0.0.9"}).encode()))
         until("an update taken by a follower is everywhere", lambda: update(follower, "host", 0.25) and
               all(places(s).get("host", {}).get("Vec", [0])[0] == 0.25 for s in cluster.servers), 15)
         leader.kill()

@@ -7,9 +7,13 @@ from agents import ready, get
 from harness import check, until
 
 
+def configuration(server, query=""):
+    """Its servers. None while one is elected that leads."""
+    return (get(server, "/v1/operator/raft/configuration" + query) or {}).get("Servers") or []
+
+
 def addresses(server):
-    found = get(server, "/v1/operator/raft/configuration?stale", timeout=5)
-    return {s["Node"]: s["Address"] for s in found["Servers"]} if found else {}
+    return {s["Node"]: s["Address"] for s in configuration(server, "?stale")}
 
 
 def move(cluster, server):
@@ -37,16 +41,17 @@ def main():
         stays = next(s for s in cluster.servers if s is not leader)
         for server in [s for s in cluster.servers if s is not stays]:      # the leader first or last
             move(cluster, server)
-        check(len(addresses(stays)) == 3, "no server twice: %r" % addresses(stays))
+        members = until("its members", lambda: configuration(stays, "?stale"))
+        check(len(members) == 3, "no server twice: %r" % members)
         until("what is said of the leader is true",
               lambda: get(stays, "/v1/status/leader") in [s.ip + ":8300" for s in cluster.servers] and
-              sorted(get(stays, "/v1/status/peers")) == sorted(s.ip + ":8300" for s in cluster.servers), 5)
+              sorted(get(stays, "/v1/status/peers") or []) == sorted(s.ip + ":8300" for s in cluster.servers), 5)
         stays.kill()
         until("the agent goes on at the addresses that it learned", lambda: agent.try_put("/v1/kv/moved"), 15)
         stays.start()
         cluster.wait_writable()
         move(cluster, stays)
-        until("all three vote", lambda: sum(s["Voter"] for s in get(stays, "/v1/operator/raft/configuration")["Servers"]) == 3, 10)
+        until("all three vote", lambda: sum(s["Voter"] for s in configuration(stays)) == 3, 10)
         print("three servers moved, the agent with them", flush=True)
     return 0
 
