@@ -2,7 +2,7 @@
 broken while it lasts is judged by the checkers, and that the cluster gets well again by the caller."""
 import glob, os, shutil, struct, subprocess, time
 import full_disk
-from harness import SLOW, until
+from harness import SLOW, STANDSTILL, until
 
 SECTOR, HEAD = 512, 64
 
@@ -41,8 +41,8 @@ class Chaos:
         begun = time.monotonic()
         others = self.others(server)
         while not any(s.try_put("/v1/kv/_probe", timeout=0.5 * SLOW) for s in others):
-            if time.monotonic() - begun > within * SLOW:
-                raise AssertionError("%s: the others do not write within %.0f s" % (fault, within * SLOW))
+            if time.monotonic() - begun > within * SLOW + STANDSTILL:
+                raise AssertionError("%s: the others do not write within %.0f s" % (fault, within * SLOW + STANDSTILL))
         self.service.append((fault, time.monotonic() - begun))
 
     # -- processes ------------------------------------------------------------------------------------------------------------
@@ -133,8 +133,8 @@ class Chaos:
         self.linger(1, 6)
         begun = time.monotonic()
         while not any(s.try_put("/v1/kv/_probe", timeout=0.5 * SLOW) for s in self.cluster.servers):
-            if time.monotonic() - begun > 10 * SLOW:
-                raise AssertionError("cut_one_way_any: nobody writes within %.0f s" % (10 * SLOW))
+            if time.monotonic() - begun > 10 * SLOW + STANDSTILL:
+                raise AssertionError("cut_one_way_any: nobody writes within %.0f s" % (10 * SLOW + STANDSTILL))
         self.cluster.heal()
         return "%s to %s" % (a.name, b.name)
 
@@ -222,7 +222,7 @@ class Chaos:
         server.start()
         server.expected_end = True
         try:
-            code = server.proc.wait(15 * SLOW)
+            code = server.proc.wait(15 * SLOW + STANDSTILL)
         except subprocess.TimeoutExpired:
             raise AssertionError("%s runs with a damaged log: %s byte %d in the batch at %d" % (server.name, path, at, batch[0]))
         said = server.log()[before:]
@@ -258,7 +258,7 @@ class Chaos:
                     raise AssertionError("disk_full: a read through %s answers %d" % (s.name, status))
             for _ in range(5):
                 try:
-                    status, _, answer = server.request("PUT", "/v1/kv/_bulk", b"b" * 400000)
+                    status, _, answer = server.request("PUT", "/v1/kv/_bulk", b"b" * 400000, 5)
                 except OSError:
                     continue
                 wrote += status == 200

@@ -57,7 +57,7 @@ def blow(options, cluster, trouble, rng, faults, recoveries):
 
 def caught_up(cluster, within=30):
     """All servers are voters, follow one leader and show one key written now: the next fault meets a healthy cluster."""
-    end = now() + within * harness.SLOW
+    end = now() + within * harness.SLOW + harness.STANDSTILL
     mark = "%d" % time.monotonic_ns()
     state = "nothing"
     while now() < end:
@@ -83,10 +83,10 @@ def caught_up(cluster, within=30):
 
 def same_state(cluster, problems):
     """All keys, as each server shows them without asking others, are the same. (Of the rest of the state the self-audit's sums tell.)"""
-    end, shown = now() + 15 * harness.SLOW, {}
+    end, shown = now() + 15 * harness.SLOW + harness.STANDSTILL, {}
     while now() < end:
         for s in cluster.servers:
-            _, headers, records = s.get("/v1/kv/?recurse&stale", timeout=20)
+            _, headers, records = s.get("/v1/kv/?recurse&stale", timeout=20 * harness.SLOW)
             shown[s.name] = {r["Key"]: (r["Value"], r["CreateIndex"], r["ModifyIndex"], r["LockIndex"], r.get("Session", "")) for r in records or []}
         first = shown[cluster.servers[0].name]
         if all(v == first for v in shown.values()):
@@ -105,7 +105,14 @@ def judge(cluster, world):
     problems = world.problems
     present = same_state(cluster, problems)
     for s in cluster.servers:            # and confirmed, through each
-        status, _, keys = s.get("/v1/kv/set/?keys", timeout=20)
+        def confirmed():                 # 500 where another leader is elected just now
+            status, _, keys = s.get("/v1/kv/set/?keys", timeout=20 * harness.SLOW)
+            return (status, keys) if status != 500 else None
+        try:
+            status, keys = harness.until("a confirmed read through " + s.name, confirmed)
+        except AssertionError as e:
+            problems.append("at the end: %s" % e)
+            continue
         if status in (200, 404):
             checkers.check_kept(world.acknowledged, world.refused, set(keys or []), problems)
         else:

@@ -172,6 +172,11 @@ def ages(region, source):
     return [max((e["AsOf"] for e in entries(s, source.region)), key=lambda age: float("inf") if age is None else age, default=None) for s in region.servers]
 
 
+def know_how_old(regions):
+    for region in regions:
+        until("each server knows how old its copies are", lambda: all(age is not None for r in regions if r is not region for age in ages(region, r)), 10)
+
+
 def every_server_knows_how_old(world):
     """Also those that do not lead, while another region changes all the time, and after a change of what copies do not have."""
     with Quiet("how old copies are", *world.all):
@@ -248,6 +253,7 @@ def cut_apart(world, what, cut, near, far, restart=None):
         world.heal()
         all_know_all(world.all)
         all_equal(what, world.all)
+        know_how_old(world.all)          # also the one that was started again: it has heard nothing anew of what has not changed
 
 
 def one_from_all(world):
@@ -517,8 +523,7 @@ class World:
         begun = now()
         all_know_all(self.all)
         all_equal("at first", self.all)
-        for region in self.all:
-            until("each server knows how old its copies are", lambda: all(age is not None for r in self.all if r is not region for age in ages(region, r)), 10)
+        know_how_old(self.all)
         print("%.1f s until all know all" % (now() - begun), flush=True)
         self.backed_up = self.eu.truth()
         status, _, self.backup = self.eu.leader().request("GET", "/v1/snapshot", timeout=30 * SLOW)

@@ -38,13 +38,13 @@ def main():
             leader = cluster.leader()
             for number in (2, 3):
                 do(leader, "/v1/rollout/web/current", {"Version": "v%d" % number, "Match": {"Nodes": ["a1"]}})
-                check(version(leader) == "v%d" % number, "it is given to the caller, who cannot hear of it")
+                until("it is given to the caller, who cannot hear of it", lambda: version(leader) == "v%d" % number, 5)
                 do(leader, "/v1/rollout/web/promote")
             until("nobody answers at the agent", lambda: ask(agent, "GET", "/v1/rollout/web?id=other", timeout=30)[0] == 500, 30)
             check(content() == '{"v": 1}' and follow.poll() is None, "the file stays")
             cluster.heal()
             until("the newest version", lambda: content() == '{"v": 3}', 30)
-            until("it is acknowledged", lambda: [v["Version"] for v in get(leader, "/v1/rollout/web/status")["Versions"] if v["Ok"]] == ["v3"], 20)
+            until("it is acknowledged", lambda: [v["Version"] for v in (get(leader, "/v1/rollout/web/status") or {"Versions": []})["Versions"] if v["Ok"]] == ["v3"], 20)
             check(content("log") == '{"v": 1}{"v": 3}', "each that it was given was whole: %r" % content("log"))
         finally:
             follow.kill()
