@@ -543,7 +543,11 @@ def test_a_backup_that_meets_damage_fences():
     equal_sums(cluster.servers)
     victim = cluster.leader()
     flip(victim, 1234)
-    status, _, body = victim.request("GET", "/v1/snapshot", timeout=30 * SLOW)
+
+    def asked():
+        status, _, body = victim.request("GET", "/v1/snapshot", timeout=30 * SLOW)
+        return None if undecided(status, body) else (status, body)
+    status, body = until("an answer", asked)
     check(status == 500 and b"damaged data" in body, "not saved: %d %r" % (status, body[:100]))
     until("fenced", lambda: "FENCED" in victim.log(), 10)
     rebuilt(victim)
