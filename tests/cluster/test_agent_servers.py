@@ -55,16 +55,18 @@ def their_server_dies(cluster, agents):
 
 def late_writes(cluster, agents):
     """Its server stands still with writes of the agent, which are written through another and changed again: they come too late."""
-    leader = cluster.leader()
-    agent = next(a for a in agents if a.server() is not leader)
+    agent = one_at(cluster, agents, False)
     victim = agent.server()
     other = next(s for s in cluster.servers if s is not victim)
 
+    def answer(path):
+        return until("an answer", lambda: [found for found in [get(other, path)] if found is not None])[0]
+
     def there(name):
-        return bool(get(other, "/v1/catalog/service/%s?stale" % name))
+        return bool(answer("/v1/catalog/service/%s?stale" % name))
 
     def alive_since():
-        return next(c["ModifyIndex"] for c in get(other, "/v1/health/node/%s?stale" % agent.name) if c["CheckID"] == "serfHealth")
+        return next(c["ModifyIndex"] for c in answer("/v1/health/node/%s?stale" % agent.name) if c["CheckID"] == "serfHealth")
     do(agent, "/v1/agent/service/register", {"Name": "late"})
     until("it is registered", lambda: there("late"), 5)
     since = alive_since()
