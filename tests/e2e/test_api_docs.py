@@ -11,6 +11,7 @@ UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 SHOWN_UUID = "8e3a6c9e-2d5b-4f0a-9c1d-7b2f5e8a1c40"
 TIMES = {"LastContact": "0s", "Remaining": "59.9s", "Timestamp": "2026-01-01 00:00:00 +0000 UTC", "StableSince": "2026-01-01T00:00:00Z"}
 NUMBERS = {"LTime": 42, "index": 42, "LastTerm": 2, "NotBefore": 59990}
+RATES = {"Rate": 1, "MeanRate": 0.998}     # less when a second has passed since
 GROWING = {"FencingToken": 42, "Term": 42, "Round": 42, "WorkingRound": 42, "ReleasedRound": 42, "Epoch": 42, "Highest": 42,
            "Since": 1767225600000, "Time": 1767225600000}                                                     # 0 stays 0
 
@@ -35,6 +36,8 @@ def replaced(value, key=""):
         return [replaced(v, key) for v in value]
     if key in TIMES and isinstance(value, str):
         return TIMES[key]
+    if key in RATES and isinstance(value, (int, float)) and value > 0:
+        return RATES[key]
     if isinstance(value, int) and not isinstance(value, bool):
         grown = 42 if key.endswith("Index") else GROWING.get(key, value)
         return NUMBERS.get(key, grown if value > 0 else value)

@@ -1,6 +1,6 @@
 """Whatever a client sends: one line that says what is wrong, nothing lost, the process up and not larger."""
 import json, os, random, socket, struct, subprocess, tempfile, threading, time
-from coordtest import COORD, SLOW, Agent, Cluster, check, run, until
+from coordtest import COORD, SLOW, STANDSTILL, Agent, Cluster, check, run, until
 
 agent = None
 
@@ -147,7 +147,7 @@ def endless_chunk_lines():
         s = socket.create_connection((agent.ip, 8500))
         s.sendall(head + b"3;" + b"a" * size)
         socks.append(s)
-    agent.request("GET", "/v1/kv/kept", headers={"X-Long": "h" * 8000}, timeout=2 * SLOW)  # served by the same thread
+    agent.request("GET", "/v1/kv/kept", headers={"X-Long": "h" * 8000})  # served by the same thread
     used = []
 
     def quiet():            # a thread that is kept busy is so in each of them; a machine that is short of processors makes one look so
@@ -213,22 +213,28 @@ def large_answers():
                     size += len(block)
                 sizes.append(size)
                 reads.append(time.monotonic() - began)
-    readers = [threading.Thread(target=reader) for _ in range(4)]
-    for r in readers:
-        r.start()
-    took = []
-    while len(sizes) < 6 or len(took) < 100:
-        began = time.monotonic()
-        check(agent.request("GET", "/v1/status/leader")[0] == 200, "others are served")
-        took.append(time.monotonic() - began)
-        time.sleep(0.005)
-    stop.set()
-    for r in readers:
-        r.join()
-    check(min(sizes) == max(sizes) and min(sizes) > 200 * 500000 * 4 / 3, "all were whole: %r" % set(sizes))
-    took.sort()
-    longest, read = took[len(took) * 99 // 100], sorted(reads)[len(reads) // 2]
-    check(longest < max(0.25, read / 2), "99 of 100 were answered within %.3f s, while a large answer takes %.3f s" % (longest, read))
+
+    def others_meanwhile():
+        """How long 99 of 100 others took, and a large answer."""
+        stop.clear(), sizes.clear(), reads.clear()
+        readers = [threading.Thread(target=reader) for _ in range(4)]
+        for r in readers:
+            r.start()
+        took = []
+        while (len(sizes) < 6 or len(took) < 100) and any(r.is_alive() for r in readers):
+            began = time.monotonic()
+            check(agent.request("GET", "/v1/status/leader")[0] == 200, "others are served")
+            took.append(time.monotonic() - began)
+            time.sleep(0.005)
+        stop.set()
+        for r in readers:
+            r.join()
+        check(len(sizes) >= 6 and min(sizes) == max(sizes) and min(sizes) > 200 * 500000 * 4 / 3, "all were whole: %r" % sizes)
+        return sorted(took)[len(took) * 99 // 100], sorted(reads)[len(reads) // 2]
+    measured = []
+    while not measured or measured[-1][0] >= max(0.25, measured[-1][1] / 2):     # a machine that stands still is measured again
+        check(len(measured) < 3, "seconds in which 99 of 100 were answered, and a large answer was: %r" % measured)
+        measured.append(others_meanwhile())
     if SLOW == 1:  # sanitizers keep what is freed
         until("the memory goes back", lambda: agent.rss_kib() < before + 32 * 1024, within=5)
     check(agent.request("DELETE", "/v1/kv/large/?recurse")[0] == 200, "removed")
@@ -274,11 +280,14 @@ def slow_and_half_open():
 
 def half_closed_write_is_answered(path, body, waited, pause=0):
     with socket.create_connection((agent.ip, 8500)) as s:
-        s.settimeout(10 * SLOW)
+        s.settimeout(10 * SLOW + STANDSTILL)
         if waited:
             s.sendall(b"GET /v1/kv/none?index=1&wait=1ms HTTP/1.1\r\nHost: x\r\n\r\n")
-            while not s.recv(4096).endswith(b"\r\n\r\n"):
-                pass
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                block = s.recv(4096)
+                check(block, "the connection ended: %r" % head)
+                head += block
         s.sendall(b"PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body))
         time.sleep(pause)
         s.shutdown(socket.SHUT_WR)
@@ -296,7 +305,7 @@ def half_closed_writes_are_answered():
 
 
 def dns_packets():
-    def ask(packet, timeout=0.3):
+    def ask(packet, timeout):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             s.settimeout(timeout * SLOW)
             s.sendto(packet, (agent.ip, 8600))
@@ -313,7 +322,7 @@ def dns_packets():
              ("a label of 64", head() + b"\x40" + b"a" * 64 + b"\0\0\1\0\1", (1, None)), ("nothing", b"", (None,)), ("three bytes", b"abc", (None,)),
              ("another domain", head() + b"\x07example\x03com\0\0\1\0\1", (5, 2, 3))]
     for what, packet, expected in cases:
-        answer = ask(packet)
+        answer = ask(packet, 0.3 if None in expected else 10)        # whoever may say nothing is not waited for
         check(rcode(answer) in expected, "%s: rcode %r" % (what, rcode(answer)))
     rng = random.Random(7)
     good = head() + name + b"\0\1\0\1"
@@ -332,13 +341,13 @@ def nothing_lost_nothing_grown():
     everything = (json_bodies, parameters, framing, refused_by_the_library, nul_bytes, dns_packets)
     for f in everything:
         f()
-    rss, fds, pid = agent.rss_kib(), agent.fd_count(), agent.proc.pid
+    rss, fds, pid = agent.rss_kib("RssAnon"), agent.fd_count(), agent.proc.pid
     for _ in range(3 if SLOW == 1 else 1):
         for f in everything:
             f()
     check(agent.proc.poll() is None and agent.proc.pid == pid, "the process is up")
     if SLOW == 1:
-        check(agent.rss_kib() <= rss + 1024, "it grew from %d to %d KiB" % (rss, agent.rss_kib()))
+        until("it is not larger than %d KiB were" % rss, lambda: agent.rss_kib("RssAnon") <= rss + 1024, within=5)
     until("no descriptor is left behind", lambda: agent.fd_count() <= fds + 2, within=5)
     check(agent.get("/v1/kv/kept")[2][0]["Value"] == "MQ==", "what was written before is there")
 

@@ -1,6 +1,6 @@
 """Client agents: beside three servers, what is asked there is answered as a server answers it, or refused in one clear line."""
 import glob, json, os, re, subprocess
-from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, run, until
+from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, run, undecided, until
 
 
 def client_agent(cluster, name="a1", *args):
@@ -13,7 +13,7 @@ def words(agent, *args, code=0, stdin=None):
     env.pop("COORD_HTTP_ADDR", None)
     r = subprocess.run([COORD, *args], input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL, capture_output=True, text=True,
                        timeout=60 * SLOW, env=env)
-    check(r.returncode == code, "coord %s: exit %d, wanted %d: %s%s" % (" ".join(args), r.returncode, code, r.stdout, r.stderr))
+    check(code in (None, r.returncode), "coord %s: exit %d, wanted %s: %s%s" % (" ".join(args), r.returncode, code, r.stdout, r.stderr))
     return r.stdout + r.stderr
 
 
@@ -55,7 +55,10 @@ def every_route():
         path = re.sub(r"[:*+](\w+)", lambda m: {"id": "none", "uuid": "00000000-0000-0000-0000-000000000000"}.get(m.group(1), "none"), route)
         for method in methods:
             body = BODIES.get(route) if method in ("PUT", "POST") else None
-            ours, theirs = [a.request(method, path, body, timeout=60) for a in (agent, server)]
+            def asked():
+                both = [a.request(method, path, body, timeout=60) for a in (agent, server)]
+                return both if not any(undecided(status, text) for status, _, text in both) else None
+            ours, theirs = until("%s %s is answered" % (method, path), asked)
             check(ours[0] == theirs[0], "%s %s: %r, a server says %r" % (method, path, (ours[0], ours[2][:200]), (theirs[0], theirs[2][:200])))
             if ours[0] >= 400:
                 check(len(ours[2]) < 300 and b"\n" not in ours[2].strip(), "%s %s: one line: %r" % (method, path, ours[2]))
@@ -67,8 +70,9 @@ def every_route():
     for path in ("/v1/status/leader", "/v1/operator/raft/configuration", "/v1/operator/autopilot/configuration"):
         until("the same answer as a server's: " + path, lambda: agent.get(path)[2] == server.get(path)[2], 5)
     check(sorted(agent.get("/v1/status/peers")[2]) == sorted(server.get("/v1/status/peers")[2]), "peers")
-    health = agent.get("/v1/operator/autopilot/health")[2]
-    check({s["Name"] for s in health["Servers"]} == {"s1", "s2", "s3"} and all(s["Healthy"] for s in health["Servers"]), "%r" % health)
+    def health():            # a follower that has been silent for 200 ms is called unhealthy
+        return {s["Name"]: s["Healthy"] for s in agent.get("/v1/operator/autopilot/health")[2]["Servers"]}
+    until("all are healthy", lambda: health() == {"s1": True, "s2": True, "s3": True})
 
 
 def bound_to_leases():
@@ -97,9 +101,13 @@ def operators_on_a_client_agent():
     cluster = Cluster().start()
     agent = client_agent(cluster).start(wait=False)
     agent.wait_leader(30)
-    old = cluster.leader()
-    status, _, body = agent.request("PUT", "/v1/operator/raft/transfer-leader")
-    check(status == 200 and json.loads(body) == {"Success": True}, "%d %r" % (status, body))
+
+    def handed_over():       # not to one that is behind
+        old = cluster.leader()
+        status, _, body = agent.request("PUT", "/v1/operator/raft/transfer-leader")
+        check(status == 500 or status == 200 and json.loads(body) == {"Success": True}, "%d %r" % (status, body))
+        return status == 200 and old
+    old = until("another is to lead", handed_over)
     until("another leads", lambda: cluster.leader() is not old)
     peers = rows(words(agent, "operator", "raft", "list-peers"))
     check(sorted(p["Node"] for p in peers) == ["s1", "s2", "s3"], "%r" % peers)
@@ -119,7 +127,7 @@ def all_members():
     build = re.match(r"coord v(\S+)", subprocess.run([COORD, "version"], capture_output=True, text=True).stdout).group(1)
     body = {"Node": "x1", "Address": "10.0.0.1", "Check": {"CheckID": "serfHealth", "Name": "Serf Health Status", "Status": "passing"}}
     for asked in cluster.servers + agents:
-        until("all members on " + asked.name, lambda: [m["Node"] for m in rows(words(asked, "members"))] == names)
+        until("all members on " + asked.name, lambda: [(m["Node"], m["Status"]) for m in rows(words(asked, "members"))] == [(n, "alive") for n in names])
         for m in rows(words(asked, "members")):
             check(m["Status"] == "alive" and m["Type"] == ("server" if m["Node"][0] == "s" else "client") and m["DC"] == "dc1", "%r" % m)
             check(m["Build"] == build, "%r says %s" % (m, asked.name))

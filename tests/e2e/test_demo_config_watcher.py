@@ -5,8 +5,11 @@ from coordtest import COORD, HERE, SLOW, check, run
 
 def as_the_readme_has_it():
     demo = os.path.join(HERE, "../../docs/demos/config-watcher/watcher.py")
-    done = subprocess.run([sys.executable, demo, "--watchers=20", "--hold=%g" % SLOW, "--coord=" + COORD], capture_output=True, text=True, timeout=200 * SLOW)
-    print("     " + done.stdout.strip().replace("\n", "\n     "))
+    for hold in (1, 3, 6):         # each step is to be seen while it lasts: on a machine that stands still for longer, it has to last longer
+        done = subprocess.run([sys.executable, demo, "--watchers=20", "--hold=%g" % (hold * SLOW), "--coord=" + COORD], capture_output=True, text=True, timeout=200 * SLOW)
+        print("     " + done.stdout.strip().replace("\n", "\n     "))
+        if done.returncode == 0:
+            break
     check(done.returncode == 0 and not done.stderr, done)
     with open(os.path.join(os.path.dirname(demo), "README.md")) as f:
         readme = f.read()

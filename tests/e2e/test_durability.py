@@ -1,6 +1,6 @@
 """kill -9 under load, a flipped byte, a torn tail."""
 import glob, http.client, os, random, shutil, subprocess, threading, time
-from coordtest import COORD, Agent, check, run, until
+from coordtest import COORD, SLOW, Agent, check, run, until
 
 KILLS = int(os.environ.get("COORD_TEST_KILLS", "20"))
 
@@ -17,7 +17,7 @@ class Writers:
     def work(self, agent, round_, number):
         n = 0
         try:
-            c = http.client.HTTPConnection(agent.ip, 8500, timeout=5)
+            c = http.client.HTTPConnection(agent.ip, 8500, timeout=60 * SLOW)       # a disk may stand still; who is killed hangs up
             while not self.stopping:
                 n += 1
                 key, value = "load/%d/%d/%d" % (round_, number, n), "v%d" % random.getrandbits(60)
@@ -36,7 +36,7 @@ class Writers:
     def join(self):
         self.stopping = True
         for t in self.threads:
-            t.join(10)
+            t.join(60 * SLOW)
 
 
 def all_there(agent, acked):

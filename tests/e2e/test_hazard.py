@@ -60,14 +60,14 @@ def epochs_are_indexes():
 def readers_that_die_and_owners_that_hang_up():
     cluster, agent = cluster_and_agent()
     server = cluster.servers[0]
-    reader = put(agent, "o/protect?ttl=1s")
+    reader = until("an answer before its TTL may be over", lambda: (lambda reader: reader["NotBefore"] and reader)(put(agent, "o/protect?ttl=1s")))
     check(0 < reader["NotBefore"] <= 1000 < reader["NotAfter"], reader)
     with socket.create_connection((agent.ip, 8500)) as owner:       # gone between write and wait
         owner.sendall(b"PUT /v1/hazard/o/retire?wait=60s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
     begun = time.monotonic()
     retired = put(server, "o/retire?wait=60s")
     check(retired["Retired"] and time.monotonic() - begun < 20 * SLOW, "the reader's TTL is over: %r" % retired)
-    node_reader = cluster.agent("a2", configuration(coord={"node_lease_ttl": "2s"}), short()).start(wait=False)
+    node_reader = cluster.agent("a2", configuration(coord={"node_lease_ttl": "%ds" % (1 + SLOW)}), short()).start(wait=False)
     node_reader.wait_leader(30)
     hung = json.loads(node_reader.put("/v1/session/create", {"TTL": "600s"}))["ID"]       # ends with its node's agent, too
     put(node_reader, "o/protect?session=" + hung)

@@ -1,6 +1,6 @@
 """Keys as they were, and how they changed: at each server and at a client agent, after kills and restarts, and as far back as is kept."""
 import base64, json, os, re, subprocess
-from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, run, settings, until
+from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, run, settings, undecided, until
 from waiters import run_documented
 
 
@@ -14,8 +14,16 @@ def write(agent, key, value, query=""):
     return agent.get("/v1/kv/" + key)[2][0]["ModifyIndex"]
 
 
+def ask(agent, path):
+    """Again, while servers elect a leader."""
+    def answered():
+        answer = agent.request("GET", path)
+        return None if undecided(answer[0], answer[2]) else answer
+    return until("an answer to GET " + path, answered)
+
+
 def raw(agent, path):
-    status, _, body = agent.request("GET", path)
+    status, _, body = ask(agent, path)
     return status, body.decode().strip()
 
 
@@ -25,7 +33,7 @@ def value_at(agent, key, at):
 
 
 def at(agent, path):
-    status, headers, body = agent.request("GET", path)
+    status, headers, body = ask(agent, path)
     return json.loads(body) if status == 200 else status
 
 

@@ -6,7 +6,7 @@ now = time.monotonic
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
-def grant(agent, ttl="10s", **more):
+def grant(agent, ttl="60s", **more):
     return json.loads(agent.put("/v1/lease/grant", dict(TTL=ttl, **more)))
 
 
@@ -26,13 +26,16 @@ def raw(agent, method, path, body=None):
 
 def granted_renewed_revoked():
     agent = Agent(dev=True).start()
+    least = lambda begun: 90000 - 1000 * (now() - begun) - 2        # as much as has passed since it was asked for is taken off
+    begun = now()
     lease = grant(agent, "1m30s", Name="job")
     check(lease["TTL"] == "1m30s" and lease["CreateIndex"] > 0 and set(lease) == {"ID", "TTL", "CreateIndex", "NotBefore", "NotAfter"}, lease)
-    check(89000 < lease["NotBefore"] <= 90000 and lease["NotAfter"] == 182000, "%r" % lease)
+    check(least(begun) <= lease["NotBefore"] <= 90000 and lease["NotAfter"] == 182000, "%r" % lease)
     id = lease["ID"]
     index = agent.get("/v1/status/leader") and int(agent.get("/v1/kv/?keys")[1]["X-Consul-Index"])
+    begun = now()
     renewed = json.loads(agent.put("/v1/lease/renew/" + id))
-    check(89000 < renewed.pop("NotBefore") <= 90000 and renewed == {"ID": id, "TTL": "1m30s", "NotAfter": 182000}, "renewed: %r" % renewed)
+    check(least(begun) <= renewed.pop("NotBefore") <= 90000 and renewed == {"ID": id, "TTL": "1m30s", "NotAfter": 182000}, "renewed: %r" % renewed)
     check(json.loads(agent.put("/v1/lease/renew/" + id.upper()))["ID"] == id, "an ID in upper case is the same")
     seen = agent.get("/v1/lease/" + id)[2]
     check(seen["Name"] == "job" and seen["Keys"] == [] and seen["Services"] == [] and seen["CreateIndex"] == lease["CreateIndex"], seen)
@@ -43,9 +46,9 @@ def granted_renewed_revoked():
     register(agent, "ext2", id)
     seen = agent.get("/v1/lease/" + id)[2]
     check(seen["Keys"] == ["a"] and seen["Services"] == [{"Node": "ext1", "ID": "web"}] and seen["Nodes"] == ["ext2"], seen)
-    other = grant(agent, "20s")["ID"]
+    other = grant(agent, "1m")["ID"]
     left = {l["ID"]: l["Remaining"] for l in agent.get("/v1/leases?remaining")[2] if "Node" not in l}
-    check(set(left) == {id, other} and left[id].startswith(("1m2", "1m30s")) and left[other].startswith(("19", "20")), left)
+    check(set(left) == {id, other} and left[id].startswith(("1m2", "1m30s")) and left[other].startswith(("5", "1m0s")), left)
     agent.put("/v1/lease/revoke/" + other)
     check([(l["ID"], "Remaining" in l) for l in agent.get("/v1/leases")[2] if "Node" not in l] == [(id, False)], "the list")
     check(agent.get("/v1/kv/a")[2][0]["Lease"] == id, "the key says on what it hangs")
@@ -124,27 +127,44 @@ def expires_in_time_and_not_before():
         json.dump({"disable_coordinates": True}, f)               # they cost an entry now and then
     agent.args.append("-config-file=" + quiet)
     agent.start()
+    until("the agent's own lease is there", lambda: [l for l in agent.get("/v1/leases")[2] if "Node" in l], 3)      # soon: a new cluster is not taken for an old one
+    off = []
+    while not off or off[-1]:
+        check(len(off) < 3, "again and again: %r" % off)
+        off.append(expires(agent))
+
+
+def expires(agent):
+    """A life of a lease. Returns what was not as on a machine that never stands still, or None."""
     lease = grant(agent, "2s")
     register(agent, "ext1", lease["ID"], "web")
     agent.put("/v1/kv/a?lease=" + lease["ID"], b"1")
-    until("the agent's own lease is there", lambda: [l for l in agent.get("/v1/leases")[2] if "Node" in l], 3)      # soon: a new cluster is not taken for an old one
     log_index = lambda: agent.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"]
+
+    def renewed_for(seconds):
+        """When it was renewed last, or None: it has ended. Renewals are sent often, whatever it costs to look."""
+        begun, end = now(), now() + seconds
+        while now() < end:
+            before, begun = begun, now()
+            if raw(agent, "PUT", "/v1/lease/renew/" + lease["ID"], b"")[0] != 200:
+                check(now() - before > 2, "it lives while it is renewed: %.2f s" % (now() - before))
+                return None
+            time.sleep(0.2)
+            if agent.get("/v1/kv/a")[0] != 200:
+                check(now() - begun > 2, "it lives while it is renewed: %.2f s" % (now() - begun))
+                return None
+        return begun
 
     def rests():
         before = log_index()
-        for _ in range(5):
-            agent.put("/v1/lease/renew/" + lease["ID"])
-            time.sleep(0.2)
-        return log_index() == before
+        return renewed_for(1) is None or log_index() == before
     until("what it writes about itself is written", rests, 10)
-    until_, before = now() + 5 * SLOW, log_index()
-    while now() < until_:                                        # renewed: longer than its TTL
-        begun = now()
-        agent.put("/v1/lease/renew/" + lease["ID"])
-        time.sleep(0.2)
-        check(agent.get("/v1/kv/a")[0] == 200, "it lives while it is renewed")
-    check(log_index() == before, "a renewal costs no entry")
-    status, headers, _ = agent.get("/v1/kv/a")
+    before = log_index()
+    begun = renewed_for(5 * SLOW)                                # longer than its TTL
+    if begun is None:
+        return "the machine stood still for longer than the TTL"
+    if log_index() != before:
+        return "entries while it was renewed, from %s to %s" % (before, log_index())
     woken = []
 
     def wait_for(path, index):
@@ -159,23 +179,25 @@ def expires_in_time_and_not_before():
     check(len(woken) == len(paths), "all were woken: %r" % woken)
     for path, at, index, status, body in woken:
         check(at - begun > 2.0, "%s: ended %.2f s after its last renewal, before its TTL" % (path, at - begun))
-        check(at - begun < 2.0 + 2.0 * SLOW, "%s: ended %.2f s after its last renewal" % (path, at - begun))
     check(len({index for _, _, index, _, _ in woken}) == 1, "in one entry: %r" % [(p, i) for p, _, i, _, _ in woken])
     check(raw(agent, "PUT", "/v1/lease/renew/" + lease["ID"])[0] == 404, "over")
     print("     gone %.2f s after the last renewal of 2 s" % (min(w[1] for w in woken) - begun))
+    late = [(path, at - begun) for path, at, *_ in woken if at - begun >= 2.0 + 2.0 * SLOW]
+    return "seconds after its last renewal: %r" % late if late else None
 
 
 def survives_a_restart():
     agent = Agent().start()
-    lease = grant(agent, "3s")
+    ttl = max(3, 2 * SLOW)
+    lease = grant(agent, "%ds" % ttl)
     agent.put("/v1/kv/a?lease=" + lease["ID"], b"1")
     agent.kill()
     agent.start()
     check(agent.get("/v1/kv/a")[2][0]["Lease"] == lease["ID"], "it is there")
     renewed = now()
     agent.put("/v1/lease/renew/" + lease["ID"])
-    until("it ends", lambda: agent.get("/v1/kv/a")[0] == 404, 6)
-    check(now() - renewed > 3.0, "not before its TTL")
+    until("it ends", lambda: agent.get("/v1/kv/a")[0] == 404, ttl + 3)
+    check(now() - renewed > ttl, "not before its TTL")
 
 
 def by_the_command_line():
@@ -187,11 +209,11 @@ def by_the_command_line():
         r = subprocess.run([COORD, *words, ], capture_output=True, text=True, env={"COORD_HTTP_ADDR": agent.ip + ":8500"})
         check(r.returncode == code, "coord %s: %d %s%s" % (" ".join(words), r.returncode, r.stdout, r.stderr))
         return r.stdout.strip() if code == 0 else r.stderr.strip()
-    id = coord("lease", "grant", "-ttl=1m", "-name=nightly job")
-    check(coord("lease", "renew", id) == "1m0s", "renewed")
+    id = coord("lease", "grant", "-ttl=10m", "-name=nightly job")
+    check(coord("lease", "renew", id) == "10m0s", "renewed")
     coord("kv", "put", "-lease=" + id, "a", "1")
     register(agent, "ext1", id, "web")
-    check(coord("lease", "get", id).startswith("ID           %s\nName         nightly job\nTTL          1m0s\n" % id), coord("lease", "get", id))
+    check(coord("lease", "get", id).startswith("ID           %s\nName         nightly job\nTTL          10m0s\n" % id), coord("lease", "get", id))
     check(json.loads(coord("lease", "get", id, "-json"))["Services"] == [{"Node": "ext1", "ID": "web"}], "as JSON, with a flag behind the argument")
     listed = coord("lease", "list")
     check(id in listed and "nightly job" in listed and "key:a service:ext1/web" in listed, listed)

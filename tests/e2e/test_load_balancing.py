@@ -16,9 +16,11 @@ def register(agent, id, name="api", port=9000, **more):
     agent.put("/v1/agent/service/register", {"ID": id, "Name": name, "Port": port, **more})
 
 
-def passing(everywhere, name, count):
+def passing(everywhere, name, count, looking=True):
+    """So many pass, as the leader has it and, with `looking`, as picks are made at each."""
     for agent in everywhere:
-        until("%d instances of %s at %s" % (count, name, agent.name), lambda: len(agent.get("/v1/health/service/%s?passing" % name)[2]) == count)
+        for query in ["passing"] + ["passing&lb=p2c&stale"] * looking:
+            until("%d instances of %s at %s" % (count, name, agent.name), lambda: len(agent.get("/v1/health/service/%s?%s" % (name, query))[2]) == count)
 
 
 def report(agent, id, load, more=""):
@@ -31,14 +33,35 @@ def loads(agent, name="api"):
     return {(e["Node"]["Node"], e["Service"]["ID"]): e["LB"]["Load"] if e["LB"]["Age"] is not None else None for e in entries}
 
 
-def known_within(everywhere, expected, name="api", within=1.0):
-    """All know it so soon; returns how long it took."""
+def knows(agent, expected, name="api"):
+    return {k: v for k, v in loads(agent, name).items() if k in expected} == expected
+
+
+def known(everywhere, expected, name="api"):
+    """All know it; returns how long it took."""
     began = time.monotonic()
     for agent in everywhere:
-        until("%s knows %s" % (agent.name, expected), lambda: {k: v for k, v in loads(agent, name).items() if k in expected} == expected, 10, 0.01)
-    took = time.monotonic() - began
-    check(took < within * SLOW, "known everywhere after %.2f s" % took)
-    return took
+        until("%s knows %s" % (agent.name, expected), lambda: knows(agent, expected, name), 10, 0.01)
+    return time.monotonic() - began
+
+
+class Saying:
+    """Something says the loads again and again, three times a second."""
+
+    def __init__(self, say):
+        self.over, self.say = threading.Event(), say
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self):
+        while not self.over.wait(0.3):
+            self.say()
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
 
 
 def picks(agent, path, times=60):
@@ -57,29 +80,37 @@ def known_everywhere_within_a_second():
         check(pick["Picked"]["Service"]["ID"] in [c["ID"] for c in pick["Considered"]], "%s" % pick)
     report(one, "api-1", 0.5), report(two, "api-2", 4, "&inflight=17"), report(cluster.servers[0], "api-3", 0.25)
     expected = {("a1", "api-1"): 0.5, ("a2", "api-2"): 4, ("s1", "api-3"): 0.25}
-    took = known_within(everywhere, expected)
+    took = known(everywhere, expected)
     print("     all three on all five after %.2f s" % took, flush=True)
+    times = []
     for i in range(5):
         report(one, "api-1", 10 + i)
-        took = known_within(everywhere, {("a1", "api-1"): 10 + i})
+        times.append(known(everywhere, {("a1", "api-1"): 10 + i}))
+    check(sorted(times)[2] < SLOW, "known everywhere after so many seconds: %s" % times)      # most of them: the machine may stand still
     # picks follow: the pair of the two loaded ones is rare, and then the lesser one wins
-    for agent in everywhere:
-        got = picks(agent, "/v1/lb/pick/api")
-        check(got.count("api-3") >= 20 and got.count("api-1") == 0, "%s: %s" % (agent.name, got))
-        entries = agent.get("/v1/health/service/api?lb=p2c")[2]
-        check(len(entries) == 3 and entries[0]["Service"]["ID"] != "api-1" and set(entries[0]["LB"]) == {"Load", "Weight", "Age"}, "%s" % entries)
+    with Saying(lambda: report(one, "api-1", 14)):
+        known(everywhere, {("a1", "api-1"): 14})
+        for agent in everywhere:
+            for turn in range(3):        # a report may be late, when the machine stands still; then nothing is known of it for a moment
+                got = picks(agent, "/v1/lb/pick/api")
+                entries = agent.get("/v1/health/service/api?lb=p2c")[2]
+                if got.count("api-1") == 0 and entries[0]["Service"]["ID"] != "api-1":
+                    break
+                check(turn < 2, "%s: %s %s" % (agent.name, got, entries))
+            check(got.count("api-3") >= 20, "%s: %s" % (agent.name, got))
+            check(len(entries) == 3 and set(entries[0]["LB"]) == {"Load", "Weight", "Age"}, "%s" % entries)
     # a server that was away knows it soon, though nobody reports anew
     late = cluster.followers()[0]
     register(two, "once")
     passing(cluster.servers, "api", 4)
     report(two, "once", 6)  # a single report: it stands for 35 s
-    known_within(everywhere, {("a2", "once"): 6})
+    known(everywhere, {("a2", "once"): 6})
     late.kill()
     late.start(wait=False)
     late.wait_leader(30)
     until("it has been told", lambda: loads(late).get(("a2", "once")) == 6, 5)
     report(one, "api-1", 7)
-    known_within(everywhere, {("a1", "api-1"): 7})
+    known(everywhere, {("a1", "api-1"): 7})
 
 
 def the_catalog_and_the_log_stay_as_they_are():
@@ -89,11 +120,14 @@ def the_catalog_and_the_log_stay_as_they_are():
 
     def index():
         return server.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"]
-    before = index()
     _, headers, _ = server.get("/v1/health/service/api")
-    for i in range(50):
-        report(server, "api-1", i)
-    check(index() == before, "reports are in no log")
+
+    def in_no_log():                     # a server that is new writes about itself, too
+        before = index()
+        for i in range(50):
+            report(server, "api-1", i)
+        return index() == before
+    check(any(in_no_log() for _ in range(3)), "reports are in no log")
     check(server.get("/v1/health/service/api")[1]["X-Consul-Index"] == headers["X-Consul-Index"], "and wake nobody")
     check(loads(server)[("n1", "api-1")] == 49, "the last one counts")
 
@@ -122,11 +156,17 @@ def ages_out_after_three_reports_missed():
     register(one, "api-1")
     passing(everywhere, "api", 1)
     until("the agent follows", lambda: loads(one) == {("a1", "api-1"): None})
-    for _ in range(4):  # an interval of a second, the least there is
-        report(one, "api-1", 0.5)
-        time.sleep(0.3)
-    known_within(everywhere, {("a1", "api-1"): 0.5})
-    began = time.monotonic()
+
+    def all_hear_of_it():
+        """When it was said last, or None: not all know it before it may be forgotten again."""
+        for _ in range(4):  # an interval of a second, the least there is
+            began = time.monotonic()
+            report(one, "api-1", 0.5)
+            time.sleep(0.3)
+        while time.monotonic() < began + 3:
+            if all(knows(agent, {("a1", "api-1"): 0.5}) for agent in everywhere):
+                return began
+    began = until("all hear of it", all_hear_of_it)
     for agent in everywhere:
         until("%s has forgotten it" % agent.name, lambda: loads(agent) == {("a1", "api-1"): None}, 8)
     took = time.monotonic() - began
@@ -193,7 +233,7 @@ def owners_agree_and_move_little():
     before, epochs = owners(cluster.servers[0], 2)
     check(len(epochs) == 1 and all(len(set(o)) == 2 for o in before), "%s %s" % (before, epochs))
     for agent in everywhere:
-        check(owners(agent, 2) == (before, epochs), "%s names the same owners" % agent.name)
+        until("%s names the same owners" % agent.name, lambda: owners(agent, 2) == (before, epochs))
         check(picks(agent, "/v1/lb/pick/cache?policy=ring&key=user-7", 5) == [before[7][0]] * 5, "as the pick does")
     gone = before[0][0]
     (one if gone[0] == "c" else two).put("/v1/agent/service/deregister/" + gone)
@@ -269,7 +309,7 @@ def told_by_checks():
     for id in bad:
         lines = [line for line in one.log().splitlines() if "makes no sense" in line and "check=service:%s " % id in line]
         check(len(lines) == 1, "what makes no sense is named in the log, once: %s" % lines)
-    check(loads(one) == expected, "and is not used")
+    until("and is not used", lambda: loads(one) == expected)
     web.shutdown()
 
 
@@ -289,8 +329,11 @@ def the_pick_is_first(everywhere):
         until("%s knows it" % agent.name, lambda: 3 not in [first(agent, "A") for _ in range(20)])
         # the better of two random ones: in half of the pairs it is the idle one, never the most loaded
         for kind, idle, full in (("A", 2, 3), ("SRV", 9002, 9003)):
-            got = [first(agent, kind) for _ in range(200)]
-            check(got.count(idle) > 70 and full not in got, "%s: %s" % (agent.name, got))
+            for turn in range(3):        # a report may be late, when the machine stands still
+                got = [first(agent, kind) for _ in range(200)]
+                if got.count(idle) > 70 and full not in got:
+                    break
+                check(turn < 2, "%s: %s" % (agent.name, got))
 
 
 def dns_has_the_pick_first():
@@ -303,20 +346,12 @@ def dns_has_the_pick_first():
     for agent in everywhere:
         check(len(set(first(agent, "A") for _ in range(60))) == 4, "any may be first while nobody says anything")
 
-    over = threading.Event()
-
     def say():
-        while not over.wait(0.3):
-            for i in range(4):
-                report(one, "x%d" % i, 0.1 if i == 2 else 7 + i)
-    saying = threading.Thread(target=say)
-    saying.start()
-    try:
-        known_within(everywhere, {("a1", "x2"): 0.1}, "web", 2)
+        for i in range(4):
+            report(one, "x%d" % i, 0.1 if i == 2 else 7 + i)
+    with Saying(say):
+        known(everywhere, {("a1", "x2"): 0.1}, "web")
         the_pick_is_first(everywhere)
-    finally:
-        over.set()
-        saying.join()
 
 
 def the_client_of_the_docs_works():
@@ -338,30 +373,36 @@ def the_client_of_the_docs_works():
 
 
 def new_instances_begin_slowly():
-    cluster = Cluster(3, settings(slow_start="4s")).start()
+    cluster = Cluster(3, settings(slow_start="%ds" % (2 + 2 * SLOW))).start()
     server = cluster.servers[0]
     register(server, "old", "slow")
     passing(cluster.servers, "slow", 1)
     for agent in cluster.servers:
         picks(agent, "/v1/lb/pick/slow", 1)
-    register(server, "new", "slow")
-    passing(cluster.servers, "slow", 2)
-    for agent in cluster.servers:
-        got = picks(agent, "/v1/lb/pick/slow?policy=weighted", 40).count("new")
-        check(got < 20, "%s: %d of 40 at first" % (agent.name, got))
+    at_first = []
+
+    def comes(id):
+        register(server, id, "slow")
+        passing(cluster.servers, "slow", 2, looking=False)
+        at_first.append([picks(agent, "/v1/lb/pick/slow?policy=weighted", 40).count(id) for agent in cluster.servers])
+        return at_first[-1]
+
+    def goes(id):
+        server.put("/v1/agent/service/deregister/" + id)
+        passing(cluster.servers, "slow", 1, looking=False)
+    while max(comes("new")) >= 20:                             # the machine may stand still until it is no longer new
+        check(len(at_first) < 3, "of 40 at each server, at first: %r" % at_first)
+        goes("new")
     until("it has its share", lambda: 30 <= picks(cluster.servers[1], "/v1/lb/pick/slow?policy=weighted", 100).count("new") <= 70, 15, 0.5)
     # It goes and comes again, with nobody who picks in between, and while what it last said of its load is known.
     server.put("/v1/agent/service/load/new?load=0.5")
     for agent in cluster.servers:
         until("the load is known", lambda: any(e["LB"]["Load"] == 0.5 for e in agent.get("/v1/health/service/slow?lb=p2c&near=")[2]), 10)
         picks(agent, "/v1/lb/pick/slow?policy=weighted", 40)
-    server.put("/v1/agent/service/deregister/new")
-    passing(cluster.servers, "slow", 1)
-    register(server, "new", "slow")
-    passing(cluster.servers, "slow", 2)
-    for agent in cluster.servers:
-        got = picks(agent, "/v1/lb/pick/slow?policy=weighted", 40).count("new")
-        check(got < 15, "%s: %d of 40 when it comes again" % (agent.name, got))
+    del at_first[:]
+    while not at_first or max(at_first[-1]) >= 15:
+        check(len(at_first) < 3, "of 40 at each server, when it comes again: %r" % at_first)
+        goes("new"), comes("new")
 
 
 def hot_keys():
@@ -384,8 +425,7 @@ def hot_keys():
         found = hot(agent)
         if found["Keys"] and 80 <= found["DifferentKeys"] <= 125:
             return found
-        if SLOW > 1:
-            ask()
+        ask()                            # the machine may have stood still meanwhile
     ask()
     for agent in cluster.servers + [one, two]:
         found = until("hot at %s" % agent.name, lambda: counted(agent), 5)

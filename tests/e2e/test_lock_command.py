@@ -1,21 +1,22 @@
 """coord lock, as a user of it: exit codes, signals, and that no two commands ever run under one lock, whoever is killed, stopped or cut off."""
-import json, os, pty, select, signal, subprocess, sys, tempfile, time
+import json, os, pty, re, select, signal, subprocess, sys, tempfile, time
 from coordtest import COORD, SLOW, Agent, check, configuration, run, until
 
 now = time.monotonic
-TTL = 2 * SLOW
+TTL = max(3, 2 * SLOW)
 SHORT = "-ttl=%ds" % TTL
 FOLDER = tempfile.TemporaryDirectory(prefix="coord-lock-")
 
-# A command that notes every few milliseconds under which token it lives: WORK FILE SECONDS [stubborn] [fork]. "stubborn" ignores TERM, "fork"
-# has a child do the same.
+# A command that notes every few milliseconds under which token it lives: WORK FILE SECONDS [stubborn] [fork] [until=FILE]. "stubborn" ignores TERM,
+# "fork" has a child do the same, with "until" it also goes on until there is that file.
 WORK = """
 import os, signal, sys, time
 out = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 if "stubborn" in sys.argv: signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "fork" in sys.argv: os.fork()
 end = time.monotonic() + float(sys.argv[2])
-while time.monotonic() < end:
+told = [word[6:] for word in sys.argv if word.startswith("until=")]
+while time.monotonic() < end or not all(map(os.path.exists, told)):
     os.write(out, b"%s %d %.6f\\n" % (os.environb[b"COORD_FENCING_TOKEN"], os.getpid(), time.monotonic()))
     time.sleep(0.005)
 """
@@ -29,6 +30,13 @@ class Notes:
 
     def command(self, seconds, *how):
         return ["--", sys.executable, "-c", WORK, self.path, str(seconds), *how]
+
+    def until_told(self, seconds, who):
+        """So long at least, and until end(who)."""
+        return self.command(seconds, "until=%s.%s" % (self.path, who))
+
+    def end(self, who):
+        open("%s.%s" % (self.path, who), "w").close()
 
     def read(self):
         """(token, process, time), in the order of the tokens"""
@@ -151,7 +159,7 @@ def waits_in_turn():
     """-wait 0 does not; others get it in the order in which they came. Who is interrupted, or whose time is up, leaves no entry behind."""
     agent = agent_of_all()
     notes = Notes("turn")
-    first = Lock(agent, SHORT, "turn", *notes.command(1.1 * TTL))   # it is renewed
+    first = Lock(agent, SHORT, "turn", *notes.until_told(1.1 * TTL, "first"))   # it is renewed
     held(agent, "turn")
     got, _, err = lock(agent, "-wait=0", "turn", *notes.command(1))
     check(got == 75 and "taken" in err, "-wait=0: %d %r" % (got, err))
@@ -170,6 +178,7 @@ def waits_in_turn():
     check([entry["Session"] for entry in state(agent, "turn")["Queue"]] == [order[0], order[3]], "the others wait on, in their order")
     got, _, err = lock(agent, "-wait=100ms", "turn", *notes.command(1))
     check(got == 75 and "in time" in err and len(state(agent, "turn")["Queue"]) == 2, "-wait=100ms: %d %r" % (got, err))
+    notes.end("first")
     for proc in (first, second, third):
         got, _, err = proc.end()
         check(got == 0 and not err, "%d %r" % (got, err))
@@ -210,16 +219,17 @@ def explains():
 
     def explained(*parts):
         code, out, err = words(agent, "explain", "lock", "why/x")
+        out = re.sub(r", for \d+s, token", ", for so long, token", out)
         check(code == 0 and not err and all(part in out for part in parts), "%r are in %s%s" % (parts, out, err))
         return out
     explained("Nobody holds it", "Nobody waits")
-    session = json.loads(agent.put("/v1/session/create", {"Name": "by\thand", "LockDelay": "1s"}))["ID"]
+    session = json.loads(agent.put("/v1/session/create", {"Name": "by\thand", "LockDelay": "%ds" % (1 + 2 * SLOW)}))["ID"]
     agent.put("/v1/lock/why/x/acquire?session=" + session, b"a note\x1b[2J")
     first = Lock(agent, "-shared", "why/x", "--", "sleep", "30")
     waiting(agent, "why/x", 1)
     second = Lock(agent, "-shared", "why/x", "--", "sleep", "30")
     waiting(agent, "why/x", 2)
-    out = explained("1 holds it, exclusive", session + ' on n1, "by?hand"', ", for 0s, token %d" % held(agent, "why/x")["FencingToken"], "a note?[2J", "2 wait",
+    out = explained("1 holds it, exclusive", session + ' on n1, "by?hand"', ", for so long, token %d" % held(agent, "why/x")["FencingToken"], "a note?[2J", "2 wait",
                     "because  it is held exclusively by " + session, "wants it shared", " taken ", " queued ")
     check(out.index(" taken ") < out.index(" queued ") and "\x1b" not in out, "transitions in their order: %r" % out)
     code, out, _ = words(agent, "locks", "why/")
@@ -331,16 +341,19 @@ def stopped_while_it_waits():
     """Its turn came and went meanwhile: it does not start the command on an old answer, and waits anew."""
     agent = agent_of_all()
     notes = Notes("late")
-    first = Lock(agent, "late", *notes.command(0.3))
+    first = Lock(agent, "late", *notes.until_told(0.1, "first"))
     held(agent, "late")
     second = Lock(agent, "-ttl=1s", "late", *notes.command(0.2))
-    waiting(agent, "late", 1)
+    place = waiting(agent, "late", 1) and state(agent, "late")["Queue"][0]["Session"]
     second.kill(signal.SIGSTOP)
-    third = Lock(agent, "late", *notes.command(1))
+    third = Lock(agent, "late", *notes.until_told(0.1, "third"))
+    until("the third one waits", lambda: [entry for entry in state(agent, "late")["Queue"] if entry["Session"] != place])
+    notes.end("first")
     check(first.end()[0] == 0, "the first one")
     until("the third one runs", lambda: len(notes.tokens()) == 2)
     second.kill(signal.SIGCONT)
     waiting(agent, "late", 1)
+    notes.end("third")
     got, _, err = second.end()
     check(third.end()[0] == 0 and got == 0 and "anew" in err, "%d %r" % (got, err))
     notes.check_apart(3)
@@ -379,7 +392,7 @@ def its_agent_is_gone():
     server = Agent(config).start()
     client = Agent(config, "-retry-join=" + server.ip, server=False, name="a1").start()
     notes = Notes("gone")
-    ttl = 4 * SLOW
+    ttl = 4 + 2 * SLOW
     first = Lock(client, "-ttl=%ds" % ttl, "gone", *notes.command(30, "stubborn"))
     until("it runs", notes.read)
     second = Lock(server, "gone", *notes.command(0.2))
