@@ -1,6 +1,6 @@
 """A service registers, its health is checked, clients find it; it dies and returns."""
 import http.server, json, os, socket, subprocess, sys, threading, time
-from coordtest import Agent, check, run, until
+from coordtest import SLOW, STANDSTILL, Agent, check, run, until
 
 
 class Web:
@@ -31,7 +31,7 @@ def follow(agent, index, out):
     """A blocking query as a client makes it, on a thread."""
     def ask():
         begun = time.monotonic()
-        status, headers, body = agent.get("/v1/health/service/api?passing&wait=60s&index=%d" % index, timeout=70)
+        status, headers, body = agent.get("/v1/health/service/api?passing&wait=60s&index=%d" % index, timeout=90)
         out.append((time.monotonic() - begun, int(headers["X-Consul-Index"]), body))
     t = threading.Thread(target=ask, daemon=True)
     t.start()
@@ -42,7 +42,7 @@ def service_lives_dies_returns():
     agent = Agent(dev=True).start()
     web = Web(agent.ip).start()
     try:
-        check_ = {"HTTP": "http://%s:%d/" % (agent.ip, web.port), "Interval": "200ms", "Timeout": "1s"}
+        check_ = {"HTTP": "http://%s:%d/" % (agent.ip, web.port), "Interval": "200ms", "Timeout": "10s"}
         agent.put("/v1/agent/service/register", {"Name": "api", "Port": web.port, "Tags": ["v1"], "Check": check_})
         until("dig finds the service", lambda: srv_ports(agent) == [str(web.port)])
         check(agent.dig_short("api.service.coord") == [agent.ip], "its address: %r" % agent.dig_short("api.service.coord"))
@@ -55,13 +55,13 @@ def service_lives_dies_returns():
         news = []
         waiter = follow(agent, int(headers["X-Consul-Index"]), news)
         web.kill()
-        waiter.join(20)
+        waiter.join(20 * SLOW + STANDSTILL)
         check(news and news[0][2] == [], "the blocking query answers that it is gone: %r" % news)
         until("DNS drops it", lambda: srv_ports(agent) == [])
 
         waiter = follow(agent, news[0][1], news)
         web.start()
-        waiter.join(20)
+        waiter.join(20 * SLOW + STANDSTILL)
         check(len(news) == 2 and len(news[1][2]) == 1, "the blocking query answers that it is back")
         until("DNS has it back", lambda: srv_ports(agent) == [str(web.port)])
     finally:
@@ -111,10 +111,10 @@ def exact_watches():
 
     def wait_for(path):
         begun = time.monotonic()
-        status, headers, body = agent.request("GET", path, timeout=60)
+        status, headers, body = agent.request("GET", path, timeout=400)
         answers.append((path, status, time.monotonic() - begun, int(headers["X-Consul-Index"])))
-    paths = ["/v1/kv/mine?index=%d&wait=30s" % index, "/v1/kv/none?index=1&wait=30s", "/v1/health/service/none?index=1&wait=30s",
-             "/v1/kv/deep/?recurse&index=1&wait=30s"]
+    paths = ["/v1/kv/mine?index=%d&wait=300s" % index, "/v1/kv/none?index=1&wait=300s", "/v1/health/service/none?index=1&wait=300s",
+             "/v1/kv/deep/?recurse&index=1&wait=300s"]
     threads = [threading.Thread(target=wait_for, args=(p,), daemon=True) for p in paths]
     for t in threads:
         t.start()
@@ -128,7 +128,7 @@ def exact_watches():
     agent.put("/v1/kv/deep/er/still", b"2")
     agent.put("/v1/catalog/register", {"Node": "nx", "Address": "10.0.0.1", "Service": {"Service": "none"}})
     for t in threads:
-        t.join(10)
+        t.join(10 * SLOW + STANDSTILL)
     check(len(answers) == 4, "every watcher was answered: %r" % answers)
 
 

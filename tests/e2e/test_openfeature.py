@@ -136,7 +136,9 @@ def events():
         return dict(line.split(": ", 1) for line in lines if line[:1] != ":")
 
     def tells(stream, tag):
-        got = event(stream)
+        got = {}
+        while not got:                                       # a comment, each 10 s
+            got = event(stream)
         check(got["event"] == "message" and got["id"] == tag and json.loads(got["data"]) == {"type": "refetchEvaluation", "etag": tag}, (got, tag))
 
     def tag():

@@ -4,7 +4,7 @@ They are not Debian packages, and nothing is downloaded here: docs/testing.md sa
 $COORD_OPENFEATURE_NODE or ~/.cache/coord-openfeature/node_modules; or Python's openfeature-sdk and openfeature-provider-ofrep.
 """
 import json, os, shutil, subprocess, sys
-from coordtest import HERE, Agent, check, run
+from coordtest import HERE, Agent, check, run, until
 from test_openfeature import flags, stage
 
 MODULES = os.environ.get("COORD_OPENFEATURE_NODE") or os.path.expanduser("~/.cache/coord-openfeature/node_modules")
@@ -48,14 +48,9 @@ class Program:
         self.process.stdin.flush()
         return self.line()
 
-    def until_changed(self, *question):
+    def until_changed(self, before, *question):
         """The first other answer to it: the client hears of the change by itself."""
-        before = self.ask(*question)
-        while True:
-            answer = json.loads(self.process.stdout.readline() or "null")
-            check(answer is not None, "the client goes on")
-            if isinstance(answer, dict) and "changed" in answer and self.ask(*question) != before:
-                return self.ask(*question)
+        return until("another answer", lambda: [a for a in [self.ask(*question)] if a != before], 30)[0]
 
 
 def world():
@@ -87,8 +82,9 @@ def npm():
     try:
         check(client.ask("web", "boolean", "on", True)["value"] is False and client.ask("web", "string", "color", "none")["value"] == "red", "fetched at once")
         evaluates(client, agent)
+        before = client.ask("web", "boolean", "on", False)
         stage(agent, "on", "v2", Percent=99.9)
-        check(client.until_changed("web", "boolean", "on", False) == {"value": True, "variant": "v2", "reason": "SPLIT"}, "the stream tells the web provider")
+        check(client.until_changed(before, "web", "boolean", "on", False) == {"value": True, "variant": "v2", "reason": "SPLIT"}, "the stream tells the web provider")
         check(client.ask("web", "string", "on", "mine")["errorCode"] == "TYPE_MISMATCH" and client.ask("web", "string", "none", "mine")["value"] == "mine", "failures")
     finally:
         client.process.kill()

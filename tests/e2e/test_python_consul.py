@@ -47,7 +47,7 @@ def discover_follow_balance(agent):
 
     backends[1].healthy = False
     while len(instances) != 2:                       # follows with blocking queries, as its users do
-        new_index, instances = c.health.service("web", passing=True, index=index, wait="20s")
+        new_index, instances = c.health.service("web", passing=True, index=index, wait="300s")
         check(int(new_index) > int(index), "the index rises: %s -> %s" % (index, new_index))
         index = new_index
     check(backends[1].port not in [i["Service"]["Port"] for i in instances], "the degraded one is gone")
@@ -58,7 +58,7 @@ def discover_follow_balance(agent):
     import urllib.request
     for _ in range(300):
         pick = random.choice(instances)["Service"]
-        urllib.request.urlopen("http://%s:%d/work" % (pick["Address"], pick["Port"]), timeout=5).read()
+        urllib.request.urlopen("http://%s:%d/work" % (pick["Address"], pick["Port"]), timeout=30).read()
     check(all(b.served > 50 for b in backends), "the load is spread: %r" % [b.served for b in backends])
     check(set(c.agent.services()) >= {"web0", "web1", "web2"}, "agent.services")
     check(any(n["Node"] == agent.name for n in c.catalog.nodes()[1]), "catalog.nodes")
@@ -82,15 +82,15 @@ def keys(agent):
     index, _ = c.kv.get("a/b")
     threading.Timer(0.3, lambda: client(agent).kv.put("a/b", "5")).start()
     begun = time.monotonic()
-    _, item = c.kv.get("a/b", index=index, wait="20s")
-    check(item["Value"] == b"5" and time.monotonic() - begun < 10, "a blocking read answers with the change")
+    _, item = c.kv.get("a/b", index=index, wait="60s")
+    check(item["Value"] == b"5" and time.monotonic() - begun < 30, "a blocking read answers with the change")
     check(c.kv.delete("a/", recurse=True) and c.kv.get("a/", recurse=True)[1] is None, "delete with recurse")
 
 
 def lock(agent):
     c = client(agent)
-    one = c.session.create(name="one", ttl=10, lock_delay=0, behavior="release")
-    two = c.session.create(name="two", ttl=10, lock_delay=0, behavior="delete")
+    one = c.session.create(name="one", ttl=60, lock_delay=0, behavior="release")
+    two = c.session.create(name="two", ttl=60, lock_delay=0, behavior="delete")
     check(c.kv.put("lock", "one", acquire=one) is True, "taken")
     check(c.kv.put("lock", "two", acquire=two) is False, "held by another")
     check(c.kv.get("lock")[1]["Session"] == one, "the holder is named")
@@ -104,9 +104,9 @@ def lock(agent):
 
 def session_expires(agent):
     c = client(agent)
-    s = c.session.create(ttl=10, lock_delay=0)
-    c.kv.put("held", "x", acquire=s)
     begun = time.monotonic()
+    s = c.session.create(ttl=10, lock_delay=0)
+    check(c.kv.put("held", "x", acquire=s) is True, "held")
     until("the TTL ends it", lambda: "Session" not in c.kv.get("held")[1], within=14, every=0.05)
     took = time.monotonic() - begun
     check(took >= 9.9, "not before its TTL: %.2f s" % took)

@@ -51,15 +51,18 @@ def spend_all(agents, name, budget, bound=0):
     admitted = [0]
 
     def more():
-        allowed = 0
+        allowed, refused = 0, 0
         for agent in agents:
             status, answer, _ = take(agent, name)
-            check(status in (200, 429), answer)
-            allowed += status == 200
+            check(status in (200, 429, 503), answer)            # 503: its lease is over, and no server has answered in time
+            allowed, refused = allowed + (status == 200), refused + (status == 429)
         admitted[0] += allowed
         # An agent that had no CPU for a TTL lost its lease, and nothing of that comes back in this window.
-        return not allowed and admitted[0] >= budget - state(agents[0], name)["Stranded"]
-    until("%s is spent" % name, more, 20)
+        return refused == len(agents) and admitted[0] >= budget - state(agents[0], name)["Stranded"]
+    try:
+        until("%s is spent" % name, more, 60)
+    except AssertionError as e:
+        raise AssertionError("%s: admitted %d, %r" % (e, admitted[0], state(agents[0], name)))
     check(admitted[0] <= budget + bound, "admitted %d of %d" % (admitted[0], budget))
 
 
@@ -88,23 +91,33 @@ def one_budget_for_all():
 
     # refill
     define(a1, "burst", Budget=10, Refill={"Tokens": 10, "Every": "1s"}, MaxLeaseFraction=1)
+    begun = time.monotonic()
     check(take(a1, "burst", 10)[0] == 200, "the first")
     status, answer, headers = take(a1, "burst", 10)
+    while status == 200 and time.monotonic() - begun >= 1:  # the machine stood still meanwhile
+        begun = time.monotonic()
+        until("it is refilled", lambda: take(a1, "burst", 10)[0] == 200, 6)
+        status, answer, headers = take(a1, "burst", 10)
     check(status == 429 and 1 <= int(headers["Retry-After"]) <= 2, (status, answer, headers))
     until("it is refilled", lambda: take(a1, "burst", 10)[0] == 200, 6)
 
     # an agent that is stopped gives back, one that is killed does not
     define(a1, "held", Budget=100, Refill={"Tokens": 100, "Every": "3s"}, MaxLeaseFraction=0.5, LeaseTTL="1s")
-    check(take(a2, "held", 20)[0] == 200, "from a2")
-    code, _ = a2.stop()
-    check(code == 0, "it stops")
-    after = state(a1, "held")
+    for _ in range(3):
+        until("from a2", lambda: take(a2, "held", 20)[0] == 200)
+        code, _ = a2.stop()
+        check(code == 0, "it stops")
+        after = state(a1, "held")
+        a2.start(wait=False).wait_leader(30)
+        if after["Leased"] == 0 and after["Stranded"] == 0:
+            break
+        print("     its lease was over before it stopped? once more: %r" % after, flush=True)
     check(after["Leased"] == 0 and after["Stranded"] == 0, "what it held came back: %r" % after)
-    a2.start(wait=False).wait_leader(30)
-    until("taken again", lambda: take(a2, "held", 20)[0] == 200)
-    check(state(a1, "held")["Leases"], "it holds a lease: %r" % state(a1, "held"))
+    reclaimed = lambda: sum(r["Amount"] for r in adds_up(a1, "held") if r["Kind"] == "reclaimed")
+    before = reclaimed()
+    until("taken again, and it holds a lease", lambda: take(a2, "held", 20)[0] == 200 and state(a1, "held")["Leases"])
     a2.kill()
-    until("its lease is stranded", lambda: state(a1, "held")["Stranded"] >= 20, 15)
+    until("its lease is stranded", lambda: reclaimed() - before >= 20, 15)      # until the next refill, which may come at once
     until("and comes back with a refill", lambda: state(a1, "held")["Available"] == 100 and state(a1, "held")["Stranded"] == 0, 15)
     adds_up(a1, "held")
 
@@ -191,7 +204,7 @@ def without_servers():
     for server in cluster.servers:
         server.start(wait=False)
     for name in ("closed", "open", "last"):
-        until(name + ": as before", lambda: take(agent, name)[1]["Source"] in ("local", "renewed") if take(agent, name)[0] == 200 else False, 40)
+        until(name + ": as before", lambda: [a for s, a, _ in [take(agent, name)] if s == 200 and a["Source"] in ("local", "renewed")], 40)
     adds_up(agent, "closed")
 
 

@@ -71,8 +71,8 @@ def it_goes_and_comes_home():
         check(agent.ask("us1.node.eu.coord").status == "NXDOMAIN" and agent.ask("eu1.node.eu.coord", "TXT").status == "NOERROR", "what is not there, and what is")
         entry = agent.get("/v1/health/service/web?failover")[2][0]
         check(entry["Node"]["Node"] == "eu1" and entry["Checks"], "%r" % entry)
-    turn(world.us, "pass")
     begun = time.monotonic()
+    turn(world.us, "pass")
     all_say("us")
     check(time.monotonic() - begun >= RETURN, "home after %.2f s" % (time.monotonic() - begun))
 
@@ -132,7 +132,20 @@ class Watcher(threading.Thread):
 
 
 def flapping_checks_are_no_ping_pong():
+    """Judged when no flap took so long that the service was healthy for a while, because the machine stood still."""
+    for _ in range(5):
+        longest, seen = flapped()
+        if all(regions == ["us", "eu", "us", "eu", "us"] for regions in seen.values()):
+            return
+        check(longest >= RETURN, "%r" % seen)
+        print("     a flap of %.2f s, once more: %r" % (longest, seen), flush=True)
+    raise AssertionError("the machine stood still each time")
+
+
+def flapped():
+    """(seconds that the longest flap may have taken, how: regions that answered)"""
     all_say("us")
+    longest = 0
     watchers = {"%s of %s" % (how, agent.name): Watcher(lambda look=look, agent=agent: look(agent))
                 for how, look in (("DNS", by_dns), ("HTTP", by_http)) for agent in world.here}
     all_see = lambda region: until("all see " + region, lambda: all(w.error or w.seen[-1:] == [region] for w in watchers.values()), 20)
@@ -142,14 +155,15 @@ def flapping_checks_are_no_ping_pong():
         turn(world.us, "fail")
         all_see("eu")
         for flap in range(flaps):       # never healthy for long enough, and short failures: nobody who looks now and then sees them
+            begun = time.monotonic()
             turn(world.us, "pass")
             time.sleep(RETURN / 4 if flap % 2 else RETURN / 2)
             turn(world.us, "fail")
             until("it fails", critical, every=0.005)
+            longest = max(longest, time.monotonic() - begun)
         turn(world.us, "pass")
         all_see("us")
-    seen = {name: watcher.stop() for name, watcher in watchers.items()}
-    check(all(regions == ["us", "eu", "us", "eu", "us"] for regions in seen.values()), "%r" % seen)
+    return longest, {name: watcher.stop() for name, watcher in watchers.items()}
 
 
 def an_order_of_who_answers():
@@ -200,9 +214,8 @@ def the_commands_say_why():
     world.agent.coord("failover", "put", '-targets=[{"Service":"reader"},{}]', "web")
     check(len(world.us.get("/v1/failover/web")[2]["Targets"]) == 2, "put -targets")
     world.agent.coord("failover", "delete", "web")
+    until("by the nearest region", lambda: all(words in world.us.coord("explain", "service", "web") for words in ('Answered from region "eu": 1 passing', "nearest region")))
     all_say("eu")
-    out = world.us.coord("explain", "service", "web")
-    check('Answered from region "eu": 1 passing' in out and "nearest region" in out, out)
     turn(world.us, "pass")
     all_say("us")
     until("nothing is on record", lambda: world.us.get("/v1/failover")[2] == [])

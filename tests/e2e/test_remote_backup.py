@@ -114,13 +114,17 @@ def many_at_once():
     server = cluster.leader()
     fill(server, 12)
     agent = cluster.agent("a1").start(wait=False).wait_leader(30)
-    getting = [Getting(server if i % 4 else agent) for i in range(12)]
-    until("the first is done, the others have been asked for", lambda: any(g.answer for g in getting))
-    server.put("/v1/agent/service/register", {"Name": "meanwhile", "Port": 1})      # its definition is saved
-    left = sum(g.answer is None for g in getting)
+    for turn in range(3):                                # a disk that stands still holds up the definition, and no backup
+        getting = [Getting(server if i % 4 else agent) for i in range(12)]
+        until("the first is done, the others have been asked for", lambda: any(g.answer for g in getting))
+        server.put("/v1/agent/service/register", {"Name": "meanwhile%d" % turn, "Port": 1})     # its definition is saved
+        left = sum(g.answer is None for g in getting)
+        for g in getting:
+            g.join()
+        if left > 6:
+            break
     check(left > 6, "it waited for the backups: %d of 12 are under way" % left)
     for g in getting:
-        g.join()
         check(g.answer[0] == 200, "%r" % (g.answer,))
         path = tempfile.mktemp()
         with open(path, "wb") as f:
@@ -200,9 +204,9 @@ def cut_in_the_middle():
     size = os.path.getsize(path)
     agent.put("/v1/kv/which", b"new")
 
-    def halted(whose, sizes):
-        """Stops it as soon as its file is neither empty nor whole."""
-        partly = lambda: [s for s in nameless(whose) if s < size]
+    def halted(whose, receiver):
+        """Stops it as soon as the receiver's file is neither empty nor half of it: what is on its way between them is not the rest."""
+        partly = lambda: any(s < size / 2 for s in nameless(receiver))
         if not partly():
             return False
         whose.proc.send_signal(signal.SIGSTOP)
@@ -219,7 +223,7 @@ def cut_in_the_middle():
     server = server_of()
     whole = lambda: any(s >= size for s in nameless(agent))      # its client's upload is there: what grows now is at the server
     sending = caught("restore, the agent dies", (agent, server), lambda: Sending(agent, path),
-                     lambda: whole() and any(s < size for s in nameless(server)) and (agent.proc.send_signal(signal.SIGSTOP) or True))
+                     lambda: whole() and halted(agent, server))
     left = nameless(server)
     agent.kill()
     sending.join()
@@ -231,20 +235,20 @@ def cut_in_the_middle():
 
     # its server dies while it takes a backup
     server = server_of()
-    sending = caught("restore, the server dies", (agent, server), lambda: Sending(agent, path), lambda: whole() and halted(server, None))
+    sending = caught("restore, the server dies", (agent, server), lambda: Sending(agent, path), lambda: whole() and halted(server, server))
     server.kill()
     sending.join()
     check(sending.answer == (500, "nothing is restored: the connection with the server ended in the middle of the backup"), "%r" % (sending.answer,))
     until("the agent keeps nothing of it", lambda: not nameless(agent))
-    check(agent.request("GET", "/v1/kv/which?raw")[2] == b"new", "nothing was restored")
+    which = until("a server answers", lambda: (lambda status, _, value: status == 200 and value)(*agent.request("GET", "/v1/kv/which?raw")), 30)
+    check(which == b"new", "nothing was restored")
     server.start(wait=False)
     server.wait_leader(30)
 
     # its server dies while it gives one
     server = server_of()
     getting = caught("save, the server dies", (agent, server), lambda: Getting(agent),
-                     lambda: any(s < size for s in nameless(agent)) and (server.proc.send_signal(signal.SIGSTOP) or True) and
-                     (any(s < size for s in nameless(agent)) or not server.proc.send_signal(signal.SIGCONT) and False))
+                     lambda: halted(server, agent))
     server.kill()
     getting.join()
     check(getting.answer[0] == 500 and b"the backup is not saved: the connection with the server ended in the middle" in getting.answer[1], "%r" % (getting.answer,))

@@ -1,7 +1,7 @@
 """`coord rollout follow`, for programs that read files: the file is replaced whole, a command that fails refuses the version, nothing is lost while
 servers are away."""
 import os, signal, stat, subprocess, tempfile
-from coordtest import COORD, Cluster, check, run, until
+from coordtest import COORD, SLOW, STANDSTILL, Cluster, check, run, until
 from test_rollouts import change, publish, stage, status
 from waiters import want
 
@@ -95,7 +95,7 @@ def acknowledgements_are_not_lost():
         follow.end()
     for command, code in (("true", 0), ("false", 1)):
         follow = Follow(server, "once-" + command, command, "-once")
-        check(follow.process.wait(30) == code and follow.read() == '{"v": "v2"}', command)
+        check(follow.process.wait(30 * SLOW + STANDSTILL) == code and follow.read() == '{"v": "v2"}', command)
     check(want(server, "GET", "/v1/rollout/web/status")["Refusals"][0]["Reason"] == FAILS, "the last one has refused it")
 
 

@@ -1,6 +1,6 @@
 """A configuration that counts on protection which is not there: refused at start and at reload, unless for a trial."""
 import json, os, signal, subprocess
-from coordtest import Agent, check, run, until
+from coordtest import SLOW, STANDSTILL, Agent, check, run, until
 
 HINT = "coord agent: not started, because this configuration counts on that protection; for a trial without it: -insecure-ignore-security"
 
@@ -27,7 +27,7 @@ def refused(agent):
     """What it says instead of starting: for each key the file's name with what follows it, or the flag."""
     argv = agent.argv()
     before = os.listdir(agent.dir)
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20 * SLOW + STANDSTILL)
     lines = done.stderr.decode().splitlines()
     check(done.returncode == 1 and not done.stdout, "%d %r" % (done.returncode, done.stdout))
     check(lines and lines[-1] == HINT, "%r" % lines)

@@ -103,7 +103,7 @@ def nobody_is_woken_by_a_failure():
     index = headers["X-Consul-Index"]
 
     def wait():
-        woken.append(agent.request("GET", "/v1/kv/quiet?recurse&keys&wait=30s&index=" + index, timeout=60))
+        woken.append(agent.request("GET", "/v1/kv/quiet?recurse&keys&wait=300s&index=" + index, timeout=400))
     waiter = threading.Thread(target=wait)
     waiter.start()
     for _ in range(20):
