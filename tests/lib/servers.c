@@ -1,6 +1,7 @@
 #include "tests/lib/servers.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "agent/modules.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "kv/keys/kv.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
@@ -44,16 +46,16 @@ static void *server_main(void *data) {
     return NULL;
 }
 
-/* Free ones at this moment. */
+/* Free ones at this moment, and below those that the kernel gives to whoever dials before the servers listen. */
 static void ports_find(unsigned count, uint16_t *ports) {
     int sockets[SERVERS_MOST];
     for (unsigned i = 0; i < count; i++) {
         struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t size = sizeof address;
         sockets[i] = socket(AF_INET, SOCK_STREAM, 0);
-        CHECK(bind(sockets[i], (struct sockaddr *)&address, size) == 0);
-        CHECK(getsockname(sockets[i], (struct sockaddr *)&address, &size) == 0);
-        ports[i] = ntohs(address.sin_port);
+        do {
+            ports[i] = (uint16_t)(10000 + random_u64() % 22000);
+            address.sin_port = htons(ports[i]);
+        } while (bind(sockets[i], (struct sockaddr *)&address, sizeof address) != 0 && errno == EADDRINUSE);
     }
     for (unsigned i = 0; i < count; i++) close(sockets[i]);
 }
