@@ -110,7 +110,7 @@ Test(large, watchers_share_it) {
         web_free(&answer);
         close(fds[i]);
     }
-    cr_expect(PARKED(world) == 0);
+    EVENTUALLY(PARKED(world) == 0);
     world_stop(world);
 }
 

@@ -321,7 +321,7 @@ Test(quota, several_takes_are_all_or_nothing) {
 
 /* -- owner mode --------------------------------------------------------------------------------------------------- */
 
-#define OWNED "\"Refill\":{\"Window\":\"day\"},\"Mode\":\"owner\",\"Service\":\"gw\",\"LeaseTTL\":\"1s\""
+#define OWNED "\"Refill\":{\"Window\":\"day\"},\"Mode\":\"owner\",\"Service\":\"gw\",\"LeaseTTL\":\"10s\""
 
 static bool is_allowed(const char *asked) {
     struct web_answer answer = web_ask(world, asked, NULL);

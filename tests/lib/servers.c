@@ -1,7 +1,5 @@
 #include "tests/lib/servers.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +8,14 @@
 #include "agent/modules.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/random.h"
 #include "kv/keys/kv.h"
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
+#include "tests/lib/free_ports.h"
 
 /* Several servers in one process, and the sanitizer's: elections would replace leaders that are only slow. */
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define PATIENCE_LEAST 3
 #else
 #define PATIENCE_LEAST 1
@@ -46,20 +44,6 @@ static void *server_main(void *data) {
     return NULL;
 }
 
-/* Free ones at this moment, and below those that the kernel gives to whoever dials before the servers listen. */
-static void ports_find(unsigned count, uint16_t *ports) {
-    int sockets[SERVERS_MOST];
-    for (unsigned i = 0; i < count; i++) {
-        struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        sockets[i] = socket(AF_INET, SOCK_STREAM, 0);
-        do {
-            ports[i] = (uint16_t)(10000 + random_u64() % 22000);
-            address.sin_port = htons(ports[i]);
-        } while (bind(sockets[i], (struct sockaddr *)&address, sizeof address) != 0 && errno == EADDRINUSE);
-    }
-    for (unsigned i = 0; i < count; i++) close(sockets[i]);
-}
-
 static bool all_have_a_leader(struct server *servers, unsigned count) {
     for (unsigned i = 0; i < count; i++)
         if (!rpc_known_leader(servers[i].rpc)) return false;
@@ -72,7 +56,7 @@ void servers_start(struct server *servers, unsigned count, unsigned patience) {
     uint16_t ports[SERVERS_MOST];
     CHECK(count <= SERVERS_MOST);
     if (patience < PATIENCE_LEAST) patience = PATIENCE_LEAST;
-    ports_find(count, ports);
+    free_ports(count, ports);
     for (unsigned i = 0; i < count; i++) {
         struct server *server = &servers[i];
         *server = (struct server){.folder = "/tmp/coord-test-XXXXXX"};
