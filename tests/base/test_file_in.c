@@ -59,7 +59,7 @@ Test(file_in, gives_what_is_there_up_to_the_end) {
 }
 
 static bool soon_more_than(int fd, size_t size) {
-    for (uint64_t until = clock_mono_ms() + 5000; clock_mono_ms() < until; usleep(1000))
+    for (uint64_t until = clock_mono_ms() + 30000; clock_mono_ms() < until; usleep(1000))
         if (in_memory(fd, LARGE) > size) return true;
     return false;
 }

@@ -125,12 +125,12 @@ static void proposer(void *arg) {
     uv_sem_init(&sem, 0);
     for (uint64_t i = 0; i < run->per_thread; i++) {
         struct one one = {
-            .proposal = {.done = proposal_done, .deadline_ms = clock_mono_ms() + 20000}, .run = run, .sem = &sem};
+            .proposal = {.done = proposal_done, .deadline_ms = clock_mono_ms() + 60000}, .run = run, .sem = &sem};
         one.proposal.data = raft_data_new(NULL, run->bytes);
         memset(one.proposal.data->bytes, (int)i, run->bytes);
         node_propose(run->node, &one.proposal);
         uv_sem_wait(&sem);
-        struct look look = {.read = {.done = read_done, .deadline_ms = clock_mono_ms() + 20000},
+        struct look look = {.read = {.done = read_done, .deadline_ms = clock_mono_ms() + 60000},
                             .run = run,
                             .sem = &sem,
                             .after = run->state->count};
@@ -151,7 +151,7 @@ static void stop_cb(uv_async_t *async) {
 }
 static void late(uv_timer_t *timer) {
     (void)timer;
-    fprintf(stderr, "not done within a minute\n");
+    fprintf(stderr, "not done within two minutes\n");
     abort();
 }
 
@@ -162,7 +162,7 @@ static bool spare_whole; /* all of it is written: no hole, and nothing that is o
 static void wait_for_spare(void) {
     char path[80];
     snprintf(path, sizeof path, "%s/log-spare", spare_folder);
-    for (uint64_t until = clock_mono_ms() + 20000;; usleep(1000)) {
+    for (uint64_t until = clock_mono_ms() + 60000;; usleep(1000)) {
         CHECK(clock_mono_ms() < until);
         int fd = open(path, O_RDONLY);
         if (fd < 0) continue;
@@ -191,7 +191,7 @@ static uint64_t life(const char *folder, struct state *state, unsigned proposers
     uv_async_init(&run.loop, &run.stop, stop_cb);
     uv_timer_init(&run.loop, &run.guard);
     run.stop.data = &run;
-    uv_timer_start(&run.guard, late, 60000, 0);
+    uv_timer_start(&run.guard, late, 110000, 0);
     struct node_config config = {.folder = folder,
                                  .address = "127.0.0.1:8300",
                                  .bootstrap = true,
@@ -288,7 +288,7 @@ static void held_done(struct node_proposal *proposal, int error, const void *res
 static void held_propose(struct held_run *run) {
     for (int i = 0; i < EACH; i++) {
         struct held_one *one = &run->all[run->proposed++];
-        *one = (struct held_one){.run = run, .proposal = {.done = held_done, .deadline_ms = clock_mono_ms() + 20000}};
+        *one = (struct held_one){.run = run, .proposal = {.done = held_done, .deadline_ms = clock_mono_ms() + 60000}};
         uint64_t value = run->proposed;
         one->proposal.data = raft_data_new(&value, sizeof value);
         node_propose(run->node, &one->proposal);

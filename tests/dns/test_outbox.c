@@ -125,7 +125,7 @@ static void open_box(bool segments) {
     outbox = dns_outbox_new(77, segments, played);
 }
 static void tear_down(void) { dns_outbox_free(outbox); }
-TestSuite(outbox, .fini = tear_down, .timeout = 30);
+TestSuite(outbox, .fini = tear_down, .timeout = 300);
 
 static void expect_once(uint8_t first, uint8_t count) {
     for (unsigned id = first; id < first + count; id++) cr_expect(eq(uint, kernel.delivered[id], 1), "answer %u", id);

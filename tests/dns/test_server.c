@@ -56,7 +56,7 @@ static void tear_down(void) {
     dns_stop(server);
     fake_rpc_stop(rpc);
 }
-TestSuite(dns_server, .init = set_up, .fini = tear_down, .timeout = 60);
+TestSuite(dns_server, .init = set_up, .fini = tear_down, .timeout = 300);
 
 static int dial(int type, const char *address) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(dns_port(server))};
@@ -165,9 +165,11 @@ static void *flood(void *data) {
             send(fd, query, size, 0);
         }
         struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-        for (unsigned i = 0; i < 32 && poll(&poll_fd, 1, 1000) == 1; i++, answered++) {
+        for (unsigned i = 0; i < 32 && poll(&poll_fd, 1, 1000) == 1; answered++) {
             ssize_t n = recv(fd, answer, sizeof(answer), 0);
-            if (n != 12 + 23 + 1600 + 11 || get_be16(answer) / 32 != round || get_be16(answer + 6) != 100) (*wrong)++;
+            unsigned of = get_be16(answer) / 32; /* of a round before: nobody waited for it any more */
+            if (n != 12 + 23 + 1600 + 11 || of > round || get_be16(answer + 6) != 100) (*wrong)++;
+            i += of == round;
         }
     }
     if (answered < 200 * 32 / 2) (*wrong)++;
@@ -323,12 +325,12 @@ Test(dns_server, tcp_connection_limit) {
 Test(dns_server, tcp_idle_connections_end) {
     struct dns_config config = config_for(loopback);
     start(&config);
-    int fd = dial(SOCK_STREAM, "127.0.0.1");
     uint64_t before_ms = clock_mono_ms();
+    int fd = dial(SOCK_STREAM, "127.0.0.1");
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
     static const uint8_t partial[] = "\0\x40";
     for (unsigned i = 0; i < sizeof(partial) || poll(&poll_fd, 1, 1000) == 0; i++) {
-        cr_assert(lt(u64, clock_mono_ms() - before_ms, DEADLINE_MS));
+        cr_assert(lt(u64, clock_mono_ms() - before_ms, 2 * DEADLINE_MS));
         (void)send(fd, partial + i % 2, 1, MSG_NOSIGNAL);
     }
     cr_expect(eq(sz, read_frame(fd), 0));
@@ -407,7 +409,7 @@ Test(dns_server, start_and_stop_often) {
         uint64_t before_ms = clock_mono_ms();
         dns_stop(server);
         server = NULL;
-        cr_expect(lt(u64, clock_mono_ms() - before_ms, 3000));
+        cr_expect(lt(u64, clock_mono_ms() - before_ms, DEADLINE_MS));
         close(fd);
     }
 }

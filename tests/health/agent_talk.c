@@ -80,7 +80,8 @@ static void on_waited(struct local_waiter *waiter, int error) {
 int wait_synced(struct agent *agent, uint64_t wait_ms) {
     struct waited waited = {.waiter.done = on_waited, .error = -1};
     local_on_synced(agent->local, &waited.waiter, wait_ms);
-    for (uint64_t end_ms = clock_mono_ms() + UNTIL_MS; waited.error < 0; usleep(2000)) CHECK(clock_mono_ms() < end_ms);
+    for (uint64_t end_ms = clock_mono_ms() + wait_ms + UNTIL_MS; waited.error < 0; usleep(2000))
+        CHECK(clock_mono_ms() < end_ms);
     return waited.error;
 }
 

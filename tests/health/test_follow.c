@@ -126,16 +126,16 @@ Test(follow, keeps_its_state_for_a_while_without_answers) {
     far_service(agent, "n2", PB__STATUS__PASSING, "");
     check(agent, alias_db);
     UNTIL(is(agent, "s", PB__STATUS__PASSING, up));
+    uint64_t begun_ms = clock_mono_ms();
     fake_rpc_fence(agent->rpc, true);
     far_service(agent, "n2", PB__STATUS__WARNING, "tail"); /* what waits is read again, and ends */
     UNTIL(fake_rpc_fenced(agent->rpc) > 0);
-    cr_assert(is(agent, "s", PB__STATUS__PASSING, up));
+    cr_assert(is(agent, "s", PB__STATUS__PASSING, up) || clock_mono_ms() - begun_ms >= 1000);
     static const char lost[] = "Failure checking aliased node or service: ";
     char text[200];
     snprintf(text, sizeof text, "%s%s", lost, co_strerror(CO_FENCED));
-    uint64_t begun_ms = clock_mono_ms();
     UNTIL(is(agent, "s", PB__STATUS__CRITICAL, text));
-    cr_assert_geq(clock_mono_ms() - begun_ms, 800, "not at once");
+    cr_assert_geq(clock_mono_ms() - begun_ms, 990, "not at once");
     fake_rpc_fence(agent->rpc, false);
     UNTIL(is(agent, "s", PB__STATUS__WARNING, down));
     agent_free(agent);

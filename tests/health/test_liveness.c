@@ -138,14 +138,17 @@ static void count_warnings(void *data, enum log_level level, const char *line, s
  * ------------------------------------------------------------------------------------------------------------ */
 
 Test(liveness, is_granted_and_renewed) {
-    struct agent *agent = started();
+    struct agent *agent = stopped(true);
     char id[40], later[40];
+    uint64_t begun_ms = clock_mono_ms();
+    agent_start(agent);
     UNTIL(lease(agent, id) && alive(agent));
     service(agent, "web");
-    UNTIL(service_there(agent, "web"));
-    uint64_t writes = fake_rpc_writes(agent->rpc), begun_ms = clock_mono_ms();
-    UNTIL(fake_rpc_renewals(agent->rpc) >= 4);
-    cr_assert_geq(clock_mono_ms() - begun_ms, 200, "three in a TTL of 300 ms");
+    UNTIL(service_there(agent, "web") && local_synced(agent->local));
+    uint64_t writes = fake_rpc_writes(agent->rpc), renewals = fake_rpc_renewals(agent->rpc);
+    UNTIL(fake_rpc_renewals(agent->rpc) >= renewals + 4);
+    uint64_t most = (clock_mono_ms() - begun_ms) / 90; /* of the period, a tenth may be missing */
+    cr_assert_leq(fake_rpc_renewals(agent->rpc), most + 1, "three in a TTL of 300 ms");
     cr_assert(lease(agent, later) && strcmp(id, later) == 0, "the same lease");
     cr_assert_eq(fake_rpc_writes(agent->rpc), writes, "a renewal is no write");
     agent_free(agent);
@@ -328,11 +331,12 @@ Test(liveness, lost_again_and_again_is_asked_for_later_and_later) {
     char id[40];
     agent->lease_ttl_ns = TTL_NS / 3;
     agent_start(agent);
+    uint64_t begun_ms = 0;
     for (int i = 0; i < 3; i++) {
         UNTIL(lease(agent, id));
+        begun_ms = clock_mono_ms();
         end_lease(agent, id);
     }
-    uint64_t begun_ms = clock_mono_ms();
     UNTIL(lease(agent, id));
     cr_assert_geq(clock_mono_ms() - begun_ms, 900, "another one may have the same idea");
     agent_free(agent);
@@ -402,7 +406,7 @@ Test(liveness, leaving_without_an_answer_ends) {
     agent->leave = true;
     uint64_t begun_ms = clock_mono_ms();
     agent_stop(agent);
-    cr_assert_lt(clock_mono_ms() - begun_ms, 10000);
+    cr_assert_lt(clock_mono_ms() - begun_ms, 30000);
     agent->leave = false;
     fake_rpc_hold(agent->rpc, false);
     agent_start(agent);

@@ -15,7 +15,7 @@ Test(local_names, ids_are_one_in_any_case) {
     register_service(agent, "{\"ID\":\"W1\",\"Name\":\"Web\",\"Check\":{\"CheckID\":\"Ck\",\"TTL\":\"60s\"}}");
     cr_assert_eq(register_check(agent, "{\"Name\":\"More\",\"TTL\":\"60s\",\"ServiceID\":\"w1\"}"), CO_OK);
     cr_assert(update(agent, "cK", PB__STATUS__PASSING, "abc"));
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     cr_assert(has_service(agent, "W1"));
     register_service(agent,
                      "{\"ID\":\"w1\",\"Name\":\"web\",\"Port\":7,\"Check\":{\"CheckID\":\"ck\",\"TTL\":\"60s\"}}");
@@ -24,7 +24,7 @@ Test(local_names, ids_are_one_in_any_case) {
     cr_assert_eq(local_status(agent, "ck"), PB__STATUS__PASSING, "a known check keeps its state");
     cr_assert_eq(local_status(agent, "Ck"), -1);
     cr_assert_neq(local_service_hash(agent->local, slice_text("W1")), 0);
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     UNTIL(local_synced(agent->local));
     const Pb__Service *stored = look_service(agent->rpc, &arena, FAKE_AGENT_NODE, "w1");
     cr_assert(stored && stored->port == 7 && strcmp(stored->id, "w1") == 0);
@@ -34,7 +34,7 @@ Test(local_names, ids_are_one_in_any_case) {
     cr_assert_eq(local_service_maintenance(agent->local, slice_text("w1"), false, slice_text("")), CO_OK);
     cr_assert_eq(local_check_deregister(agent->local, slice_text("mORE")), CO_OK);
     cr_assert_eq(local_service_deregister(agent->local, slice_text("W1")), CO_OK);
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     cr_assert(!has_service(agent, "w1"));
     cr_assert_eq(look_count(agent->rpc, FAKE_AGENT_NODE), 2);
     arena_free(&arena);
@@ -47,7 +47,7 @@ Test(local_names, a_spelling_of_others_is_put_right) {
     struct arena arena = {0};
     fake_rpc_version(agent->rpc, MACHINE_VERSION_NEWEST);
     register_service(agent, "{\"ID\":\"web\",\"Name\":\"web\"}");
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     agent_stop(agent);
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
     Pb__Node node = PB__NODE__INIT;
@@ -58,7 +58,7 @@ Test(local_names, a_spelling_of_others_is_put_right) {
     cr_assert(has_service(agent, "WEB") && !has_service(agent, "web"));
     agent_start(agent);
     register_service(agent, "{\"ID\":\"web\",\"Name\":\"web\"}");
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     UNTIL(local_synced(agent->local));
     cr_assert(has_service(agent, "web") && !has_service(agent, "WEB"));
     cr_assert_eq(look_count(agent->rpc, FAKE_AGENT_NODE), 3);
@@ -74,10 +74,10 @@ Test(local_names, written_in_another_case_it_is_kept_once) {
     fake_rpc_version(agent->rpc, MACHINE_VERSION_NEWEST);
     register_service(agent, "{\"ID\":\"W1\",\"Name\":\"web\",\"Port\":1}");
     cr_assert_eq(register_check(agent, "{\"Name\":\"Mine\",\"TTL\":\"60s\"}"), CO_OK);
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     register_service(agent, "{\"ID\":\"w1\",\"Name\":\"web\",\"Port\":2}");
     cr_assert_eq(register_check(agent, "{\"Name\":\"mINE\",\"TTL\":\"60s\"}"), CO_OK);
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     cr_assert_eq(saved(agent, 's'), 1);
     cr_assert_eq(saved(agent, 'c'), 1);
     agent_stop(agent);
@@ -100,7 +100,7 @@ Test(local_names, written_in_another_case_it_is_kept_once) {
     cr_assert(strcmp(services[0]->id, "W1") == 0 && services[0]->port == 3, "the last one");
     cr_assert_eq(local_service_deregister(agent->local, slice_text("w1")), CO_OK);
     cr_assert_eq(local_check_deregister(agent->local, slice_text("MINE")), CO_OK);
-    cr_assert_eq(wait_synced(agent, 10000), CO_OK);
+    cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     cr_assert_eq(saved(agent, 's'), 0, "both lines are void");
     cr_assert_eq(saved(agent, 'c'), 0);
     agent_stop(agent);

@@ -88,7 +88,7 @@ int main(void) {
         CHECK(pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) == 0);
     }
     for (int i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
-    uint64_t end = clock_mono_ms() + 30000;
+    uint64_t end = clock_mono_ms() + 60000;
     while (!local_synced(agent->local)) {
         CHECK(clock_mono_ms() < end);
         usleep(2000);

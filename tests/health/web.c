@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "certificate.h"
+#include "tests/lib/free_ports.h"
 
 struct web {
     int listener, stop_pipe[2];
@@ -67,7 +68,7 @@ static void answer(struct client *client, int status, const char *more, struct s
 static void wait_for_end(struct client *client) {
     char byte;
     struct pollfd fds[2] = {{.fd = client->fd, .events = POLLIN}, {.fd = client->web->stop_pipe[0], .events = POLLIN}};
-    while (poll(fds, 2, 10000) > 0 && !fds[1].revents) {
+    while (poll(fds, 2, 60000) > 0 && !fds[1].revents) {
         if (recv(client->fd, &byte, 1, 0) <= 0) return;
     }
 }
@@ -219,6 +220,6 @@ unsigned web_requests(const struct web *web) { return web->requests; }
 
 uint16_t web_free_port(void) {
     uint16_t port;
-    close(listen_anywhere(&port));
+    free_ports(1, &port);
     return port;
 }

@@ -78,19 +78,19 @@ Test(blocking, answers_when_the_thing_changes) {
     cr_expect(PARKED(world) == 5, "only the prefix was woken");
     put(world, "a", "3");
     expect_answer(key, 200, "\"Value\":\"Mw==\"");
-    cr_expect(PARKED(world) == 4);
+    EVENTUALLY(PARKED(world) == 4);
     set_service(world, "n1", "web", "v2", "passing");
     expect_answer(service, 200, "\"v2\"");
-    cr_expect(PARKED(world) == 3);
+    EVENTUALLY(PARKED(world) == 3);
     set_service(world, "n2", "other", "x", "passing");
     expect_answer(nodes, 200, "\"n2\"");
-    cr_expect(PARKED(world) == 2);
+    EVENTUALLY(PARKED(world) == 2);
     set_service(world, "n1", "absent", "x", "passing");
     expect_answer(absent, 200, "\"absent\"");
     put(world, "none/below/this", "x");
     expect_answer(none, 200, "none/below/this");
-    cr_expect(PARKED(world) == 0);
-    cr_expect(web_metric(world, "coord_http_blocking_queries") == 0);
+    EVENTUALLY(PARKED(world) == 0);
+    EVENTUALLY(web_metric(world, "coord_http_blocking_queries") == 0);
     int fds[] = {key, prefix, none, service, nodes, absent};
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) close(fds[i]);
     world_stop(world);
@@ -100,7 +100,7 @@ Test(blocking, an_old_index_is_answered_at_once) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
     put(world, "a", "2");
-    struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=1&wait=10s", NULL);
+    struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=1&wait=5m", NULL);
     cr_expect(answer.status == 200 && web_index(&answer) == 2);
     web_free(&answer);
     world_stop(world);
@@ -113,12 +113,12 @@ Test(blocking, time_is_up) {
     struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=1&wait=200ms", NULL);
     uint64_t took = clock_mono_ms() - begun;
     cr_expect(answer.status == 200 && web_index(&answer) == 1);
-    cr_expect(took >= 200 && took < 4000, "%llu ms", (unsigned long long)took);
+    cr_expect(took >= 200 && took < 20000, "%llu ms", (unsigned long long)took);
     web_free(&answer);
     answer = web_ask(world, "GET /v1/kv/none?index=1&wait=1ms", NULL);
     cr_expect(answer.status == 404 && web_index(&answer) == 1, "never below 1");
     web_free(&answer);
-    cr_expect(PARKED(world) == 0);
+    EVENTUALLY(PARKED(world) == 0);
     world_stop(world);
 }
 
@@ -165,7 +165,7 @@ Test(blocking, time_up_after_unchanged_wakes_has_the_newer_index) {
     struct world *world = world_start(NULL);
     set_service(world, "n1", "web", "v1", "passing");
     set_service(world, "n2", "web", "v1", "critical");
-    int fd = park_at(world, "/v1/health/service/web?passing", "&wait=400ms");
+    int fd = park_at(world, "/v1/health/service/web?passing", "&wait=1500ms");
     set_service(world, "n2", "web", "v2", "critical");
     struct web_answer answer = web_hear(fd);
     cr_expect(answer.status == 200 && web_index(&answer) == 3, "%llu", (unsigned long long)web_index(&answer));
@@ -187,7 +187,7 @@ Test(blocking, who_hangs_up_is_freed_at_once) {
     uint64_t begun = clock_mono_ms();
     EVENTUALLY(PARKED(world) == 0);
     EVENTUALLY(web_metric(world, "coord_http_connections") == 1); /* the one that asks for the metric */
-    cr_expect(clock_mono_ms() - begun < 3000);
+    cr_expect(clock_mono_ms() - begun < 30000, "long before their time is up");
     for (size_t i = 1; i < ARRAY_COUNT(fds); i += 2) {
         cr_expect(web_closed(fds[i]));
         close(fds[i]);
@@ -461,7 +461,7 @@ Test(full, the_end_does_not_wait) {
     int far = park(world, target);
     uint64_t begun = clock_mono_ms();
     world_stop_http(world);
-    cr_expect(clock_mono_ms() - begun < 2000);
+    cr_expect(clock_mono_ms() - begun < 20000, "long before their time is up");
     close(far);
     world_stop(world);
 }
@@ -507,13 +507,13 @@ Test(blocking, stopping_answers_those_who_wait) {
     EVENTUALLY(PARKED(world) == ARRAY_COUNT(fds));
     uint64_t begun = clock_mono_ms();
     world_stop_http(world);
-    cr_expect(clock_mono_ms() - begun < 2000);
+    cr_expect(clock_mono_ms() - begun < 20000, "long before their time is up");
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) {
         expect_answer(fds[i], 200, "MQ==");
         cr_expect(web_closed(fds[i]));
         close(fds[i]);
     }
-    cr_expect(PARKED(world) == 0);
+    EVENTUALLY(PARKED(world) == 0);
     world_stop(world);
 }
 

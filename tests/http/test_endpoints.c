@@ -417,7 +417,7 @@ static void refuses_member(const struct http_route *route, const struct http_par
     buffer_free(&both), buffer_free(&values), buffer_free(&target), buffer_free(&body), buffer_free(&json);
 }
 
-Test(endpoints, every_declared_parameter_of_coords_own_endpoints_refuses_what_is_wrong, .timeout = 60) {
+Test(endpoints, every_declared_parameter_of_coords_own_endpoints_refuses_what_is_wrong, .timeout = 300) {
     unsigned rows = 0;
     for (const struct http_topic *topic = http_topics; topic->title; topic++) {
         for (const struct http_route *route = topic->rows; route->path; route++) {

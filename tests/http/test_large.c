@@ -110,7 +110,7 @@ Test(large, watchers_share_it) {
         web_free(&answer);
         close(fds[i]);
     }
-    cr_expect(PARKED(world) == 0);
+    EVENTUALLY(PARKED(world) == 0);
     world_stop(world);
 }
 
@@ -184,7 +184,7 @@ Test(large, stopping_in_the_middle) {
     }
     uint64_t began_ms = clock_mono_ms();
     world_stop_http(world);
-    cr_expect(clock_mono_ms() - began_ms < 3000);
+    cr_expect(clock_mono_ms() - began_ms < 20000);
     for (size_t i = 0; i < ARRAY_COUNT(fds); i++) close(fds[i]);
     world_stop(world);
 }

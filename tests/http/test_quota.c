@@ -19,7 +19,7 @@ static void setup(void) {
                   "\"Status\":\"passing\"}}"));
 }
 static void teardown(void) { world_stop(world); }
-TestSuite(quota, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(quota, .init = setup, .fini = teardown, .timeout = 300);
 
 static void expect(int status, const char *asked, const char *body, const char *words) {
     char *text = web_want(world, status, asked, body);
@@ -321,7 +321,7 @@ Test(quota, several_takes_are_all_or_nothing) {
 
 /* -- owner mode --------------------------------------------------------------------------------------------------- */
 
-#define OWNED "\"Refill\":{\"Window\":\"day\"},\"Mode\":\"owner\",\"Service\":\"gw\",\"LeaseTTL\":\"1s\""
+#define OWNED "\"Refill\":{\"Window\":\"day\"},\"Mode\":\"owner\",\"Service\":\"gw\",\"LeaseTTL\":\"10s\""
 
 static bool is_allowed(const char *asked) {
     struct web_answer answer = web_ask(world, asked, NULL);
@@ -403,24 +403,37 @@ Test(quota, without_servers_on_loss_decides) {
     struct web_answer answer = take(200, "PUT /v1/agent/quota/open/take?n=10", NULL);
     web_free(&answer);
     fake_rpc_leader(world_rpc(world), false);
-    uint64_t began = clock_mono_ms();
-    answer = take(503, "PUT /v1/agent/quota/closed/take", NULL);
-    cr_expect(strstr(answer.body, "quota \"closed\": "), "%s", answer.body);
-    cr_expect(atoi(web_header(&answer, "Retry-After")) >= 1);
-    cr_expect(clock_mono_ms() - began < 3000, "a take does not wait for long");
-    web_free(&answer);
-    EVENTUALLY(({ /* not in the first refill period */
-                  answer = web_ask(world, "PUT /v1/agent/quota/open/take", NULL);
-                  bool fine = answer.status == 200;
-                  web_free(&answer);
-                  fine;
-    }));
-    for (int i = 1; i < 3; i++) {
-        answer = take(200, "PUT /v1/agent/quota/open/take", NULL);
+    uint64_t took_ms = UINT64_MAX;
+    for (int i = 0; i < 3 && took_ms >= 3000; i++) { /* again: the machine stood still */
+        uint64_t began = clock_mono_ms();
+        answer = take(503, "PUT /v1/agent/quota/closed/take", NULL);
+        took_ms = clock_mono_ms() - began;
+        cr_expect(strstr(answer.body, "quota \"closed\": "), "%s", answer.body);
+        cr_expect(atoi(web_header(&answer, "Retry-After")) >= 1);
         web_free(&answer);
     }
-    answer = take(429, "PUT /v1/agent/quota/open/take", NULL);
-    web_free(&answer);
+    cr_expect_lt(took_ms, 3000, "a take does not wait for long");
+    unsigned taken = 0;
+    took_ms = UINT64_MAX;
+    for (int i = 0; i < 5 && took_ms >= 1500; i++) { /* within a refill period: again where the machine stood still */
+        uint64_t began = 0;
+        EVENTUALLY(({ /* not in the first one */
+                      began = clock_mono_ms();
+                      answer = web_ask(world, "PUT /v1/agent/quota/open/take", NULL);
+                      bool fine = answer.status == 200;
+                      web_free(&answer);
+                      fine;
+        }));
+        int status = 200;
+        for (taken = 0; status == 200 && taken < 100; taken++) {
+            answer = web_ask(world, "PUT /v1/agent/quota/open/take", NULL);
+            status = answer.status;
+            web_free(&answer);
+        }
+        cr_expect_eq(status, 429);
+        took_ms = clock_mono_ms() - began;
+    }
+    cr_expect(took_ms >= 1500 || taken == 3, "%u taken", taken); /* with the first one, without the last */
     fake_rpc_leader(world_rpc(world), true);
     EVENTUALLY(({
         answer = web_ask(world, "PUT /v1/agent/quota/closed/take", NULL);
@@ -440,10 +453,17 @@ Test(quota, servers_that_do_not_answer_keep_no_take_waiting) {
     EVENTUALLY(web_metric(world, "coord_quota_asks_total") == 1);
     close(gone);
     struct web_answer answer = web_hear(fd);
+    uint64_t took_ms = clock_mono_ms() - began;
     cr_expect(answer.status == 503 && strstr(answer.body, "no server answers"), "%d %s", answer.status, answer.body);
-    cr_expect(clock_mono_ms() - began < 3000, "it waits for a second");
     web_free(&answer);
     close(fd);
+    for (int i = 0; i < 2 && took_ms >= 3000; i++) { /* again: the machine stood still */
+        began = clock_mono_ms();
+        answer = take(503, "PUT /v1/agent/quota/a/take?n=2", NULL);
+        took_ms = clock_mono_ms() - began;
+        web_free(&answer);
+    }
+    cr_expect_lt(took_ms, 3000, "it waits for a second");
     fake_rpc_hold(world_rpc(world), false);
     EVENTUALLY(({
         answer = web_ask(world, "PUT /v1/agent/quota/a/take?n=100", NULL);

@@ -158,7 +158,7 @@ Test(txn, answers_have_consuls_shape) {
     web_free(&answer);
     TXN(200, "[{\"KV\":{\"Verb\":\"get\",\"Key\":\"a\"},\"Node\":null,\"Service\":null,\"Check\":null}]",
         "\"Flags\":7,\"Value\":\"aGVsbG8=\",");
-    expect_at(200, "PUT /v1/txn?index=1000000&wait=10s", "[{\"KV\":{\"Verb\":\"get\",\"Key\":\"a\"}}]",
+    expect_at(200, "PUT /v1/txn?index=1000000&wait=5m", "[{\"KV\":{\"Verb\":\"get\",\"Key\":\"a\"}}]",
               "aGVsbG8=", __LINE__); /* at once */
     expect_at(200, "PUT /v1/txn?stale", "[{\"KV\":{\"Verb\":\"get\",\"Key\":\"a\"}}]", "aGVsbG8=", __LINE__);
     IF(200,

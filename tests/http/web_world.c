@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "rpc/quota/spending.h"
 
-#define PATIENCE_MS 5000
+#define PATIENCE_MS 30000
 
 /* ---- the world ---- */
 

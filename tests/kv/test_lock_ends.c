@@ -282,7 +282,7 @@ Test(lock_ends, a_delay_beyond_the_longest_counts_as_that) {
     updates_are("delay of a lock began l 60; session ended 00000018 0; ");
 }
 
-Test(lock_ends, names_with_delays_are_many, .timeout = 180) {
+Test(lock_ends, names_with_delays_are_many, .timeout = 300) {
     enum { OF_EACH = 900, EACH = 12 };
     char name[16];
     cr_assert_gt(OF_EACH * EACH, QUEUE_FREE_KEPT);

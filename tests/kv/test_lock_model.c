@@ -387,7 +387,7 @@ static void run(uint64_t number) {
     fixture_close(&world);
 }
 
-Test(lock_model, random_commands, .timeout = 100) {
+Test(lock_model, random_commands, .timeout = 300) {
     const char *chosen = getenv("COORD_SEED");
     if (chosen) {
         run(strtoull(chosen, NULL, 10));

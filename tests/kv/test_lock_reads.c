@@ -13,7 +13,7 @@
 static struct fixture world;
 static void setup(void) { queues_open(&world, 8); }
 static void teardown(void) { fixture_close(&world); }
-TestSuite(lock_reads, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(lock_reads, .init = setup, .fini = teardown, .timeout = 300);
 
 #define STATE(name, expected) cr_expect_str_eq(lock_state(&world, name), expected, "%s", lock_state(&world, name))
 

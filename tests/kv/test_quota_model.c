@@ -542,7 +542,7 @@ static void run(uint64_t number) {
     fixture_close(&world);
 }
 
-Test(quota_model, grants_sums_and_windows_are_as_the_contract_says, .timeout = 100) {
+Test(quota_model, grants_sums_and_windows_are_as_the_contract_says, .timeout = 300) {
     const char *only = getenv("COORD_SEED");
     if (only) {
         run(strtoul(only, NULL, 10));

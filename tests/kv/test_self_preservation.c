@@ -469,7 +469,7 @@ static void model_expect(unsigned step) {
                  (unsigned long long)held_count());
 }
 
-Test(preservation, as_a_model_counts, .init = setup, .fini = teardown, .timeout = 110) {
+Test(preservation, as_a_model_counts, .init = setup, .fini = teardown, .timeout = 300) {
     static const char *const ids[] = {"a", "b"};
     uint64_t now_ms = 1000, state = 4711;
     unsigned acted = 0;

@@ -228,7 +228,7 @@ static void open_world(void) {
 static void close_world(void) { fixture_close(&world); }
 
 /* Of one entry come as many events as it changed things, however many answers that takes; and it takes no long. */
-Test(stream, an_entry_with_many_changes_comes_in_parts, .init = open_world, .fini = close_world, .timeout = 100) {
+Test(stream, an_entry_with_many_changes_comes_in_parts, .init = open_world, .fini = close_world, .timeout = 300) {
     enum { KEYS = 20000 };
     static bool seen[KEYS];
     char key[32];

@@ -366,6 +366,11 @@ unsigned fake_rpc_poison(struct rpc *rpc, const char *text) {
     SWITCH(rpc, count = rpc->poisoned; rpc->poison = text; rpc->poisoned = 0);
     return count;
 }
+unsigned fake_rpc_held(struct rpc *rpc) {
+    unsigned count = 0;
+    SWITCH(rpc, LIST_FOREACH(link, &rpc->jobs) count++);
+    return count;
+}
 unsigned fake_rpc_rounds(struct rpc *rpc) {
     unsigned rounds;
     SWITCH(rpc, rounds = rpc->rounds);

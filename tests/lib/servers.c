@@ -1,6 +1,5 @@
 #include "tests/lib/servers.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +12,10 @@
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
+#include "tests/lib/free_ports.h"
 
 /* Several servers in one process, and the sanitizer's: elections would replace leaders that are only slow. */
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define PATIENCE_LEAST 3
 #else
 #define PATIENCE_LEAST 1
@@ -44,20 +44,6 @@ static void *server_main(void *data) {
     return NULL;
 }
 
-/* Free ones at this moment. */
-static void ports_find(unsigned count, uint16_t *ports) {
-    int sockets[SERVERS_MOST];
-    for (unsigned i = 0; i < count; i++) {
-        struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t size = sizeof address;
-        sockets[i] = socket(AF_INET, SOCK_STREAM, 0);
-        CHECK(bind(sockets[i], (struct sockaddr *)&address, size) == 0);
-        CHECK(getsockname(sockets[i], (struct sockaddr *)&address, &size) == 0);
-        ports[i] = ntohs(address.sin_port);
-    }
-    for (unsigned i = 0; i < count; i++) close(sockets[i]);
-}
-
 static bool all_have_a_leader(struct server *servers, unsigned count) {
     for (unsigned i = 0; i < count; i++)
         if (!rpc_known_leader(servers[i].rpc)) return false;
@@ -70,7 +56,7 @@ void servers_start(struct server *servers, unsigned count, unsigned patience) {
     uint16_t ports[SERVERS_MOST];
     CHECK(count <= SERVERS_MOST);
     if (patience < PATIENCE_LEAST) patience = PATIENCE_LEAST;
-    ports_find(count, ports);
+    free_ports(count, ports);
     for (unsigned i = 0; i < count; i++) {
         struct server *server = &servers[i];
         *server = (struct server){.folder = "/tmp/coord-test-XXXXXX"};

@@ -21,7 +21,7 @@ static const char *run(uint64_t seed, unsigned mutations, struct world_counts *s
     return violation ? text : NULL;
 }
 
-Test(copy_story, readers_see_one_past_state, .timeout = 120) {
+Test(copy_story, readers_see_one_past_state, .timeout = 300) {
     const char *only = getenv("COORD_SEED");
     uint64_t first = only ? strtoull(only, NULL, 10) : 1, last = only ? first : 8;
     struct world_counts sum = {0};
@@ -37,7 +37,7 @@ Test(copy_story, readers_see_one_past_state, .timeout = 120) {
               "%zu %zu %zu %zu %zu", sum.refused, sum.flips, sum.lost, sum.repeated, sum.lives);
 }
 
-Test(copy_story, a_broken_rule_is_noticed, .timeout = 120) {
+Test(copy_story, a_broken_rule_is_noticed, .timeout = 300) {
     struct world_counts sum = {0};
     for (uint64_t seed = 1; seed <= 8; seed++)
         if (run(seed, MUTATE_COPY_MIXES, &sum)) return;

@@ -21,7 +21,7 @@ static const char *run(uint64_t seed, unsigned mutations, struct keys_world_coun
     return violation ? text : NULL;
 }
 
-Test(keys_story, whole_copies_are_past_states, .timeout = 120) {
+Test(keys_story, whole_copies_are_past_states, .timeout = 300) {
     const char *only = getenv("COORD_SEED");
     uint64_t first = only ? strtoull(only, NULL, 10) : 1, last = only ? first : 6;
     struct keys_world_counts sum = {0};
@@ -36,7 +36,7 @@ Test(keys_story, whole_copies_are_past_states, .timeout = 120) {
     cr_assert(sum.lost > 10 && sum.repeated > 10 && sum.lives > 5, "%zu %zu %zu", sum.lost, sum.repeated, sum.lives);
 }
 
-Test(keys_story, a_broken_rule_is_noticed, .timeout = 120) {
+Test(keys_story, a_broken_rule_is_noticed, .timeout = 300) {
     struct keys_world_counts sum = {0};
     for (uint64_t seed = 1; seed <= 6; seed++)
         if (run(seed, MUTATE_KEYS_REPEATS, &sum)) return;

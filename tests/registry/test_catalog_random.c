@@ -259,11 +259,11 @@ static void run_seed(uint64_t seed, int steps) {
     fixture_close(&f);
 }
 
-Test(catalog_random, indexes_rise_exactly_with_what_changes, .timeout = 120) {
+Test(catalog_random, indexes_rise_exactly_with_what_changes, .timeout = 300) {
     for (uint64_t seed = 1; seed <= 6; seed++) run_seed(seed, 700);
 }
 
-Test(catalog_random, names_in_any_case_are_no_exception, .timeout = 120) {
+Test(catalog_random, names_in_any_case_are_no_exception, .timeout = 300) {
     any_case = true;
     for (uint64_t seed = 1; seed <= 6; seed++) run_seed(seed, 700);
 }
@@ -290,7 +290,7 @@ static void apply_in_batches(struct fixture *fixture, struct buffer *log, size_t
     }
 }
 
-Test(catalog_random, equal_logs_give_equal_sums_and_copies, .timeout = 120) {
+Test(catalog_random, equal_logs_give_equal_sums_and_copies, .timeout = 300) {
     static struct buffer log[LOG];
     struct rng rng;
     rng_seed(&rng, 77);

@@ -16,7 +16,7 @@
 #include "registry/operator.h"
 #include "registry/version.h"
 
-TestSuite(fold, .timeout = 120);
+TestSuite(fold, .timeout = 300);
 
 static uint64_t raise_to(struct fixture *f, unsigned version) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;

@@ -80,7 +80,7 @@ static void fill(struct fixture *f, const char *prefix, int count) {
 
 static void count_wake(struct watch_waiter *waiter) { (void)waiter; }
 
-TestSuite(operate, .timeout = 60);
+TestSuite(operate, .timeout = 300);
 
 Test(operator, a_backup_of_a_cluster_that_was_behind) {
     struct fixture from, to;

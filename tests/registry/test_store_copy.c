@@ -78,7 +78,7 @@ static void *replace_it(void *arg) {
 }
 
 /* A snapshot's copy, say: what waits for it would stand still for seconds. */
-Test(store_copy, others_read_on_while_a_long_read_keeps_the_store_from_being_replaced, .timeout = 30) {
+Test(store_copy, others_read_on_while_a_long_read_keeps_the_store_from_being_replaced, .timeout = 300) {
     const char *folder = scratch_folder(), *other = scratch_folder();
     struct store *store = open_at(folder, NULL), *empty = open_at(other, NULL);
     put_committed(store, "k", "before");
@@ -117,7 +117,7 @@ Test(store_copy, the_blocks_of_what_was_replaced_go_little_by_little) {
     cr_assert_gt(info.st_blocks * 512, 6 << 20);
     struct fault fault = {0};
     cr_assert_eq(store_replace(store, fd, 0, &fault), CO_OK, "%s", fault.text);
-    for (int i = 0; i < 5000 && info.st_blocks > 0; i++) usleep(1000), fstat(old, &info);
+    for (int i = 0; i < 30000 && info.st_blocks > 0; i++) usleep(1000), fstat(old, &info);
     cr_expect_eq(info.st_blocks, 0, "this handle kept them");
     close(old), close(fd);
     store_close(store), store_close(empty);

@@ -86,7 +86,7 @@ Test(store_flush, a_small_store_is_left_to_the_kernel) {
 }
 
 /* Long before the kernel would: it begins after 30 s. */
-Test(store_flush, a_large_one_is_written_out_and_then_it_sleeps, .timeout = 60) {
+Test(store_flush, a_large_one_is_written_out_and_then_it_sleeps, .timeout = 300) {
     const char *folder = disk_folder();
     if (!folder) cr_skip_test("temporary files are in memory here");
     struct store *store = open_at(folder, NULL);

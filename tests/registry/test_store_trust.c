@@ -249,7 +249,7 @@ static _Noreturn void look_at_survivor(const char *folder, uint64_t last) {
 }
 
 /* A writer killed anywhere in its commits: what it had reported is there, whole transactions only, and trusted. */
-Test(store_trust, survives_being_killed, .timeout = 60) {
+Test(store_trust, survives_being_killed, .timeout = 300) {
     const char *folder = scratch_folder();
     struct rng rng;
     rng_seed(&rng, 3);

