@@ -43,7 +43,7 @@ struct contact {
     struct peers *peers;
     struct link *wire;
     struct target *target; /* dialled ones */
-    uint64_t since_ms, last_seen_ms, pinged_ms;
+    uint64_t since_ms, last_seen_ms, pinged_ms, received;
     bool greeted; /* their hello was accepted: info counts */
     bool unwanted;
     struct peer_info info;
@@ -397,6 +397,8 @@ static void watch_contact(struct contact *contact, uint64_t now_ms) {
         if (now_ms - contact->since_ms > HELLO_MOST_MS) link_close(contact->wire);
         return;
     }
+    uint64_t received = link_received(contact->wire); /* bytes of a large frame count as much as whole ones */
+    if (received != contact->received) contact->received = received, contact->last_seen_ms = now_ms;
     if (now_ms - contact->last_seen_ms > DEAD_AFTER_MS) {
         log_warn("peer", "nothing heard, connection given up node=%s address=%s ms=%llu", contact->info.node,
                  contact->info.address, (unsigned long long)(now_ms - contact->last_seen_ms));

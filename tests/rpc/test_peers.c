@@ -22,6 +22,7 @@ struct world {
     uv_loop_t loop;
     uv_timer_t timer;
     struct side a, b;
+    struct link *thin; /* on which bytes come one by one */
     int ticks;
     bool (*done)(struct world *world);
 };
@@ -191,19 +192,25 @@ static void older_frame(void *data, struct link *link, uint8_t type, struct slic
 }
 static bool older_is_there(struct world *world) { return peers_connected(world->a.peers, OLDER); }
 
-Test(peers, an_older_program_is_not_asked_for_reads) {
+/* To `a`, until it is accepted there. `fetches`: how many it is asked for. */
+static struct link *older_dials(struct world *world, unsigned *fetches) {
     static const struct link_callbacks callbacks = {.frame = older_frame, .connected = older_connected};
+    struct peer_info info;
+    run_until(world, connected);
+    peers_list(world->b.peers, &info, 1);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    to.sin_port = htons((uint16_t)atoi(strchr(info.address, ':') + 1));
+    struct link *link = link_dial(&world->loop, (struct sockaddr *)&to, NULL, &callbacks, fetches);
+    run_until(world, older_is_there);
+    return link;
+}
+
+Test(peers, an_older_program_is_not_asked_for_reads) {
     for (older_speaks = 4; older_speaks <= 5; older_speaks++) {
         struct world world;
         open_world(&world, fresh, fresh, 3);
-        struct peer_info info;
         unsigned fetches = 0;
-        run_until(&world, connected);
-        peers_list(world.b.peers, &info, 1);
-        struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        to.sin_port = htons((uint16_t)atoi(strchr(info.address, ':') + 1));
-        struct link *link = link_dial(&world.loop, (struct sockaddr *)&to, NULL, &callbacks, &fetches);
-        run_until(&world, older_is_there);
+        struct link *link = older_dials(&world, &fetches);
         Pb__PeerFetch ask = PB__PEER_FETCH__INIT;
         cr_expect_eq(peers_tell(world.a.peers, OLDER, PEER_FETCH, &ask.base), older_speaks == 5);
         cr_expect(peers_tell(world.a.peers, OLDER, PEER_AUDIT, &ask.base), "what it knows it is told");
@@ -212,4 +219,33 @@ Test(peers, an_older_program_is_not_asked_for_reads) {
         link_close(link);
         close_world(&world);
     }
+}
+
+/* -- a large frame on a thin line --------------------------------------------------------------------------------- */
+#define LARGE (1u << 20)
+
+/* The head of a large frame, and then for ever what may be its payload. */
+static void thin_begins(struct link *link) {
+    struct buffer *out = link_frame_begin(link, PEER_AUDIT);
+    put_le32(out->data + out->size - 5, LARGE);
+    link_flush(link);
+}
+static bool five_seconds(struct world *world) {
+    struct buffer *out = link_frame_begin(world->thin, PEER_AUDIT);
+    memset(out->data + out->size - 5, 0, 5);
+    link_flush(world->thin);
+    return world->ticks == 500;
+}
+
+Test(peers, bytes_of_a_frame_that_is_not_whole_yet_are_a_sign_of_life) {
+    struct world world;
+    open_world(&world, fresh, fresh, 3);
+    unsigned fetches = 0;
+    older_speaks = 5;
+    world.thin = older_dials(&world, &fetches);
+    thin_begins(world.thin);
+    run_until(&world, five_seconds);
+    cr_expect(peers_connected(world.a.peers, OLDER), "it is longer than a silent one is waited for");
+    link_close(world.thin);
+    close_world(&world);
 }
