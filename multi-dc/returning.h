@@ -1,6 +1,6 @@
-/* When a service comes home, and when another region's rest ends (multi-dc/failover.h): on the leader, which looks now and then what is away. That an instance
- * is healthy again it has noted in the record; what counts is for how long that note stands, since every relapse takes
- * it away. No clock, no I/O. One thread. */
+/* When a service comes home, and when another region's rest ends (multi-dc/failover.h): on the leader, which looks now
+ * and then what is away. That an instance is healthy again it has noted in the record; what counts is for how long that
+ * note stands, since every relapse takes it away. No clock, no I/O. One thread. */
 #ifndef COORD_MULTI_DC_RETURNING_H
 #define COORD_MULTI_DC_RETURNING_H
 
@@ -16,8 +16,8 @@ void returning_forget(struct returning *returning);
 /* What query_failovers says now. */
 void returning_look(struct returning *returning, const Pb__FailoversResult *now, uint64_t now_ms);
 /* A step of a service: that it is healthy again is to be noted; or it has been so for return_ms on end, and comes home; or
- * nobody else knows it any more. The same of a region at rest, which the command names. Each is told once until the next look. False: there is none. The command's text is valid
- * until then. */
+ * nobody else knows it any more. The same of a region at rest, which the command names. Each is told once until the next
+ * look. False: there is none. The command's text is valid until then. */
 bool returning_next(struct returning *returning, uint64_t now_ms, Pb__FailoverHomeCommand *command);
 
 #endif

@@ -258,8 +258,7 @@ void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
 
 /* It says nothing, or takes nothing of what it asked for. */
 static bool is_gone(struct agent *agent, uint64_t now_ms) {
-    uint64_t received = link_received(agent->wire);
-    if (received != agent->received) agent->received = received, agent->last_seen_ms = now_ms;
+    if (link_heard(agent->wire, &agent->received)) agent->last_seen_ms = now_ms;
     if (list_empty(&agent->reader.held)) return now_ms - agent->last_seen_ms > AGENTS_QUIET_MS;
     uint64_t delivered = link_delivered(agent->wire);
     if (delivered != agent->delivered) agent->delivered = delivered, agent->reader.taken_ms = now_ms;

@@ -153,11 +153,8 @@ static void refused_by(struct client_conn *conn, struct slice why) {
     link_close(conn->wire);
 }
 
-/* Bytes of a large frame count as much as whole ones. */
 static void hear(struct client_conn *conn, uint64_t now_ms) {
-    uint64_t received = link_received(conn->wire);
-    if (received == conn->received) return;
-    conn->received = received;
+    if (!link_heard(conn->wire, &conn->received)) return;
     conn->last_seen_ms = now_ms;
     conn->asked_ms = conn->pinged_ms = 0;
 }

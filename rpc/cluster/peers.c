@@ -397,8 +397,7 @@ static void watch_contact(struct contact *contact, uint64_t now_ms) {
         if (now_ms - contact->since_ms > HELLO_MOST_MS) link_close(contact->wire);
         return;
     }
-    uint64_t received = link_received(contact->wire); /* bytes of a large frame count as much as whole ones */
-    if (received != contact->received) contact->received = received, contact->last_seen_ms = now_ms;
+    if (link_heard(contact->wire, &contact->received)) contact->last_seen_ms = now_ms;
     if (now_ms - contact->last_seen_ms > DEAD_AFTER_MS) {
         log_warn("peer", "nothing heard, connection given up node=%s address=%s ms=%llu", contact->info.node,
                  contact->info.address, (unsigned long long)(now_ms - contact->last_seen_ms));

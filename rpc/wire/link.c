@@ -193,7 +193,12 @@ void link_keep_short(struct link *link) {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
-uint64_t link_received(const struct link *link) { return link->received; }
+bool link_heard(const struct link *link, uint64_t *received) {
+    bool more = link->received != *received;
+    *received = link->received;
+    return more;
+}
+
 uint64_t link_queued(const struct link *link) { return link->flushed + link->out.size; }
 
 uint64_t link_delivered(const struct link *link) {

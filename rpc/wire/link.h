@@ -51,9 +51,11 @@ size_t link_backlog(const struct link *link); /* bytes not yet taken by the kern
 /* The kernel keeps little that is not sent yet, so that a frame that is queued now is not long behind those before.
  * Where bulk and urgent share a link. */
 void link_keep_short(struct link *link);
-/* Counted since the link began, frames' heads included: what arrived, whole frames or not; what was queued; of that,
- * what the other side's kernel has acknowledged (a system call). */
-uint64_t link_received(const struct link *link);
+/* Did bytes arrive since it was asked last? Those of a large frame that is not whole yet are a sign of life too.
+ * *received: 0 at first, then what had arrived when it was asked. */
+bool link_heard(const struct link *link, uint64_t *received);
+/* Counted since the link began, frames' heads included: what was queued; of that, what the other side's kernel has
+ * acknowledged (a system call). */
 uint64_t link_queued(const struct link *link);
 uint64_t link_delivered(const struct link *link);
 bool link_dialled(const struct link *link);

@@ -61,7 +61,7 @@ class Waiting:
         self.answer = server.request("GET", path, timeout=90 * harness.SLOW)
 
     def hears(self, value):
-        self.thread.join(3 * harness.SLOW + harness.STANDSTILL)
+        self.thread.join(3 * harness.SLOW)
         check(self.answer and self.answer[0] == 200 and self.answer[2] == value, "a blocking query: %r" % (self.answer,))
 
 

@@ -364,17 +364,10 @@ def announces_much(server):
     harness.kept("the end of a connection that announced much", ended)
 
 
-def large_through(cluster):
-    """The servers that many megabytes are sent to. A sanitizer is at that for a minute with each: there it is one that hands them to the leader."""
-    return cluster.servers if harness.SLOW == 1 else [s for s in cluster.servers if s is not cluster.leader()][:1]
-
-
 def long_refusals(cluster):
     """Sessions that are refused for checks whose names have a megabyte, which the refusals quote: what a server says of many at once fits its frames.
     So much at once makes the disk of a slow machine degraded and may cost its leader, and who asked then hears that: asked again until it is refused."""
-    # No more than makes several frames of answers: a server of a busy machine, or of a sanitizer's, says nothing for seconds while it looks at hundreds of
-    # megabytes, and is given up by the others again and again.
-    name, frames, each = b"n" * ((1 << 20 if harness.SLOW == 1 else 1 << 16) - 30), 6, 12
+    name, frames, each = b"n" * ((1 << 20) - 30), int(30 / harness.SLOW), 12
     create = lambda number: field(1, field(1, number) + field(2, b"\x21\x01" + field(1, field(1, b"%08d-0000-4000-8000-000000000000" % number) + field(3, b"s1") + field(4, name))))
 
     def refusals(server):
@@ -394,7 +387,7 @@ def long_refusals(cluster):
         assert all(text.startswith(b"Missing check 'nnn") and len(text) <= 1024 for text in texts), max(texts, key=len)[:2000]
         return len(texts)
     for server in cluster.servers:
-        until("most of them are refused", lambda: refusals(server) > frames * each / 2, 90)
+        until("most of them are refused", lambda: refusals(server) > frames * each / 2, 60)
         dead = cluster.unexpected_ends()
         assert not dead, "%s ended with %s:\n%s" % (dead[0].name, dead[0].proc.returncode, dead[0].log()[-2000:])
 
@@ -423,9 +416,8 @@ def main():
                 raise AssertionError("%s ended with %s:\n%s" % (dead[0].name, dead[0].proc.returncode, dead[0].log()[-2000:]))
         announces_much(cluster.servers[0])
         many_of_nothing(cluster.servers[1])
-        for s in large_through(cluster):
-            largest_frames(s)
         for s in cluster.servers:
+            largest_frames(s)
             servers_own_commands(s)
             backups_that_do_not_fit(s)
         long_refusals(cluster)

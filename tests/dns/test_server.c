@@ -330,7 +330,7 @@ Test(dns_server, tcp_idle_connections_end) {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
     static const uint8_t partial[] = "\0\x40";
     for (unsigned i = 0; i < sizeof(partial) || poll(&poll_fd, 1, 1000) == 0; i++) {
-        cr_assert(lt(u64, clock_mono_ms() - before_ms, 2 * DEADLINE_MS));
+        cr_assert(lt(u64, clock_mono_ms() - before_ms, DEADLINE_MS));
         (void)send(fd, partial + i % 2, 1, MSG_NOSIGNAL);
     }
     cr_expect(eq(sz, read_frame(fd), 0));
@@ -409,7 +409,7 @@ Test(dns_server, start_and_stop_often) {
         uint64_t before_ms = clock_mono_ms();
         dns_stop(server);
         server = NULL;
-        cr_expect(lt(u64, clock_mono_ms() - before_ms, DEADLINE_MS));
+        cr_expect(lt(u64, clock_mono_ms() - before_ms, 3000));
         close(fd);
     }
 }

@@ -1,6 +1,6 @@
 """Load balancing: what an instance says of its load on one host is known on all servers, and on agents that pick, within a second; picks,
 owners and DNS follow it, and forget it."""
-import collections, http.server, os, re, socket, struct, threading, time, urllib.parse
+import collections, http.server, itertools, os, re, socket, struct, threading, time, urllib.parse
 from coordtest import HERE, SLOW, Agent, Cluster, check, run, settings, until
 
 
@@ -45,6 +45,16 @@ def known(everywhere, expected, name="api"):
     return time.monotonic() - began
 
 
+def known_soon(everywhere, say):
+    """What `say` has said, and gives back, all know within a second: in one of three tries, because the machine may stand still."""
+    times = []
+    while not times or times[-1] >= SLOW:
+        check(len(times) < 3, "known everywhere after so many seconds: %s" % times)
+        expected = say()
+        times.append(known(everywhere, expected))
+    return times[-1]
+
+
 class Saying:
     """Something says the loads again and again, three times a second."""
 
@@ -78,15 +88,20 @@ def known_everywhere_within_a_second():
         pick = agent.get("/v1/lb/pick/api")[2]
         check(pick["Policy"] == "p2c" and len(pick["Considered"]) == 2 and pick["Considered"][0]["Load"] is None, "%s" % pick)
         check(pick["Picked"]["Service"]["ID"] in [c["ID"] for c in pick["Considered"]], "%s" % pick)
-    report(one, "api-1", 0.5), report(two, "api-2", 4, "&inflight=17"), report(cluster.servers[0], "api-3", 0.25)
-    expected = {("a1", "api-1"): 0.5, ("a2", "api-2"): 4, ("s1", "api-3"): 0.25}
-    took = known(everywhere, expected)
-    print("     all three on all five after %.2f s" % took, flush=True)
-    times = []
-    for i in range(5):
-        report(one, "api-1", 10 + i)
-        times.append(known(everywhere, {("a1", "api-1"): 10 + i}))
-    check(sorted(times)[2] < SLOW, "known everywhere after so many seconds: %s" % times)      # most of them: the machine may stand still
+    more = itertools.count()
+
+    def all_three():
+        load = next(more) / 8            # another one each time
+        report(one, "api-1", 0.5 + load), report(two, "api-2", 4 + load, "&inflight=17"), report(cluster.servers[0], "api-3", 0.25)
+        return {("a1", "api-1"): 0.5 + load, ("a2", "api-2"): 4 + load, ("s1", "api-3"): 0.25}
+    print("     all three on all five after %.2f s" % known_soon(everywhere, all_three), flush=True)
+
+    def the_first():
+        load = 10 + next(more) / 8
+        report(one, "api-1", load)
+        return {("a1", "api-1"): load}
+    for _ in range(5):
+        known_soon(everywhere, the_first)
     # picks follow: the pair of the two loaded ones is rare, and then the lesser one wins
     with Saying(lambda: report(one, "api-1", 14)):
         known(everywhere, {("a1", "api-1"): 14})
@@ -104,13 +119,13 @@ def known_everywhere_within_a_second():
     register(two, "once")
     passing(cluster.servers, "api", 4)
     report(two, "once", 6)  # a single report: it stands for 35 s
-    known(everywhere, {("a2", "once"): 6})
+    took = known(everywhere, {("a2", "once"): 6})
+    check(took < SLOW, "known everywhere after %.2f s" % took)
     late.kill()
     late.start(wait=False)
     late.wait_leader(30)
     until("it has been told", lambda: loads(late).get(("a2", "once")) == 6, 5)
-    report(one, "api-1", 7)
-    known(everywhere, {("a1", "api-1"): 7})
+    known_soon(everywhere, the_first)
 
 
 def the_catalog_and_the_log_stay_as_they_are():
@@ -350,7 +365,8 @@ def dns_has_the_pick_first():
         for i in range(4):
             report(one, "x%d" % i, 0.1 if i == 2 else 7 + i)
     with Saying(say):
-        known(everywhere, {("a1", "x2"): 0.1}, "web")
+        took = known(everywhere, {("a1", "x2"): 0.1}, "web")
+        check(took < 2 * SLOW, "known everywhere after %.2f s" % took)
         the_pick_is_first(everywhere)
 
 

@@ -160,6 +160,10 @@ def keep_on_terminate(cluster):
 
 def reloads():
     """What a file says of a status is said once, not at each reload that brings something else of its service."""
+    measured(reloads_while_it_expires)
+
+
+def reloads_while_it_expires():
     agent = Agent()
 
     def write(tag):
@@ -177,7 +181,8 @@ def reloads():
             agent.put("/v1/agent/reload")
         return (statuses(agent) or {}).get("file") == "critical"
     until("it expires", gone, 3 + LATE)
-    check(reloaded >= 2, "%d reloads" % reloaded)              # each that began the TTL anew would have been followed by another
+    agent.kill()
+    return None if reloaded >= 5 else "%d reloads" % reloaded  # a machine that stands still makes fewer of them
 
 
 def thresholds():

@@ -5,6 +5,11 @@ from coordtest import COORD, HERE, Cluster, SLOW, check, configuration, undecide
 now = time.monotonic
 
 
+def passed_ms(since):
+    """So much of what was granted then may be over when the answer is here."""
+    return (now() - since) * 1000
+
+
 def short():
     """A configuration in which sessions may have a TTL of a second."""
     return configuration(session_ttl_min="1s")

@@ -283,7 +283,7 @@ Test(server, slow_and_idle_clients) {
     cr_expect_str_eq(answer.body, "Request timeout: the body did not come in time");
     web_free(&answer);
     cr_expect(web_closed(header) && web_closed(body) && web_closed(idle) && web_closed(silent) && web_closed(second));
-    cr_expect(clock_mono_ms() - begun < 20000);
+    cr_expect(clock_mono_ms() - begun < 4000);
     answer = web_hear(parked);
     cr_expect(answer.status == 404, "who waits for a change is not slow");
     web_free(&answer);
@@ -298,10 +298,10 @@ Test(server, dripping_bytes_do_not_buy_time) {
     int fd = web_dial(world);
     web_say(fd, "GET /v1/catalog/datacenters HTTP/1.1\r\n");
     uint64_t begun = clock_mono_ms();
-    while (web_silent(fd, 20) && clock_mono_ms() - begun < 25000) web_say(fd, "X-Drip: x\r\n");
+    while (web_silent(fd, 20) && clock_mono_ms() - begun < 5000) web_say(fd, "X-Drip: x\r\n");
     struct web_answer answer = web_hear(fd);
     cr_expect(answer.status == 408, "%d", answer.status);
-    cr_expect(clock_mono_ms() - begun < 20000);
+    cr_expect(clock_mono_ms() - begun < 4000);
     web_free(&answer);
     close(fd);
     world_stop(world);
@@ -376,7 +376,7 @@ Test(server, stops_with_all_kinds_of_connections) {
     cr_expect(web_silent(writing, 20));
     uint64_t begun = clock_mono_ms();
     world_stop_http(world); /* the write never ends: after a while it goes without it */
-    cr_expect(clock_mono_ms() - begun < 20000);
+    cr_expect(clock_mono_ms() - begun < 2000);
     answer = web_hear(waiting);
     cr_expect(answer.status == 200);
     web_free(&answer);
