@@ -5,11 +5,11 @@ for each server: what a server sends to another can then be dropped, one way or 
 addresses live in the hub only, so runs go side by side. Where namespaces are not allowed servers get loopback
 addresses of their own and nothing can be cut.
 """
-import atexit, ctypes, http.client, json, os, random, re, resource, shutil, signal, socket, subprocess, sys, tempfile, time
+import atexit, ctypes, http.client, json, os, random, re, resource, shutil, signal, socket, subprocess, sys, tempfile, time, traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
-from pace import MULTIPLIER, SLOW, STANDSTILL, server_arguments, undecided
+from pace import CONFESSIONS, Late, MULTIPLIER, SLOW, STANDSTILL, server_arguments, undecided
 
 COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
 PREFIX = "coordw"
@@ -43,7 +43,8 @@ def until(what, condition, within=15.0):
         value = condition()
         if value:
             return value
-        check(time.monotonic() < end, "not within %.0f s: %s" % (limit, what))
+        if time.monotonic() > end:
+            raise Late("not within %.0f s: %s" % (limit, what))
         time.sleep(0.05)
 
 
@@ -57,6 +58,18 @@ def kept(what, attempt, times=3):
         if took < bound:
             return took
     raise AssertionError("%s: %s s, never within %.1f s" % (what, ", ".join("%.2f" % t for t in seen), bound))
+
+
+def tell(story):
+    """Tells a whole test; under sanitizers once more if it was late (pace.Late). What it returns."""
+    try:
+        return story()
+    except (Late, TimeoutError):
+        if SLOW == 1:
+            raise
+        traceback.print_exc()
+        print("undo: it was late; once more", flush=True)
+    return story()
 
 
 # -- the hub ---------------------------------------------------------------------------------------------------------
@@ -356,7 +369,10 @@ class Cluster:
     def __exit__(self, kind, *rest):
         if kind:
             self.keep = True
+        faults = self.confessions() + ["%s ended by itself with %s" % (s.name, s.proc.returncode) for s in self.unexpected_ends()] if kind else []
         self.close()
+        if faults and issubclass(kind, (Late, TimeoutError)):      # not for being late, then
+            raise AssertionError("\n".join(faults))
 
     def start(self):
         for s in self.servers:
@@ -414,15 +430,14 @@ class Cluster:
                 if found and found.alive() and not found.paused and count * 2 > len(self.servers):
                     return found
             time.sleep(0.02)
-        raise AssertionError("no leader within %.0f s" % limit)
+        raise Late("no leader within %.0f s" % limit)
 
     def unexpected_ends(self):
         return [s for s in self.servers + self.agents if s.proc is not None and not s.expected_end and not s.alive()]
 
     def confessions(self):
         """What servers said that none may say. One that was killed could not say so by its exit code."""
-        words = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "internal error at")
-        return ["%s: %s" % (s.name, line) for s in self.servers + self.agents for line in s.log().splitlines() if any(word in line for word in words)]
+        return ["%s: %s" % (s.name, line) for s in self.servers + self.agents if os.path.exists(s.log_path) for line in s.log().splitlines() if any(word in line for word in CONFESSIONS)]
 
     def wait_writable(self, servers=None, within=20):
         """A write through each of `servers` succeeds; seconds that took."""
@@ -433,7 +448,7 @@ class Cluster:
                 if dead:
                     raise AssertionError("%s ended by itself with %s:\n%s" % (dead[0].name, dead[0].proc.returncode, dead[0].log()[-3000:]))
                 if time.monotonic() - begun > limit:
-                    raise AssertionError("no write through %s within %.0f s" % (s.name, limit))
+                    raise Late("no write through %s within %.0f s" % (s.name, limit))
                 time.sleep(0.01)
         return time.monotonic() - begun
 

@@ -191,4 +191,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    harness.tell(main)

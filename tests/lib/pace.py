@@ -3,9 +3,16 @@ elect each other wait longer for one another (performance.raft_multiplier), else
 runs many tests may stand still for some seconds, its disk for longer; whoever polls for something gives it so many seconds more."""
 import json, os
 
+
+class Late(AssertionError):
+    """Something did not come within its time. The release build judges that. Under sanitizers, where two suites share a machine, a story that was late
+    is told once more, unless a server reported a fault or ended by itself. Late twice, it fails."""
+
+
 SLOW = float(os.environ.get("COORD_TEST_SLOW", "1"))
 STANDSTILL = 10
 MULTIPLIER = max(1, min(10, round(SLOW)))
+CONFESSIONS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "internal error at")    # what no log may hold
 
 
 def undecided(status, answer):
