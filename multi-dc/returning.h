@@ -1,6 +1,7 @@
-/* When a service comes home, and when another region's rest ends (multi-dc/failover.h): on the leader, which looks now
- * and then what is away. That an instance is healthy again it has noted in the record; what counts is for how long that
- * note stands, since every relapse takes it away. No clock, no I/O. One thread. */
+/* Decides on the leader when a service comes home from another region, and when the rest of a region ends
+ * (multi-dc/failover.h). The leader looks at the records of what is away every RETURNING_LOOK_MS. A record says whether
+ * instances here are healthy again; a relapse takes that note away, so what counts is for how long the note has stood.
+ * No clock, no I/O. One thread. */
 #ifndef COORD_MULTI_DC_RETURNING_H
 #define COORD_MULTI_DC_RETURNING_H
 

@@ -9,7 +9,7 @@ import atexit, ctypes, http.client, json, os, random, re, resource, shutil, sign
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
-from pace import CONFESSIONS, Late, MULTIPLIER, SLOW, STANDSTILL, server_arguments, undecided
+from pace import CONFESSIONS, Late, MULTIPLIER, SLOW, STANDSTILL, only_late, server_arguments, undecided
 
 COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
 PREFIX = "coordw"
@@ -61,11 +61,11 @@ def kept(what, attempt, times=3):
 
 
 def tell(story):
-    """Tells a whole test; under sanitizers once more if it was late (pace.Late). What it returns."""
+    """Tells a whole test, and once more if it was only late (pace.Late). What it returns."""
     try:
         return story()
-    except (Late, TimeoutError):
-        if SLOW == 1:
+    except Exception as error:
+        if not only_late(error):
             raise
         traceback.print_exc()
         print("undo: it was late; once more", flush=True)
@@ -366,12 +366,14 @@ class Cluster:
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, *rest):
+    def __exit__(self, kind, error, trace):
+        faults = []
         if kind:
             self.keep = True
-        faults = self.confessions() + ["%s ended by itself with %s" % (s.name, s.proc.returncode) for s in self.unexpected_ends()] if kind else []
+        if only_late(error):             # unless there is more to say
+            faults = self.confessions() + ["%s ended by itself with %s" % (s.name, s.proc.returncode) for s in self.unexpected_ends()]
         self.close()
-        if faults and issubclass(kind, (Late, TimeoutError)):      # not for being late, then
+        if faults:
             raise AssertionError("\n".join(faults))
 
     def start(self):

@@ -289,6 +289,36 @@ def junk(rng):
     ])()
 
 
+class ThinLine(threading.Thread):
+    """An agent whose frame of 12 MiB takes for ever: some bytes of it come now and then, and are a sign of life. Who says nothing is gone after 20 s
+    (rpc/agents/agents.h)."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.server, self.stayed = server, 0
+        self.start()
+
+    def run(self):
+        begun = time.monotonic()
+        with socket.create_connection((self.server.ip, 8300), timeout=5 * harness.SLOW + harness.STANDSTILL) as s:
+            s.sendall(agent_hello(75) + struct.pack("<IB", 12 << 20, WRITES))
+            s.settimeout(0.5)
+            while self.stayed < 25:
+                try:
+                    s.sendall(b"\0")
+                    if not s.recv(65536):
+                        return
+                except TimeoutError:
+                    pass
+                except ConnectionError:
+                    return
+                self.stayed = time.monotonic() - begun
+
+    def stays(self):
+        self.join()
+        check(self.stayed >= 25, "an agent on a thin line was given up after %.1f s" % self.stayed)
+
+
 def members(server):
     return (server.get("/v1/operator/raft/configuration?stale")[2] or {}).get("Servers") or []
 
@@ -380,7 +410,7 @@ def announces_much(server):
 def long_refusals(cluster):
     """Sessions that are refused for checks whose names have a megabyte, which the refusals quote: what a server says of many at once fits its frames.
     So much at once makes the disk of a slow machine degraded and may cost its leader, and who asked then hears that: asked again until it is refused."""
-    name, frames, each = b"n" * ((1 << 20) - 30), 30 if harness.SLOW == 1 else 3, 12      # three frames of names do not fit one frame, either
+    name, frames, each = b"n" * ((1 << 20) - 30), int(30 / harness.SLOW), 12
     create = lambda number: field(1, field(1, number) + field(2, b"\x21\x01" + field(1, field(1, b"%08d-0000-4000-8000-000000000000" % number) + field(3, b"s1") + field(4, name))))
 
     def refusals(server):
@@ -415,6 +445,7 @@ def main():
         cluster.args.append("-config-file=" + path)
         cluster.start()
         cluster.wait_writable()
+        thin = ThinLine(cluster.servers[2])
         for _ in range(400):
             server = rng.choice(cluster.servers)
             try:
@@ -434,6 +465,7 @@ def main():
             servers_own_commands(s)
             backups_that_do_not_fit(s)
         long_refusals(cluster)
+        thin.stays()
         took = cluster.wait_writable()
         # Strangers are learners at most, and none is left a voter.
         until("three voters", lambda: all(len(s.get("/v1/status/peers")[2] or []) == 3 for s in cluster.servers), 10)

@@ -8,7 +8,7 @@ import http.client, urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
-from pace import CONFESSIONS, Late, MULTIPLIER, SLOW, STANDSTILL, server_arguments, undecided
+from pace import CONFESSIONS, Late, MULTIPLIER, SLOW, STANDSTILL, only_late, server_arguments, undecided
 
 COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
 AGENTS, CLUSTERS = [], []       # all that were made
@@ -307,14 +307,16 @@ def undone(error, clusters):
         any(sum(s.log().count("[INFO] raft: leading term=") for s in c.servers if os.path.exists(s.log_path)) > 1 for c in clusters)
 
 
-def late(error, agents):
-    """Whether a story was only late, under sanitizers (pace.Late)."""
-    return SLOW > 1 and isinstance(error, (Late, TimeoutError)) and \
-        not any(word in a.log() for a in agents if os.path.exists(a.log_path) for word in CONFESSIONS)
+def sound(agent):
+    """It reported no fault, and runs or was ended by its story."""
+    if not agent.proc:
+        return True
+    ended = agent.proc.poll()
+    return (not ended or -ended in (signal.SIGTERM, signal.SIGKILL)) and not (os.path.exists(agent.log_path) and any(word in agent.log() for word in CONFESSIONS))
 
 
 def told(test, afresh):
-    """Runs a story; again when it is undone, at most twice, or was only late, once. Returns whether it went well."""
+    """Runs a story; again when it is undone, at most twice, or when it was only late (pace.Late), once. Returns whether it went well."""
     for turn in range(3):
         begun, before, clusters = time.monotonic(), len(AGENTS), len(CLUSTERS)
         try:
@@ -322,7 +324,7 @@ def told(test, afresh):
             print("ok   %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
             return True
         except Exception as error:
-            again = turn < 2 and undone(error, CLUSTERS[clusters:] or CLUSTERS) or turn == 0 and late(error, AGENTS)
+            again = turn < 2 and undone(error, CLUSTERS[clusters:] or CLUSTERS) or turn == 0 and only_late(error) and all(sound(a) for a in AGENTS)
             print("%s %s (%.1f s)" % ("undo" if again else "FAIL", test.__name__, time.monotonic() - begun), flush=True)
             traceback.print_exc()
             if not again:

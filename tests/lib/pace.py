@@ -5,14 +5,19 @@ import json, os
 
 
 class Late(AssertionError):
-    """Something did not come within its time. The release build judges that. Under sanitizers, where two suites share a machine, a story that was late
-    is told once more, unless a server reported a fault or ended by itself. Late twice, it fails."""
+    """Something did not come within its time. The release build fails by that. Under sanitizers, where two suites share a machine, the story is told
+    once more, unless a server reported a fault or ended by itself. Late twice, it fails."""
 
 
 SLOW = float(os.environ.get("COORD_TEST_SLOW", "1"))
 STANDSTILL = 10
 MULTIPLIER = max(1, min(10, round(SLOW)))
 CONFESSIONS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "internal error at")    # what no log may hold
+
+
+def only_late(error):
+    """Whether a story that ended so may be told once more."""
+    return SLOW > 1 and isinstance(error, (Late, TimeoutError))
 
 
 def undecided(status, answer):
