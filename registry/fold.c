@@ -89,7 +89,7 @@ static size_t walk_some(struct store_txn *txn, uint8_t table, struct slice prefi
 void fold_walk(struct machine_tx *tx, uint8_t table, struct slice prefix, fold_each each) {
     struct walked records[WALK_RECORDS];
     struct arena arena = {0};
-    char room[STORE_KEY_MAX];
+    char room[STORE_KEY_MAX] = "";
     struct slice last = slice_make(room, 0);
     for (size_t count; (count = walk_some(tx->store, table, prefix, last, records, &arena)) > 0; arena_reset(&arena)) {
         for (size_t i = 0; i < count; i++) each(tx, records[i].key, records[i].value, &arena);
