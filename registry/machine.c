@@ -519,12 +519,10 @@ void machine_command(struct buffer *out, uint8_t type, const ProtobufCMessage *m
 /* -- snapshots ---------------------------------------------------------------------------------------------------- */
 
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term) {
-    struct store_reader *reader = store_long_reader_new(machine->store);
-    struct store_txn *txn = store_read(reader);
-    applied_in(txn, index, term);
-    int error = store_copy_txn(txn, fd);
-    store_read_done(reader);
-    store_reader_free(reader);
+    struct store_view *view = store_view_open(machine->store);
+    applied_in(store_view_first(view), index, term);
+    int error = store_copy_view(view, fd);
+    store_view_close(view);
     return error;
 }
 

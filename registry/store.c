@@ -128,6 +128,8 @@ static void store_free(struct store *store) {
     store_flush_free(store);
     pthread_mutex_destroy(&store->lock);
     pthread_cond_destroy(&store->changed);
+    pthread_mutex_destroy(&store->views_lock);
+    pthread_cond_destroy(&store->view_begun);
     buffer_free(&store->write.undo.log);
     for (size_t i = 0; i < STORE_TOPICS; i++) buffer_free(&store->write.journal.topics[i]);
     free((void *)store->config.tables);
@@ -146,8 +148,12 @@ struct store *store_make(const struct store_config *config) {
     store->config.tables = tables;
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->changed, NULL);
+    pthread_mutex_init(&store->views_lock, NULL);
+    pthread_cond_init(&store->view_begun, NULL);
     store_flush_init(store);
     list_init(&store->readers);
+    list_init(&store->views);
+    if (!store->config.view_notes_bytes) store->config.view_notes_bytes = STORE_VIEW_NOTES_BYTES;
     return store;
 }
 
@@ -251,7 +257,7 @@ static bool closed_for(const struct store_reader *reader) {
     return reader->lengthy ? reader->store->long_gate : reader->store->gate;
 }
 
-static void reader_enter(struct store_reader *reader) {
+void store_reader_enter(struct store_reader *reader) {
     struct store *store = reader->store;
     reader->active = true;
     if (!closed_for(reader)) return;
@@ -263,9 +269,11 @@ static void reader_enter(struct store_reader *reader) {
     pthread_mutex_unlock(&store->lock);
 }
 
-struct store_txn *store_read(struct store_reader *reader) {
-    CHECK(!reader->active);
-    reader_enter(reader);
+struct store_txn *store_reader_txn(struct store_reader *reader) {
+    return &reader->txn;
+}
+
+struct store_txn *store_reader_begin(struct store_reader *reader) {
     struct store_txn *txn = &reader->txn;
     txn->file = reader->store->file;
     txn->error = CO_OK;
@@ -281,10 +289,20 @@ struct store_txn *store_read(struct store_reader *reader) {
     return txn;
 }
 
-void store_read_done(struct store_reader *reader) {
-    if (!reader->active) return;
+struct store_txn *store_read(struct store_reader *reader) {
+    CHECK(!reader->active);
+    store_reader_enter(reader);
+    return store_reader_begin(reader);
+}
+
+void store_reader_pause(struct store_reader *reader) {
     store_txn_end(&reader->txn);
     mdb_txn_reset(reader->txn.mdb);
+}
+
+void store_read_done(struct store_reader *reader) {
+    if (!reader->active) return;
+    store_reader_pause(reader);
     reader->active = false;
     if (!closed_for(reader)) return;
     pthread_mutex_lock(&reader->store->lock);

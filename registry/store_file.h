@@ -12,6 +12,8 @@
  *   store_journal.c what was there before, and reads of it
  *   store_trust.c   whether what is there is what was written
  *   store_marker.c  the marker file
+ *   store_view.c    the content as of one commit, read in short pieces
+ *   store_notes.c   what a view needs to know of changes since
  *   store_copy.c    copies and replacing
  *   store_examine.c reading a file without LMDB, for damage
  *   store_fence.c   marks of a store that must not be trusted
@@ -121,6 +123,7 @@ struct store_txn {
     struct store_file *file;
     MDB_txn *mdb;
     bool writing;
+    bool viewed;  /* write: some views are to be told of changes */
     uint8_t note; /* store_note */
     int error;    /* sticks */
     uint64_t sum; /* write: as of now */
@@ -191,7 +194,11 @@ struct store {
     struct store_scrubbed looked;
     struct store_file *file; /* changed behind the closed gate only */
     struct store_txn write;
-    bool write_open;
+    bool write_open; /* changed by the applier thread, with views_lock */
+    pthread_mutex_t views_lock;
+    pthread_cond_t view_begun;
+    struct list views;
+    uint64_t measured_ms; /* applier thread; the gauges of its size */
     pthread_mutex_t lock; /* readers, gate */
     pthread_cond_t changed;
     _Atomic bool gate;      /* closed: no reader may begin */
@@ -209,6 +216,19 @@ struct store {
 
 struct store *store_make(const struct store_config *config);    /* nothing is open yet */
 bool store_has_table(const struct store *store, uint8_t table); /* of this version */
+
+/* A read in steps: from enter to store_read_done it keeps the store from being replaced; between begin and pause it has a
+ * transaction. */
+void store_reader_enter(struct store_reader *reader);
+struct store_txn *store_reader_begin(struct store_reader *reader);
+struct store_txn *store_reader_txn(struct store_reader *reader);
+void store_reader_pause(struct store_reader *reader);
+
+/* -- views (store_view.c) ----------------------------------------------------------------------------------------- */
+bool store_views_write(struct store *store);   /* a write transaction is about to begin. Is there a view? */
+void store_views_written(struct store *store); /* it has ended */
+/* `old`: what LMDB has for the record, which is about to change; NULL: nothing */
+void store_views_note(struct store *store, uint8_t table, const MDB_val *key, const MDB_val *old);
 
 /* Closes the gate, once the long readers within are done, waits for the others and ends their LMDB transactions;
  * then the file may be switched. */
