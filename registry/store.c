@@ -153,6 +153,7 @@ struct store *store_make(const struct store_config *config) {
     store_flush_init(store);
     list_init(&store->readers);
     list_init(&store->views);
+    if (!store->config.compact_free_bytes) store->config.compact_free_bytes = STORE_COMPACT_FREE_BYTES;
     if (!store->config.view_notes_bytes) store->config.view_notes_bytes = STORE_VIEW_NOTES_BYTES;
     return store;
 }
@@ -166,6 +167,7 @@ bool store_has_table(const struct store *store, uint8_t table) {
 int store_open(const struct store_config *config, struct store **out, bool *trusted, struct fault *fault) {
     struct store *store = store_make(config);
     int error = lock_folder(store, fault);
+    if (!error) store_compact_cleanup(store);
     store_crash_opening(true);
     if (!error) error = open_data(store, trusted, fault);
     store_crash_opening(false);
@@ -185,6 +187,7 @@ void store_close(struct store *store) {
         store_free(store);
         return;
     }
+    store_compact_stop(store);
     store_flush_stop(store);
     struct fault fault = {0};
     int error = store_file_close(store->file);
@@ -329,6 +332,46 @@ void store_gate_close(struct store *store) {
     wait_for_readers(store, false);
     LIST_FOREACH(item, &store->readers) { end_mdb(&LIST_ENTRY(item, struct store_reader, link)->txn); }
     pthread_mutex_unlock(&store->lock);
+}
+
+static bool wait_until(struct store *store, const struct timespec *until) {
+    for (;;) {
+        bool busy = false;
+        LIST_FOREACH(item, &store->readers) { busy |= LIST_ENTRY(item, struct store_reader, link)->active; }
+        if (!busy) return true;
+        if (pthread_cond_timedwait(&store->changed, &store->lock, until) == ETIMEDOUT) return false;
+    }
+}
+
+static bool long_one_within(struct store *store) {
+    bool any = false;
+    LIST_FOREACH(item, &store->readers) {
+        const struct store_reader *reader = LIST_ENTRY(item, struct store_reader, link);
+        any |= reader->active && reader->lengthy;
+    }
+    return any;
+}
+
+bool store_gate_try_close(struct store *store, unsigned wait_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)wait_ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000, until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&store->lock);
+    store->long_gate = true;
+    bool closed = !long_one_within(store);
+    if (closed) {
+        store->gate = true;
+        closed = wait_until(store, &until);
+    }
+    if (closed) {
+        LIST_FOREACH(item, &store->readers) { end_mdb(&LIST_ENTRY(item, struct store_reader, link)->txn); }
+    } else {
+        store->gate = store->long_gate = false;
+        pthread_cond_broadcast(&store->changed);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return closed;
 }
 
 void store_gate_open(struct store *store) {

@@ -33,6 +33,7 @@ struct store_table {
 /* What 0 means. */
 #define STORE_MAP_BYTES          ((uint64_t)64 << 30)
 #define STORE_RESERVE_STEP_BYTES ((uint64_t)16 << 20)
+#define STORE_COMPACT_FREE_BYTES ((uint64_t)8 << 20)
 #define STORE_VIEW_NOTES_BYTES   ((uint64_t)64 << 20)
 
 struct store_config {
@@ -43,6 +44,7 @@ struct store_config {
     size_t table_count;
     uint8_t topics[STORE_TABLES_MAX]; /* by the tables' numbers; 0: none */
     uint64_t examine_bytes;           /* 0: 256 MiB: a larger file is not read to its end before it is opened */
+    uint64_t compact_free_bytes;      /* 0: STORE_COMPACT_FREE_BYTES: with less free pages no new file is made */
     uint64_t view_notes_bytes;        /* of memory for each view; see store_view.c */
     bool distrust;                    /* put aside what is there, as after a machine crash */
 };

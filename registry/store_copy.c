@@ -301,6 +301,18 @@ static int take_name(struct store *store, struct store_file *next, struct fault 
     return CO_OK;
 }
 
+struct store_file *store_switch(struct store *store, struct store_file *next) {
+    struct store_file *old = store->file;
+    pthread_mutex_lock(&store->lock);
+    free(next->path);
+    next->path = mem_strdup(old->path);
+    next->aside = old->aside;
+    old->aside = NULL;
+    store->file = next;
+    pthread_mutex_unlock(&store->lock);
+    return old;
+}
+
 /* It takes about as much as the copy: what certainly does not fit is not begun, and leaves the log what there is. */
 static bool has_room_for(const struct store *store, uint64_t size) {
     struct statvfs disk;
@@ -310,6 +322,7 @@ static bool has_room_for(const struct store *store, uint64_t size) {
 int store_replace_edited(struct store *store, int fd, uint64_t size, bool background, store_edit edit, void *data,
                          struct fault *fault) {
     CHECK(!store->write_open);
+    store_compact_stop(store);
     struct load_job job = {
         .store = store, .load = {.edit = edit, .edit_data = data}, .size = size, .fd = fd, .fault = fault};
     int error = has_room_for(store, size) ? CO_OK
@@ -324,15 +337,7 @@ int store_replace_edited(struct store *store, int fd, uint64_t size, bool backgr
     store_gate_close(store);
     error = take_name(store, next, fault);
     if (!error) {
-        struct store_file *old = store->file;
-        pthread_mutex_lock(&store->lock);
-        free(next->path);
-        next->path = mem_strdup(old->path);
-        next->aside = old->aside;
-        old->aside = NULL;
-        store->file = next;
-        pthread_mutex_unlock(&store->lock);
-        store_file_discard(old, false);
+        store_file_discard(store_switch(store, next), false);
         if (gone >= 0) lazy_unlink_when_closed(gone);
     }
     store_gate_open(store);

@@ -50,7 +50,7 @@ void store_notes_add(struct store_notes *notes, uint8_t table, struct slice key,
     memcpy(bytes_of(note), key.data, key.size);
     if (data_size) memcpy(bytes_of(note) + key.size, data.data, data_size);
     for (size_t level = 0; level < levels; level++) note->next[level] = *links[level], *links[level] = note;
-    notes->bytes += size_of(note);
+    notes->bytes += size_of(note), notes->count++;
 }
 
 struct store_note *store_notes_take(struct store_notes *notes, uint8_t table, struct slice key, bool whole_table) {
@@ -58,7 +58,7 @@ struct store_note *store_notes_take(struct store_notes *notes, uint8_t table, st
     for (struct store_note *note = first; note; note = note->next[0]) {
         if (whole_table ? note->table > table : compare(note, table, key) > 0) break;
         for (size_t level = 0; level < note->levels; level++) notes->heads[level] = note->next[level];
-        notes->bytes -= size_of(note);
+        notes->bytes -= size_of(note), notes->count--;
         last = note;
     }
     if (last) last->next[0] = NULL;

@@ -22,8 +22,8 @@ struct store_note {
 
 struct store_notes {
     struct store_note *heads[STORE_NOTE_LEVELS];
-    uint64_t random; /* decides the levels of the next one */
-    size_t bytes;    /* of memory, about */
+    uint64_t random;     /* decides the levels of the next one */
+    size_t count, bytes; /* `bytes` of memory, about */
 };
 
 /* Does nothing when the record has a note. `existed` false: there was none, `data` is not looked at. Copies. */

@@ -93,6 +93,7 @@ int store_file_begin(struct store_file *file, struct store_txn *txn) {
 
 struct store_txn *store_write(struct store *store) {
     CHECK(!store->write_open);
+    if (store->compact) store_compact_turn(store);
     bool viewed = store_views_write(store);
     (void)store_file_begin(store->file, &store->write);
     store->write.viewed = viewed;
@@ -211,7 +212,9 @@ static void measure(struct store *store) {
     metric_register(&file_bytes);
     metric_register(&live_bytes);
     metric_set(&file_bytes, store->file->used_bytes);
-    metric_set(&live_bytes, store_live_bytes(&store->write));
+    uint64_t live = store_live_bytes(&store->write);
+    metric_set(&live_bytes, live);
+    if (store->write.error == CO_OK) store_compact_judge(store, now_ms, store->file->used_bytes, live);
 }
 
 int store_commit(struct store_txn *txn) {

@@ -59,6 +59,7 @@ static void begin(struct store_view *view) {
 
 static void begin_waiting(struct store *store) {
     bool any = false;
+    store_compact_boundary(store);
     LIST_FOREACH(item, &store->views) {
         struct store_view *view = LIST_ENTRY(item, struct store_view, link);
         if (!view->begun) begin(view), any = true;
@@ -70,7 +71,7 @@ bool store_views_write(struct store *store) {
     pthread_mutex_lock(&store->views_lock);
     begin_waiting(store);
     store->write_open = true;
-    bool viewed = !list_empty(&store->views);
+    bool viewed = !list_empty(&store->views) || store_compact_collects(store);
     pthread_mutex_unlock(&store->views_lock);
     return viewed;
 }
@@ -91,6 +92,7 @@ void store_views_note(struct store *store, uint8_t table, const MDB_val *key, co
     struct slice name = slice_make(key->mv_data, key->mv_size), before = slice_make(NULL, 0);
     if (old) before = slice_make(old->mv_data, old->mv_size);
     pthread_mutex_lock(&store->views_lock);
+    store_compact_note(store, table, name);
     LIST_FOREACH(item, &store->views) {
         struct store_view *view = LIST_ENTRY(item, struct store_view, link);
         if (!view->noting || handed_out(view, table, name)) continue;

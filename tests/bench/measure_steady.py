@@ -52,15 +52,16 @@ def main():
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--every", type=float, default=5)
+    parser.add_argument("--flag", action="append", default=[], help="more flags of the servers")
     args = parser.parse_args(given)
     load = load_program()
     cluster = None
     if args.servers == 1:
-        leader = Agent("-bootstrap-expect=1")
+        leader = Agent("-bootstrap-expect=1", *args.flag)
         leader.start()
         agents = [leader]
     else:
-        cluster = Cluster(args.servers)
+        cluster = Cluster(args.servers, *args.flag)
         cluster.start()
         leader, agents = cluster.leader(), cluster.servers
     generator = subprocess.Popen([load, *WORK[args.work], "-t", leader.ip + ":8500", "-c", str(args.connections), "-d", str(args.seconds + 5)],
