@@ -52,7 +52,14 @@ extern const struct query_type
 /* -- inside ------------------------------------------------------------------------------------------------------- */
 /* CO_NOTFOUND: nothing is on record. */
 int failover_record(struct store_txn *txn, struct slice service, struct arena *arena, Pb__Failover **record);
-/* This entry took a healthy instance of it out of that region's copy (the applier). */
+/* Could anybody answer in its place, by its order or else from any copy? Regions at rest do not count. CO_OK; CO_NOTFOUND:
+ * nobody; CO_CORRUPT. */
+int failover_others(struct store_txn *txn, const Pb__Failover *record, struct arena *arena);
+/* Does its order name the service itself in a region that has no copy here? That is this region, or none that is known. */
+bool failover_names_home(struct store_txn *txn, const Pb__Failover *record, struct arena *arena);
+/* The applier. This entry took a healthy instance of it out of that region's copy, or a tag from one. */
 void failover_lost_there(struct machine_tx *tx, const char *region, struct slice service);
+/* All of a copy may be another than before, or is not seen any more. */
+void failover_copy_turned(struct machine_tx *tx);
 
 #endif
