@@ -17,7 +17,7 @@
 #include "multi-dc/returning.h"
 #include "tests/sim/sim.h"
 
-enum { REGIONS_HERE = 3, REGION_NODES = 3, REGION_LATE = 16, REGION_TARGETS = 2 };
+enum { REGIONS_HERE = 3, REGION_NODES = 2, REGION_LATE = 16, REGION_TARGETS = 2 };
 enum { SERVICE_WEB, SERVICE_READER, REGION_SERVICES }; /* whose answer is judged; what orders name besides */
 extern const char *const region_names[REGIONS_HERE], *const region_services[REGION_SERVICES];
 

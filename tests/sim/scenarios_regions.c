@@ -115,8 +115,31 @@ static unsigned another(const struct region *region) {
     return (region->number + other) % region->all->count;
 }
 
+/* All of the service at once. */
+static void turn_all(struct region *region, unsigned service, Pb__Status status) {
+    const Pb__Status both[] = {status, status};
+    for (unsigned node = 0; node < REGION_NODES; node++) {
+        struct put put;
+        put_instance(&put, node, service, node % 2, 2, both);
+        region_apply(region, CATALOG_REGISTER, &put.command.base, NULL, NULL);
+    }
+}
+
+/* While one waits to come home another goes, or comes. */
+static bool disturb(struct regions *all) {
+    for (unsigned i = 0; i < all->count; i++) {
+        if (!all->regions[i].waits[SERVICE_WEB] || !sim_chance(all->sim, 300)) continue;
+        Pb__Status status = sim_chance(all->sim, 700) ? PB__STATUS__CRITICAL : PB__STATUS__PASSING;
+        turn_all(&all->regions[another(&all->regions[i])], sim_chance(all->sim, 800) ? SERVICE_WEB : SERVICE_READER,
+                 status);
+        return true;
+    }
+    return false;
+}
+
 static void something(struct regions *all) {
     struct sim *s = all->sim;
+    if (disturb(all)) return;
     struct region *region = &all->regions[sim_random(s, 0, all->count - 1)];
     uint64_t what = sim_random(s, 0, 99);
     if (what < 55) register_any(region);
@@ -132,18 +155,13 @@ static void something(struct regions *all) {
 
 /* Home is healthy everywhere, for good, and nothing else happens. */
 static void all_is_well(struct regions *all) {
-    static const Pb__Status passing[] = {PB__STATUS__PASSING, PB__STATUS__PASSING};
     all->calm = true;
     for (unsigned i = 0; i < all->count; i++) {
         struct region *region = &all->regions[i];
         if (!region->leads) region_leader_changes(region);
         for (unsigned k = 0; k < all->count; k++) region->links[k].cut_us = 0;
         register_node(region, 0, PB__STATUS__PASSING);
-        for (unsigned service = 0; service < REGION_SERVICES; service++) {
-            struct put put;
-            put_instance(&put, 0, service, false, 2, passing);
-            region_apply(region, CATALOG_REGISTER, &put.command.base, NULL, NULL);
-        }
+        for (unsigned service = 0; service < REGION_SERVICES; service++) turn_all(region, service, PB__STATUS__PASSING);
     }
 }
 
