@@ -142,7 +142,6 @@ static void on_turn(struct machine_tx *tx, const struct module_turn *turn) {
         if (gone && turn->gained) came_back(tx, service, record);
         else if (!gone && turn->lost) went(tx, service, record);
     }
-    if (turn->lost || turn->retagged) others_turned_by_name(tx, service);
 }
 
 /* -- other regions ------------------------------------------------------------------------------------------------ */

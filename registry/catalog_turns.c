@@ -9,7 +9,7 @@
 struct turn {
     struct slice service, key; /* key: key_instance */
     size_t order;              /* of an entry's */
-    bool healthy, retagged;    /* as it was before */
+    bool healthy;              /* as it was before */
 };
 
 static bool is_wanted(struct machine_tx *tx) {
@@ -27,34 +27,29 @@ static bool is_healthy(struct machine_tx *tx, const struct turn *turn) {
     return catalog_service_healthy(tx->store, turn->service, 0, tx->arena, &witness) == CO_OK;
 }
 
-static void note(struct machine_tx *tx, struct slice service, struct slice key, bool retagged) {
+static void note(struct machine_tx *tx, struct slice service, struct slice key) {
     if (!tx->turns) tx->turns = arena_zalloc(tx->arena, sizeof *tx->turns);
     struct pointers *turns = tx->turns;
     const struct turn *last = turns->count ? turns->items[turns->count - 1] : NULL;
-    if (last && key.size && !retagged && slice_equal(last->key, key)) return;
+    if (last && key.size && slice_equal(last->key, key)) return;
     struct turn *turn = arena_alloc(tx->arena, sizeof *turn);
     *turn = (struct turn){.service = slice_copy(tx->arena, service), .key = slice_copy(tx->arena, key)};
-    turn->order = turns->count, turn->retagged = retagged;
+    turn->order = turns->count;
     turn->healthy = tx->mutations & MUTATE_TURNS_FORGET || is_healthy(tx, turn);
     pointers_add(turns, tx->arena, turn);
 }
 
-static void note_instance(struct machine_tx *tx, struct slice service, struct slice node, struct slice id,
-                          bool retagged) {
+static void note_instance(struct machine_tx *tx, struct slice service, struct slice node, struct slice id) {
     char room[STORE_KEY_MAX];
-    if (service.size) note(tx, service, key_instance(tx->store, room, service, node, id), retagged);
+    if (service.size) note(tx, service, key_instance(tx->store, room, service, node, id));
 }
 
 void turn_instance(struct machine_tx *tx, struct slice service, struct slice node, struct slice id) {
-    if (is_wanted(tx)) note_instance(tx, service, node, id, false);
-}
-
-void turn_tags(struct machine_tx *tx, struct slice service, struct slice node, struct slice id) {
-    if (is_wanted(tx)) note_instance(tx, service, node, id, true);
+    if (is_wanted(tx)) note_instance(tx, service, node, id);
 }
 
 void turn_service(struct machine_tx *tx, struct slice service) {
-    if (is_wanted(tx)) note(tx, service, slice_make("", 0), false);
+    if (is_wanted(tx)) note(tx, service, slice_make("", 0));
 }
 
 void turn_node(struct machine_tx *tx, struct slice node) {
@@ -64,7 +59,7 @@ void turn_node(struct machine_tx *tx, struct slice node) {
     (void)record_services_below(tx->store, tx->arena, key_node(tx->store, room, node), &services);
     for (size_t i = 0; i < services.count; i++) {
         const Pb__Service *service = services.items[i];
-        note_instance(tx, slice_text(service->name), node, slice_text(service->id), false);
+        note_instance(tx, slice_text(service->name), node, slice_text(service->id));
     }
 }
 
@@ -80,7 +75,7 @@ static int compare_turns(const void *a, const void *b) {
 
 static void tell(struct machine_tx *tx, const struct module_turn *turn) {
     const struct modules *modules = machine_modules(tx->machine);
-    if (!turn->lost && !turn->gained && !turn->retagged) return;
+    if (!turn->lost && !turn->gained) return;
     for (size_t i = 0; i < modules_count(modules); i++) {
         const struct module *module = modules_at(modules, i);
         if (module->on_turn) module->on_turn(tx, turn);
@@ -98,7 +93,6 @@ void turns_tell(struct machine_tx *tx) {
         bool same = before && slice_equal_nocase(before->service, turn->service);
         if (before && !same) tell(tx, &told);
         if (!same) told = (struct module_turn){.service = turn->service};
-        told.retagged |= turn->retagged;
         if (same && slice_equal(before->key, turn->key)) continue; /* the first saw it as it was */
         bool healthy = is_healthy(tx, turn);
         told.lost |= turn->healthy && !healthy, told.gained |= !turn->healthy && healthy;

@@ -15,8 +15,6 @@
 /* This instance may turn. It need not be there. */
 void turn_instance(struct machine_tx *tx, struct slice service, struct slice node, struct slice id);
 void turn_node(struct machine_tx *tx, struct slice node); /* any on the node may */
-/* Its tags are to be others. */
-void turn_tags(struct machine_tx *tx, struct slice service, struct slice node, struct slice id);
 /* Instances of it may turn that nobody has named: all of it is looked at. */
 void turn_service(struct machine_tx *tx, struct slice service);
 

@@ -298,13 +298,6 @@ static void rebind_service(struct change *change, const Pb__Service *before, con
     catalog_rebind(change->tx, LEASE_BINDS_SERVICE, was, is, name);
 }
 
-static bool same_tags(const Pb__Service *a, const Pb__Service *b) {
-    if (a->n_tags != b->n_tags) return false;
-    for (size_t i = 0; i < a->n_tags; i++)
-        if (strcmp(a->tags[i], b->tags[i]) != 0) return false;
-    return true;
-}
-
 void change_service(struct change *change, Pb__Service *service) {
     struct machine_tx *tx = change->tx;
     struct slice node = slice_text(service->node), id = slice_text(service->id), stored;
@@ -323,7 +316,6 @@ void change_service(struct change *change, Pb__Service *service) {
     CHECK(old || !renamed);
     if (renamed) turn_instance(tx, was, node, id);
     if (renamed || !old) turn_instance(tx, slice_text(service->name), node, id);
-    else if (!same_tags(old, service)) turn_tags(tx, was, node, id);
     if (renamed) preservation_instance_gone(change, old);
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id),

@@ -105,11 +105,10 @@ struct machine_event {
     struct slice node, id; /* id: service id or check id */
 };
 
-/* Of a service some instances turned between healthy and not (registry/catalog_turns.h), or have other tags. */
+/* Of a service some instances turned between healthy and not (registry/catalog_turns.h). */
 struct module_turn {
     struct slice service;
     bool lost, gained; /* one that was healthy is not; one is healthy that was not */
-    bool retagged;
 };
 
 /* A thing that a client's command is about to change, for modules that say whether it may be changed here. */

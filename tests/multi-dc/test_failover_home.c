@@ -261,15 +261,11 @@ Test(failover_home, one_that_would_be_healthy_within_an_entry_alone_never_was, .
     AT("us", "it waits");
 }
 
-/* Two nodes die of one cause: what they had is held, which is healthy. */
-Test(failover_home, what_self_preservation_holds_is_healthy, .init = setup, .fini = teardown) {
-    static const char *const leases[] = {"00000001-1ea5-4000-8000-000000000000",
-                                         "00000002-1ea5-4000-8000-000000000000"};
-    static const char *const nodes[] = {"n1", "n2"};
-    Pb__PreservationOrder preservation = PB__PRESERVATION_ORDER__INIT;
-    Pb__PreservationReleaseCommand release = PB__PRESERVATION_RELEASE_COMMAND__INIT;
-    preservation.percent = 85, preservation.instances = preservation.nodes = 2, preservation.window_ms = 15000;
-    preservation.hold_ms = 60000, preservation.at_ms = 1, preservation.unix_ms = 1700000000000;
+/* -- self-preservation -------------------------------------------------------------------------------------------- */
+static const char *const leases[] = {"00000001-1ea5-4000-8000-000000000000", "00000002-1ea5-4000-8000-000000000000"};
+static const char *const nodes[] = {"n1", "n2"};
+
+static void two_nodes_that_live(void) {
     neighbour_has(&world, "us", "web", PASSING, NULL);
     for (unsigned i = 0; i < 2; i++) {
         Pb__Lease lease = PB__LEASE__INIT;
@@ -280,17 +276,48 @@ Test(failover_home, what_self_preservation_holds_is_healthy, .init = setup, .fin
         grant.lease = &lease;
         cr_assert(fixture_apply(&world.f, LEASE_GRANT, &grant.base).yes);
     }
-    for (unsigned i = 0; i < 2; i++) {
-        Pb__LeaseEndCommand end = PB__LEASE_END_COMMAND__INIT;
-        end.id = TEXT(leases[i]), end.term = world.f.term, end.preservation = &preservation;
-        struct outcome outcome = fixture_apply(&world.f, LEASE_END, &end.base);
-        cr_assert(outcome.yes);
-        release.index = outcome.index;
-    }
-    AT("own", "they are held");
-    cr_expect_not(is_noted());
-    release.service = TEXT("web"), release.term = world.f.term;
+}
+
+/* Its index. Two of them within a while are of one cause. */
+static uint64_t dies(unsigned node) {
+    Pb__PreservationOrder preservation = PB__PRESERVATION_ORDER__INIT;
+    Pb__LeaseEndCommand end = PB__LEASE_END_COMMAND__INIT;
+    preservation.percent = 85, preservation.instances = preservation.nodes = 2, preservation.window_ms = 15000;
+    preservation.hold_ms = 60000, preservation.at_ms = 1, preservation.unix_ms = 1700000000000;
+    end.id = TEXT(leases[node]), end.term = world.f.term, end.preservation = &preservation;
+    struct outcome outcome = fixture_apply(&world.f, LEASE_END, &end.base);
+    cr_assert(outcome.yes);
+    return outcome.index;
+}
+
+static void is_released(uint64_t held_index) {
+    Pb__PreservationReleaseCommand release = PB__PRESERVATION_RELEASE_COMMAND__INIT;
+    release.service = TEXT("web"), release.term = world.f.term, release.index = held_index;
     cr_assert(fixture_apply(&world.f, PRESERVATION_RELEASE, &release.base).yes);
+}
+
+Test(failover_home, what_self_preservation_holds_is_healthy, .init = setup, .fini = teardown) {
+    two_nodes_that_live();
+    dies(0);
+    AT("own");
+    uint64_t held = dies(1);
+    AT("own", "both are held");
+    cr_expect_not(is_noted());
+    is_released(held);
     AT("us");
     cr_expect(is_noted());
+}
+
+Test(failover_home, what_is_held_again_waits_to_come_home, .init = setup, .fini = teardown) {
+    two_nodes_that_live();
+    here(&world, "n2", "web", CRITICAL);
+    dies(0);
+    AT("us", "one alone is not held");
+    uint64_t held = dies(1);
+    cr_expect(record() && record()->back_index == held, "n1 is held from now on");
+    AT("us", "it waits");
+    neighbour_has(&world, "us", "web", CRITICAL, NULL);
+    AT("own");
+    neighbour_has(&world, "us", "web", PASSING, NULL);
+    AT("own");
 }
