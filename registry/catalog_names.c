@@ -144,7 +144,5 @@ void change_mark_services_of_node(struct change *change, struct slice node) {
         pointers_add(&names, tx->arena, arena_strndup(tx->arena, name.data, name.size));
     }
     store_cursor_close(&cursor);
-    for (size_t i = 0; i < names.count; i++) {
-        machine_changed(tx, SPACE_SERVICE, slice_text(names.items[i]), false);
-    }
+    for (size_t i = 0; i < names.count; i++) { machine_changed(tx, SPACE_SERVICE, slice_text(names.items[i]), false); }
 }
