@@ -314,10 +314,11 @@ int machine_apply_command(struct machine_tx *tx, struct slice command, struct ma
 
 static int apply_one(struct machine *machine, const struct machine_input *input, struct machine_result *result) {
     struct machine_tx *tx = &machine->tx;
-    tx->index = input->index + machine->offset, tx->term = input->term, tx->now_unix_ms = 0, tx->turns = NULL;
+    tx->index = input->index + machine->offset, tx->term = input->term, tx->now_unix_ms = 0;
     *result = (struct machine_result){.index = tx->index};
     if (!input->is_command || input->command.size == 0) return CO_OK;
     history_entry_begin(tx, (uint8_t)input->command.data[0]);
+    tx->turns = NULL;
     int error = machine_apply_command(tx, input->command, result);
     if (error) return error;
     turns_tell(tx);
