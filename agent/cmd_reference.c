@@ -37,7 +37,7 @@ static const char *const kinds[] = {
     [KEY_BOOL] = "true or false",  [KEY_NUMBER] = "number",          [KEY_REAL] = "number",
     [KEY_PORT] = "port",           [KEY_DURATION] = "duration",      [KEY_TEXT] = "text",
     [KEY_TEXTS] = "list of texts", [KEY_MAP] = "texts by name",      [KEY_TTLS] = "durations by name",
-    [KEY_BLOCK] = "object",        [KEY_BLOCKS] = "list of objects", [KEY_ANY] = "object or list",
+    [KEY_BLOCK] = "object",        [KEY_BLOCKS] = "list of objects", [KEY_ANY] = "object or list",  [KEY_COUNT] = "number",
 };
 
 static void key_row(const struct config *fresh, const struct key *key, struct buffer *out) {

@@ -318,11 +318,13 @@ static bool session_refused(struct http_request *request, Pb__Session *session, 
     }
     if (session->ttl_ns == 0 || (session->ttl_ns >= least && session->ttl_ns <= HTTP_TTL_MOST_NS)) return false;
     struct buffer bounds = {0};
+    buffer_append_byte(&bounds, '"');
+    duration_format(&bounds, session->ttl_ns);
+    buffer_append_text(&bounds, "\", must be between ");
     duration_format(&bounds, least);
-    buffer_append_byte(&bounds, '=');
+    buffer_append_text(&bounds, " and ");
     duration_format(&bounds, HTTP_TTL_MOST_NS);
-    http_reply_text(request, 500, "Invalid Session TTL '%lld', must be between [%.*s]", (long long)session->ttl_ns,
-                    (int)bounds.size, bounds.data);
+    http_reply_text(request, 500, "Invalid Session TTL %.*s", (int)bounds.size, bounds.data);
     buffer_free(&bounds);
     return true;
 }

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "http/impl.h"
+#include "http/route_near.h"
 
 const struct http_param http_params_read[] = {
     HTTP_DC,
@@ -223,16 +225,26 @@ static bool is_common(struct slice name) {
     return false;
 }
 
+/* Of another method of the same path, or mistyped. */
 static void refuse_unknown(const struct http_request *request, struct slice name, struct fault *fault) {
-    const char *nearest = common[0];
-    unsigned least = edit_distance(name, slice_text(nearest));
+    struct suggest suggest = suggest_for(name);
     struct declared_walk walk = declared_begin(request->route->params);
-    for (const struct http_param *param; (param = declared_next(&walk));) {
-        if (!declared_is_given(param) || declared_in_path(param)) continue;
-        unsigned distance = edit_distance(name, slice_text(param->name));
-        if (distance < least) least = distance, nearest = param->name;
+    struct buffer said = {0};
+    buffer_printf(&said, "unknown parameter \"%.60s\"", name.data);
+    size_t before = said.size;
+    buffer_append_text(&said, " of ");
+    route_show(request->route, request->method, &said);
+    buffer_append_text(&said, "; it is one of ");
+    if (!route_with_parameter(request->path, request->method == HTTP_HEAD ? HTTP_GET : request->method, name, &said)) {
+        said.size = before;
+        for (size_t i = 0; i < ARRAY_COUNT(common); i++) suggest_try(&suggest, slice_text(common[i]));
+        for (const struct http_param *param; (param = declared_next(&walk));)
+            if (declared_is_given(param) && !declared_in_path(param)) suggest_try(&suggest, slice_text(param->name));
+        if (suggest.count) buffer_append_text(&said, " (nearest: "), suggest_print(&said, &suggest);
+        if (suggest.count) buffer_append_byte(&said, ')');
     }
-    fault_set(fault, CO_INVALID, "unknown parameter \"%.60s\" (nearest: \"%s\")", name.data, nearest);
+    fault_set(fault, CO_INVALID, "%.*s", (int)said.size, said.data);
+    buffer_free(&said);
 }
 
 static void check_given(const struct http_request *request, unsigned i, struct fault *fault) {

@@ -28,6 +28,7 @@ struct http_control {
     enum http_control_kind kind;
     const char *address; /* to join by */
     struct fault fault;
+    const char **warnings; /* of one that worked: lines, NULL at the end, until `done` returns; NULL: none */
     void (*done)(struct http_control *act, int error);
     struct mail mail; /* the rest is the process's */
     struct http_control *next;
