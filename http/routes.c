@@ -171,7 +171,7 @@ static bool capture(struct match *match) {
     return true;
 }
 
-/* Also returns it. */
+/* Returns those that do something. */
 static const char *allow(struct http_request *request, unsigned methods) {
     static const struct {
         unsigned bit;
@@ -187,7 +187,7 @@ static const char *allow(struct http_request *request, unsigned methods) {
         if (methods & names[i].bit) text = arena_printf(&request->arena, "%s,%s", text, names[i].text);
     }
     http_header(request, "Allow", text);
-    return text;
+    return strchr(text, ',') ? strchr(text, ',') + 1 : text;
 }
 
 static void refuse_path(struct http_request *request) {
