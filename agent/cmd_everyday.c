@@ -79,7 +79,7 @@ int cmd_reload(int argc, char **argv) {
     int rv = client_want(&client, "PUT", "/v1/agent/reload", NULL, false, &answer, &fault);
     if (rv == CO_OK) {
         puts("Configuration reload triggered");
-        fwrite(answer.body.data, 1, answer.body.size, stderr);
+        if (answer.body.size) fprintf(stderr, "%.*s\n", (int)answer.body.size, answer.body.data);
     }
     client_answer_free(&answer);
     return rv == CO_OK ? 0 : cmd_failed("reloading", &fault);

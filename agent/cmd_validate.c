@@ -28,7 +28,7 @@ int cmd_validate(int argc, char **argv) {
     config_init(&config);
     int error = judge(&config, rest);
     config_errors_print(&config, "coord validate: ", stderr);
-    if (!error && config.guard_count) {
+    if (config.guard_count) {
         struct buffer line = {0};
         for (size_t i = 0; i < config.guard_count; i++) {
             line.size = 0;

@@ -164,11 +164,12 @@ static void was_read(uv_work_t *work, int status) {
                  acts->loaded->checks.count);
     } else {
         log_error("agent", "the configuration is not read again, all stays as it was: %s", acts->fault.text);
+        if (acts->next->errors.count > 1) acts->first->warnings = acts->next->errors.items;
     }
     acts->next = NULL;
     acts->first->fault = acts->fault;
-    config_drop(drop);
     finish(acts, rv);
+    config_drop(drop); /* what was said is from there */
 }
 
 static void reload(struct acts *acts) {

@@ -60,7 +60,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_COMMAND_FLAG, "lock -verbose", "see `coord locks`"},
     {CONSUL_COMMAND_FLAG, "members -filter", "see -status, or filter /v1/catalog/nodes"},
     {CONSUL_COMMAND_FLAG, "members -segment", ENTERPRISE},
-    {CONSUL_COMMAND_FLAG, "monitor -log-json", "the lines are text here; an agent's own log is JSON with log_json"},
 
     /* Those of 1.8 are in the table of keys, with or without an effect. */
     {CONSUL_KEY, "acl.tokens.agent_recovery", NO_ACCESS},

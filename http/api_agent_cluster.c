@@ -11,7 +11,7 @@
 struct acting {
     struct http_call call;
     struct http_control act;
-    char said[2048]; /* its warnings, a line each */
+    char said[2048]; /* its warnings, lines */
 };
 
 /* Loop thread. */
@@ -19,13 +19,15 @@ static void act_done(struct http_control *act, int error) {
     struct acting *acting = CONTAINER_OF(act, struct acting, act);
     size_t size = 0;
     for (const char **line = act->warnings; line && *line && size < sizeof acting->said; line++)
-        size += (size_t)snprintf(acting->said + size, sizeof acting->said - size, "%s\n", *line);
+        size += (size_t)snprintf(acting->said + size, sizeof acting->said - size, "%s%s", size ? "\n" : "", *line);
     http_called(&CONTAINER_OF(act, struct acting, act)->call, error);
 }
 
 static void view_act(struct http_request *request, struct http_call *call, int error) {
     const struct acting *acting = CONTAINER_OF(call, struct acting, call);
-    const char *text = acting->act.fault.text[0] ? acting->act.fault.text : co_strerror(error);
+    const char *text = acting->said[0]             ? acting->said
+                       : acting->act.fault.text[0] ? acting->act.fault.text
+                                                   : co_strerror(error);
     if (error) http_reply_text(request, 500, "%s", text);
     else http_reply_text(request, 200, "%s", acting->said);
 }

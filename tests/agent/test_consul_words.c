@@ -80,7 +80,7 @@ Test(consul_words, commands_and_their_flags_are_refused_by_name) {
         else if (word->kind == CONSUL_COMMAND) code = run(word->word, NULL);
         else if (word->kind == CONSUL_CLIENT_FLAG) code = run("kv get", word->word);
         else continue;
-        cr_expect_eq(code, 2, "%s", word->word);
+        cr_expect(code == 2 || (code == 1 && flag), "%s", word->word); /* 1: `coord lock`, whose 2 is its command's */
         asked++;
     }
     fflush(stderr);
