@@ -7,7 +7,7 @@
 #include "base/text.h"
 
 #define DEFAULT_PORT "8500"
-#define ANSWER_MAX ((size_t)1 << 30)
+#define ANSWER_MAX   ((size_t)1 << 30)
 
 struct transfer {
     struct client_answer *answer;

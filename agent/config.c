@@ -12,8 +12,8 @@
 #include "agent/config_internal.h"
 #include "base/check.h"
 #include "base/consul_words.h"
-#include "base/text.h"
 #include "base/json_in.h"
+#include "base/text.h"
 #include "consensus/node.h"
 #include "dns/dns.h"
 #include "http/server.h"
@@ -216,8 +216,7 @@ static int twice(const struct origin *parent, const char *folder, const char *na
 static int walk_object(const struct origin *origin, struct json_object *object, const char *folder) {
     int error = CO_OK;
     json_each(object, name, value) {
-        int wrong =
-            stands_before(object, name) ? twice(origin, folder, name) : walk_value(origin, folder, name, value);
+        int wrong = stands_before(object, name) ? twice(origin, folder, name) : walk_value(origin, folder, name, value);
         if (!error) error = wrong;
     }
     return error;
@@ -275,8 +274,7 @@ int config_add_text(struct config *config, const char *file, struct slice text, 
     } else if (!json_object_is_type(json, json_type_object)) {
         error = no_json(config, file, text, 0, "an object is wanted", fault);
     } else {
-        struct origin origin = {
-            .config = config, .fault = fault, .source = file, .from = source_keep(config, text)};
+        struct origin origin = {.config = config, .fault = fault, .source = file, .from = source_keep(config, text)};
         error = walk_object(&origin, json, "");
     }
     json_object_put(json);
@@ -380,13 +378,13 @@ static int check_bootstrap(struct config *config, struct fault *fault) {
     bool expect = config->bootstrap_expect > 0;
     if (config->dev && (expect || config->bootstrap)) {
         return config_wrong(config, fault, CO_INVALID, "%s: not together with -dev, which is a cluster of one",
-                         expect ? "bootstrap_expect" : "bootstrap");
+                            expect ? "bootstrap_expect" : "bootstrap");
     }
     if (config->bootstrap && expect)
         return config_wrong(config, fault, CO_INVALID, "bootstrap: not together with bootstrap_expect");
     if ((config->bootstrap || expect) && !config->server) {
         return config_wrong(config, fault, CO_INVALID, "%s: only for a server (-server)",
-                         expect ? "bootstrap_expect" : "bootstrap");
+                            expect ? "bootstrap_expect" : "bootstrap");
     }
     return CO_OK;
 }
@@ -401,12 +399,13 @@ static int read_reconnect(struct config *config, struct fault *fault) {
         config->reconnect_classes[i].name = classes->items[i].name;
         if (!reconnect_parse(classes->items[i].value, &config->reconnect_classes[i].timeout_ns))
             return config_wrong(config, fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name,
-                             classes->items[i].value);
+                                classes->items[i].value);
     }
     for (size_t i = 0; i < meta->count; i++) {
         if (strcmp(meta->items[i].name, RECONNECT_META_TIMEOUT) == 0 &&
             !reconnect_parse(meta->items[i].value, &ignored_ns))
-            return config_wrong(config, fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT, meta->items[i].value);
+            return config_wrong(config, fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT,
+                                meta->items[i].value);
     }
     if (config->reconnect_timeout_ns == 0) config->reconnect_timeout_ns = LEASE_RECONNECT_NS;
     return CO_OK;
@@ -418,15 +417,15 @@ static int check_join(struct config *config, const struct config_texts *addresse
     int error = CO_OK;
     for (size_t i = 0; i < addresses->count; i++) {
         if (!address_complete(addresses->items[i], 8300, address))
-            error = config_wrong(config, fault, CO_INVALID, "%s: \"%.100s\" is not an address", key, addresses->items[i]);
+            error =
+                config_wrong(config, fault, CO_INVALID, "%s: \"%.100s\" is not an address", key, addresses->items[i]);
     }
     return error;
 }
 
 /* Values that are judged when all of them are known. All errors are told. */
 static int check_values(struct config *config, struct fault *fault) {
-    int errors[] = {read_reconnect(config, fault),
-                    check_join(config, &config->retry_join, "retry_join", fault),
+    int errors[] = {read_reconnect(config, fault), check_join(config, &config->retry_join, "retry_join", fault),
                     check_join(config, &config->start_join, "start_join", fault),
                     check_join(config, &config->retry_join_wan, "retry_join_wan", fault),
                     check_join(config, &config->start_join_wan, "start_join_wan", fault)};

@@ -57,8 +57,8 @@ bool key_nearest(const char *folder, const char *name, char *nearest, size_t roo
 struct origin {
     struct config *config;
     struct fault *fault;
-    const char *source; /* "web.json", "-http-port" */
-    const char *path;   /* the key as written; NULL for flags, whose name says it */
+    const char *source;               /* "web.json", "-http-port" */
+    const char *path;                 /* the key as written; NULL for flags, whose name says it */
     const struct config_source *from; /* of a file; NULL: of a flag */
     const struct json_step *step;     /* where in its text */
 };
@@ -102,8 +102,8 @@ const char *accept_domain(struct arena *arena, const char **text);
 const char *accept_no_domain(struct arena *arena, const char **text); /* or none */
 const char *accept_node_name(struct arena *arena, const char **text); /* or none */
 const char *accept_level(struct arena *arena, const char **text);
-const char *accept_uuid(struct arena *arena, const char **text);    /* or none */
-const char *accept_version(struct arena *arena, const char **text); /* 1.8.7, 1.8.7-rc1, 1.8.7+ent */
+const char *accept_uuid(struct arena *arena, const char **text);     /* or none */
+const char *accept_version(struct arena *arena, const char **text);  /* 1.8.7, 1.8.7-rc1, 1.8.7+ent */
 const char *accept_any(struct arena *arena, const char **text);      /* or none */
 const char *accept_facility(struct arena *arena, const char **text); /* one that syslog has */
 const char *accept_not_empty(struct arena *arena, const char **text);

@@ -36,7 +36,8 @@ int origin_fault(const struct origin *origin, int code, const char *format, ...)
     const char *path = origin->path ? origin->path : "", *colon = origin->path ? ": " : "";
     struct buffer where = {0};
     origin_print(origin, &where);
-    config_wrong(origin->config, origin->fault, code, "%.*s: %.80s%s%s", (int)where.size, where.data, path, colon, text);
+    config_wrong(origin->config, origin->fault, code, "%.*s: %.80s%s%s", (int)where.size, where.data, path, colon,
+                 text);
     buffer_free(&where);
     return code;
 }

@@ -135,8 +135,7 @@ static void refuse_numbers_of_service(struct json_object *service, struct fault 
 static int judge_service(struct judge *judge, const struct config_block *block) {
     struct fault inner = {0};
     refuse_numbers_of_service(block->json, &inner);
-    struct service_definition *definition =
-        inner.code == CO_OK ? service_definition_parse(block->json, &inner) : NULL;
+    struct service_definition *definition = inner.code == CO_OK ? service_definition_parse(block->json, &inner) : NULL;
     if (!definition) {
         judge->incomplete = true;
         return wrong(judge, block, inner.text);

@@ -58,8 +58,12 @@ const struct consul_word consul_words[] = {
     {CONSUL_COMMAND_FLAG, "lock -timeout", "say it with -wait"},
     {CONSUL_COMMAND_FLAG, "lock -try", "say it with -wait"},
     {CONSUL_COMMAND_FLAG, "lock -verbose", "see `coord locks`"},
-    {CONSUL_COMMAND_FLAG, "members -filter", "see -status, or filter /v1/catalog/nodes"},
+    {CONSUL_COMMAND_FLAG, "members -filter", "there are no filter expressions yet; see -status"},
     {CONSUL_COMMAND_FLAG, "members -segment", ENTERPRISE},
+    {CONSUL_COMMAND_FLAG, "operator autopilot set-config -disable-upgrade-migration", ENTERPRISE},
+    {CONSUL_COMMAND_FLAG, "operator autopilot set-config -redundancy-zone-tag", ENTERPRISE},
+    {CONSUL_COMMAND_FLAG, "operator autopilot set-config -upgrade-version-tag", ENTERPRISE},
+    {CONSUL_COMMAND_FLAG, "validate -config-format", "files are JSON"},
 
     /* Those of 1.8 are in the table of keys, with or without an effect. */
     {CONSUL_KEY, "acl.tokens.agent_recovery", NO_ACCESS},
@@ -91,7 +95,7 @@ const struct consul_word consul_words[] = {
     {CONSUL_KEY, "read_replica", ENTERPRISE},
     {CONSUL_KEY, "reporting", ENTERPRISE},
     {CONSUL_KEY, "rpc", "streams are always there, see docs/streams.md"},
-    {CONSUL_KEY, "server_rejoin_age_max", "a server that was removed says so, see docs/operating.md"},
+    {CONSUL_KEY, "server_rejoin_age_max", "there is no such age"},
     {CONSUL_KEY, "telemetry.disable_per_tenancy_usage_metrics", "metrics are read, not sent"},
     {CONSUL_KEY, "telemetry.enable_host_metrics", "metrics are read, not sent"},
     {CONSUL_KEY, "telemetry.retry_failed_connection", "metrics are read, not sent"},

@@ -45,8 +45,7 @@ static bool object_end(struct keys *keys, struct slice *twice) {
     qsort(items, count, sizeof *items, by_text);
     keys->count = start;
     for (size_t i = 1; i < count; i++) {
-        if (items[i].size == items[i - 1].size && memcmp(items[i].at, items[i - 1].at, items[i].size) == 0)
-        {
+        if (items[i].size == items[i - 1].size && memcmp(items[i].at, items[i - 1].at, items[i].size) == 0) {
             *twice = slice_make(items[i].at, items[i].size);
             return true;
         }

@@ -370,8 +370,9 @@ void json_only_known(struct json_object *object, const char *const *known, struc
         struct buffer nearest = {0};
         for (; *known; known++) suggest_try(&suggest, slice_text(*known));
         suggest_print(&nearest, &suggest);
-        fault_set(fault, CO_INVALID, nearest.size ? "unknown key \"%.60s\" (nearest: %.*s)" : "unknown key \"%.60s\"%.*s",
-                  key, (int)nearest.size, nearest.size ? nearest.data : "");
+        fault_set(fault, CO_INVALID,
+                  nearest.size ? "unknown key \"%.60s\" (nearest: %.*s)" : "unknown key \"%.60s\"%.*s", key,
+                  (int)nearest.size, nearest.size ? nearest.data : "");
         buffer_free(&nearest);
         return;
     }

@@ -37,7 +37,8 @@ static void pass_value(struct reading *r) {
         if (c == '{' || c == '[') depth++;
         if ((c == '}' || c == ']') && depth) depth--;
         if (strchr("{}[]:,", c)) r->at++; /* also at the end of the text */
-        else while (r->at < r->text.size && !strchr(" \t\r\n{}[]:,\"", r->text.data[r->at])) r->at++;
+        else
+            while (r->at < r->text.size && !strchr(" \t\r\n{}[]:,\"", r->text.data[r->at])) r->at++;
     } while (depth > 0 && r->at < r->text.size);
 }
 

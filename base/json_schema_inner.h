@@ -3,9 +3,9 @@
 #define COORD_BASE_JSON_SCHEMA_INNER_H
 
 #include "base/json_schema.h"
-#include "base/suggest.h"
 #include "base/memory.h"
 #include "base/pattern.h"
+#include "base/suggest.h"
 
 /* In the order of the bits of node.types. */
 #define JSON_SCHEMA_TYPES(X)     \

@@ -10,11 +10,11 @@ struct log_file {
     int64_t rotate_ns, rotate_files;
     int fd;
     bool regular;     /* else it is a device or a pipe, which is never rotated */
-    uint64_t size;     /* of the file */
-    int64_t born_ns;   /* wall clock */
-    int64_t again_ns;  /* not rotated before: it failed */
-    uint64_t missing;  /* lines that could not be written since the last one that was */
-    int error;         /* why, an errno; 0: the last line was written */
+    uint64_t size;    /* of the file */
+    int64_t born_ns;  /* wall clock */
+    int64_t again_ns; /* not rotated before: it failed */
+    uint64_t missing; /* lines that could not be written since the last one that was */
+    int error;        /* why, an errno; 0: the last line was written */
 };
 
 /* An errno, or 0. */

@@ -2,7 +2,9 @@
 #include "base/json_out.h"
 #include "base/log.h"
 
-static bool is_name_character(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; }
+static bool is_name_character(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
 
 /* `name=value` or `name="a value"`, which `text` begins with; what is behind it and the blank. */
 static bool take_pair(struct slice *text, struct slice *name, struct slice *value) {

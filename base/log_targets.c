@@ -40,9 +40,9 @@ static struct {
 static _Atomic bool is_open;
 
 /* As RFC 5424 numbers them; <syslog.h> has names of levels that are the log's own here. */
-static const char *const facilities[24] = {"kern",   "user",   "mail",     "daemon", "auth",   "syslog", "lpr",    "news",
-                                           "uucp",   "cron",   "authpriv", "ftp",    NULL,     NULL,     NULL,     NULL,
-                                           "local0", "local1", "local2",   "local3", "local4", "local5", "local6", "local7"};
+static const char *const facilities[24] = {
+    "kern", "user", "mail", "daemon", "auth",   "syslog", "lpr",    "news",   "uucp",   "cron",   "authpriv", "ftp",
+    NULL,   NULL,   NULL,   NULL,     "local0", "local1", "local2", "local3", "local4", "local5", "local6",   "local7"};
 
 int log_facility(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(facilities); i++)

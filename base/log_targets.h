@@ -13,11 +13,11 @@
 #define LOG_PENDING_MAX ((size_t)1 << 20)
 
 struct log_targets_config {
-    const char *file;          /* as configured; NULL: none. "DIR/" is DIR/coord.log, "NAME" without a point NAME.log */
-    uint64_t rotate_bytes;     /* 0: never */
-    int64_t rotate_ns;         /* 0: never */
-    int64_t rotate_files;      /* kept of those set aside; 0: all; -1: none */
-    bool json;                 /* an object a line, in the file and on standard error */
+    const char *file;      /* as configured; NULL: none. "DIR/" is DIR/coord.log, "NAME" without a point NAME.log */
+    uint64_t rotate_bytes; /* 0: never */
+    int64_t rotate_ns;     /* 0: never */
+    int64_t rotate_files;  /* kept of those set aside; 0: all; -1: none */
+    bool json;             /* an object a line, in the file and on standard error */
     bool syslog;
     const char *facility;      /* one that log_facility knows */
     const char *syslog_socket; /* NULL: /dev/log */

@@ -24,7 +24,7 @@ struct monitor {
     struct http_request *request; /* NULL: it has ended */
     bool response, finish;        /* libmicrohttpd still has it; no more lines are wanted */
     bool json;
-    pthread_mutex_t lock;         /* for what follows */
+    pthread_mutex_t lock; /* for what follows */
     bool parked, posted;
     struct buffer object; /* the last line, as JSON */
     uint64_t missed;
@@ -61,10 +61,14 @@ static void on_line(struct log_tap *tap, const char *line, size_t size) {
         log_line_json(&monitor->object, slice_make(line, size));
         line = monitor->object.data, size = monitor->object.size;
     }
-    size_t note_size = monitor->missed ? (size_t)snprintf(note, sizeof note, monitor->json ? "{\"@level\":\"warn\",\"@message\":\"%llu lines were not taken in time\"}\n"
-                                                        : "[%llu lines were not taken in time]\n",
-                                                          (unsigned long long)monitor->missed)
-                                       : 0;
+    size_t note_size =
+        monitor->missed
+            ? (size_t)snprintf(note, sizeof note,
+                               monitor->json
+                                   ? "{\"@level\":\"warn\",\"@message\":\"%llu lines were not taken in time\"}\n"
+                                   : "[%llu lines were not taken in time]\n",
+                               (unsigned long long)monitor->missed)
+            : 0;
     if (monitor->size + note_size + size > MONITOR_BYTES) {
         monitor->missed++;
     } else {

@@ -195,8 +195,8 @@ static void refuse_path(struct http_request *request) {
     struct buffer more = {0};
     if (consul) consul_word_print(&more, consul);
     else if (route_nearest(request->path, request->method, false, &more)) buffer_append_text(&more, " is the nearest");
-    request_refuse(request, 404, "Invalid path: there is no such endpoint%s%.*s", more.size ? ": " : "",
-                   (int)more.size, more.size ? more.data : "");
+    request_refuse(request, 404, "Invalid path: there is no such endpoint%s%.*s", more.size ? ": " : "", (int)more.size,
+                   more.size ? more.data : "");
     buffer_free(&more);
 }
 

@@ -667,14 +667,15 @@ Test(config, all_mistakes_are_told_at_once) {
         "-bind: \"zz\" is not an IP address",
         "retry_join: \"h:99999\" is not an address",
     };
-    cr_expect_eq(config_add_text(&config, "a.json", SLICE_LITERAL("{\n"
-                                                                   "  \"data_dirr\": \"/x\",\n"
-                                                                   "  \"node_name\": \"größe\",\n"
-                                                                   "  \"ports\": {\"http\": 70000, \"dnss\": 1},\n"
-                                                                   "  \"retry_join\": [\"h:99999\",\n"
-                                                                   "       \"\"],\n"
-                                                                   "  \"segments\": [{\"nam\": \"x\"}]\n"
-                                                                   "}\n"),
+    cr_expect_eq(config_add_text(&config, "a.json",
+                                 SLICE_LITERAL("{\n"
+                                               "  \"data_dirr\": \"/x\",\n"
+                                               "  \"node_name\": \"größe\",\n"
+                                               "  \"ports\": {\"http\": 70000, \"dnss\": 1},\n"
+                                               "  \"retry_join\": [\"h:99999\",\n"
+                                               "       \"\"],\n"
+                                               "  \"segments\": [{\"nam\": \"x\"}]\n"
+                                               "}\n"),
                                  &fault),
                  CO_INVALID);
     cr_expect_eq(config_add_text(&config, "b.json", SLICE_LITERAL("{\n \"server\":    tru\n}"), &fault), CO_INVALID);
@@ -711,12 +712,14 @@ Test(config, mistakes_are_bounded) {
 }
 
 Test(config, what_only_consul_has_is_said_so) {
-    cr_expect_eq(add("{\"tls\":{\"defaults\":{\"verify_incoming\":true}},\"ui_config\":{},\"connect\":{\"virtual_ip_cidr_v4\":"
-                     "\"x\"}}"),
-                 CO_INVALID);
+    cr_expect_eq(
+        add("{\"tls\":{\"defaults\":{\"verify_incoming\":true}},\"ui_config\":{},\"connect\":{\"virtual_ip_cidr_v4\":"
+            "\"x\"}}"),
+        CO_INVALID);
     cr_assert_eq(config.errors.count, 3u);
-    cr_expect_str_eq(config.errors.items[0],
-                     "web.json:1:2: Consul's `tls`; coord does not have it: there is no TLS yet; see docs/divergence.md");
+    cr_expect_str_eq(
+        config.errors.items[0],
+        "web.json:1:2: Consul's `tls`; coord does not have it: there is no TLS yet; see docs/divergence.md");
     cr_expect_not_null(strstr(config.errors.items[1], "Consul's `ui_config`"));
     cr_expect_not_null(strstr(config.errors.items[2], "Consul's `connect.virtual_ip_cidr_v4`"));
 }
@@ -737,15 +740,17 @@ Test(config, what_counts_only_after_a_restart) {
     struct config before;
     struct config_texts lines;
     config_init(&before);
-    cr_assert_eq(config_add_text(&before, "f",
-                                 SLICE_LITERAL("{\"data_dir\":\"/x\",\"retry_join\":[\"a\",\"b\"],\"node_meta\":{\"rack\":\"a\"},"
-                                               "\"service\":{\"name\":\"x\"},\"ui\":true,\"start_join\":[\"z\"]}"),
-                                 &fault),
+    cr_assert_eq(config_add_text(
+                     &before, "f",
+                     SLICE_LITERAL("{\"data_dir\":\"/x\",\"retry_join\":[\"a\",\"b\"],\"node_meta\":{\"rack\":\"a\"},"
+                                   "\"service\":{\"name\":\"x\"},\"ui\":true,\"start_join\":[\"z\"]}"),
+                     &fault),
                  CO_OK);
-    must("{\"data_dir\":\"/x\",\"retry_join\":[\"a\",\"c\"],\"node_meta\":{\"rack\":\"b\"},\"datacenter\":\"dc2\","
-         "\"ports\":{\"dns\":-1},\"log_level\":\"debug\",\"advertise_addr\":\"10.0.0.1\",\"start_join\":[\"z\"],"
-         "\"dns_config\":{\"service_ttl\":{\"web\":\"5s\"}},\"enable_script_checks\":true,"
-         "\"check_update_interval\":\"60s\",\"log_rotate_max_files\":-1}");
+    must(
+        "{\"data_dir\":\"/x\",\"retry_join\":[\"a\",\"c\"],\"node_meta\":{\"rack\":\"b\"},\"datacenter\":\"dc2\","
+        "\"ports\":{\"dns\":-1},\"log_level\":\"debug\",\"advertise_addr\":\"10.0.0.1\",\"start_join\":[\"z\"],"
+        "\"dns_config\":{\"service_ttl\":{\"web\":\"5s\"}},\"enable_script_checks\":true,"
+        "\"check_update_interval\":\"60s\",\"log_rotate_max_files\":-1}");
     cr_assert_eq(config_finish(&before, &fault), CO_OK, "%s", fault.text);
     cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
     config_differences(&before, &config, &lines);

@@ -73,7 +73,7 @@ Test(consul_words, commands_and_their_flags_are_refused_by_name) {
     cr_redirect_stderr();
     for (const struct consul_word *word = consul_words; word->word; word++) {
         const char *flag = word->kind == CONSUL_COMMAND_FLAG ? strstr(word->word, " -") : NULL;
-        char command[32] = "";
+        char command[48] = "";
         int code = 2;
         if (flag) snprintf(command, sizeof command, "%.*s", (int)(flag - word->word), word->word);
         if (flag) code = run(command, flag + 2);

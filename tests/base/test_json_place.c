@@ -24,7 +24,10 @@ Test(json_place, members_and_items) {
     struct json_step services = {.name = "services"}, first = {.up = &services}, second = {.up = &services, .index = 1};
     struct json_step tags = {.up = &first, .name = "tags"}, tag = {.up = &tags, .index = 1};
     struct json_step name = {.up = &second, .name = "name"}, port = {.up = &second, .name = "port"};
-    struct json_step size = {.name = "gr\xc3\xb6\xc3\x9f" "e"}, x = {.up = &size, .name = "x"}, last = {.name = "last"};
+    struct json_step size = {.name =
+                                 "gr\xc3\xb6\xc3\x9f"
+                                 "e"},
+                     x = {.up = &size, .name = "x"}, last = {.name = "last"};
     expect(NULL, 1, 1);
     expect(&ports, 2, 3);
     expect(&dns, 2, 27);
@@ -47,7 +50,8 @@ Test(json_place, what_is_not_there) {
 
 /* Whatever it is given it ends, and stays within. */
 Test(json_place, of_text_that_is_no_json) {
-    static const char *const texts[] = {"", "{", "{\"a", "{\"a\"", "{\"a\":", "{\"a\":[", "[1,", "\"\\", "{\"a\":}", "[[[[", "]]"};
+    static const char *const texts[] = {"",    "{",    "{\"a",     "{\"a\"", "{\"a\":", "{\"a\":[",
+                                        "[1,", "\"\\", "{\"a\":}", "[[[[",   "]]"};
     struct json_step a = {.name = "a"}, item = {.index = 3}, inner = {.up = &a, .index = 1};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         size_t size = strlen(texts[i]);

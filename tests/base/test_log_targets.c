@@ -204,10 +204,12 @@ Test(log_targets, as_json) {
         const char *line, *json;
     } rows[] = {
         {"2026-01-02T03:04:05.678Z [INFO] raft: became leader term=3 note=\"a b\"\n",
-         "{\"@level\":\"info\",\"@message\":\"became leader\",\"@module\":\"raft\",\"@timestamp\":\"2026-01-02T03:04:05.678Z\","
+         "{\"@level\":\"info\",\"@message\":\"became "
+         "leader\",\"@module\":\"raft\",\"@timestamp\":\"2026-01-02T03:04:05.678Z\","
          "\"term\":\"3\",\"note\":\"a b\"}\n"},
         {"2026-01-02T03:04:05.678Z [ERROR] config: web.json:1:2: unknown key \"a\\\" (nearest: \"b\")\n",
-         "{\"@level\":\"error\",\"@message\":\"web.json:1:2: unknown key \\\"a\\\\\\\" (nearest: \\\"b\\\")\",\"@module\":\"config\","
+         "{\"@level\":\"error\",\"@message\":\"web.json:1:2: unknown key \\\"a\\\\\\\" (nearest: "
+         "\\\"b\\\")\",\"@module\":\"config\","
          "\"@timestamp\":\"2026-01-02T03:04:05.678Z\"}\n"},
         {"2026-01-02T03:04:05.678Z [WARN] http: a=1 is not b=2 c\n",
          "{\"@level\":\"warn\",\"@message\":\"a=1 is not b=2 c\",\"@module\":\"http\",\"@timestamp\":"

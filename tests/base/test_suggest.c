@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "base/suggest.h"
 
-static const char *const commands[] = {"agent",  "event",  "join",     "kv",     "lock", "locks",
+static const char *const commands[] = {"agent",  "event",   "join",   "kv",       "lock", "locks",
                                        "region", "regions", "reload", "snapshot", "watch"};
 
 static const char *meant(const char *word) {
@@ -36,7 +36,8 @@ Test(suggest, beginnings_before_typing_errors_and_nothing_far_away) {
         {"frobnicate", ""},
         {"snapshots", "\"snapshot\""},
     };
-    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) cr_expect_str_eq(meant(rows[i].word), rows[i].meant, "%s", rows[i].word);
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+        cr_expect_str_eq(meant(rows[i].word), rows[i].meant, "%s", rows[i].word);
 }
 
 Test(suggest, hyphens_are_underscores) {
