@@ -204,13 +204,11 @@ static bool stands_before(struct json_object *object, const char *name) {
 }
 
 static int twice(const struct origin *parent, const char *folder, const char *name) {
-    char path[KEY_PATH_MOST];
     struct json_step step = {.up = parent->step, .name = name};
     struct origin origin = *parent;
-    snprintf(path, sizeof path, "%s%s", folder, name);
     origin.step = &step;
-    origin.path = path;
-    return origin_fault(&origin, CO_INVALID, "the key stands twice");
+    origin.path = NULL;
+    return origin_fault(&origin, CO_INVALID, "the key \"%.60s%.60s\" stands twice", folder, name);
 }
 
 static int walk_object(const struct origin *origin, struct json_object *object, const char *folder) {
