@@ -45,7 +45,7 @@ int cli_unknown(const struct cli_command *commands, size_t count, const char *gr
 }
 
 static int help(const struct cli_command *commands, size_t count, int argc, char **argv) {
-    if (argc < 3) {
+    if (argc < 3 || argv[2][0] == '-') {
         list(commands, count, stdout);
         return 0;
     }

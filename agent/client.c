@@ -252,13 +252,23 @@ static void call_open(struct client_call *call, const struct client *client, con
     buffer_free(&where);
 }
 
+/* A URL means what it says, which may not be what was meant. */
+static const char *port_hint(const char *address) {
+    static const char http[] = "http://";
+    const char *host = address + sizeof http - 1;
+    bool plain = strncmp(address, http, sizeof http - 1) == 0;
+    bool port = plain && strchr(*host == '[' && strchr(host, ']') ? strchr(host, ']') : host, ':');
+    return plain && !port ? "; the API's port is " DEFAULT_PORT : "";
+}
+
 static void call_done(struct client_call *call, CURLcode code) {
     call->done = true;
     curl_easy_getinfo(call->transfer.curl, CURLINFO_RESPONSE_CODE, &call->answer.status);
     if (code == CURLE_OK) return;
     call->answer.unreachable = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
-    fault_set(&call->fault, CO_IO, "no answer from %s: %s", client_address(call->client),
-              call->reason[0] ? call->reason : curl_easy_strerror(code));
+    fault_set(&call->fault, CO_IO, "no answer from %s: %s%s", client_address(call->client),
+              call->reason[0] ? call->reason : curl_easy_strerror(code),
+              call->answer.unreachable ? port_hint(client_address(call->client)) : "");
 }
 
 static void call_close(struct client_call *call) {

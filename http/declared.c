@@ -225,6 +225,23 @@ static bool is_common(struct slice name) {
     return false;
 }
 
+#define KNOWN_SHOWN 140 /* bytes */
+
+static void list_known(const struct http_param *params, struct buffer *out) {
+    struct declared_walk walk = declared_begin(params);
+    size_t begun = out->size;
+    for (const struct http_param *param; (param = declared_next(&walk));) {
+        if (!declared_is_given(param) || declared_in_path(param)) continue;
+        if (out->size - begun > KNOWN_SHOWN) {
+            buffer_append_text(out, ", ...");
+            return;
+        }
+        buffer_printf(out, "%s%s", out->size > begun ? ", " : "", param->name);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(common); i++)
+        buffer_printf(out, "%s%s", out->size > begun ? ", " : "", common[i]);
+}
+
 /* Of another method of the same path, or mistyped. */
 static void refuse_unknown(const struct http_request *request, struct slice name, struct fault *fault) {
     struct suggest suggest = suggest_for(name);
@@ -240,8 +257,10 @@ static void refuse_unknown(const struct http_request *request, struct slice name
         for (size_t i = 0; i < ARRAY_COUNT(common); i++) suggest_try(&suggest, slice_text(common[i]));
         for (const struct http_param *param; (param = declared_next(&walk));)
             if (declared_is_given(param) && !declared_in_path(param)) suggest_try(&suggest, slice_text(param->name));
-        if (suggest.count) buffer_append_text(&said, " (nearest: "), suggest_print(&said, &suggest);
-        if (suggest.count) buffer_append_byte(&said, ')');
+        buffer_append_text(&said, suggest.count ? " (nearest: " : " (known: ");
+        if (suggest.count) suggest_print(&said, &suggest);
+        else list_known(request->route->params, &said);
+        buffer_append_byte(&said, ')');
     }
     fault_set(fault, CO_INVALID, "%.*s", (int)said.size, said.data);
     buffer_free(&said);

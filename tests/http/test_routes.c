@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "http/impl.h"
+#include "http/route_near.h"
 
 static const struct http_route *const tables[] = {
     http_routes_kv,          http_routes_session,       http_routes_status,
@@ -162,5 +163,28 @@ Test(routes, what_was_meant_is_named) {
             cr_expect(strstr(request.refusal_text, rows[i].said) != NULL, "%s: %s", rows[i].path, request.refusal_text);
         else cr_expect_str_eq(request.refusal_text, "Invalid path: there is no such endpoint", "%s", rows[i].path);
         done(&request);
+    }
+}
+
+/* A parameter of the endpoint that the same path is with another method. */
+Test(routes, a_parameter_of_another_method) {
+    static const struct {
+        const char *path, *parameter, *endpoint;
+        unsigned method;
+    } rows[] = {
+        {"/v1/lock/job/acquire", "ttl", "PUT /v1/lock/:name/acquire", HTTP_GET},
+        {"/v1/lock/a/b/acquire", "wait", "PUT /v1/lock/:name/acquire", HTTP_GET},
+        {"/v1/kv/x", "acquire", "PUT /v1/kv/:key", HTTP_GET},
+        {"/v1/lock/job/acquire", "nonsense", NULL, HTTP_GET},
+        {"/v1/lock/job/acquire", "ttl", NULL, HTTP_PUT}, /* it has it itself */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buffer out = {0};
+        bool found =
+            route_with_parameter(slice_text(rows[i].path), rows[i].method, slice_text(rows[i].parameter), &out);
+        cr_expect_eq(found, rows[i].endpoint != NULL, "%s?%s", rows[i].path, rows[i].parameter);
+        if (found && rows[i].endpoint)
+            cr_expect(slice_is(buffer_slice(&out), rows[i].endpoint), "%.*s", (int)out.size, out.data);
+        buffer_free(&out);
     }
 }
