@@ -293,6 +293,18 @@ def all_mistakes_at_once():
         check(code == 0 and out == "Configuration is valid!\n", "and when all is well: %d %r" % (code, out))
 
 
+def json_of_users_has_its_place():
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "tx.json")
+        with open(path, "w") as f:
+            f.write('[\n  {"KV": {"Verb": "set",,}}\n]\n')
+        for args in (("txn", path), ("kv", "import", "@" + path)):
+            code, out = words(*args)
+            check(code != 0 and path + ":2:25: JSON: " in out, "%s: %r" % (args, out))
+        code, out = words("kv", "import", "[1,}")
+        check(code != 0 and " 1:4: JSON: " in out, "the text itself: %r" % out)
+
+
 def words_that_are_unknown_take_three_lines():
     for args, named in ((("snap",), '"snapshot"'), (("lb",), "`coord help`"), (("login",), "Consul's `login`"), (("reg",), '"region" or "regions"'),
                         (("operator", "area"), "Consul's `operator area`"), (("kv", "put", "-namespace=x"), "Consul's `-namespace`"), (("kv", "g"), "`coord kv -h`"),
@@ -337,5 +349,5 @@ def log_and_pid_file():
 
 
 if __name__ == "__main__":
-    run([wrong_flag, typo_in_configuration, all_mistakes_at_once, words_that_are_unknown_take_three_lines, log_and_pid_file, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use, nothing_is_ignored_in_silence,
+    run([wrong_flag, typo_in_configuration, all_mistakes_at_once, json_of_users_has_its_place, words_that_are_unknown_take_three_lines, log_and_pid_file, known_keys_and_definitions, stops_quickly, answers_at_once, port_in_use, nothing_is_ignored_in_silence,
          names_are_no_paths, proxy_is_for_others, who_counts_on_tls_asks_with_it, tls_as_the_environment_says])
