@@ -392,21 +392,22 @@ static int read_reconnect(struct config *config, struct fault *fault) {
     static const char wrong[] = "%s%s: \"%.60s\" is not a duration above 0 (write it with a unit: 30m, 24h)";
     const struct config_pairs *classes = &config->reconnect_timeouts, *meta = &config->node_meta;
     int64_t ignored_ns;
+    int error = CO_OK;
     config->reconnect_classes = arena_zalloc(&config->arena, (classes->count + 1) * sizeof *config->reconnect_classes);
     for (size_t i = 0; i < classes->count; i++) {
         config->reconnect_classes[i].name = classes->items[i].name;
         if (!reconnect_parse(classes->items[i].value, &config->reconnect_classes[i].timeout_ns))
-            return config_wrong(config, fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name,
-                                classes->items[i].value);
+            error = config_wrong(config, fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name,
+                                 classes->items[i].value);
     }
     for (size_t i = 0; i < meta->count; i++) {
         if (strcmp(meta->items[i].name, RECONNECT_META_TIMEOUT) == 0 &&
             !reconnect_parse(meta->items[i].value, &ignored_ns))
-            return config_wrong(config, fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT,
-                                meta->items[i].value);
+            error = config_wrong(config, fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT,
+                                 meta->items[i].value);
     }
     if (config->reconnect_timeout_ns == 0) config->reconnect_timeout_ns = LEASE_RECONNECT_NS;
-    return CO_OK;
+    return error;
 }
 
 static int check_join(struct config *config, const struct config_texts *addresses, const char *key,
@@ -423,13 +424,19 @@ static int check_join(struct config *config, const struct config_texts *addresse
 
 /* Values that are judged when all of them are known. All errors are told. */
 static int check_values(struct config *config, struct fault *fault) {
-    int errors[] = {read_reconnect(config, fault), check_join(config, &config->retry_join, "retry_join", fault),
-                    check_join(config, &config->start_join, "start_join", fault),
-                    check_join(config, &config->retry_join_wan, "retry_join_wan", fault),
-                    check_join(config, &config->start_join_wan, "start_join_wan", fault)};
-    for (size_t i = 0; i < ARRAY_COUNT(errors); i++)
-        if (errors[i]) return errors[i];
-    return CO_OK;
+    const struct {
+        const struct config_texts *addresses;
+        const char *key;
+    } joins[] = {{&config->retry_join, "retry_join"},
+                 {&config->start_join, "start_join"},
+                 {&config->retry_join_wan, "retry_join_wan"},
+                 {&config->start_join_wan, "start_join_wan"}};
+    int error = read_reconnect(config, fault);
+    for (size_t i = 0; i < ARRAY_COUNT(joins); i++) {
+        int wrong = check_join(config, joins[i].addresses, joins[i].key, fault);
+        if (!error) error = wrong;
+    }
+    return error;
 }
 
 /* What follows from a key that is not there would be misleading where it was only written wrong. */

@@ -23,7 +23,7 @@ static char peek(struct reading *r) {
 static void pass_string(struct reading *r) {
     for (r->at++; r->at < r->text.size && r->text.data[r->at] != '"'; r->at++)
         if (r->text.data[r->at] == '\\') r->at++;
-    if (r->at < r->text.size) r->at++;
+    r->at = r->at < r->text.size ? r->at + 1 : r->text.size;
 }
 
 static void pass_value(struct reading *r) {
