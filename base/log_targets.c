@@ -130,6 +130,7 @@ static void write_all(const struct buffer *lines, uint64_t left_out) {
 
 static void *run(void *nothing) {
     struct buffer lines = {0};
+    pthread_setname_np(pthread_self(), "log-targets");
     pthread_mutex_lock(&targets.lock);
     while (!targets.end || targets.pending.size) {
         if (!targets.pending.size && !targets.reopen) {

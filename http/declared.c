@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_in.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "http/impl.h"
@@ -132,6 +133,9 @@ static int refuse(const struct http_param *param, struct slice text, struct faul
     declared_wanted(param, &wanted);
     const char *name = declared_in_path(param) ? param->name + 1 : param->name;
     int size = text.size < 40 ? (int)text.size : 40;
+    uint64_t number;
+    bool no_unit = param->type == HTTP_DURATION && u64_parse(text, UINT64_MAX, &number) != CO_INVALID && number;
+    if (no_unit) buffer_append_text(&wanted, ": it has no unit (10s, 1m30s, 200ms)");
     fault_set(fault, CO_INVALID, "%s: \"%.*s\"%s is not %.*s%s", name, size, size ? text.data : "",
               text.size > 40 ? "..." : "", (int)wanted.size, wanted.data,
               param->type == HTTP_FLAG ? ": leave the value out, or write 1 or true" : "");
@@ -242,12 +246,27 @@ static void list_known(const struct http_param *params, struct buffer *out) {
         buffer_printf(out, "%s%s", out->size > begun ? ", " : "", common[i]);
 }
 
-/* Of another method of the same path, or mistyped. */
+/* Of a body, however it is written; NULL: none. */
+static const struct http_param *member_named(const struct http_param *members, struct slice name) {
+    struct declared_walk walk = declared_begin(members);
+    for (const struct http_param *member; (member = declared_next(&walk));)
+        if (declared_is_given(member) && json_same_key(slice_text(member->name), name)) return member;
+    return NULL;
+}
+
+/* A member of the body, of another method of the same path, or mistyped. */
 static void refuse_unknown(const struct http_request *request, struct slice name, struct fault *fault) {
     struct suggest suggest = suggest_for(name);
     struct declared_walk walk = declared_begin(request->route->params);
     struct buffer said = {0};
     buffer_printf(&said, "unknown parameter \"%.60s\"", name.data);
+    const struct http_param *member = member_named(request->route->endpoint.body, name);
+    if (member) {
+        fault_set(fault, CO_INVALID, "%.*s: it is a member of the body: {\"%s\": ...}", (int)said.size, said.data,
+                  member->name);
+        buffer_free(&said);
+        return;
+    }
     size_t before = said.size;
     buffer_append_text(&said, " of ");
     route_show(request->route, request->method, &said);

@@ -235,6 +235,7 @@ def what_makes_no_sense_is_refused():
             ("x/acquire?ttl=10s&wait=11m", 400, "wait"),
             ("x/acquire?ttl=10s&wait=soon", 400, "wait"),
             ("x/acquire?ttl=10ms", 400, "ttl"),
+            ("x/acquire?ttl=10", 400, "it has no unit"),
             ("x/acquire?ttl=10s&modus=shared", 400, "modus"),
             ("x/acquire?token=me", 400, "token"),
             ("x/acquire?token=0", 400, "token"),
