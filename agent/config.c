@@ -138,6 +138,7 @@ static int unknown_key(const struct origin *origin, const char *folder, const ch
     snprintf(path, sizeof path, "%s%s", folder, name);
     const struct consul_word *consul = consul_word_find(CONSUL_KEY, slice_text(path));
     struct buffer line = {0};
+    if (config_errors_full(origin->config)) return config_wrong(origin->config, origin->fault, CO_INVALID, "%s", name);
     origin_print(origin, &line);
     buffer_append_text(&line, ": ");
     if (consul) consul_word_print(&line, consul);
@@ -214,7 +215,8 @@ static int twice(const struct origin *parent, const char *folder, const char *na
 static int walk_object(const struct origin *origin, struct json_object *object, const char *folder) {
     int error = CO_OK;
     json_each(object, name, value) {
-        int wrong = stands_before(object, name) ? twice(origin, folder, name) : walk_value(origin, folder, name, value);
+        bool again = !config_errors_full(origin->config) && stands_before(object, name);
+        int wrong = again ? twice(origin, folder, name) : walk_value(origin, folder, name, value);
         if (!error) error = wrong;
     }
     return error;

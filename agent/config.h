@@ -206,6 +206,8 @@ bool config_key_is_bool(const char *key);
 #define CONFIG_ERRORS_MAX 20
 int config_wrong(struct config *config, struct fault *fault, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Further ones are only counted: nothing that takes long is done for them. */
+static inline bool config_errors_full(const struct config *config) { return config->errors.count == CONFIG_ERRORS_MAX; }
 /* All errors, each in a line that begins with `before`, and how many more there are. */
 void config_errors_print(const struct config *config, const char *before, FILE *out);
 void config_errors_log(const struct config *config); /* the same, into the log */

@@ -15,7 +15,7 @@ int config_wrong(struct config *config, struct fault *fault, int code, const cha
     for (char *at = text; *at; at++)
         if (iscntrl((unsigned char)*at)) *at = '?';
     fault_set(fault, code, "%s", text);
-    if (config->errors.count == CONFIG_ERRORS_MAX) config->more_errors++;
+    if (config_errors_full(config)) config->more_errors++;
     else texts_append(config, &config->errors, text);
     return code;
 }

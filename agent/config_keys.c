@@ -182,8 +182,8 @@ const struct key config_keys[] = {
     DURATION("coord.history_age", history_age_ns, SECOND, 7 * 24 * 3600 * SECOND, "how far back they are kept"),
     TEXT("log_level", log_level, accept_level, "trace, debug, info, warn or err"),
     TEXT("log_file", log_file, accept_any,
-         "the log goes into this file, too; a path that ends in / is a folder with a `coord.log`; without an extension "
-         ".log is appended. SIGHUP opens it anew"),
+         "the log goes into this file, too; in a folder, or where the path ends in /, it is `coord.log`; without an "
+         "extension .log is appended. SIGHUP opens it anew"),
     NUMBER("log_rotate_bytes", log_rotate_bytes, 0, (uint64_t)1 << 50,
            "the file is set aside as NAME-TIME.log when it has so many bytes; 0: never"),
     DURATION("log_rotate_duration", log_rotate_duration_ns, SECOND, 10 * 365 * 24 * 3600 * SECOND,

@@ -21,7 +21,8 @@ const char *source_tail(const char *source) {
 void origin_print(const struct origin *origin, struct buffer *out) {
     size_t line, column;
     buffer_append_text(out, source_tail(origin->source));
-    if (!origin->from) return;
+    /* Finding a place reads the text again: not for those that are only counted. */
+    if (!origin->from || config_errors_full(origin->config)) return;
     struct slice text = buffer_slice(&origin->from->text);
     text_place(text, json_place(text, origin->step), &line, &column);
     buffer_printf(out, ":%zu:%zu", line, column);

@@ -57,7 +57,7 @@ static size_t place_below(struct slice text, struct json_object *value, const st
 
 static int wrong(struct judge *judge, const struct config_block *block, const char *text) {
     char place[48] = "";
-    if (block->source && block->member) {
+    if (block->source && block->member && !config_errors_full(judge->config)) {
         struct json_step member = {.name = block->member}, item = {.up = &member, .index = block->index};
         const struct json_step *step = block->item ? &item : &member;
         struct slice file = buffer_slice(&block->source->text), name = named(text);

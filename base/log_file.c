@@ -16,8 +16,10 @@
 
 void log_file_path(const char *file, struct buffer *out) {
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    struct stat status;
+    bool folder = stat(file, &status) == 0 && S_ISDIR(status.st_mode);
     buffer_append_text(out, file);
-    if (!*name) buffer_append_text(out, "coord.log");
+    if (!*name || folder) buffer_append_text(out, *name ? "/coord.log" : "coord.log");
     else if (!strchr(name, '.')) buffer_append_text(out, ".log");
 }
 

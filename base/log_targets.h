@@ -13,7 +13,8 @@
 #define LOG_PENDING_MAX ((size_t)1 << 20)
 
 struct log_targets_config {
-    const char *file;      /* as configured; NULL: none. "DIR/" is DIR/coord.log, "NAME" without a point NAME.log */
+    const char
+        *file; /* as configured; NULL: none. a folder, or "DIR/", is DIR/coord.log; "NAME" without a point NAME.log */
     uint64_t rotate_bytes; /* 0: never */
     int64_t rotate_ns;     /* 0: never */
     int64_t rotate_files;  /* kept of those set aside; 0: all; -1: none */

@@ -57,9 +57,10 @@ static unsigned count(const char *prefix) {
 
 Test(log_targets, the_path_of_the_file) {
     static const char *const rows[][2] = {{"/var/log/coord.log", "/var/log/coord.log"},
-                                          {"/var/log/", "/var/log/coord.log"},
+                                          {"/var/no/", "/var/no/coord.log"},
                                           {"/var/log/x", "/var/log/x.log"},
                                           {"/var/l.d/x", "/var/l.d/x.log"},
+                                          {"/tmp", "/tmp/coord.log"},
                                           {"x.txt", "x.txt"}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct buffer path = {0};
