@@ -65,6 +65,9 @@ int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
+#define CMD_KV_AT_HELP \
+    "as it was then: an index, a time (2026-11-26T10:00:00Z), or how long ago (-5m), as far back as changes are kept"
+int cmd_kv_restore(int argc, char **argv);
 int cmd_kv_history(int argc, char **argv);
 int cmd_operator(int argc, char **argv);
 int cmd_recover(int argc, char **argv); /* operator recover */

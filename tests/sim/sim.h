@@ -357,6 +357,8 @@ void server_drop_applies(struct server *server);                  /* a snapshot 
 void server_event(struct server *server, struct event *event);    /* one of the kinds that concern a server */
 bool server_leads(const struct server *server);
 uint64_t server_now_ms(const struct server *server);
+/* Its wall clock, up to some seconds before or behind those of others: leaders differ. */
+uint64_t server_wall_ms(const struct server *server);
 void server_expiry_wake(void *server);      /* something began or ended in its state machine */
 struct server *sim_leader(struct sim *sim); /* of the highest term; NULL: none */
 void server_turn(struct server *server);    /* one is due */
