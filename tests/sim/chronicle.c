@@ -116,6 +116,7 @@ struct seen *chronicle_note(struct chronicle *chronicle, const struct raft_entry
     seen->prev_term = prev_term;
     seen->sum = sum;
     seen->type = entry->type;
+    seen->unix_ms = entry->unix_ms;
     seen->op = command_op(entry);
     if (entry->type == RAFT_ENTRY_MEMBERS) {
         seen->members = mem_zalloc(sizeof *seen->members);
