@@ -47,8 +47,8 @@ static void print_outcome(const struct restore *restore, struct json_object *ans
         printf("Nothing to do: %s%s is what it was at index %llu\n", restore->key, what, (unsigned long long)at);
     else
         printf("%s %s%s to index %llu: %llu set, %llu deleted\n",
-               restore->dry_run ? "Dry run, nothing was changed: would restore" : "Success! Restored", restore->key, what,
-               (unsigned long long)at, (unsigned long long)set, (unsigned long long)removed);
+               restore->dry_run ? "Dry run, nothing was changed: would restore" : "Success! Restored", restore->key,
+               what, (unsigned long long)at, (unsigned long long)set, (unsigned long long)removed);
 }
 
 static int ask(const struct restore *restore) {

@@ -106,8 +106,7 @@ static int save_to(const struct client *client, const char *path, struct fault *
     }
     struct client_answer answer = {0};
     int rv = client_ask(client, "GET", "/v1/snapshot", NULL, NULL, file, &answer, fault);
-    if (rv == CO_OK && answer.status != 200)
-        rv = answered(&answer, fault);
+    if (rv == CO_OK && answer.status != 200) rv = answered(&answer, fault);
     if (rv == CO_OK && fflush(file) != 0) rv = fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
     if (rv == CO_OK) rv = save_checked(fileno(file), aside.data, path, fault);
     fclose(file);
@@ -141,8 +140,7 @@ static int snapshot_restore(int argc, char **argv) {
     FILE *file = fopen(rest[0], "rb");
     int rv = file ? client_ask(&client, "PUT", "/v1/snapshot", NULL, file, NULL, &answer, &fault)
                   : fault_set(&fault, CO_IO, "%s: %s", rest[0], strerror(errno));
-    if (rv == CO_OK && answer.status != 200)
-        answered(&answer, &fault);
+    if (rv == CO_OK && answer.status != 200) answered(&answer, &fault);
     if (file) fclose(file);
     client_answer_free(&answer);
     if (fault.code) return cmd_failed("restoring snapshot", &fault);

@@ -9,8 +9,8 @@
 #define COORD_CONSENSUS_NODE_INTERNAL_H
 
 #include "base/check.h"
-#include "base/memory.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "consensus/disk_health.h"
 #include "consensus/node.h"
 #include "consensus/proposals.h"

@@ -127,8 +127,7 @@ static void persisted(struct raft *raft, uint64_t seq) {
 }
 
 /* The first entry of the first term is the configuration; then an election like any other. */
-static int bootstrap(struct raft *raft, const struct raft_members *members, struct raft_data *first,
-                     uint64_t unix_ms) {
+static int bootstrap(struct raft *raft, const struct raft_members *members, struct raft_data *first, uint64_t unix_ms) {
     if (raft->term > 0 || log_last_index(raft) > 0) return CO_EXISTS;
     struct buffer bytes = {0};
     raft_members_encode(members, &bytes);
@@ -138,8 +137,7 @@ static int bootstrap(struct raft *raft, const struct raft_members *members, stru
     raft->term = 1;
     raft->hard_state_pending = true;
     log_append(raft, &entry);
-    struct raft_entry command = {
-        .index = 2, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = first, .unix_ms = unix_ms};
+    struct raft_entry command = {.index = 2, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = first, .unix_ms = unix_ms};
     if (first) log_append(raft, &command);
     raft->election_deadline_ms = raft->now_ms;
     return CO_OK;

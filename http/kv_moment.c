@@ -54,8 +54,7 @@ static struct place place_text(uint64_t index, uint64_t unix_ms) {
 int http_kv_moment_refused(const struct http_kv_window *window, struct slice at, char *text, size_t room) {
     struct place floor = place_text(window->floor, window->floor_unix_ms);
     struct place now = place_text(window->index, window->unix_ms);
-    if (window->off)
-        snprintf(text, room, "no history is kept here: the setting coord.history_changes is 0");
+    if (window->off) snprintf(text, room, "no history is kept here: the setting coord.history_changes is 0");
     else if (window->verdict == PB__KV_MOMENT_VERDICT__MOMENT_GONE)
         snprintf(text, room, "at: %.*s is no longer kept: the history reaches back to %s", (int)at.size, at.data,
                  floor.text);

@@ -22,10 +22,10 @@ static const struct slice only_name = SLICE_LITERAL("history");
 /* What is known of a topic's rows. */
 struct rows {
     struct history_place newest; /* index 0: none was ever appended since the floor */
-    uint64_t number, total; /* of the newest */
-    uint64_t first, before; /* number of the oldest, and the total before it; first > number: there is none */
+    uint64_t number, total;      /* of the newest */
+    uint64_t first, before;      /* number of the oldest, and the total before it; first > number: there is none */
     struct history_place broken; /* the last break; index 0: there was none */
-    struct buffer touches;  /* of the entry; more bytes than a row may have: it is a break */
+    struct buffer touches;       /* of the entry; more bytes than a row may have: it is a break */
 };
 
 struct history {
@@ -93,7 +93,8 @@ static void learn_rows(struct rows *rows, struct store_txn *txn, uint8_t topic) 
     }
     rows->newest = (struct history_place){0}, rows->number = rows->total = 0;
     if (row_at(&cursor, topic, &row, &place))
-        rows->newest = (struct history_place){row.index, row.unix_ms}, rows->number = place.number, rows->total = place.total;
+        rows->newest = (struct history_place){row.index, row.unix_ms}, rows->number = place.number,
+        rows->total = place.total;
     store_cursor_close(&cursor);
     learn_oldest(rows, txn, topic);
 }

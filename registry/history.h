@@ -79,9 +79,9 @@ int history_moment(struct store_txn *txn, enum history_topic topic, const struct
 struct history_row {
     struct history_place previous; /* of the row before it, or where the history began */
     uint64_t index, unix_ms;
-    uint8_t command;          /* the entry's (registry/module.h), which may have been part of another's */
-    struct slice notes;       /* store_journal_next */
-    struct slice touches;     /* history_touch_next */
+    uint8_t command;      /* the entry's (registry/module.h), which may have been part of another's */
+    struct slice notes;   /* store_journal_next */
+    struct slice touches; /* history_touch_next */
 };
 struct history_walk {
     struct store_cursor cursor;

@@ -40,6 +40,7 @@ struct machine {
     _Atomic uint64_t applied, applied_term, floor, index, restores;
     /* The applier's. */
     uint64_t offset;           /* machine_index - machine_applied */
+    uint64_t clock_term;       /* in which it was last said that its leader's clock is behind */
     uint64_t unix_ms;          /* as machine_unix_ms_in, of what is committed */
     struct version_now raised; /* by the batch; version 0: not */
     struct arena arena;
@@ -325,12 +326,26 @@ int machine_apply_command(struct machine_tx *tx, struct slice command, struct ma
     return error;
 }
 
+#define CLOCK_BEHIND_MS 1000
+
+/* Once a term. */
+static void note_clock(struct machine *machine, const struct machine_input *input) {
+    if (input->unix_ms == 0 || input->unix_ms + CLOCK_BEHIND_MS >= machine->tx.unix_ms) return;
+    if (machine->clock_term == input->term) return;
+    machine->clock_term = input->term;
+    log_warn("registry",
+             "the leader's clock is %llu ms behind that of entries before: times of the history stand still "
+             "until it has come that far",
+             (unsigned long long)(machine->tx.unix_ms - input->unix_ms));
+}
+
 static int apply_one(struct machine *machine, const struct machine_input *input, struct machine_result *result) {
     struct machine_tx *tx = &machine->tx;
     tx->index = input->index + machine->offset, tx->term = input->term, tx->now_unix_ms = 0;
     /* A leader's clock may be behind that of the one before it: time stands still meanwhile. */
     if (input->unix_ms > tx->unix_ms) tx->unix_ms = input->unix_ms;
     CHECK(tx->unix_ms >= machine->unix_ms);
+    note_clock(machine, input);
     *result = (struct machine_result){.index = tx->index};
     if (!input->is_command || input->command.size == 0) return CO_OK;
     history_entry_begin(tx, (uint8_t)input->command.data[0]);

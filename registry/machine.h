@@ -30,7 +30,7 @@ struct machine_tx {
     /* When the entry was proposed, by the clock of the leader that did; never below that of an entry before. 0: no entry
      * had a time yet. */
     uint64_t unix_ms;
-    int64_t now_unix_ms;     /* as the entry's command says it, for what hangs on its events; 0: it says nothing */
+    int64_t now_unix_ms; /* as the entry's command says it, for what hangs on its events; 0: it says nothing */
 };
 /* It changes: who waits for it wakes, and the history has it. */
 void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name);

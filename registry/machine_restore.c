@@ -13,9 +13,9 @@
 static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"),
                           offset_key = SLICE_LITERAL("offset"), restored_key = SLICE_LITERAL("restored");
 
-#define APPLIED_BYTES  24                          /* registry/machine.c */
-#define TIME_MOST_MS   (((uint64_t)1 << 48) - 1)   /* as entries have it (consensus/entry.h) */
-#define RESTORED_SINCE 3 /* cluster version; older programs do not write it */
+#define APPLIED_BYTES  24                        /* registry/machine.c */
+#define TIME_MOST_MS   (((uint64_t)1 << 48) - 1) /* as entries have it (consensus/entry.h) */
+#define RESTORED_SINCE 3                         /* cluster version; older programs do not write it */
 
 static uint64_t number(struct store_txn *txn, struct slice key) {
     struct slice value;
@@ -67,7 +67,8 @@ static int keep_version(struct store_txn *txn, const struct place *place, bool *
 /* The backup's own place in its cluster's log gives way to ours, above both. */
 static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     const struct place *place = data;
-    uint64_t theirs = number(txn, applied_key), more = number(txn, offset_key), ours = place->at.index + place->at.offset;
+    uint64_t theirs = number(txn, applied_key), more = number(txn, offset_key),
+             ours = place->at.index + place->at.offset;
     if (theirs > OPERATOR_INDEX_MAX || more > OPERATOR_INDEX_MAX)
         return fault_set(fault, CO_CORRUPT, "the backup's index is impossible");
     theirs += more;

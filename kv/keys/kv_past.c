@@ -74,8 +74,8 @@ struct change {
 
 /* What a client's command deletes is deleted; else what it hung on has ended. */
 static bool by_client(uint8_t command) {
-    return command == KV_APPLY || command == KV_APPLY_FENCED || command == KV_RESTORE ||
-           command == KV_BY_TRANSACTION || command == KV_BY_COPY;
+    return command == KV_APPLY || command == KV_APPLY_FENCED || command == KV_RESTORE || command == KV_BY_TRANSACTION ||
+           command == KV_BY_COPY;
 }
 
 static Pb__KvChange *change_record(const struct change *change, const struct kv_record *after, struct arena *arena) {

@@ -182,7 +182,8 @@ static ssize_t next_block(struct in *in) {
 
 static int cut(struct in *in) {
     return fault_set(in->fault, CO_CORRUPT,
-                     "the backup is cut off: it ends after %" PRIu64 " bytes, before its own end; copy it once more, or take "
+                     "the backup is cut off: it ends after %" PRIu64
+                     " bytes, before its own end; copy it once more, or take "
                      "another one",
                      in->taken);
 }

@@ -16,13 +16,15 @@ static const struct known {
      "this is a snapshot of etcd, not of coord: coord cannot read it. Bring its keys over from a running etcd "
      "(etcdctl get --prefix), one `coord kv put` each"},
     {0, SLICE_LITERAL("ZKSN"),
-     "this is a snapshot of ZooKeeper, not of coord: coord cannot read it. Bring its nodes over from a running ZooKeeper, "
+     "this is a snapshot of ZooKeeper, not of coord: coord cannot read it. Bring its nodes over from a running "
+     "ZooKeeper, "
      "one `coord kv put` each"},
     {0, SLICE_LITERAL("ZKLG"),
      "this is a log of ZooKeeper, not a backup of coord: coord cannot read it. Bring its nodes over from a running "
      "ZooKeeper, one `coord kv put` each"},
     {0, SLICE_LITERAL("REDIS"),
-     "this is a dump of Redis, not a backup of coord: coord cannot read it. Bring its keys over from a running Redis, one "
+     "this is a dump of Redis, not a backup of coord: coord cannot read it. Bring its keys over from a running Redis, "
+     "one "
      "`coord kv put` each"},
     {0, SLICE_LITERAL("COORDST1"),
      "this is state.bin out of a backup, not the backup: give the whole file that `coord snapshot save` wrote"},
@@ -32,7 +34,8 @@ static const struct known {
      "this is a server's store out of its data folder, not a backup: make one with `coord snapshot save FILE`"},
     {0, SLICE_LITERAL("PK\x03\x04"), "this is a zip file, not a backup: unpack it, and give the file that is in it"},
     {257, SLICE_LITERAL("ustar"),
-     "this is a tar archive that is not compressed, not a backup as it was saved: if it was unpacked, `gzip` makes it one "
+     "this is a tar archive that is not compressed, not a backup as it was saved: if it was unpacked, `gzip` makes it "
+     "one "
      "again"},
 };
 
@@ -66,23 +69,24 @@ int foreign_file(struct slice begin, bool packed, struct fault *fault) {
     }
     if (text_line(begin, &line)) {
         bool json = line.size && (line.data[0] == '{' || line.data[0] == '[');
-        return fault_set(fault, CO_CORRUPT,
-                         "%sthis is %s, no backup: it begins \"%.*s\". %s", inside, json ? "JSON" : "text",
-                         (int)line.size, line.data,
+        return fault_set(fault, CO_CORRUPT, "%sthis is %s, no backup: it begins \"%.*s\". %s", inside,
+                         json ? "JSON" : "text", (int)line.size, line.data,
                          json ? "What `coord kv export` wrote goes back with `coord kv import`"
                               : "If that is an error, saving it failed: take another one");
     }
-    return fault_set(fault, CO_CORRUPT,
-                     packed ? "something else is compressed in this file: it is no backup of coord, nor of Consul, etcd or "
-                              "ZooKeeper"
-                            : "this is no backup of coord, nor of Consul, etcd or ZooKeeper: it begins as none of them does");
+    return fault_set(
+        fault, CO_CORRUPT,
+        packed ? "something else is compressed in this file: it is no backup of coord, nor of Consul, etcd or "
+                 "ZooKeeper"
+               : "this is no backup of coord, nor of Consul, etcd or ZooKeeper: it begins as none of them does");
 }
 
 int foreign_state(struct slice begin, struct fault *fault) {
     static const struct slice consul = SLICE_LITERAL("LastIndex"); /* its first record, in MessagePack */
     if (begin.size < 2 + consul.size || memcmp(begin.data + 2, consul.data, consul.size) != 0) return CO_OK;
-    return fault_set(fault, CO_CORRUPT,
-                     "this is a backup of Consul, not of coord: coord cannot read its state. Restore it into a Consul, "
-                     "`consul kv export > keys.json` there, `coord kv import @keys.json` here; services register again by "
-                     "themselves");
+    return fault_set(
+        fault, CO_CORRUPT,
+        "this is a backup of Consul, not of coord: coord cannot read its state. Restore it into a Consul, "
+        "`consul kv export > keys.json` there, `coord kv import @keys.json` here; services register again by "
+        "themselves");
 }

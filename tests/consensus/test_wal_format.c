@@ -10,10 +10,13 @@ static struct wal_encoder encoder;
 
 static char *batch_of_three(struct wal_head *head) {
     wal_encode_begin(&encoder);
-    struct wal_record records[] = {
-        {.type = WAL_RECORD_HARD_STATE, .index = 2, .term = 9},
-        {.type = RAFT_ENTRY_COMMAND, .index = 70, .term = 8, .data = SLICE_LITERAL("something"), .unix_ms = 0x123456789abc},
-        {.type = RAFT_ENTRY_EMPTY, .index = 71, .term = 9}};
+    struct wal_record records[] = {{.type = WAL_RECORD_HARD_STATE, .index = 2, .term = 9},
+                                   {.type = RAFT_ENTRY_COMMAND,
+                                    .index = 70,
+                                    .term = 8,
+                                    .data = SLICE_LITERAL("something"),
+                                    .unix_ms = 0x123456789abc},
+                                   {.type = RAFT_ENTRY_EMPTY, .index = 71, .term = 9}};
     for (int i = 0; i < 3; i++) wal_encode_record(&encoder, &records[i]);
     uint32_t sum = wal_encode_end(&encoder, 0x1122334455667788, 17, 5120, 0xabcdef01);
     cr_assert_eq(wal_head_decode(encoder.bytes.data, head), WAL_HEAD_OK);

@@ -55,10 +55,10 @@ static const char *all(void) {
     text[0] = '\0';
     for (size_t i = 0; list && i < list->n_entries; i++) {
         const Pb__KvEntry *entry = list->entries[i];
-        size += (size_t)snprintf(text + size, sizeof text - size, "%s%.*s=%.*s/%lu%s%s", i ? " " : "",
-                                 (int)entry->key.len, (const char *)entry->key.data, (int)entry->value.len,
-                                 (const char *)entry->value.data, entry->flags, entry->session[0] ? "*held" : "",
-                                 entry->lease[0] ? "*leased" : "");
+        size +=
+            (size_t)snprintf(text + size, sizeof text - size, "%s%.*s=%.*s/%lu%s%s", i ? " " : "", (int)entry->key.len,
+                             (const char *)entry->key.data, (int)entry->value.len, (const char *)entry->value.data,
+                             entry->flags, entry->session[0] ? "*held" : "", entry->lease[0] ? "*leased" : "");
     }
     return text;
 }
@@ -105,7 +105,8 @@ Test(kv_restore, below_a_prefix_what_is_new_goes) {
     set("a/1", "x", 0), set("a/2", "y", 3), set("b", "1", 0);
     uint64_t then = index_now();
     set("a/1", "X", 0), kv_del(&world, "a/2"), set("a/3", "z", 0), set("b", "2", 0), set("a", "beside", 0);
-    const Pb__KvRestoreAnswer *answer = restore((struct wish){.key = "a/", .recurse = true, .dry_run = true, .index = then});
+    const Pb__KvRestoreAnswer *answer =
+        restore((struct wish){.key = "a/", .recurse = true, .dry_run = true, .index = then});
     cr_assert(outcome.yes && answer->set == 2 && answer->removed == 1 && answer->n_changes == 3);
     cr_assert(bytes_are(answer->changes[1]->key, "a/2") && bytes_are(answer->changes[1]->value, "y") &&
               answer->changes[1]->flags == 3 && answer->changes[2]->remove);
@@ -209,7 +210,8 @@ static void check_restored(struct wish wish, uint64_t seed) {
     look();
     const struct was *now = states[index_now()], *then = states[wish.index];
     for (unsigned i = 0; i < KEYS; i++) {
-        bool meant = wish.recurse ? strncmp(names[i], wish.key, strlen(wish.key)) == 0 : strcmp(names[i], wish.key) == 0;
+        bool meant =
+            wish.recurse ? strncmp(names[i], wish.key, strlen(wish.key)) == 0 : strcmp(names[i], wish.key) == 0;
         if (meant && !wish.recurse && !then[i].there && !wish.remove) meant = false;
         const struct was *wanted = meant && !wish.dry_run ? &then[i] : &before[i];
         cr_assert_eq(now[i].there, wanted->there, "seed %lu: key %u to %lu", seed, i, wish.index);

@@ -162,8 +162,9 @@ Test(keys, they_are_not_restored_and_no_others_with_them, .init = setup, .fini =
         restore.dry_run = dry_run;
         struct outcome outcome = fixture_apply(&f, KV_RESTORE, &restore.base);
         cr_assert_eq(outcome.error, CO_DENIED);
-        cr_assert_str_eq(outcome.text, "a/copied/2: keys below \"a/copied/\" are copied from region us: write them there, or "
-                                       "with ?dc=us; nothing was restored");
+        cr_assert_str_eq(outcome.text,
+                         "a/copied/2: keys below \"a/copied/\" are copied from region us: write them there, or "
+                         "with ?dc=us; nothing was restored");
         cr_assert_str_eq(value("a/1"), "X");
     }
     restore.key = message_bytes(slice_text("a/1"));

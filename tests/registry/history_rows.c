@@ -58,7 +58,8 @@ struct seen_rows rows_of(struct fixture *of, enum history_topic topic) {
     struct history_walk walk;
     struct store_txn *txn = store_read(of->reader);
     for (history_walk_open(&walk, txn, topic, 0); walk.valid; history_walk_next(&walk)) {
-        CHECK(walk.row.index > seen.last && walk.row.previous.index < walk.row.index && walk.row.previous.unix_ms <= walk.row.unix_ms);
+        CHECK(walk.row.index > seen.last && walk.row.previous.index < walk.row.index &&
+              walk.row.previous.unix_ms <= walk.row.unix_ms);
         if (seen.count++ == 0) seen.first = walk.row.index;
         else CHECK(walk.row.previous.index >= seen.last);
         seen.last = walk.row.index;

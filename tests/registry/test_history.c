@@ -198,7 +198,8 @@ Test(history, a_time_is_the_newest_change_that_is_not_after_it, .init = setup, .
     for (size_t i = 0; i < 6; i++) indexes[i] = put_at(1000 + 100 * (i / 2), (char[]){(char)('a' + i), '\0'});
     for (uint64_t unix_ms = 1000; unix_ms < 1300; unix_ms += 25) {
         cr_assert_eq(moment_of(unix_ms, 9999, &index), CO_OK);
-        cr_assert_eq(index, indexes[(unix_ms - 1000) / 100 * 2 + 1], "%lu", unix_ms); /* of two of a millisecond the later */
+        cr_assert_eq(index, indexes[(unix_ms - 1000) / 100 * 2 + 1], "%lu",
+                     unix_ms); /* of two of a millisecond the later */
     }
     cr_assert_eq(moment_of(999, 9999, &index), CO_OK, "the history began before there were times");
     cr_assert_lt(index, indexes[0]);

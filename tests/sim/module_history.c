@@ -51,7 +51,7 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     if (many) own->key = (uint8_t)(SIM_KEYS + turn_random(turn, 0, SIM_PREFIXES - 1));
     own->back = turn_chance(turn, 500) ? turn_random(turn, 0, 30) : turn_random(turn, 0, 600);
     own->by_time = turn_chance(turn, 500);
-    own->off_by_ms = (int16_t)((int)turn_random(turn, 0, 4000) - 3500);
+    own->off_by_ms = turn_chance(turn, 400) ? 0 : (int16_t)((int)turn_random(turn, 0, 4000) - 3500);
     return true;
 }
 
@@ -224,13 +224,14 @@ static void judge_time(struct sim *sim, const struct op *op, uint64_t at) {
     bool kept = own->verdict == PB__KV_MOMENT_VERDICT__MOMENT_KEPT;
     if (kept != (at != 0) || own->told_ms != time_at(sim, op->index))
         sim_violation(sim, RULE_MODEL,
-                      "read %" P " at s%u, applied %" P " of time %" P " (told: %" P "): time %" P " is %s, expected index %" P
-                      "; the floor is %" P " of time %" P,
+                      "read %" P " at s%u, applied %" P " of time %" P " (told: %" P "): time %" P
+                      " is %s, expected index %" P "; the floor is %" P " of time %" P,
                       op->id, op->server + 1, op->index, time_at(sim, op->index), own->told_ms, own->at,
                       kept ? "kept" : "not kept", at, own->floor, time_at(sim, own->floor));
     else if (kept && (own->meant > at || own->meant < own->floor))
-        sim_violation(sim, RULE_MODEL, "read %" P " at s%u, applied %" P ": time %" P " is taken for index %" P
-                      ", expected %" P " or the change before it",
+        sim_violation(sim, RULE_MODEL,
+                      "read %" P " at s%u, applied %" P ": time %" P " is taken for index %" P ", expected %" P
+                      " or the change before it",
                       op->id, op->server + 1, op->index, own->at, own->meant, at);
 }
 

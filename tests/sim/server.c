@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "tests/sim/sim.h"
 

@@ -454,7 +454,7 @@ struct seen { /* one entry that some log has held */
     uint8_t type;
     struct raft_members *members; /* type MEMBERS */
     struct seen *next;            /* another term at the same index */
-    uint64_t unix_ms; /* as its leader proposed it */
+    uint64_t unix_ms;             /* as its leader proposed it */
 };
 struct truth { /* one committed entry */
     uint64_t term, commit_term;
@@ -463,8 +463,8 @@ struct truth { /* one committed entry */
     bool applied;       /* by somebody; what came of it: */
     bool yes;
     int error;
-    uint64_t record; /* hash of the result's record */
-    uint64_t unix_ms;      /* the state machine's: the highest of all entries up to it */
+    uint64_t record;  /* hash of the result's record */
+    uint64_t unix_ms; /* the state machine's: the highest of all entries up to it */
 };
 struct chronicle {
     struct seen **seen; /* by index */
