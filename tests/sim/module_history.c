@@ -37,6 +37,13 @@ struct known {
 
 static bool generate(struct sim_turn *turn, struct op *op) {
     struct history_own *own = OP_AS(struct history_own, op);
+    if (turn_chance(turn, 40)) { /* a key that is none of the locks, or those below a prefix */
+        static const uint32_t prefixes[] = {SIM_KEYS, SIM_KEYS + 1, SIM_KEYS + 4};
+        uint32_t target = turn_chance(turn, 300) ? prefixes[turn_random(turn, 0, 2)]
+                                                 : (uint32_t)turn_random(turn, 0, SIM_KEYS - SIM_LOCKS - 1);
+        kv_back_op(op, target, turn_chance(turn, 500), turn_chance(turn, 200));
+        return true;
+    }
     op->module = &sim_history;
     op->way = OP_READ;
     op->stale = turn_chance(turn, 400);
@@ -57,6 +64,12 @@ static bool generate(struct sim_turn *turn, struct op *op) {
 
 static bool complete(void *data, struct op *op) {
     const struct known *known = data;
+    if (op->module == &sim_kv) {
+        uint64_t back = op->id * 7 % 60; /* to what it was a while ago */
+        bool by_time = op->id % 3 == 0 && known->unix_ms > 50 * back;
+        kv_back_to(op, by_time ? 0 : known->index > back ? known->index - back : 1, known->unix_ms - 50 * back);
+        return known->index > 0;
+    }
     struct history_own *own = OP_AS(struct history_own, op);
     if (own->form == PB__KV_PAST_FORM__PAST_CHANGES) {
         op->known_index = known->change[own->key];
@@ -72,7 +85,7 @@ static bool complete(void *data, struct op *op) {
 static void learn(void *data, const struct op *op) {
     struct known *known = data;
     const struct history_own *own = own_of(op);
-    if (op->state != OP_DONE) return;
+    if (op->state != OP_DONE || op->module != &sim_history) return;
     if (op->index > known->index) known->index = op->index, known->unix_ms = own->told_ms;
     if (own->form == PB__KV_PAST_FORM__PAST_CHANGES) known->change[own->key] = own->off ? 0 : op->seen_index;
 }
@@ -209,14 +222,18 @@ static uint64_t time_at(struct sim *sim, uint64_t index) {
     return index && index <= sim->chronicle->committed_count ? sim->chronicle->committed[index - 1].unix_ms : 0;
 }
 
-/* The index that is meant: as it was asked for, or of the newest entry that is not after the time. 0: it is not kept. */
+uint64_t history_meant(struct sim *sim, uint64_t index, uint64_t unix_ms, uint64_t floor, uint64_t present,
+                       uint64_t present_ms) {
+    if (index) return index >= floor && index <= present ? index : 0;
+    if (unix_ms < time_at(sim, floor) || unix_ms > present_ms) return 0;
+    for (index = present; index > floor && time_at(sim, index) > unix_ms;) index--;
+    return index;
+}
+
+/* 0: it is not kept. */
 static uint64_t meant(struct sim *sim, const struct op *op) {
     const struct history_own *own = own_of(op);
-    uint64_t at = own->by_time ? op->index : own->at;
-    if (!own->by_time) return at >= own->floor && at <= op->index ? at : 0;
-    if (own->at < time_at(sim, own->floor) || own->at > time_at(sim, op->index)) return 0;
-    while (at > own->floor && time_at(sim, at) > own->at) at--;
-    return at;
+    return history_meant(sim, own->by_time ? 0 : own->at, own->at, own->floor, op->index, time_at(sim, op->index));
 }
 
 static void judge_time(struct sim *sim, const struct op *op, uint64_t at) {
