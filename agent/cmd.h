@@ -44,8 +44,9 @@ void cmd_table_print(struct cmd_table *table); /* and frees it */
 
 /* Whole content of a file or of stdin ("-"), at most 512 MiB. */
 int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
-/* A value given on the command line: TEXT, @FILE, or - for stdin. */
-int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault);
+/* A value given on the command line: TEXT, @FILE, or - for stdin. An empty file or pipe is what a command leaves that has
+ * failed, and nobody behind it can know that: refused (CO_INVALID) unless it may be. `out` is empty. */
+int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, struct fault *fault);
 
 /* The commands. */
 int cmd_api(int argc, char **argv);

@@ -177,13 +177,7 @@ static int put_outcome(const struct put *put, const char *key, bool yes, const s
 static int put_value(const struct put *put, const char *argument, struct buffer *value, struct fault *fault) {
     struct buffer text = {0};
     if (!argument) return CO_OK;
-    int rv = cmd_read_value(argument, put->base64 ? &text : value, fault);
-    bool read = strcmp(argument, "-") == 0 || argument[0] == '@';
-    if (rv == CO_OK && read && !put->allow_empty && text.size == 0 && value->size == 0)
-        rv = fault_set(fault, CO_INVALID,
-                       "%s is empty, as it is after a command that failed: nothing was written; -allow-empty stores an "
-                       "empty value",
-                       argument[0] == '-' ? "the input" : argument + 1);
+    int rv = cmd_read_value(argument, put->allow_empty, put->base64 ? &text : value, fault);
     if (rv == CO_OK && put->base64 && base64_decode(value, buffer_slice(&text)) != CO_OK)
         rv = fault_set(fault, CO_INVALID, "the value is not base64");
     buffer_free(&text);
@@ -333,7 +327,7 @@ static int kv_import(int argc, char **argv) {
     if (!rest[0] || rest[1]) return cmd_wrong(usage, "DATA is wanted, as `coord kv export` prints it");
     struct buffer text = {0};
     struct fault fault = {0};
-    int rv = cmd_read_value(rest[0], &text, &fault);
+    int rv = cmd_read_value(rest[0], false, &text, &fault);
     struct json_object *list = rv == CO_OK ? json_parse(buffer_slice(&text), &fault) : NULL;
     if (list && !json_object_is_type(list, json_type_array)) fault_set(&fault, CO_INVALID, "not a list of entries");
     for (size_t i = 0; !fault.code && i < json_object_array_length(list); i++)
