@@ -209,9 +209,16 @@ int cmd_read_file(const char *path, struct buffer *out, struct fault *fault) {
     return out->size <= FILE_MAX ? CO_OK : fault_set(fault, CO_TOOLARGE, "%s: larger than 512 MiB", path);
 }
 
-int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault) {
-    if (strcmp(argument, "-") == 0) return cmd_read_file("-", out, fault);
-    if (argument[0] == '@') return cmd_read_file(argument + 1, out, fault);
-    buffer_append_text(out, argument);
-    return CO_OK;
+int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, struct fault *fault) {
+    bool in = strcmp(argument, "-") == 0;
+    if (!in && argument[0] != '@') {
+        buffer_append_text(out, argument);
+        return CO_OK;
+    }
+    const char *path = in ? argument : argument + 1;
+    int rv = cmd_read_file(path, out, fault);
+    if (rv != CO_OK || out->size || may_be_empty) return rv;
+    return fault_set(fault, CO_INVALID,
+                     "%s is empty, as it is after a command that failed: nothing was sent; an empty value is \"\"",
+                     in ? "the input" : path);
 }

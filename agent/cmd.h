@@ -44,8 +44,9 @@ void cmd_table_print(struct cmd_table *table); /* and frees it */
 
 /* Whole content of a file or of stdin ("-"), at most 512 MiB. */
 int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
-/* A value given on the command line: TEXT, @FILE, or - for stdin. */
-int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault);
+/* A value given on the command line: TEXT, @FILE, or - for stdin. An empty file or pipe is what a command leaves that has
+ * failed, and nobody behind it can know that: refused (CO_INVALID) unless it may be. `out` is empty. */
+int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, struct fault *fault);
 
 /* The commands. */
 int cmd_api(int argc, char **argv);
@@ -65,6 +66,9 @@ int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
+#define CMD_KV_AT_HELP \
+    "as it was then: an index, a time (2026-11-26T10:00:00Z), or how long ago (-5m), as far back as changes are kept"
+int cmd_kv_restore(int argc, char **argv);
 int cmd_kv_history(int argc, char **argv);
 int cmd_operator(int argc, char **argv);
 int cmd_recover(int argc, char **argv); /* operator recover */

@@ -368,7 +368,7 @@ static int ask_with_body(struct call *call, size_t wanted) {
     struct buffer body = {0};
     struct fault fault = {0};
     bool raw = call->argument_count > wanted;
-    if (raw && cmd_read_value(call->arguments[wanted], &body, &fault) != CO_OK) {
+    if (raw && cmd_read_value(call->arguments[wanted], false, &body, &fault) != CO_OK) {
         buffer_free(&body);
         return cmd_failed("reading the body", &fault);
     }

@@ -67,7 +67,8 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
                                            .term = entry->term,
                                            .command = raft_entry_bytes(entry),
                                            .is_command = entry->type == RAFT_ENTRY_COMMAND,
-                                           .origin = items[i].proposal};
+                                           .origin = items[i].proposal,
+                                           .unix_ms = entry->unix_ms};
     }
     for (size_t first = 0;; (void)not_applied(rpc, inputs, count, &first)) {
         if (!audit_may_apply(rpc)) {
