@@ -16,11 +16,13 @@
  * Old hints herd: what everybody takes for idle is overrun until the next report. So where p2c and hcl compare, the
  * better one wins for sure only while its hint is of now, or the difference is larger than what all have placed since,
  * which is about the mean times age / latency. Below that it wins more often, in proportion. Where nobody says how long
- * requests take (latency_ms), hints count as being of now.
+ * requests take (latency_ms), hints count as being of now; of two that are compared, what they say themselves counts.
  *
- * How loaded a candidate is: load + errors + own requests / weight. Errors count as load, because an instance that
- * fails fast has nothing to do otherwise, and would draw all requests to itself. For the same reason hcl divides the
- * latency by the part that succeeds. What a candidate does not say counts as the mean of those that do.
+ * How loaded a candidate is: load + own requests / weight, and with errors more than that: an instance that fails fast
+ * has nothing to do otherwise, and would draw all requests to itself (figure_with_errors; latency and requests in flight
+ * alike). One that fails everything loses against any other one. Nothing that is not said counts as zero or as an error:
+ * it counts as the mean of those that say it (lb/figure.h), errors as none. Where hcl finds no difference, because nobody
+ * says what it compares, the load decides.
  *
  * Randomness is the caller's, so a run replays. A set is for one thread, or is locked. */
 #ifndef COORD_LB_PICK_H
@@ -81,7 +83,8 @@ size_t pick_excluded(const struct pick_set *set, enum pick_status status);
 /* Appends why nobody can be picked: "12 critical, 3 in maintenance", "there are none". */
 void pick_why(const struct pick_set *set, struct buffer *out);
 
-/* How loaded a candidate counts, as p2c compares it: what ?lb= shows. NAN: nobody has said anything. */
+/* How loaded a candidate counts, by itself: what ?lb= shows; at most LOAD_MOST, for one that fails everything. NAN: nobody
+ * has said anything. */
 double pick_load(const struct pick_set *set, size_t candidate);
 
 #endif
