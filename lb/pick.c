@@ -15,6 +15,7 @@ struct slot { /* a candidate that may be picked */
     double weight; /* above 0, with its share */
     double distance_s;
     struct load_hint hint;
+    double kept;
     uint64_t reported_ns;
     /* The table of drawing by weight (Walker, Vose): a slot is drawn by chance alone; then it stays with this
      * probability, and is its alias otherwise. */
@@ -34,8 +35,8 @@ struct pick_set {
     size_t excluded[PICK_STATUSES];
     struct rendezvous *ring; /* of the slots */
     double *scratch;         /* one for each slot */
-    bool *full;              /* above PICK_RING_EPSILON */
-    bool full_stale;
+    double *kept;            /* shares of keys, one for each slot, beside each other */
+    bool kept_stale;
 };
 
 /* -- names -------------------------------------------------------------------------------------------------------- */
@@ -131,12 +132,18 @@ void pick_set_hint(struct pick_set *set, size_t candidate, const struct load_hin
     if (set->place[candidate] == UINT32_MAX) return;
     struct slot *slot = &set->slots[set->place[candidate]];
     hint_count(set, slot, figure_remove);
-    set->full_stale = true;
     set->hot_stale =
         set->hot_stale || differ(slot->hint.inflight, hint->inflight) || differ(slot->hint.errors, hint->errors);
     slot->hint = *hint;
     slot->reported_ns = reported_ns;
     hint_count(set, slot, figure_add);
+}
+
+void pick_set_kept(struct pick_set *set, size_t candidate, double kept) {
+    CHECK(candidate < set->candidates);
+    if (set->place[candidate] == UINT32_MAX) return;
+    set->slots[set->place[candidate]].kept = kept;
+    set->kept_stale = true;
 }
 
 double pick_load(const struct pick_set *set, size_t candidate) {
@@ -155,7 +162,7 @@ static void lists_free(struct pick_set *set) {
     free(set->place);
     free(set->nearest);
     free(set->scratch);
-    free(set->full);
+    free(set->kept);
 }
 
 void pick_set_free(struct pick_set *set) {
@@ -172,7 +179,7 @@ static void make_room(struct pick_set *set, size_t count) {
     set->place = mem_alloc(count * sizeof *set->place);
     set->nearest = mem_alloc(count * sizeof *set->nearest);
     set->scratch = mem_alloc(count * sizeof *set->scratch);
-    set->full = mem_alloc(count * sizeof *set->full);
+    set->kept = mem_alloc(count * sizeof *set->kept);
     set->room = count;
 }
 
@@ -202,6 +209,7 @@ static void slots_fill(struct pick_set *set, const struct pick_candidate *candid
             set->slots[set->count++] = (struct slot){.candidate = i,
                                                      .weight = weight,
                                                      .hint = candidate->hint,
+                                                     .kept = candidate->kept,
                                                      .reported_ns = candidate->reported_ns,
                                                      .distance_s = candidate->distance_s};
         }
@@ -249,7 +257,7 @@ void pick_set_fill(struct pick_set *set, const struct pick_candidate *candidates
     set->load = set->inflight = set->latency = (struct figure){0};
     slots_fill(set, candidates, count, passing);
     for (size_t i = 0; i < set->count; i++) hint_count(set, &set->slots[i], figure_add);
-    set->hot_stale = set->full_stale = true;
+    set->hot_stale = set->kept_stale = true;
     alias_fill(set);
     nearest_fill(set);
     rendezvous_free(set->ring);
@@ -392,18 +400,18 @@ static uint32_t pick_nearest(struct pick_set *set, const struct pick_ask *ask) {
     return picked;
 }
 
-static void full_update(struct pick_set *set) {
-    if (!set->full_stale) return;
-    for (size_t i = 0; i < set->count; i++)
-        set->scratch[i] = isnan(set->slots[i].hint.load) ? NAN : load_of(set, &set->slots[i]);
-    rendezvous_full(set->scratch, set->count, PICK_RING_EPSILON, set->full);
-    set->full_stale = false;
+static void kept_update(struct pick_set *set) {
+    double most = 0;
+    if (!set->kept_stale) return;
+    for (size_t i = 0; i < set->count; i++) most = fmax(most, set->slots[i].kept);
+    for (size_t i = 0; i < set->count; i++) set->kept[i] = most > 0 ? set->slots[i].kept / most : 1;
+    set->kept_stale = false;
 }
 
 size_t pick_owners(struct pick_set *set, struct slice key, size_t most, size_t *owners) {
-    full_update(set);
-    size_t count =
-        rendezvous_owners(set->ring, &(struct rendezvous_ask){.key = key, .most = most, .full = set->full}, owners);
+    kept_update(set);
+    struct rendezvous_ask ask = {.key = key, .most = most, .kept = set->kept};
+    size_t count = rendezvous_owners(set->ring, &ask, owners);
     for (size_t i = 0; i < count; i++) owners[i] = set->slots[owners[i]].candidate;
     return count;
 }

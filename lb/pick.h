@@ -11,7 +11,7 @@
  *           cold one of least latency wins; where all are hot, the one with the fewest requests in flight
  * weighted  one random candidate, by weight
  * nearest   the one at the least distance; a random one of those, by weight
- * ring      the owner of a key (base/rendezvous.h); one above 1.25 times the mean load is passed over
+ * ring      the owner of a key (base/rendezvous.h); one beyond 1.25 times the mean load gives up a share of them (lb/keep.h)
  *
  * Old hints herd: what everybody takes for idle is overrun until the next report. So where p2c and hcl compare, the
  * better one wins for sure only while its hint is of now, or the difference is larger than what all have placed since,
@@ -43,12 +43,12 @@ struct pick_candidate {
     double share;            /* the part of it that counts so far (load_share), above 0 to 1 */
     double distance_s;       /* INFINITY: not known */
     struct load_hint hint;   /* load_unknown(): none */
+    double kept;             /* the share of its keys that it keeps, above 0 to 1; for ring */
     uint64_t reported_ns;    /* when the hint was true; monotonic */
 };
 
 #define PICK_HCL_SAMPLE     4    /* candidates that hcl looks at */
 #define PICK_HCL_QUANTILE   0.84 /* of all candidates, the part that is not hot: Prequal's */
-#define PICK_RING_EPSILON   0.25
 #define PICK_CONSIDERED_MAX 4
 
 struct pick_set;
@@ -58,6 +58,9 @@ void pick_set_free(struct pick_set *set);
 void pick_set_fill(struct pick_set *set, const struct pick_candidate *candidates, size_t count, bool passing);
 /* Another hint for a candidate. */
 void pick_set_hint(struct pick_set *set, size_t candidate, const struct load_hint *hint, uint64_t reported_ns);
+
+/* Another share of its keys. Shares count beside each other: the one that keeps most of those that may be picked keeps all. */
+void pick_set_kept(struct pick_set *set, size_t candidate, double kept);
 
 struct pick_ask {
     enum pick_policy policy;
