@@ -304,6 +304,17 @@ const struct http_route http_routes_rollout[] = {
     {HTTP_DELETE, "/v1/rollout/:name/schema", http_declared, "rollout:write", HTTP_PARAMS(NAME, HTTP_DC, NOW),
      "Any document can be published again", HTTP_OWN, .example = {"/v1/rollout/web/schema", .status = 200},
      .endpoint = {.command = ROLLOUT_SCHEMA, .prepare = schema_prepare}},
+    {HTTP_DELETE, "/v1/rollout/:name", http_declared, "rollout:write",
+     HTTP_PARAMS(
+         NAME, HTTP_DC,
+         {"keys", HTTP_FLAG, .help = "the keys config/NAME/... too: documents and pointer", .field = "with_keys"},
+         {"cas", HTTP_U64, .help = "only if this is the rollout's ModifyIndex; 0: if there is none", .field = "cas",
+          .given = "cas_given"}),
+     "Deletes a rollout with its history, acknowledgements and schema; true also when there is none. 409 while a stage "
+     "is "
+     "under way",
+     HTTP_OWN, .no_example = "the examples below need it", .since = ROLLOUT_SINCE,
+     .endpoint = {.command = ROLLOUT_DELETE}, .cli = {"rollout delete"}},
     CHANGE("promote", ROLLOUT_PROMOTE, "The stage's version is everybody's from now on"),
     CHANGE("rollback", ROLLOUT_ROLLBACK,
            "Ends the stage; without one, the version that was current before is current again"),
