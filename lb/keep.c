@@ -14,6 +14,7 @@ struct keep keep_new(void) {
 }
 
 void keep_report(struct keep *keep, double load, uint64_t now_ns) {
+    if (isnan(keep->load)) keep->load = load; /* others are compared with it at once */
     if (keep->changed_ns && now_ns < keep->changed_ns + KEEP_SETTLE_NS) return;
     if (keep->reports < REMEMBERED) keep->reports++;
     keep->load = keep->reports == 1 ? load : keep->load + (load - keep->load) / keep->reports;
@@ -35,14 +36,24 @@ static bool was_in_vain(const struct keep *keep, double over) {
 
 static bool step_down(struct keep *keep, double over, uint64_t now_ns) {
     if (was_in_vain(keep, over)) return false;
-    double part = fmax(KEEP_BOUND / over, DOWN_LEAST);
-    if (!change(keep, keep->share * part, now_ns)) return false;
-    keep->before = over, keep->part = part;
+    double part = fmax(KEEP_BOUND / over, DOWN_LEAST), base = keep->share;
+    if (!change(keep, base * part, now_ns)) return false;
+    keep->before = over, keep->part = part, keep->base = base;
     return true;
 }
 
-bool keep_decide(struct keep *keep, double mean, uint64_t now_ns) {
-    if (isnan(keep->load) || !(mean > 0) || keep->reports == 0) return false;
+/* Its load was compared with the mean of too few: reports come one after the other. */
+static bool step_anew(struct keep *keep, double over, uint64_t now_ns) {
+    double part = fmin(fmax(KEEP_BOUND / over, DOWN_LEAST), 1);
+    keep->before = over, keep->part = part;
+    return change(keep, keep->base * part, now_ns);
+}
+
+bool keep_decide(struct keep *keep, double mean, bool others, uint64_t now_ns) {
+    if (isnan(keep->load) || !(mean > 0)) return false;
+    bool just = keep->before > 0 && keep->reports == 0 && now_ns < keep->changed_ns + KEEP_SETTLE_NS;
+    if (others && just) return step_anew(keep, keep->load / mean, now_ns);
+    if (keep->reports == 0) return false;
     if (keep->changed_ns && (keep->reports < KEEP_REPORTS || now_ns < keep->changed_ns + KEEP_STEP_NS)) return false;
     double over = keep->load / mean;
     if (over > KEEP_BOUND * (1 + 1e-9)) return step_down(keep, over, now_ns);

@@ -33,12 +33,14 @@ struct keep {
     unsigned reports;
     uint64_t changed_ns; /* 0: never */
     double before, part; /* at the last step down: load / mean load, and the part of the keys that was kept; 0: none */
+    double base;         /* the share before it */
 };
 struct keep keep_new(void);
 /* The instance says its load (with what its errors add). */
 void keep_report(struct keep *keep, double load, uint64_t now_ns);
-/* Makes a step, if it is time. `mean`: of the service's instances. True: the share is another one. */
-bool keep_decide(struct keep *keep, double mean, uint64_t now_ns);
+/* Makes a step, if it is time. `mean`: of the service's instances; `others`: of other ones than before, so that a step just
+ * made is made anew. True: the share is another one. */
+bool keep_decide(struct keep *keep, double mean, bool others, uint64_t now_ns);
 /* Somebody else has decided. True: the share is another one. */
 bool keep_take(struct keep *keep, double share, uint64_t now_ns);
 

@@ -41,7 +41,8 @@ struct service {
     struct list entries;
     struct list heard; /* in table->heard, or by itself */
     uint64_t hash;
-    bool known; /* one of them has said its load */
+    size_t counted; /* whose load was known at the last load_decide */
+    bool known;     /* one of them has said its load */
     uint32_t size;
     char name[];
 };
@@ -356,10 +357,12 @@ static void decide(struct load_table *table, struct service *service, uint64_t n
         figure_add(&loads, &(struct figure_said){entry->keep.load, 1, errors});
     }
     double mean = figure_mean(&loads);
+    bool others = loads.known != service->counted;
+    service->counted = loads.known;
     LIST_FOREACH(at, &service->entries) {
         struct entry *entry = LIST_ENTRY(at, struct entry, of_service);
         if (!entry->direct || !reported(entry) || aged_out(entry, now_ns)) continue;
-        if (keep_decide(&entry->keep, mean, now_ns)) changed(table, entry);
+        if (keep_decide(&entry->keep, mean, others, now_ns)) changed(table, entry);
     }
 }
 

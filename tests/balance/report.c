@@ -88,7 +88,7 @@ static void keys_row(struct buffer *out, const char *fleet, struct keys_run run)
         struct keys_outcome got;
         keys_run(&run, &got);
         buffer_printf(out, "| %s | %s | %.2f |", fleet, keys_way_names[run.way], got.most_load);
-        if (got.within_s < run.seconds) buffer_printf(out, " %.0f |", got.within_s);
+        if (got.within_s + 10 < run.seconds) buffer_printf(out, " %.0f |", got.within_s);
         else buffer_append_text(out, " never |");
         buffer_printf(out, " %.2f | %.2f | %.2f | %.0f |\n", 100 * got.most_moved, 100 * got.moved, 100 * got.apart,
                       100 * got.away);

@@ -15,11 +15,11 @@ static void setup(void) { keep = keep_new(), now = 100 * SECOND; }
 static bool second(double load) {
     now += SECOND;
     keep_report(&keep, load, now);
-    return keep_decide(&keep, 1, now);
+    return keep_decide(&keep, 1, false, now);
 }
 
 Test(keep, gives_up_what_is_too_much, .init = setup) {
-    cr_expect_not(keep_decide(&keep, 1, now), "nothing has been said");
+    cr_expect_not(keep_decide(&keep, 1, false, now), "nothing has been said");
     cr_expect_not(second(1.25), "the bound is not beyond itself");
     setup();
     cr_assert(second(1.3));
@@ -27,6 +27,27 @@ Test(keep, gives_up_what_is_too_much, .init = setup) {
     setup();
     cr_assert(second(5));
     cr_expect_float_eq(keep.share, 0.7, 1e-9, "at most three tenths at once");
+}
+
+/* Reports come one after the other: what was decided by the first few is decided anew when there are more. */
+Test(keep, a_step_is_made_anew_when_more_have_spoken, .init = setup) {
+    keep_report(&keep, 0.9, now);
+    cr_assert(keep_decide(&keep, 1.9 / 3, true, now));
+    cr_expect_float_eq(keep.share, 1.25 * 1.9 / 3 / 0.9, 1e-9);
+    now += SECOND;
+    keep_report(&keep, 0.9, now);
+    cr_assert(keep_decide(&keep, 0.7, true, now));
+    cr_expect_float_eq(keep.share, 1.25 * 0.7 / 0.9, 1e-9);
+    cr_assert(keep_decide(&keep, 0.9, true, now), "nor is it beyond the bound any more");
+    cr_expect_eq(keep.share, 1);
+    now += 60 * SECOND;
+    cr_expect_not(keep_decide(&keep, 0.1, true, now), "later it takes reports");
+    setup();
+    keep_report(&keep, 2.4, now);
+    cr_assert(keep_decide(&keep, 1.1, true, now));
+    cr_expect_not(keep_decide(&keep, 0.9, true, now), "it is the same step");
+    for (int i = 0; i < 4; i++) now += SECOND, keep_report(&keep, 1.68, now);
+    cr_expect(keep_decide(&keep, 0.77, false, now), "which has helped, compared with the mean of all");
 }
 
 Test(keep, waits_until_the_step_shows, .init = setup) {
@@ -39,7 +60,7 @@ Test(keep, waits_until_the_step_shows, .init = setup) {
     cr_assert(second(2));
     now += 60 * SECOND;
     keep_report(&keep, 1.6, now), keep_report(&keep, 1.6, now);
-    cr_expect_not(keep_decide(&keep, 1, now), "two reports are few");
+    cr_expect_not(keep_decide(&keep, 1, false, now), "two reports are few");
 }
 
 Test(keep, gives_back_in_small_steps, .init = setup) {
@@ -74,6 +95,8 @@ Test(keep, takes_what_others_decided, .init = setup) {
     cr_expect_not(keep_take(&keep, NAN, now));
     cr_expect_not(keep_take(&keep, 0, now));
     cr_expect_not(keep_take(&keep, 2, now));
+    keep_report(&keep, 2, now);
+    cr_expect_eq(keep.load, 2, "the first report counts for the others at once");
     for (int i = 0; i < 3; i++) cr_expect_not(second(2), "whoever decides from now on waits as well");
     cr_expect(second(2));
 }
