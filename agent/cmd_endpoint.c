@@ -357,8 +357,11 @@ static int ask(const struct call *call, const struct slice *body) {
     path_make(call, &path);
     int rv = client_want(&call->client, method_of(call->route), path.data, body, false, &answer, &fault);
     struct json_object *json = rv == CO_OK && !call->json ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    if (json) print(call->route, json), json_object_put(json);
+    cmd_answer_print own = cmd_rollout_answer(call->route->cli.command);
+    if (json && own) own(json, call->arguments);
+    else if (json) print(call->route, json);
     else if (rv == CO_OK && call->json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
+    json_object_put(json);
     client_answer_free(&answer);
     buffer_free(&path);
     return fault.code ? cmd_failed(arena_printf(&arena, "(%s)", call->route->cli.command), &fault) : 0;

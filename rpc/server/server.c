@@ -209,6 +209,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->role = &server_role;
     rpc->started_ms = clock_mono_ms();
     rpc->hints = hints_new(config->slow_start_ns);
+    hints_decides(rpc->hints);
     rpc->loop = loop;
     rpc->expect = config->expect;
     rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);

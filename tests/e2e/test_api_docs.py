@@ -13,7 +13,8 @@ TIMES = {"LastContact": "0s", "Remaining": "59.9s", "Timestamp": "2026-01-01 00:
 NUMBERS = {"LTime": 42, "index": 42, "LastTerm": 2, "NotBefore": 59990}
 RATES = {"Rate": 1, "MeanRate": 0.998}     # less when a second has passed since
 GROWING = {"FencingToken": 42, "Term": 42, "Round": 42, "WorkingRound": 42, "ReleasedRound": 42, "Epoch": 42, "Highest": 42,
-           "Since": 1767225600000, "Time": 1767225600000}                                                     # 0 stays 0
+           "Since": 1767225600000, "Time": 1767225600000, "CurrentTime": 1767225600000, "BeganTime": 1767225600000, "SinceTime": 1767225600000,
+           "PausedTime": 1767225600000}                                                     # 0 stays 0
 
 HEAD = """# HTTP API
 
