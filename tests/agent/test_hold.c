@@ -25,15 +25,30 @@ static void begin(uint64_t wait_ms) {
                                   .wait_ms = wait_ms});
 }
 
+/* Looks at who is in the way are passed over, and not answered, unless one is what is wanted. */
+static void next_but(enum hold_act wanted) {
+    order = hold_next(&hold, now);
+    if (order.act == HOLD_PEEK && wanted != HOLD_PEEK) order = hold_next(&hold, now);
+}
+static void idle(uint64_t until) {
+    next_but(HOLD_NOTHING);
+    if (order.act != HOLD_NOTHING || order.until_ms >= until || order.until_ms <= now) return;
+    uint64_t then = now;
+    now = order.until_ms;
+    if (hold_next(&hold, now).act == HOLD_PEEK) order = hold_next(&hold, now);
+    else now = then;
+}
+
 #define NEXT(wanted)                                             \
     do {                                                         \
-        order = hold_next(&hold, now);                           \
+        next_but(wanted);                                        \
         cr_assert_eq(order.act, (wanted), "%d", (int)order.act); \
     } while (0)
 /* Nothing is to be done until then, which comes. */
 #define IDLE(until)                                                                          \
     do {                                                                                     \
-        NEXT(HOLD_NOTHING);                                                                  \
+        idle(until);                                                                         \
+        cr_assert_eq(order.act, HOLD_NOTHING, "%d", (int)order.act);                         \
         cr_assert_eq(order.until_ms, (until), "%llu", (unsigned long long)(order.until_ms)); \
         now = (until);                                                                       \
     } while (0)
@@ -182,6 +197,105 @@ Test(hold, tries_to_release_for_a_while) {
     SAYS("could not be released");
     EXITS(0);
     cr_assert(now > begun + 1000 && now < begun + 10000);
+}
+
+/* -- looking at what it holds ------------------------------------------------------------------------------------- */
+
+static void run_watched(bool unbounded) {
+    begin_as(&(struct hold_rules){
+        .what = "lock \"x\"", .ttl_ms = TTL, .wait_ms = HOLD_FOREVER, .unbounded = unbounded, .watched = true});
+    NEXT(HOLD_ASK);
+    session();
+    NEXT(HOLD_WAIT);
+    granted();
+    NEXT(HOLD_START);
+    NEXT(HOLD_LOOK);
+    cr_assert_eq(order.index, 7u, "for what is newer than its grant");
+}
+static void looks(bool held, bool shared, uint64_t token, uint64_t index) {
+    answer(HOLD_LOOKING,
+           &(struct hold_answer){
+               .status = 200, .told = true, .held = held, .shared = shared, .token = token, .index = index});
+}
+static void ends_at_once(void) {
+    NEXT(HOLD_KILL);
+    SAYS("is lost");
+    NEXT(HOLD_NOTHING);
+    ended(SIGKILL);
+    EXITS(HOLD_EXIT_LOST);
+}
+
+Test(hold, kills_at_once_when_it_sees_that_it_is_lost) {
+    for (int unbounded = 0; unbounded < 2; unbounded++) {
+        run_watched(unbounded);
+        now += 300;
+        looks(false, false, 0, 9); /* its session has ended, or somebody released it */
+        ends_at_once();
+    }
+}
+
+Test(hold, kills_when_it_was_granted_to_another_in_between) {
+    run_watched(false);
+    looks(true, false, 12, 12);
+    ends_at_once();
+}
+
+Test(hold, of_a_shared_lock_may_have_another_token_with_its_session) {
+    run_watched(false);
+    now += 2000;
+    looks(true, true, 12, 12);
+    NEXT(HOLD_LOOK);
+    cr_assert_eq(order.index, 12u);
+}
+
+Test(hold, looks_again_when_nothing_has_changed) {
+    run_watched(false);
+    cr_assert_gt(order.timeout_ms, order.wait_ms + order.wait_ms / 16, "the server adds up to a sixteenth");
+    uint64_t asked = now;
+    now += 10;
+    looks(true, false, 7, 7);
+    IDLE(asked + 1000); /* it does not spin */
+    NEXT(HOLD_LOOK);
+    cr_assert_eq(order.index, 7u);
+}
+
+/* Nothing of that says that it is lost; as long as it is renewed, the command goes on. */
+Test(hold, goes_on_without_a_word_that_it_is_lost) {
+    static const long statuses[] = {0, 500, 503, 404, 429, 200 /* not of this session, or no JSON */};
+    run_watched(false);
+    for (int round = 0; round < 200; round++) {
+        if (order.act == HOLD_LOOK) fails(HOLD_LOOKING, statuses[(size_t)round % (sizeof statuses / sizeof *statuses)]);
+        else if (order.act == HOLD_RENEW) renewed();
+        else if (order.act == HOLD_NOTHING) now = order.until_ms;
+        else cr_assert_eq(order.act, HOLD_TELL, "%d", (int)order.act);
+        order = hold_next(&hold, now);
+    }
+    SAYS_NOTHING();
+    cr_assert_gt(now, 1000000u + TTL, "for longer than its first grant");
+}
+
+/* And it ends as ever when it is not: looks that succeed prolong nothing. */
+Test(hold, is_not_prolonged_by_looks) {
+    run_watched(false);
+    uint64_t sent = hold.sent_ms;
+    for (int round = 0; round < 100; round++) {
+        if (order.act == HOLD_LOOK) looks(true, false, 7, 7);
+        else if (order.act == HOLD_RENEW) fails(HOLD_RENEWAL, 0);
+        else if (order.act == HOLD_NOTHING) now = order.until_ms;
+        else cr_assert_fail("%d", (int)order.act);
+        order = hold_next(&hold, now);
+    }
+    cr_assert_eq(hold.sent_ms, sent);
+}
+
+Test(hold, takes_no_word_of_what_it_has_released_itself) {
+    run_watched(false);
+    ended(exited(0));
+    NEXT(HOLD_RELEASE);
+    looks(false, false, 0, 9);
+    released();
+    SAYS_NOTHING();
+    EXITS(0);
 }
 
 /* -- waiting ------------------------------------------------------------------------------------------------------ */
@@ -390,6 +504,65 @@ Test(hold, gives_up_at_once_what_is_refused) {
         released();
         EXITS(HOLD_EXIT_NOT_OBTAINED);
     }
+}
+
+/* -- who is in the way -------------------------------------------------------------------------------------------- */
+
+static void peek(long status, bool leaderless, const char *text) {
+    answer(HOLD_LOOKING, &(struct hold_answer){.status = status, .leaderless = leaderless, .text = text});
+}
+
+Test(hold, says_once_who_is_in_the_way_after_a_second) {
+    wait_for_it(HOLD_FOREVER);
+    NEXT(HOLD_NOTHING);
+    cr_assert_eq(order.until_ms, 1001000u);
+    now = order.until_ms;
+    NEXT(HOLD_PEEK);
+    now += 5;
+    peek(200, false, "is held by web1 (backup.sh) for 5m2s, 2 before you");
+    SAYS("lock \"x\" is held by web1 (backup.sh) for 5m2s, 2 before you");
+    IDLE(1000000 + TTL / 3);
+    NEXT(HOLD_RENEW_SESSION);
+    renewed();
+    for (int i = 0; i < 20; i++) { /* nothing more but renewals */
+        order = hold_next(&hold, now);
+        if (order.act == HOLD_NOTHING) now = order.until_ms;
+        else if (order.act == HOLD_RENEW_SESSION) renewed();
+        else cr_assert_fail("%d", (int)order.act);
+    }
+}
+
+/* Time passes until it looks again. */
+static void until_peek(void) {
+    while ((order = hold_next(&hold, now)).act != HOLD_PEEK) {
+        cr_assert_lt(now, 1100000u);
+        if (order.act == HOLD_RENEW_SESSION) renewed();
+        else if (order.act == HOLD_NOTHING) now = order.until_ms;
+        else cr_assert_eq(order.act, HOLD_WAIT, "%d", (int)order.act);
+    }
+}
+
+Test(hold, says_once_that_there_is_no_leader_and_then_who_is_in_the_way) {
+    begin(HOLD_FOREVER);
+    NEXT(HOLD_ASK);
+    for (int i = 0; i < 3; i++) {
+        until_peek();
+        peek(i == 1 ? 500 : 200, true, "no leader");
+        if (i == 0) SAYS("no leader");
+        else SAYS_NOTHING();
+    }
+    session();
+    until_peek();
+    peek(500, false, "an error page"); /* nothing for people */
+    SAYS_NOTHING();
+    until_peek();
+    peek(200, false, "");
+    SAYS_NOTHING();
+    until_peek();
+    peek(200, false, "is held");
+    SAYS("is held");
+    for (now += 20000; now < 1060000; now += 1000)
+        cr_assert_neq(hold_next(&hold, now).act, HOLD_PEEK, "it has said it");
 }
 
 /* -- signals ------------------------------------------------------------------------------------------------------ */
