@@ -110,7 +110,8 @@ const struct http_route http_routes_election[] = {
      HTTP_PARAMS(NAME, HTTP_DC, TERM("the leader's term", .required = true)),
      "The leader advertises another value, in the same term", HTTP_OWN | HTTP_BODY_RAW,
      .example = {"/v1/election/primary/proclaim?token={term}", .body = "10.0.0.7:5433", .status = 200},
-     .endpoint = {.command = ELECTION_PROCLAIM, .raw = VALUE, .prepare = proclaim_prepare}},
+     .endpoint = {.command = ELECTION_PROCLAIM, .raw = VALUE, .prepare = proclaim_prepare},
+     .cli = {.command = "election proclaim"}},
     {HTTP_PUT, "/v1/election/+name/renew", election_renew, "election:write",
      HTTP_PARAMS({"+name", HTTP_TEXT, .help = "the election's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
                  {"session", HTTP_UUID, .help = "of the leader"},
@@ -141,6 +142,6 @@ const struct http_route http_routes_election[] = {
                  TERM("in place of the session: the leader's term"), NOW),
      "The leader resigns, or a candidate waits no more; 409 when it is neither", HTTP_OWN,
      .example = {"/v1/election/primary/resign?token={term}", .status = 200},
-     .endpoint = {.command = ELECTION_RESIGN, .prepare = resign_prepare}},
+     .endpoint = {.command = ELECTION_RESIGN, .prepare = resign_prepare}, .cli = {.command = "election resign"}},
     {0},
 };
