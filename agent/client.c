@@ -318,6 +318,11 @@ static uint64_t now_ms(void) { return clock_boot_ns() / 1000000; }
 
 static bool leaderless_told;
 
+const char *client_leaderless(const struct client_answer *answer) {
+    if (answer->status == 500 && answer->leaderless) return CLIENT_SERVERLESS;
+    return answer->status == 200 && slice_is(buffer_slice(&answer->body), "\"\"") ? CLIENT_LEADERLESS : NULL;
+}
+
 /* Nothing has come of `call` yet: is that because there is no leader? Carries both on until the agent has said so, or
  * the call is done. */
 static void tell_leaderless(CURLM *calls, const struct client *client, const struct client_call *call) {
@@ -325,15 +330,14 @@ static void tell_leaderless(CURLM *calls, const struct client *client, const str
     const struct client_answer *leader = NULL;
     uint64_t end_ms = now_ms() + LEADER_MS;
     if (leaderless_told) return;
-    struct client_call *ask = client_call_begin(calls, client, "GET", "/v1/status/leader", NULL, LEADER_MS);
+    struct client_call *ask = client_call_begin(calls, client, "GET", CLIENT_LEADER, NULL, LEADER_MS);
     while (!call->done && !call->heard && !leader && now_ms() < end_ms) {
         client_calls_step(calls, NULL, 0, LEADER_MS);
         leader = client_call_answer(ask, &failed);
     }
-    bool none = leader && !failed->code &&
-                (leader->leaderless || (leader->status == 200 && slice_is(buffer_slice(&leader->body), "\"\"")));
-    if (none) fputs("coord: " CLIENT_LEADERLESS "\n", stderr);
-    leaderless_told = none;
+    const char *why = leader && !failed->code ? client_leaderless(leader) : NULL;
+    if (why) fprintf(stderr, "coord: %s\n", why);
+    leaderless_told = why != NULL;
     client_call_free(calls, ask);
 }
 
@@ -361,13 +365,17 @@ int client_ask(const struct client *client, const char *method, const char *path
 
 void client_answer_free(struct client_answer *answer) { buffer_free(&answer->body); }
 
+int client_refused(const struct client_answer *answer, struct fault *fault) {
+    int shown = answer->body.size < 180 ? (int)answer->body.size : 180;
+    if (answer->leaderless && answer->status == 500)
+        return fault_set(fault, CO_NOLEADER, "%s", leaderless_told ? "no leader" : CLIENT_LEADERLESS);
+    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown,
+                     answer->body.size ? answer->body.data : "");
+}
+
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
                 bool or_404, struct client_answer *answer, struct fault *fault) {
     int rv = client_ask(client, method, path, body, NULL, NULL, answer, fault);
     if (rv != CO_OK || answer->status == 200 || (or_404 && answer->status == 404)) return rv;
-    if (answer->leaderless && answer->status == 500)
-        return fault_set(fault, CO_NOLEADER, "%s", leaderless_told ? "no leader" : CLIENT_LEADERLESS);
-    int shown = answer->body.size < 180 ? (int)answer->body.size : 180;
-    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown,
-                     answer->body.size ? answer->body.data : "");
+    return client_refused(answer, fault);
 }

@@ -28,14 +28,15 @@ struct client_answer {
     bool leaderless;    /* the agent knows of no leader: it says so, or was refused because of that */
 };
 
-/* For people, whatever was asked. */
+/* For people, whatever was asked: the cluster has no leader; the agent reaches no server. */
 #define CLIENT_LEADERLESS "no leader; see: coord operator raft list-peers -stale"
+#define CLIENT_SERVERLESS "the agent reaches no server; see its log: coord monitor"
 
 /* `path` begins with '/', parameters included and encoded. Body NULL: none. `from`: the body comes from a file
  * instead. `to`: what a 200 brings goes there and not into answer->body. CO_OK: there was an answer, whatever its
  * status. Else a fault: nobody answers.
  * When nothing has come for a second, the agent is asked once whether there is a leader; if there is none, stderr says
- * CLIENT_LEADERLESS, once in a process. */
+ * so (client_leaderless), once in a process. */
 int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
                FILE *to, struct client_answer *answer, struct fault *fault);
 void client_answer_free(struct client_answer *answer);
@@ -44,6 +45,13 @@ void client_answer_free(struct client_answer *answer);
  * 404 when `or_404`. Without a leader it is CO_NOLEADER, in words for people. */
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
                 bool or_404, struct client_answer *answer, struct fault *fault);
+
+/* The fault of an answer that is not what was wanted, as above; returns its code. */
+int client_refused(const struct client_answer *answer, struct fault *fault);
+
+/* What an answer to GET CLIENT_LEADER says: why nothing is answered, in words for people; NULL: there is a leader. */
+#define CLIENT_LEADER "/v1/status/leader"
+const char *client_leaderless(const struct client_answer *answer);
 
 /* -- several questions at a time, without blocking ---------------------------------------------------------------- */
 struct client_call;

@@ -39,6 +39,11 @@ static void print_line(struct hold *hold) {
 /* -- requests ----------------------------------------------------------------------------------------------------- */
 
 static void look_path(const struct act *act, const struct hold_order *order, struct buffer *path) {
+    if (order->act == HOLD_PEEK && act->hold.state == HOLD_ASKING) {
+        buffer_append_text(path, CLIENT_LEADER); /* it waits for a session: is that because there is no leader? */
+        buffer_append_byte(path, '\0');
+        return;
+    }
     buffer_append_text(path, act->run->kind->path);
     client_encode(path, act->run->name, true);
     if (order->act == HOLD_LOOK)
@@ -122,8 +127,10 @@ static void take_look(struct act *act) {
     bool object = json_object_is_type(json, json_type_object);
     if (object) json_get_u64(json, act->run->kind->token, UINT64_MAX, &answer.token, NULL);
     if (object && looks) read_look(act, json, &answer);
-    answer.leaderless = !failed->code && !looks && from->leaderless;
-    if (answer.leaderless) buffer_append_text(&words, "waits: " CLIENT_LEADERLESS);
+    const char *why = failed->code || looks ? NULL : from->leaderless ? CLIENT_LEADERLESS : NULL;
+    if (!failed->code && !looks && client_leaderless(from)) why = client_leaderless(from);
+    answer.leaderless = why != NULL;
+    if (why) buffer_printf(&words, "waits: %s", why);
     else if (object && !looks)
         hold_notice(json, act->hold.session, act->hold.state == HOLD_RELEASING, clock_wall_ns() / 1000000, &words);
     buffer_append_byte(&words, '\0');
