@@ -190,6 +190,8 @@ void queue_waiters_write(struct json_out *json, const Pb__QueueView *view, const
         json_object(json);
         json_key(json, "Session");
         json_string(json, entry->session);
+        json_key(json, "Node");
+        json_string(json, entry->node);
         json_key_slice(json, slice_text(mode ? "Mode" : "Priority"));
         if (mode) json_string(json, message_enum_text(&pb__queue_mode__descriptor, (int)entry->mode, room));
         else json_u64(json, entry->priority);

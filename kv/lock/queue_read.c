@@ -118,18 +118,6 @@ static void entries_add(struct entries *entries, struct arena *arena, Pb__QueueE
     entries->items[entries->count++] = entry;
 }
 
-/* For people: on which node it is held. A session's node is the same for as long as it lives, so nobody has to be woken
- * for it. In a view of the past the session may have ended. */
-static int find_nodes(struct store_txn *txn, const struct entries *holders, struct arena *arena) {
-    int rv = CO_OK;
-    for (size_t i = 0; i < holders->count && (rv == CO_OK || rv == CO_NOTFOUND); i++) {
-        Pb__Session *session;
-        rv = session_get(txn, slice_text(holders->items[i]->session), arena, &session);
-        if (rv == CO_OK) holders->items[i]->node = session->node;
-    }
-    return rv == CO_NOTFOUND ? CO_OK : rv;
-}
-
 static int fill(struct store_txn *txn, const struct queue_family *family, struct slice name, size_t most,
                 struct arena *arena, Pb__QueueView *view) {
     char room[QUEUE_KEY_MAX];
@@ -147,7 +135,7 @@ static int fill(struct store_txn *txn, const struct queue_family *family, struct
     store_cursor_close(&cursor);
     view->holders = holders.items, view->n_holders = holders.count;
     view->waiters = waiters.items, view->n_waiters = waiters.count;
-    return rv == CO_OK ? find_nodes(txn, &holders, arena) : rv;
+    return rv;
 }
 
 static Pb__QueueView *view_new(struct arena *arena, struct slice name, Pb__Queue *queue) {

@@ -407,7 +407,58 @@ def its_agent_is_gone():
 
 def quiet(err):
     """What it says but for who is in the way, which is for people who wait."""
-    return [line for line in err.splitlines() if " held by " not in line and " led by " not in line]
+    return [line for line in err.splitlines() if " is held by " not in line and " is led by " not in line]
+
+
+def says_who_is_in_the_way():
+    """Who waits is told once, on stderr: who holds it, for how long, and how many come before."""
+    agent = agent_of_all()
+
+    def told(proc):
+        """Its first line on stderr, without a time."""
+        line = hear(proc.proc.stderr.fileno(), lambda text: b"\n" in text).decode()
+        return re.sub(r"for (\d+h)?(\d+m)?\d+s", "for so long", line)
+
+    def ended(proc):
+        proc.kill(signal.SIGTERM)
+        proc.proc.stdout.close()
+        rest = proc.proc.stderr.read()
+        check(proc.proc.wait(20 * SLOW) in (143, -15) and not quiet(rest), "it said it once: %r" % rest)
+    sleep = ("--", "sh", "-c", "exec sleep 1000")
+    first = Lock(agent, "way", *sleep)
+    held(agent, "way")
+    second = Lock(agent, "way", *sleep)
+    waiting(agent, "way", 1)
+    third = Lock(agent, "way", *sleep)
+    waiting(agent, "way", 2)
+    for proc, place in ((second, "you are next"), (third, "1 before you")):
+        line = told(proc)
+        check(line == 'coord: lock "way" is held by n1 (sh) for so long, %s\n' % place, line)
+    for proc in (third, second, first):
+        ended(proc)
+
+    slots = [Lock(agent, "-n=2", "way-slots", *sleep) for _ in range(2)]
+    until("two hold it", lambda: len(state(agent, "way-slots")["Holders"]) == 2)
+    slots.append(Lock(agent, "-n=2", "-note=x", "way-slots", *sleep))
+    line = told(slots[2])
+    check(line == 'coord: lock "way-slots" is held by n1 (sh) for so long and 1 other, you are next\n', line)
+    boss = Lock(agent, "-value=10.0.0.7", "way", *sleep, command="elect")
+    until("it leads", lambda: agent.get("/v1/election/way")[2]["Leader"])
+    other = Lock(agent, "way", *sleep, command="elect")
+    line = told(other)
+    check(line == 'coord: election "way" is led by n1 (10.0.0.7) for so long, you are next\n', line)
+    for proc in (slots[2], slots[1], slots[0], other, boss):
+        ended(proc)
+
+    end = os.path.join(FOLDER.name, "way-end")
+    parties = [Lock(agent, "-n=2", "-double", "way", "--", "sh", "-c", "while ! test -e %s.%d; do sleep 0.05; done" % (end, 0), command="barrier")]
+    line = told(parties[0])
+    check(line == 'coord: barrier "way" waits: 1 of 2 have entered\n', line)
+    parties.append(Lock(agent, "-n=2", "-double", "way", "--", "true", command="barrier"))
+    line = told(parties[1])
+    check(line == 'coord: barrier "way" waits: 1 has not left yet\n', line)
+    open(end + ".0", "w").close()
+    check([proc.end()[0] for proc in parties] == [0, 0], "both end")
 
 
 def lost():
@@ -498,5 +549,5 @@ def at_a_terminal():
     check(nobody(agent, "tty"), "it is free")
 
 
-run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, its_agent_is_gone, lost, lost_at_work, the_supervisor_is_killed,
+run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, its_agent_is_gone, says_who_is_in_the_way, lost, lost_at_work, the_supervisor_is_killed,
      at_a_terminal])
