@@ -94,7 +94,7 @@ static void print_alive(struct json_object *health, struct json_object *lease) {
             "  next     when the lease ends, everything on the node is critical, and sessions that depend on it end\n");
     else
         printf(
-            "  next     passing again as soon as its agent is back; removed after reconnect_timeout (72h), or by "
+            "  next     passing again as soon as its agent is back; removed after its reconnect_timeout, or by "
             "`coord force-leave`\n");
 }
 

@@ -1,9 +1,10 @@
 """`coord elections`, `coord election`, `coord explain`: what a person asks who wants to know who leads, what a session holds and when it ends, whether a
 node's agent is heard of, and why a check has its status. And what commands say when nobody answers: that there is no leader."""
-import http.server, json, os, re, subprocess, threading
+import http.server, json, os, re, subprocess, tempfile, threading
 from coordtest import COORD, SLOW, Agent, check, configuration, run, until
 
 AGENT = None
+FOLDER = tempfile.TemporaryDirectory(prefix="coord-explain-")
 
 
 def agent_of_all():
@@ -157,7 +158,7 @@ def no_leader():
         check(line.startswith("coord: ") and line.endswith(text + "\n"), "%r: %r" % (words, line))
         check(proc.poll() is None, "%r says it long before its answer" % (words,))
     for _, _, proc in procs:
-        proc.terminate()
+        proc.kill()
         proc.communicate(timeout=60 * SLOW)
     code, out, err = coord(server, "operator", "raft", "list-peers", "-stale")
     check(code == 0 and out.startswith("Node") and not err, "what it names works: %d %r" % (code, err))
@@ -180,7 +181,7 @@ def refused_without_a_leader():
     """The answer in words for people, where it comes at once; with the hint, since nothing was said before."""
     with http.server.HTTPServer(("127.0.0.1", 0), Leaderless) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        for words in (["kv", "get", "x"], ["kv", "put", "x", "y"], ["locks"], ["elections"], ["explain", "node"], ["snapshot", "save", "/tmp/coord-no-such-folder/x"], ["event", "-name=x"], ["members"]):
+        for words in (["kv", "get", "x"], ["kv", "put", "x", "y"], ["locks"], ["elections"], ["explain", "node"], ["snapshot", "save", os.path.join(FOLDER.name, "x")], ["event", "-name=x"], ["members"]):
             r = subprocess.run([COORD, *words], capture_output=True, text=True, timeout=60 * SLOW, env=dict(os.environ, COORD_HTTP_ADDR="127.0.0.1:%d" % server.server_port))
             check(r.returncode not in (0, 2) and r.stderr.endswith(": no leader; see: coord operator raft list-peers -stale\n"), "%r: %r" % (words, r))
         server.shutdown()
