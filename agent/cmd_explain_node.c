@@ -227,10 +227,10 @@ static void print_next(struct json_object *standing) {
     bool told = flag(standing, "Told");
     if (flag(standing, "Held"))
         printf("  because  it changes too often: damping keeps the worse word (coord.check_flap_limit)\n");
-    if (json_get(standing, "Last"))
-        print_time(told ? "  last     told " : "  last     result ", duration_of(standing, "Last"), " ago\n");
-    if (json_get(standing, "Next"))
-        print_time(told ? "  next     critical in " : "  next     run in ", duration_of(standing, "Next"),
+    if (json_get(standing, "ResultAge"))
+        print_time(told ? "  last     told " : "  last     result ", duration_of(standing, "ResultAge"), " ago\n");
+    if (json_get(standing, "NextIn"))
+        print_time(told ? "  next     critical in " : "  next     run in ", duration_of(standing, "NextIn"),
                    told ? ", unless it is told its status\n" : "\n");
     else if (told) printf("  next     nothing, until it is told its status\n");
     if (json_get(standing, "DeregisterAfter"))
@@ -245,9 +245,9 @@ static void print_check(struct json_object *check, struct json_object *standing,
     if (service[0]) cmd_print_words("of service \"", service, "\" ");
     cmd_print_words("on ", node, " is ");
     cmd_print_words("", cmd_json_text(check, "Status"), ".\n");
-    if (json_get(standing, "Since")) print_time("  since    ", duration_of(standing, "Since"), " ago");
+    if (json_get(standing, "StatusAge")) print_time("  since    ", duration_of(standing, "StatusAge"), " ago");
     else printf("  since   ");
-    printf("%sindex %llu\n", json_get(standing, "Since") ? ", " : " ",
+    printf("%sindex %llu\n", json_get(standing, "StatusAge") ? ", " : " ",
            (unsigned long long)cmd_json_number(check, "ModifyIndex"));
     if (mine) output = cmd_json_text(mine, "Output"); /* the catalog's may be minutes old */
     if (output[0]) cmd_print_words("  output   ", output, "\n");

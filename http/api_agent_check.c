@@ -108,9 +108,9 @@ static void standing_write(struct json_out *json, const struct local_check_stand
     count_write(json, "FailuresBeforeCritical", standing->to_critical);
     count_write(json, "Successes", standing->successes);
     count_write(json, "Failures", standing->failures);
-    time_write(json, "Since", standing->since_ns);
-    time_write(json, "Last", standing->last_ns);
-    time_write(json, "Next", standing->next_ns);
+    time_write(json, "StatusAge", standing->since_ns);
+    time_write(json, "ResultAge", standing->last_ns);
+    time_write(json, "NextIn", standing->next_ns);
     json_key(json, "Runs");
     json_bool(json, standing->runs);
     json_key(json, "Told");
