@@ -11,11 +11,12 @@
 #define LATE_MS        1000   /* the answer to a wait comes so much later at most, unless the server hangs */
 #define ROUND_LATE_MS  10000
 #define RETRY_MS       1000
-#define RELEASE_MS     5000                           /* tries to release for so long */
-#define INTERRUPTED_MS 2000                           /* waits so long for the session that is to be released */
-#define LOOK_MS        60000                          /* of the server's waiting for a change of what is held */
-#define LOOK_LATE_MS   (LOOK_MS / 16 + ROUND_LATE_MS) /* a server adds up to a sixteenth */
-#define LOOK_PAUSE_MS  10000                          /* after a refusal: it would not be taken back soon */
+#define RELEASE_MS     5000  /* tries to release for so long */
+#define INTERRUPTED_MS 2000  /* waits so long for the session that is to be released */
+#define LOOK_MS        60000 /* of the server's waiting for a change of what is held */
+#define LOOK_LATE_MS   50    /* of its answer; and a server adds up to a sixteenth to the wait */
+#define LOOK_LEAST_MS  100
+#define LOOK_PAUSE_MS  10000 /* after a refusal: it would not be taken back soon */
 #define PEEK_MS        2000
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -99,10 +100,22 @@ static uint64_t next_peek(const struct hold *hold) {
     return hold->peeked ? HOLD_FOREVER : next_of(&hold->requests[HOLD_LOOKING]);
 }
 
+/* Until the next renewal, for which there is time enough. */
 static struct hold_order look(struct hold *hold, uint64_t now_ms) {
-    struct hold_order order = request(hold, HOLD_LOOKING, HOLD_LOOK, LOOK_MS + LOOK_LATE_MS, now_ms);
-    order.wait_ms = LOOK_MS, order.index = hold->seen_index;
+    uint64_t left_ms = hold->requests[HOLD_RENEWAL].next_ms - now_ms,
+             wait_ms = earlier((left_ms - LOOK_LATE_MS) / 17 * 16, LOOK_MS);
+    struct hold_order order =
+        request(hold, HOLD_LOOKING, HOLD_LOOK, earlier(left_ms, wait_ms + wait_ms / 16 + ROUND_LATE_MS), now_ms);
+    order.wait_ms = wait_ms, order.index = hold->seen_index;
     return order;
+}
+
+/* When it may look next; HOLD_FOREVER: after the renewal. */
+static uint64_t next_look(const struct hold *hold, uint64_t now_ms) {
+    const struct hold_request *looking = &hold->requests[HOLD_LOOKING], *renewal = &hold->requests[HOLD_RENEWAL];
+    uint64_t at_ms = looking->next_ms > now_ms ? looking->next_ms : now_ms;
+    bool may = hold->rules.watched && !renewal->under_way && later(at_ms, LOOK_LEAST_MS) < renewal->next_ms;
+    return may ? next_of(looking) : HOLD_FOREVER;
 }
 
 static struct hold_order asking(struct hold *hold, uint64_t now_ms) {
@@ -148,16 +161,17 @@ static struct hold_order confirming(struct hold *hold, uint64_t now_ms) {
 }
 
 static struct hold_order running(struct hold *hold, uint64_t now_ms) {
-    const struct hold_request *renewal = &hold->requests[HOLD_RENEWAL], *looking = &hold->requests[HOLD_LOOKING];
+    const struct hold_request *renewal = &hold->requests[HOLD_RENEWAL];
     struct hold_order order = {.act = HOLD_FORWARD, .number = hold->to_forward};
     if (hold->to_forward) hold->to_forward = 0;
     else if (hold->to_kill) order.act = HOLD_KILL, hold->to_kill = false;
     else if (hold->to_tell) order.act = HOLD_TELL, hold->to_tell = false;
     else if (hold->lost) order = nothing(HOLD_FOREVER);
-    else if (is_due(renewal, now_ms))
+    else if (is_due(renewal, now_ms)) {
+        hold->requests[HOLD_LOOKING] = (struct hold_request){.next_ms = HOLD_FOREVER};
         order = renew(hold, hold->rules.unbounded ? HOLD_RENEW_SESSION : HOLD_RENEW, now_ms);
-    else if (hold->rules.watched && is_due(looking, now_ms)) order = look(hold, now_ms);
-    else order = nothing(earlier(next_of(renewal), hold->rules.watched ? next_of(looking) : HOLD_FOREVER));
+    } else if (next_look(hold, now_ms) <= now_ms) order = look(hold, now_ms);
+    else order = nothing(earlier(next_of(renewal), next_look(hold, now_ms)));
     return order;
 }
 
@@ -290,10 +304,17 @@ static void lose(struct hold *hold) {
     hold->lost = hold->to_kill = true;
 }
 
+static void let_look(struct hold *hold, uint64_t now_ms) {
+    struct hold_request *looking = &hold->requests[HOLD_LOOKING];
+    if (hold->state == HOLD_RUNNING && !looking->under_way && looking->next_ms == HOLD_FOREVER)
+        looking->next_ms = now_ms;
+}
+
 static void renewed(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
     struct hold_request *renewal = &hold->requests[HOLD_RENEWAL];
     bool done = answer->status == 200, gone = answer->status == 404;
     uint64_t not_before_ms = renewal->act == HOLD_RENEW ? answer->not_before_ms : hold->rules.ttl_ms;
+    if (done || gone) let_look(hold, now_ms);
     renewal->next_ms = done || gone ? renewal->sent_ms + hold->rules.ttl_ms / 3 : now_ms + hold->rules.ttl_ms / 15 + 1;
     if ((hold->state == HOLD_WAITING || hold->state == HOLD_CONFIRMING) && gone) {
         ask_anew(hold, now_ms);
@@ -330,6 +351,7 @@ static void looked(struct hold *hold, const struct hold_answer *answer, uint64_t
 
 static void peeked(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
     bool has_words = answer->text && answer->text[0];
+    if (hold->state != HOLD_ASKING && hold->state != HOLD_WAITING && hold->state != HOLD_RELEASING) return;
     hold->requests[HOLD_LOOKING].next_ms = now_ms + PEEK_MS;
     if (!has_words || (answer->leaderless && hold->told_leaderless)) return;
     if (!answer->leaderless && answer->status != 200) return;

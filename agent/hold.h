@@ -18,7 +18,9 @@
  * (3) It renews at a third of the TTL. A renewal without an answer is given up after a sixth, and sent again.
  * (4) While the command runs it reads what its session holds, and waits on the server for a change of just that. Only a
  *     server's word that the session does not hold it so any more ends the command; without an answer (a lost
- *     connection, no leader, an error) it reads again, and (2) and (3) say how long the command may run.
+ *     connection, no leader, an error) it reads again, and (2) and (3) say how long the command may run. It waits no
+ *     longer than until the next renewal, and never besides one, so that a holder has one connection: an agent takes so
+ *     many of one host, and a renewal must not be the one too many.
  * (5) After a second of waiting it looks once who is in the way, for people. Nothing depends on that.
  *
  * Times are milliseconds of CLOCK_BOOTTIME. One thread. */
@@ -118,7 +120,7 @@ struct hold {
     uint64_t wait_end_ms, give_up_ms, seen_index;
     struct hold_request {
         enum hold_act act;
-        bool under_way;
+        bool under_way;            /* if not, and it was sent, its answer is not wanted any more */
         uint64_t sent_ms, next_ms; /* the next one is due */
     } requests[HOLD_LINES];
     bool answered, tried, complained, interrupted, lost;

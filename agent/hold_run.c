@@ -52,9 +52,14 @@ static void look_path(const struct act *act, const struct hold_order *order, str
     buffer_append_byte(path, '\0');
 }
 
+static void drop_look(struct act *act) {
+    client_call_free(act->calls, act->call[HOLD_LOOKING]);
+    act->call[HOLD_LOOKING] = NULL;
+}
+
 static void send_look(struct act *act, const struct hold_order *order) {
     struct buffer path = {0};
-    client_call_free(act->calls, act->call[HOLD_LOOKING]);
+    drop_look(act);
     look_path(act, order, &path);
     act->call[HOLD_LOOKING] = client_call_begin(act->calls, order->act == HOLD_LOOK ? &act->confirmed : &act->stale,
                                                 "GET", path.data, NULL, order->timeout_ms);
@@ -138,8 +143,7 @@ static void take_look(struct act *act) {
     hold_answered(&act->hold, HOLD_LOOKING, &answer, now_ms());
     if (json) json_object_put(json);
     buffer_free(&words);
-    client_call_free(act->calls, call);
-    act->call[HOLD_LOOKING] = NULL;
+    drop_look(act);
 }
 
 static void take_answer(struct act *act, enum hold_line line) {
@@ -193,8 +197,6 @@ static void take_end(struct act *act) {
     struct supervisor_end end;
     if (!act->started || !supervisor_ended(&act->supervisor, &end)) return;
     act->started = false;
-    client_call_free(act->calls, act->call[HOLD_LOOKING]);
-    act->call[HOLD_LOOKING] = NULL;
     if (end.exec_errno) fprintf(stderr, "coord: %s: %s\n", act->run->argv[0], strerror(end.exec_errno));
     hold_ended(&act->hold, &end, now_ms());
 }
@@ -223,6 +225,7 @@ static int carry_out(struct act *act) {
     for (;;) {
         struct hold_order order = hold_next(&act->hold, now_ms());
         print_line(&act->hold);
+        if (!act->hold.requests[HOLD_LOOKING].under_way) drop_look(act); /* before a renewal, which takes its place */
         switch (order.act) {
             case HOLD_NOTHING: await(act, order.until_ms); break;
             case HOLD_ASK:

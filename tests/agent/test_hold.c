@@ -211,6 +211,9 @@ static void run_watched(bool unbounded) {
     NEXT(HOLD_START);
     NEXT(HOLD_LOOK);
     cr_assert_eq(order.index, 7u, "for what is newer than its grant");
+    cr_assert_gt(order.wait_ms, TTL / 4u);
+    cr_assert_lt(order.wait_ms + order.wait_ms / 16, TTL / 3u, "the server adds up to a sixteenth; then it renews");
+    cr_assert_leq(order.timeout_ms, TTL / 3u);
 }
 static void looks(bool held, bool shared, uint64_t token, uint64_t index) {
     answer(HOLD_LOOKING,
@@ -250,13 +253,28 @@ Test(hold, of_a_shared_lock_may_have_another_token_with_its_session) {
 
 Test(hold, looks_again_when_nothing_has_changed) {
     run_watched(false);
-    cr_assert_gt(order.timeout_ms, order.wait_ms + order.wait_ms / 16, "the server adds up to a sixteenth");
     uint64_t asked = now;
     now += 10;
     looks(true, false, 7, 7);
     IDLE(asked + 1000); /* it does not spin */
     NEXT(HOLD_LOOK);
     cr_assert_eq(order.index, 7u);
+}
+
+/* A holder has one connection. */
+Test(hold, never_looks_beside_a_renewal) {
+    run_watched(false);
+    IDLE(1000000 + TTL / 3); /* the server hangs */
+    NEXT(HOLD_RENEW);
+    cr_assert(!hold.requests[HOLD_LOOKING].under_way, "the renewal has its place");
+    NEXT(HOLD_NOTHING);
+    renewed();
+    NEXT(HOLD_TELL);
+    NEXT(HOLD_LOOK);
+    now += TTL / 3 - 50;
+    looks(true, false, 7, 7);
+    IDLE(1000000 + 2 * (TTL / 3)); /* for so short it is not worth while */
+    NEXT(HOLD_RENEW);
 }
 
 /* Nothing of that says that it is lost; as long as it is renewed, the command goes on. */
@@ -272,6 +290,30 @@ Test(hold, goes_on_without_a_word_that_it_is_lost) {
     }
     SAYS_NOTHING();
     cr_assert_gt(now, 1000000u + TTL, "for longer than its first grant");
+}
+
+/* It may be what keeps the agent from taking one more connection. */
+Test(hold, does_not_look_while_it_is_not_renewed) {
+    run_watched(false);
+    IDLE(1000000 + TTL / 3);
+    NEXT(HOLD_RENEW);
+    fails(HOLD_RENEWAL, 0);
+    SAYS("is not renewed yet");
+    cr_assert(!hold.requests[HOLD_LOOKING].under_way, "its connection is free");
+    for (int i = 0; i < 3; i++) {
+        NEXT(HOLD_NOTHING);
+        now = order.until_ms;
+        NEXT(HOLD_RENEW);
+        fails(HOLD_RENEWAL, 500);
+    }
+    NEXT(HOLD_NOTHING);
+    now = order.until_ms;
+    NEXT(HOLD_RENEW);
+    renewed();
+    NEXT(HOLD_TELL);
+    NEXT(HOLD_LOOK);
+    looks(false, false, 0, 9); /* lost meanwhile */
+    ends_at_once();
 }
 
 /* And it ends as ever when it is not: looks that succeed prolong nothing. */
