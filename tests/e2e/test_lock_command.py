@@ -1,6 +1,6 @@
 """coord lock, as a user of it: exit codes, signals, and that no two commands ever run under one lock, whoever is killed, stopped or cut off."""
 import json, os, pty, re, select, signal, subprocess, sys, tempfile, threading, time
-from coordtest import COORD, SLOW, Agent, check, configuration, run, until
+from coordtest import COORD, SLOW, Agent, Cluster, check, configuration, run, until
 
 now = time.monotonic
 TTL = max(3, 2 * SLOW)
@@ -499,6 +499,29 @@ def lost():
         check(news and not news[0]["Held" if command == "lock" else "Leader"] and not news[0]["Position"], "it has nothing there: %r" % news)
 
 
+def a_leader_is_lost():
+    """Neither that nor a server that is started anew is a word that the lock is lost; the end of the session is, through whichever server."""
+    cluster = Cluster(3).start()
+    leader = cluster.leader()
+    asked, other = [s for s in cluster.servers if s is not leader]
+    first = Lock(asked, "-ttl=1h", "kept", "--", "sleep", "1000")
+    holder = held(asked, "kept")
+
+    def answered():
+        return other.request("GET", "/v1/lock/kept")[0] == 200
+    leader.kill()
+    until("another one leads", answered, within=30)
+    check(held(other, "kept") == holder and first.proc.poll() is None, "it goes on under another leader")
+    leader.start()
+    asked.kill()
+    asked.start()
+    until("it is answered again", answered, within=30)
+    check(held(other, "kept") == holder and first.proc.poll() is None, "and without the server that it asks")
+    other.put("/v1/session/destroy/" + holder["Session"])
+    got, _, err = first.end()
+    check(got == 76 and "is lost" in err, "%d %r" % (got, err))
+
+
 def lost_at_work():
     """The same of a double barrier: the party's command is killed, and the others do not wait for it."""
     agent = agent_of_all()
@@ -549,5 +572,5 @@ def at_a_terminal():
     check(nobody(agent, "tty"), "it is free")
 
 
-run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, its_agent_is_gone, says_who_is_in_the_way, lost, lost_at_work, the_supervisor_is_killed,
+run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, its_agent_is_gone, says_who_is_in_the_way, lost, a_leader_is_lost, lost_at_work, the_supervisor_is_killed,
      at_a_terminal])
