@@ -80,13 +80,14 @@ static void print_lease(struct json_object *lease) {
     print_time(", it ends in ", left_ns, " unless it is renewed\n");
 }
 
-static void print_alive(struct json_object *health, struct json_object *lease) {
+/* `soon`: there is no lease. */
+static void print_alive(struct json_object *health, bool soon) {
     const char *status = cmd_json_text(health, "Status");
     if (!health)
         printf(
             "  because  it has no agent: somebody registered it in the catalog, and it stays as it is written there\n");
     else if (strcmp(status, "passing") == 0)
-        printf("  because  its agent renews its lease%s\n", lease ? "" : ", or will have one soon");
+        printf("  because  its agent renews its lease%s\n", soon ? ", or will have one soon" : "");
     else cmd_print_words("  because  ", cmd_json_text(health, "Output"), "\n");
     if (!health) return;
     if (strcmp(status, "passing") == 0)
@@ -154,7 +155,7 @@ static int explain_it(const struct client *client, const char *name, struct faul
                        : strcmp(status, "passing") == 0 ? ": its agent is alive."
                                                         : ": its agent is not heard of.");
         if (lease) print_lease(lease);
-        print_alive(health, lease);
+        print_alive(health, leases && !lease);
         print_services(node);
         print_checks(checks);
         print_sessions(sessions);
