@@ -323,15 +323,14 @@ const char *client_leaderless(const struct client_answer *answer) {
     return answer->status == 200 && slice_is(buffer_slice(&answer->body), "\"\"") ? CLIENT_LEADERLESS : NULL;
 }
 
-/* Nothing has come of `call` yet: is that because there is no leader? Carries both on until the agent has said so, or
- * the call is done. */
+/* Says it, unless that was done before. Carries `call` on too, and ends with it; NULL: there is none. */
 static void tell_leaderless(CURLM *calls, const struct client *client, const struct client_call *call) {
     const struct fault *failed;
     const struct client_answer *leader = NULL;
     uint64_t end_ms = now_ms() + LEADER_MS;
     if (leaderless_told) return;
     struct client_call *ask = client_call_begin(calls, client, "GET", CLIENT_LEADER, NULL, LEADER_MS);
-    while (!call->done && !call->heard && !leader && now_ms() < end_ms) {
+    while (!(call && (call->done || call->heard)) && !leader && now_ms() < end_ms) {
         client_calls_step(calls, NULL, 0, LEADER_MS);
         leader = client_call_answer(ask, &failed);
     }
@@ -339,6 +338,13 @@ static void tell_leaderless(CURLM *calls, const struct client *client, const str
     if (why) fprintf(stderr, "coord: %s\n", why);
     leaderless_told = why != NULL;
     client_call_free(calls, ask);
+}
+
+void client_note_leader(const struct client *client) {
+    CURLM *calls = curl_multi_init();
+    CHECK(calls);
+    tell_leaderless(calls, client, NULL);
+    curl_multi_cleanup(calls);
 }
 
 int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,

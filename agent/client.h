@@ -52,6 +52,8 @@ int client_refused(const struct client_answer *answer, struct fault *fault);
 /* What an answer to GET CLIENT_LEADER says: why nothing is answered, in words for people; NULL: there is a leader. */
 #define CLIENT_LEADER "/v1/status/leader"
 const char *client_leaderless(const struct client_answer *answer);
+/* For commands that follow something in another way than by client_ask: asks, and says it as that does. Up to 2 s. */
+void client_note_leader(const struct client *client);
 
 /* -- several questions at a time, without blocking ---------------------------------------------------------------- */
 struct client_call;

@@ -150,7 +150,7 @@ def no_leader():
     until("the agent knows it", lambda: lost.request("GET", "/v1/status/leader")[0] == 500)
     procs = []
     for agent, text in texts:
-        for words in (("kv", "get", "x"), ("locks",), ("kv", "put", "x", "y"), ("explain", "node"), ("lock", "x", "--", "true")):
+        for words in (("kv", "get", "x"), ("locks",), ("kv", "put", "x", "y"), ("explain", "node"), ("lock", "x", "--", "true"), ("watch", "-type=key", "-key=x", "cat"), ("watch", "-stream", "-key=x")):
             at = 2 if words[0] in ("kv", "explain") else 1
             procs.append((text, words, subprocess.Popen([COORD, *words[:at], "-http-addr=%s:8500" % agent.ip, *words[at:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)))
     for text, words, proc in procs:
