@@ -52,6 +52,7 @@ int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, 
 int cmd_api(int argc, char **argv);
 int cmd_barrier(int argc, char **argv);
 int cmd_elect(int argc, char **argv);
+int cmd_elections(int argc, char **argv);
 int cmd_event(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_force_leave(int argc, char **argv);

@@ -423,7 +423,8 @@ static const struct cli_command *more_of(const char *name) {
     static const struct {
         const char *group;
         const struct cli_command *commands;
-    } more[] = {{"failover", cmd_failover_commands},
+    } more[] = {{"election", cmd_election_commands},
+                {"failover", cmd_failover_commands},
                 {"quota", cmd_quota_commands},
                 {"region", cmd_region_commands},
                 {"rollout", cmd_rollout_commands}};

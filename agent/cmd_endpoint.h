@@ -21,7 +21,7 @@ cmd_answer_print cmd_rollout_answer(const char *command);
 cmd_cell_write cmd_rollout_cell(const char *command, const char *column);
 
 /* Commands of a group that no row can say; each list ends with an entry of zeroes. cmd_endpoint.c has the table. */
-extern const struct cli_command cmd_failover_commands[], cmd_quota_commands[], cmd_region_commands[],
-    cmd_rollout_commands[];
+extern const struct cli_command cmd_election_commands[], cmd_failover_commands[], cmd_quota_commands[],
+    cmd_region_commands[], cmd_rollout_commands[];
 
 #endif

@@ -23,10 +23,7 @@ int cmd_monitor(int argc, char **argv) {
     buffer_append_byte(&path, '\0');
     setvbuf(stdout, NULL, _IOLBF, 0);
     int rv = client_ask(&client, "GET", path.data, NULL, NULL, stdout, &answer, &fault);
-    if (rv == CO_OK && answer.status != 200)
-        rv =
-            fault_set(&fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
-                      (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
+    if (rv == CO_OK && answer.status != 200) rv = client_refused(&answer, &fault);
     client_answer_free(&answer);
     buffer_free(&path);
     return rv == CO_OK ? 0 : cmd_failed("starting monitor", &fault);

@@ -64,8 +64,7 @@ static int answered(const struct client_answer *answer, struct fault *fault) {
     while (text.size && text.data[text.size - 1] == '\n') text.size--;
     if (answer->status == 400 && text.size)
         return fault_set(fault, CO_INVALID, "%.*s", (int)(text.size < 255 ? text.size : 255), text.data);
-    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status,
-                     (int)(text.size < 180 ? text.size : 180), text.data);
+    return client_refused(answer, fault);
 }
 
 /* -- save --------------------------------------------------------------------------------------------------------- */

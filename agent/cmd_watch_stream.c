@@ -261,6 +261,7 @@ int cmd_watch_stream(int argc, char **argv) {
     if (following.count == 0) return cmd_wrong(usage, "-http-addr: no address");
     question(&wishes, &client, &following.path);
     following.from = wishes.from;
+    if (following.count == 1) client_note_leader(&client);
     for (size_t round = 0; code < 0; round++) {
         bool tried_all = round && round % following.count == 0;
         if (tried_all && interrupted(&following, PAUSE_MS)) code = 0;
