@@ -31,6 +31,8 @@
 #define RESOLVED_AGAIN_MS    1000
 #define REGION_REFUSED_MS    1000 /* another region does not know yet that this one was founded anew, or joined again */
 #define UNFOUNDED_MS         500  /* a server of a region whose cluster is being founded is asked again */
+#define TELL_LOST_MS         2000
+#define TELL_LOST_AGAIN_MS   60000
 #define OTHER_CLUSTER_MS     3000 /* without a server of its own for so long: is it another cluster now? */
 
 static void dial_next(struct client *client);
@@ -64,7 +66,7 @@ static void become_current(struct client_conn *conn) {
     client->trying = NULL;
     client->current = conn;
     client->lost_ms = 0;
-    client->told_lost = false;
+    client->told_lost_ms = 0;
     atomic_store(&client->connected, true);
     if (before) {
         before->draining = true, before->since_ms = clock_mono_ms();
@@ -107,10 +109,16 @@ static void take_servers(struct client_conn *conn, struct slice payload) {
     frame_drop(servers);
 }
 
+static void judged(struct client_conn *conn, enum reach_what what, const char *why) {
+    conn->judged = true;
+    if (conn->server) reach_note(&conn->server->reach, what, 0, why);
+}
+
 static void take_hello(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
     Pb__PeerHello *hello = payload.size < 64 * 1024 ? frame_unpack(&pb__peer_hello__descriptor, payload, NULL) : NULL;
     if (!hello) {
+        judged(conn, REACH_STRANGER, NULL);
         link_close(conn->wire);
         return;
     }
@@ -123,16 +131,20 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     if (unfounded) snprintf(why, sizeof why, "it has no cluster id yet");
     if (conn->server) conn->server->other_cluster = verdict == HELLO_OTHER_CLUSTER ? hello->cluster_id : 0;
     if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT || unfounded) {
+        if (!why[0]) snprintf(why, sizeof why, "it is too old for client agents");
+        judged(conn, REACH_UNWANTED, why);
         log_warn("client", "a server is not talked to address=%s reason=\"%s\"",
-                 conn->server ? conn->server->address : "?", why[0] ? why : "it is too old for client agents");
+                 conn->server ? conn->server->address : "?", why);
         if (conn->server) client_server_failed(conn->server, unfounded ? UNFOUNDED_MS : CLIENT_BACKOFF_MOST_MS);
         link_close(conn->wire);
     } else if (!conn->greeted) {
         conn->greeted = true, conn->protocol = terms.protocol;
+        judged(conn, REACH_MET, NULL);
         if (hello->cluster_id) client->cluster_id = hello->cluster_id;
         if (conn->server) conn->server->backoff_ms = 0;
         struct client_server *server = client_server_know(client, hello->address);
         if (server) conn->server = server, server->id = hello->id, server->backoff_ms = 0;
+        judged(conn, REACH_MET, NULL); /* it may say another address than it was dialled by */
         conn->server_id = hello->id;
         struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node, .protocol = terms.protocol};
         conn->asks = ask_up(client->rpc, conn->wire, &asks);
@@ -147,6 +159,7 @@ static void refused_by(struct client_conn *conn, struct slice why) {
     snprintf(text, sizeof text, "%.*s", (int)(why.size < sizeof text ? why.size : sizeof text - 1), why.data);
     for (char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == '"' || *at == 127) *at = '?';
+    judged(conn, REACH_REFUSES, text);
     log_warn("client", "this agent is refused by=%s reason=\"%s\"", conn->server ? conn->server->address : "?", text);
     uint64_t least_ms = conn->client->region ? REGION_REFUSED_MS : CLIENT_BACKOFF_MOST_MS;
     if (conn->server) client_server_failed(conn->server, least_ms);
@@ -166,14 +179,16 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     hear(conn, clock_mono_ms());
     if (type == PEER_HELLO) take_hello(conn, payload);
     else if (type == PEER_REFUSED) refused_by(conn, payload);
-    else if (!conn->greeted) link_close(conn->wire);
+    else if (!conn->greeted) judged(conn, REACH_STRANGER, NULL), link_close(conn->wire);
     else if (type == PEER_SERVERS) take_servers(conn, payload);
     else if (type != PEER_PING) client_frame(conn->client, conn, type, payload);
 }
 
 static void on_connected(void *data, struct link *wire) {
+    struct client_conn *conn = data;
+    conn->stood = true;
     link_keep_short(wire);
-    say_hello(data);
+    say_hello(conn);
 }
 
 static void on_drained(void *data, struct link *wire) {
@@ -185,8 +200,11 @@ static void on_drained(void *data, struct link *wire) {
 static void on_closed(void *data, struct link *wire, int error) {
     struct client_conn *conn = data;
     struct client *client = conn->client;
-    (void)wire;
+    int cause = link_cause(wire);
     list_remove(&conn->link);
+    if (conn->server && !conn->judged) reach_ended(&conn->server->reach, error, cause, conn->stood);
+    else if (conn->server && conn->greeted && conn->server->reach.what == REACH_MET)
+        reach_note(&conn->server->reach, REACH_UNTRIED, 0, NULL);
     if (conn->server && !conn->draining)
         client_server_failed(conn->server, conn->leave_ms ? LEADERLESS_AGAIN_MS : conn->greeted ? LOST_AGAIN_MS : 0);
     if (client->trying == conn) client->trying = NULL;
@@ -197,7 +215,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         atomic_store(&client->connected, false);
         if (!client->stopping)
             log_warn("client", "the connection is lost server=%s reason=\"%s\"",
-                     conn->server ? conn->server->address : "?", co_strerror(error));
+                     conn->server ? conn->server->address : "?", reach_end_text(error, cause));
     }
     if (conn->greeted) client_down(client, conn);
     free(conn);
@@ -233,7 +251,9 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
         dial(client, resolve->server, address_next(&resolve->server->turn, found));
     } else {
         client_server_failed(resolve->server, RESOLVED_AGAIN_MS);
-        if (!client->stopping && status != 0)
+        bool known = resolve->server->reach.what == REACH_UNRESOLVED;
+        if (status != 0) reach_note(&resolve->server->reach, REACH_UNRESOLVED, status, NULL);
+        if (!client->stopping && status != 0 && !known)
             log_warn("client", "an address to join does not resolve address=%s reason=\"%s\"", resolve->server->address,
                      uv_strerror(status));
     }
@@ -351,6 +371,19 @@ static void change_cluster(struct client *client, uint64_t now_ms) {
     client_fetch_anew(client);
 }
 
+/* Each address with its reason; of another region once, as it may be away for long. */
+static void tell_lost(struct client *client, uint64_t now_ms) {
+    if (client->current || now_ms - client->lost_ms < TELL_LOST_MS || list_empty(&client->servers)) return;
+    if (client->told_lost_ms && (client->region || now_ms - client->told_lost_ms < TELL_LOST_AGAIN_MS)) return;
+    client->told_lost_ms = now_ms;
+    struct buffer line = {0};
+    client_servers_say(client, &line);
+    log_warn("client", "no server can be reached%s: %.*s",
+             atomic_load(&client->contact_ms) ? ", answers of before are given and changes wait" : "", (int)line.size,
+             line.data);
+    buffer_free(&line);
+}
+
 void client_link_tick(struct client *client, uint64_t now_ms) {
     bool stalled = now_ms - client->ticked_ms > STALLED_MS;
     LIST_FOREACH_SAFE(item, next, &client->conns) {
@@ -365,9 +398,7 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
     dial_next(client);
     seek_leader(client, now_ms);
     rebalance(client, now_ms);
-    if (client->current || client->told_lost || now_ms - client->lost_ms < 2000) return;
-    client->told_lost = true;
-    log_warn("client", "no server can be reached: answers of before are given, changes wait");
+    tell_lost(client, now_ms);
 }
 
 void client_leave(struct client *client, uint64_t number, const char *why) {

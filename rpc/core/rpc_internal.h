@@ -8,6 +8,7 @@
 #include "rpc/cluster/bootstrap.h"
 #include "rpc/cluster/cluster.h"
 #include "rpc/cluster/peers.h"
+#include "rpc/cluster/waiting.h"
 #include "rpc/core/role.h"
 #include "rpc/core/version.h"
 #include "rpc/wire/calls.h"
@@ -80,6 +81,8 @@ struct rpc {
     uint64_t leaderless_ms; /* no leader is known since; 0: there is one */
     bool cut_off;           /* rpc/cluster/cluster.h */
     bool cut_off_said;      /* in the log, since no leader is known */
+    struct waiting_clock waiting;
+    uint16_t port; /* that this server listens on */
     struct apply_lag behind;
     uint32_t raft_multiplier;
 

@@ -348,6 +348,24 @@ static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
     return id == self || (rpc->last_seen[at].up && clock_mono_ms() - rpc->last_seen[at].since_ms >= MOVED_MS);
 }
 
+/* Why there is no leader, once in a while, as nobody else says it. */
+static void tell_waiting(struct rpc *rpc, const struct peer_info *self, const struct peer_info *peers, size_t count) {
+    bool waits = atomic_load(&node_view(rpc->node)->leader) == 0;
+    if (!waiting_due(&rpc->waiting, waits, self->has_log, clock_mono_ms())) return;
+    struct peers_address addresses[PEERS_MAX];
+    struct waiting waiting = {.self = self,
+                              .members = node_members(rpc->node),
+                              .peers = peers,
+                              .peer_count = count,
+                              .addresses = addresses,
+                              .address_count = peers_addresses(rpc->others, addresses, PEERS_MAX),
+                              .port = rpc->port};
+    struct buffer line = {0};
+    waiting_say(&waiting, &line);
+    log_warn("raft", "%.*s", (int)line.size, line.data);
+    buffer_free(&line);
+}
+
 static void manage(struct rpc *rpc) {
     if (rpc->stopping) return;
     struct peer_info peers[PEERS_MAX], self = self_info(rpc);
@@ -359,6 +377,7 @@ static void manage(struct rpc *rpc) {
     tell_agents(rpc, members);
     for (uint32_t i = 0; i < members->count; i++) peers_know(rpc->others, members->member[i].address);
     if (!self.has_log) found_cluster(rpc, &self, peers, count);
+    tell_waiting(rpc, &self, peers, count);
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
     count = without_removed(rpc, members, peers, count);
     count = without_incompatible(rpc, members, peers, count);
@@ -461,6 +480,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
         .data = rpc, .leader = leader_now, .tell = leader_tell, .wake = leader_read_wake};
     leader_read_over(rpc->fetches, &reads);
     rpc->agents = agents_new(rpc);
+    rpc->port = config->port;
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
     rpc->forward = forward_new(rpc, rpc->node, rpc->others);
