@@ -151,6 +151,11 @@ void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loo
 void rpc_job_begin(struct rpc *rpc);
 void rpc_job_over(struct rpc *rpc);
 
+/* -- names.c: what the log calls a server. Loop thread. "(unknown)": it was never connected with this one; it is no
+ * member. Valid until the loop turns. */
+const char *rpc_server_name(const struct rpc *rpc, uint64_t id);
+const char *rpc_server_address(const struct rpc *rpc, uint64_t id);
+
 /* -- operator_calls.c: questions and changes that others carry out, and others' ----------------------------------- */
 extern const struct call_method cluster_method, change_method;
 void operator_call_ask(struct rpc *rpc, struct rpc_ask_cluster *ask); /* loop thread: another answers it */

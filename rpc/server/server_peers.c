@@ -98,8 +98,8 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
     if (rpc->stopping) return;
     server_peers_heard(rpc, from);
     if (!take_frame(rpc, from, type, payload))
-        log_warn("peer", "a frame of unknown type, or one that does not decode type=%u from=%016llx", type,
-                 (unsigned long long)from);
+        log_warn("peer", "a frame of unknown type, or one that does not decode type=%u node=%s id=%016llx", type,
+                 rpc_server_name(rpc, from), (unsigned long long)from);
 }
 
 /* The place of a server in the list of those that were heard; the one silent for longest makes room. */
