@@ -16,7 +16,7 @@ struct acts {
     uv_async_t wake;
     struct mailbox box;
     struct http_control *first, **last; /* first: being done while `busy` */
-    bool busy, hurry;
+    bool busy, hurry, leaving; /* leaving: what is being done waits for acts_left */
     struct watches *watches, *before; /* before: they end */
     char *own_address;
     void (*closed)(void *data);
@@ -143,8 +143,20 @@ void acts_watch(struct acts *acts, const char *address) {
     acts->watches = watches_start(&acts->config.config->watches, address, NULL, NULL);
 }
 
+void acts_left(struct acts *acts, const struct fault *fault, const char *note) {
+    if (!acts || !acts->leaving) return;
+    struct http_control *act = acts->first;
+    acts->leaving = false;
+    act->fault = *fault;
+    if (!fault->code) snprintf(act->fault.text, sizeof act->fault.text, "%s", note);
+    finish(acts, fault->code);
+}
+
 void acts_hurry(struct acts *acts) {
-    if (acts) acts->hurry = true;
+    static const struct fault stops = {.code = CO_CLOSED, .text = "this agent stops"};
+    if (!acts) return;
+    acts->hurry = true;
+    acts_left(acts, &stops, "");
 }
 
 void acts_unwatch(struct acts *acts) {
@@ -213,8 +225,8 @@ static void begin(struct acts *acts) {
     } else if (act->kind == HTTP_CONTROL_RELOAD) {
         reload(acts);
     } else {
-        finish(acts, CO_OK);
         log_info("agent", "leaving: asked to");
+        acts->leaving = true;
         acts->config.leave(acts->config.data);
     }
 }

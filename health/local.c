@@ -264,9 +264,9 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     if (local->state_writer) state_writer_close(local->state_writer);
 }
 
-void local_leave(struct local *local, void (*done)(void *data), void *data) {
+void local_leave(struct local *local, void (*done)(void *data, int error), void *data) {
     if (local->liveness) liveness_leave(local->liveness, done, data);
-    else done(data);
+    else done(data, CO_OK);
 }
 
 const struct local_config *local_configuration(const struct local *local) { return &local->config; }

@@ -389,6 +389,7 @@ Test(liveness, who_leaves_goes_at_once) {
     UNTIL(lease(agent, id) && service_there(agent, "web"));
     agent->leave = true;
     agent_stop(agent);
+    cr_assert_eq(agent->left_error, CO_OK);
     cr_assert_not(node_there(agent));
     cr_assert_not(lease(agent, id));
     agent->leave = false;
@@ -407,6 +408,7 @@ Test(liveness, leaving_without_an_answer_ends) {
     uint64_t begun_ms = clock_mono_ms();
     agent_stop(agent);
     cr_assert_lt(clock_mono_ms() - begun_ms, 10000);
+    cr_assert_eq(agent->left_error, CO_TIMEOUT, "and is not said to be done");
     agent->leave = false;
     fake_rpc_hold(agent->rpc, false);
     agent_start(agent);
