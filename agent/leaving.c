@@ -37,7 +37,7 @@ static void removed(struct rpc_change *change, int error) {
 static void node_left(void *data, int error) {
     struct leaving *leaving = data;
     if (error != CO_OK)
-        fault_set(&leaving->fault, error, "this agent stops, and its node stays in the catalog, as failed: %s",
+        fault_set(&leaving->fault, error, "this agent stops, and its node may stay in the catalog, as failed: %s",
                   error == CO_TIMEOUT ? "no server answered within 5 s" : co_strerror(error));
     if (leaving->forgotten) return;
     if (!leaving->member) {

@@ -268,7 +268,10 @@ static void act(struct liveness *liveness) {
     collect(liveness);
     uint64_t now_ms = clock_mono_ms(), at_ms = liveness->next_ms;
     if (liveness->left) {
-        if (!liveness->out && (liveness->state == HELD || liveness->stands)) ask_leave(liveness);
+        /* nobody has heard of this node, and nobody can be told */
+        bool unheard = !liveness->granted_ms && !rpc_known_leader(liveness->local->rpc);
+        if (unheard) left(liveness, CO_OK);
+        else if (!liveness->out && (liveness->state == HELD || liveness->stands)) ask_leave(liveness);
         else if (!liveness->out) left(liveness, CO_OK);
         else if (now_ms >= liveness->leave_by_ms) left(liveness, CO_TIMEOUT);
         at_ms = liveness->leave_by_ms;

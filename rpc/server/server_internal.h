@@ -23,6 +23,9 @@ void operator_post(struct rpc *rpc, struct loop_task *task); /* any thread */
 void operator_ask(struct rpc *rpc, struct rpc_ask_cluster *ask);
 void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask);
 void operator_change_here(struct rpc *rpc, struct rpc_change *change);
+/* The leader's own decision: a voter that is gone is noted as removed, and removed, unless it is back by then. Nothing
+ * where that goes on already. `why` lives for ever. */
+void operator_remove(struct rpc *rpc, uint64_t id, const char *why);
 void operator_poll(struct rpc *rpc); /* soon, and until nothing is under way */
 /* After the node; waits for jobs. */
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data));

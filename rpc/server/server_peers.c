@@ -366,6 +366,32 @@ static void tell_waiting(struct rpc *rpc, const struct peer_info *self, const st
     buffer_free(&line);
 }
 
+/* A voter is noted as removed first, so that it stays out with the votes and entries that it has. One that never voted
+ * has nothing of the kind. */
+static void remove_gone(struct rpc *rpc, uint64_t id, const char *why) {
+    const struct raft_member *member = raft_members_find(node_members(rpc->node), id);
+    if (member && member->voter) {
+        operator_remove(rpc, id, why);
+        return;
+    }
+    char address[sizeof((struct raft_member *)0)->address];
+    snprintf(address, sizeof address, "%s", rpc_server_address(rpc, id));
+    if (node_change(rpc->node, RAFT_REMOVE, id, NULL) == CO_OK)
+        log_info("raft", "a server that did not vote is removed node=%s address=%s id=%016llx reason=\"%s\"",
+                 rpc_server_name(rpc, id), address, (unsigned long long)id, why);
+}
+
+static void make_change(struct rpc *rpc, const struct cluster_change *change) {
+    static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner",
+                                        [RAFT_PROMOTE] = "is promoted to voter",
+                                        [RAFT_READDRESS] = "has moved"};
+    char address[sizeof((struct raft_member *)0)->address];
+    snprintf(address, sizeof address, "%s", change->address ? change->address : rpc_server_address(rpc, change->id));
+    if (node_change(rpc->node, change->type, change->id, change->address) != CO_OK) return;
+    log_info("raft", "a server %s node=%s address=%s id=%016llx", names[change->type],
+             rpc_server_name(rpc, change->id), address, (unsigned long long)change->id);
+}
+
 static void manage(struct rpc *rpc) {
     if (rpc->stopping) return;
     struct peer_info peers[PEERS_MAX], self = self_info(rpc);
@@ -386,19 +412,10 @@ static void manage(struct rpc *rpc) {
     struct cluster_change change = cluster_next_change(members, caught_up, &self, peers, count);
     if (change.wanted && change.type == RAFT_READDRESS && !stays(rpc, change.id, self.id)) change.wanted = false;
     uint64_t dead = change.wanted ? 0 : autopilot_next_dead(rpc);
-    if (dead) {
-        if (node_change(rpc->node, RAFT_REMOVE, dead, NULL) == CO_OK)
-            log_warn("raft", "a dead server is removed, others have taken its place id=%016llx",
-                     (unsigned long long)dead);
-        return;
-    }
-    if (!change.wanted || node_change(rpc->node, change.type, change.id, change.address) != CO_OK) return;
-    static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner",
-                                        [RAFT_PROMOTE] = "is promoted to voter",
-                                        [RAFT_REMOVE] = "is removed: another server has its address",
-                                        [RAFT_READDRESS] = "has moved"};
-    log_info("raft", "a server %s id=%016llx address=%s", names[change.type], (unsigned long long)change.id,
-             change.address ? change.address : "");
+    if (dead) remove_gone(rpc, dead, "it is dead, and others have taken its place");
+    else if (change.wanted && change.type == RAFT_REMOVE)
+        remove_gone(rpc, change.id, "it is gone, and another server has its address");
+    else if (change.wanted) make_change(rpc, &change);
 }
 
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {

@@ -27,6 +27,7 @@ bool reach_fails(const struct reach *reach) { return reach->what > REACH_SELF; }
 
 const char *reach_end_text(int error, int cause) {
     if (cause == UV_EOF) return "closed by the other side";
+    if (error == CO_CLOSED && !cause) return "closed by this side";
     return cause ? uv_strerror(cause) : co_strerror(error);
 }
 

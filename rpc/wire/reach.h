@@ -34,7 +34,7 @@ bool reach_fails(const struct reach *reach); /* it was tried, and is of no use *
 /* "10.0.0.2:8300 refuses connections". Where it fails and names another port than `port`, the line says which port is
  * the servers'. */
 void reach_say(const struct reach *reach, const char *address, uint16_t port, struct buffer *out);
-/* Why a connection ended, in words: what libuv says, or "closed by the other side"; `error` where that says nothing. */
+/* Why a connection ended, in words: what libuv says, or "closed by the other side" (this side); `error` where that says nothing. */
 const char *reach_end_text(int error, int cause);
 
 #endif

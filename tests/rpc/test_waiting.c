@@ -90,6 +90,11 @@ Test(waiting, a_server_of_a_cluster_says_how_many_are_there) {
     expect_line(&waiting,
                 "no leader is known: 2 of 3 that vote are connected; 10.0.0.3:8300 closes the connection "
                 "without a word");
+    struct peers_address removed[2] = {address, at("10.0.0.9:8300", REACH_UNWANTED, 0, "it was removed")};
+    waiting.addresses = removed, waiting.address_count = 2; /* nothing is waited for there */
+    expect_line(&waiting, "no leader is known: 2 of 3 that vote are connected; 10.0.0.3:8300 closes the connection "
+                          "without a word");
+    waiting.addresses = &address, waiting.address_count = 1;
     members.member[1].voter = false;
     expect_line(&waiting,
                 "no leader is known: 1 of 2 that vote are connected; 10.0.0.3:8300 closes the connection "
@@ -165,6 +170,6 @@ Test(waiting, each_end_of_an_attempt_has_its_words) {
               (int)out.size, out.data);
     buffer_free(&out);
     cr_expect_str_eq(reach_end_text(CO_IO, UV_EOF), "closed by the other side");
-    cr_expect_str_eq(reach_end_text(CO_CLOSED, 0), "closed");
+    cr_expect_str_eq(reach_end_text(CO_CLOSED, 0), "closed by this side");
     cr_expect_str_eq(reach_end_text(CO_IO, UV_ECONNRESET), "connection reset by peer");
 }
