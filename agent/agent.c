@@ -428,7 +428,8 @@ static void leave_asked(void *data) { leave(data, false); }
 static void on_signal(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
     const struct config *c = &agent->config;
-    bool wanted = !agent->leaving && !agent->stopping && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
+    bool wanted =
+        !agent->leaving && !agent->stopping && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
     log_info("agent", "%s signal=%s", wanted ? "leaving" : "stopping", number == SIGINT ? "SIGINT" : "SIGTERM");
     if (wanted) leave(agent, true);
     else stop(agent);

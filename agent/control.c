@@ -16,8 +16,8 @@ struct acts {
     uv_async_t wake;
     struct mailbox box;
     struct http_control *first, **last; /* first: being done while `busy` */
-    bool busy, hurry, leaving; /* leaving: what is being done waits for acts_left */
-    struct watches *watches, *before; /* before: they end */
+    bool busy, hurry, leaving;          /* leaving: what is being done waits for acts_left */
+    struct watches *watches, *before;   /* before: they end */
     char *own_address;
     void (*closed)(void *data);
     void *closed_data;

@@ -18,10 +18,11 @@ struct leaving {
 };
 
 static void over(struct leaving *leaving, bool stays) {
-    const char *note = leaving->member && !leaving->fault.code
-                           ? "This server is no member of the cluster any more. It stays out as long as it has its data "
-                             "folder; with an empty one it joins as a new server."
-                           : "";
+    const char *note =
+        leaving->member && !leaving->fault.code
+            ? "This server is no member of the cluster any more. It stays out as long as it has its data "
+              "folder; with an empty one it joins as a new server."
+            : "";
     if (!leaving->forgotten) leaving->config.done(leaving->config.data, stays, &leaving->fault, note);
 }
 
@@ -76,9 +77,10 @@ static void judge(struct leaving *leaving, const struct rpc_cluster_state *state
     if (!self || others == 0) return; /* alone: its cluster goes on when it is started again */
     leaving->member = spared(state, self);
     if (!leaving->member)
-        fault_set(&leaving->fault, CO_CONFLICT,
-                  "this server cannot leave: those of the others that can be reached and are well would be no majority. "
-                  "Bring them back, or remove one that is down; SIGTERM stops this server without leaving");
+        fault_set(
+            &leaving->fault, CO_CONFLICT,
+            "this server cannot leave: those of the others that can be reached and are well would be no majority. "
+            "Bring them back, or remove one that is down; SIGTERM stops this server without leaving");
 }
 
 static void asked(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state) {

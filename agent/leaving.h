@@ -19,7 +19,7 @@ struct leaving_config {
     struct local *local;
     struct spending *spending;
     const char *address; /* of a server among others; NULL: none. Valid while the arena is */
-    bool must;           /* the process ends whatever comes of it (a signal): a server that cannot be spared stays a member */
+    bool must; /* the process ends whatever comes of it (a signal): a server that cannot be spared stays a member */
     /* Once. `stays`: nothing has changed, and fault says why. Else it has left; with a fault not all of it. `note`: what
      * else is to be said; "" nothing. */
     void (*done)(void *data, bool stays, const struct fault *fault, const char *note);

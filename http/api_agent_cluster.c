@@ -66,14 +66,16 @@ static void reply_left(struct http_request *request, bool left, const char *did)
 }
 
 static void reply_alive(struct http_request *request) {
-    reply_left(request, false,
-               "nothing: it is alive and would come back at once. `coord leave` on it makes it leave; what has died can "
-               "be made to leave once it is failed");
+    reply_left(
+        request, false,
+        "nothing: it is alive and would come back at once. `coord leave` on it makes it leave; what has died can "
+        "be made to leave once it is failed");
 }
 
 static bool prunes(struct http_request *request) { return http_has(request, "prune"); }
 
-static const char out_of_raft[] = "its server is out of Raft's configuration, and comes back with an empty data folder only";
+static const char out_of_raft[] =
+    "its server is out of Raft's configuration, and comes back with an empty data folder only";
 
 static void node_left(struct http_request *request, const struct machine_result *result) {
     const struct forcing *forcing = http_context(request);
@@ -85,8 +87,8 @@ static void node_left(struct http_request *request, const struct machine_result 
     else if (!forcing->member || forcing->member->left) reply_left(request, true, list);
     else
         reply_left(request, true,
-                   arena_printf(http_arena(request), "its node, services, checks and sessions are removed; %s%s%s", list,
-                                forcing->server ? "; " : "", forcing->server ? out_of_raft : ""));
+                   arena_printf(http_arena(request), "its node, services, checks and sessions are removed; %s%s%s",
+                                list, forcing->server ? "; " : "", forcing->server ? out_of_raft : ""));
 }
 
 static void leave_catalog(struct http_request *request, const void *context) {

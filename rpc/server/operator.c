@@ -217,12 +217,11 @@ static void noted_taken(struct loop_task *task) {
     struct change_work *work = CONTAINER_OF(task, struct change_work, noted);
     if (work->stage == CHANGE_TAKING_BACK) {
         if (work->note_error != CO_OK)
-            log_warn(
-                "raft",
-                "a server that stays is noted as removed, should it ever leave it is not taken in again node=%s "
-                "address=%s id=%016llx",
-                rpc_server_name(work->noted.rpc, work->target), rpc_server_address(work->noted.rpc, work->target),
-                (unsigned long long)work->target);
+            log_warn("raft",
+                     "a server that stays is noted as removed, should it ever leave it is not taken in again node=%s "
+                     "address=%s id=%016llx",
+                     rpc_server_name(work->noted.rpc, work->target), rpc_server_address(work->noted.rpc, work->target),
+                     (unsigned long long)work->target);
         work->stage = CHANGE_OVER;
         return;
     }

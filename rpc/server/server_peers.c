@@ -388,8 +388,8 @@ static void make_change(struct rpc *rpc, const struct cluster_change *change) {
     char address[sizeof((struct raft_member *)0)->address];
     snprintf(address, sizeof address, "%s", change->address ? change->address : rpc_server_address(rpc, change->id));
     if (node_change(rpc->node, change->type, change->id, change->address) != CO_OK) return;
-    log_info("raft", "a server %s node=%s address=%s id=%016llx", names[change->type],
-             rpc_server_name(rpc, change->id), address, (unsigned long long)change->id);
+    log_info("raft", "a server %s node=%s address=%s id=%016llx", names[change->type], rpc_server_name(rpc, change->id),
+             address, (unsigned long long)change->id);
 }
 
 static void manage(struct rpc *rpc) {

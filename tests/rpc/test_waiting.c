@@ -92,8 +92,9 @@ Test(waiting, a_server_of_a_cluster_says_how_many_are_there) {
                 "without a word");
     struct peers_address removed[2] = {address, at("10.0.0.9:8300", REACH_UNWANTED, 0, "it was removed")};
     waiting.addresses = removed, waiting.address_count = 2; /* nothing is waited for there */
-    expect_line(&waiting, "no leader is known: 2 of 3 that vote are connected; 10.0.0.3:8300 closes the connection "
-                          "without a word");
+    expect_line(&waiting,
+                "no leader is known: 2 of 3 that vote are connected; 10.0.0.3:8300 closes the connection "
+                "without a word");
     waiting.addresses = &address, waiting.address_count = 1;
     members.member[1].voter = false;
     expect_line(&waiting,
