@@ -84,6 +84,7 @@ struct client {
     _Atomic uint64_t lost_ms;    /* without a connection since; 0: with one. Read by any thread */
     _Atomic uint64_t cluster_id; /* of the first server that was met; read by any thread */
     uint64_t told_lost_ms;       /* in the log; 0: not yet, since it is lost */
+    uint64_t told_leaderless_ms; /* likewise, since the servers know no leader */
     struct rng rng;
 
     struct forwarding *forwarding;

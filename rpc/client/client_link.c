@@ -33,6 +33,7 @@
 #define UNFOUNDED_MS         500  /* a server of a region whose cluster is being founded is asked again */
 #define TELL_LOST_MS         2000
 #define TELL_LOST_AGAIN_MS   60000
+#define TELL_LEADERLESS_MS   10000
 #define OTHER_CLUSTER_MS     3000 /* without a server of its own for so long: is it another cluster now? */
 
 static void dial_next(struct client *client);
@@ -384,6 +385,19 @@ static void tell_lost(struct client *client, uint64_t now_ms) {
     buffer_free(&line);
 }
 
+/* Those who are asked say what they wait for in their own logs. */
+static void tell_leaderless(struct client *client, uint64_t now_ms) {
+    if (client->region || !client->current || atomic_load(&client->known_leader)) {
+        client->told_leaderless_ms = 0;
+        return;
+    }
+    if (now_ms - client->leaderless_ms < TELL_LEADERLESS_MS) return;
+    if (client->told_leaderless_ms && now_ms - client->told_leaderless_ms < TELL_LOST_AGAIN_MS) return;
+    client->told_leaderless_ms = now_ms;
+    log_warn("client", "the servers have no leader, changes wait; their logs say what they wait for server=%s",
+             client->current->server ? client->current->server->address : "?");
+}
+
 void client_link_tick(struct client *client, uint64_t now_ms) {
     bool stalled = now_ms - client->ticked_ms > STALLED_MS;
     LIST_FOREACH_SAFE(item, next, &client->conns) {
@@ -399,6 +413,7 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
     seek_leader(client, now_ms);
     rebalance(client, now_ms);
     tell_lost(client, now_ms);
+    tell_leaderless(client, now_ms);
 }
 
 void client_leave(struct client *client, uint64_t number, const char *why) {
