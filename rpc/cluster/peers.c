@@ -257,6 +257,7 @@ static void take_hello(struct contact *contact, struct slice payload) {
         take_agent(contact, hello);
     } else if (hello->id == peers->id) {
         if (contact->target) contact->target->self = !contact->target->others;
+        else say_hello(contact); /* its other end is here, and learns it */
         judged(contact, REACH_SELF, NULL);
         link_close(contact->wire);
     } else if (contact->info.id == hello->id) { /* again: it has learned where it belongs */
@@ -414,15 +415,16 @@ static void try_target(struct peers *peers, struct target *target) {
 
 static void watch_contact(struct contact *contact, uint64_t now_ms) {
     if (!contact->greeted) {
-        if (now_ms - contact->since_ms > HELLO_MOST_MS) link_close(contact->wire);
+        /* one that was dialled in this turn is younger than it */
+        if (now_ms > contact->since_ms + HELLO_MOST_MS) link_close(contact->wire);
         return;
     }
     if (link_heard(contact->wire, &contact->received)) contact->last_seen_ms = now_ms;
-    if (now_ms - contact->last_seen_ms > DEAD_AFTER_MS) {
+    if (now_ms > contact->last_seen_ms + DEAD_AFTER_MS) {
         log_warn("peer", "nothing heard, connection given up node=%s address=%s ms=%llu", contact->info.node,
                  contact->info.address, (unsigned long long)(now_ms - contact->last_seen_ms));
         link_close(contact->wire);
-    } else if (now_ms - contact->pinged_ms >= PING_MS) {
+    } else if (now_ms >= contact->pinged_ms + PING_MS) {
         contact->pinged_ms = now_ms;
         link_send(contact->wire, PEER_PING, (struct slice){0});
         link_flush(contact->wire);
