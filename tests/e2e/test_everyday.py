@@ -13,6 +13,7 @@ def joining():
     nobody = free_address()
     agent = Agent("-retry-join=" + nobody, server=False, name="a1").start(wait=False)
     until("it answers", lambda: listening(agent))
+    until("it says why it is alone", lambda: "no server can be reached: %s:8300 refuses connections\n" % nobody in agent.log())
     told = words(agent, "join", nobody, code=1)
     check("Error joining address '%s'" % nobody in told and "connection refused" in told and "Failed to join any nodes." in told, told)
     for address, why in not_joined(agent):
@@ -35,7 +36,8 @@ def not_joined(agent):
     silent = socket.create_server((free_address(), 8300))
     yield silent.getsockname()[0], "no answer"
     silent.close()
-    yield agent.ip + ":8500", "Error joining"          # HTTP
+    yield agent.ip + ":8500", "(8300 is the servers' port)"          # HTTP
+    yield "provider=aws tag_key=a", "cloud auto-join"
     other = Agent("-server", "-bootstrap-expect=1", "-datacenter=dc2", server=False, name="other").start()
     yield other.ip, "another cluster (datacenter"
     other.stop()
