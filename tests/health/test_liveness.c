@@ -419,13 +419,16 @@ Test(liveness, leaving_without_an_answer_ends) {
 Test(liveness, leaving_before_any_server_was_reached_is_done_at_once) {
     struct agent *agent = stopped(true);
     fake_rpc_leader(agent->rpc, false);
+    fake_rpc_hold(agent->rpc, true);
     agent_start(agent);
+    UNTIL(fake_rpc_held(agent->rpc) > 0); /* a grant waits for one */
     agent->leave = true;
     uint64_t begun_ms = clock_mono_ms();
     agent_stop(agent);
     cr_assert_eq(agent->left_error, CO_OK);
     cr_assert_lt(clock_mono_ms() - begun_ms, 4000);
     agent->leave = false;
+    fake_rpc_hold(agent->rpc, false);
     fake_rpc_leader(agent->rpc, true);
     agent_start(agent);
     agent_free(agent);
