@@ -385,8 +385,10 @@ static int maintenance(struct local *local, struct slice service_id, bool enable
     }
     local_unlock(local);
     if (error == CO_OK) {
-        log_info("health", "maintenance mode %s service=\"%.*s\"", enable ? "on" : "off", (int)service_id.size,
-                 service_id.data ? service_id.data : "");
+        if (service_id.size)
+            log_info("health", "maintenance mode %s service=\"%.*s\"", enable ? "on" : "off", (int)service_id.size,
+                     service_id.data);
+        else log_info("health", "maintenance mode %s node=%s", enable ? "on" : "off", local->config.node);
     }
     return error;
 }

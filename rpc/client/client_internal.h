@@ -37,8 +37,9 @@ struct client_conn {
     struct client *client;
     struct client_server *server; /* NULL: gone from the list */
     struct link *wire;
-    struct ask_link *asks; /* since it is greeted */
-    uint64_t number;       /* of this connection; never given twice */
+    struct ask_link *asks;   /* since it is greeted */
+    char at[128], node[256]; /* for the log: the address that was dialled, and who answered there ("": nobody yet) */
+    uint64_t number;         /* of this connection; never given twice */
     uint64_t server_id;
     unsigned protocol; /* the version that both speak */
     uint64_t since_ms, last_seen_ms;

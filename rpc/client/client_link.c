@@ -134,8 +134,7 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT || unfounded) {
         if (!why[0]) snprintf(why, sizeof why, "it is too old for client agents");
         judged(conn, REACH_UNWANTED, why);
-        log_warn("client", "a server is not talked to address=%s reason=\"%s\"",
-                 conn->server ? conn->server->address : "?", why);
+        log_warn("client", "a server is not talked to address=%s reason=\"%s\"", conn->at, why);
         if (conn->server) client_server_failed(conn->server, unfounded ? UNFOUNDED_MS : CLIENT_BACKOFF_MOST_MS);
         link_close(conn->wire);
     } else if (!conn->greeted) {
@@ -147,6 +146,8 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
         if (server) conn->server = server, server->id = hello->id, server->backoff_ms = 0;
         judged(conn, REACH_MET, NULL); /* it may say another address than it was dialled by */
         conn->server_id = hello->id;
+        snprintf(conn->node, sizeof conn->node, "%s", hello->node);
+        snprintf(conn->at, sizeof conn->at, "%s", hello->address);
         struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node, .protocol = terms.protocol};
         conn->asks = ask_up(client->rpc, conn->wire, &asks);
         log_info("client", "connected server=%s address=%s", hello->node, hello->address);
@@ -161,7 +162,7 @@ static void refused_by(struct client_conn *conn, struct slice why) {
     for (char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == '"' || *at == 127) *at = '?';
     judged(conn, REACH_REFUSES, text);
-    log_warn("client", "this agent is refused by=%s reason=\"%s\"", conn->server ? conn->server->address : "?", text);
+    log_warn("client", "this agent is refused by=%s reason=\"%s\"", conn->at, text);
     uint64_t least_ms = conn->client->region ? REGION_REFUSED_MS : CLIENT_BACKOFF_MOST_MS;
     if (conn->server) client_server_failed(conn->server, least_ms);
     link_close(conn->wire);
@@ -215,8 +216,8 @@ static void on_closed(void *data, struct link *wire, int error) {
         atomic_store(&client->contact_ms, conn->last_seen_ms);
         atomic_store(&client->connected, false);
         if (!client->stopping)
-            log_warn("client", "the connection is lost server=%s reason=\"%s\"",
-                     conn->server ? conn->server->address : "?", reach_end_text(error, cause));
+            log_warn("client", "the connection is lost server=%s address=%s reason=\"%s\"", conn->node, conn->at,
+                     reach_end_text(error, cause));
     }
     if (conn->greeted) client_down(client, conn);
     free(conn);
@@ -231,6 +232,7 @@ static void dial(struct client *client, struct client_server *server, const stru
     struct client_conn *conn = mem_zalloc(sizeof *conn);
     conn->client = client, conn->server = server, conn->number = ++client->last_conn;
     conn->since_ms = conn->last_seen_ms = clock_mono_ms();
+    snprintf(conn->at, sizeof conn->at, "%s", server->address);
     list_append(&client->conns, &conn->link);
     client->trying = conn;
     bool same = client->has_from && to->sa_family == client->from.ss_family;
@@ -332,8 +334,8 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
     }
     hear(conn, now_ms);
     if (is_silent(client, conn, now_ms)) {
-        log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu",
-                 conn->server ? conn->server->address : "?", (unsigned long long)(now_ms - conn->last_seen_ms));
+        log_warn("client", "a server does not answer, its connection is left server=%s address=%s ms=%llu", conn->node,
+                 conn->at, (unsigned long long)(now_ms - conn->last_seen_ms));
         link_close(conn->wire);
         return;
     }
@@ -394,8 +396,9 @@ static void tell_leaderless(struct client *client, uint64_t now_ms) {
     if (now_ms - client->leaderless_ms < TELL_LEADERLESS_MS) return;
     if (client->told_leaderless_ms && now_ms - client->told_leaderless_ms < TELL_LOST_AGAIN_MS) return;
     client->told_leaderless_ms = now_ms;
-    log_warn("client", "the servers have no leader, changes wait; their logs say what they wait for server=%s",
-             client->current->server ? client->current->server->address : "?");
+    log_warn("client",
+             "the servers have no leader, changes wait; their logs say what they wait for server=%s address=%s",
+             client->current->node, client->current->at);
 }
 
 void client_link_tick(struct client *client, uint64_t now_ms) {
@@ -419,7 +422,7 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
 void client_leave(struct client *client, uint64_t number, const char *why) {
     struct client_conn *conn = client_conn_of(client, number);
     if (!conn || conn->draining) return;
-    log_warn("client", "a server is left address=%s reason=\"%s\"", conn->server ? conn->server->address : "?", why);
+    log_warn("client", "a server is left server=%s address=%s reason=\"%s\"", conn->node, conn->at, why);
     if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
     link_close(conn->wire);
 }

@@ -136,7 +136,8 @@ static void refuse(struct contact *contact, int kind, const char *why) {
     judged(contact, kind == TELL_NO_HELLO || kind == TELL_BAD_HELLO ? REACH_STRANGER : REACH_UNWANTED, why);
     link_remote(contact->wire, remote);
     if (tell(contact->peers, remote, kind))
-        log_warn("peer", "refused remote=%s node=\"%s\" reason=\"%s\"", remote, contact->info.node, why);
+        log_warn("peer", "refused remote=%s%s%s reason=\"%s\"", remote, contact->info.node[0] ? " node=" : "",
+                 contact->info.node, why);
     if (contact->info.terms.hears_refusal) {
         link_send(contact->wire, PEER_REFUSED, slice_text(why));
         link_flush(contact->wire);
