@@ -44,7 +44,6 @@ static void say_founding(const struct waiting *waiting, struct buffer *out) {
     buffer_printf(out, "waiting for servers: %u of %u seen", seen, self->expect);
     if (seen >= self->expect && founder != self) buffer_printf(out, "; %s is to found the cluster", founder->node);
     else if (seen >= self->expect) buffer_append_text(out, "; this one is to found the cluster");
-    say_peers(waiting, out);
     if (seen < self->expect && waiting->address_count == 0)
         buffer_append_text(out, "; no other address is known (-retry-join=HOST names one)");
 }
@@ -110,4 +109,5 @@ void waiting_say(const struct waiting *waiting, struct buffer *out) {
     else if (waiting->self->expect) say_founding(waiting, out);
     else say_joining(waiting, out);
     say_addresses(waiting, out);
+    if (!waiting->self->has_log && !taker && waiting->self->expect) say_peers(waiting, out);
 }
