@@ -45,8 +45,8 @@ Test(waiting, a_server_that_is_to_found_a_cluster_says_who_is_missing_and_why) {
     expect_line(&waiting, "waiting for servers: 1 of 2 seen; x2 expects 3, here 2; no.such.host does not resolve");
     peers[0] = peer(2, 0, false);
     expect_line(&waiting,
-                "waiting for servers: 1 of 2 seen; x2 expects none (it has no -bootstrap-expect), here 2; "
-                "no.such.host does not resolve");
+                "waiting for servers: 1 of 2 seen; no.such.host does not resolve; x2 expects none (it has no "
+                "-bootstrap-expect), here 2");
     peers[0] = peer(9, 2, true); /* a cluster, which has to take it in */
     expect_line(&waiting, "waiting to be taken in by the cluster of x9; no.such.host does not resolve");
     addresses[0] = at("10.0.0.1:8300", REACH_SELF, 0, NULL);
