@@ -42,7 +42,7 @@ Test(waiting, a_server_that_is_to_found_a_cluster_says_who_is_missing_and_why) {
     addresses[1] = at("10.0.0.2:8300", REACH_MET, 0, NULL), waiting.peer_count = 1;
     expect_line(&waiting, "waiting for servers: 2 of 3 seen; no.such.host does not resolve");
     self.expect = 2;
-    expect_line(&waiting, "waiting for servers: 1 of 2 seen; x2 expects 3, here 2; no.such.host does not resolve");
+    expect_line(&waiting, "waiting for servers: 1 of 2 seen; no.such.host does not resolve; x2 expects 3, here 2");
     peers[0] = peer(2, 0, false);
     expect_line(&waiting,
                 "waiting for servers: 1 of 2 seen; no.such.host does not resolve; x2 expects none (it has no "
