@@ -1,5 +1,5 @@
 /* Inside the server's room: server.c (life, apply, snapshots), role.c (rpc/core/role.h), server_peers.c (the other
- * servers), operator.c (questions and changes, carried out here). Loop thread, where nothing else is said. */
+ * servers), server_changes.c (who is one), operator.c (questions and changes, carried out here). Loop thread, where nothing else is said. */
 #ifndef COORD_RPC_SERVER_INTERNAL_H
 #define COORD_RPC_SERVER_INTERNAL_H
 
@@ -16,6 +16,10 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
 void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
+
+/* server_changes.c: the next change, if one is due. On a leader that is ready. `peers`: those that are connected; the
+ * callee's to change. */
+void server_changes(struct rpc *rpc, const struct peer_info *self, struct peer_info *peers, size_t count);
 
 /* operator.c: as in rpc_role */
 void operator_start(struct rpc *rpc);

@@ -14,19 +14,16 @@
 #include "rpc/reads/apply_lag.h"
 #include "rpc/reads/fetch.h"
 #include "rpc/reads/leader_read.h"
-#include "rpc/server/autopilot.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
 #include "rpc/wire/frame_unpack.h"
 
-#define CLUSTER_TICK_MS      100
-#define LEADERLESS_TICK_MS   50   /* agents wait */
-#define CAMPAIGNS_MS         1000 /* times raft_multiplier: in so long each asks for votes */
-#define CUT_OFF_MS           100  /* times raft_multiplier: so long the answers to a question for votes take at most */
-#define MOVED_MS             2000 /* a server that is connected for so long stays where it is */
-#define INCOMPATIBLE_TELL_MS 60000
-#define BACKLOG_MAX          (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
+#define CLUSTER_TICK_MS    100
+#define LEADERLESS_TICK_MS 50   /* agents wait */
+#define CAMPAIGNS_MS       1000 /* times raft_multiplier: in so long each asks for votes */
+#define CUT_OFF_MS         100  /* times raft_multiplier: so long the answers to a question for votes take at most */
+#define BACKLOG_MAX        (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
 
 /* -- node's wishes ------------------------------------------------------------------------------------------------ */
 static void send_raft(void *data, const struct raft_message *message) {
@@ -156,41 +153,6 @@ static void tell_changes(struct rpc *rpc) {
     if (id == rpc->version.id_told && version == rpc->version.version_told) return;
     rpc->version.id_told = id, rpc->version.version_told = version;
     peers_changed(rpc->others);
-}
-
-/* Servers that an operator removed are left alone, though they run. */
-static size_t without_removed(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
-                              size_t count) {
-    size_t kept = 0, strangers = 0;
-    for (size_t i = 0; i < count; i++) strangers += !raft_members_find(members, peers[i].id);
-    if (strangers == 0) return count;
-    struct store_txn *txn = store_read(rpc->loop_reader);
-    for (size_t i = 0; i < count; i++)
-        if (raft_members_find(members, peers[i].id) || !operator_server_removed(txn, peers[i].id))
-            peers[kept++] = peers[i];
-    store_read_done(rpc->loop_reader);
-    return kept;
-}
-
-static void tell_incompatible(struct rpc *rpc, const struct peer_info *peer, const char *why) {
-    uint64_t now_ms = clock_mono_ms();
-    if (rpc->version.incompatible_id == peer->id && now_ms - rpc->version.incompatible_ms < INCOMPATIBLE_TELL_MS)
-        return;
-    rpc->version.incompatible_id = peer->id, rpc->version.incompatible_ms = now_ms;
-    log_warn("raft", "a server is not taken in node=%s address=%s reason=\"%s\"", peer->node, peer->address, why);
-}
-
-static size_t without_incompatible(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
-                                   size_t count) {
-    uint64_t cluster_id = machine_cluster(rpc->machine);
-    unsigned version = version_to_be(rpc);
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *why = version_incompatible(&peers[i], version, cluster_id, members);
-        if (!why) peers[kept++] = peers[i];
-        else tell_incompatible(rpc, &peers[i], why);
-    }
-    return kept;
 }
 
 /* -- without a leader --------------------------------------------------------------------------------------------- */
@@ -342,12 +304,6 @@ static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
     return true;
 }
 
-/* Two processes with a copy of one folder replace each other's connection again and again: that is no move. */
-static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
-    const size_t at = heard_place(rpc, id);
-    return id == self || (rpc->last_seen[at].up && clock_mono_ms() - rpc->last_seen[at].since_ms >= MOVED_MS);
-}
-
 /* Why there is no leader, once in a while, as nobody else says it. */
 static void tell_waiting(struct rpc *rpc, const struct peer_info *self, const struct peer_info *peers, size_t count) {
     bool waits = atomic_load(&node_view(rpc->node)->leader) == 0;
@@ -366,32 +322,6 @@ static void tell_waiting(struct rpc *rpc, const struct peer_info *self, const st
     buffer_free(&line);
 }
 
-/* A voter is noted as removed first, so that it stays out with the votes and entries that it has. One that never voted
- * has nothing of the kind. */
-static void remove_gone(struct rpc *rpc, uint64_t id, const char *why) {
-    const struct raft_member *member = raft_members_find(node_members(rpc->node), id);
-    if (member && member->voter) {
-        operator_remove(rpc, id, why);
-        return;
-    }
-    char address[sizeof((struct raft_member *)0)->address];
-    snprintf(address, sizeof address, "%s", rpc_server_address(rpc, id));
-    if (node_change(rpc->node, RAFT_REMOVE, id, NULL) == CO_OK)
-        log_info("raft", "a server that did not vote is removed node=%s address=%s id=%016llx reason=\"%s\"",
-                 rpc_server_name(rpc, id), address, (unsigned long long)id, why);
-}
-
-static void make_change(struct rpc *rpc, const struct cluster_change *change) {
-    static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner",
-                                        [RAFT_PROMOTE] = "is promoted to voter",
-                                        [RAFT_READDRESS] = "has moved"};
-    char address[sizeof((struct raft_member *)0)->address];
-    snprintf(address, sizeof address, "%s", change->address ? change->address : rpc_server_address(rpc, change->id));
-    if (node_change(rpc->node, change->type, change->id, change->address) != CO_OK) return;
-    log_info("raft", "a server %s node=%s address=%s id=%016llx", names[change->type], rpc_server_name(rpc, change->id),
-             address, (unsigned long long)change->id);
-}
-
 static void manage(struct rpc *rpc) {
     if (rpc->stopping) return;
     struct peer_info peers[PEERS_MAX], self = self_info(rpc);
@@ -405,17 +335,7 @@ static void manage(struct rpc *rpc) {
     if (!self.has_log) found_cluster(rpc, &self, peers, count);
     tell_waiting(rpc, &self, peers, count);
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
-    count = without_removed(rpc, members, peers, count);
-    count = without_incompatible(rpc, members, peers, count);
-    bool caught_up[RAFT_MEMBERS_MAX];
-    for (uint32_t i = 0; i < members->count; i++) caught_up[i] = node_caught_up(rpc->node, members->member[i].id);
-    struct cluster_change change = cluster_next_change(members, caught_up, &self, peers, count);
-    if (change.wanted && change.type == RAFT_READDRESS && !stays(rpc, change.id, self.id)) change.wanted = false;
-    uint64_t dead = change.wanted ? 0 : autopilot_next_dead(rpc);
-    if (dead) remove_gone(rpc, dead, "it is dead, and others have taken its place");
-    else if (change.wanted && change.type == RAFT_REMOVE)
-        remove_gone(rpc, change.id, "it is gone, and another server has its address");
-    else if (change.wanted) make_change(rpc, &change);
+    server_changes(rpc, &self, peers, count);
 }
 
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
