@@ -64,8 +64,8 @@ static void remove_gone(struct rpc *rpc, uint64_t id, const char *why) {
     char address[sizeof((struct raft_member *)0)->address];
     snprintf(address, sizeof address, "%s", rpc_server_address(rpc, id));
     if (node_change(rpc->node, RAFT_REMOVE, id, NULL) == CO_OK)
-        log_info("raft", "a server that did not vote is removed node=%s address=%s id=%016llx reason=\"%s\"",
-                 rpc_server_name(rpc, id), address, (unsigned long long)id, why);
+        log_info("raft", "a server that did not vote is removed, it is gone node=%s address=%s id=%016llx",
+                 rpc_server_name(rpc, id), address, (unsigned long long)id);
 }
 
 static void make_change(struct rpc *rpc, const struct cluster_change *change) {
