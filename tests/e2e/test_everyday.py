@@ -123,6 +123,8 @@ def a_dead_servers_name():
     server = cluster.leader()
     heir.put("/v1/agent/service/register", {"Name": "web"})
     until("it has the name", lambda: [s["Address"] for s in server.get("/v1/catalog/service/web")[2]] == [heir.ip], 20)
+    check(any('expired kind="lease" node="%s" id=' % gone.name in s.log() for s in cluster.servers if s is not gone), "the log names the node that is dead")
+    check(all("input/output error" not in s.log() for s in cluster.servers), "no connection that was closed is an error of a disk")
     words(server, "force-leave", gone.name)
     check(gone.name not in peers(server), "%r" % peers(server))
     check([s["Address"] for s in server.get("/v1/catalog/service/web")[2]] == [heir.ip], "its service stays")
@@ -158,6 +160,7 @@ def leaving():
     for asked in cluster.servers + agents[1:]:
         until("it has left, on " + asked.name, lambda: members(asked).get("a1") == "left")
     check(server.get("/v1/catalog/node/a1")[2] is None, "its node is gone")
+    until("a server saw it go", lambda: any('a client agent went node=a1 reason="closed by the other side"' in s.log() for s in cluster.servers))
     check(server.get("/v1/catalog/service/web")[2] == [], "with its services")
     told = words(server, "force-leave", "a2", code=1)
     check("a2: nothing: it is alive" in told and members(server).get("a2") == "alive", "one that lives is left alone: %s" % told)
