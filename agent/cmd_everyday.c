@@ -1,4 +1,7 @@
 /* coord join, leave, force-leave, maint, reload: what is asked of one agent. */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "agent/cmd.h"
 #include "agent/cmd_json.h"
 #include "base/check.h"
@@ -53,17 +56,34 @@ int cmd_join(int argc, char **argv) {
     return 0;
 }
 
-static int plain(int argc, char **argv, const char *usage, const char *where, const char *doing, const char *done) {
+/* The agent has left, and ends: waits until it answers no more. */
+static void await_end(const struct client *client) {
+    for (int i = 0; i < 100; i++) {
+        struct client_answer answer = {0};
+        struct fault fault = {0};
+        int rv = client_want(client, "GET", "/v1/status/leader", NULL, false, &answer, &fault);
+        client_answer_free(&answer);
+        if (rv != CO_OK) return;
+        usleep(50000);
+    }
+}
+
+int cmd_leave(int argc, char **argv) {
+    static const char usage[] = "coord leave [FLAGS]";
     struct client client = {0};
+    struct client_answer answer = {0};
+    struct fault fault = {0};
     char **rest;
     int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
     if (code >= 0) return code;
     if (*rest) return cmd_wrong(usage, "no argument is wanted");
-    return put_plain(&client, where, doing, done);
-}
-
-int cmd_leave(int argc, char **argv) {
-    return plain(argc, argv, "coord leave [FLAGS]", "/v1/agent/leave", "leaving", "Graceful leave complete");
+    if (client_want(&client, "PUT", "/v1/agent/leave", NULL, false, &answer, &fault) == CO_OK) {
+        await_end(&client);
+        printf("Graceful leave complete\n%.*s%s", (int)answer.body.size, answer.body.data ? answer.body.data : "",
+               answer.body.size ? "\n" : "");
+    }
+    client_answer_free(&answer);
+    return fault.code ? cmd_failed("leaving", &fault) : 0;
 }
 
 /* What the answer says are keys that a reload cannot change. */
@@ -85,6 +105,26 @@ int cmd_reload(int argc, char **argv) {
     return rv == CO_OK ? 0 : cmd_failed("reloading", &fault);
 }
 
+/* Exit code 1 where it stays. */
+static int force_leave(const struct client *client, struct buffer *path, const char *node) {
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    buffer_append_byte(path, '\0');
+    int rv = client_want(client, "PUT", path->data, NULL, false, &answer, &fault), code = 1;
+    buffer_free(path);
+    bool mute = rv == CO_OK && answer.body.size == 0; /* Consul's */
+    struct json_object *did = rv == CO_OK && !mute ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
+    if (mute) code = 0;
+    if (did) {
+        struct json_object *left = json_get(did, "Left");
+        code = json_object_get_boolean(left) ? 0 : 1;
+        fprintf(code ? stderr : stdout, "%s: %s\n", node, cmd_json_text(did, "Did"));
+        json_object_put(did);
+    }
+    client_answer_free(&answer);
+    return fault.code ? cmd_failed("force leaving", &fault) : code;
+}
+
 int cmd_force_leave(int argc, char **argv) {
     static const char usage[] = "coord force-leave [FLAGS] NODE";
     struct client client = {0};
@@ -97,11 +137,10 @@ int cmd_force_leave(int argc, char **argv) {
         return complain(
             "A single node name must be specified to force leave.\n\nusage: coord force-leave [FLAGS] NODE");
     struct buffer path = {0};
-    struct fault fault = {0};
     buffer_append_text(&path, "/v1/agent/force-leave/");
     client_encode(&path, rest[0], false);
     if (prune) client_parameter(&path, "prune", NULL);
-    return put(&client, &path, &fault) == CO_OK ? 0 : cmd_failed("force leaving", &fault);
+    return force_leave(&client, &path, rest[0]);
 }
 
 /* -- maint -------------------------------------------------------------------------------------------------------- */

@@ -414,12 +414,10 @@ static int read_reconnect(struct config *config, struct fault *fault) {
 
 static int check_join(struct config *config, const struct config_texts *addresses, const char *key,
                       struct fault *fault) {
-    char address[ADDRESS_MAX];
     int error = CO_OK;
     for (size_t i = 0; i < addresses->count; i++) {
-        if (!address_complete(addresses->items[i], 8300, address))
-            error =
-                config_wrong(config, fault, CO_INVALID, "%s: \"%.100s\" is not an address", key, addresses->items[i]);
+        const char *why = address_refused(addresses->items[i]);
+        if (why) error = config_wrong(config, fault, CO_INVALID, "%s: \"%.40s\" %s", key, addresses->items[i], why);
     }
     return error;
 }

@@ -153,8 +153,8 @@ bool local_service_passes(struct local *local, struct slice name);
 /* Rises with every change of a local record. */
 uint64_t local_generation(struct local *local);
 /* Loop thread, once: this node leaves in order, and goes from the catalog at once. `done` on the loop, after 5 s at
- * the latest. */
-void local_leave(struct local *local, void (*done)(void *data), void *data);
+ * the latest: CO_OK, or why no server took it. */
+void local_leave(struct local *local, void (*done)(void *data, int error), void *data);
 /* True once everything local has been delivered to the servers and nothing is dirty (tests, leave). */
 bool local_synced(struct local *local);
 /* The copy of the configuration that it runs with; constant. */

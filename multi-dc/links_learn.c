@@ -120,7 +120,7 @@ void links_learn_servers(struct link_to *to, const Pb__MembersResult *members) {
     char addresses[REGION_SERVERS_MAX][128];
     for (size_t i = 0; i < members->n_members && servers.count < REGION_SERVERS_MAX; i++) {
         const Pb__Member *member = members->members[i];
-        if (!member->server_port) continue;
+        if (!member->server_port || member->left) continue;
         char *address = addresses[servers.count];
         snprintf(address, sizeof addresses[0], strchr(member->address, ':') ? "[%s]:%u" : "%s:%u", member->address,
                  member->server_port);

@@ -553,6 +553,18 @@ Test(config, whole) {
          "coord.reconnect_timeouts.spot: \"0s\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
         {"{\"node_meta\":{\"reconnect_timeout\":\"-1s\"}}", true,
          "node_meta.reconnect_timeout: \"-1s\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
+        {"{\"data_dir\":\"d\",\"retry_join\":[\"provider=aws tag_key=role tag_value=consul region=eu-west-1\"]}", false,
+         "retry_join: \"provider=aws tag_key=role tag_value=cons\" asks for cloud auto-join, which is not built in: "
+         "name "
+         "the servers, by address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that of a headless "
+         "service)"},
+        {"{\"data_dir\":\"d\",\"start_join\":[\"10.0.0.1\",\"{{ GetPrivateIP }}\"]}", false,
+         "start_join: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: write the address "
+         "itself"},
+        {"{\"data_dir\":\"d\",\"server\":true,\"retry_join_wan\":[\"tag_key=x provider=gce\"]}", false,
+         "retry_join_wan: \"tag_key=x provider=gce\" asks for cloud auto-join, which is not built in: name the "
+         "servers, by "
+         "address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that of a headless service)"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         again();
