@@ -22,15 +22,6 @@ static int put(const struct client *client, struct buffer *path, struct fault *f
     return rv;
 }
 
-static int put_plain(const struct client *client, const char *where, const char *doing, const char *done) {
-    struct buffer path = {0};
-    struct fault fault = {0};
-    buffer_append_text(&path, where);
-    if (put(client, &path, &fault) != CO_OK) return cmd_failed(doing, &fault);
-    puts(done);
-    return 0;
-}
-
 int cmd_join(int argc, char **argv) {
     static const char usage[] = "coord join [FLAGS] ADDRESS ...";
     struct client client = {0};
@@ -68,41 +59,42 @@ static void await_end(const struct client *client) {
     }
 }
 
-int cmd_leave(int argc, char **argv) {
-    static const char usage[] = "coord leave [FLAGS]";
+struct plain {
+    const char *usage, *where, *doing, *done;
+    bool ends;   /* so does the agent */
+    FILE *notes; /* what the answer says besides goes there */
+};
+
+/* A command without arguments: a PUT. */
+static int plain(int argc, char **argv, const struct plain *plain) {
     struct client client = {0};
     struct client_answer answer = {0};
     struct fault fault = {0};
     char **rest;
-    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
+    int code = cmd_flags(argc, argv, NULL, 0, &client, plain->usage, &rest);
     if (code >= 0) return code;
-    if (*rest) return cmd_wrong(usage, "no argument is wanted");
-    if (client_want(&client, "PUT", "/v1/agent/leave", NULL, false, &answer, &fault) == CO_OK) {
-        await_end(&client);
-        printf("Graceful leave complete\n%.*s%s", (int)answer.body.size, answer.body.data ? answer.body.data : "",
-               answer.body.size ? "\n" : "");
+    if (*rest) return cmd_wrong(plain->usage, "no argument is wanted");
+    int rv = client_want(&client, "PUT", plain->where, NULL, false, &answer, &fault);
+    if (rv == CO_OK) {
+        if (plain->ends) await_end(&client);
+        puts(plain->done);
+        if (answer.body.size) fprintf(plain->notes, "%.*s\n", (int)answer.body.size, answer.body.data);
     }
     client_answer_free(&answer);
-    return fault.code ? cmd_failed("leaving", &fault) : 0;
+    return rv == CO_OK ? 0 : cmd_failed(plain->doing, &fault);
+}
+
+int cmd_leave(int argc, char **argv) {
+    return plain(argc, argv,
+                 &(struct plain){"coord leave [FLAGS]", "/v1/agent/leave", "leaving", "Graceful leave complete",
+                                 .ends = true, .notes = stdout});
 }
 
 /* What the answer says are keys that a reload cannot change. */
 int cmd_reload(int argc, char **argv) {
-    static const char usage[] = "coord reload [FLAGS]";
-    struct client client = {0};
-    struct client_answer answer = {0};
-    struct fault fault = {0};
-    char **rest;
-    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
-    if (code >= 0) return code;
-    if (*rest) return cmd_wrong(usage, "no argument is wanted");
-    int rv = client_want(&client, "PUT", "/v1/agent/reload", NULL, false, &answer, &fault);
-    if (rv == CO_OK) {
-        puts("Configuration reload triggered");
-        if (answer.body.size) fprintf(stderr, "%.*s\n", (int)answer.body.size, answer.body.data);
-    }
-    client_answer_free(&answer);
-    return rv == CO_OK ? 0 : cmd_failed("reloading", &fault);
+    return plain(argc, argv,
+                 &(struct plain){"coord reload [FLAGS]", "/v1/agent/reload", "reloading",
+                                 "Configuration reload triggered", .notes = stderr});
 }
 
 /* Exit code 1 where it stays. */
