@@ -1,0 +1,102 @@
+"""What the pages speak of: agents that run, programs and folders that a reader has. A page without a row here has a fresh `coord agent -dev`."""
+import json, os, subprocess
+from coordtest import COORD, Agent, until
+from pace import CONFESSIONS
+from blocks import Wrong
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class World:
+    """One agent on a host of its own, at the ports that everybody knows."""
+    name, arguments = "web1", []
+
+    def __init__(self, work):
+        """`work`: the folder in which the page's blocks are run. What pages call by its path in the repository is there."""
+        self.work, self.agents = work, []
+        os.makedirs(os.path.join(work, "build"))
+        os.symlink(os.path.abspath(COORD), os.path.join(work, "build/coord"))
+        for name in ("docs", "deploy", "tests"):
+            os.symlink(os.path.join(ROOT, name), os.path.join(work, name))
+
+    def environment(self):
+        """curl is as it is, but an answer that refuses is a failure (4xx, 5xx), and there is no meter between the lines."""
+        with open(os.path.join(self.work, ".curlrc"), "w") as f:
+            f.write("silent\nshow-error\nfail-with-body\n")
+        path = os.path.dirname(self.work) + "/bin"
+        os.makedirs(path)
+        os.symlink(os.path.abspath(COORD), path + "/coord")
+        words = {k: v for k, v in os.environ.items() if not k.startswith(("COORD_HTTP", "CONSUL_"))}
+        return dict(words, PATH=path + os.pathsep + os.environ["PATH"], HOME=self.work, CURL_HOME=self.work, LC_ALL="C.UTF-8")
+
+    def agent(self, *arguments, ip="127.0.0.1", here=False, wait=True, **more):
+        """Starts one at that address; `here`: it is the one at localhost, too."""
+        if ip != "127.0.0.1":
+            subprocess.run(["ip", "address", "replace", ip + "/32", "dev", "lo"], check=True)
+        self.agents.append(Agent(*["-client=%s 127.0.0.1" % ip] * here, *arguments, ip=ip, **more))
+        return self.agents[-1].start(wait=wait)
+
+    def program(self, name, text="exit 0"):
+        """A program of the reader's own, in his folder."""
+        path = os.path.join(self.work, name)
+        with open(path, "w") as f:
+            f.write("#!/bin/sh\n%s\n" % text)
+        os.chmod(path, 0o755)
+
+    def start(self):
+        self.agent(*self.arguments, dev=True, name=self.name)
+
+    def linked(self, regions):
+        """Whether so many regions reach each other."""
+        seen = [a.get("/v1/global/regions")[2] for a in self.agents]
+        return all(len(s) == regions and all(r["Reachable"] for r in s) for s in seen)
+
+    def before(self, block):
+        """What has happened when a reader comes to this block."""
+
+    def end(self):
+        """All ends as it should."""
+        for agent in self.agents:
+            if agent.proc.poll() is None and agent.stop(within=20)[0] != 0:
+                raise Wrong("%s does not end well:\n%s" % (agent.name, agent.log()[-3000:]))
+            if any(word in agent.log() for word in CONFESSIONS):
+                raise Wrong("%s reports a fault:\n%s" % (agent.name, agent.log()[-3000:]))
+
+    def kill(self):
+        for agent in self.agents:
+            agent.kill()
+            agent.cleanup()
+
+
+class Readme(World):
+    name = "laptop"
+
+
+class Coordination(World):
+    def start(self):
+        super().start()
+        for name in ("backup.sh", "upload.sh", "report.sh", "primary.sh", "load.sh"):
+            self.program(name)
+
+
+class Rollouts(World):
+    """Other regions have a server each."""
+
+    def start(self):
+        for region, ip in (("eu", "10.1.0.1"), ("us", "10.2.0.1"), ("ap", "10.3.0.1")):
+            self.agent("-datacenter=" + region, *["-retry-join-wan=10.1.0.1"] * (region != "eu"), ip=ip, here=region == "eu", name=region + "1")
+        until("regions know each other", lambda: self.linked(3))
+
+
+class Nothing(World):
+    """A page of which no block needs an agent."""
+
+    def start(self):
+        pass
+
+
+WORLDS = {"README.md": Readme, "docs/coordination.md": Coordination, "docs/rollouts.md": Rollouts}
+
+
+def world_of(page):
+    return WORLDS.get(page, World)
