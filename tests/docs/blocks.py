@@ -89,13 +89,13 @@ def commands_of(block):
 # What is another one in each run, and how it looks: in its place anything that looks the same is right. All else is meant as it stands.
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-COUNTERS = ("index ", "Index: ", "Index\":", "id: ", "token ", "Token\":", "Term\":", "Epoch\":", "Round\":", "Highest\":", "NotBefore\":", "NotAfter\":")
+COUNTERS = ("index ", "term ", "Index: ", "Index\":", "id: ", "token ", "Token\":", "Term\":", "Epoch\":", "Round\":", "Highest\":", "NotBefore\":", "NotAfter\":")
 VARIES = [
     (r"\.\.\.", r".*"),                                       # as a line of its own: any lines
     (UUID, UUID),
     (TIME, TIME),
     (r"\b[0-9a-f]{16}\b", r"[0-9a-f]{16}"),                  # the id of a cluster
-    (r"\b\d+(?:\.\d+)?(?:us|ms)\b|\b\d+\.\d+s\b", r"\d+(?:\.\d+)?(?:ns|us|ms|s|m)"),    # measured; 5m and 10s are settings, and stay
+    (r"\b\d+(?:\.\d+)?(?:us|ms)\b|\b\d+\.\d+s\b", r"\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m)"),    # measured; 5m and 10s are settings, and stay
     ("|".join(r"(?<=%s)[1-9]\d*" % before for before in COUNTERS), r"[1-9]\d*"),
     (r"[ \t]+", r"[ \t]+"),                                   # columns are as wide as what is in them
 ]
@@ -115,6 +115,6 @@ def matches(shown, printed):
     """Whether the lines that a page shows are what was printed. Blanks at ends of lines, and empty lines at the end, do not count."""
     expected = ""
     for line in "\n".join(l.rstrip() for l in shown).rstrip("\n").split("\n"):
-        expected += r"(?:.*\n)*" if line == "..." else pattern_of(line) + r"\n"
+        expected += r"(?:.*\n)*" if line.strip() == "..." else pattern_of(line) + r"\n"
     text = "\n".join(l.rstrip() for l in printed.split("\n")).rstrip("\n") + "\n"
     return re.fullmatch(expected, text) is not None

@@ -20,9 +20,9 @@ wait() {
 }
 """
 SH = "set -Eeuo pipefail; trap 'echo \"$LINENO $? $BASH_COMMAND\" >> \"%s\"' ERR; . \"%s\""
-CONSOLE = "set +eE; set -uo pipefail; trap - ERR; . \"%s\""
+CONSOLE = "set +eE; set -uo pipefail; trap - ERR; (exit %d); . \"%s\""      # $? is what it was
 # Commands that only ask may be asked again until the answer is what is shown: something takes a moment, which the page says.
-ASKS = re.compile(r"(dig|curl|coord (-\S+ )*(members|regions|info|locks|\w+ (list|get|status|keys list))\b)(?!.* (-X|-d|--data|-T)\b)")
+ASKS = re.compile(r"(dig|curl|coord (-\S+ )*(members|regions|info|locks|explain|\w+ (list|get|status|keys list))\b)(?!.* (-X|-d|--data|-T)\b)")
 
 
 class Session:
@@ -39,6 +39,7 @@ class Session:
                                          env=environment, pass_fds=[tell], text=True)
         os.close(tell)
         self.tell = tell
+        self.last = 0                   # exit code
         self.send(BEGIN)
 
     def send(self, text):
@@ -104,12 +105,13 @@ class Session:
         end = time.monotonic() + SOON
         while True:
             before = self.size()
-            code = self.step(text, lambda path: CONSOLE % path)
+            code = self.step(text, lambda path: CONSOLE % (self.last, path))
             if code is None:
                 raise Wrong("line %d: the shell ended by: %s\nit printed:\n%s" % (line, text, self.printed(before)))
             # What runs in the background may still have to print, now that the command has told it something.
             while code == 0 or shown:
                 if matches(shown, self.seen(before)):
+                    self.last = code
                     return
                 if ASKS.match(text) or time.monotonic() > end:
                     break

@@ -1,6 +1,6 @@
 """What the pages speak of: agents that run, programs and folders that a reader has. A page without a row here has a fresh `coord agent -dev`."""
 import json, os, subprocess
-from coordtest import COORD, Agent, until
+from coordtest import COORD, Agent, settings, until
 from pace import CONFESSIONS
 from blocks import Wrong
 
@@ -29,11 +29,12 @@ class World:
         words = {k: v for k, v in os.environ.items() if not k.startswith(("COORD_HTTP", "CONSUL_"))}
         return dict(words, PATH=path + os.pathsep + os.environ["PATH"], HOME=self.work, CURL_HOME=self.work, LC_ALL="C.UTF-8")
 
-    def agent(self, *arguments, ip="127.0.0.1", here=False, wait=True, **more):
-        """Starts one at that address; `here`: it is the one at localhost, too."""
+    def agent(self, *arguments, ip="127.0.0.1", here=False, wait=True, data=None, **more):
+        """Starts one at that address; `here`: it is the one at localhost, too. `data`: its folder."""
         if ip != "127.0.0.1":
             subprocess.run(["ip", "address", "replace", ip + "/32", "dev", "lo"], check=True)
         self.agents.append(Agent(*["-client=%s 127.0.0.1" % ip] * here, *arguments, ip=ip, **more))
+        self.agents[-1].data = data or self.agents[-1].data
         return self.agents[-1].start(wait=wait)
 
     def program(self, name, text="exit 0"):
@@ -88,6 +89,60 @@ class Rollouts(World):
         until("regions know each other", lambda: self.linked(3))
 
 
+class Operating(World):
+    """Three servers. Those who come to the runbooks of stopped ones have stopped them."""
+    STOPPED = ("The majority is lost for good", "The state or the log is damaged")
+
+    def start(self):
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/var/lib"], check=True)
+        for i in (1, 2, 3):
+            joins = ["-retry-join=10.0.0.%d" % other for other in (1, 2, 3) if other != i]
+            self.agent("-server", "-bootstrap-expect=3", *joins, ip="10.0.0.%d" % i, here=i == 1, data="/var/lib/coord" if i == 1 else None,
+                       name="s%d" % i, server=False, wait=False)
+        self.wait()
+
+    def wait(self):
+        for agent in self.agents:
+            agent.wait_leader(30)
+        until("all are well", lambda: self.agents[0].request("GET", "/v1/operator/autopilot/health")[0] == 200)
+
+    def before(self, block):
+        running = self.agents[0].proc.poll() is None
+        if running and block.section in self.STOPPED:
+            for agent in self.agents:
+                agent.stop()
+        if not running and block.section not in self.STOPPED:
+            for agent in self.agents:
+                agent.start(wait=False)
+            self.wait()
+
+
+class Regions(World):
+    """eu, here, of one server; us of three. What runs in them is told as the page goes on."""
+
+    def start(self):
+        keeps = settings(failover_return="1h")         # so that what is shown while a service is away lasts
+        self.agent("-datacenter=eu", keeps, ip="10.1.0.1", here=True, name="e1")
+        self.us = self.agent("-datacenter=us", ip="10.2.0.3", name="u3")
+        for i in (1, 2):
+            self.agent("-server", "-datacenter=us", "-retry-join=10.2.0.3", ip="10.2.0.%d" % i, name="u%d" % i, server=False)
+
+    def register(self, agent, id, status):
+        agent.put("/v1/agent/service/register", {"Name": "api", "ID": id, "Check": {"CheckID": id, "TTL": "1h", "Status": status}})
+
+    def before(self, block):
+        here = self.agents[0]
+        if block.section == "Failover" and block.language == "console":
+            for id in ("api-1", "api-2"):
+                self.register(self.us, id, "passing")
+                self.register(here, id, "critical")
+            until("us answers", lambda: here.request("GET", "/v1/health/service/api?failover")[1].get("X-Coord-Region") == "us")
+            here.put("/v1/agent/check/pass/api-1")
+        if block.section == "Keys of another region":
+            for i in range(3):
+                self.us.put("/v1/kv/app/config/%d" % i, "x")
+
+
 class Nothing(World):
     """A page of which no block needs an agent."""
 
@@ -95,7 +150,8 @@ class Nothing(World):
         pass
 
 
-WORLDS = {"README.md": Readme, "docs/coordination.md": Coordination, "docs/rollouts.md": Rollouts}
+WORLDS = {"README.md": Readme, "docs/coordination.md": Coordination, "docs/rollouts.md": Rollouts,
+          "docs/operating.md": Operating, "docs/regions.md": Regions}
 
 
 def world_of(page):
