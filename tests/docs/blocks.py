@@ -3,7 +3,7 @@
 A block is run when its language is sh (also bash, shell) or console, unless the line before it says <!-- not run: REASON -->. A block of sh that
 begins with #! is a program: it is kept as the file that its next line names. In a block of console, lines that begin with "$ " are commands
 (with as many further lines as the shell needs), the others are what they print."""
-import re, subprocess
+import os, re, subprocess
 
 FENCE = re.compile(r"^( *)```([a-z]*)$")
 NOT_RUN = re.compile(r"^ *<!-- not run: (.+) -->$")
@@ -12,6 +12,10 @@ SHELL = {"sh": "sh", "bash": "sh", "shell": "sh", "console": "console"}
 
 class Wrong(Exception):
     """A page that cannot be read, or that says what is not so."""
+
+
+class Skip(Exception):
+    """A page that cannot be run here."""
 
 
 class Block:
@@ -59,6 +63,15 @@ def blocks_of(text):
     return blocks
 
 
+def look_over(block, root):
+    """Of a block that is not run: it is one for the shell, and the files of the repository that it names are there."""
+    if not whole(block.text):
+        raise Wrong("line %d: no shell understands it" % block.line)
+    for path in re.findall(r"(?<![\w/.-])(?:tests|docs|deploy|bench)/[\w./-]*\w", block.text):
+        if not os.path.exists(os.path.join(root, path)):
+            raise Wrong("line %d: there is no %s" % (block.line, path))
+
+
 def whole(command):
     """Whether the shell needs no further line."""
     return subprocess.run(["bash", "-n"], input=command + "\n", text=True, capture_output=True).returncode == 0
@@ -89,7 +102,7 @@ def commands_of(block):
 # What is another one in each run, and how it looks: in its place anything that looks the same is right. All else is meant as it stands.
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-COUNTERS = ("index ", "term ", "Index: ", "Index\":", "id: ", "token ", "Token\":", "Term\":", "Epoch\":", "Round\":", "Highest\":", "NotBefore\":", "NotAfter\":")
+COUNTERS = ("index ", "term ", "kv ", "Index: ", "Index\":", "id: ", "token ", "Token\":", "Term\":", "Epoch\":", "Round\":", "Highest\":", "NotBefore\":", "NotAfter\":")
 VARIES = [
     (r"\.\.\.", r".*"),                                       # as a line of its own: any lines
     (UUID, UUID),

@@ -3,12 +3,12 @@
 
 Each page has a network and processes of its own, so that ports are free, addresses are what the page calls them, and nothing is left when it ends:
 kernel namespaces, which root may make, and mostly everybody. Skipped (77) where nobody may."""
-import json, os, shutil, subprocess, sys, tempfile, time
+import contextlib, os, shutil, signal, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tests/lib"), os.path.join(ROOT, "tests/e2e")]
-from blocks import Wrong, blocks_of
+from blocks import Skip, Wrong, blocks_of, look_over
 INSIDE = "COORD_TEST_INSIDE"
 TOOLS = ("curl", "dig", "jq", "ip", "bash")
 
@@ -28,56 +28,67 @@ def go_inside():
 
 
 def run(page, blocks):
-    """One page. Raises Wrong."""
+    """One page. Raises Wrong, Skip, and what a world cannot bring about."""
     from worlds import world_of
     from session import Session
+    for block in blocks:
+        if block.shell() and block.reason:
+            look_over(block, ROOT)
+    if not any(runs(block) for block in blocks):
+        return
     folder = tempfile.mkdtemp(prefix="coord-docs-")
     work = os.path.join(folder, "work")
     os.mkdir(work)
-    world = session = None
+    world, session = world_of(page)(work), None
     try:
-        world = world_of(page)(work)
         world.start()
         session = Session(work, world.environment())
-        for block in blocks:
-            if block.shell() and not block.reason:
-                world.before(block)
-                try:
-                    session.run(block)
-                except Wrong as e:
-                    raise Wrong("the block at line %d: %s" % (block.line, e)) from None
+        for block in filter(runs, blocks):
+            world.before(block)
+            session.run(block)
         session.end()
         world.end()
     finally:
         if session:
             session.end()
-        if world:
-            world.kill()
+        world.kill()
+        if os.getpid() == 1:                                # of this namespace: all others are the page's
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def runs(block):
+    return block.shell() and not block.reason
+
+
+def tell(page):
+    """Runs a page, and says what came of it: "ok", "FAIL" or "skip"."""
+    begun, blocks, path = time.monotonic(), [], os.path.relpath(os.path.abspath(page), ROOT)
+    try:
+        with open(page) as f:
+            blocks = blocks_of(f.read())
+        run(path, blocks)
+        word = "ok"
+    except Skip as e:
+        word = "skip"
+        print("skipped: %s" % e)
+    except (Wrong, AssertionError) as e:                    # AssertionError: of coordtest
+        word = "FAIL"
+        print("%s: %s" % (path, e))
+    left = [block for block in blocks if block.shell() and block.reason]
+    print("%-4s %s: %d blocks run, %d not (%.1f s)" % (word, path, sum(map(runs, blocks)), len(left), time.monotonic() - begun))
+    for block in left:
+        print("     line %d: not run, %s" % (block.line, block.reason), flush=True)
+    return word
 
 
 def main():
     if not os.environ.get(INSIDE):
         go_inside()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    failed = False
-    for page in sys.argv[1:]:
-        begun, blocks, path = time.monotonic(), [], os.path.relpath(os.path.abspath(page), ROOT)
-        try:
-            with open(page) as f:
-                blocks = blocks_of(f.read())
-            run(path, blocks)
-            word = "ok  "
-        except Wrong as e:
-            failed, word = True, "FAIL"
-            print("%s: %s" % (path, e), flush=True)
-        shell = [b for b in blocks if b.shell()]
-        print("%s %s: %d blocks run, %d not (%.1f s)" % (word, path, sum(not b.reason for b in shell), sum(bool(b.reason) for b in shell),
-                                                        time.monotonic() - begun), flush=True)
-        for block in shell:
-            if block.reason:
-                print("     line %d not run: %s" % (block.line, block.reason), flush=True)
-    sys.exit(1 if failed else 0)
+    words = [tell(page) for page in sys.argv[1:]]
+    sys.exit(1 if "FAIL" in words else 77 if "skip" in words else 0)
 
 
 if __name__ == "__main__":

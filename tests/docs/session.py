@@ -8,13 +8,15 @@ LONGEST = 60 * SLOW + STANDSTILL        # a step
 SOON = 10 * SLOW + STANDSTILL           # until what was asked for is so
 # `wait` fails when what was waited for failed, unless a signal ended it: nobody sees the exit code of what runs in the background otherwise.
 BEGIN = r"""
+in_background=("")
+trap '[ "${!:-}" = "${in_background[-1]}" ] || in_background+=("$!")' DEBUG; set -T
 wait() {
     [ $# -eq 0 ] || { builtin wait "$@"; return; }
-    local job code=0 all=0
-    for job in $(jobs -p); do
+    local job code all=0
+    for job in ${in_background[@]}; do
         code=0
-        builtin wait "$job" || code=$?
-        [ "$code" -eq 0 ] || [ "$code" -gt 128 ] || all=$code
+        builtin wait "$job" 2> /dev/null || code=$?
+        [ "$code" -eq 0 ] || [ "$code" -ge 127 ] || all=$code
     done
     return "$all"
 }
@@ -22,7 +24,7 @@ wait() {
 SH = "set -Eeuo pipefail; trap 'echo \"$LINENO $? $BASH_COMMAND\" >> \"%s\"' ERR; . \"%s\""
 CONSOLE = "set +eE; set -uo pipefail; trap - ERR; (exit %d); . \"%s\""      # $? is what it was
 # Commands that only ask may be asked again until the answer is what is shown: something takes a moment, which the page says.
-ASKS = re.compile(r"(dig|curl|coord (-\S+ )*(members|regions|info|locks|explain|\w+ (list|get|status|keys list))\b)(?!.* (-X|-d|--data|-T)\b)")
+ASKS = re.compile(r"(dig|curl|coord (-\S+ )*(members|regions|info|locks|explain|\w+ (list|get|status|keys list))\b)(?!.* (-X|-d|--data|-T)\b)(?!.*&$)", re.S)
 
 
 class Session:

@@ -1,8 +1,8 @@
 """What the pages speak of: agents that run, programs and folders that a reader has. A page without a row here has a fresh `coord agent -dev`."""
-import json, os, subprocess
+import os, pwd, socket, subprocess
 from coordtest import COORD, Agent, settings, until
 from pace import CONFESSIONS
-from blocks import Wrong
+from blocks import Skip, Wrong
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -143,14 +143,37 @@ class Regions(World):
                 self.us.put("/v1/kv/app/config/%d" % i, "x")
 
 
-class Nothing(World):
-    """A page of which no block needs an agent."""
+class Deploy(World):
+    """A host where nothing of coord is installed; the folders of the system may be written to."""
 
     def start(self):
-        pass
+        if os.getuid() or open("/proc/self/uid_map").read().split()[2] == "1":
+            raise Skip("only root can add users")
+        layers = os.path.join(os.path.dirname(self.work), "layers")
+        os.mkdir(layers)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", layers], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/var/lib"], check=True)
+        for i, folder in enumerate(("/etc", "/usr/bin")):
+            upper, work = ("%s/%d-%s" % (layers, i, name) for name in ("upper", "work"))
+            os.mkdir(upper), os.mkdir(work)
+            if subprocess.run(["mount", "-t", "overlay", "-o", "lowerdir=%s,upperdir=%s,workdir=%s" % (folder, upper, work), "overlay", folder]).returncode:
+                raise Skip("no overlays for folders of the system")
+
+    def end(self):
+        """What systemd would do: the words of the unit that was installed start a server, as its user."""
+        with open("/etc/systemd/system/coord.service") as f:
+            unit = dict(line.strip().split("=", 1) for line in f if "=" in line and not line.startswith("#"))
+        user = pwd.getpwnam(unit["User"])
+        folder = "/var/lib/" + unit["StateDirectory"]
+        os.mkdir(folder, int(unit["StateDirectoryMode"], 8))
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        unit_agent = Agent(ip="127.0.0.1", name=socket.gethostname())
+        unit_agent.argv = lambda: ["setpriv", "--reuid", unit["User"], "--regid", unit["Group"], "--init-groups", *unit["ExecStart"].split()]
+        self.agents.append(unit_agent.start())
+        super().end()
 
 
-WORLDS = {"README.md": Readme, "docs/coordination.md": Coordination, "docs/rollouts.md": Rollouts,
+WORLDS = {"README.md": Readme, "deploy/README.md": Deploy, "docs/coordination.md": Coordination, "docs/rollouts.md": Rollouts,
           "docs/operating.md": Operating, "docs/regions.md": Regions}
 
 
