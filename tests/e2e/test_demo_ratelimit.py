@@ -1,6 +1,7 @@
 """docs/demos/ratelimit in a small size: no budget admits more than it may, whatever is killed, and a limiter that syncs does."""
 import os, subprocess, sys, xml.etree.ElementTree
 from coordtest import COORD, HERE, SLOW, check, run
+from demos import ends_in_the_middle
 
 
 def budgets_hold_and_a_limiter_that_syncs_does_not():
@@ -14,4 +15,9 @@ def budgets_hold_and_a_limiter_that_syncs_does_not():
     check(len(lines) == 4, "a line for each limiter")
 
 
-run([budgets_hold_and_a_limiter_that_syncs_does_not])
+def ended_in_the_middle():
+    """While its servers stand still."""
+    ends_in_the_middle("ratelimit", "all servers stand still", "--gateways=2", "--agents=2", "--windows=30", "--window=1", "--rate=50")
+
+
+run([budgets_hold_and_a_limiter_that_syncs_does_not, ended_in_the_middle])
