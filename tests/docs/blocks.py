@@ -102,7 +102,7 @@ def commands_of(block):
 # What is another one in each run, and how it looks: in its place anything that looks the same is right. All else is meant as it stands.
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-COUNTERS = ("index ", "term ", "kv ", "Index: ", "Index\":", "id: ", "token ", "Token\":", "Term\":", "Epoch\":", "Round\":", "Highest\":", "NotBefore\":", "NotAfter\":")
+COUNTERS = ("index ", "term ", "all ", "kv ", "Index: ", "Index\":", "id: ", "token ", "Token\":", "Term\":", "Epoch\":", "Round\":", "Highest\":", "NotBefore\":", "NotAfter\":")
 VARIES = [
     (r"\.\.\.", r".*"),                                       # as a line of its own: any lines
     (UUID, UUID),

@@ -1,5 +1,5 @@
 """Clients of streams that come back by themselves: those of docs/streams.md, and coord watch -stream."""
-import base64, json, os, signal, subprocess, sys, tempfile, time
+import base64, json, os, select, signal, subprocess, sys, tempfile, time
 from coordtest import COORD, SLOW, STANDSTILL, Agent, Cluster, check, run, settings, until
 from streams import Writer, documented, numbers
 
@@ -103,6 +103,32 @@ def documented_clients_end():
         check(sorted(os.listdir(folder)) == ["follow.py", "follow.sh"], os.listdir(folder))
 
 
+def documented_clients_read_anew():
+    """A client that comes back with a position of before the history is told so (410), and reads anew."""
+    agent = Agent().start()
+    with tempfile.TemporaryDirectory(prefix="coord-e2e-") as folder:
+        clients = []
+        for language, name, words in (("sh", "follow.sh", ["sh", "follow.sh", "jobs/"]), ("python", "follow.py", [sys.executable, "follow.py"])):
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(documented(language))
+            clients.append(subprocess.Popen(words + [agent.ip + ":8500"], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                            start_new_session=True, env=dict(os.environ, TMPDIR=folder), text=True))
+        try:
+            for client in clients:
+                check(client.stdout.readline() == "all 1 \n", "there is nothing yet")
+                os.killpg(client.pid, signal.SIGSTOP)
+            agent.stop(), agent.start()
+            agent.put("/v1/kv/jobs/a", "0")
+            for client in clients:
+                os.killpg(client.pid, signal.SIGCONT)
+                ready = select.select([client.stdout], [], [], 30 * SLOW + STANDSTILL)[0]
+                check(ready and '"jobs/a"' in client.stdout.readline(), "it reads anew")
+        finally:
+            for client in clients:
+                os.killpg(client.pid, signal.SIGKILL)
+                client.wait()
+
+
 def group_lives(group):
     try:
         os.killpg(group, 0)
@@ -162,4 +188,4 @@ def the_command_goes_on():
         check(word in text(err), words)
 
 
-run([documented_clients_survive, documented_clients_end, the_command_goes_on])
+run([documented_clients_survive, documented_clients_read_anew, documented_clients_end, the_command_goes_on])
