@@ -135,7 +135,11 @@ class Regions(World):
         if block.section == "Failover" and block.language == "console":
             for id in ("api-1", "api-2"):
                 self.register(self.us, id, "passing")
-                self.register(here, id, "critical")
+                self.register(here, id, "passing")
+            until("eu has its own", lambda: len(here.get("/v1/health/service/api?passing")[2]) == 2)
+            until("us as well", lambda: len(here.get("/v1/health/service/api?passing&dc=us")[2]) == 2)
+            for id in ("api-1", "api-2"):
+                here.put("/v1/agent/check/fail/" + id)
             until("us answers", lambda: here.request("GET", "/v1/health/service/api?failover")[1].get("X-Coord-Region") == "us")
             here.put("/v1/agent/check/pass/api-1")
         if block.section == "Keys of another region":
