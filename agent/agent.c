@@ -14,6 +14,7 @@
 #include "agent/flags.h"
 #include "agent/identity.h"
 #include "agent/modules.h"
+#include "agent/outputs.h"
 #include "agent/self_config.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -447,15 +448,18 @@ static int start_acts(struct agent *agent) {
 
 /* -- life
  * -------------------------------------------------------------------------------------------------------------- */
+/* Whatever is wrong, the rest is read all the same. */
 static int read_config(struct agent *agent, int argc, char **argv, bool *help, struct fault *fault) {
-    config_init(&agent->config);
-    int rv = flags_parse(argc, argv, &agent->config, help, fault);
-    if (rv != CO_OK || *help) return rv;
-    rv = config_finish(&agent->config, fault);
-    if (rv != CO_OK) return rv;
-    const struct config *c = &agent->config;
-    log_level_now = log_level_parse(slice_text(c->log_level));
-    return CO_OK;
+    struct config *c = &agent->config;
+    config_init(c);
+    int rv = flags_parse(argc, argv, c, help, fault);
+    if (*help) return CO_OK;
+    int rest = config_finish(c, fault);
+    if (rv == CO_OK) rv = rest;
+    rest = definitions_check(c, fault);
+    if (rv == CO_OK) rv = rest;
+    if (rv == CO_OK) log_level_now = log_level_parse(slice_text(c->log_level));
+    return rv;
 }
 
 static void prepare_process(struct agent *agent) {
@@ -500,20 +504,26 @@ static void print_usage(void) {
     buffer_free(&text);
 }
 
-/* Before anything runs: help, or a fault for whoever typed it. Returns false when that was all. */
+/* Before anything runs: help, or faults for whoever typed it. Returns false when that was all. */
 static bool ready_to_run(struct agent *agent, int argc, char **argv) {
-    struct fault fault = {0};
+    const struct config *c = &agent->config;
+    struct fault fault = {0}, guard = {0};
     bool help = false;
     int rv = read_config(agent, argc, argv, &help, &fault);
-    if (rv == CO_OK && help) print_usage();
-    else if (rv == CO_OK) rv = definitions_check(&agent->config, &fault);
-    bool protects = rv != CO_OK || help || config_require_protection(&agent->config, &fault) == CO_OK;
-    if (!protects) rv = fault.code;
-    if (rv == CO_OK && !help) rv = identity_open(&agent->config, &agent->identity, &fault);
-    if (rv == CO_OK && !help) return true;
-    if (!protects) config_guards_print(&agent->config, stderr);
-    else if (rv != CO_OK) fprintf(stderr, "coord agent: %s\n", fault.text);
-    agent->exit_code = rv == CO_OK ? 0 : 1;
+    if (help) {
+        print_usage();
+        return false;
+    }
+    config_errors_print(c, "coord agent: ", stderr);
+    bool protects = config_require_protection(c, &guard) == CO_OK;
+    if (!protects) config_guards_print(c, stderr);
+    if (rv == CO_OK && protects) {
+        rv = identity_open(c, &agent->identity, &fault);
+        if (rv == CO_OK && (rv = outputs_open(c, &fault)) != CO_OK) identity_close(&agent->identity);
+        if (rv == CO_OK) return true;
+        fprintf(stderr, "coord agent: %s\n", fault.text);
+    }
+    agent->exit_code = 1;
     return false;
 }
 
@@ -554,5 +564,6 @@ int agent_main(int argc, char **argv) {
     uv_loop_close(&agent->loop);
     identity_close(&agent->identity);
     if (rv == CO_OK) log_info("agent", "stopped");
+    outputs_close(&agent->config);
     return agent_free(agent);
 }

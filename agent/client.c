@@ -6,7 +6,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-#define ANSWER_MAX ((size_t)1 << 30)
+#define DEFAULT_PORT "8500"
+#define ANSWER_MAX   ((size_t)1 << 30)
 
 struct transfer {
     struct client_answer *answer;
@@ -172,13 +173,29 @@ struct curl_slist *client_tls(CURL *curl, const char *url) {
     return name ? set_server_name(curl, url, name) : NULL;
 }
 
+/* A host without a port, which is no URL, means the port of the API: "web1", "web1:", "10.0.0.1", "::1", "[::1]". */
+static void host_and_port(const char *address, struct buffer *url) {
+    size_t size = strcspn(address, "/");
+    char *host = mem_alloc(size + 1);
+    memcpy(host, address, size);
+    host[size] = '\0';
+    char *first = strchr(host, ':'), *last = strrchr(host, ':'), *bracket = strrchr(host, ']');
+    bool bare = !bracket && first != last; /* IPv6 */
+    bool port = last && !bare && (!bracket || last > bracket);
+    if (port && !last[1]) *last = '\0', port = false;
+    buffer_printf(url, bare ? "[%s]:" DEFAULT_PORT : port ? "%s" : "%s:" DEFAULT_PORT, host);
+    buffer_append_text(url, address + size);
+    free(host);
+}
+
 void client_url(const char *address, const char *path, struct buffer *url) {
     static const char http[] = "http://";
-    bool plain = strncmp(address, http, sizeof http - 1) == 0;
+    bool plain = strncmp(address, http, sizeof http - 1) == 0, scheme = strstr(address, "://") != NULL;
     if (socket_of(address)) buffer_append_text(url, "http://localhost");
-    else if (plain || !strstr(address, "://"))
-        buffer_printf(url, "%s%s", wants_tls() ? "https://" : http, plain ? address + sizeof http - 1 : address);
-    else buffer_append_text(url, address);
+    else if (plain || !scheme) buffer_append_text(url, wants_tls() ? "https://" : http);
+    if (plain) buffer_append_text(url, address + sizeof http - 1);
+    else if (!scheme) host_and_port(address, url);
+    else if (!socket_of(address)) buffer_append_text(url, address);
     while (url->size && url->data[url->size - 1] == '/') url->size--;
     buffer_append_text(url, path);
 }
@@ -235,13 +252,23 @@ static void call_open(struct client_call *call, const struct client *client, con
     buffer_free(&where);
 }
 
+/* A URL means what it says, which may not be what was meant. */
+static const char *port_hint(const char *address) {
+    static const char http[] = "http://";
+    const char *host = address + sizeof http - 1;
+    bool plain = strncmp(address, http, sizeof http - 1) == 0;
+    bool port = plain && strchr(*host == '[' && strchr(host, ']') ? strchr(host, ']') : host, ':');
+    return plain && !port ? "; the API's port is " DEFAULT_PORT : "";
+}
+
 static void call_done(struct client_call *call, CURLcode code) {
     call->done = true;
     curl_easy_getinfo(call->transfer.curl, CURLINFO_RESPONSE_CODE, &call->answer.status);
     if (code == CURLE_OK) return;
     call->answer.unreachable = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
-    fault_set(&call->fault, CO_IO, "no answer from %s: %s", client_address(call->client),
-              call->reason[0] ? call->reason : curl_easy_strerror(code));
+    fault_set(&call->fault, CO_IO, "no answer from %s: %s%s", client_address(call->client),
+              call->reason[0] ? call->reason : curl_easy_strerror(code),
+              call->answer.unreachable ? port_hint(client_address(call->client)) : "");
 }
 
 static void call_close(struct client_call *call) {

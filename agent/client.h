@@ -10,7 +10,8 @@
 
 /* What every command that talks to an agent takes (-http-addr, -token, -datacenter, -stale). */
 struct client {
-    /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "http://...", "unix:///path".
+    /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "host" (port 8500),
+     * "http://..." (a URL: port 80 where it has none), "unix:///path".
      * With $CONSUL_HTTP_SSL=true HTTP is HTTPS. */
     const char *address;
     const char *token, *datacenter;

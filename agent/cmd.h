@@ -72,6 +72,7 @@ int cmd_reference(int argc, char **argv);
 int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
 int cmd_txn(int argc, char **argv);
+int cmd_validate(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_watch_stream(int argc, char **argv); /* watch -stream */

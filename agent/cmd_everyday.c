@@ -65,8 +65,24 @@ static int plain(int argc, char **argv, const char *usage, const char *where, co
 int cmd_leave(int argc, char **argv) {
     return plain(argc, argv, "coord leave [FLAGS]", "/v1/agent/leave", "leaving", "Graceful leave complete");
 }
+
+/* What the answer says are keys that a reload cannot change. */
 int cmd_reload(int argc, char **argv) {
-    return plain(argc, argv, "coord reload [FLAGS]", "/v1/agent/reload", "reloading", "Configuration reload triggered");
+    static const char usage[] = "coord reload [FLAGS]";
+    struct client client = {0};
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    char **rest;
+    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
+    if (code >= 0) return code;
+    if (*rest) return cmd_wrong(usage, "no argument is wanted");
+    int rv = client_want(&client, "PUT", "/v1/agent/reload", NULL, false, &answer, &fault);
+    if (rv == CO_OK) {
+        puts("Configuration reload triggered");
+        if (answer.body.size) fprintf(stderr, "%.*s\n", (int)answer.body.size, answer.body.data);
+    }
+    client_answer_free(&answer);
+    return rv == CO_OK ? 0 : cmd_failed("reloading", &fault);
 }
 
 int cmd_force_leave(int argc, char **argv) {

@@ -67,7 +67,8 @@ static void print_why(struct json_object *why, const char *here) {
     if (!away) return;
     printf("  away     since index %" PRIu64, away);
     if (back)
-        printf("; healthy here since index %" PRIu64 ", it comes home when that has lasted for coord.failover_return",
+        printf("; healthy here since index %" PRIu64
+               ", it comes home when that has lasted for coord.failover_return, or nobody else can answer",
                back);
     printf(".\n");
 }

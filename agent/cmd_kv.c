@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "agent/cmd.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
 #include "base/text.h"
@@ -331,7 +332,7 @@ static int kv_import(int argc, char **argv) {
     struct buffer text = {0};
     struct fault fault = {0};
     int rv = cmd_read_value(rest[0], &text, &fault);
-    struct json_object *list = rv == CO_OK ? json_parse(buffer_slice(&text), &fault) : NULL;
+    struct json_object *list = rv == CO_OK ? cmd_json_given(rest[0], buffer_slice(&text), &fault) : NULL;
     if (list && !json_object_is_type(list, json_type_array)) fault_set(&fault, CO_INVALID, "not a list of entries");
     for (size_t i = 0; !fault.code && i < json_object_array_length(list); i++)
         (void)import_entry(&client, json_object_array_get_idx(list, i), &fault);

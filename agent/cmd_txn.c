@@ -1,5 +1,6 @@
 /* coord txn: a transaction from a file. */
 #include "agent/cmd.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
 
@@ -63,7 +64,7 @@ int cmd_txn(int argc, char **argv) {
     struct buffer text = {0};
     struct fault fault = {0};
     struct json_object *json = NULL;
-    if (cmd_read_file(rest[0], &text, &fault) == CO_OK) json = json_parse(buffer_slice(&text), &fault);
+    if (cmd_read_file(rest[0], &text, &fault) == CO_OK) json = cmd_json_given(rest[0], buffer_slice(&text), &fault);
     const char *endpoint = json ? endpoint_of(json, &fault) : NULL;
     if (json) json_object_put(json);
     if (endpoint) code = submit(&client, endpoint, buffer_slice(&text));

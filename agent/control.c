@@ -8,6 +8,7 @@
 #include "agent/watch.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/log_targets.h"
 #include "multi-dc/links.h"
 #include "rpc/wire/address.h"
 
@@ -90,10 +91,11 @@ static void read_again(uv_work_t *work) {
     watches_stop(acts->before);
     acts->before = NULL;
     config_init(acts->next);
-    int rv = flags_parse(acts->config.argc, acts->config.argv, acts->next, &help, &acts->fault);
-    if (rv == CO_OK) rv = config_finish(acts->next, &acts->fault);
-    if (rv == CO_OK) rv = definitions_check(acts->next, &acts->fault);
-    if (rv != CO_OK) return;
+    flags_parse(acts->config.argc, acts->config.argv, acts->next, &help, &acts->fault);
+    config_finish(acts->next, &acts->fault);
+    definitions_check(acts->next, &acts->fault);
+    config_errors_log(acts->next);
+    if (acts->fault.code) return;
     (void)config_require_protection(acts->next, &acts->fault);
     config_guards_log(acts->next);
 }
@@ -137,6 +139,14 @@ void acts_unwatch(struct acts *acts) {
     acts->watches = acts->before = NULL;
 }
 
+/* Keys that differ and stay as they are: those that the process began with count. */
+static void warn_of_restart(struct acts *acts) {
+    struct config_texts lines;
+    config_differences(acts->config.config, acts->next, &lines);
+    for (size_t i = 0; i < lines.count; i++) log_warn("config", "%s", lines.items[i]);
+    acts->first->warnings = lines.items;
+}
+
 static void was_read(uv_work_t *work, int status) {
     struct acts *acts = CONTAINER_OF(work, struct acts, work);
     const struct config *now = acts->loaded ? acts->loaded : acts->config.config;
@@ -147,20 +157,23 @@ static void was_read(uv_work_t *work, int status) {
     struct config *drop = rv == CO_OK ? acts->loaded : acts->next;
     if (rv == CO_OK) {
         watch_anew(acts, now, acts->next);
+        warn_of_restart(acts);
         acts->loaded = acts->next;
         log_level_set(log_level_parse(slice_text(acts->loaded->log_level)));
         log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count,
                  acts->loaded->checks.count);
     } else {
         log_error("agent", "the configuration is not read again, all stays as it was: %s", acts->fault.text);
+        if (acts->next->errors.count > 1) acts->first->warnings = acts->next->errors.items;
     }
     acts->next = NULL;
     acts->first->fault = acts->fault;
-    config_drop(drop);
     finish(acts, rv);
+    config_drop(drop); /* what was said is from there */
 }
 
 static void reload(struct acts *acts) {
+    log_targets_reopen();
     acts->fault = (struct fault){0};
     acts->next = mem_zalloc(sizeof *acts->next);
     CHECK(uv_queue_work(acts->config.loop, &acts->work, read_again, was_read) == 0);

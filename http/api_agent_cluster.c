@@ -1,4 +1,5 @@
 /* /v1/agent: joining, leaving, having others leave, reading the configuration again. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -10,18 +11,25 @@
 struct acting {
     struct http_call call;
     struct http_control act;
+    char said[2048]; /* its warnings, lines */
 };
 
 /* Loop thread. */
 static void act_done(struct http_control *act, int error) {
+    struct acting *acting = CONTAINER_OF(act, struct acting, act);
+    size_t size = 0;
+    for (const char **line = act->warnings; line && *line && size < sizeof acting->said; line++)
+        size += (size_t)snprintf(acting->said + size, sizeof acting->said - size, "%s%s", size ? "\n" : "", *line);
     http_called(&CONTAINER_OF(act, struct acting, act)->call, error);
 }
 
 static void view_act(struct http_request *request, struct http_call *call, int error) {
     const struct acting *acting = CONTAINER_OF(call, struct acting, call);
-    const char *text = acting->act.fault.text[0] ? acting->act.fault.text : co_strerror(error);
+    const char *text = acting->said[0]             ? acting->said
+                       : acting->act.fault.text[0] ? acting->act.fault.text
+                                                   : co_strerror(error);
     if (error) http_reply_text(request, 500, "%s", text);
-    else http_reply_text(request, 200, "%s", "");
+    else http_reply_text(request, 200, "%s", acting->said);
 }
 
 static void act(struct http_request *request, enum http_control_kind kind, const char *address) {
@@ -112,8 +120,9 @@ const struct http_route http_routes_agent_cluster[] = {
                   .help = "the address is of a server of another region, and this agent a server"}),
      "One more address to join the cluster, or with ?wan=1 another region, by", HTTP_LOCAL,
      .no_example = "it needs a second agent"},
-    {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", NULL, "Reads the configuration files again", HTTP_LOCAL,
-     .example = {.status = 200}},
+    {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", NULL,
+     "Reads the configuration files again; the answer names keys that differ and count only after a restart",
+     HTTP_LOCAL, .example = {.status = 200}},
     {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write",
      HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"},
                  {"prune", HTTP_FLAG, .help = "taken, and done as without it"}),

@@ -202,8 +202,8 @@ static void lock_delay_parse(struct json_object *json, int64_t *ns, struct fault
     if (json_object_is_type(value, json_type_string)) {
         struct slice text = slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
         if (duration_parse(text, &delay) != CO_OK) {
-            fault_set(fault, CO_INVALID, "LockDelay: invalid duration \"%.*s\"", text.size < 40 ? (int)text.size : 40,
-                      text.data);
+            fault_set(fault, CO_INVALID, "LockDelay: invalid duration \"%.*s\" (write it like 10s, 1m30s, 200ms)",
+                      text.size < 40 ? (int)text.size : 40, text.data);
             return;
         }
     } else if (json_object_is_type(value, json_type_int)) {
@@ -312,17 +312,21 @@ static bool session_refused(struct http_request *request, Pb__Session *session, 
     }
     if (session->ttl[0] == '\0') return false;
     if (duration_parse(slice_text(session->ttl), &session->ttl_ns) != CO_OK) {
-        http_reply_text(request, 500, "Session TTL '%.40s' invalid: time: invalid duration \"%.40s\"", session->ttl,
-                        session->ttl);
+        http_reply_text(
+            request, 500,
+            "Session TTL '%.40s' invalid: time: invalid duration \"%.40s\" (write it like 10s, 1m30s, 200ms)",
+            session->ttl, session->ttl);
         return true;
     }
     if (session->ttl_ns == 0 || (session->ttl_ns >= least && session->ttl_ns <= HTTP_TTL_MOST_NS)) return false;
     struct buffer bounds = {0};
+    buffer_append_byte(&bounds, '"');
+    duration_format(&bounds, session->ttl_ns);
+    buffer_append_text(&bounds, "\", must be between ");
     duration_format(&bounds, least);
-    buffer_append_byte(&bounds, '=');
+    buffer_append_text(&bounds, " and ");
     duration_format(&bounds, HTTP_TTL_MOST_NS);
-    http_reply_text(request, 500, "Invalid Session TTL '%lld', must be between [%.*s]", (long long)session->ttl_ns,
-                    (int)bounds.size, bounds.data);
+    http_reply_text(request, 500, "Invalid Session TTL %.*s", (int)bounds.size, bounds.data);
     buffer_free(&bounds);
     return true;
 }

@@ -142,7 +142,7 @@ static int find(struct answering *of) {
     error = ask_here(of, &wish, &answer->from);
     if (error) return error;
     answer->none_here = !any_healthy(answer->from);
-    if (!answer->none_here && !(of->record && of->record->away_index)) return CO_OK;
+    if (!answer->none_here && !(of->record && of->record->back_index)) return CO_OK; /* it is at home */
     error = elsewhere(of);
     of->rests_too = !error && answer->none_here && !of->found && of->record && of->record->n_rests;
     if (of->rests_too) error = elsewhere(of); /* rather than nobody */

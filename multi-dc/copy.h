@@ -60,10 +60,19 @@ extern const struct query_type query_global_node;
 
 /* Has the copy of any region the service? Also one that readers do not see yet, or any more. Some look-ups for each region. */
 bool copy_service_anywhere(struct store_txn *txn, struct slice service);
-/* Do readers see a healthy instance (passing or warning) of it in that copy? CO_OK; CO_NOTFOUND: none, *there: others.
+/* Instances of a service, all of them or those with all of these tags. */
+struct copy_wish {
+    struct slice service;
+    char *const *tags;
+    size_t n_tags;
+};
+/* Do readers see a healthy one (passing or warning) in that copy? CO_OK; CO_NOTFOUND: none, *there (may be NULL): others.
  * CO_CORRUPT. */
-int copy_service_healthy(struct store_txn *txn, const char *region, struct slice service, struct arena *arena,
+int copy_service_healthy(struct store_txn *txn, const char *region, const struct copy_wish *wish, struct arena *arena,
                          bool *there);
+/* The same in any copy, but of the regions `without`. */
+int copy_service_healthy_anywhere(struct store_txn *txn, const struct copy_wish *wish, char *const *without,
+                                  size_t n_without, struct arena *arena);
 /* Is it a name that a region can have here? Not empty, at most COPY_REGION_MAX bytes, no NUL. */
 bool copy_region_good(const char *region);
 /* Are both of one life of one cluster? NULL: of none. */

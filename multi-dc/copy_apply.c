@@ -121,18 +121,6 @@ static int change_rows(struct work *work, uint64_t stage, const ProtobufCBinaryD
     return change.error;
 }
 
-/* Where another region has what is registered here too, it matters whether it is healthy here (multi-dc/failover.h). */
-static void tell_services(const struct work *work, size_t count) {
-    const char *told = "";
-    for (size_t i = 0; i < count; i++) {
-        const char *name = work->entries[i]->service->name;
-        if (strcmp(told, name) == 0) continue;
-        told = name;
-        if (catalog_service_exists(work->tx->store, slice_text(name)))
-            machine_service_changed(work->tx, slice_text(name));
-    }
-}
-
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 
 static int update_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
@@ -150,7 +138,6 @@ static int update_apply(struct machine_tx *tx, void *request, struct machine_res
     put_region(&work);
     for (size_t i = 0; i < lost.count && !error; i++)
         failover_lost_there(tx, command->region, slice_text(lost.items[i]));
-    if (!error) tell_services(&work, command->n_entries);
     return error;
 }
 
@@ -201,6 +188,7 @@ static int commit_apply(struct machine_tx *tx, void *request, struct machine_res
     region->stage_to = NULL;
     flip(&work);
     put_region(&work);
+    failover_copy_turned(tx);
     return CO_OK;
 }
 
@@ -233,12 +221,12 @@ static int forget_apply(struct machine_tx *tx, void *request, struct machine_res
     if (error) return error == CO_NOTFOUND ? CO_OK : error;
     result->yes = true;
     if (work.made) return CO_OK; /* there is none */
-    if (work.region->state != FORGETTING) {
-        work.region->state = FORGETTING;
-        flip(&work);
-    }
+    bool seen = work.region->state != FORGETTING;
+    work.region->state = FORGETTING;
+    if (seen) flip(&work);
     bool gone = copy_remove(tx, work.region->region);
     put_region(&work);
+    if (seen) failover_copy_turned(tx);
     char room[STORE_KEY_MAX];
     if (gone) (void)store_del(tx->store, COPY_TABLE_REGIONS, copy_key_region(room, command->region));
     result->yes = gone;

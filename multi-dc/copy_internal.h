@@ -60,7 +60,7 @@ struct copy_change {
     Pb__CopyCounts *counts;
     bool names;           /* services came or went, or the union of the tags of one did */
     int error;            /* of the store */
-    struct pointers lost; /* names of services that lost a healthy instance; some may be in it twice */
+    struct pointers lost; /* names of services that lost a healthy instance, or a tag of one; some may be in it twice */
     /* The service that rows changed of last. */
     struct slice key; /* in the arena; empty: none */
     Pb__CopyService *service;

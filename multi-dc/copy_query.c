@@ -96,27 +96,45 @@ static Pb__ServiceEntry *entry_seen(struct store_txn *txn, struct slice value, u
     return NULL;
 }
 
-int copy_service_healthy(struct store_txn *txn, const char *region, struct slice service, struct arena *arena,
-                         bool *there) {
+static int healthy_in(struct store_txn *txn, const Pb__CopyRegion *region, const struct copy_wish *wish,
+                      struct arena *arena, bool *there) {
     char room[STORE_KEY_MAX];
-    Pb__CopyRegion *record;
     struct store_cursor cursor;
     uint64_t stage;
     bool healthy = false;
-    *there = false;
-    int error = copy_region_get(txn, region, arena, &record);
-    if (error) return error;
-    if (!copy_region_seen(record, &stage)) return CO_NOTFOUND;
-    STORE_PREFIX(&cursor, txn, COPY_TABLE_ROWS, copy_key_service(room, region, service)) {
+    if (!copy_region_seen(region, &stage)) return CO_NOTFOUND;
+    STORE_PREFIX(&cursor, txn, COPY_TABLE_ROWS, copy_key_service(room, region->region, wish->service)) {
         const Pb__ServiceEntry *entry = entry_seen(txn, cursor.value, stage, arena);
-        if (!entry) continue;
-        *there = true;
+        if (!entry || !catalog_tags_fit(entry->service, wish->tags, wish->n_tags)) continue;
+        if (there) *there = true;
         healthy = catalog_entry_status(entry) <= PB__STATUS__WARNING;
         if (healthy) break;
     }
     store_cursor_close(&cursor);
-    error = store_txn_error(txn);
+    int error = store_txn_error(txn);
     return error ? error : healthy ? CO_OK : CO_NOTFOUND;
+}
+
+int copy_service_healthy(struct store_txn *txn, const char *region, const struct copy_wish *wish, struct arena *arena,
+                         bool *there) {
+    Pb__CopyRegion *record;
+    if (there) *there = false;
+    int error = copy_region_get(txn, region, arena, &record);
+    return error ? error : healthy_in(txn, record, wish, arena, there);
+}
+
+int copy_service_healthy_anywhere(struct store_txn *txn, const struct copy_wish *wish, char *const *without,
+                                  size_t n_without, struct arena *arena) {
+    struct pointers regions = {0};
+    int error = all_regions(txn, arena, &regions);
+    for (size_t i = 0; i < regions.count && !error; i++) {
+        const Pb__CopyRegion *region = regions.items[i];
+        bool left_out = false;
+        for (size_t k = 0; k < n_without && !left_out; k++) left_out = strcmp(without[k], region->region) == 0;
+        int rv = left_out ? CO_NOTFOUND : healthy_in(txn, region, wish, arena, NULL);
+        if (rv != CO_NOTFOUND) return rv;
+    }
+    return error ? error : CO_NOTFOUND;
 }
 
 static void entries_of(struct store_txn *txn, const Pb__CopyRegion *region, const Pb__GlobalServiceRequest *request,

@@ -144,6 +144,11 @@ static bool is_healthy(const Pb__ServiceEntry *entry) {
     return entry && catalog_entry_status(entry) <= PB__STATUS__WARNING;
 }
 
+/* Healthy, and with all tags of the old one. */
+static bool is_as_good(const Pb__ServiceEntry *old, const Pb__ServiceEntry *entry) {
+    return is_healthy(entry) && catalog_tags_fit(entry->service, old->service->tags, old->service->n_tags);
+}
+
 void copy_change_row(struct copy_change *change, struct slice service, struct slice node, struct slice id,
                      const Pb__ServiceEntry *entry, struct slice bytes) {
     char room[STORE_KEY_MAX];
@@ -166,7 +171,8 @@ void copy_change_row(struct copy_change *change, struct slice service, struct sl
     if (entry) change->service->name = entry->service->name;
     struct pointers *lost = &change->lost;
     bool again = lost->count && lost->items[lost->count - 1] == change->service->name;
-    if (is_healthy(old) && !is_healthy(entry) && !again) pointers_add(lost, change->tx->arena, change->service->name);
+    if (is_healthy(old) && !is_as_good(old, entry) && !again)
+        pointers_add(lost, change->tx->arena, change->service->name);
     count_tags(change, tags_of(change->tx->arena, old), tags_of(change->tx->arena, entry));
     uint64_t by = (uint64_t)after.there - (uint64_t)before.there;
     change->service->instances += by, change->counts->instances += by;

@@ -8,13 +8,31 @@
 #include "base/message.h"
 #include "registry/fold.h"
 
-enum { FAILOVER_TABLE = 43 }; /* service, folded -> Failover */
+enum {
+    FAILOVER_TABLE = 43,       /* service, folded -> Failover */
+    FAILOVER_NAMED_TABLE = 62, /* other service, service: that names it in its order -> service */
+};
 _Static_assert(FAILOVER_SET >= 208 && FAILOVER_HOME < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert((int)SPACE_FAILOVER == (int)FOLD_SPACE_FAILOVER, "one list of numbers");
 
 #define WITNESSES 16 /* of half a KiB, for each thread */
 
 static const struct slice everything = SLICE_LITERAL("");
+
+/* Copies: what is changed between looks moves what a cursor showed. */
+struct names {
+    struct slice *items;
+    size_t count, room;
+};
+static void names_add(struct names *names, struct arena *arena, struct slice name) {
+    if (names->count == names->room) {
+        size_t room = names->room ? 2 * names->room : 8;
+        struct slice *wider = arena_alloc(arena, room * sizeof *wider);
+        if (names->count) memcpy(wider, names->items, names->count * sizeof *wider);
+        names->items = wider, names->room = room;
+    }
+    names->items[names->count++] = slice_copy(arena, name);
+}
 
 /* -- records ------------------------------------------------------------------------------------------------------ */
 int failover_record(struct store_txn *txn, struct slice service, struct arena *arena, Pb__Failover **record) {
@@ -65,20 +83,65 @@ static bool wanted(struct store_txn *txn, struct slice service, const Pb__Failov
 
 static bool is_full(struct store_txn *txn) { return store_count(txn, FAILOVER_TABLE) >= FAILOVER_SERVICES_MAX; }
 
-/* -- going away --------------------------------------------------------------------------------------------------- */
-static void on_service(struct machine_tx *tx, struct slice service) {
-    if (machine_tx_version(tx) < FAILOVER_SINCE || !region_any(tx->store)) return;
-    if (!service.size || service.size > FAILOVER_NAME_MAX) return;
-    Pb__Failover fresh = PB__FAILOVER__INIT, *record;
-    int rv = failover_record(tx->store, service, tx->arena, &record);
-    if (rv != CO_OK && rv != CO_NOTFOUND) return;
-    if (record && record->away_index && !record->back_index) return; /* it is known; the leader looks after it */
+/* -- going away, coming home -------------------------------------------------------------------------------------- */
+/* Could anybody answer in its place? Whoever has failed the store has failed the entry. */
+static bool others_answer(struct machine_tx *tx, const Pb__Failover *record) {
+    if (tx->mutations & MUTATE_FAILOVER_LINGERS) return true;
+    return failover_others(tx->store, record, tx->arena) == CO_OK;
+}
+
+static bool waits(const Pb__Failover *record) { return record->away_index && record->back_index; }
+
+/* It had healthy instances before this entry, and has none now. */
+static void went(struct machine_tx *tx, struct slice service, Pb__Failover *record) {
+    Pb__Failover fresh = PB__FAILOVER__INIT;
     if (!record && is_full(tx->store)) return;
-    if (healthy(tx->store, service, 1, tx->arena) == CO_OK) return;
     if (!wanted(tx->store, service, record)) return;
     if (healthy(tx->store, service, 0, tx->arena) != CO_NOTFOUND) return;
     if (!record) fresh.service = arena_strndup(tx->arena, service.data, service.size), record = &fresh;
     set_away(tx, record, tx->index, 0);
+}
+
+/* Those who ask stay where they are for a while, if anybody answers them there. */
+static void came_back(struct machine_tx *tx, struct slice service, Pb__Failover *record) {
+    if (healthy(tx->store, service, 0, tx->arena) != CO_OK) return;
+    if (others_answer(tx, record)) set_away(tx, record, record->away_index, tx->index);
+    else set_away(tx, record, 0, 0);
+}
+
+/* The others may have lost somebody. */
+static void others_turned(struct machine_tx *tx, struct slice service) {
+    Pb__Failover *record;
+    if (failover_record(tx->store, service, tx->arena, &record) != CO_OK || !waits(record)) return;
+    if (!others_answer(tx, record)) set_away(tx, record, 0, 0);
+}
+
+/* Services whose orders name this other one. */
+static void others_turned_by_name(struct machine_tx *tx, struct slice other) {
+    char room[STORE_KEY_MAX];
+    struct names names = {0};
+    struct store_cursor cursor;
+    if (!store_count(tx->store, FAILOVER_NAMED_TABLE)) return;
+    STORE_PREFIX(&cursor, tx->store, FAILOVER_NAMED_TABLE, fold_key_as(true, room, 1, &other))
+    names_add(&names, tx->arena, cursor.value);
+    store_cursor_close(&cursor);
+    for (size_t i = 0; i < names.count; i++) others_turned(tx, names.items[i]);
+}
+
+static bool wants_turns(const struct machine_tx *tx) {
+    return region_any(tx->store) && machine_tx_version(tx) >= FAILOVER_SINCE;
+}
+
+static void on_turn(struct machine_tx *tx, const struct module_turn *turn) {
+    struct slice service = turn->service;
+    Pb__Failover *record = NULL;
+    bool known = service.size && service.size <= FAILOVER_NAME_MAX;
+    int rv = known ? failover_record(tx->store, service, tx->arena, &record) : CO_NOTFOUND;
+    bool gone = record && record->away_index && !record->back_index;
+    if (known && (rv == CO_OK || rv == CO_NOTFOUND)) {
+        if (gone && turn->gained) came_back(tx, service, record);
+        else if (!gone && turn->lost) went(tx, service, record);
+    }
 }
 
 /* -- other regions ------------------------------------------------------------------------------------------------ */
@@ -100,24 +163,51 @@ static Pb__FailoverRest *rest_add(struct machine_tx *tx, Pb__Failover *record, c
     return rest;
 }
 
-void failover_lost_there(struct machine_tx *tx, const char *region, struct slice service) {
-    Pb__Failover *record;
-    bool there;
-    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
-    if (failover_record(tx->store, service, tx->arena, &record) != CO_OK || !record->away_index) return;
+/* False: it is known; or there is no room. */
+static bool rest_note(struct machine_tx *tx, Pb__Failover *record, const char *region) {
     size_t at = rest_at(record, region);
     Pb__FailoverRest *rest = at == SIZE_MAX ? NULL : record->rests[at];
-    if (rest ? !rest->back_index : record->n_rests == REGIONS_MAX) return; /* it is known; or there is no room */
-    if (copy_service_healthy(tx->store, region, service, tx->arena, &there) != CO_NOTFOUND) return;
+    if (rest ? !rest->back_index : record->n_rests == REGIONS_MAX) return false;
     if (!rest) rest = rest_add(tx, record, region);
     rest->away_index = tx->index, rest->back_index = 0;
-    record_put(tx, record);
+    return true;
+}
+
+static void lost_there(struct machine_tx *tx, const char *region, Pb__Failover *record) {
+    struct copy_wish all = {.service = slice_text(record->service)};
+    bool none = copy_service_healthy(tx->store, region, &all, tx->arena, NULL) == CO_NOTFOUND,
+         noted = none && rest_note(tx, record, region);
+    bool may_end = waits(record) && (none || record->n_targets); /* an order may want certain tags */
+    if (may_end && !others_answer(tx, record)) set_away(tx, record, 0, 0);
+    else if (noted) record_put(tx, record);
+}
+
+void failover_lost_there(struct machine_tx *tx, const char *region, struct slice service) {
+    Pb__Failover *record;
+    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
+    if (failover_record(tx->store, service, tx->arena, &record) == CO_OK && record->away_index)
+        lost_there(tx, region, record);
+    others_turned_by_name(tx, service);
+}
+
+void failover_copy_turned(struct machine_tx *tx) {
+    struct names names = {0};
+    struct store_cursor cursor;
+    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
+    STORE_PREFIX(&cursor, tx->store, FAILOVER_TABLE, everything) {
+        const Pb__Failover *record = message_unpack(tx->arena, &pb__failover__descriptor, cursor.value);
+        if (!record) store_fail(tx->store, CO_CORRUPT);
+        else if (waits(record)) names_add(&names, tx->arena, slice_text(record->service));
+    }
+    store_cursor_close(&cursor);
+    for (size_t i = 0; i < names.count; i++) others_turned(tx, names.items[i]);
 }
 
 /* Healthy there; or gone, so that it makes no difference. CO_NOTFOUND: neither. */
 static int rest_over(struct store_txn *txn, const char *region, struct slice service, struct arena *arena) {
+    struct copy_wish all = {.service = service};
     bool there;
-    int rv = copy_service_healthy(txn, region, service, arena, &there);
+    int rv = copy_service_healthy(txn, region, &all, arena, &there);
     return rv == CO_NOTFOUND && !there ? CO_OK : rv;
 }
 
@@ -140,6 +230,18 @@ static const char *fault_of(const Pb__FailoverSetCommand *command) {
     return NULL;
 }
 
+/* Which other services it names: by these it is found when one of them turns. */
+static void name_others(struct machine_tx *tx, const Pb__Failover *record, bool there) {
+    char room[STORE_KEY_MAX];
+    for (size_t i = 0; i < record->n_targets; i++) {
+        if (!record->targets[i]->service[0]) continue;
+        const struct slice both[] = {slice_text(record->targets[i]->service), slice_text(record->service)};
+        struct slice key = fold_key_as(true, room, 2, both);
+        if (there) store_put(tx->store, FAILOVER_NAMED_TABLE, key, both[1]);
+        else (void)store_del(tx->store, FAILOVER_NAMED_TABLE, key);
+    }
+}
+
 static int set(struct machine_tx *tx, void *request, struct machine_result *result) {
     Pb__FailoverSetCommand *command = request;
     struct slice service = slice_text(command->service);
@@ -153,9 +255,11 @@ static int set(struct machine_tx *tx, void *request, struct machine_result *resu
     if (!record && is_full(tx->store))
         return machine_refuse(result, CO_TOOLARGE, "10000 services are on record already");
     if (!record) fresh.service = command->service, record = &fresh;
+    bool from_home = waits(record) && failover_names_home(tx->store, record, tx->arena);
+    name_others(tx, record, false);
     record->targets = command->targets, record->n_targets = command->n_targets;
-    bool goes = !record->away_index && record->n_targets && healthy(tx->store, service, 0, tx->arena) == CO_NOTFOUND;
-    if (goes) record->away_index = tx->index;
+    name_others(tx, record, true);
+    if (waits(record) && (from_home || !others_answer(tx, record))) record->away_index = record->back_index = 0;
     record_put(tx, record);
     return CO_OK;
 }
@@ -191,8 +295,7 @@ static int home(struct machine_tx *tx, void *request, struct machine_result *res
     if (rv == CO_NOTFOUND) return machine_refuse(result, CO_CONFLICT, "it has no healthy instances here");
     if (rv != CO_OK) return rv;
     result->yes = true;
-    if (matters && !command->back_index) set_away(tx, record, record->away_index, tx->index);
-    else set_away(tx, record, 0, 0);
+    set_away(tx, record, 0, 0);
     return CO_OK;
 }
 
@@ -301,7 +404,8 @@ static const struct module_command commands[] = {
      .apply = home},
     {0},
 };
-static const struct store_table tables[] = {{FAILOVER_TABLE, "failovers"}, {0}};
+static const struct store_table tables[] = {
+    {FAILOVER_TABLE, "failovers"}, {FAILOVER_NAMED_TABLE, "failovers-named"}, {0}};
 static const struct module_space spaces[] = {{SPACE_FAILOVER, "failover"}, {0}};
 static const struct query_type *const queries[] = {&query_failovers, &query_failover, &query_answer, &query_explain,
                                                    NULL};
@@ -311,4 +415,5 @@ const struct module failover_module = {.name = "failover",
                                        .tables = tables,
                                        .spaces = spaces,
                                        .queries = queries,
-                                       .on_service = on_service};
+                                       .on_turn = on_turn,
+                                       .wants_turns = wants_turns};

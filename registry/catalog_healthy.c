@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "registry/catalog_query.h"
+#include "registry/catalog_turns.h"
 #include "registry/self_preservation.h"
 
 struct looking {
@@ -54,6 +55,15 @@ static int look(struct looking *looking, struct slice key) {
     if (!checks_fail(looking->txn, rest)) return store_txn_error(looking->txn);
     bool held = looking->held && preservation_holds(looking->txn, looking->held, key);
     return held ? healthy_held(looking, rest) : CO_NOTFOUND;
+}
+
+int catalog_instance_healthy(struct store_txn *txn, struct slice service, struct slice instance, struct arena *arena) {
+    char room[STORE_KEY_MAX];
+    struct slice nothing;
+    struct looking looking = {.txn = txn, .arena = arena, .prefix = key_name(txn, room, service)};
+    int error = store_get(txn, TABLE_INSTANCES, instance, &nothing);
+    if (!error) error = preservation_held(txn, service, arena, &looking.held);
+    return error ? error : look(&looking, instance);
 }
 
 /* At the instances from `from` on, up to `end` (empty: to the last). */

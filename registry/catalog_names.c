@@ -131,7 +131,6 @@ void change_spelling(struct change *change, enum spelling_kind kind, struct slic
 
 void change_mark_service(struct change *change, struct slice name) {
     machine_changed(change->tx, SPACE_SERVICE, name, !catalog_service_exists(change->tx->store, name));
-    pointers_add(&change->services, change->tx->arena, arena_strndup(change->tx->arena, name.data, name.size));
 }
 
 void change_mark_services_of_node(struct change *change, struct slice node) {
@@ -145,8 +144,5 @@ void change_mark_services_of_node(struct change *change, struct slice node) {
         pointers_add(&names, tx->arena, arena_strndup(tx->arena, name.data, name.size));
     }
     store_cursor_close(&cursor);
-    for (size_t i = 0; i < names.count; i++) {
-        machine_changed(tx, SPACE_SERVICE, slice_text(names.items[i]), false);
-        pointers_add(&change->services, tx->arena, names.items[i]);
-    }
+    for (size_t i = 0; i < names.count; i++) { machine_changed(tx, SPACE_SERVICE, slice_text(names.items[i]), false); }
 }

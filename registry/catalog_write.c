@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "registry/catalog_changes.h"
 #include "registry/catalog_leases.h"
+#include "registry/catalog_turns.h"
 #include "registry/self_preservation.h"
 
 const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"), catalog_table_services = SLICE_LITERAL("services"),
@@ -27,10 +28,6 @@ void change_tell(struct change *change) {
     for (size_t i = 0; i < change->events.count; i++) {
         const struct machine_event *event = change->events.items[i];
         machine_emit(change->tx, event->type, event->node, event->id);
-    }
-    for (size_t i = 0; i < change->services.count; i++) {
-        bool again = i && strcmp(change->services.items[i - 1], change->services.items[i]) == 0;
-        if (!again) machine_service_changed(change->tx, slice_text(change->services.items[i]));
     }
 }
 
@@ -175,6 +172,22 @@ static void mark_check(struct change *change, const Pb__Check *check, struct sli
     if (!fold_same(tx->store, name, carried)) change_mark_service(change, carried);
 }
 
+static bool is_well(const Pb__Check *check) { return !check || check->status <= PB__STATUS__WARNING; }
+
+/* Before it is written: the instance that it belongs to may turn, or all on its node. */
+static void turn_of_check(struct change *change, const Pb__Check *check, struct slice name) {
+    struct slice node = slice_text(check->node);
+    if (check->service_id[0]) turn_instance(change->tx, name, node, slice_text(check->service_id));
+    else turn_node(change->tx, node);
+}
+
+static void turns_of_change(struct change *change, const Pb__Check *old, const Pb__Check *check) {
+    bool moved = old && strcmp(old->service_id, check->service_id) != 0;
+    if (moved && !is_well(old)) turn_of_check(change, old, service_name_of(change, old));
+    if (moved ? !is_well(check) : is_well(old) != is_well(check))
+        turn_of_check(change, check, slice_text(check->service_name));
+}
+
 /* Takes the record away, with its indexes. */
 static void delete_check(struct change *change, const Pb__Check *check, struct slice name) {
     struct store_txn *store = change->tx->store;
@@ -209,6 +222,9 @@ void change_check(struct change *change, Pb__Check *check) {
         check->modify_index = tx->index;
         old = record_check(tx->store, tx->arena, stored);
         if (!old) return;
+    }
+    turns_of_change(change, old, check);
+    if (old) {
         bool moved = strcmp(old->service_id, check->service_id) != 0;
         if (moved || strcmp(old->service_name, check->service_name) != 0) {
             struct slice name = service_name_of(change, old);
@@ -234,6 +250,7 @@ static struct pointers collect_checks(struct change *change, struct slice prefix
 
 static void remove_check(struct change *change, const Pb__Check *check) {
     struct slice name = service_name_of(change, check);
+    if (!is_well(check)) turn_of_check(change, check, name);
     delete_check(change, check, name);
     mark_check(change, check, name);
     change_event(change, MACHINE_CHECK_REMOVED, slice_text(check->node), slice_text(check->check_id));
@@ -297,6 +314,8 @@ void change_service(struct change *change, Pb__Service *service) {
     struct slice was = slice_text(old ? old->name : service->name);
     bool renamed = !fold_same(tx->store, was, slice_text(service->name));
     CHECK(old || !renamed);
+    if (renamed) turn_instance(tx, was, node, id);
+    if (renamed || !old) turn_instance(tx, slice_text(service->name), node, id);
     if (renamed) preservation_instance_gone(change, old);
     char room[STORE_KEY_MAX];
     store_put(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id),
@@ -315,6 +334,7 @@ static void remove_service(struct change *change, const Pb__Service *service) {
     struct machine_tx *tx = change->tx;
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(service->node), id = slice_text(service->id);
+    turn_instance(tx, slice_text(service->name), slice_text(service->node), slice_text(service->id));
     struct pointers checks = collect_checks(change, key_service(tx->store, room, node, id));
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
     preservation_instance_gone(change, service);

@@ -11,8 +11,7 @@ extern const struct slice catalog_table_nodes, catalog_table_services, catalog_t
 /* A command being applied. Events are told at its end, when the catalog is as it will be, and only if it succeeded. */
 struct change {
     struct machine_tx *tx;
-    struct pointers events;   /* struct machine_event */
-    struct pointers services; /* names of those that changed */
+    struct pointers events; /* struct machine_event */
 };
 void change_event(struct change *change, enum machine_event_type type, struct slice node, struct slice id);
 void change_tell(struct change *change);

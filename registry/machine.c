@@ -10,6 +10,7 @@
 #include "base/message.h"
 #include "base/wakeup_batch.h"
 #include "registry/audit.h"
+#include "registry/catalog_turns.h"
 #include "registry/fold.h"
 #include "registry/history.h"
 #include "registry/machine_changes.h"
@@ -232,14 +233,6 @@ void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name) {
     history_touched(tx, space, name);
 }
 
-void machine_service_changed(struct machine_tx *tx, struct slice service) {
-    const struct modules *modules = tx->machine->modules;
-    for (size_t i = 0; i < modules_count(modules); i++) {
-        const struct module *module = modules_at(modules, i);
-        if (module->on_service) module->on_service(tx, service);
-    }
-}
-
 const char *machine_forbids(struct machine_tx *tx, const struct machine_thing *thing) {
     const struct modules *modules = tx->machine->modules;
     const char *why = NULL;
@@ -325,9 +318,12 @@ static int apply_one(struct machine *machine, const struct machine_input *input,
     *result = (struct machine_result){.index = tx->index};
     if (!input->is_command || input->command.size == 0) return CO_OK;
     history_entry_begin(tx, (uint8_t)input->command.data[0]);
+    tx->turns = NULL;
     int error = machine_apply_command(tx, input->command, result);
-    if (!error) history_entry_end(tx);
-    return error;
+    if (error) return error;
+    turns_tell(tx);
+    history_entry_end(tx);
+    return CO_OK;
 }
 
 /* -- the self-audit's sums ---------------------------------------------------------------------------------------- */
@@ -519,12 +515,10 @@ void machine_command(struct buffer *out, uint8_t type, const ProtobufCMessage *m
 /* -- snapshots ---------------------------------------------------------------------------------------------------- */
 
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term) {
-    struct store_reader *reader = store_long_reader_new(machine->store);
-    struct store_txn *txn = store_read(reader);
-    applied_in(txn, index, term);
-    int error = store_copy_txn(txn, fd);
-    store_read_done(reader);
-    store_reader_free(reader);
+    struct store_view *view = store_view_open(machine->store);
+    applied_in(store_view_first(view), index, term);
+    int error = store_copy_view(view, fd);
+    store_view_close(view);
     return error;
 }
 

@@ -27,6 +27,7 @@ struct machine_tx {
     struct watch_touched touched;
     struct history *history; /* registry/history.h; NULL: outside of a batch */
     unsigned mutations;      /* as in machine_config */
+    struct pointers *turns;  /* registry/catalog_turns.h; NULL: nothing may have turned */
     int64_t now_unix_ms;     /* as the entry's command says it, for what hangs on its events; 0: it says nothing */
 };
 /* It changes: who waits for it wakes, and the history has it. */
@@ -35,7 +36,6 @@ void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name);
  * from the version on that introduced it: programs that do not know the field have to come to the same state. */
 unsigned machine_tx_version(const struct machine_tx *tx);
 void machine_emit(struct machine_tx *tx, enum machine_event_type type, struct slice node, struct slice id);
-void machine_service_changed(struct machine_tx *tx, struct slice service); /* module.on_service */
 /* module.forbids: why a client may not change this; NULL: no module minds. */
 const char *machine_forbids(struct machine_tx *tx, const struct machine_thing *thing);
 /* The same, and refuses the command (CO_DENIED). */

@@ -7,11 +7,11 @@
  * unique among all modules; opening the list checks that.
  *
  *            commands       store tables    watch spaces    queries
- *   registry   1-31          1-15, 48-63       1-31            1-31
+ *   registry   1-31          1-15, 48-61       1-31            1-31
  *   kv         32-63,        16-31, 33-39      32-63,          32-63,
  *              128-207                         96-111          128-207
  *   lb         64-127        32, 40-41         64-95           64-127
- *   multi-dc   208-223       42-47             112-119         208-223
+ *   multi-dc   208-223       42-47, 62-63      112-119         208-223
  *
  * Applying is a function of (store, index, command): no clock, no randomness, no configuration. */
 #ifndef COORD_REGISTRY_MODULE_H
@@ -83,7 +83,9 @@ enum module_mutation {
     MUTATE_ROLLOUT_SLEEPS = 1 << 14,       /* a change of who gets what wakes nobody */
     MUTATE_ROLLOUT_BLIND = 1 << 15,        /* the guard does not see who refused */
     MUTATE_KEYS_REPEATS = 1 << 17,         /* a step of a copy of keys counts whatever came before it */
-    MUTATE_COPY_MIXES = 1 << 16, /* a change of a copy counts whatever it was made for, or a part is missing */
+    MUTATE_COPY_MIXES = 1 << 16,       /* a change of a copy counts whatever it was made for, or a part is missing */
+    MUTATE_FAILOVER_LINGERS = 1 << 18, /* a service waits to come home although nobody else could answer */
+    MUTATE_TURNS_FORGET = 1 << 19, /* what an instance was before the entry is not looked at: it counts as healthy */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */
@@ -101,6 +103,12 @@ enum machine_event_type {
 struct machine_event {
     enum machine_event_type type;
     struct slice node, id; /* id: service id or check id */
+};
+
+/* Of a service some instances turned between healthy and not (registry/catalog_turns.h). */
+struct module_turn {
+    struct slice service;
+    bool lost, gained; /* one that was healthy is not; one is healthy that was not */
 };
 
 /* A thing that a client's command is about to change, for modules that say whether it may be changed here. */
@@ -192,10 +200,10 @@ struct module {
     const struct module_gauge *gauges; /* the last has no metric */
     struct metric *const *metrics;     /* others that it counts by; registered at start */
     void (*on_event)(struct machine_tx *tx, const struct machine_event *event); /* may be NULL */
-    /* After an entry's changes of the catalog, and its events: for each service whose instances, or their checks, it
-     * changed, once or more; also for one that is here and was changed in the copy of another region (multi-dc/copy.h).
-     * It is called for each check that changes: it has to cost next to nothing. May be NULL. */
-    void (*on_service)(struct machine_tx *tx, struct slice service);
+    /* At the end of an entry, for each service of which it turned an instance. Nothing is told while no module wants that:
+     * which is asked before each change of an instance, so it has to cost next to nothing. Both NULL, or none. */
+    void (*on_turn)(struct machine_tx *tx, const struct module_turn *turn);
+    bool (*wants_turns)(const struct machine_tx *tx);
     /* Why clients may not change this thing here: one line, in the tx arena; NULL: they may. Asked for each command of
      * theirs on keys, locks, elections, barriers, phasers, hazards and budgets (machine_forbids): quick. May be NULL. */
     const char *(*forbids)(struct machine_tx *tx, const struct machine_thing *thing);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "base/metrics.h"
+#include "registry/catalog_turns.h"
 
 #define COUNT_BYTES 8
 
@@ -180,6 +181,7 @@ static uint64_t recent_trim(struct machine_tx *tx, struct slice service, Pb__Pre
 static void release(struct change *change, const Pb__HeldService *held) {
     struct slice service = slice_text(held->service);
     char room[STORE_KEY_MAX];
+    turn_service(change->tx, service);
     (void)store_del(change->tx->store, TABLE_PRESERVATION, service_key(change->tx->store, ROW_HELD, service, room));
     Pb__PreservationState *state = state_of(change->tx);
     if (state->held) state->held--;
@@ -209,6 +211,7 @@ static void forget(struct change *change, struct slice service, struct slice nod
     struct slice key = lost_key(key_instance(tx->store, instance, service, node, id), room);
     uint64_t at_ms = number_at(tx->store, key, &lost);
     if (!lost) return;
+    turn_instance(tx, service, node, id);
     (void)store_del(tx->store, TABLE_PRESERVATION, key);
     Pb__PreservationTally *tally = tally_of(tx, service);
     if (tally->lost) tally->lost--;
@@ -304,6 +307,7 @@ static bool preservation_acts(struct machine_tx *tx, struct slice service, const
 static void hold(struct machine_tx *tx, struct slice service, Pb__PreservationTally *tally, uint64_t since_ms,
                  const Pb__PreservationOrder *order) {
     Pb__HeldService held = PB__HELD_SERVICE__INIT;
+    turn_service(tx, service);
     held.service = (char *)(uintptr_t)service.data;
     held.since_ms = since_ms, held.index = tx->index, held.instances = tally->recent;
     held.hold_ms = order->hold_ms < PRESERVATION_HOLD_MS_MAX ? order->hold_ms : PRESERVATION_HOLD_MS_MAX;

@@ -128,6 +128,8 @@ static void store_free(struct store *store) {
     store_flush_free(store);
     pthread_mutex_destroy(&store->lock);
     pthread_cond_destroy(&store->changed);
+    pthread_mutex_destroy(&store->views_lock);
+    pthread_cond_destroy(&store->view_begun);
     buffer_free(&store->write.undo.log);
     for (size_t i = 0; i < STORE_TOPICS; i++) buffer_free(&store->write.journal.topics[i]);
     free((void *)store->config.tables);
@@ -146,8 +148,13 @@ struct store *store_make(const struct store_config *config) {
     store->config.tables = tables;
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->changed, NULL);
+    pthread_mutex_init(&store->views_lock, NULL);
+    pthread_cond_init(&store->view_begun, NULL);
     store_flush_init(store);
     list_init(&store->readers);
+    list_init(&store->views);
+    if (!store->config.compact_free_bytes) store->config.compact_free_bytes = STORE_COMPACT_FREE_BYTES;
+    if (!store->config.view_notes_bytes) store->config.view_notes_bytes = STORE_VIEW_NOTES_BYTES;
     return store;
 }
 
@@ -160,6 +167,7 @@ bool store_has_table(const struct store *store, uint8_t table) {
 int store_open(const struct store_config *config, struct store **out, bool *trusted, struct fault *fault) {
     struct store *store = store_make(config);
     int error = lock_folder(store, fault);
+    if (!error) store_compact_cleanup(store);
     store_crash_opening(true);
     if (!error) error = open_data(store, trusted, fault);
     store_crash_opening(false);
@@ -179,6 +187,7 @@ void store_close(struct store *store) {
         store_free(store);
         return;
     }
+    store_compact_stop(store);
     store_flush_stop(store);
     struct fault fault = {0};
     int error = store_file_close(store->file);
@@ -251,7 +260,7 @@ static bool closed_for(const struct store_reader *reader) {
     return reader->lengthy ? reader->store->long_gate : reader->store->gate;
 }
 
-static void reader_enter(struct store_reader *reader) {
+void store_reader_enter(struct store_reader *reader) {
     struct store *store = reader->store;
     reader->active = true;
     if (!closed_for(reader)) return;
@@ -263,9 +272,11 @@ static void reader_enter(struct store_reader *reader) {
     pthread_mutex_unlock(&store->lock);
 }
 
-struct store_txn *store_read(struct store_reader *reader) {
-    CHECK(!reader->active);
-    reader_enter(reader);
+struct store_txn *store_reader_txn(struct store_reader *reader) {
+    return &reader->txn;
+}
+
+struct store_txn *store_reader_begin(struct store_reader *reader) {
     struct store_txn *txn = &reader->txn;
     txn->file = reader->store->file;
     txn->error = CO_OK;
@@ -281,10 +292,20 @@ struct store_txn *store_read(struct store_reader *reader) {
     return txn;
 }
 
-void store_read_done(struct store_reader *reader) {
-    if (!reader->active) return;
+struct store_txn *store_read(struct store_reader *reader) {
+    CHECK(!reader->active);
+    store_reader_enter(reader);
+    return store_reader_begin(reader);
+}
+
+void store_reader_pause(struct store_reader *reader) {
     store_txn_end(&reader->txn);
     mdb_txn_reset(reader->txn.mdb);
+}
+
+void store_read_done(struct store_reader *reader) {
+    if (!reader->active) return;
+    store_reader_pause(reader);
     reader->active = false;
     if (!closed_for(reader)) return;
     pthread_mutex_lock(&reader->store->lock);
@@ -311,6 +332,46 @@ void store_gate_close(struct store *store) {
     wait_for_readers(store, false);
     LIST_FOREACH(item, &store->readers) { end_mdb(&LIST_ENTRY(item, struct store_reader, link)->txn); }
     pthread_mutex_unlock(&store->lock);
+}
+
+static bool wait_until(struct store *store, const struct timespec *until) {
+    for (;;) {
+        bool busy = false;
+        LIST_FOREACH(item, &store->readers) { busy |= LIST_ENTRY(item, struct store_reader, link)->active; }
+        if (!busy) return true;
+        if (pthread_cond_timedwait(&store->changed, &store->lock, until) == ETIMEDOUT) return false;
+    }
+}
+
+static bool long_one_within(struct store *store) {
+    bool any = false;
+    LIST_FOREACH(item, &store->readers) {
+        const struct store_reader *reader = LIST_ENTRY(item, struct store_reader, link);
+        any |= reader->active && reader->lengthy;
+    }
+    return any;
+}
+
+bool store_gate_try_close(struct store *store, unsigned wait_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)wait_ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000, until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&store->lock);
+    store->long_gate = true;
+    bool closed = !long_one_within(store);
+    if (closed) {
+        store->gate = true;
+        closed = wait_until(store, &until);
+    }
+    if (closed) {
+        LIST_FOREACH(item, &store->readers) { end_mdb(&LIST_ENTRY(item, struct store_reader, link)->txn); }
+    } else {
+        store->gate = store->long_gate = false;
+        pthread_cond_broadcast(&store->changed);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return closed;
 }
 
 void store_gate_open(struct store *store) {

@@ -33,6 +33,8 @@ struct store_table {
 /* What 0 means. */
 #define STORE_MAP_BYTES          ((uint64_t)64 << 30)
 #define STORE_RESERVE_STEP_BYTES ((uint64_t)16 << 20)
+#define STORE_COMPACT_FREE_BYTES ((uint64_t)8 << 20)
+#define STORE_VIEW_NOTES_BYTES   ((uint64_t)64 << 20)
 
 struct store_config {
     const char *folder; /* DATA/store */
@@ -42,6 +44,8 @@ struct store_config {
     size_t table_count;
     uint8_t topics[STORE_TABLES_MAX]; /* by the tables' numbers; 0: none */
     uint64_t examine_bytes;           /* 0: 256 MiB: a larger file is not read to its end before it is opened */
+    uint64_t compact_free_bytes;      /* 0: STORE_COMPACT_FREE_BYTES: with less free pages no new file is made */
+    uint64_t view_notes_bytes;        /* of memory for each view; see store_view.c */
     bool distrust;                    /* put aside what is there, as after a machine crash */
 };
 
@@ -71,6 +75,21 @@ struct store_reader *store_long_reader_new(struct store *store);
 void store_reader_free(struct store_reader *reader);
 struct store_txn *store_read(struct store_reader *reader); /* begins (renews) */
 void store_read_done(struct store_reader *reader);         /* resets; all slices from it are invalid now */
+
+/* Views: the content as of one commit, for what takes seconds (a copy). Handed out in pieces, in the order of tables
+ * and keys; between pieces no read transaction is open, because a long one costs all later writes (store_view.c). Whoever
+ * replaces the store waits until the view is closed. For one thread. */
+struct store_view;
+struct store_view *store_view_open(struct store *store); /* waits for the end of a write transaction */
+void store_view_close(struct store_view *view);          /* accepts NULL */
+/* The view's commit as a read transaction, until the first piece. */
+struct store_txn *store_view_first(struct store_view *view);
+uint64_t store_view_sum(const struct store_view *view); /* the state sum of its commit */
+/* All records but the one of the sum. Slices are valid during the call. */
+typedef void (*store_view_record)(void *data, uint8_t table, struct slice key, struct slice value);
+/* Hands out the next piece, which may be empty. CO_NOTFOUND: there is no more, and what was handed out has the sum that was
+ * kept with it; CO_CORRUPT, CO_IO. */
+int store_view_next(struct store_view *view, store_view_record each, void *data);
 
 /* CO_OK; else what it met: CO_CORRUPT, CO_IO. A range that met damage ends as if there were no more, so whoever read
  * must ask before using what was found. */
@@ -208,11 +227,11 @@ void store_watch_crashes(const char *folder);
 bool store_has_room(struct store *store);
 uint64_t store_bytes(struct store *store);
 
-/* A copy of what one read transaction sees, to `fd` (snapshot copier thread). Streamed; blocks as the pipe does; the
- * process ignores SIGPIPE. The format is our own (store_copy.c): the same records give the same bytes on every
- * server. CO_IO, CO_CLOSED (EPIPE). */
+/* A copy of the content as of one commit, to `fd` (snapshot copier thread). Streamed; blocks as the pipe does, without a
+ * read transaction; the process ignores SIGPIPE. The format is our own (store_copy.c): the same records give the same
+ * bytes on every server. CO_IO, CO_CORRUPT, CO_CLOSED (EPIPE). */
 int store_copy(struct store *store, int fd);
-int store_copy_txn(struct store_txn *txn, int fd); /* from a transaction that the caller has begun */
+int store_copy_view(struct store_view *view, int fd); /* of a view that has handed out nothing yet */
 /* Replaces the content by such a copy read from `fd` to its end (applier thread; readers are kept out while it
  * switches). Aside, then renamed. `size`: how many bytes are to come, 0: not known. On an error the old content
  * stays. CO_CORRUPT (also: sum or size do not agree), CO_UNSUPPORTED (tables of a newer version), CO_DISKFULL,

@@ -31,22 +31,25 @@
 /* -- writing ------------------------------------------------------------------------------------------------------ */
 
 struct copy_out {
-    int fd, error;
+    int fd;
     struct buffer block;
-    uint64_t count, sum;
+    uint64_t count;
 };
 
-static void flush_out(struct copy_out *out) {
-    for (size_t at = 0; at < out->block.size && !out->error;) {
+static int flush_out(struct copy_out *out) {
+    int error = CO_OK;
+    for (size_t at = 0; at < out->block.size && !error;) {
         ssize_t done = write(out->fd, out->block.data + at, out->block.size - at);
         if (done >= 0) at += (size_t)done;
-        else if (errno == EPIPE) out->error = CO_CLOSED;
-        else if (errno != EINTR) out->error = co_from_errno(errno);
+        else if (errno == EPIPE) error = CO_CLOSED;
+        else if (errno != EINTR) error = co_from_errno(errno);
     }
     buffer_reset(&out->block);
+    return error;
 }
 
-static void write_record(struct copy_out *out, uint8_t table, struct slice key, struct slice value) {
+static void write_record(void *data, uint8_t table, struct slice key, struct slice value) {
+    struct copy_out *out = data;
     char head[HEAD_SIZE] = {(char)table};
     put_le32(head + 1, (uint32_t)key.size);
     put_le32(head + 5, (uint32_t)value.size);
@@ -54,61 +57,33 @@ static void write_record(struct copy_out *out, uint8_t table, struct slice key, 
     buffer_append(&out->block, key.data, key.size);
     buffer_append(&out->block, value.data, value.size);
     out->count++;
-    if (out->block.size >= BLOCK_BYTES) flush_out(out);
 }
 
-static void write_table(struct copy_out *out, struct store_txn *txn, uint8_t table) {
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn->mdb, txn->file->tables[table], &cursor);
-    if (rc) {
-        out->error = store_error(rc);
-        return;
-    }
-    MDB_val key, data;
-    struct slice value;
-    uint64_t hash;
-    size_t skip = table == STORE_TABLE_META ? 1 : 0;
-    for (rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST); rc == 0 && !out->error;
-         rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
-        if (skip && *(const char *)key.mv_data != STORE_META_BYTE) break;
-        if (store_is_sum(table, &key)) continue;
-        if (!store_record_read(table, &key, &data, &value, &hash)) {
-            store_damage(txn, table);
-            out->error = CO_CORRUPT;
-            break;
-        }
-        out->sum += hash;
-        write_record(out, table, slice_make((const char *)key.mv_data + skip, key.mv_size - skip), value);
-    }
-    if (rc && rc != MDB_NOTFOUND) out->error = store_error(rc);
-    mdb_cursor_close(cursor);
-}
-
-int store_copy_txn(struct store_txn *txn, int fd) {
+/* While a block waits for the pipe no read transaction is open. */
+int store_copy_view(struct store_view *view, int fd) {
     struct copy_out out = {.fd = fd};
+    uint64_t sum = store_view_sum(view);
     buffer_append(&out.block, MAGIC, MAGIC_SIZE);
-    for (unsigned i = 0; i < STORE_TABLES_MAX && !out.error; i++) {
-        if (txn->file->known[i]) write_table(&out, txn, (uint8_t)i);
+    int error = store_view_next(view, write_record, &out);
+    while (!error) {
+        if (out.block.size >= BLOCK_BYTES) error = flush_out(&out);
+        if (!error) error = store_view_next(view, write_record, &out);
     }
-    if (!out.error && out.sum != store_sum(txn)) {
-        log_error("store", "the records do not have the sum that was kept with them file=%s", txn->file->path);
-        out.error = CO_CORRUPT;
+    if (error == CO_NOTFOUND) {
+        char end[END_SIZE] = {(char)END_TABLE};
+        put_le64(end + 1, out.count);
+        put_le64(end + 9, sum);
+        buffer_append(&out.block, end, sizeof end);
+        error = flush_out(&out);
     }
-    if (out.error == CO_CORRUPT) store_fail(txn, CO_CORRUPT);
-    char end[END_SIZE] = {(char)END_TABLE};
-    put_le64(end + 1, out.count);
-    put_le64(end + 9, out.sum);
-    buffer_append(&out.block, end, sizeof end);
-    flush_out(&out);
     buffer_free(&out.block);
-    return out.error;
+    return error;
 }
 
 int store_copy(struct store *store, int fd) {
-    struct store_reader *reader = store_long_reader_new(store);
-    int error = store_copy_txn(store_read(reader), fd);
-    store_read_done(reader);
-    store_reader_free(reader);
+    struct store_view *view = store_view_open(store);
+    int error = store_copy_view(view, fd);
+    store_view_close(view);
     return error;
 }
 
@@ -326,6 +301,18 @@ static int take_name(struct store *store, struct store_file *next, struct fault 
     return CO_OK;
 }
 
+struct store_file *store_switch(struct store *store, struct store_file *next) {
+    struct store_file *old = store->file;
+    pthread_mutex_lock(&store->lock);
+    free(next->path);
+    next->path = mem_strdup(old->path);
+    next->aside = old->aside;
+    old->aside = NULL;
+    store->file = next;
+    pthread_mutex_unlock(&store->lock);
+    return old;
+}
+
 /* It takes about as much as the copy: what certainly does not fit is not begun, and leaves the log what there is. */
 static bool has_room_for(const struct store *store, uint64_t size) {
     struct statvfs disk;
@@ -335,6 +322,7 @@ static bool has_room_for(const struct store *store, uint64_t size) {
 int store_replace_edited(struct store *store, int fd, uint64_t size, bool background, store_edit edit, void *data,
                          struct fault *fault) {
     CHECK(!store->write_open);
+    store_compact_stop(store);
     struct load_job job = {
         .store = store, .load = {.edit = edit, .edit_data = data}, .size = size, .fd = fd, .fault = fault};
     int error = has_room_for(store, size) ? CO_OK
@@ -349,15 +337,7 @@ int store_replace_edited(struct store *store, int fd, uint64_t size, bool backgr
     store_gate_close(store);
     error = take_name(store, next, fault);
     if (!error) {
-        struct store_file *old = store->file;
-        pthread_mutex_lock(&store->lock);
-        free(next->path);
-        next->path = mem_strdup(old->path);
-        next->aside = old->aside;
-        old->aside = NULL;
-        store->file = next;
-        pthread_mutex_unlock(&store->lock);
-        store_file_discard(old, false);
+        store_file_discard(store_switch(store, next), false);
         if (gone >= 0) lazy_unlink_when_closed(gone);
     }
     store_gate_open(store);

@@ -12,7 +12,10 @@
  *   store_journal.c what was there before, and reads of it
  *   store_trust.c   whether what is there is what was written
  *   store_marker.c  the marker file
+ *   store_view.c    the content as of one commit, read in short pieces
+ *   store_notes.c   what a view needs to know of changes since
  *   store_copy.c    copies and replacing
+ *   store_compact.c a file without the free pages
  *   store_examine.c reading a file without LMDB, for damage
  *   store_fence.c   marks of a store that must not be trusted
  *   store_flush.c   writing the file out bit by bit
@@ -121,6 +124,7 @@ struct store_txn {
     struct store_file *file;
     MDB_txn *mdb;
     bool writing;
+    bool viewed;  /* write: some views are to be told of changes */
     uint8_t note; /* store_note */
     int error;    /* sticks */
     uint64_t sum; /* write: as of now */
@@ -191,8 +195,14 @@ struct store {
     struct store_scrubbed looked;
     struct store_file *file; /* changed behind the closed gate only */
     struct store_txn write;
-    bool write_open;
-    pthread_mutex_t lock; /* readers, gate */
+    bool write_open; /* changed by the applier thread, with views_lock */
+    pthread_mutex_t views_lock;
+    pthread_cond_t view_begun;
+    struct list views;
+    struct store_compact *compact;       /* NULL: none is under way. Set by the applier thread, with views_lock */
+    uint64_t crowded_ms, compact_due_ms; /* applier thread: since when too much is free; not again before */
+    uint64_t measured_ms;                /* applier thread; the gauges of its size */
+    pthread_mutex_t lock;                /* readers, gate */
     pthread_cond_t changed;
     _Atomic bool gate;      /* closed: no reader may begin */
     _Atomic bool long_gate; /* no long one: closed before */
@@ -210,6 +220,40 @@ struct store {
 struct store *store_make(const struct store_config *config);    /* nothing is open yet */
 bool store_has_table(const struct store *store, uint8_t table); /* of this version */
 
+/* A read in steps: from enter to store_read_done it keeps the store from being replaced; between begin and pause it has a
+ * transaction. */
+void store_reader_enter(struct store_reader *reader);
+struct store_txn *store_reader_begin(struct store_reader *reader);
+struct store_txn *store_reader_txn(struct store_reader *reader);
+void store_reader_pause(struct store_reader *reader);
+
+/* -- views (store_view.c) ----------------------------------------------------------------------------------------- */
+bool store_views_write(struct store *store);   /* a write transaction is about to begin. Is there a view? */
+void store_views_written(struct store *store); /* it has ended */
+/* `old`: what LMDB has for the record, which is about to change; NULL: nothing */
+void store_views_note(struct store *store, uint8_t table, const MDB_val *key, const MDB_val *old);
+
+/* Behind the closed gate, when `next` has the name already: it is the store's file now. The old one is the caller's. */
+struct store_file *store_switch(struct store *store, struct store_file *next);
+
+/* -- compaction (store_compact.c) --------------------------------------------------------------------------------- */
+/* Applier thread. No write transaction is open, but for begin and judge. */
+
+void store_compact_turn(struct store *store);
+bool store_compact_begin(struct store *store);
+/* Is one due? After a commit, now and then. */
+void store_compact_judge(struct store *store, uint64_t now_ms, uint64_t file_bytes, uint64_t live_bytes);
+/* Given up, if one is under way. Before the file is closed or replaced; applier thread. */
+void store_compact_stop(struct store *store);
+void store_compact_cleanup(const struct store *store); /* what a process that was killed has left */
+/* A key that is about to change; with views_lock held. */
+void store_compact_note(struct store *store, uint8_t table, struct slice key);
+bool store_compact_collects(const struct store *store); /* with views_lock held */
+/* At a boundary of write transactions, with views_lock held: what was noted so far is complete. */
+void store_compact_boundary(struct store *store);
+
+/* Closes it, unless a long reader is within, or a short one does not end in time. */
+bool store_gate_try_close(struct store *store, unsigned wait_ms);
 /* Closes the gate, once the long readers within are done, waits for the others and ends their LMDB transactions;
  * then the file may be switched. */
 void store_gate_close(struct store *store);
@@ -242,8 +286,10 @@ void store_crash_opening(bool begins); /* a signal from now on ends one that ope
 bool store_marker_foreign(const char *folder);
 /* Is `file` the one that the marker of this boot names? *clean: it says that the store was closed. */
 bool store_marker_fits(const char *folder, const struct stat *file, bool *clean);
-/* nothing, when it fits already */
+/* Does nothing when that is there already. */
 int store_marker_write(const char *folder, const struct stat *file, struct fault *fault);
+/* `next` is about to take the file's place: the marker fits either. */
+int store_marker_write_both(const char *folder, const struct stat *file, const struct stat *next, struct fault *fault);
 int store_marker_close(const char *folder, struct fault *fault); /* closed cleanly */
 /* A small file, made or written anew, and on disk when it returns. */
 int store_write_synced(const char *path, const char *text);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/boot.h"
+#include "base/check.h"
 #include "base/memory.h"
 #include "registry/store_file.h"
 
@@ -46,14 +47,21 @@ bool store_marker_foreign(const char *folder) {
            strncmp(found, FORMAT, strlen(FORMAT)) != 0;
 }
 
-/* `file` NULL: closed cleanly. */
-static void marker_text(const struct stat *file, char room[MARKER_SIZE]) {
+static int file_line(const struct stat *file, char *room, size_t size) {
+    return snprintf(room, size, "file %u:%u %" PRIu64 "\n", major(file->st_dev), minor(file->st_dev),
+                    (uint64_t)file->st_ino);
+}
+
+/* `file` NULL: closed cleanly. `next`: NULL, or another one that may take its place. */
+static void marker_text(const struct stat *file, const struct stat *next, char room[MARKER_SIZE]) {
     char boot[BOOT_ID_SIZE];
     memset(room, '\n', MARKER_SIZE);
     boot_id(boot);
-    int size = file ? snprintf(room, MARKER_SIZE, FORMAT "boot %s\nfile %u:%u %" PRIu64 "\n", boot, major(file->st_dev),
-                               minor(file->st_dev), (uint64_t)file->st_ino)
-                    : snprintf(room, MARKER_SIZE, FORMAT "closed\n");
+    int size =
+        file ? snprintf(room, MARKER_SIZE, FORMAT "boot %s\n", boot) : snprintf(room, MARKER_SIZE, FORMAT "closed\n");
+    if (file) size += file_line(file, room + size, MARKER_SIZE - (size_t)size);
+    if (next) size += file_line(next, room + size, MARKER_SIZE - (size_t)size);
+    CHECK(size < MARKER_SIZE);
     room[size] = '\n'; /* instead of snprintf's end */
 }
 
@@ -65,19 +73,23 @@ static bool same_marker(const char *found, size_t size, const char wanted[MARKER
     return size == length && memcmp(found, wanted, size) == 0;
 }
 
+/* Without a boot id nothing can be known about the time between. */
+static bool names(const char *found, const struct stat *file) {
+    char line[64], boot[BOOT_ID_SIZE], head[MARKER_SIZE];
+    if (!boot_id(boot)) return false;
+    int size = snprintf(head, sizeof head, FORMAT "boot %s\n", boot);
+    (void)file_line(file, line, sizeof line);
+    return strncmp(found, head, (size_t)size) == 0 && strstr(found + size, line);
+}
+
 bool store_marker_fits(const char *folder, const struct stat *file, bool *clean) {
-    char wanted[MARKER_SIZE], found[MARKER_SIZE + 2];
+    char closed[MARKER_SIZE], found[MARKER_SIZE + 2];
     ssize_t got = read_marker(folder, found);
     *clean = false;
     if (got < 0) return false;
-    marker_text(NULL, wanted);
-    if (same_marker(found, (size_t)got, wanted)) {
-        *clean = true;
-        return false;
-    }
-    marker_text(file, wanted);
-    /* Without a boot id nothing can be known about the time between. */
-    return same_marker(found, (size_t)got, wanted) && !strstr(found, "boot \n");
+    marker_text(NULL, NULL, closed);
+    *clean = same_marker(found, (size_t)got, closed);
+    return !*clean && names(found, file);
 }
 
 int store_sync_folder(const char *folder) {
@@ -115,9 +127,9 @@ static int write_synced(const char *path, const char text[MARKER_SIZE], bool *ma
     return error;
 }
 
-static int write_marker(const char *folder, const struct stat *file, struct fault *fault) {
+static int write_marker(const char *folder, const struct stat *file, const struct stat *next, struct fault *fault) {
     char text[MARKER_SIZE];
-    marker_text(file, text);
+    marker_text(file, next, text);
     char *path = store_path(folder, MARKER);
     bool made;
     int error = write_synced(path, text, &made);
@@ -128,8 +140,14 @@ static int write_marker(const char *folder, const struct stat *file, struct faul
 }
 
 int store_marker_write(const char *folder, const struct stat *file, struct fault *fault) {
-    bool clean;
-    return store_marker_fits(folder, file, &clean) ? CO_OK : write_marker(folder, file, fault);
+    char wanted[MARKER_SIZE], found[MARKER_SIZE + 2];
+    ssize_t got = read_marker(folder, found);
+    marker_text(file, NULL, wanted);
+    return got >= 0 && same_marker(found, (size_t)got, wanted) ? CO_OK : write_marker(folder, file, NULL, fault);
 }
 
-int store_marker_close(const char *folder, struct fault *fault) { return write_marker(folder, NULL, fault); }
+int store_marker_write_both(const char *folder, const struct stat *file, const struct stat *next, struct fault *fault) {
+    return write_marker(folder, file, next, fault);
+}
+
+int store_marker_close(const char *folder, struct fault *fault) { return write_marker(folder, NULL, NULL, fault); }

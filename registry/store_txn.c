@@ -2,8 +2,12 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "registry/store_file.h"
+
+#define MEASURE_MS 1000
 
 static const char sum_key[] = {STORE_META_BYTE, 's', 'u', 'm'};
 
@@ -89,14 +93,18 @@ int store_file_begin(struct store_file *file, struct store_txn *txn) {
 
 struct store_txn *store_write(struct store *store) {
     CHECK(!store->write_open);
-    store->write_open = true;
+    if (store->compact) store_compact_turn(store);
+    bool viewed = store_views_write(store);
     (void)store_file_begin(store->file, &store->write);
+    store->write.viewed = viewed;
     return &store->write;
 }
 
 /* What a rollback needs: table, whether there was a record, sizes, key, what LMDB had for it; and the size of it all,
  * to walk back. */
 void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
+    if (txn->viewed && !store_is_sum(table, key))
+        store_views_note(CONTAINER_OF(txn, struct store, write), table, key, old);
     if (txn->journal.on) store_journal_note(txn, table, key, old);
     if (!txn->undo.on) return;
     struct buffer *log = &txn->undo.log;
@@ -186,13 +194,34 @@ int store_txn_commit(struct store_txn *txn) {
 static struct store *store_of(struct store_txn *txn) {
     struct store *store = CONTAINER_OF(txn, struct store, write);
     CHECK(store->write_open);
-    store->write_open = false;
     return store;
+}
+
+/* -- how large it is ---------------------------------------------------------------------------------------------- */
+
+METRIC file_bytes = {
+    .name = "coord_store_bytes", .type = METRIC_GAUGE, .help = "Of the store's file, without what is reserved ahead"};
+METRIC live_bytes = {
+    .name = "coord_store_live_bytes", .type = METRIC_GAUGE, .help = "Of the store's file, pages that hold records"};
+
+/* Counting pages walks over all tables: once a second. */
+static void measure(struct store *store) {
+    uint64_t now_ms = clock_mono_ms();
+    if (now_ms - store->measured_ms < MEASURE_MS) return;
+    store->measured_ms = now_ms;
+    metric_register(&file_bytes);
+    metric_register(&live_bytes);
+    metric_set(&file_bytes, store->file->used_bytes);
+    uint64_t live = store_live_bytes(&store->write);
+    metric_set(&live_bytes, live);
+    if (store->write.error == CO_OK) store_compact_judge(store, now_ms, store->file->used_bytes, live);
 }
 
 int store_commit(struct store_txn *txn) {
     struct store *store = store_of(txn);
+    measure(store);
     int error = store_txn_commit(txn);
+    store_views_written(store);
     if (!error) store_flush_note(store, txn->need.changed_bytes);
     return error;
 }
@@ -204,8 +233,9 @@ void store_txn_abort(struct store_txn *txn) {
 }
 
 void store_abort(struct store_txn *txn) {
-    (void)store_of(txn);
+    struct store *store = store_of(txn);
     store_txn_abort(txn);
+    store_views_written(store);
 }
 
 /* -- get and put -------------------------------------------------------------------------------------------------- */

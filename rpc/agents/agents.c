@@ -180,7 +180,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     struct agent *agent = data;
     struct agents *agents = agent->agents;
     (void)wire;
-    if (!agents->stopping)
+    if (!agents->stopping && !agent->asks_only)
         log_info("agents", "%s went node=%s reason=\"%s\"",
                  agent->is_link ? "a link from another region" : "a client agent", agent->node, co_strerror(error));
     agents_fetch_down(&agent->reader);
@@ -215,6 +215,7 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     list_append(&agents->all, &agent->link);
     *agent_find(agents, agent->reader.number) = agent;
     agent->is_link = hello->region[0];
+    agent->asks_only = agent->is_link && !hello->cluster[0]; /* hello_of_region */
     if (agent->is_link) snprintf(agent->region, sizeof agent->region, "%s", hello->region);
     struct asks_up asks = {.node = agent->node, .protocol = hello_protocol(hello)};
     if (!agent->is_link) {
@@ -223,7 +224,9 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     }
     link_adopt(wire, &wire_callbacks, agent);
     link_keep_short(wire);
-    if (agent->is_link)
+    if (agent->asks_only)
+        log_debug("agents", "another region asks who is here region=%s node=%s", hello->region, agent->node);
+    else if (agent->is_link)
         log_info("agents", "a link from another region came region=%s node=%s address=%s", hello->region, agent->node,
                  hello->address);
     else log_info("agents", "a client agent came node=%s address=%s", agent->node, hello->address);

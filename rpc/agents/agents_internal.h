@@ -34,7 +34,9 @@ struct agent {
     struct ask_link *asks;
     uint64_t last_seen_ms;
     uint64_t received, delivered; /* as link.h counts them, when last looked */
-    bool is_link;                 /* a server of another region: */
+    bool
+        asks_only; /* a server of another region that asks who is here, and goes: addresses are asked again and again */
+    bool is_link;  /* a server of another region: */
     char region[RPC_REGION_MAX + 1];
     struct list follows; /* agents_hints.c */
     size_t follow_count;

@@ -66,6 +66,26 @@ Test(cli, unknown_with_a_neighbour) {
     cr_expect_stderr_eq_str("coord: unknown command \"agnet\", did you mean \"agent\"?\n");
 }
 
+Test(cli, unknown_is_a_beginning) {
+    cr_expect_eq(run((const char *[]){"ver", NULL}), 2);
+    fflush(stderr);
+    cr_expect_stderr_eq_str("coord: unknown command \"ver\", did you mean \"version\"?\n");
+}
+
+Test(cli, unknown_is_consuls) {
+    cr_expect_eq(run((const char *[]){"login", NULL}), 2);
+    fflush(stderr);
+    cr_expect_stderr_eq_str(
+        "coord: Consul's `login`; coord does not have it: there is no access control yet; see docs/divergence.md\n");
+}
+
+/* Two of two letters are wrong: nothing is suggested. */
+Test(cli, unknown_and_short) {
+    cr_expect_eq(run((const char *[]){"lb", NULL}), 2);
+    fflush(stderr);
+    cr_expect_stderr_eq_str("coord: unknown command \"lb\", `coord help` lists them\n");
+}
+
 Test(cli, unknown_without) {
     cr_expect_eq(run((const char *[]){"frobnicate", NULL}), 2);
     fflush(stderr);

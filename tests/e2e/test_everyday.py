@@ -1,5 +1,5 @@
 """Everyday work on any agent: join, leave, force-leave, maintenance, reload, on servers and client agents alike."""
-import base64, json, os, re, signal, socket, subprocess, threading
+import base64, json, os, re, select, signal, socket, subprocess, threading
 from coordtest import COORD, SLOW, Agent, Cluster, check, free_address, run, settings, until
 from test_client_agent import client_agent, rows, words
 
@@ -255,6 +255,12 @@ def monitoring():
         until("a line", hup, every=0.1)
         agent.put("/v1/agent/service/register", {"Name": "seen"})
         until("what the catalog takes", lambda: any("the catalog has taken a change: service id=seen" in line for line in list(seen)))
+        objects = subprocess.Popen([COORD, "monitor", "-log-json", "-http-addr=" + agent.ip], stdout=subprocess.PIPE, text=True)
+        try:
+            until("a line of JSON", lambda: (agent.put("/v1/agent/reload"), select.select([objects.stdout], [], [], 0.1)[0])[1])
+            check(json.loads(objects.stdout.readline())["@module"], "an object with Consul's names")
+        finally:
+            objects.kill()
         check(agent.request("GET", "/v1/agent/monitor?loglevel=bogus")[::2] == (400, b"Bad request: Unknown log level: bogus"), "a wrong level")
         check("Unknown log level: bogus" in words(agent, "monitor", "-log-level=bogus", code=1), "also by the command line")
         before = agent.fd_count()

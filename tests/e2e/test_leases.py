@@ -85,6 +85,7 @@ def bad_input():
             ("PUT", "/v1/lease/renew/" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/" + NOBODY, None, 404, "register again"),
             ("PUT", "/v1/lease/renew/", b"", 404, ""), ("GET", "/v1/lease/grant", None, 400, "grant"), ("DELETE", "/v1/lease/" + id, None, 405, ""),
             ("GET", "/v1/leases?remaining&index=3", None, 400, "remaining"), ("GET", "/v1/leases?remaning", None, 400, '(nearest: "remaining")'),
+            ("PUT", "/v1/lease/grant?ttl=10s", None, 400, 'a member of the body: {"TTL": ...}'),
             ("GET", "/v1/leases?remaining=maybe", None, 400, "remaining"), ("GET", "/v1/leases?wait=1s&wait=2s", None, 400, "wait: it is given twice"),
             ("PUT", "/v1/lease/grant?ttl=5s", b'{"TTL":"5s"}', 400, '"ttl"'), ("PUT", "/v1/lease/grant", b'{"TTL":"5s","TTL":"6s"}', 400, "TTL"),
             ("PUT", "/v1/lease/renew/%s?dc=dc1&token=x" % id, b"", 200, "TTL"),

@@ -145,7 +145,7 @@ def codes():
 
     wrong = (([], "a NAME is wanted"), (["a"], "-- is wanted"), (["a", "true"], "-- is wanted"), (["a", "--"], "a COMMAND is wanted"),
              (["--", "a", "true"], "a NAME is wanted"), (["-wiat=0", "a", "--", "true"], "did you mean -wait"), (["-wait=x", "a", "--", "true"], "-wait"),
-             (["a", "-wait=-1s", "--", "true"], "-wait"), (["-ttl=0", "a", "--", "true"], "-ttl"), (["-ttl=1ms", "a", "--", "true"], "between [1s"),
+             (["a", "-wait=-1s", "--", "true"], "-wait"), (["-ttl=0", "a", "--", "true"], "-ttl"), (["-ttl=1ms", "a", "--", "true"], "\"1ms\", must be between 1s and 24h0m0s"),
              (["-n=x", "a", "--", "true"], "-n"), (["", "--", "true"], "NAME is empty"), (["x" * 257, "--", "true"], "256"))
     for words, named in wrong:
         got, out, err = lock(agent, *words)

@@ -11,7 +11,7 @@ class World:
 
     def __init__(self):
         quick = settings(failover_return="%dms" % (RETURN * 1000))
-        self.eu = Agent("-datacenter=eu", name="eu1").start()
+        self.eu = Agent("-datacenter=eu", settings(failover_return="10m"), name="eu1").start()     # what comes home there does so at once, or not at all
         self.us = Agent("-datacenter=us", "-retry-join-wan=" + self.eu.ip, quick, name="us1").start()
         self.agent = Agent("-datacenter=us", "-retry-join=" + self.us.ip, server=False, name="uc").start()
         self.here = (self.us, self.agent)
@@ -166,6 +166,36 @@ def flapped():
     return longest, {name: watcher.stop() for name, watcher in watchers.items()}
 
 
+def a_healthy_home_is_not_left():
+    """Two regions whose checks begin critical, and pass one after the other: neither answers for the other one from then on."""
+    both = (world.us, world.eu)
+    for agent in both:
+        world.register(agent, "x", 90, "critical")
+    known = lambda agent, region: [c["Status"] for e in agent.get("/v1/global/service/x")[2] if e["Region"] == region for c in e["Checks"] if c["CheckID"] == "service:x"]
+    until("both know both", lambda: all(known(agent, region) == ["critical"] for agent in both for region in ("eu", "us")))
+    turn(world.us, "pass", "x")
+    for agent in world.here:
+        until("us answers at " + agent.name, lambda: by_dns(agent, "x") == by_http(agent, "x") == "us")
+    watchers = [Watcher(lambda look=look, agent=agent: look(agent, "x")) for look in (by_dns, by_http) for agent in world.here]
+    until("and for eu", lambda: by_dns(world.eu, "x") == by_http(world.eu, "x") == "us")
+    turn(world.eu, "pass", "x")
+    until("eu, which was never healthy before, is home at once", lambda: by_dns(world.eu, "x") == by_http(world.eu, "x") == "eu")
+    check(world.eu.request("GET", "/v1/failover/x")[0] == 404, "nothing is on record")
+    for state, status in (("pass", "passing"), ("fail", "critical"), ("pass", "passing")):
+        turn(world.eu, state, "x")
+        until("us knows", lambda: known(world.us, "eu") == [status])
+        looks = [watcher.looks for watcher in watchers]
+        until("all looked", lambda: all(w.error or w.looks > before + 1 for w, before in zip(watchers, looks)))
+    for watcher in watchers:
+        check(watcher.stop() == ["us"], "%r" % watcher.seen)
+    until("eu waits to come home", lambda: world.eu.get("/v1/failover/x")[2].get("BackIndex") and by_dns(world.eu, "x") == "us")
+    turn(world.us, "fail", "x")
+    until("until nobody else is left", lambda: by_dns(world.eu, "x") == by_http(world.eu, "x") == "eu")
+    turn(world.us, "pass", "x")
+    until("eu knows", lambda: known(world.eu, "us") == ["passing"])
+    check(by_dns(world.eu, "x") == by_http(world.eu, "x") == "eu", "for good")
+
+
 def an_order_of_who_answers():
     agent = world.agent
     check(agent.request("GET", "/v1/failover/web")[0] == 404 and agent.get("/v1/failover")[2] == [], "nothing is on record")
@@ -232,4 +262,4 @@ def one_that_is_gone_for_good():
     check(by_dns(world.us) == "?" and by_http(world.us) == "us", "nobody has it")
 
 
-run([it_goes_and_comes_home, waiting_queries_wake_at_both, flapping_checks_are_no_ping_pong, an_order_of_who_answers, the_commands_say_why, one_that_is_gone_for_good])
+run([it_goes_and_comes_home, a_healthy_home_is_not_left, waiting_queries_wake_at_both, flapping_checks_are_no_ping_pong, an_order_of_who_answers, the_commands_say_why, one_that_is_gone_for_good])

@@ -274,6 +274,23 @@ def the_end_is_quick():
         ends_soon(agent, 8 * SLOW)
 
 
-run([one_address_is_enough, servers_of_a_region_are_known_whole_soon, another_region_is_asked,
+def a_link_that_is_fine_is_not_logged():
+    """An address of retry_join_wan is asked again and again who is there."""
+    there = server("sa", "-log-level=debug").start()
+    here = server("af", "-retry-join-wan=" + there.ip, "-retry-interval-wan=200ms").start()
+    for agent in (here, there):
+        knows(agent, "af", "sa")
+    asked = lambda: there.log().count("another region asks who is here region=af")
+    before, told = asked(), {agent: len(agent.log()) for agent in (here, there)}
+    until("it is asked three times more", lambda: asked() >= before + 3)
+    for agent in (here, there):
+        lines = [line for line in agent.log()[told[agent]:].splitlines() if any(" %s: " % of in line for of in ("agents", "client", "peer", "region", "regions"))]
+        check(not [line for line in lines if "[DEBUG]" not in line], "%s: %r" % (agent.name, lines))
+    check("a link from another region went" not in there.log(), there.log())
+    for agent in (here, there):
+        agent.stop()
+
+
+run([a_link_that_is_fine_is_not_logged, one_address_is_enough, servers_of_a_region_are_known_whole_soon, another_region_is_asked,
     a_wait_ends_by_a_change_there, sessions_locks_transactions_and_the_catalog, one_catalog_of_all, names_that_are_no_region,
     one_that_cannot_be_reached, one_that_is_removed_stays_away, another_cluster_of_the_name_is_refused, one_that_is_founded_anew_is_taken, the_end_is_quick])

@@ -51,11 +51,17 @@ static struct neighbour *of(struct neighbours *world, const char *region) {
     CHECK(false);
 }
 
-static void update(struct neighbours *world, const char *region, Pb__CopyUpdateCommand *command) {
+static struct neighbour *known(struct neighbours *world, const char *region, Pb__CatalogAt *from, Pb__CatalogAt *to) {
     struct neighbour *neighbour = of(world, region);
-    Pb__CatalogAt from = PB__CATALOG_AT__INIT, to = PB__CATALOG_AT__INIT;
-    from.cluster_id = to.cluster_id = NEIGHBOUR_CLUSTER;
-    from.index = neighbour->index, to.index = neighbour->index += 10;
+    *from = *to = (Pb__CatalogAt)PB__CATALOG_AT__INIT;
+    from->cluster_id = to->cluster_id = NEIGHBOUR_CLUSTER;
+    from->index = neighbour->index, to->index = neighbour->index += 10;
+    return neighbour;
+}
+
+static void update(struct neighbours *world, const char *region, Pb__CopyUpdateCommand *command) {
+    Pb__CatalogAt from, to;
+    known(world, region, &from, &to);
     command->region = TEXT(region), command->to = &to;
     if (from.index) command->from = &from;
     struct outcome outcome = fixture_apply(&world->f, COPY_UPDATE, &command->base);
@@ -72,6 +78,34 @@ void neighbour_has(struct neighbours *world, const char *region, const char *ser
     ProtobufCBinaryData packed = message_bytes(message_pack(&world->arena, &instance->base));
     command.entries = &packed, command.n_entries = 1;
     update(world, region, &command);
+}
+
+void neighbour_turns(struct neighbours *world, const char *region, const char *service, Pb__Status status) {
+    Pb__CatalogAt from, to;
+    Pb__CopyStageCommand stage = PB__COPY_STAGE_COMMAND__INIT;
+    Pb__CopyCommitCommand commit = PB__COPY_COMMIT_COMMAND__INIT;
+    Pb__CopyTidyCommand tidy = PB__COPY_TIDY_COMMAND__INIT;
+    Pb__ServiceEntry *instance = entry(world, region, service, status);
+    known(world, region, &from, &to);
+    catalog_strip(instance);
+    ProtobufCBinaryData packed = message_bytes(message_pack(&world->arena, &instance->base));
+    stage.region = commit.region = tidy.region = TEXT(region);
+    stage.from = commit.from = from.index ? &from : NULL, stage.to = commit.to = &to;
+    stage.entries = &packed, stage.n_entries = 1;
+    struct outcome outcome = fixture_apply(&world->f, COPY_STAGE, &stage.base);
+    CHECK(outcome.yes);
+    commit.stage = tidy.stage = outcome.index, commit.parts = 1;
+    CHECK(fixture_apply(&world->f, COPY_COMMIT, &commit.base).yes);
+    while (!fixture_apply(&world->f, COPY_TIDY, &tidy.base).yes) continue;
+}
+
+void neighbour_removed(struct neighbours *world, const char *region) {
+    Pb__RegionRemoveCommand remove = PB__REGION_REMOVE_COMMAND__INIT;
+    Pb__CopyForgetCommand forget = PB__COPY_FORGET_COMMAND__INIT;
+    remove.name = forget.region = TEXT(region);
+    of(world, region)->index = 0;
+    CHECK(fixture_apply(&world->f, REGION_REMOVE, &remove.base).yes);
+    while (!fixture_apply(&world->f, COPY_FORGET, &forget.base).yes) continue;
 }
 
 void neighbour_loses(struct neighbours *world, const char *region, const char *service) {
@@ -99,6 +133,29 @@ struct outcome here(struct neighbours *world, const char *node, const char *serv
     struct outcome outcome = fixture_apply(&world->f, CATALOG_REGISTER, &command.base);
     CHECK(outcome.error == CO_OK);
     return outcome;
+}
+
+void here_node(struct neighbours *world, const char *node, Pb__Status status) {
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    const Pb__ServiceEntry *instance = entry(world, node, "any", status);
+    command.node = instance->node, command.checks = instance->checks, command.n_checks = 1;
+    instance->checks[0]->check_id = TEXT("the node's own");
+    CHECK(fixture_apply(&world->f, CATALOG_REGISTER, &command.base).error == CO_OK);
+}
+
+void here_at_once(struct neighbours *world, size_t count, const struct turn_here *turns) {
+    Pb__CatalogBatchCommand batch = PB__CATALOG_BATCH_COMMAND__INIT;
+    batch.registers = arena_alloc(&world->arena, count * sizeof *batch.registers);
+    for (size_t i = 0; i < count; i++) {
+        Pb__RegisterCommand *command = batch.registers[batch.n_registers++] =
+            arena_alloc(&world->arena, sizeof *command);
+        const Pb__ServiceEntry *instance = entry(world, turns[i].node, turns[i].service, turns[i].status);
+        pb__register_command__init(command);
+        instance->checks[0]->service_id = instance->service->id;
+        command->node = instance->node, command->service = instance->service;
+        command->checks = instance->checks, command->n_checks = 1;
+    }
+    CHECK(fixture_apply(&world->f, CATALOG_BATCH, &batch.base).error == CO_OK);
 }
 
 void here_no_more(struct neighbours *world, const char *node, const char *service) {

@@ -96,9 +96,13 @@ static struct outcome home(const char *service, uint64_t away_index, uint64_t ba
     return fixture_apply(&world.f, FAILOVER_HOME, &command.base);
 }
 static void comes_home(const char *service) {
-    uint64_t went = away(service);
-    cr_assert(home(service, went, 0).yes);
-    cr_assert(home(service, went, back(service)).yes);
+    cr_assert_neq(back(service), 0, "it is not healthy here, or not away");
+    cr_assert(home(service, away(service), back(service)).yes);
+}
+/* It was healthy here, and is not any more. */
+static uint64_t goes(const char *service) {
+    here(&world, "n1", service, PASSING);
+    return here(&world, "n1", service, CRITICAL).index;
 }
 
 /* NULL: that region is not at rest. */
@@ -167,13 +171,12 @@ Test(failover, it_goes_at_once_and_stays_until_it_is_told_to_come_home, .init = 
     cr_expect_str_eq(answer(), "us");
     cr_expect_eq(away("WEB"), went);
     cr_expect_eq(home("web", went, 0).error, CO_CONFLICT, "it has no healthy instances");
-    here(&world, "n1", "web", PASSING);
+    uint64_t since = here(&world, "n1", "web", PASSING).index;
     cr_expect_str_eq(answer(), "us", "not yet");
-    cr_expect(state_of("web")->healthy && !back("web"));
-    cr_assert(home("web", went, 0).yes);
-    cr_expect_str_eq(answer(), "us", "it is noted that it is back");
-    uint64_t since = back("web");
-    cr_expect_eq(home("web", went, 0).error, CO_CONFLICT, "that was told before");
+    cr_expect(state_of("web")->healthy && back("web") == since, "the entry notes that it is back");
+    here(&world, "n2", "web", PASSING), here(&world, "n2", "web", CRITICAL);
+    cr_expect_eq(back("web"), since, "the other one makes no difference");
+    cr_expect_eq(home("web", went, 0).error, CO_CONFLICT, "that was noted");
     cr_expect_eq(home("web", went, since - 1).error, CO_CONFLICT);
     cr_expect_eq(home("web", went - 1, since).error, CO_CONFLICT);
     cr_assert(home("web", went, since).yes);
@@ -183,18 +186,13 @@ Test(failover, it_goes_at_once_and_stays_until_it_is_told_to_come_home, .init = 
 
 Test(failover, a_relapse_begins_anew, .init = setup, .fini = teardown) {
     two_neighbours();
-    uint64_t first = here(&world, "n1", "web", CRITICAL).index;
-    here(&world, "n1", "web", PASSING);
-    cr_assert(home("web", first, 0).yes);
-    uint64_t since = back("web"), second = here(&world, "n1", "web", CRITICAL).index;
+    uint64_t first = goes("web"), since = here(&world, "n1", "web", PASSING).index;
+    uint64_t second = here(&world, "n1", "web", CRITICAL).index;
     cr_expect(away("web") == second && back("web") == 0);
     here(&world, "n1", "web", PASSING);
     cr_expect_eq(home("web", first, since).error, CO_CONFLICT, "an order of before the relapse");
     cr_expect_eq(home("web", first, 0).error, CO_CONFLICT);
     cr_expect_str_eq(answer(), "us");
-    uint64_t noted = away("web");
-    here(&world, "n1", "web", CRITICAL), here(&world, "n1", "web", PASSING);
-    cr_expect_eq(away("web"), noted, "nothing is written as long as nobody has seen it healthy");
     comes_home("web");
     cr_expect_str_eq(answer(), "own 1");
 }
@@ -207,13 +205,11 @@ Test(failover, while_nobody_else_has_it_nothing_is_noted, .init = setup, .fini =
     here(&world, "n1", "web", PASSING), here(&world, "n1", "web", CRITICAL);
     cr_expect_eq(on_record(), 0, "us does not have it");
     neighbour_has(&world, "us", "web", CRITICAL, NULL);
-    cr_expect_neq(away("web"), 0, "it has it now");
-    cr_expect_eq(away("other"), 0, "which was never here");
+    cr_expect_eq(on_record(), 0, "it has it now, and this region had none before");
     cr_expect_str_eq(answer(), "own 1", "nobody is healthy: this region answers");
-    here(&world, "n1", "web", PASSING);
-    cr_expect_str_eq(answer(), "own 1", "and now, since nobody else can");
-    neighbour_has(&world, "us", "web", PASSING, NULL);
-    cr_expect_str_eq(answer(), "us", "it is away as long as it is");
+    here(&world, "n1", "web", PASSING), here(&world, "n1", "web", CRITICAL);
+    cr_expect_neq(away("web"), 0, "now it is noted");
+    cr_expect_eq(away("other"), 0, "which was never here");
 }
 
 Test(failover, services_that_are_gone_for_good_are_forgotten, .init = setup, .fini = teardown) {
@@ -257,14 +253,13 @@ Test(failover, there_is_a_limit_of_services, .init = setup, .fini = teardown) {
         cr_assert(fixture_apply(&world.f, FAILOVER_SET, &command.base).yes);
     }
     cr_expect_eq(ORDER("one-more", {.service = "x"}).error, CO_TOOLARGE);
-    here(&world, "n1", "web", CRITICAL);
+    goes("web");
     cr_expect_eq(away("web"), 0, "there is no room");
     cr_expect_str_eq(answer(), "us");
     here(&world, "n1", "web", PASSING);
     cr_expect_str_eq(answer(), "own 1", "it comes home at once");
     cr_expect(order("s7", 0, NULL).yes && order("s8", 0, NULL).yes, "orders that are taken back make room");
-    cr_expect(state_of("s7") != NULL, "they went when they were ordered, since nobody is here");
-    cr_expect(home("s7", away("s7"), 0).yes && home("s8", away("s8"), 0).yes, "and nobody else has them");
+    cr_expect_null(state_of("s7"));
     here(&world, "n1", "web", CRITICAL);
     cr_expect_neq(away("web"), 0);
 }
@@ -291,7 +286,7 @@ static unsigned moves_while_us_flaps(unsigned flaps) {
 
 Test(failover, another_region_that_flaps_is_left_once, .init = setup, .fini = teardown) {
     two_neighbours();
-    here(&world, "n1", "web", CRITICAL);
+    goes("web");
     cr_expect_str_eq(answer(), "us");
     cr_expect_eq(moves_while_us_flaps(6), 1);
     cr_expect_str_eq(answer(), "ap");
@@ -316,7 +311,7 @@ Test(failover, another_region_that_flaps_is_left_once, .init = setup, .fini = te
 
 Test(failover, a_region_at_rest_answers_rather_than_nobody, .init = setup, .fini = teardown) {
     two_neighbours();
-    here(&world, "n1", "web", CRITICAL);
+    goes("web");
     moves_while_us_flaps(1);
     cr_expect_str_eq(answer(), "ap");
     neighbour_has(&world, "ap", "web", CRITICAL, NULL);
@@ -327,7 +322,6 @@ Test(failover, a_region_at_rest_answers_rather_than_nobody, .init = setup, .fini
     neighbour_has(&world, "us", "web", PASSING, NULL);
     here(&world, "n1", "web", PASSING);
     cr_expect_str_eq(answer(), "own 1", "this region has some now, and goes before one at rest");
-    comes_home("web");
     cr_expect_eq(on_record(), 0, "at home there is nobody to pass over");
 }
 
@@ -356,7 +350,7 @@ Test(failover, no_rest_is_for_ever, .init = setup, .fini = teardown) {
     Pb__CopyForgetCommand forget = PB__COPY_FORGET_COMMAND__INIT;
     Pb__FailoversRequest request = PB__FAILOVERS_REQUEST__INIT;
     two_neighbours();
-    here(&world, "n1", "web", CRITICAL);
+    goes("web");
     neighbour_loses(&world, "us", "web");
     cr_assert(rest_of("web", "us"), "its service disappeared");
     rest_ends("web", "us");
@@ -378,7 +372,7 @@ Test(failover, no_rest_is_for_ever, .init = setup, .fini = teardown) {
 /* -- where to ----------------------------------------------------------------------------------------------------- */
 Test(failover, the_nearest_region_that_has_healthy_instances, .init = setup, .fini = teardown) {
     two_neighbours();
-    here(&world, "n1", "web", CRITICAL);
+    goes("web");
     cr_expect_str_eq(answer(), "us");
     neighbour_has(&world, "us", "web", CRITICAL, NULL);
     cr_expect_str_eq(answer(), "ap");
@@ -391,7 +385,7 @@ Test(failover, the_nearest_region_that_has_healthy_instances, .init = setup, .fi
 Test(failover, an_order_of_regions, .init = setup, .fini = teardown) {
     two_neighbours();
     neighbour_has(&world, "sa", "web", PASSING, NULL);
-    here(&world, "n1", "web", CRITICAL);
+    goes("web");
     cr_assert(ORDER("web", {.regions = {"sa", "ap"}}).yes);
     cr_expect_str_eq(answer(), "sa", "in this order, whatever the distance");
     neighbour_has(&world, "sa", "web", CRITICAL, NULL);
@@ -429,10 +423,14 @@ Test(failover, an_order_of_other_services_and_tags, .init = setup, .fini = teard
 
 Test(failover, an_order_for_what_nobody_else_has_is_a_reason_to_go, .init = setup, .fini = teardown) {
     neighbour_has(&world, "us", "reader", PASSING, NULL);
-    here(&world, "n1", "web", CRITICAL);
+    here(&world, "n1", "web", PASSING), here(&world, "n1", "web", CRITICAL);
     cr_expect_eq(away("web"), 0);
     cr_assert(ORDER("web", {.service = "reader"}).yes);
-    cr_expect_neq(away("web"), 0, "it is unhealthy already");
+    cr_expect_str_eq(answer(), "us:reader");
+    here(&world, "n1", "web", PASSING);
+    cr_expect_str_eq(answer(), "own 1", "it was without before the order came: home at once");
+    here(&world, "n1", "web", CRITICAL);
+    cr_expect_neq(away("web"), 0);
     here(&world, "n1", "web", PASSING);
     cr_expect_str_eq(answer(), "us:reader");
     comes_home("web");

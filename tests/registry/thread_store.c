@@ -1,6 +1,7 @@
-/* Readers and the thread that writes the file out beside the writer, and while the file under them is replaced: each
+/* Readers, views and the thread that writes the file out beside the writer, and while the file under them is replaced: each
  * transaction sees one state, and none goes back. A plain main: runs under tsan. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,12 @@
 #include "registry/store_file.h"
 #include "tests/lib/scratch.h"
 
-enum { READERS = 3, KEYS = 20, TURNS = 3000, REPLACE_EVERY = 100 };
+enum { READERS = 3, KEYS = 20, TURNS = 10000, REPLACE_EVERY = 1000 };
 
 static const struct store_table tables[] = {{1, "one"}};
 static struct store *store;
 static atomic_bool stopping;
-static _Atomic uint64_t committed, reads;
+static _Atomic uint64_t committed, reads, views;
 
 static void *read_thread(void *argument) {
     (void)argument;
@@ -70,6 +71,35 @@ static void grow_file(void) {
     free(value);
 }
 
+/* What a view hands out is of one turn. */
+struct viewed {
+    uint64_t turn, keys;
+};
+
+static void view_record(void *data, uint8_t table, struct slice key, struct slice value) {
+    struct viewed *viewed = data;
+    if (table != 1 || key.size != 1) return;
+    CHECK(value.size == 8 && (!viewed->keys || viewed->turn == get_be64(value.data)));
+    viewed->turn = get_be64(value.data);
+    viewed->keys++;
+}
+
+static void *view_thread(void *argument) {
+    (void)argument;
+    while (!atomic_load(&stopping)) {
+        uint64_t least = atomic_load(&committed);
+        struct viewed viewed = {0};
+        struct store_view *view = store_view_open(store);
+        int rv;
+        while ((rv = store_view_next(view, view_record, &viewed)) == CO_OK) sched_yield();
+        store_view_close(view);
+        CHECK(rv == CO_NOTFOUND && viewed.keys == KEYS && viewed.turn >= least);
+        atomic_fetch_add(&views, 1);
+        usleep(1000); /* a file is not switched while there is a view */
+    }
+    return NULL;
+}
+
 static void replace_by_copy(void) {
     int fd = memfd_create("copy", MFD_CLOEXEC);
     CHECK(fd >= 0 && store_copy(store, fd) == CO_OK);
@@ -87,15 +117,22 @@ int main(void) {
     CHECK(store_open(&config, &store, &trusted, &fault) == CO_OK);
     grow_file();
     write_turn(1);
-    pthread_t threads[READERS];
+    pthread_t threads[READERS], viewer;
     for (int i = 0; i < READERS; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, NULL) == 0);
-    for (uint64_t turn = 2; turn <= TURNS || atomic_load(&reads) < 100; turn++) {
+    CHECK(pthread_create(&viewer, NULL, view_thread, NULL) == 0);
+    unsigned compacted = 0;
+    for (uint64_t turn = 2; turn <= TURNS || atomic_load(&reads) < 100 || atomic_load(&views) < 20 || compacted < 3; turn++) {
+        bool compacts = store->compact;
         write_turn(turn);
+        compacted += compacts && !store->compact;
         if (turn % REPLACE_EVERY == 0) replace_by_copy();
+        else if (turn % 100 == 10) CHECK(store_compact_begin(store));
     }
     atomic_store(&stopping, true);
     for (int i = 0; i < READERS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-    printf("%llu reads, each of one state\n", (unsigned long long)atomic_load(&reads));
+    CHECK(pthread_join(viewer, NULL) == 0);
+    printf("%llu reads and %llu views, each of one state, with %u files made anew\n",
+           (unsigned long long)atomic_load(&reads), (unsigned long long)atomic_load(&views), compacted);
     store_close(store);
     scratch_remove(folder);
     return 0;

@@ -53,6 +53,8 @@ static const struct mutation mutations[] = {
     {"rollout-sleeps", .module = MUTATE_ROLLOUT_SLEEPS},
     {"rollout-blind", .module = MUTATE_ROLLOUT_BLIND},
     {"copy-mixes", .module = MUTATE_COPY_MIXES},
+    {"failover-lingers", .module = MUTATE_FAILOVER_LINGERS},
+    {"turns-forget", .module = MUTATE_TURNS_FORGET},
 };
 
 struct arguments {

@@ -10,7 +10,7 @@
  *   client.c     who writes and reads           module.h    what a simulated module is: module_<name>.c
  *   modules.c    the modules' models            expiring.c  what ends by itself
  *   gateways.h   agents that spend quotas       checkers.c   what has to hold, always
- *   chronicle.c  what the checkers remember
+ *   regions.h    regions that answer for others chronicle.c  what the checkers remember
  *   chaos.c      faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
@@ -49,6 +49,7 @@
     X(RULE_QUEUE, "queues", "holders exclude each other, who waits does so in turn, and not for what is free")     \
     X(RULE_LEASE, "leases", "no lease ends early, or outlives its holder for long")                                \
     X(RULE_QUOTA, "quotas", "agents admit no more than the bound says, and refuse nothing for long that is there") \
+    X(RULE_HOME, "home", "a region never leaves healthy instances of its own, and comes home to them in time")     \
     X(RULE_WATCH, "watches", "a blocking query is woken by each change of its key, and by nothing else")           \
     X(RULE_ACKED, "acked-kept", "an acknowledged command is applied once, on every server")                        \
     X(RULE_READ, "linearizable", "a read sees all that was acknowledged before it began")                          \

@@ -160,7 +160,9 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(highest_priority_leads_next, "with the leader's session the lead goes to the highest priority, and is seen")  \
     X(gateways_spend_within_the_bound, "agents that spend one budget admit what it has and the bound, no more")     \
     X(owners_count_alone, "each key of a budget is counted by one agent, within its budget")                        \
-    X(copy_outlives_its_leaders, "a copy that its leader has begun is finished by the next, and equals its source")
+    X(copy_outlives_its_leaders, "a copy that its leader has begun is finished by the next, and equals its source") \
+    X(a_healthy_home_is_not_left,                                                                                   \
+      "regions answer for each other only while, and for a while after, one has no healthy instances")
 
 #define DECLARE(name, claim) void scenario_##name(struct sim *s);
 SCENARIOS(DECLARE)

@@ -1,0 +1,292 @@
+/* Views: the content as of one commit, read in short pieces.
+ *
+ * LMDB reuses no page that was freed since the oldest read transaction began. One that stays open for seconds beside a
+ * busy writer leaves a list of free pages as long as all that was written meanwhile, and LMDB uses free pages in the
+ * order in which they were freed: from then on every commit goes to other pages, round and round through the list.
+ * Measured (docs/decisions/short-reads.md): each operation costs twice as much, for ever.
+ *
+ * So a view holds no transaction. It hands out the records in order, some at a time, each piece from a transaction of
+ * its own. The write transaction notes what stood in a record before it changes it, while a view is open that has not
+ * handed it out yet (store_notes.h). A piece is then what its transaction sees, but for what the notes say.
+ *
+ * (1) A view begins between two write transactions: the writer begins it, or the view does while nobody writes. So
+ *     every change behind it is noted, and none before it.
+ * (2) A piece's transaction begins before its notes are taken away. A change that the transaction sees was noted before
+ *     it was committed, so its note is among them. A note of a later change says what the transaction sees as well.
+ * (3) What was handed out is not noted any more, so notes are taken away in order, and for good.
+ * (4) A writer that changes more than VIEW_NOTES_MOST meanwhile makes the view hold its next transaction to the end;
+ *     nothing is noted any more then. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "registry/store_file.h"
+#include "registry/store_notes.h"
+
+#define PIECE_BYTES   ((size_t)256 * 1024)
+#define PIECE_RECORDS 1024
+
+struct piece_record {
+    MDB_val key;
+    struct slice value;
+    uint64_t hash;
+};
+
+struct store_view {
+    struct list link; /* of store->views */
+    struct store_reader *reader;
+    struct store *store;
+    /* under store->views_lock */
+    bool begun, noting, crowded;
+    struct store_notes notes;
+    uint8_t table; /* handed out: all tables before it, and of it what is not behind `key`; none: key_size 0 */
+    size_t key_size;
+    char key[STORE_KEY_MAX + 1];
+    /* the view's thread */
+    bool reading, holds; /* a transaction is open; it stays so */
+    struct piece_record *records;
+    size_t count;
+    uint64_t kept, sum; /* as it was kept with the records; of those that were handed out */
+};
+
+/* -- the writer --------------------------------------------------------------------------------------------------- */
+
+static void begin(struct store_view *view) {
+    (void)store_reader_begin(view->reader);
+    view->begun = view->noting = view->reading = true;
+}
+
+static void begin_waiting(struct store *store) {
+    bool any = false;
+    store_compact_boundary(store);
+    LIST_FOREACH(item, &store->views) {
+        struct store_view *view = LIST_ENTRY(item, struct store_view, link);
+        if (!view->begun) begin(view), any = true;
+    }
+    if (any) pthread_cond_broadcast(&store->view_begun);
+}
+
+bool store_views_write(struct store *store) {
+    pthread_mutex_lock(&store->views_lock);
+    begin_waiting(store);
+    store->write_open = true;
+    bool viewed = !list_empty(&store->views) || store_compact_collects(store);
+    pthread_mutex_unlock(&store->views_lock);
+    return viewed;
+}
+
+void store_views_written(struct store *store) {
+    pthread_mutex_lock(&store->views_lock);
+    store->write_open = false;
+    begin_waiting(store);
+    pthread_mutex_unlock(&store->views_lock);
+}
+
+static bool handed_out(const struct store_view *view, uint8_t table, struct slice key) {
+    if (table != view->table) return table < view->table;
+    return view->key_size && slice_compare(key, slice_make(view->key, view->key_size)) <= 0;
+}
+
+void store_views_note(struct store *store, uint8_t table, const MDB_val *key, const MDB_val *old) {
+    struct slice name = slice_make(key->mv_data, key->mv_size), before = slice_make(NULL, 0);
+    if (old) before = slice_make(old->mv_data, old->mv_size);
+    pthread_mutex_lock(&store->views_lock);
+    store_compact_note(store, table, name);
+    LIST_FOREACH(item, &store->views) {
+        struct store_view *view = LIST_ENTRY(item, struct store_view, link);
+        if (!view->noting || handed_out(view, table, name)) continue;
+        store_notes_add(&view->notes, table, name, old != NULL, before);
+        view->crowded = view->crowded || view->notes.bytes > store->config.view_notes_bytes;
+    }
+    pthread_mutex_unlock(&store->views_lock);
+}
+
+/* -- the view ----------------------------------------------------------------------------------------------------- */
+
+struct store_view *store_view_open(struct store *store) {
+    struct store_view *view = mem_zalloc(sizeof *view);
+    view->store = store;
+    view->reader = store_long_reader_new(store);
+    view->records = mem_alloc(PIECE_RECORDS * sizeof *view->records);
+    store_reader_enter(view->reader);
+    pthread_mutex_lock(&store->views_lock);
+    list_append(&store->views, &view->link);
+    if (!store->write_open) begin(view);
+    while (!view->begun) pthread_cond_wait(&store->view_begun, &store->views_lock);
+    pthread_mutex_unlock(&store->views_lock);
+    view->kept = store_sum(store_reader_txn(view->reader));
+    return view;
+}
+
+uint64_t store_view_sum(const struct store_view *view) { return view->kept; }
+
+struct store_txn *store_view_first(struct store_view *view) {
+    CHECK(view->reading && view->table == 0 && view->key_size == 0);
+    return store_reader_txn(view->reader);
+}
+
+void store_view_close(struct store_view *view) {
+    if (!view) return;
+    struct store *store = view->store;
+    pthread_mutex_lock(&store->views_lock);
+    list_remove(&view->link);
+    pthread_mutex_unlock(&store->views_lock);
+    store_notes_free(&view->notes);
+    store_read_done(view->reader);
+    store_reader_free(view->reader);
+    free(view->records);
+    free(view);
+}
+
+/* The transaction of the next piece. */
+static struct store_txn *piece_begin(struct store_view *view) {
+    if (view->reading) return store_reader_txn(view->reader);
+    pthread_mutex_lock(&view->store->views_lock);
+    bool crowded = view->crowded;
+    pthread_mutex_unlock(&view->store->views_lock);
+    struct store_txn *txn = store_reader_begin(view->reader);
+    view->reading = true;
+    if (!crowded) return txn;
+    view->holds = true;
+    pthread_mutex_lock(&view->store->views_lock);
+    view->noting = false;
+    pthread_mutex_unlock(&view->store->views_lock);
+    log_debug("store", "a copy holds a read, too much changes meanwhile file=%s", txn->file->path);
+    return txn;
+}
+
+static void piece_end(struct store_view *view) {
+    if (view->holds) return;
+    store_reader_pause(view->reader);
+    view->reading = false;
+}
+
+/* The first record of the table that was not handed out. */
+static int seek(const struct store_view *view, MDB_cursor *cursor, MDB_val *key, MDB_val *data) {
+    if (!view->key_size) return mdb_cursor_get(cursor, key, data, MDB_FIRST);
+    struct slice last = slice_make(view->key, view->key_size);
+    *key = (MDB_val){last.size, (void *)(uintptr_t)last.data};
+    int rc = mdb_cursor_get(cursor, key, data, MDB_SET_RANGE);
+    if (rc || !slice_equal(last, slice_make(key->mv_data, key->mv_size))) return rc;
+    return mdb_cursor_get(cursor, key, data, MDB_NEXT);
+}
+
+/* Collects the records of a piece. *whole: the table has no more. */
+static int collect(struct store_view *view, struct store_txn *txn, uint8_t table, bool *whole) {
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    size_t bytes = 0;
+    struct slice last = slice_make(view->key, view->key_size);
+    view->count = 0;
+    int rc = mdb_cursor_open(txn->mdb, txn->file->tables[table], &cursor);
+    if (rc) return store_error(rc);
+    for (rc = seek(view, cursor, &key, &data); rc == 0; rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
+        struct piece_record *record = &view->records[view->count];
+        if (table == STORE_TABLE_META && *(const char *)key.mv_data != STORE_META_BYTE) break; /* tables' names */
+        if (bytes > PIECE_BYTES || view->count == PIECE_RECORDS) {
+            mdb_cursor_close(cursor);
+            *whole = false;
+            return CO_OK;
+        }
+        struct slice name = slice_make(key.mv_data, key.mv_size);
+        *record = (struct piece_record){.key = key};
+        if ((last.size && slice_compare(last, name) >= 0) ||
+            !store_record_read(table, &key, &data, &record->value, &record->hash)) {
+            mdb_cursor_close(cursor);
+            store_damage(txn, table);
+            return CO_CORRUPT;
+        }
+        last = name;
+        bytes += key.mv_size + data.mv_size;
+        view->count++;
+    }
+    mdb_cursor_close(cursor);
+    *whole = true;
+    return rc && rc != MDB_NOTFOUND ? store_error(rc) : CO_OK;
+}
+
+struct handing {
+    struct store_view *view;
+    uint8_t table;
+    store_view_record each;
+    void *data;
+};
+
+static void hand_out(const struct handing *to, const MDB_val *key, struct slice value, uint64_t hash) {
+    size_t skip = to->table == STORE_TABLE_META ? 1 : 0;
+    if (store_is_sum(to->table, key)) return;
+    to->view->sum += hash;
+    to->each(to->data, to->table, slice_make((const char *)key->mv_data + skip, key->mv_size - skip), value);
+}
+
+static int hand_out_note(const struct handing *to, struct store_txn *txn, const struct store_note *note) {
+    struct slice name = store_note_key(note), raw = store_note_data(note), value;
+    MDB_val key = {name.size, (void *)(uintptr_t)name.data}, data = {raw.size, (void *)(uintptr_t)raw.data};
+    uint64_t hash;
+    if (!note->existed) return CO_OK;
+    if (!store_record_read(to->table, &key, &data, &value, &hash)) {
+        store_damage(txn, to->table);
+        return CO_CORRUPT;
+    }
+    hand_out(to, &key, value, hash);
+    return CO_OK;
+}
+
+/* What lies up to there is handed out now: it is noted no more, and its notes are the view's. */
+static struct store_note *move_on(struct store_view *view, struct slice last, bool whole) {
+    struct store *store = view->store;
+    pthread_mutex_lock(&store->views_lock);
+    struct store_note *notes = store_notes_take(&view->notes, view->table, last, whole);
+    if (whole) view->table++;
+    view->key_size = whole ? 0 : last.size;
+    if (!whole) memcpy(view->key, last.data, last.size);
+    pthread_mutex_unlock(&store->views_lock);
+    return notes;
+}
+
+/* The records that the piece's transaction sees, and before them what the notes say of the same ones. */
+static int merge(const struct handing *to, struct store_txn *txn, const struct store_note *note) {
+    const struct piece_record *record = to->view->records, *end = record + to->view->count;
+    int error = CO_OK;
+    while (!error && (note || record < end)) {
+        int order = record == end ? -1
+                    : !note       ? 1
+                            : slice_compare(store_note_key(note), slice_make(record->key.mv_data, record->key.mv_size));
+        if (order <= 0) error = hand_out_note(to, txn, note);
+        else hand_out(to, &record->key, record->value, record->hash);
+        if (order >= 0) record++;
+        if (order <= 0) note = note->next[0];
+    }
+    return error;
+}
+
+static int check_sum(const struct store_view *view, struct store_txn *txn) {
+    if (view->sum == view->kept) return CO_NOTFOUND;
+    log_error("store", "the records do not have the sum that was kept with them file=%s", txn->file->path);
+    store_fail(txn, CO_CORRUPT);
+    return CO_CORRUPT;
+}
+
+/* What is left of the table, or a piece of it. */
+static int next_piece(const struct handing *to, struct store_txn *txn) {
+    struct store_view *view = to->view;
+    bool whole = false;
+    int error = collect(view, txn, to->table, &whole);
+    if (error) return error;
+    MDB_val last = whole ? (MDB_val){0, NULL} : view->records[view->count - 1].key;
+    struct store_note *notes = move_on(view, slice_make(last.mv_data, last.mv_size), whole);
+    error = merge(to, txn, notes);
+    for (struct store_note *next; notes; notes = next) next = notes->next[0], free(notes);
+    return error;
+}
+
+int store_view_next(struct store_view *view, store_view_record each, void *data) {
+    struct store_txn *txn = piece_begin(view);
+    while (view->table < STORE_TABLES_MAX && !txn->file->known[view->table])
+        CHECK(!move_on(view, slice_make(NULL, 0), true));
+    struct handing to = {view, view->table, each, data};
+    int error = txn->error ? txn->error : to.table == STORE_TABLES_MAX ? check_sum(view, txn) : next_piece(&to, txn);
+    piece_end(view);
+    return error;
+}

@@ -1,0 +1,353 @@
+/* The life of regions: their leaders' followers and looks, and what is on its way. */
+#include "tests/sim/regions.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/modules.h"
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "registry/version.h"
+
+const char *const region_names[REGIONS_HERE] = {"eu", "us", "ap"};
+const char *const region_services[REGION_SERVICES] = {"web", "reader"};
+
+#define NAME(text) ((char *)(uintptr_t)(text))
+
+static bool by_chance(struct regions *all, uint32_t permille) { return !all->calm && sim_chance(all->sim, permille); }
+
+static uint64_t now_ms(const struct regions *all) { return all->sim->now_us / MS; }
+
+/* -- entries ------------------------------------------------------------------------------------------------------ */
+
+struct outcome {
+    int error;
+    bool yes;
+    uint64_t index;
+};
+
+static void keep(void *data, void *origin, const struct machine_result *result) {
+    (void)data;
+    *(struct outcome *)origin = (struct outcome){result->error, result->yes, result->index};
+}
+
+static struct outcome apply_bytes(struct region *region, struct slice bytes) {
+    struct outcome outcome = {.error = CO_OK};
+    struct machine_input input = {.index = machine_applied(region->replica.machine) + 1,
+                                  .term = region->term,
+                                  .command = bytes,
+                                  .is_command = true,
+                                  .origin = &outcome};
+    CHECK(machine_apply(region->replica.machine, &input, 1, keep, NULL, NULL) == CO_OK);
+    TRACE(region->all->sim, "%s applies %s: %s%s", region_names[region->number],
+          machine_command_row(region->replica.machine, bytes)->name, outcome.yes ? "yes" : "no",
+          outcome.error ? ", refused" : "");
+    sim_mix(region->all->sim, region->all->sim->now_us << 8 | region->number);
+    sim_mix_bytes(region->all->sim, bytes.data, bytes.size);
+    region->all->commits += bytes.data[0] == (char)COPY_COMMIT && outcome.yes;
+    return outcome;
+}
+
+static struct outcome apply(struct region *region, uint8_t number, const ProtobufCMessage *message,
+                            const struct region_entry *entry) {
+    struct buffer bytes = {0};
+    machine_command(&bytes, number, message);
+    struct outcome outcome = apply_bytes(region, buffer_slice(&bytes));
+    buffer_free(&bytes);
+    region_judge(region, entry);
+    return outcome;
+}
+
+int region_apply(struct region *region, uint8_t number, const ProtobufCMessage *message, bool *yes, uint64_t *index) {
+    struct outcome outcome = apply(region, number, message, &(struct region_entry){.home = NULL});
+    if (yes) *yes = outcome.yes;
+    if (index) *index = outcome.index;
+    return outcome.error;
+}
+
+void region_order(struct region *region, const struct region_order *order) {
+    Pb__FailoverSetCommand command = PB__FAILOVER_SET_COMMAND__INIT;
+    Pb__FailoverTarget targets[REGION_TARGETS], *pointers[REGION_TARGETS];
+    char *names[REGION_TARGETS][REGIONS_HERE], *blue[] = {NAME("blue")};
+    struct region_entry entry = {.ordered = true, .before = region->order};
+    for (unsigned i = 0; i < order->count; i++) {
+        pointers[i] = &targets[i];
+        pb__failover_target__init(&targets[i]);
+        if (order->targets[i].reader) targets[i].service = NAME(region_services[SERVICE_READER]);
+        if (order->targets[i].blue) targets[i].tags = blue, targets[i].n_tags = 1;
+        for (unsigned k = 0; k < order->targets[i].n_regions; k++)
+            names[i][k] = NAME(region_names[order->targets[i].regions[k]]);
+        targets[i].regions = names[i], targets[i].n_regions = order->targets[i].n_regions;
+    }
+    command.service = NAME(region_services[SERVICE_WEB]);
+    command.targets = pointers, command.n_targets = order->count;
+    region->order = *order;
+    CHECK(apply(region, FAILOVER_SET, &command.base, &entry).yes);
+}
+
+/* -- commands that come later, or again --------------------------------------------------------------------------- */
+
+/* One for which there is no room is lost. */
+static void send_later(struct region *region, struct slice bytes, uint64_t us) {
+    for (unsigned i = 0; i < REGION_LATE; i++) {
+        struct region_late *late = &region->late[i];
+        if (late->due_us) continue;
+        late->due_us = region->all->sim->now_us + us;
+        buffer_reset(&late->bytes);
+        buffer_append(&late->bytes, bytes.data, bytes.size);
+        return;
+    }
+    region->led_us = region->all->sim->now_us;
+}
+
+static void take_late(struct region *region, struct region_late *late) {
+    struct arena arena = {0};
+    struct slice bytes = buffer_slice(&late->bytes);
+    struct region_entry entry = {.home = NULL};
+    late->due_us = 0;
+    if ((uint8_t)bytes.data[0] == FAILOVER_HOME) {
+        const Pb__FailoverHomeCommand *command =
+            message_unpack(&arena, &pb__failover_home_command__descriptor, slice_make(bytes.data + 2, bytes.size - 2));
+        if (!command->region[0]) entry.home = command->service;
+    }
+    if (!apply_bytes(region, bytes).yes) entry.home = NULL;
+    region_judge(region, &entry);
+    arena_free(&arena);
+}
+
+/* -- the look after services that are away ------------------------------------------------------------------------ */
+
+static void look(struct region *region) {
+    struct regions *all = region->all;
+    struct arena arena = {0};
+    struct query_result found = {0};
+    Pb__FailoversRequest ask = PB__FAILOVERS_REQUEST__INIT;
+    Pb__FailoverHomeCommand command;
+    region->look_us = all->sim->now_us + RETURNING_LOOK_MS * MS;
+    if (!region->leads) return;
+    CHECK(query_failovers.run(store_read(region->replica.reader), &ask.base, &arena, &found) == CO_OK);
+    returning_look(region->returning, (const Pb__FailoversResult *)found.message, now_ms(all));
+    store_read_done(region->replica.reader);
+    while (returning_next(region->returning, now_ms(all), &command)) {
+        struct buffer bytes = {0};
+        machine_command(&bytes, FAILOVER_HOME, &command.base);
+        if (by_chance(all, 50)) region->led_us = all->sim->now_us; /* it gets lost */
+        else send_later(region, buffer_slice(&bytes), sim_random(all->sim, 1, 50) * MS);
+        if (by_chance(all, 30)) send_later(region, buffer_slice(&bytes), sim_random(all->sim, 1, 9000) * MS);
+        buffer_free(&bytes);
+    }
+    arena_free(&arena);
+}
+
+/* -- followers ---------------------------------------------------------------------------------------------------- */
+
+static void begin_call(struct region *region, struct region_link *link) {
+    struct sim *sim = region->all->sim;
+    struct region_call *call = &link->call;
+    struct follower_effect effect;
+    follower_linked(link->follower, link->cut_us <= sim->now_us, now_ms(region->all));
+    follower_next(link->follower, now_ms(region->all), &effect);
+    if (effect.wish == FOLLOWER_RESTS) return;
+    struct arena arena = {0};
+    const ProtobufCMessage *message = effect.wish == FOLLOWER_READS  ? &effect.read.base
+                                      : effect.wish == FOLLOWER_ASKS ? &effect.ask.base
+                                                                     : effect.message;
+    buffer_reset(&call->sent);
+    if (effect.wish == FOLLOWER_PROPOSES) {
+        machine_command(&call->sent, effect.command, message);
+    } else {
+        struct slice packed = message_pack(&arena, message);
+        buffer_append(&call->sent, packed.data, packed.size);
+    }
+    arena_free(&arena);
+    call->under_way = true, call->wish = effect.wish, call->ticket = effect.ticket, call->index = effect.index;
+    call->asked_us = sim->now_us, call->until_us = sim->now_us + effect.wait_ms * MS;
+    call->due_us = sim->now_us + sim_random(sim, 1, by_chance(region->all, 100) ? 2000 : 60) * MS;
+}
+
+static void ask_region(struct region *region, struct region_link *link, struct region *other) {
+    struct sim *sim = region->all->sim;
+    struct region_call *call = &link->call;
+    struct arena arena = {0};
+    struct query_result result = {0};
+    if (link->cut_us > sim->now_us || by_chance(region->all, 20)) {
+        call->under_way = false;
+        follower_answered(link->follower, call->ticket, CO_TIMEOUT, slice_make("", 0), 0, 0, now_ms(region->all));
+        return;
+    }
+    const ProtobufCMessage *request =
+        message_unpack(&arena, &pb__catalog_changes_request__descriptor, buffer_slice(&call->sent));
+    CHECK(query_catalog_changes.run(store_read(other->replica.reader), request, &arena, &result) == CO_OK);
+    struct slice packed = message_pack(&arena, result.message);
+    store_read_done(other->replica.reader);
+    if (call->index && result.index <= call->index && sim->now_us < call->until_us) {
+        call->due_us = sim->now_us + 20 * MS; /* it waits there */
+    } else {
+        call->under_way = false;
+        follower_answered(link->follower, call->ticket, CO_OK, packed, result.index, call->asked_us / MS,
+                          now_ms(region->all));
+    }
+    arena_free(&arena);
+}
+
+static void read_copy(struct region *region, struct region_link *link) {
+    struct arena arena = {0};
+    struct query_result result = {0};
+    const ProtobufCMessage *request =
+        message_unpack(&arena, &pb__copy_request__descriptor, buffer_slice(&link->call.sent));
+    CHECK(query_copy.run(store_read(region->replica.reader), request, &arena, &result) == CO_OK);
+    link->call.under_way = false;
+    follower_read(link->follower, link->call.ticket, CO_OK, (const Pb__CopyResult *)result.message,
+                  now_ms(region->all));
+    store_read_done(region->replica.reader);
+    arena_free(&arena);
+}
+
+static void propose(struct region *region, struct region_link *link) {
+    struct regions *all = region->all;
+    struct region_call *call = &link->call;
+    struct slice bytes = buffer_slice(&call->sent);
+    call->under_way = false;
+    if (by_chance(all, 20)) send_later(region, bytes, sim_random(all->sim, 1, 3000) * MS);
+    if (by_chance(all, 20)) {
+        follower_proposed(link->follower, call->ticket, CO_NOLEADER, CO_OK, false, 0, now_ms(all));
+        return;
+    }
+    struct outcome outcome = apply_bytes(region, bytes);
+    region_judge(region, &(struct region_entry){.home = NULL});
+    int error = by_chance(all, 20) ? CO_UNKNOWN_OUTCOME : CO_OK;
+    follower_proposed(link->follower, call->ticket, error, outcome.error, outcome.yes, outcome.index, now_ms(all));
+}
+
+static void go_on(struct region *region, unsigned other) {
+    struct region_link *link = &region->links[other];
+    if (!link->call.under_way) {
+        begin_call(region, link);
+    } else if (link->call.due_us <= region->all->sim->now_us) {
+        if (link->call.wish == FOLLOWER_READS) read_copy(region, link);
+        else if (link->call.wish == FOLLOWER_ASKS) ask_region(region, link, &region->all->regions[other]);
+        else propose(region, link);
+    }
+}
+
+/* -- operators, leaders ------------------------------------------------------------------------------------------- */
+
+static void lead(struct region *region, bool leads) {
+    struct regions *all = region->all;
+    region->leads = leads;
+    region->led_us = all->sim->now_us;
+    returning_forget(region->returning);
+    for (unsigned i = 0; i < all->count; i++) {
+        struct region_link *link = &region->links[i];
+        if (link->follower) follower_leads(link->follower, leads && !link->removed, now_ms(all));
+        link->call.under_way = false; /* what it had asked is heard by nobody */
+    }
+}
+
+void region_leader_changes(struct region *region) {
+    if (region->leads) region->term++;
+    lead(region, !region->leads);
+}
+
+static void learn(struct region *region, unsigned other) {
+    Pb__RegionLearnCommand command = PB__REGION_LEARN_COMMAND__INIT;
+    Pb__RegionServer server = PB__REGION_SERVER__INIT, *servers[] = {&server};
+    server.address = NAME("10.0.0.1:8300");
+    command.name = NAME(region_names[other]), command.cluster_id = other + 1, command.wanted = true;
+    command.servers = servers, command.n_servers = 1;
+    CHECK(region_apply(region, REGION_LEARN, &command.base, NULL, NULL) == CO_OK);
+}
+
+void region_learns(struct region *region, unsigned other) {
+    struct region_link *link = &region->links[other];
+    if (!link->removed) return;
+    learn(region, other);
+    link->removed = false;
+    follower_leads(link->follower, region->leads, now_ms(region->all));
+}
+
+void region_forgets(struct region *region, unsigned other) {
+    struct region_link *link = &region->links[other];
+    Pb__RegionRemoveCommand command = PB__REGION_REMOVE_COMMAND__INIT;
+    if (link->removed) return;
+    command.name = NAME(region_names[other]);
+    CHECK(region_apply(region, REGION_REMOVE, &command.base, NULL, NULL) == CO_OK);
+    link->removed = true, link->call.under_way = false;
+    follower_leads(link->follower, false, now_ms(region->all));
+}
+
+/* A leader compares now and then which copies there should not be. */
+static void forget_copies(struct region *region) {
+    for (unsigned i = 0; i < region->all->count; i++) {
+        Pb__CopyForgetCommand command = PB__COPY_FORGET_COMMAND__INIT;
+        command.region = NAME(region_names[i]);
+        if (region->leads && region->links[i].removed) region_apply(region, COPY_FORGET, &command.base, NULL, NULL);
+    }
+}
+
+/* -- time --------------------------------------------------------------------------------------------------------- */
+
+void regions_run(struct regions *all, uint64_t us) {
+    struct sim *sim = all->sim;
+    uint64_t end_us = sim->now_us + us;
+    while (sim->now_us < end_us && !sim->failed) {
+        uint64_t step_us = sim_random(sim, 1, 30) * MS;
+        sim->now_us = sim->now_us + step_us < end_us ? sim->now_us + step_us : end_us;
+        sim->events++;
+        for (unsigned i = 0; i < all->count && !sim->failed; i++) {
+            struct region *region = &all->regions[i];
+            for (unsigned k = 0; k < all->count; k++)
+                if (k != i) go_on(region, k);
+            for (unsigned k = 0; k < REGION_LATE; k++)
+                if (region->late[k].due_us && region->late[k].due_us <= sim->now_us)
+                    take_late(region, &region->late[k]);
+            if (region->look_us <= sim->now_us) forget_copies(region), look(region);
+            region_judge_time(region);
+        }
+    }
+}
+
+/* -- begin and end ------------------------------------------------------------------------------------------------ */
+
+static void woken(void *data) { (void)data; }
+
+static void region_begin(struct regions *all, unsigned number) {
+    struct region *region = &all->regions[number];
+    Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
+    *region = (struct region){.all = all, .number = number, .term = 1, .returning = returning_new(all->return_ms)};
+    replica_open(&region->replica, number, false, agent_modules, all->sim->options.module_mutations, woken, NULL);
+    version.version = MACHINE_VERSION_NEWEST, version.cluster_id = number + 1;
+    bool yes = false;
+    CHECK(region_apply(region, CLUSTER_VERSION, &version.base, &yes, NULL) == CO_OK && yes);
+    region->look_us = sim_random(all->sim, 1, RETURNING_LOOK_MS) * MS;
+    for (unsigned i = 0; i < all->count; i++) {
+        if (i == number) continue;
+        region->links[i].follower = follower_new(region_names[i]);
+        follower_rows_most(region->links[i].follower, sim_random(all->sim, 1, 4));
+        learn(region, i);
+    }
+    lead(region, true);
+}
+
+struct regions *regions_begin(struct sim *sim, unsigned count, uint64_t return_ms) {
+    struct regions *all = mem_zalloc(sizeof *all);
+    CHECK(count <= REGIONS_HERE);
+    all->sim = sim, all->count = count, all->return_ms = return_ms;
+    for (unsigned i = 0; i < count; i++) region_begin(all, i);
+    return all;
+}
+
+void regions_end(struct regions *all) {
+    for (unsigned i = 0; i < all->count; i++) {
+        struct region *region = &all->regions[i];
+        for (unsigned k = 0; k < all->count; k++) {
+            follower_free(region->links[k].follower);
+            buffer_free(&region->links[k].call.sent);
+        }
+        for (unsigned k = 0; k < REGION_LATE; k++) buffer_free(&region->late[k].bytes);
+        returning_free(region->returning);
+        replica_close(&region->replica);
+    }
+    free(all);
+}
