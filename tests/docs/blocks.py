@@ -108,6 +108,7 @@ VARIES = [
     (UUID, UUID),
     (TIME, TIME),
     (r"\b[0-9a-f]{16}\b", r"[0-9a-f]{16}"),                  # the id of a cluster
+    (r"\b\d[\dhms]*[hms](?= ago\))|(?<=\(in )\d[\dhms]*[hms]", r"\d[\dhms]*[hms]"),              # until now, from now
     (r"\b\d+(?:\.\d+)?(?:us|ms)\b|\b\d+\.\d+s\b", r"\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m)"),    # measured; 5m and 10s are settings, and stay
     ("|".join(r"(?<=%s)[1-9]\d*" % before for before in COUNTERS), r"[1-9]\d*"),
     (r"[ \t]+", r"[ \t]+"),                                   # columns are as wide as what is in them

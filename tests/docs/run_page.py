@@ -87,6 +87,8 @@ def main():
     if not os.environ.get(INSIDE):
         go_inside()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    if not any(path.startswith("/tmp/") for path in (ROOT, os.path.abspath(os.environ.get("COORD_BIN", "")))):
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/tmp"], check=True)       # pages leave nothing there
     words = [tell(page) for page in sys.argv[1:]]
     sys.exit(1 if "FAIL" in words else 77 if "skip" in words else 0)
 

@@ -41,9 +41,9 @@ WRONG = {
     "<!-- not run: why -->\n```sh\nif\n```\n": "no shell understands it",
 }
 MATCH = [("index 7", "index 4711"), ('{"ModifyIndex":7,"LockIndex":0}', '{"ModifyIndex":12,"LockIndex":0}'), ("a   b", "a\tb"), ("a ... d", "a b c d"), ("took 82.1ms", "took 3s"),
-         ("took 82.1ms", "took 168µs"), ("at 2026-01-01T00:00:00Z", "at 2027-10-11T12:13:14.5Z"), ("8e3a6c9e-2d5b-4f0a-9c1d-7b2f5e8a1c40 x", "00000000-0000-0000-0000-000000000000 x"),
+         ("took 82.1ms", "took 168µs"), ("(2m3s ago)", "(1s ago)"), ("(in 2m56s)", "(in 10m0s)"), ("at 2026-01-01T00:00:00Z", "at 2027-10-11T12:13:14.5Z"), ("8e3a6c9e-2d5b-4f0a-9c1d-7b2f5e8a1c40 x", "00000000-0000-0000-0000-000000000000 x"),
          ("a\n...\nd", "a\nb\nc\nd"), ("a\n...\nd", "a\nd"), ("a", "a  \n\n"), ("(a|b)*", "(a|b)*")]
-NO_MATCH = [("index 7", "index 0"), ('"LockIndex":0', '"LockIndex":1'), ("every 5m", "every 6m"), ("in 10s", "in 11s"), ("3 passing", "2 passing"), ("a b", "ab"), ("a\n...\nd", "a\nb"),
+NO_MATCH = [("index 7", "index 0"), ('"LockIndex":0', '"LockIndex":1'), ("every 5m", "every 6m"), ("in 10s", "in 11s"), ("(2m3s ago)", "(long ago)"), ("3 passing", "2 passing"), ("a b", "ab"), ("a\n...\nd", "a\nb"),
             ("", "..."), ("10.0.0.1:8300", "10.0.0.2:8300"), ("took 82.1ms", "took long"), ("index 7", "index"), ("a.b", "axb"), ("a", "A")]
 
 

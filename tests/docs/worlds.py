@@ -1,10 +1,20 @@
 """What the pages speak of: agents that run, programs and folders that a reader has. A page without a row here has a fresh `coord agent -dev`."""
-import os, pwd, socket, subprocess
+import os, pwd, shutil, socket, subprocess
 from coordtest import COORD, Agent, settings, until
 from pace import CONFESSIONS
 from blocks import Skip, Wrong
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+# As it is, but an answer that refuses is a failure (4xx, 5xx), unless the page says -f itself, and there is no meter between the lines.
+CURL = """#!/bin/sh
+fail=--fail-with-body
+for word; do
+    case $word in --fail* | -[!-]*f* | -f*) fail= ;; esac
+done
+exec %s --silent --show-error $fail "$@"
+"""
 
 
 class World:
@@ -20,14 +30,14 @@ class World:
             os.symlink(os.path.join(ROOT, name), os.path.join(work, name))
 
     def environment(self):
-        """curl is as it is, but an answer that refuses is a failure (4xx, 5xx), and there is no meter between the lines."""
-        with open(os.path.join(self.work, ".curlrc"), "w") as f:
-            f.write("silent\nshow-error\nfail-with-body\n")
         path = os.path.dirname(self.work) + "/bin"
         os.makedirs(path)
+        with open(path + "/curl", "w") as f:
+            f.write(CURL % shutil.which("curl"))
+        os.chmod(path + "/curl", 0o755)
         os.symlink(os.path.abspath(COORD), path + "/coord")
         words = {k: v for k, v in os.environ.items() if not k.startswith(("COORD_HTTP", "CONSUL_"))}
-        return dict(words, PATH=path + os.pathsep + os.environ["PATH"], HOME=self.work, CURL_HOME=self.work, LC_ALL="C.UTF-8")
+        return dict(words, PATH=path + os.pathsep + os.environ["PATH"], HOME=self.work, LC_ALL="C.UTF-8")
 
     def agent(self, *arguments, ip="127.0.0.1", here=False, wait=True, data=None, **more):
         """Starts one at that address; `here`: it is the one at localhost, too. `data`: its folder."""
@@ -87,6 +97,23 @@ class Rollouts(World):
         for region, ip in (("eu", "10.1.0.1"), ("us", "10.2.0.1"), ("ap", "10.3.0.1")):
             self.agent("-datacenter=" + region, *["-retry-join-wan=10.1.0.1"] * (region != "eu"), ip=ip, here=region == "eu", name=region + "1")
         until("regions know each other", lambda: self.linked(3))
+
+    def before(self, block):
+        if "v37" in block.text:                        # a stage that has been under way for some minutes
+            here = self.agents[0]
+            here.put("/v1/rollout/web/promote")
+            for version in ("v35", "v36", "v37"):
+                here.put("/v1/rollout/web/versions/" + version, {"Color": version})
+            for version in ("v35", "v36"):
+                here.put("/v1/rollout/web/current", {"Version": version})
+            here.put("/v1/catalog/register", {"Node": "n9", "Address": "10.1.0.9", "Service": {"Service": "api"}})
+            here.put("/v1/rollout/web/current", {
+                "Version": "v37", "Comment": "greener", "Steps": [{"Percent": 10, "Hold": "5m"}, {"Percent": 50, "Hold": "10m"}],
+                "Guard": {"Service": "api", "MaxFailing": 0.02, "MinSamples": 50, "OnFail": "rollback"}})
+            refuse = (5, 6, 17)
+            for i in [i for i in range(500) if i not in refuse] + list(refuse):
+                said = "version=v37&ok=false&reason=cannot+parse+it" if i in refuse else "version=v37" if i < 415 else "version=v36"
+                here.put("/v1/rollout/web/ack?id=web-%d&node=n1&%s" % (i, said))
 
 
 class Operating(World):
