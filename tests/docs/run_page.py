@@ -21,7 +21,7 @@ def go_inside():
             sys.exit(77)
     for user in ([], ["--user", "--map-root-user"]):
         words = ["unshare", *user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        if subprocess.run([*words, "ip", "link", "set", "lo", "up"], capture_output=True).returncode == 0:
+        if subprocess.run([*words, "sh", "-c", "ip link set lo up && mount -t tmpfs tmpfs /tmp"], capture_output=True).returncode == 0:
             os.execvpe("unshare", [*words, sys.executable, *sys.argv], dict(os.environ, **{INSIDE: "yes"}))
     print("skipped: no namespaces for networks and processes here")
     sys.exit(77)
