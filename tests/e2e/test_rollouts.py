@@ -1,6 +1,6 @@
 """Rollouts: 200 callers that follow a configuration in stages, guards that stop it, a leader that dies in the middle, the way back; clients that only
 know keys. Files: test_rollout_files.py. OpenFeature: test_openfeature.py."""
-import concurrent.futures, http.client, json, os, re, subprocess, sys, tempfile, threading, time
+import concurrent.futures, http.client, json, os, re, signal, subprocess, sys, tempfile, threading, time
 from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
 from waiters import cluster_and_agent, page, run_documented, want
 
@@ -236,7 +236,7 @@ def as_documented_and_as_commands():
         check(expected in said, "%r in %s" % (expected, said))
     program = re.search(r"```python\n(.*?)```", text, re.S).group(1)
     check(len(program.splitlines()) <= 20, "twenty lines")
-    client = subprocess.Popen([sys.executable, "-c", program, "http://%s:8500" % agent.ip, "py"], stdout=subprocess.PIPE, text=True)
+    client = subprocess.Popen([sys.executable, "-c", program, "http://%s:8500" % agent.ip, "py"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "the first")
         check(words(agent, "put", "web", "v3", '{"Color":"red"}') == PUT % "v3", "the same once more")
@@ -245,6 +245,8 @@ def as_documented_and_as_commands():
         words(agent, "rollback", "web")
         check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "back")
         until("it has acknowledged it", lambda: {"Version": "v1", "Ok": 2, "Refused": 0} in status(agent, "web")["Versions"], 20)
+        client.send_signal(signal.SIGINT)
+        check(client.communicate(timeout=20 * SLOW) == ("", "") and client.returncode == -signal.SIGINT, "it ends in silence")
     finally:
         client.kill()
     text = words(agent, "stage", "-step", "1:5m", "-step", "50:10m", "-max-failing", "0.02", "-service", "api", "-comment", "slowly", "web", "v3")
