@@ -36,9 +36,15 @@ struct quota_change {
     bool notice; /* what the notice shows changes */
     bool low;    /* bounded: it was at or below the low watermark before */
     bool rearm;  /* the refill that is due is another one from now on */
+    bool denied; /* somebody gets less than it asked for */
+    struct {
+        uint64_t take, hold;
+    } room; /* what could be taken, and held by leases, as of the last quota_news */
 };
 /* CO_OK; CO_NOTFOUND: no such budget; or the store failed. `name` lives until the commit. */
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change);
+/* What was denied can be had again, or somebody is denied now: the record says so, and the notice. Also done by the commit. */
+void quota_news(struct quota_change *change);
 /* Writes the record and the rows, arms the refill or takes it away, and wakes who waits. */
 void quota_commit(struct quota_change *change);
 void quota_audit(struct quota_change *change, Pb__QuotaKind kind, const Pb__QuotaLease *lease, uint64_t amount,

@@ -327,8 +327,25 @@ char *quota_lease_denied(struct arena *arena, const char *name, uint64_t lease) 
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change) {
     *change = (struct quota_change){.tx = tx, .name = slice_text(name)};
     int rv = quota_record_get(tx->store, change->name, tx->arena, &change->record);
-    change->low = rv == CO_OK && quota_is_low(change->record);
-    return rv;
+    if (rv != CO_OK) return rv;
+    change->low = quota_is_low(change->record);
+    change->room.take = quota_takeable(change->record), change->room.hold = quota_grantable(change->record);
+    return CO_OK;
+}
+
+/* Who is denied something by the entry that gives something back may have left it to others: both count, in this order. */
+void quota_news(struct quota_change *change) {
+    Pb__QuotaRecord *record = change->record;
+    uint64_t take = quota_takeable(record), hold = quota_grantable(record);
+    bool more = take > change->room.take || hold > change->room.hold;
+    change->room.take = take, change->room.hold = hold;
+    if (more && record->denied) {
+        record->denied = false;
+        record->came = change->tx->index;
+        change->notice = true;
+    }
+    if (change->denied && !record->denied) record->denied = change->notice = true;
+    change->denied = false;
 }
 
 /* A refill would change something. */
@@ -350,6 +367,7 @@ static void arm(struct quota_change *change) {
 void quota_commit(struct quota_change *change) {
     struct machine_tx *tx = change->tx;
     Pb__QuotaRecord *record = change->record;
+    quota_news(change);
     arm(change);
     audit_write(change);
     record->modify_index = tx->index;

@@ -144,6 +144,7 @@ uint64_t spender_deadline_ns(const struct spender *spender); /* UINT64_MAX: noth
 /* Rules broken on purpose, for the simulator only. */
 enum spender_mutation {
     SPENDER_MUTATE_OVERSTAYS = 1, /* it spends a lease beyond its end */
+    SPENDER_MUTATE_REMEMBERS = 2, /* it refuses for half of a TTL and a second, whatever comes meanwhile */
 };
 void spender_mutate(struct spender *spender, unsigned mutations);
 
