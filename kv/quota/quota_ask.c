@@ -190,7 +190,8 @@ static int grant(struct asking *asking) {
     if (more) quota_audit(change, PB__QUOTA_KIND__QUOTA_GRANTED, lease, more, 0);
     bool starves = lease->balance < wish;
     if (starves && !record->starving) change->notice = true;
-    change->denied |= starves;
+    change->denied |=
+        starves && !quota_bounded(record); /* of slack others have the rest, and nothing is refused for that */
     if (starves || asking->back > more) record->starving = starves;
     if (starves && !lease->balance && !asking->grant->taken) quota_waits(record, lease, wish);
     else quota_waits_not(record, lease);

@@ -33,13 +33,11 @@ struct quota_change {
     Pb__QuotaRecord *record;
     Pb__QuotaAudit *rows; /* of the audit trail, to be written */
     size_t row_count, row_room;
-    bool notice; /* what the notice shows changes */
-    bool low;    /* bounded: it was at or below the low watermark before */
-    bool rearm;  /* the refill that is due is another one from now on */
-    bool denied; /* somebody gets less than it asked for */
-    struct {
-        uint64_t take, hold;
-    } room; /* what could be taken, and held by leases, as of the last quota_news */
+    bool notice;   /* what the notice shows changes */
+    bool low;      /* bounded: it was at or below the low watermark before */
+    bool rearm;    /* the refill that is due is another one from now on */
+    bool denied;   /* somebody gets less than it asked for */
+    uint64_t room; /* what could be taken, as of the last quota_news */
 };
 /* CO_OK; CO_NOTFOUND: no such budget; or the store failed. `name` lives until the commit. */
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change);

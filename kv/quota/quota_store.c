@@ -329,16 +329,16 @@ int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *ch
     int rv = quota_record_get(tx->store, change->name, tx->arena, &change->record);
     if (rv != CO_OK) return rv;
     change->low = quota_is_low(change->record);
-    change->room.take = quota_takeable(change->record), change->room.hold = quota_grantable(change->record);
+    change->room = quota_takeable(change->record);
     return CO_OK;
 }
 
 /* Who is denied something by the entry that gives something back may have left it to others: both count, in this order. */
 void quota_news(struct quota_change *change) {
     Pb__QuotaRecord *record = change->record;
-    uint64_t take = quota_takeable(record), hold = quota_grantable(record);
-    bool more = take > change->room.take || hold > change->room.hold;
-    change->room.take = take, change->room.hold = hold;
+    uint64_t room = quota_takeable(record);
+    bool more = room > change->room;
+    change->room = room;
     if (more && record->denied) {
         record->denied = false;
         record->came = change->tx->index;

@@ -57,7 +57,7 @@ static uint64_t turn_ns(struct spender *spender, const struct spender_budget *bu
 
 /* How far asks in vain are apart at least. */
 static uint64_t vain_ns(const struct spender_budget *budget) {
-    if (has_windows(budget) || budget->in_vain < 2) return 0;
+    if (has_windows(budget) || period_ns(budget) >= VAIN_MS * SPENDER_MS || budget->in_vain < 2) return 0;
     unsigned doubled = budget->in_vain - 1 < 10 ? budget->in_vain - 1 : 10;
     return spender_min(period_ns(budget) << doubled, VAIN_MS * SPENDER_MS);
 }

@@ -354,11 +354,12 @@ Test(quota, who_starves_wakes_the_others_and_gets_its_share_of_what_they_give_ba
     cr_expect(grant->granted == 0 && grant->starving && waits.woken == 1, "they know");
     grant = quota_ask(&world, id[0], ASK(.name = text("b"), .lease = greedy, .spent = 100, .held = 350, .want = 450));
     cr_expect(grant->granted == 100 && grant->level == 500, "what it wants is below the level");
-    cr_expect(!quota_notice(&world, "b", NULL)->starving, "something came back");
+    const Pb__QuotaNotice *notice = quota_notice(&world, "b", &now);
+    cr_expect(!notice->starving && !notice->denied && notice->came == now && waits.woken == 2, "something came back");
     grant = quota_ask(&world, id[1], ASK(.name = text("b"), .lease = other, .held = 100, .want = 800));
     cr_expect(grant->granted == 350 && grant->level == 450, "900 for 450 and 800: %lu %lu", grant->granted,
               grant->level);
-    cr_expect(waits.woken == 2);
+    cr_expect(waits.woken == 3 && quota_notice(&world, "b", NULL)->denied);
     SUMS("spent 100 stranded 0 leased 900 slack 0: 0 of 1000");
     watcher_end(&waits, &world);
     quota_trail_check(&world, "b");
