@@ -214,6 +214,7 @@ static void spend_left(struct spender *spender, struct spender_budget *budget, c
     budget->used_ns = now_ns;
     if (budget->left < budget->low && !budget->asked)
         spender_due(spender, budget, spender_max(now_ns, budget->refused_ns));
+    if (!budget->left && budget->starving && spender_owes_report(budget, now_ns)) spender_due(spender, budget, now_ns);
 }
 
 /* What is not covered: on_loss, when no server can be asked. False: ask them. */
@@ -254,7 +255,7 @@ static struct verdict judge_ask(struct spender *spender, struct spender_budget *
     out.way = SPENDER_TAKE;
     if (asked + take->n <= budget->fits || spender_owes_report(budget, now_ns)) return out;
     out.pot = FROM_NONE;
-    return spender_waits_for_more(budget, now_ns) ? out : judge_spent(budget, now_ns);
+    return spender_waits_for_more(spender, budget, now_ns) ? out : judge_spent(budget, now_ns);
 }
 
 static struct verdict judge_known(struct spender *spender, struct spender_budget *budget,
@@ -398,7 +399,9 @@ static void spend(struct spender *spender, const struct verdict *verdict, const 
 static void ask_for(struct spender *spender, const struct verdict *verdict, const struct spender_take *take, bool waits,
                     uint64_t now_ns) {
     struct spender_budget *budget = verdict->budget;
-    if (verdict->error == CO_BUSY && budget->refused_ns > now_ns) spender_due(spender, budget, budget->refused_ns);
+    bool wants = verdict->error == CO_BUSY && budget->refused_ns > now_ns && !spender_bounded(budget);
+    if (wants)
+        spender_due(spender, budget, budget->refused_ns); /* so that it holds something when the next one comes */
     if (waits && verdict->pot == FROM_SERVERS) spender_wait(spender, budget, verdict->way, take->n, now_ns);
 }
 

@@ -18,7 +18,10 @@ void spender_wait(struct spender *spender, struct spender_budget *budget, enum s
         budget->waiting_turn = spender->turn;
         budget->waiting[SPENDER_WANT] = budget->waiting[SPENDER_TAKE] = 0;
     }
-    budget->waiting[way] = spender_min(budget->waiting[way] + n, QUOTA_AMOUNT_MOST);
+    /* Where there is not enough for all of them the first one comes first: it is all or nothing. */
+    bool fits = now_ns < budget->refused_ns && budget->waiting[way] + n <= budget->fits;
+    if (way == SPENDER_WANT || fits || !budget->in_vain || !budget->waiting[way])
+        budget->waiting[way] = spender_min(budget->waiting[way] + n, QUOTA_AMOUNT_MOST);
     if (budget->asked) return; /* when that is answered it is tried again */
     spender->urgent = true;
     spender_due(spender, budget, now_ns);
@@ -84,7 +87,7 @@ static bool fill(struct spender *spender, struct spender_budget *budget, Pb__Quo
     if (!ask->close) {
         ask->want = spender_need(spender, budget, now_ns);
         ask->take = spender_min(spender_waiting(spender, budget, SPENDER_TAKE), budget->capacity);
-        if (budget->yields && ask->take) ask->want = 0;
+        if (budget->yields && ask->take > spender_max(budget->level, 1)) ask->want = 0;
         if (!budget->lease && !ask->want && !ask->take) return false;
     }
     ask->name = budget->name;
@@ -298,7 +301,7 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     if (grant->balance) budget->last = grant->balance;
     budget->ever |= grant->balance > 0;
     if (budget->fallback) budget->fallback->begin_ns = 0;
-    if (ask->take && grant->taken) taken(spender, budget, ask->take, now_ns);
+    if (ask->take && grant->taken) taken(spender, budget, ask->take, now_ns), spender_served(spender, budget, now_ns);
     fell_short(spender, budget, ask, grant, now_ns);
     if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
     if (spender->mutations & SPENDER_MUTATE_OVERSTAYS) budget->end_ns = SPENDER_NEVER;

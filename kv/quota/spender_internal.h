@@ -72,6 +72,8 @@ struct spender_budget {
     uint64_t refused_ns, fits; /* until then nothing is asked for takes that do not fit into this; 0: all is asked */
     uint64_t more_ns;          /* then more is expected; before that such takes are refused, from then on they wait */
     uint64_t vain_ns;          /* it does not ask before, whatever comes */
+    uint64_t round_ns;         /* until then all others have their turn */
+    uint64_t line_turn;        /* a take waits in line in this turn of the spender */
     uint64_t came, came_ns;    /* as of the newest grant or notice; when it heard of that */
     int64_t window_s;          /* the servers' */
     bool window_noted;
@@ -178,12 +180,14 @@ bool spender_is_lost(const struct spender *spender);
 /* It got less than it asked for. NULL: the servers refused the ask itself. */
 void spender_refused(struct spender *spender, struct spender_budget *budget, const Pb__QuotaGrant *grant,
                      uint64_t now_ns);
+/* The servers spent something for it. */
+void spender_served(struct spender *spender, struct spender_budget *budget, uint64_t now_ns);
 /* What grants and notices say of what came. anew: the budget was defined anew. */
 void spender_heard(struct spender_budget *budget, const Pb__QuotaGrant *grant, uint64_t now_ns);
 void spender_noticed(struct spender *spender, struct spender_budget *budget, const Pb__QuotaNotice *notice, bool anew,
                      uint64_t now_ns);
 /* Of a take that is not asked for: it waits for more. Else it is refused, and this says when more comes. */
-bool spender_waits_for_more(const struct spender_budget *budget, uint64_t now_ns);
+bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t now_ns);
 uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t now_ns);
 bool spender_owes_report(const struct spender_budget *budget, uint64_t now_ns); /* it is asked for nevertheless */
 /* Ends a refusal that is over; when it is to be called again. */

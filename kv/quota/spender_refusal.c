@@ -3,6 +3,7 @@
 #include "kv/quota/spender_internal.h"
 
 #define EARLY_MS 50   /* who comes so long before more is expected waits for it */
+#define LINE_MS  950  /* the first one also so long before, where others got it all before */
 #define WAIT_MS  1000 /* and until so long after that */
 #define LATE_MS \
     200 /* nothing was heard of what is expected: the servers are asked so much later, or up to twice that */
@@ -45,19 +46,32 @@ static uint64_t next_refill_ns(const struct spender_budget *budget, uint64_t wai
 
 /* -- a refusal ------------------------------------------------------------------------------------------------------ */
 
+static uint64_t slots_of(const struct spender_budget *budget) { return spender_min(2 * budget->leases, SLOTS); }
+static uint64_t slot_ns(const struct spender_budget *budget) {
+    return spender_min(SLOT_MS * SPENDER_MS, SLOTS_MS * SPENDER_MS / slots_of(budget));
+}
+static uint64_t spread_ns(const struct spender_budget *budget) {
+    return spender_min(spender_max(slot_ns(budget), budget->leases * SPENDER_MS / 3), SPREAD_MS * SPENDER_MS);
+}
+
 /* When what came may be asked for. Each agent waits for its turn: who has seen more come in vain asks earlier, so that
  * nobody is left behind by those who just got something; and not all come at the same time. */
+static uint64_t slot_of(const struct spender_budget *budget) {
+    return budget->leases > 1 ? spender_less(slots_of(budget) - 1, budget->missed) * slot_ns(budget) : 0;
+}
 static uint64_t turn_ns(struct spender *spender, const struct spender_budget *budget) {
-    uint64_t slots = spender_min(budget->leases, SLOTS), behind = spender_less(slots, 1);
-    if (!behind) return 0;
-    uint64_t slot_ns = spender_min(SLOT_MS * SPENDER_MS, SLOTS_MS * SPENDER_MS / slots);
-    uint64_t spread_ns = spender_min(spender_max(slot_ns, budget->leases * SPENDER_MS / 3), SPREAD_MS * SPENDER_MS);
-    return spender_less(behind, budget->missed) * slot_ns + rng_below(&spender->rng, spread_ns);
+    return budget->leases > 1 ? slot_of(budget) + rng_below(&spender->rng, spread_ns(budget)) : 0;
+}
+
+/* The next refill comes a period later; when all came back, then from when on something is spent. */
+static void came(struct spender_budget *budget, uint64_t index, bool goes_on, uint64_t now_ns) {
+    budget->came = index, budget->came_ns = goes_on ? now_ns : 0;
+    budget->round_ns = budget->leases > 1 ? now_ns + slots_of(budget) * slot_ns(budget) + spread_ns(budget) : 0;
 }
 
 /* How far asks in vain are apart at least. */
 static uint64_t vain_ns(const struct spender_budget *budget) {
-    if (has_windows(budget) || period_ns(budget) >= VAIN_MS * SPENDER_MS || budget->in_vain < 2) return 0;
+    if (spender_bounded(budget) || has_windows(budget) || period_ns(budget) >= VAIN_MS * SPENDER_MS || budget->in_vain < 2) return 0;
     unsigned doubled = budget->in_vain - 1 < 10 ? budget->in_vain - 1 : 10;
     return spender_min(period_ns(budget) << doubled, VAIN_MS * SPENDER_MS);
 }
@@ -72,17 +86,24 @@ static void refuse_until(struct spender *spender, struct spender_budget *budget,
     spender_wake(spender);
 }
 
+/* Its level was that of less. */
+static void forget_level(struct spender_budget *budget) {
+    if (!spender_bounded(budget)) budget->reach = budget->keyless_reach = budget->most;
+}
+
 /* There may be more now. What was left counts no longer, so that takes of all sizes wait for the turn. */
 static void reason_over(struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
     budget->more_ns = now_ns;
     budget->fits = 0;
+    forget_level(budget);
     refuse_until(spender, budget, spender_max(now_ns + turn_ns(spender, budget), budget->vain_ns), now_ns);
 }
 
 /* Until more is expected; and until so much later, when nothing is heard of it. */
 static void remember(struct spender *spender, struct spender_budget *budget, uint64_t more_ns, uint64_t now_ns) {
     uint64_t late_ns = (LATE_MS + rng_below(&spender->rng, LATE_MS)) * SPENDER_MS;
-    uint64_t at_ns = spender_min(spender_max(more_ns, now_ns) + late_ns, now_ns + poll_ns(budget));
+    uint64_t late_since_ns = spender_less(now_ns, more_ns); /* by so much clocks are apart, perhaps */
+    uint64_t at_ns = spender_min(spender_max(more_ns, now_ns) + late_ns + late_since_ns, now_ns + poll_ns(budget));
     if (has_windows(budget) && !budget->window_noted) at_ns = spender_min(at_ns, now_ns + late_ns);
     budget->more_ns = more_ns;
     budget->vain_ns = now_ns + vain_ns(budget);
@@ -101,25 +122,35 @@ void spender_refused(struct spender *spender, struct spender_budget *budget, con
         reason_over(spender, budget, now_ns);
 }
 
+/* Levels see to it that all get the same; where there are none, who was served lets the others have their turn first. */
+void spender_served(struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
+    if (!spender_bounded(budget) || now_ns >= budget->round_ns) return;
+    budget->more_ns = now_ns;
+    budget->fits = 0;
+    refuse_until(spender, budget, budget->round_ns, now_ns);
+}
+
 void spender_heard(struct spender_budget *budget, const Pb__QuotaGrant *grant, uint64_t now_ns) {
     budget->leases = grant->leases, budget->owed = grant->owed;
     if (grant->came < budget->came) return;
     budget->window_s = grant->window, budget->window_noted = grant->window_noted;
+    if (!budget->came_ns && grant->owed) budget->came_ns = now_ns;
     if (grant->came == budget->came) return;
-    budget->came = grant->came, budget->came_ns = now_ns;
+    came(budget, grant->came, false, now_ns);
 }
 
 void spender_noticed(struct spender *spender, struct spender_budget *budget, const Pb__QuotaNotice *notice, bool anew,
                      uint64_t now_ns) {
-    bool came = notice->came > budget->came;
+    bool more = notice->came > budget->came;
     if (notice->came < budget->came) return; /* of a server that is behind */
     budget->leases = notice->leases;
     budget->window_s = notice->window, budget->window_noted = notice->window_noted;
-    if (came) budget->came = notice->came, budget->came_ns = now_ns;
+    if (more) came(budget, notice->came, notice->owed > 0, now_ns);
+    else if (!budget->came_ns && notice->owed) budget->came_ns = now_ns;
     if (spender->mutations & SPENDER_MUTATE_REMEMBERS) return;
-    if (came && budget->in_vain) budget->missed++;
+    if (more && budget->in_vain) budget->missed++;
     /* Who was refused nothing takes its turn too. */
-    if ((came && budget->ever) || (anew && budget->refused_ns > now_ns)) reason_over(spender, budget, now_ns);
+    if ((more && budget->ever) || (anew && budget->refused_ns > now_ns)) reason_over(spender, budget, now_ns);
     bool waits = budget->refused_ns > now_ns && budget->more_ns <= now_ns;
     if (!waits || !notice->denied || notice->left) return;
     /* Others have been there, and nothing is left: it needs not ask. */
@@ -132,8 +163,19 @@ void spender_noticed(struct spender *spender, struct spender_budget *budget, con
 
 /* -- takes that are refused ------------------------------------------------------------------------------------------- */
 
-bool spender_waits_for_more(const struct spender_budget *budget, uint64_t now_ns) {
-    return now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns && now_ns < budget->more_ns + WAIT_MS * SPENDER_MS;
+/* A client that sleeps for whole seconds may always come when others have just taken all that there was. So one of them
+ * waits in line, which this agent asks for in its turn. */
+static bool is_first_in_line(const struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
+    if (!budget->missed || budget->leases <= 1 || budget->line_turn == spender->turn) return false;
+    uint64_t turn_end_ns = budget->more_ns + slot_of(budget) + spread_ns(budget);
+    if (now_ns + LINE_MS * SPENDER_MS < turn_end_ns) return false;
+    budget->line_turn = spender->turn;
+    return true;
+}
+
+bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
+    if (now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS) return false;
+    return now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns || is_first_in_line(spender, budget, now_ns);
 }
 
 uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t now_ns) {
@@ -154,6 +196,7 @@ uint64_t spender_refusal_tick(struct spender *spender, struct spender_budget *bu
     if (!budget->refused_ns) return SPENDER_NEVER;
     if (now_ns < budget->refused_ns) return budget->refused_ns;
     budget->refused_ns = 0;
+    forget_level(budget);
     spender_wake(spender);
     return SPENDER_NEVER;
 }

@@ -45,7 +45,7 @@ void answer_given(struct spending *s, const struct given *given);
 void answer_error(struct spending *s, int error);
 /* A notice of it. */
 struct noticed {
-    uint64_t came, leases, left;
+    uint64_t came, leases, left, owed;
     bool denied;
     bool anew; /* it was defined anew */
 };
