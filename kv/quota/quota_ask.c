@@ -204,7 +204,7 @@ static void answer(struct asking *asking) {
     quota_news(&asking->change);
     grant->came = record->came;
     grant->window = record->window_start, grant->window_noted = record->window_noted;
-    grant->waited_ms = record->waited_ms;
+    grant->waited_ms = record->waited_ms, grant->period_index = record->period_index;
     grant->owed = record->spent + record->stranded;
     grant->leases = record->leases;
     grant->available = quota_available(record);

@@ -357,6 +357,7 @@ static void arm(struct quota_change *change) {
     bool owed = is_owed(record), armed = record->refill_index != 0;
     if (owed == armed && !(armed && change->rearm)) return;
     record->refill_index = owed ? tx->index : 0;
+    if (!owed || !record->waited_ms) record->period_index = record->refill_index;
     if (owed) expiry_began_in(tx, &quota_refill_expiry, change->name, tx->index, quota_refill_ns(record, 0));
     else {
         record->window_noted = false, record->waited_ms = 0;

@@ -116,7 +116,8 @@ void spender_followed(struct spender *spender, const char *name, int error, cons
         spender_noticed(spender, budget, notice, anew, now_ns);
         budget->starving = notice->starving;
         if (notice->low && spender_bounded(budget)) spender_is_low(budget);
-        if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
+        bool reports = budget->starving && spender_owes_report(budget, now_ns);
+        if (reports || spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
         budget->follow_ns = now_ns;
     }
     if (waited) spender_wake(spender);

@@ -69,13 +69,14 @@ struct spender_budget {
     uint64_t due_ns;
     uint64_t waiting[2]; /* by spender_way; valid while `waiting_turn` is the spender's */
     uint64_t waiting_turn;
-    uint64_t refused_ns, fits; /* until then nothing is asked for takes that do not fit into this; 0: all is asked */
-    uint64_t more_ns;          /* then more is expected; before that such takes are refused, from then on they wait */
-    uint64_t vain_ns;          /* it does not ask before, whatever comes */
-    uint64_t round_ns;         /* until then all others have their turn */
-    uint64_t line_turn;        /* a take waits in line in this turn of the spender */
-    uint64_t came, came_ns;    /* as of the newest grant or notice; when it heard of that */
-    int64_t window_s;          /* the servers' */
+    uint64_t refused_ns, fits;  /* until then nothing is asked for takes that do not fit into this; 0: all is asked */
+    uint64_t more_ns;           /* then more is expected; before that such takes are refused, from then on they wait */
+    uint64_t vain_ns;           /* it does not ask before, whatever comes */
+    uint64_t round_ns;          /* until then all others have their turn */
+    uint64_t line_turn;         /* a take waits in line in this turn of the spender */
+    uint64_t came;              /* as of the newest grant or notice */
+    uint64_t period, period_ns; /* of refills, by its index; when it heard of that first */
+    int64_t window_s;           /* the servers' */
     bool window_noted;
     uint64_t leases, owed;    /* of the budget, as of the newest grant or notice */
     unsigned in_vain, missed; /* refusals in a row that brought nothing; and how often more came meanwhile */

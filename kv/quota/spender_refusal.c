@@ -40,8 +40,7 @@ static uint64_t next_window_ns(const struct spender *spender, const struct spend
 /* At the latest, if nothing is wrong. The servers' time runs from a refill, or from the first entry that spent something. */
 static uint64_t next_refill_ns(const struct spender_budget *budget, uint64_t waited_ms, uint64_t now_ns) {
     uint64_t at_ns = now_ns + spender_less(period_ns(budget), waited_ms * SPENDER_MS);
-    uint64_t after_ns = budget->came_ns + period_ns(budget);
-    return budget->came_ns && after_ns > now_ns ? spender_min(at_ns, after_ns) : at_ns;
+    return budget->period ? spender_min(at_ns, budget->period_ns + period_ns(budget)) : at_ns;
 }
 
 /* -- a refusal ------------------------------------------------------------------------------------------------------ */
@@ -63,15 +62,22 @@ static uint64_t turn_ns(struct spender *spender, const struct spender_budget *bu
     return budget->leases > 1 ? slot_of(budget) + rng_below(&spender->rng, spread_ns(budget)) : 0;
 }
 
-/* The next refill comes a period later; when all came back, then from when on something is spent. */
-static void came(struct spender_budget *budget, uint64_t index, bool goes_on, uint64_t now_ns) {
-    budget->came = index, budget->came_ns = goes_on ? now_ns : 0;
+static void came(struct spender_budget *budget, uint64_t index, uint64_t now_ns) {
+    budget->came = index;
+    if (budget->in_vain) budget->missed++;
     budget->round_ns = budget->leases > 1 ? now_ns + slots_of(budget) * slot_ns(budget) + spread_ns(budget) : 0;
+}
+
+/* One that began earlier than it is heard of, so that the next refill comes earlier too. */
+static void period_is(struct spender_budget *budget, uint64_t index, uint64_t now_ns) {
+    if (index != budget->period) budget->period = index, budget->period_ns = now_ns;
 }
 
 /* How far asks in vain are apart at least. */
 static uint64_t vain_ns(const struct spender_budget *budget) {
-    if (spender_bounded(budget) || has_windows(budget) || period_ns(budget) >= VAIN_MS * SPENDER_MS || budget->in_vain < 2) return 0;
+    if (spender_bounded(budget) || has_windows(budget) || period_ns(budget) >= VAIN_MS * SPENDER_MS ||
+        budget->in_vain < 2)
+        return 0;
     unsigned doubled = budget->in_vain - 1 < 10 ? budget->in_vain - 1 : 10;
     return spender_min(period_ns(budget) << doubled, VAIN_MS * SPENDER_MS);
 }
@@ -134,23 +140,22 @@ void spender_heard(struct spender_budget *budget, const Pb__QuotaGrant *grant, u
     budget->leases = grant->leases, budget->owed = grant->owed;
     if (grant->came < budget->came) return;
     budget->window_s = grant->window, budget->window_noted = grant->window_noted;
-    if (!budget->came_ns && grant->owed) budget->came_ns = now_ns;
-    if (grant->came == budget->came) return;
-    came(budget, grant->came, false, now_ns);
+    period_is(budget, grant->period_index, now_ns);
+    if (grant->came > budget->came) came(budget, grant->came, now_ns);
 }
 
 void spender_noticed(struct spender *spender, struct spender_budget *budget, const Pb__QuotaNotice *notice, bool anew,
                      uint64_t now_ns) {
     bool more = notice->came > budget->came;
     if (notice->came < budget->came) return; /* of a server that is behind */
-    budget->leases = notice->leases;
+    budget->leases = notice->leases, budget->owed = notice->owed;
     budget->window_s = notice->window, budget->window_noted = notice->window_noted;
-    if (more) came(budget, notice->came, notice->owed > 0, now_ns);
-    else if (!budget->came_ns && notice->owed) budget->came_ns = now_ns;
+    period_is(budget, notice->period_index, now_ns);
+    if (more) came(budget, notice->came, now_ns);
     if (spender->mutations & SPENDER_MUTATE_REMEMBERS) return;
-    if (more && budget->in_vain) budget->missed++;
+    bool is_refused = budget->refused_ns > now_ns;
     /* Who was refused nothing takes its turn too. */
-    if ((more && budget->ever) || (anew && budget->refused_ns > now_ns)) reason_over(spender, budget, now_ns);
+    if (is_refused ? more || anew : more && budget->ever) reason_over(spender, budget, now_ns);
     bool waits = budget->refused_ns > now_ns && budget->more_ns <= now_ns;
     if (!waits || !notice->denied || notice->left) return;
     /* Others have been there, and nothing is left: it needs not ask. */

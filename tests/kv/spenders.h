@@ -35,7 +35,7 @@ struct given {
     uint64_t granted, balance, level;
     int64_t available;
     bool starving, taken;
-    uint64_t came, owed, leases, waited_ms;
+    uint64_t came, owed, leases, waited_ms, period;
     int64_t window_s; /* 0: the leader has not said which one it is */
     int error;
     uint64_t lease; /* 0: 77 */
@@ -45,7 +45,7 @@ void answer_given(struct spending *s, const struct given *given);
 void answer_error(struct spending *s, int error);
 /* A notice of it. */
 struct noticed {
-    uint64_t came, leases, left, owed;
+    uint64_t came, leases, left, period;
     bool denied;
     bool anew; /* it was defined anew */
 };

@@ -73,11 +73,11 @@ Test(spender_refusal, a_refill_that_is_half_way_is_said_to_come_sooner) {
 Test(spender_refusal, refills_that_were_seen_tell_when_the_next_one_comes) {
     SPENT(.leases = 1);
     pass_ms(990);
-    NOTICE(&s, &plain, .came = 50, .leases = 1, .owed = 900);
+    NOTICE(&s, &plain, .came = 50, .leases = 1, .period = 50);
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
     pass_ms(400);
     cr_assert(ask_within(&s, SPENDER_ASK_MS));
-    GIVE(&s, .starving = true, .level = 5, .came = 50, .leases = 1, .owed = 1000);
+    GIVE(&s, .starving = true, .level = 5, .came = 50, .leases = 1, .owed = 1000, .period = 50);
     refused_for(560, 600);
 }
 
@@ -175,7 +175,7 @@ Test(spender_refusal, without_a_notice_it_asks_soon_after_more_was_expected) {
 Test(spender_refusal, others_have_taken_it_all_and_it_does_not_ask) {
     SPENT(.leases = 20);
     pass_ms(990);
-    NOTICE(&s, &plain, .came = 50, .leases = 20, .owed = 900);
+    NOTICE(&s, &plain, .came = 50, .leases = 20, .period = 50);
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
     cr_assert_not(ask_within(&s, 10)); /* its turn comes later */
     NOTICE(&s, &plain, .came = 50, .leases = 20, .denied = true);
