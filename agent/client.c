@@ -240,7 +240,7 @@ static void call_done(struct client_call *call, CURLcode code) {
     curl_easy_getinfo(call->transfer.curl, CURLINFO_RESPONSE_CODE, &call->answer.status);
     if (code == CURLE_OK) return;
     call->answer.unreachable = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
-    fault_set(&call->fault, CO_IO, "no answer from %s: %s", client_address(call->client),
+    fault_set(&call->fault, CO_NOLEADER, "no answer from %s: %s", client_address(call->client),
               call->reason[0] ? call->reason : curl_easy_strerror(code));
 }
 
@@ -301,11 +301,34 @@ void client_call_free(CURLM *calls, struct client_call *call) {
 
 void client_answer_free(struct client_answer *answer) { buffer_free(&answer->body); }
 
+/* As Consul does, 500 says both that there is no leader and that something is wrong with what was asked. */
+static bool says_no_leader(const struct client_answer *answer) {
+    struct slice body = buffer_slice(&answer->body), words = SLICE_LITERAL("leader");
+    for (size_t i = 0; i + words.size <= body.size; i++)
+        if (slice_equal_nocase(slice_make(body.data + i, words.size), words)) return true;
+    return false;
+}
+
+int client_answer_code(const struct client_answer *answer) {
+    switch (answer->status) {
+        case 404:
+        case 410: return CO_NOTFOUND;
+        case 401:
+        case 403:
+        case 409:
+        case 412:
+        case 423:
+        case 429: return CO_DENIED;
+        case 500: return says_no_leader(answer) ? CO_NOLEADER : CO_DENIED;
+        default: return answer->status >= 500 ? CO_NOLEADER : CO_INVALID;
+    }
+}
+
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
                 bool or_404, struct client_answer *answer, struct fault *fault) {
     int rv = client_ask(client, method, path, body, NULL, NULL, answer, fault);
     if (rv != CO_OK || answer->status == 200 || (or_404 && answer->status == 404)) return rv;
     int shown = answer->body.size < 180 ? (int)answer->body.size : 180;
-    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown,
+    return fault_set(fault, client_answer_code(answer), "Unexpected response code: %ld (%.*s)", answer->status, shown,
                      answer->body.size ? answer->body.data : "");
 }

@@ -6,7 +6,7 @@
 
 static int complain(const char *line) {
     fprintf(stderr, "%s\n", line);
-    return 1;
+    return CMD_EXIT_MISTAKE;
 }
 
 /* PUTs to `path` (ended here, and freed). */

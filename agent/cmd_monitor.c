@@ -21,7 +21,7 @@ int cmd_monitor(int argc, char **argv) {
     int rv = client_ask(&client, "GET", path.data, NULL, NULL, stdout, &answer, &fault);
     if (rv == CO_OK && answer.status != 200)
         rv =
-            fault_set(&fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
+            fault_set(&fault, client_answer_code(&answer), "Unexpected response code: %ld (%.*s)", answer.status,
                       (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
     client_answer_free(&answer);
     buffer_free(&path);

@@ -98,7 +98,7 @@ static int save_to(const struct client *client, const char *path, struct fault *
     int rv = client_ask(client, "GET", "/v1/snapshot", NULL, NULL, file, &answer, fault);
     if (rv == CO_OK && answer.status != 200)
         rv =
-            fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
+            fault_set(fault, client_answer_code(&answer), "Unexpected response code: %ld (%.*s)", answer.status,
                       (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
     if (rv == CO_OK && fflush(file) != 0) rv = fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
     if (rv == CO_OK) rv = save_checked(fileno(file), aside.data, path, fault);
@@ -134,7 +134,7 @@ static int snapshot_restore(int argc, char **argv) {
     int rv = file ? client_ask(&client, "PUT", "/v1/snapshot", NULL, file, NULL, &answer, &fault)
                   : fault_set(&fault, CO_IO, "%s: %s", rest[0], strerror(errno));
     if (rv == CO_OK && answer.status != 200)
-        fault_set(&fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
+        fault_set(&fault, client_answer_code(&answer), "Unexpected response code: %ld (%.*s)", answer.status,
                   (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
     if (file) fclose(file);
     client_answer_free(&answer);

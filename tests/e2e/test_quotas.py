@@ -254,6 +254,14 @@ def as_commands_and_as_documented():
     check(watching.returncode == 1 and "not known" in rest, rest)
     run_documented(agent, documented("A first budget", "quotas.md"))
 
+    # ... and the one of keys, of which nobody has an owner where no gateway is registered
+    define(agent, "lonely", Budget=5, Mode="owner", Service="gateway")
+    status, text, _ = take(agent, "lonely", key="alice")
+    check(status == 503 and "no node has a passing instance of its Service" in text, (status, text))
+    told = run_documented(agent, documented("Budgets for each key", "quotas.md"))
+    check('"Owner":"%s"' % agent.name in told and '"Remaining":99' in told, told)
+    until("the other one has an owner by now, too", lambda: take(agent, "lonely", key="alice")[0] == 200)
+
 
 def side_by_side():
     together(one_budget_for_all, without_servers)
