@@ -311,11 +311,11 @@ static bool says_no_leader(const struct client_answer *answer) {
 
 int client_answer_code(const struct client_answer *answer) {
     switch (answer->status) {
-        case 404:
-        case 410: return CO_NOTFOUND;
+        case 404: return CO_NOTFOUND;
         case 401:
         case 403:
         case 409:
+        case 410:
         case 412:
         case 423:
         case 429: return CO_DENIED;

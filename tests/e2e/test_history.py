@@ -197,7 +197,7 @@ def on_the_command_line():
     check(words(agent, "kv", "get", "-keys", "-separator=", "-at=%d" % first, "a") == (0, "app/color\n"), "get -keys -at")
     code, out = words(agent, "kv", "get", "-at=%d" % (first - 1), "app/color")
     check((code, out) == (1, "Error! No key exists at: app/color\n"), "before it was there: %d %s" % (code, out))
-    for value, code, word in (("0", 1, "above 0"), ("x", 2, ""), ("", 2, ""), ("1", 1, "no longer kept"), ("99999999", 1, "not there yet")):
+    for value, code, word in (("0", 2, "above 0"), ("x", 2, ""), ("", 2, ""), ("1", 1, "no longer kept"), ("99999999", 2, "not there yet")):
         seen = words(agent, "kv", "get", "-at=" + value, "app/color")
         check(seen[0] == code and word in seen[1], "-at=%s: %r" % (value, seen))
     code, out = words(agent, "kv", "history", "app/color")

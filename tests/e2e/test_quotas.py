@@ -226,14 +226,24 @@ def as_commands_and_as_documented():
     coord(agent, "quota", "put", "json", '{"Budget":9,"Refill":{"Window":"day"}}')
     coord(agent, "quota", "put", "-cas=0", "piped", "-", stdin='{"Budget":9,"Refill":{"Window":"hour"},"OnLoss":"open","LocalCap":3}')
     check("budget" in coord(agent, "quota", "put", "calls", "-budget=-5", "-window=day", code=2), "refused here")
-    check("Refill" in coord(agent, "quota", "put", "calls", "-budget=5", code=1), "refused there")
+    check("Refill" in coord(agent, "quota", "put", "calls", "-budget=5", code=2), "refused there")
     check("do not go together" in coord(agent, "quota", "put", "calls", "{}", "-budget=5", code=2), "refused here")
     listed = coord(agent, "quota", "list").splitlines()
     check(len(listed) == 4 and listed[0].split()[:3] == ["Name", "Mode", "Budget"], listed)
     check("allowed" in coord(agent, "quota", "take", "calls", "-n=3"), "3 of 5")
     check("allowed" in coord(agent, "quota", "take", "-n", "2", "calls"), "5 of 5")
     check("refused" in coord(agent, "quota", "take", "calls", code=1), "spent")
-    check("no such budget" in coord(agent, "quota", "take", "nowhere", code=1), "no such budget")
+    check("no such budget" in coord(agent, "quota", "take", "nowhere", code=2), "no such budget")
+    check("1000000" in coord(agent, "quota", "take", "calls", "-n=99999999999999999", code=2), "a mistake")
+    check("no answer" in coord(agent, "quota", "take", "-http-addr=%s:1" % agent.ip, "calls", code=3), "no agent can say")
+    for words in (("quota", "get", "nowhere"), ("quota", "delete", "nowhere"), ("quota", "audit", "nowhere"), ("rollout", "show", "nowhere", "v1")):
+        coord(agent, *words, code=2)
+    for words in (("quota", "list"), ("locks",), ("members",), ("kv", "get", "x"), ("kv", "put", "x", "y"), ("kv", "delete", "x"), ("txn", "-"), ("rollout", "list")):
+        coord(agent, words[0], *([words[1]] if len(words) > 1 and words[1] != "-" else []), "-http-addr=%s:1" % agent.ip, *words[2:], *(["-"] if words[-1] == "-" else []),
+              code=3, stdin="[]")
+    check("Exit codes" in coord(agent, "help"), "help tells them")
+    coord(agent, "kv", "put", "-cas", "-modify-index=7", "x", "y", code=1)
+    coord(agent, "quota", "put", "-cas=7", "calls", "-budget=5", "-window=day", code=1)
     check("Spent" in coord(agent, "quota", "get", "calls"), "as a table")
 
     told = coord(agent, "explain", "quota", "calls")
@@ -242,7 +252,7 @@ def as_commands_and_as_documented():
     told = coord(agent, "explain", "quota", "piped", "some key")
     for words in ("9 in each hour", "Nobody holds a lease", "3  what agents admit while no server answers", "could take of it now"):
         check(words in told, "%r is missing in: %s" % (words, told))
-    check("not known" in coord(agent, "explain", "quota", "nowhere", code=1), "no such budget")
+    check("not known" in coord(agent, "explain", "quota", "nowhere", code=2), "no such budget")
 
     env = dict(os.environ, CONSUL_HTTP_ADDR=agent.ip + ":8500")
     watching = subprocess.Popen([COORD, "quota", "watch", "json"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
@@ -251,7 +261,7 @@ def as_commands_and_as_documented():
     check("granted" in watching.stdout.readline(), "and what comes")
     coord(agent, "quota", "delete", "json")
     rest = watching.communicate(timeout=30 * SLOW)[0]
-    check(watching.returncode == 1 and "not known" in rest, rest)
+    check(watching.returncode == 2 and "not known" in rest, rest)
     run_documented(agent, documented("A first budget", "quotas.md"))
 
     # ... and the one of keys, of which nobody has an owner where no gateway is registered
