@@ -166,7 +166,7 @@ def none_is_kept():
     for path in ("a?at=%d" % index_of(agent), "a?at=1", "?recurse&at=5", "a?history", "none?history"):
         status, text = raw(agent, "/v1/kv/" + path)
         check(status == 400 and text == "no history is kept here: the setting coord.history_changes is 0", "%s: %d %s" % (path, status, text))
-    check(words(agent, "kv", "get", "-at=5", "a")[0] == 1, "and on the command line")
+    check(words(agent, "kv", "get", "-at=5", "a")[0] == 2, "and on the command line")
 
 
 def a_backup_raises_the_floor():

@@ -1,6 +1,6 @@
 """Quotas: gateways on servers and client agents spend one budget; what they admit is the budget and not more, whatever ends meanwhile."""
 import json, os, signal, subprocess, time, urllib.parse
-from coordtest import COORD, SLOW, Agent, Cluster, check, run, together, until
+from coordtest import COORD, SLOW, STANDSTILL, Agent, Cluster, check, run, together, until
 from waiters import documented, run_documented
 
 NEVER = {"Window": "month"}
@@ -176,6 +176,41 @@ def what_makes_no_sense():
     check(0 < int(headers["RateLimit"].split(";t=")[1]) <= 60, headers["RateLimit"])
 
 
+def who_obeys_is_served():
+    """A client that sleeps for exactly Retry-After is served then; and who waits for more is served when it comes."""
+    agent = Agent(dev=True).start()
+    define(agent, "second", Budget=2, Refill={"Tokens": 2, "Every": "1s"}, MaxLeaseFraction=1)
+    served, again, row, end = 0, 0, 0, time.monotonic() + 5
+    while time.monotonic() < end:
+        status, answer, headers = take(agent, "second")
+        row = 0 if status == 200 else row + 1
+        served, again = served + (status == 200), again + (row > 1)
+        if row:
+            check(status == 429 and int(headers["Retry-After"]) == 1, (status, headers))
+            time.sleep(1)
+    # It stood still for a second? Then a take waited in vain, once.
+    check(again <= 1 and served >= (10 if SLOW == 1 else 4), "%d served, %d refused again" % (served, again))
+
+    window = {"Window": "month"}
+    for mode in ("lease", "bounded"):
+        define(agent, mode, Budget=5, Refill=window, Mode=mode, LeaseTTL="1m")
+        until("spent", lambda: take(agent, mode)[0] == 429)
+        status, answer, headers = take(agent, mode)
+        check(status == 429 and int(headers["Retry-After"]) > 60 and ";t=" + headers["Retry-After"] in headers["RateLimit"], headers)
+        define(agent, mode, Budget=25, Refill=window, Mode=mode, LeaseTTL="1m")
+        begun = time.monotonic()
+        until("raised", lambda: take(agent, mode)[0] == 200)
+        check(time.monotonic() - begun < 1.1 * SLOW + STANDSTILL, "at once: %.1f s" % (time.monotonic() - begun))
+
+    # somebody gives back
+    lease = json.loads(agent.put("/v1/quota/lease/lease?ttl=5m&want=1000"))
+    until("the rest is spent", lambda: take(agent, "lease")[0] == 429)
+    agent.put("/v1/quota/lease/settle?lease=%d&token=%d&spent=0" % (lease["Lease"], lease["Token"]))
+    begun = time.monotonic()
+    until("given back", lambda: take(agent, "lease")[0] == 200)
+    check(lease["Granted"] > 0 and time.monotonic() - begun < 1.1 * SLOW + STANDSTILL, "at once: %r" % lease)
+
+
 def without_servers():
     cluster = Cluster(3).start()
     agent = cluster.agent("a1").start(wait=False).wait_leader(30)
@@ -274,7 +309,7 @@ def as_commands_and_as_documented():
 
 
 def side_by_side():
-    together(one_budget_for_all, without_servers)
+    together(one_budget_for_all, without_servers, who_obeys_is_served)
 
 
 run([side_by_side, what_makes_no_sense, as_commands_and_as_documented])

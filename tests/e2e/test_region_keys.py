@@ -144,7 +144,7 @@ def a_cut_keeps_them():
         world.us.proc.send_signal(signal.SIGCONT)
     world.us.put("/v1/kv/app/3", "after the cut")
     equal()
-    text = world.eu.coord("rollout", "stage", "-regions", "eu,ap,us", "web", "v3", code=1)
+    text = world.eu.coord("rollout", "stage", "-regions", "eu,ap,us", "web", "v3", code=3)
     check("nothing is staged: ap: " in text and text.count("\n") == 1, text)
     check(current(world.eu) == current(world.us) == ("v2", None), "each region keeps its last pointer")
 

@@ -365,6 +365,33 @@ Test(quota, who_starves_wakes_the_others_and_gets_its_share_of_what_they_give_ba
     quota_trail_check(&world, "b");
 }
 
+/* Says the notice that something was denied, and by which entry something came after that? */
+static bool news(bool denied, bool came) {
+    uint64_t index;
+    const Pb__QuotaNotice *notice = quota_notice(&world, "b", &index);
+    return notice->denied == denied && (notice->came == machine_index(world.machine)) == came;
+}
+
+Test(quota, who_was_denied_something_hears_when_something_comes) {
+    define("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    uint64_t lease = GRANTED(0, 900, .want = 900);
+    cr_expect(news(false, false));
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 100))->taken && news(false, false));
+    const Pb__QuotaGrant *grant = quota_ask(&world, NULL, ASK(.name = text("b"), .take = 100));
+    cr_expect(!grant->taken && grant->owed == 100 && grant->came == 0 && news(true, false), "by a take");
+    GRANTED(0, 0, .lease = lease, .held = 800, .want = 800);
+    cr_expect(news(false, true), "given back");
+    cr_expect(quota_ask(&world, id[1], ASK(.name = text("b"), .want = 500))->granted && news(true, false),
+              "by a lease");
+    cr_expect(quota_refill(&world, "b", 0).yes && news(false, true), "refilled");
+    GRANTED(0, 0, .lease = lease, .held = 800, .want = 800);
+    cr_expect(news(false, false), "nobody was denied anything since");
+    cr_expect(!quota_ask(&world, NULL, ASK(.name = text("b"), .take = 900))->taken && news(true, false));
+    Pb__QuotaDefinition more = quota_plain("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    more.budget = 5000;
+    cr_expect(quota_put(&world, &more).yes && news(false, true), "raised");
+}
+
 Test(quota, who_got_nothing_comes_first_when_something_comes_back) {
     define("b", PB__QUOTA_MODE__QUOTA_LEASE);
     uint64_t quick = GRANTED(0, 1000, .want = 1000), slow = GRANTED(1, 0, .want = 60);
