@@ -185,6 +185,7 @@ void spender_tick(struct spender *spender, uint64_t now_ns) {
 
 enum pot { FROM_NONE, FROM_LEFT, FROM_CREDIT, FROM_FALLBACK, FROM_SERVERS };
 
+static const char spent_text[] = "the budget is spent";
 static const char too_large[] = "more than the budget may ever have unspent";
 
 /* What one take of a request comes to. */
@@ -236,10 +237,6 @@ static bool judge_loss(struct spender *spender, struct spender_budget *budget, c
     return true;
 }
 
-static struct verdict judge_spent(struct spender_budget *budget, uint64_t now_ns) {
-    return verdict_of(budget, CO_BUSY, "the budget is spent", spender_retry_ms(budget, now_ns));
-}
-
 /* Has the take to be asked of the servers, or is that known to be in vain? Of CO_AGAIN without FROM_SERVERS: more will be
  * there at any moment. */
 static struct verdict judge_ask(struct spender *spender, struct spender_budget *budget, const struct spender_take *take,
@@ -255,7 +252,8 @@ static struct verdict judge_ask(struct spender *spender, struct spender_budget *
     out.way = SPENDER_TAKE;
     if (asked + take->n <= budget->fits || spender_owes_report(budget, now_ns)) return out;
     out.pot = FROM_NONE;
-    return spender_waits_for_more(spender, budget, now_ns) ? out : judge_spent(budget, now_ns);
+    if (spender_waits_for_more(spender, budget, take->n, now_ns)) return out;
+    return verdict_of(budget, CO_BUSY, spent_text, spender_retry_after_line_ms(budget, now_ns));
 }
 
 static struct verdict judge_known(struct spender *spender, struct spender_budget *budget,
@@ -272,7 +270,8 @@ static struct verdict judge_known(struct spender *spender, struct spender_budget
     out = judge_ask(spender, budget, take, now_ns);
     if (out.error != CO_AGAIN || !last_try) return out;
     /* The servers do answer, but they had not enough. */
-    if (budget->in_vain && !spender_is_lost(spender)) return judge_spent(budget, now_ns);
+    if (budget->in_vain && !spender_is_lost(spender))
+        return verdict_of(budget, CO_BUSY, spent_text, spender_retry_ms(budget, now_ns));
     judge_loss(spender, budget, take, true, now_ns, &out);
     return out;
 }

@@ -33,7 +33,7 @@
  * into what the servers said is available, until the reason is over: a notice says that something came (QuotaNotice.came), or
  * that the budget is defined anew. Refills are expected: windows by this agent's wall clock, others a period after this agent
  * heard of the present one, or asked. Until 50 ms before that such takes are refused, and told when it is; from then on, and
- * for a second, they wait. Nothing heard: it asks 0.2 to 0.4 s later, and then as long again as it is late, at the latest after
+ * for a second, as many as can be served wait. Nothing heard: it asks 0.2 to 0.4 s later, and then as long again as it is late, at the latest after
  * half of a TTL and a second. What came is asked for in turns of 20 ms, of as many as twice the leases (16 at most, in 0.3 s):
  * who has seen more come in vain asks earlier. In bounded mode, where nobody's share is kept, an agent that was served waits
  * until all turns are over. An agent hears in its turn that others are denied and nothing is left: it does not ask. Where it

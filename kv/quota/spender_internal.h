@@ -69,14 +69,14 @@ struct spender_budget {
     uint64_t due_ns;
     uint64_t waiting[2]; /* by spender_way; valid while `waiting_turn` is the spender's */
     uint64_t waiting_turn;
-    uint64_t refused_ns, fits;  /* until then nothing is asked for takes that do not fit into this; 0: all is asked */
-    uint64_t more_ns;           /* then more is expected; before that such takes are refused, from then on they wait */
-    uint64_t vain_ns;           /* it does not ask before, whatever comes */
-    uint64_t round_ns;          /* until then all others have their turn */
-    uint64_t line_turn;         /* a take waits in line in this turn of the spender */
-    uint64_t came;              /* as of the newest grant or notice */
-    uint64_t period, period_ns; /* of refills, by its index; when it heard of that first */
-    int64_t window_s;           /* the servers' */
+    uint64_t refused_ns, fits;   /* until then nothing is asked for takes that do not fit into this; 0: all is asked */
+    uint64_t more_ns;            /* then more is expected; before that such takes are refused, from then on they wait */
+    uint64_t vain_ns;            /* it does not ask before, whatever comes */
+    uint64_t round_ns;           /* until then all others have their turn */
+    uint64_t line_turn, in_line; /* so much waits for more in this turn of the spender, without being asked for */
+    uint64_t came;               /* as of the newest grant or notice */
+    uint64_t period, period_ns;  /* of refills, by its index; when it heard of that first */
+    int64_t window_s;            /* the servers' */
     bool window_noted;
     uint64_t leases, owed;    /* of the budget, as of the newest grant or notice */
     unsigned in_vain, missed; /* refusals in a row that brought nothing; and how often more came meanwhile */
@@ -188,8 +188,9 @@ void spender_heard(struct spender_budget *budget, const Pb__QuotaGrant *grant, u
 void spender_noticed(struct spender *spender, struct spender_budget *budget, const Pb__QuotaNotice *notice, bool anew,
                      uint64_t now_ns);
 /* Of a take that is not asked for: it waits for more. Else it is refused, and this says when more comes. */
-bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t now_ns);
+bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns);
 uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t now_ns);
+uint64_t spender_retry_after_line_ms(const struct spender_budget *budget, uint64_t now_ns);
 bool spender_owes_report(const struct spender_budget *budget, uint64_t now_ns); /* it is asked for nevertheless */
 /* Ends a refusal that is over; when it is to be called again. */
 uint64_t spender_refusal_tick(struct spender *spender, struct spender_budget *budget, uint64_t now_ns);

@@ -2,11 +2,10 @@
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
 
-#define EARLY_MS 50   /* who comes so long before more is expected waits for it */
-#define LINE_MS  950  /* the first one also so long before, where others got it all before */
-#define WAIT_MS  1000 /* and until so long after that */
-#define LATE_MS \
-    200 /* nothing was heard of what is expected: the servers are asked so much later, or up to twice that */
+#define EARLY_MS  50   /* who comes so long before more is expected waits for it */
+#define LINE_MS   950  /* the first one also so long before, where others got it all before */
+#define WAIT_MS   1000 /* and until so long after that */
+#define LATE_MS   200  /* nothing was heard of what is expected: the servers are asked one to two times so much later */
 #define VAIN_MS   1000 /* where refills come more often, asks in vain in a row are at most so far apart */
 #define SLOT_MS   20   /* of those who ask when more has come */
 #define SLOTS     16
@@ -170,17 +169,35 @@ void spender_noticed(struct spender *spender, struct spender_budget *budget, con
 
 /* A client that sleeps for whole seconds may always come when others have just taken all that there was. So one of them
  * waits in line, which this agent asks for in its turn. */
-static bool is_first_in_line(const struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
-    if (!budget->missed || budget->leases <= 1 || budget->line_turn == spender->turn) return false;
-    uint64_t turn_end_ns = budget->more_ns + slot_of(budget) + spread_ns(budget);
-    if (now_ns + LINE_MS * SPENDER_MS < turn_end_ns) return false;
+static bool may_wait_long(const struct spender_budget *budget, uint64_t now_ns) {
+    if (!budget->missed || budget->leases <= 1) return false;
+    return now_ns + LINE_MS * SPENDER_MS >= budget->more_ns + slot_of(budget) + spread_ns(budget);
+}
+
+/* What comes at most. */
+static uint64_t comes(const struct spender_budget *budget) {
+    uint32_t next;
+    return has_windows(budget) ? budget->capacity : quota_refill_part(&budget->definition, 0, &next);
+}
+
+/* No more of them than can be served. */
+bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
+    uint64_t in_line = budget->line_turn == spender->turn ? budget->in_line : 0;
+    bool near = now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns;
+    bool late = now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS;
+    if (late || (in_line && (!near || in_line + n > comes(budget))) || (!near && !may_wait_long(budget, now_ns)))
+        return false;
     budget->line_turn = spender->turn;
+    budget->in_line = in_line + n;
     return true;
 }
 
-bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
-    if (now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS) return false;
-    return now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns || is_first_in_line(spender, budget, now_ns);
+/* As many wait as what comes is for: the refill after it is for those that come now. */
+uint64_t spender_retry_after_line_ms(const struct spender_budget *budget, uint64_t now_ns) {
+    bool near = now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns,
+         late = now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS;
+    if (!near || late || has_windows(budget)) return spender_retry_ms(budget, now_ns);
+    return spender_less(budget->more_ns + period_ns(budget), now_ns) / SPENDER_MS + 1;
 }
 
 uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t now_ns) {

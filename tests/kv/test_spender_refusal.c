@@ -117,6 +117,14 @@ Test(spender_refusal, a_window_that_is_late_is_waited_for_and_then_asked_for) {
     cr_assert(ask_within(&s, 500));
 }
 
+Test(spender_refusal, no_more_wait_than_what_comes_is_for) {
+    SPENT(.leases = 1);
+    pass_ms(970);
+    for (int i = 0; i < 100; i++) cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
+    refused_for(1030, 1031); /* the refill after that one is for it */
+    cr_assert_eq(take(&s, "calls", 500), CO_BUSY);
+}
+
 /* -- the reason is over ------------------------------------------------------------------------------------------- */
 
 Test(spender_refusal, what_comes_back_early_is_asked_for_at_once) {

@@ -354,7 +354,7 @@ static struct sim_expected defines(struct sim *sim, const struct sim_applied *ap
     bool tokens = own->budget != QUOTA_WINDOWED;
     if (b->there && b->capacity == own->want && (!tokens || b->tokens == own->take)) return expect_yes();
     if (b->there && tokens && b->tokens != own->take && b->armed) b->armed = applied->index, b->armed_us = sim->now_us;
-    if (!b->there) *b = (struct quota_budget){.there = true};
+    if (!b->there) *b = (struct quota_budget){.there = true, .came = applied->index};
     b->capacity = own->want, b->tokens = own->take, b->defined = applied->index;
     b->starving = false;
     uint64_t highest = b->capacity + (is_bounded(own->budget) ? drift(b) : 0);
