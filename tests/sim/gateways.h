@@ -8,7 +8,7 @@
  *     themselves is at most what the bound says, of each node and in each period, so that in each window the sum is at most
  *     the budget and the bound
  *     no gateway refuses for longer than a TTL and a second while the servers have enough
- *     where clients obey (plan.clients), and nothing is wrong, what the next lines say of them (gateways_clients.c)
+ *     where clients obey (plan.clients), and nothing is wrong, what gateways_clients.c says of them
  *     one gateway at most counts a key, and no key is without one for longer than a TTL and a second
  *
  * The clocks of gateways and servers differ by 1 % at most, which is the difference that the contract tolerates. */

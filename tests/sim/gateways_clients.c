@@ -1,7 +1,7 @@
 /* Clients that obey: one that is refused comes again when the Retry-After that it read is over, which is in whole seconds.
  * While nothing is wrong
  *
- *     more has come by then, or comes within 1.1 s and what clocks are apart, and it was not told to come later than then
+ *     more has come meanwhile when it is refused again, and it was not told to come later than more comes
  *     modest clients are refused once in a row at most; with leases TURNS_MORE times
  *     no gateway sees more refills pass, with nothing for its clients, than twice as many as it takes to serve one of each,
  *     and TURNS_MORE (where refills come more often than a client may: in turns of two seconds). In owner mode there is no
