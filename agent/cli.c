@@ -11,7 +11,9 @@ static void list(const struct cli_command *commands, size_t count, FILE *out) {
     fputs("usage: coord COMMAND [ARGS]\n\n", out);
     for (size_t i = 0; i < count; i++)
         if (commands[i].help) fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
-    fputs("\n`coord help COMMAND` tells more.\n", out);
+    fputs("\n`coord help COMMAND` tells more. Exit codes: 0 done, 1 refused (the answer is no), 2 a mistake,", out);
+    fputs(" 3 nobody could say\n(no agent, no leader); of lock, elect and barrier that of the command they ran,", out);
+    fputs(" else their own.\n", out);
 }
 
 static const struct cli_command *find(const struct cli_command *commands, size_t count, const char *name) {

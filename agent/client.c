@@ -285,7 +285,7 @@ static void call_done(struct client_call *call, CURLcode code) {
         call->answer.leaderless = true;
     if (code == CURLE_OK) return;
     call->answer.unreachable = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
-    fault_set(&call->fault, CO_IO, "no answer from %s: %s%s", client_address(call->client),
+    fault_set(&call->fault, CO_NOLEADER, "no answer from %s: %s%s", client_address(call->client),
               call->reason[0] ? call->reason : curl_easy_strerror(code),
               call->answer.unreachable ? port_hint(client_address(call->client)) : "");
 }
@@ -398,11 +398,34 @@ int client_ask(const struct client *client, const char *method, const char *path
 
 void client_answer_free(struct client_answer *answer) { buffer_free(&answer->body); }
 
+/* As Consul does, 500 says both that there is no leader and that something is wrong with what was asked. */
+static bool says_no_leader(const struct client_answer *answer) {
+    struct slice body = buffer_slice(&answer->body), words = SLICE_LITERAL("leader");
+    for (size_t i = 0; i + words.size <= body.size; i++)
+        if (slice_equal_nocase(slice_make(body.data + i, words.size), words)) return true;
+    return false;
+}
+
+int client_answer_code(const struct client_answer *answer) {
+    switch (answer->status) {
+        case 404: return CO_NOTFOUND;
+        case 401:
+        case 403:
+        case 409:
+        case 410:
+        case 412:
+        case 423:
+        case 429: return CO_DENIED;
+        case 500: return says_no_leader(answer) ? CO_NOLEADER : CO_DENIED;
+        default: return answer->status >= 500 ? CO_NOLEADER : CO_INVALID;
+    }
+}
+
 int client_refused(const struct client_answer *answer, struct fault *fault) {
     int shown = answer->body.size < 180 ? (int)answer->body.size : 180;
     if (answer->leaderless && answer->status == 500)
         return fault_set(fault, CO_NOLEADER, "%s", leaderless_told ? "no leader" : CLIENT_LEADERLESS);
-    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown,
+    return fault_set(fault, client_answer_code(answer), "Unexpected response code: %ld (%.*s)", answer->status, shown,
                      answer->body.size ? answer->body.data : "");
 }
 

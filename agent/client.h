@@ -42,6 +42,10 @@ int client_ask(const struct client *client, const char *method, const char *path
                FILE *to, struct client_answer *answer, struct fault *fault);
 void client_answer_free(struct client_answer *answer);
 
+/* What an answer that is not 200 means, of these: CO_INVALID: a mistake of who asked, CO_NOTFOUND among them; CO_DENIED:
+ * it is refused as things are; CO_NOLEADER: nobody could say. A fault of client_ask is the last one. */
+int client_answer_code(const struct client_answer *answer);
+
 /* The same for commands: an answer that is not 200 is a fault ("Unexpected response code: 500 (...)") too, but for
  * 404 when `or_404`. Without a leader it is CO_NOLEADER, in words for people. */
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,

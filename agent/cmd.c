@@ -158,14 +158,29 @@ int cmd_sub(const struct cli_command *commands, size_t count, const char *name, 
     return argc > 1 ? 0 : 2;
 }
 
+int cmd_exit_of(const struct fault *fault) {
+    switch (fault->code) {
+        case CO_NOLEADER:
+        case CO_NOTLEADER:
+        case CO_TIMEOUT:
+        case CO_UNKNOWN_OUTCOME: return CMD_EXIT_NOBODY;
+        case CO_INVALID:
+        case CO_NOTFOUND:
+        case CO_TOOLARGE:
+        case CO_UNSUPPORTED:
+        case CO_IO: return CMD_EXIT_MISTAKE; /* of a file that was named */
+        default: return CMD_EXIT_REFUSED;
+    }
+}
+
 int cmd_failed(const char *what, const struct fault *fault) {
     fprintf(stderr, "Error %s: %s\n", what, fault->text[0] ? fault->text : co_strerror(fault->code));
-    return 1;
+    return cmd_exit_of(fault);
 }
 
 int cmd_wrong(const char *usage, const char *what) {
     fprintf(stderr, "coord: %s\nusage: %s\n", what, usage);
-    return 2;
+    return CMD_EXIT_MISTAKE;
 }
 
 /* -- tables ------------------------------------------------------------------------------------------------------- */

@@ -28,9 +28,17 @@ int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count,
 /* Runs the sub-command that argv[1] names; `name` is what stands before it ("kv"). */
 int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv);
 
-/* "Error WHAT: ..." on stderr; returns 1. */
+/* Exit codes of all commands: 0, and these. (lock, elect and barrier have their own, agent/hold.h: theirs is often that of
+ * the command that they ran.) */
+enum cmd_exit {
+    CMD_EXIT_REFUSED = 1, /* the answer is no: refused, not there, not so */
+    CMD_EXIT_MISTAKE = 2, /* wrong arguments, or something that there is not */
+    CMD_EXIT_NOBODY = 3,  /* nobody could say: no agent, no leader */
+};
+int cmd_exit_of(const struct fault *fault);
+/* "Error WHAT: ..." on stderr; returns cmd_exit_of. */
 int cmd_failed(const char *what, const struct fault *fault);
-/* Wrong arguments: a line on stderr, and 2. */
+/* Wrong arguments: a line on stderr, and CMD_EXIT_MISTAKE. */
 int cmd_wrong(const char *usage, const char *what);
 
 /* A table: cells of `columns` each, aligned, two blanks between. */

@@ -9,7 +9,7 @@
 
 static int complain(const char *line) {
     fprintf(stderr, "%s\n", line);
-    return 1;
+    return CMD_EXIT_MISTAKE;
 }
 
 /* PUTs to `path` (ended here, and freed). */
@@ -33,6 +33,7 @@ int cmd_join(int argc, char **argv) {
     if (!*rest)
         return complain("At least one address to join must be specified.\n\nusage: coord join [FLAGS] ADDRESS ...");
     unsigned joined = 0;
+    code = 0;
     for (; *rest; rest++) {
         struct buffer path = {0};
         struct fault fault = {0};
@@ -40,9 +41,12 @@ int cmd_join(int argc, char **argv) {
         client_encode(&path, *rest, true);
         if (wan) client_parameter(&path, "wan", "1");
         if (put(&client, &path, &fault) == CO_OK) joined++;
-        else fprintf(stderr, "Error joining address '%s': %s\n", *rest, fault.text);
+        else fprintf(stderr, "Error joining address '%s': %s\n", *rest, fault.text), code = cmd_exit_of(&fault);
     }
-    if (!joined) return complain("Failed to join any nodes.");
+    if (!joined) {
+        fputs("Failed to join any nodes.\n", stderr);
+        return code;
+    }
     printf("Successfully joined cluster by contacting %u nodes.\n", joined);
     return 0;
 }

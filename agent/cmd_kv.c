@@ -123,7 +123,7 @@ static int kv_get(int argc, char **argv) {
     if (list) json_object_put(list);
     client_answer_free(&answer);
     buffer_free(&path);
-    return fault.code || missing ? 1 : 0;
+    return fault.code ? cmd_exit_of(&fault) : missing ? CMD_EXIT_REFUSED : 0;
 }
 
 /* -- put, delete -------------------------------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ static void put_parameters(const struct put *put, struct buffer *path) {
 static int put_outcome(const struct put *put, const char *key, bool yes, const struct fault *fault) {
     if (fault->code) {
         fprintf(stderr, "Error! Failed writing data: %s\n", fault->text);
-        return 1;
+        return cmd_exit_of(fault);
     }
     if (yes)
         printf("Success! %s: %s\n",
@@ -250,7 +250,7 @@ static int kv_delete(int argc, char **argv) {
     buffer_free(&path);
     if (fault.code) {
         fprintf(stderr, "Error! Did not delete %s: %s\n", key, fault.text);
-        return 1;
+        return cmd_exit_of(&fault);
     }
     if (yes) printf(recurse ? "Success! Deleted keys with prefix: %s\n" : "Success! Deleted key: %s\n", key);
     else fprintf(stderr, "Error! Did not delete key %s: CAS failed\n", key);

@@ -26,7 +26,7 @@ static void print_errors(struct json_object *answer) {
     }
 }
 
-/* 0: done; 1: refused, or nobody answered; 2: no transaction. */
+/* 0: done; else as enum cmd_exit. */
 static int judge(const struct client_answer *answer) {
     struct slice body = buffer_slice(&answer->body);
     struct fault fault = {0};
@@ -42,7 +42,7 @@ static int judge(const struct client_answer *answer) {
         return 1;
     }
     fprintf(stderr, "Error: %ld: %.*s\n", answer->status, (int)body.size, body.data ? body.data : "");
-    return answer->status == 400 || answer->status == 413 ? 2 : 1;
+    return cmd_exit_of(&(struct fault){.code = client_answer_code(answer)});
 }
 
 static int submit(const struct client *client, const char *endpoint, struct slice body) {

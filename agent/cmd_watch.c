@@ -7,7 +7,7 @@
 
 static int complain(const char *line) {
     fprintf(stderr, "%s\n", line);
-    return 1;
+    return CMD_EXIT_MISTAKE;
 }
 
 /* As a "watches" block, which is parsed and judged in one place. */

@@ -156,7 +156,7 @@ static int judge(struct following *following, const char *address, long status) 
     }
     if (status >= 400 && status < 500 && status != 429) {
         fprintf(stderr, "coord watch: %s: %s\n", address, words);
-        return 1;
+        return cmd_exit_of(&(struct fault){.code = client_answer_code(&(struct client_answer){.status = status})});
     }
     trouble(following, address, words);
     return -1;

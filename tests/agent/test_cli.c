@@ -51,7 +51,9 @@ Test(cli, help) {
     fflush(stdout);
     cr_expect_stdout_eq_str(
         "usage: coord COMMAND [ARGS]\n\n  agent        first\n  version      second\n\n"
-        "`coord help COMMAND` tells more.\n");
+        "`coord help COMMAND` tells more. Exit codes: 0 done, 1 refused (the answer is no), 2 a mistake, 3 nobody "
+        "could say\n"
+        "(no agent, no leader); of lock, elect and barrier that of the command they ran, else their own.\n");
     cr_expect_eq(run((const char *[]){"help", "agent", NULL}), 11);
     cr_expect_str_eq(ran_argv[1], "-h");
     cr_expect_eq(run((const char *[]){"help", "nonsense", NULL}), 2);

@@ -258,7 +258,7 @@ def none_is_kept():
     for path in ("a?at=%d" % index_of(agent), "a?at=1", "?recurse&at=5", "a?history", "none?history"):
         status, text = raw(agent, "/v1/kv/" + path)
         check(status == 400 and text == "no history is kept here: the setting coord.history_changes is 0", "%s: %d %s" % (path, status, text))
-    check(words(agent, "kv", "get", "-at=5", "a")[0] == 1, "and on the command line")
+    check(words(agent, "kv", "get", "-at=5", "a")[0] == 2, "and on the command line")
 
 
 def a_backup_raises_the_floor():
@@ -289,7 +289,7 @@ def on_the_command_line():
     check(words(agent, "kv", "get", "-keys", "-separator=", "-at=%d" % first, "a") == (0, "app/color\n"), "get -keys -at")
     code, out = words(agent, "kv", "get", "-at=%d" % (first - 1), "app/color")
     check((code, out) == (1, "Error! No key exists at: app/color\n"), "before it was there: %d %s" % (code, out))
-    for value, code, word in (("0", 1, "above 0"), ("x", 1, "how long ago"), ("", 1, "how long ago"), ("-5h", 1, "no longer kept"), ("1", 1, "no longer kept"), ("99999999", 1, "not there yet")):
+    for value, code, word in (("0", 2, "above 0"), ("x", 2, "how long ago"), ("", 2, "how long ago"), ("-5h", 1, "no longer kept"), ("1", 1, "no longer kept"), ("99999999", 2, "not there yet")):
         seen = words(agent, "kv", "get", "-at=" + value, "app/color")
         check(seen[0] == code and word in seen[1], "-at=%s: %r" % (value, seen))
     code, out = words(agent, "kv", "history", "app/color")

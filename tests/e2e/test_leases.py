@@ -220,11 +220,11 @@ def by_the_command_line():
     check(id in listed and "nightly job" in listed and "key:a service:ext1/web" in listed, listed)
     check(coord("lease", "revoke", id) == "true", "revoked")
     check(agent.get("/v1/kv/a")[0] == 404, "gone")
-    check("register again" in coord("lease", "renew", id, code=1), "unknown")
-    check("UUID" in coord("lease", "renew", "x", code=1), "no id")
+    check("register again" in coord("lease", "renew", id, code=2), "unknown")
+    check("UUID" in coord("lease", "renew", "x", code=2), "no id")
     coord("lease", "renew", code=2)
     coord("lease", "grant", "-ttl=soon", code=2)
-    coord("lease", "grant", "-ttl=1ms", code=1)
+    coord("lease", "grant", "-ttl=1ms", code=2)
 
 
 if __name__ == "__main__":

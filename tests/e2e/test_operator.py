@@ -258,7 +258,7 @@ def keys_on_the_command_line():
                          (["snapshot", "sav", "x"], "save"), (["operator", "raft", "list-peer"], "list-peers"), (["kv", "put"], "KEY"),
                          (["operator", "raft", "remove-peer"], "-id"), (["kv", "put", "-flags=-1", "k", "v"], "-flags")):
         check(wanted in words(COORD, agent, *args, code=2), "%r names %s" % (args, wanted))
-    check("no answer" in words(COORD, agent, "members", "-http-addr=127.0.0.1:1", code=1), "nobody there")
+    check("no answer" in words(COORD, agent, "members", "-http-addr=127.0.0.1:1", code=3), "nobody there")
 
 
 def backup_and_restore():
