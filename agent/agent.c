@@ -13,7 +13,9 @@
 #include "agent/definitions.h"
 #include "agent/flags.h"
 #include "agent/identity.h"
+#include "agent/leaving.h"
 #include "agent/modules.h"
+#include "agent/outputs.h"
 #include "agent/self_config.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -52,7 +54,8 @@ struct agent {
     struct dns_server *dns;
     Pb__Node *node;
     struct arena arena;
-    bool stopping, leaving;
+    struct leaving *leaving; /* NULL: it does not */
+    bool stopping;
     int exit_code;
 };
 
@@ -375,6 +378,8 @@ static void stop_http(uv_work_t *work) {
 static void stop(struct agent *agent) {
     if (agent->stopping) return;
     agent->stopping = true;
+    leaving_forget(agent->leaving);
+    agent->leaving = NULL;
     uv_close((uv_handle_t *)&agent->interrupt, NULL);
     uv_close((uv_handle_t *)&agent->terminate, NULL);
     uv_close((uv_handle_t *)&agent->hangup, NULL);
@@ -386,36 +391,48 @@ static void stop(struct agent *agent) {
     CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
 }
 
-static void left(void *data) {
+static void left(void *data, bool stays, const struct fault *fault, const char *note) {
     struct agent *agent = data;
+    agent->leaving = NULL;
+    if (fault->code) log_warn("agent", "%s", fault->text);
+    else log_info("agent", "left: everybody knows it%s%s", note[0] ? ". " : "", note);
+    acts_left(agent->acts, fault, note);
+    if (stays) return;
     if (!agent->config.server && !agent->config.rejoin_after_leave) unlink(known_file(agent));
     stop(agent);
 }
 
-static void gave_back(void *data) {
-    struct agent *agent = data;
-    if (!agent->stopping) local_leave(agent->local, left, agent);
-}
-
-/* In order: what this agent holds of quotas goes back; then the node goes from the catalog at once, with all that is
- * on it, sessions among it. */
-static void leave(void *data) {
-    struct agent *agent = data;
-    if (agent->leaving || !agent->local) {
+static void leave(struct agent *agent, bool must) {
+    if (agent->leaving) return;
+    if (!agent->local) {
         stop(agent);
         return;
     }
-    agent->leaving = true;
-    spending_leave(agent->spending, gave_back, agent);
+    const struct config *c = &agent->config;
+    char *address = arena_alloc(&agent->arena, ADDRESS_TEXT);
+    server_address(agent, address);
+    bool among_others = c->server && !c->dev && c->server_port > 0;
+    struct leaving_config config = {.arena = &agent->arena,
+                                    .rpc = agent->rpc,
+                                    .local = agent->local,
+                                    .spending = agent->spending,
+                                    .address = among_others ? address : NULL,
+                                    .must = must,
+                                    .done = left,
+                                    .data = agent};
+    agent->leaving = leaving_begin(&config);
 }
+
+static void leave_asked(void *data) { leave(data, false); }
 
 /* A second signal does not wait for it. */
 static void on_signal(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
     const struct config *c = &agent->config;
-    bool wanted = !agent->leaving && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
+    bool wanted =
+        !agent->leaving && !agent->stopping && (number == SIGINT ? !c->skip_leave_on_interrupt : c->leave_on_terminate);
     log_info("agent", "%s signal=%s", wanted ? "leaving" : "stopping", number == SIGINT ? "SIGINT" : "SIGTERM");
-    if (wanted) leave(agent);
+    if (wanted) leave(agent, true);
     else stop(agent);
 }
 
@@ -439,7 +456,7 @@ static int start_acts(struct agent *agent) {
                                  .config = &agent->config,
                                  .argc = agent->argc,
                                  .argv = agent->argv,
-                                 .leave = leave,
+                                 .leave = leave_asked,
                                  .data = agent};
     agent->acts = acts_new(&config);
     return CO_OK;
@@ -447,15 +464,18 @@ static int start_acts(struct agent *agent) {
 
 /* -- life
  * -------------------------------------------------------------------------------------------------------------- */
+/* Whatever is wrong, the rest is read all the same. */
 static int read_config(struct agent *agent, int argc, char **argv, bool *help, struct fault *fault) {
-    config_init(&agent->config);
-    int rv = flags_parse(argc, argv, &agent->config, help, fault);
-    if (rv != CO_OK || *help) return rv;
-    rv = config_finish(&agent->config, fault);
-    if (rv != CO_OK) return rv;
-    const struct config *c = &agent->config;
-    log_level_now = log_level_parse(slice_text(c->log_level));
-    return CO_OK;
+    struct config *c = &agent->config;
+    config_init(c);
+    int rv = flags_parse(argc, argv, c, help, fault);
+    if (*help) return CO_OK;
+    int rest = config_finish(c, fault);
+    if (rv == CO_OK) rv = rest;
+    rest = definitions_check(c, fault);
+    if (rv == CO_OK) rv = rest;
+    if (rv == CO_OK) log_level_now = log_level_parse(slice_text(c->log_level));
+    return rv;
 }
 
 static void prepare_process(struct agent *agent) {
@@ -500,20 +520,26 @@ static void print_usage(void) {
     buffer_free(&text);
 }
 
-/* Before anything runs: help, or a fault for whoever typed it. Returns false when that was all. */
+/* Before anything runs: help, or faults for whoever typed it. Returns false when that was all. */
 static bool ready_to_run(struct agent *agent, int argc, char **argv) {
-    struct fault fault = {0};
+    const struct config *c = &agent->config;
+    struct fault fault = {0}, guard = {0};
     bool help = false;
     int rv = read_config(agent, argc, argv, &help, &fault);
-    if (rv == CO_OK && help) print_usage();
-    else if (rv == CO_OK) rv = definitions_check(&agent->config, &fault);
-    bool protects = rv != CO_OK || help || config_require_protection(&agent->config, &fault) == CO_OK;
-    if (!protects) rv = fault.code;
-    if (rv == CO_OK && !help) rv = identity_open(&agent->config, &agent->identity, &fault);
-    if (rv == CO_OK && !help) return true;
-    if (!protects) config_guards_print(&agent->config, stderr);
-    else if (rv != CO_OK) fprintf(stderr, "coord agent: %s\n", fault.text);
-    agent->exit_code = rv == CO_OK ? 0 : 1;
+    if (help) {
+        print_usage();
+        return false;
+    }
+    config_errors_print(c, "coord agent: ", stderr);
+    bool protects = config_require_protection(c, &guard) == CO_OK;
+    if (!protects) config_guards_print(c, stderr);
+    if (rv == CO_OK && protects) {
+        rv = identity_open(c, &agent->identity, &fault);
+        if (rv == CO_OK && (rv = outputs_open(c, &fault)) != CO_OK) identity_close(&agent->identity);
+        if (rv == CO_OK) return true;
+        fprintf(stderr, "coord agent: %s\n", fault.text);
+    }
+    agent->exit_code = 1;
     return false;
 }
 
@@ -554,5 +580,6 @@ int agent_main(int argc, char **argv) {
     uv_loop_close(&agent->loop);
     identity_close(&agent->identity);
     if (rv == CO_OK) log_info("agent", "stopped");
+    outputs_close(&agent->config);
     return agent_free(agent);
 }

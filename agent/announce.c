@@ -20,6 +20,11 @@ void announce_agent(const struct config *c, const struct identity *identity, con
     for (size_t i = 0; i < c->without_effect.count; i++)
         log_warn("config", "known, but without effect in this version key=%s", c->without_effect.items[i]);
     config_guards_log(c);
+    if (c->server && !c->bootstrap && (c->leave_on_terminate || !c->skip_leave_on_interrupt))
+        log_warn("agent",
+                 "%s takes this server out of the cluster (%s), and it comes back with an empty data folder only",
+                 c->leave_on_terminate ? "SIGTERM" : "SIGINT",
+                 c->leave_on_terminate ? "leave_on_terminate" : "skip_leave_on_interrupt is false");
     for (size_t i = 0; i < c->http_addresses.count; i++) {
         log_info("agent", "http address=%s port=%u", c->http_addresses.items[i], http ? http_port(http) : 0u);
         if (!is_loopback(c->http_addresses.items[i]))

@@ -4,13 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/consul_words.h"
+#include "base/suggest.h"
 
 static void list(const struct cli_command *commands, size_t count, FILE *out) {
     fputs("usage: coord COMMAND [ARGS]\n\n", out);
     for (size_t i = 0; i < count; i++)
         if (commands[i].help) fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
-    fputs("\n`coord help COMMAND` tells more.\n", out);
+    fputs("\n`coord help COMMAND` tells more. Exit codes: 0 done, 1 refused (the answer is no), 2 a mistake,", out);
+    fputs(" 3 nobody could say\n(no agent, no leader); of lock, elect and barrier that of the command they ran,", out);
+    fputs(" else their own.\n", out);
 }
 
 static const struct cli_command *find(const struct cli_command *commands, size_t count, const char *name) {
@@ -20,37 +23,36 @@ static const struct cli_command *find(const struct cli_command *commands, size_t
     return NULL;
 }
 
-/* NULL when nothing looks alike. */
-static const char *nearest(const struct cli_command *commands, size_t count, const char *name) {
-    const char *best = NULL;
-    unsigned least = 4;
-    for (size_t i = 0; i < count; i++) {
-        unsigned distance = edit_distance(slice_text(name), slice_text(commands[i].name));
-        if (distance >= least) continue;
-        least = distance;
-        best = commands[i].name;
-    }
-    return best;
-}
-
-static int unknown(const struct cli_command *commands, size_t count, const char *name) {
-    const char *meant = nearest(commands, count, name);
-    fprintf(stderr, "coord: unknown command \"%.60s\"", name);
-    if (meant) {
-        fprintf(stderr, ", did you mean \"%s\"?\n", meant);
+int cli_unknown(const struct cli_command *commands, size_t count, const char *group, const char *name) {
+    struct buffer whole = {0}, said = {0};
+    const char *blank = group[0] ? " " : "";
+    buffer_printf(&whole, "%s%s%s", group, blank, name);
+    const struct consul_word *consul = consul_word_find(CONSUL_COMMAND, buffer_slice(&whole));
+    struct suggest suggest = suggest_for(slice_text(name));
+    for (size_t i = 0; i < count && !consul; i++)
+        if (commands[i].help) suggest_try(&suggest, slice_text(commands[i].name));
+    if (consul) {
+        consul_word_print(&said, consul);
     } else {
-        fputs(", `coord help` lists them\n", stderr);
+        buffer_printf(&said, "unknown command \"%s%s%.60s\", ", group, blank, name);
+        if (suggest.count) buffer_append_text(&said, "did you mean "), suggest_print(&said, &suggest);
+        if (suggest.count) buffer_append_byte(&said, '?');
+        else if (group[0]) buffer_printf(&said, "`coord %s -h` lists them", group);
+        else buffer_append_text(&said, "`coord help` lists them");
     }
+    fprintf(stderr, "coord: %.*s\n", (int)said.size, said.data);
+    buffer_free(&whole);
+    buffer_free(&said);
     return 2;
 }
 
 static int help(const struct cli_command *commands, size_t count, int argc, char **argv) {
-    if (argc < 3) {
+    if (argc < 3 || argv[2][0] == '-') {
         list(commands, count, stdout);
         return 0;
     }
     const struct cli_command *command = find(commands, count, argv[2]);
-    if (!command) return unknown(commands, count, argv[2]);
+    if (!command) return cli_unknown(commands, count, "", argv[2]);
     char flag[] = "-h", *arguments[] = {argv[2], flag, NULL};
     return command->run(2, arguments);
 }
@@ -73,5 +75,5 @@ int cli_run(const struct cli_command *commands, size_t count, int argc, char **a
     }
     if (strcmp(name, "-v") == 0 || strcmp(name, "-version") == 0 || strcmp(name, "--version") == 0) name = "version";
     const struct cli_command *command = find(commands, count, name);
-    return command ? command->run(argc - 1, argv + 1) : unknown(commands, count, name);
+    return command ? command->run(argc - 1, argv + 1) : cli_unknown(commands, count, "", name);
 }

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "base/memory.h"
+
 struct cli_command {
     const char *name, *help;           /* help NULL: it is not listed */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
@@ -12,9 +14,17 @@ struct cli_command {
 void cli_sort(struct cli_command *commands, size_t count); /* by name */
 
 /* Runs the command that argv[1] names, with what follows. Without one, or with help, -h or --help: the list of
- * commands (`help COMMAND` runs `COMMAND -h`). -v and --version mean version. Anything else: a line that names the
- * nearest command, and 2. */
+ * commands (`help COMMAND` runs `COMMAND -h`). -v and --version mean version. Anything else: cli_unknown. */
 int cli_run(const struct cli_command *commands, size_t count, int argc, char **argv);
+
+/* `name` is none of the commands of `group` ("kv", "operator raft"; "": of the program): one line on stderr, which says
+ * what was meant, or that it is Consul's and why it is not here. Returns 2. */
+int cli_unknown(const struct cli_command *commands, size_t count, const char *group, const char *name);
+
+/* All commands that the program has at its top, sorted: those of commands.c and of the routing table. Fills `all` (room
+ * for CLI_COMMANDS_MOST); the names of the latter are in `names`. */
+#define CLI_COMMANDS_MOST 80
+size_t cli_commands(struct cli_command *all, struct arena *names);
 
 /* The program. */
 int cli_main(int argc, char **argv);

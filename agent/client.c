@@ -3,10 +3,15 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 
-#define ANSWER_MAX ((size_t)1 << 30)
+#define DEFAULT_PORT "8500"
+#define ANSWER_MAX   ((size_t)1 << 30)
+#define SILENT_MS    1000                /* of an answer: then the agent is asked whether there is a leader */
+#define LEADER_MS    3000                /* for that */
+#define NO_LEADER    "No cluster leader" /* how an agent's answer begins */
 
 struct transfer {
     struct client_answer *answer;
@@ -24,6 +29,7 @@ struct client_call {
     bool done;
     struct transfer transfer;
     struct curl_slist *headers, *to_server;
+    bool heard; /* something has come */
     char reason[CURL_ERROR_SIZE];
 };
 
@@ -45,11 +51,23 @@ static size_t on_body(char *data, size_t size, size_t count, void *context) {
     return bytes;
 }
 
+/* The rest of the line, which ends with a line break. */
+static bool header_value(struct slice line, struct slice name, struct slice *value) {
+    size_t at = name.size;
+    if (line.size <= at || !slice_equal_nocase(slice_make(line.data, at), name)) return false;
+    while (at + 1 < line.size && line.data[at] == ' ') at++;
+    *value = slice_make(line.data + at, line.size - at);
+    return true;
+}
+
 static size_t on_header(char *data, size_t size, size_t count, void *context) {
-    struct transfer *transfer = context;
-    struct slice line = slice_make(data, size * count), name = SLICE_LITERAL("X-Consul-Index:");
-    if (line.size > name.size && slice_equal_nocase(slice_make(data, name.size), name))
-        transfer->answer->index = strtoull(data + name.size, NULL, 10);
+    struct client_call *call = context;
+    struct slice line = slice_make(data, size * count), value;
+    call->heard = true;
+    if (header_value(line, SLICE_LITERAL("X-Consul-Index:"), &value))
+        call->answer.index = strtoull(value.data, NULL, 10);
+    if (header_value(line, SLICE_LITERAL("X-Consul-KnownLeader:"), &value))
+        call->answer.leaderless = slice_starts(value, SLICE_LITERAL("false"));
     return line.size;
 }
 
@@ -172,13 +190,29 @@ struct curl_slist *client_tls(CURL *curl, const char *url) {
     return name ? set_server_name(curl, url, name) : NULL;
 }
 
+/* A host without a port, which is no URL, means the port of the API: "web1", "web1:", "10.0.0.1", "::1", "[::1]". */
+static void host_and_port(const char *address, struct buffer *url) {
+    size_t size = strcspn(address, "/");
+    char *host = mem_alloc(size + 1);
+    memcpy(host, address, size);
+    host[size] = '\0';
+    char *first = strchr(host, ':'), *last = strrchr(host, ':'), *bracket = strrchr(host, ']');
+    bool bare = !bracket && first != last; /* IPv6 */
+    bool port = last && !bare && (!bracket || last > bracket);
+    if (port && !last[1]) *last = '\0', port = false;
+    buffer_printf(url, bare ? "[%s]:" DEFAULT_PORT : port ? "%s" : "%s:" DEFAULT_PORT, host);
+    buffer_append_text(url, address + size);
+    free(host);
+}
+
 void client_url(const char *address, const char *path, struct buffer *url) {
     static const char http[] = "http://";
-    bool plain = strncmp(address, http, sizeof http - 1) == 0;
+    bool plain = strncmp(address, http, sizeof http - 1) == 0, scheme = strstr(address, "://") != NULL;
     if (socket_of(address)) buffer_append_text(url, "http://localhost");
-    else if (plain || !strstr(address, "://"))
-        buffer_printf(url, "%s%s", wants_tls() ? "https://" : http, plain ? address + sizeof http - 1 : address);
-    else buffer_append_text(url, address);
+    else if (plain || !scheme) buffer_append_text(url, wants_tls() ? "https://" : http);
+    if (plain) buffer_append_text(url, address + sizeof http - 1);
+    else if (!scheme) host_and_port(address, url);
+    else if (!socket_of(address)) buffer_append_text(url, address);
     while (url->size && url->data[url->size - 1] == '/') url->size--;
     buffer_append_text(url, path);
 }
@@ -229,19 +263,31 @@ static void call_open(struct client_call *call, const struct client *client, con
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &call->transfer);
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &call->transfer);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, call);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L);
     buffer_free(&url);
     buffer_free(&where);
 }
 
+/* A URL means what it says, which may not be what was meant. */
+static const char *port_hint(const char *address) {
+    static const char http[] = "http://";
+    const char *host = address + sizeof http - 1;
+    bool plain = strncmp(address, http, sizeof http - 1) == 0;
+    bool port = plain && strchr(*host == '[' && strchr(host, ']') ? strchr(host, ']') : host, ':');
+    return plain && !port ? "; the API's port is " DEFAULT_PORT : "";
+}
+
 static void call_done(struct client_call *call, CURLcode code) {
     call->done = true;
     curl_easy_getinfo(call->transfer.curl, CURLINFO_RESPONSE_CODE, &call->answer.status);
+    if (call->answer.status == 500 && slice_starts(buffer_slice(&call->answer.body), SLICE_LITERAL(NO_LEADER)))
+        call->answer.leaderless = true;
     if (code == CURLE_OK) return;
     call->answer.unreachable = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
-    fault_set(&call->fault, CO_IO, "no answer from %s: %s", client_address(call->client),
-              call->reason[0] ? call->reason : curl_easy_strerror(code));
+    fault_set(&call->fault, CO_NOLEADER, "no answer from %s: %s%s", client_address(call->client),
+              call->reason[0] ? call->reason : curl_easy_strerror(code),
+              call->answer.unreachable ? port_hint(client_address(call->client)) : "");
 }
 
 static void call_close(struct client_call *call) {
@@ -250,14 +296,9 @@ static void call_close(struct client_call *call) {
     curl_slist_free_all(call->to_server);
 }
 
-int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
-               FILE *to, struct client_answer *answer, struct fault *fault) {
-    struct client_call call;
-    call_open(&call, client, method, path, body, from, to);
-    call_done(&call, curl_easy_perform(call.transfer.curl));
-    call_close(&call);
-    *answer = call.answer;
-    return call.fault.code ? fault_set(fault, call.fault.code, "%s", call.fault.text) : CO_OK;
+static void call_add(struct client_call *call, CURLM *calls) {
+    curl_easy_setopt(call->transfer.curl, CURLOPT_PRIVATE, call);
+    CHECK(curl_multi_add_handle(calls, call->transfer.curl) == CURLM_OK);
 }
 
 /* -- without blocking --------------------------------------------------------------------------------------------- */
@@ -266,11 +307,10 @@ struct client_call *client_call_begin(CURLM *calls, const struct client *client,
                                       const struct slice *body, uint64_t timeout_ms) {
     struct client_call *call = mem_zalloc(sizeof *call);
     call_open(call, client, method, path, body, NULL, NULL);
-    curl_easy_setopt(call->transfer.curl, CURLOPT_PRIVATE, call);
     curl_easy_setopt(call->transfer.curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
     curl_easy_setopt(call->transfer.curl, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(call->transfer.curl, CURLOPT_QUICK_EXIT, 1L); /* a name's look-up is not waited for */
-    CHECK(curl_multi_add_handle(calls, call->transfer.curl) == CURLM_OK);
+    call_add(call, calls);
     return call;
 }
 
@@ -299,13 +339,99 @@ void client_call_free(CURLM *calls, struct client_call *call) {
     free(call);
 }
 
+/* -- one question ------------------------------------------------------------------------------------------------- */
+
+static uint64_t now_ms(void) { return clock_boot_ns() / 1000000; }
+
+static bool leaderless_told;
+
+const char *client_leaderless(const struct client_answer *answer) {
+    if (answer->status == 500 && answer->leaderless) return CLIENT_SERVERLESS;
+    return answer->status == 200 && slice_is(buffer_slice(&answer->body), "\"\"") ? CLIENT_LEADERLESS : NULL;
+}
+
+/* Says it, unless that was done before. Carries `call` on too, and ends with it; NULL: there is none. */
+static void tell_leaderless(CURLM *calls, const struct client *client, const struct client_call *call) {
+    const struct fault *failed;
+    const struct client_answer *leader = NULL;
+    uint64_t end_ms = now_ms() + LEADER_MS;
+    if (leaderless_told) return;
+    struct client_call *ask = client_call_begin(calls, client, "GET", CLIENT_LEADER, NULL, LEADER_MS);
+    while (!(call && (call->done || call->heard)) && !leader && now_ms() < end_ms) {
+        client_calls_step(calls, NULL, 0, LEADER_MS);
+        leader = client_call_answer(ask, &failed);
+    }
+    const char *why = leader && !failed->code ? client_leaderless(leader) : NULL;
+    if (why) fprintf(stderr, "coord: %s\n", why);
+    leaderless_told = why != NULL;
+    client_call_free(calls, ask);
+}
+
+void client_note_leader(const struct client *client) {
+    CURLM *calls = curl_multi_init();
+    CHECK(calls);
+    tell_leaderless(calls, client, NULL);
+    curl_multi_cleanup(calls);
+}
+
+int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
+               FILE *to, struct client_answer *answer, struct fault *fault) {
+    struct client_call call;
+    CURLM *calls = curl_multi_init();
+    CHECK(calls);
+    call_open(&call, client, method, path, body, from, to);
+    call_add(&call, calls);
+    uint64_t silent_ms = now_ms() + SILENT_MS;
+    while (!call.done) {
+        uint64_t now = now_ms(), left_ms = silent_ms > now ? silent_ms - now : 0;
+        client_calls_step(calls, NULL, 0, call.heard || silent_ms == UINT64_MAX ? 60000 : (int)left_ms);
+        if (call.done || call.heard || now_ms() < silent_ms) continue;
+        silent_ms = UINT64_MAX;
+        tell_leaderless(calls, client, &call);
+    }
+    curl_multi_remove_handle(calls, call.transfer.curl);
+    call_close(&call);
+    curl_multi_cleanup(calls);
+    *answer = call.answer;
+    return call.fault.code ? fault_set(fault, call.fault.code, "%s", call.fault.text) : CO_OK;
+}
+
 void client_answer_free(struct client_answer *answer) { buffer_free(&answer->body); }
+
+/* As Consul does, 500 says both that there is no leader and that something is wrong with what was asked. */
+static bool says_no_leader(const struct client_answer *answer) {
+    struct slice body = buffer_slice(&answer->body), words = SLICE_LITERAL("leader");
+    for (size_t i = 0; i + words.size <= body.size; i++)
+        if (slice_equal_nocase(slice_make(body.data + i, words.size), words)) return true;
+    return false;
+}
+
+int client_answer_code(const struct client_answer *answer) {
+    switch (answer->status) {
+        case 404: return CO_NOTFOUND;
+        case 401:
+        case 403:
+        case 409:
+        case 410:
+        case 412:
+        case 423:
+        case 429: return CO_DENIED;
+        case 500: return says_no_leader(answer) ? CO_NOLEADER : CO_DENIED;
+        default: return answer->status >= 500 ? CO_NOLEADER : CO_INVALID;
+    }
+}
+
+int client_refused(const struct client_answer *answer, struct fault *fault) {
+    int shown = answer->body.size < 180 ? (int)answer->body.size : 180;
+    if (answer->leaderless && answer->status == 500)
+        return fault_set(fault, CO_NOLEADER, "%s", leaderless_told ? "no leader" : CLIENT_LEADERLESS);
+    return fault_set(fault, client_answer_code(answer), "Unexpected response code: %ld (%.*s)", answer->status, shown,
+                     answer->body.size ? answer->body.data : "");
+}
 
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
                 bool or_404, struct client_answer *answer, struct fault *fault) {
     int rv = client_ask(client, method, path, body, NULL, NULL, answer, fault);
     if (rv != CO_OK || answer->status == 200 || (or_404 && answer->status == 404)) return rv;
-    int shown = answer->body.size < 180 ? (int)answer->body.size : 180;
-    return fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer->status, shown,
-                     answer->body.size ? answer->body.data : "");
+    return client_refused(answer, fault);
 }

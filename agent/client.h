@@ -10,7 +10,8 @@
 
 /* What every command that talks to an agent takes (-http-addr, -token, -datacenter, -stale). */
 struct client {
-    /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "http://...", "unix:///path".
+    /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "host" (port 8500),
+     * "http://..." (a URL: port 80 where it has none), "unix:///path".
      * With $CONSUL_HTTP_SSL=true HTTP is HTTPS. */
     const char *address;
     const char *token, *datacenter;
@@ -25,19 +26,39 @@ struct client_answer {
     struct buffer body; /* at most 1 GiB */
     uint64_t index;     /* X-Consul-Index; 0: none */
     bool unreachable;   /* there is none, because nobody listens there */
+    bool leaderless;    /* the agent knows of no leader: it says so, or was refused because of that */
 };
+
+/* For people, whatever was asked: the cluster has no leader; the agent reaches no server. */
+#define CLIENT_LEADERLESS "no leader; see: coord operator raft list-peers -stale"
+#define CLIENT_SERVERLESS "the agent reaches no server; see its log: coord monitor"
 
 /* `path` begins with '/', parameters included and encoded. Body NULL: none. `from`: the body comes from a file
  * instead. `to`: what a 200 brings goes there and not into answer->body. CO_OK: there was an answer, whatever its
- * status. Else a fault: nobody answers. */
+ * status. Else a fault: nobody answers.
+ * When nothing has come for a second, the agent is asked once whether there is a leader; if there is none, stderr says
+ * so (client_leaderless), once in a process. */
 int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
                FILE *to, struct client_answer *answer, struct fault *fault);
 void client_answer_free(struct client_answer *answer);
 
+/* What an answer that is not 200 means, of these: CO_INVALID: a mistake of who asked, CO_NOTFOUND among them; CO_DENIED:
+ * it is refused as things are; CO_NOLEADER: nobody could say. A fault of client_ask is the last one. */
+int client_answer_code(const struct client_answer *answer);
+
 /* The same for commands: an answer that is not 200 is a fault ("Unexpected response code: 500 (...)") too, but for
- * 404 when `or_404`. */
+ * 404 when `or_404`. Without a leader it is CO_NOLEADER, in words for people. */
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
                 bool or_404, struct client_answer *answer, struct fault *fault);
+
+/* The fault of an answer that is not what was wanted, as above; returns its code. */
+int client_refused(const struct client_answer *answer, struct fault *fault);
+
+/* What an answer to GET CLIENT_LEADER says: why nothing is answered, in words for people; NULL: there is a leader. */
+#define CLIENT_LEADER "/v1/status/leader"
+const char *client_leaderless(const struct client_answer *answer);
+/* For commands that follow something in another way than by client_ask: asks, and says it as that does. Up to 2 s. */
+void client_note_leader(const struct client *client);
 
 /* -- several questions at a time, without blocking ---------------------------------------------------------------- */
 struct client_call;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/consul_words.h"
+#include "base/suggest.h"
 #include "base/text.h"
 
 #define FLAGS_MAX 32
@@ -30,18 +32,42 @@ static int help(const struct cmd_flag *flags, size_t count, const char *usage) {
     return 0;
 }
 
-static int unknown_flag(const struct cmd_flag *flags, size_t count, struct slice name, const char *usage) {
-    const char *best = NULL;
-    unsigned least = 4;
-    for (size_t i = 0; i < count; i++) {
-        unsigned distance = edit_distance(name, slice_text(flags[i].name));
-        if (distance >= least) continue;
-        least = distance;
-        best = flags[i].name;
+/* "kv get" of "coord kv get [FLAGS] KEY". */
+static struct slice command_of(const char *usage) {
+    static const char program[] = "coord ";
+    const char *from = strncmp(usage, program, sizeof program - 1) == 0 ? usage + sizeof program - 1 : usage;
+    size_t size = strcspn(from, "[<-");
+    for (size_t i = 0; i < size; i++)
+        if (from[i] >= 'A' && from[i] <= 'Z') size = i; /* an argument */
+    while (size > 0 && from[size - 1] == ' ') size--;
+    return slice_make(from, size);
+}
+
+static const struct consul_word *consul_flag(struct slice name, const char *usage, bool client) {
+    struct slice command = command_of(usage);
+    struct buffer whole = {0};
+    buffer_printf(&whole, "%.*s -%.*s", (int)command.size, command.data, (int)name.size, name.data);
+    const struct consul_word *found = consul_word_find(CONSUL_COMMAND_FLAG, buffer_slice(&whole));
+    if (!found && client) found = consul_word_find(CONSUL_CLIENT_FLAG, name);
+    buffer_free(&whole);
+    return found;
+}
+
+static int unknown_flag(const struct cmd_flag *flags, size_t count, struct slice name, const char *usage, bool client) {
+    struct buffer said = {0};
+    const struct consul_word *consul = consul_flag(name, usage, client);
+    struct suggest suggest = suggest_for(name);
+    for (size_t i = 0; i < count && !consul; i++) suggest_try(&suggest, slice_text(flags[i].name));
+    if (consul) {
+        consul_word_print(&said, consul);
+    } else {
+        buffer_printf(&said, "unknown flag -%.*s", (int)(name.size < 60 ? name.size : 60), name.data);
+        if (suggest.count) buffer_append_text(&said, ", did you mean "), suggest_print_bare(&said, &suggest, "-");
+        if (suggest.count) buffer_append_byte(&said, '?');
+        else buffer_printf(&said, "\nusage: %s", usage);
     }
-    fprintf(stderr, "coord: unknown flag -%.*s", (int)(name.size < 60 ? name.size : 60), name.data);
-    if (best) fprintf(stderr, ", did you mean -%s?\n", best);
-    else fprintf(stderr, "\nusage: %s\n", usage);
+    fprintf(stderr, "coord: %.*s\n", (int)said.size, said.data);
+    buffer_free(&said);
     return 2;
 }
 
@@ -103,7 +129,7 @@ int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count,
         struct slice name = slice_make(text, strcspn(text, "="));
         if (slice_is(name, "h") || slice_is(name, "help")) return help(all, count, usage);
         const struct cmd_flag *flag = find_flag(all, count, name);
-        if (!flag) return unknown_flag(all, count, name, usage);
+        if (!flag) return unknown_flag(all, count, name, usage, client);
         const char *value = text[name.size] ? text + name.size + 1 : NULL;
         if (!value && flag->type != CMD_BOOL && at + 1 < argc) value = argv[++at];
         if (!value && flag->type != CMD_BOOL) {
@@ -119,21 +145,12 @@ int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count,
 
 /* -- sub-commands ------------------------------------------------------------------------------------------------- */
 int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv) {
-    const char *wanted = argc > 1 ? argv[1] : "-h", *best = NULL;
+    const char *wanted = argc > 1 ? argv[1] : "-h";
     bool asked = strcmp(wanted, "-h") == 0 || strcmp(wanted, "-help") == 0 || strcmp(wanted, "--help") == 0 ||
                  strcmp(wanted, "help") == 0;
-    unsigned least = 4;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (strcmp(commands[i].name, wanted) == 0) return commands[i].run(argc - 1, argv + 1);
-        unsigned distance = edit_distance(slice_text(wanted), slice_text(commands[i].name));
-        if (distance < least) least = distance, best = commands[i].name;
-    }
-    if (!asked) {
-        fprintf(stderr, "coord: unknown command \"%s %.60s\"", name, wanted);
-        if (best) fprintf(stderr, ", did you mean \"%s\"?\n", best);
-        else fprintf(stderr, ", `coord %s -h` lists them\n", name);
-        return 2;
-    }
+    if (!asked) return cli_unknown(commands, count, name, wanted);
     FILE *out = argc > 1 ? stdout : stderr;
     fprintf(out, "usage: coord %s COMMAND [ARGS]\n\n", name);
     for (size_t i = 0; i < count; i++) fprintf(out, "  %-16s %s\n", commands[i].name, commands[i].help);
@@ -141,14 +158,29 @@ int cmd_sub(const struct cli_command *commands, size_t count, const char *name, 
     return argc > 1 ? 0 : 2;
 }
 
+int cmd_exit_of(const struct fault *fault) {
+    switch (fault->code) {
+        case CO_NOLEADER:
+        case CO_NOTLEADER:
+        case CO_TIMEOUT:
+        case CO_UNKNOWN_OUTCOME: return CMD_EXIT_NOBODY;
+        case CO_INVALID:
+        case CO_NOTFOUND:
+        case CO_TOOLARGE:
+        case CO_UNSUPPORTED:
+        case CO_IO: return CMD_EXIT_MISTAKE; /* of a file that was named */
+        default: return CMD_EXIT_REFUSED;
+    }
+}
+
 int cmd_failed(const char *what, const struct fault *fault) {
     fprintf(stderr, "Error %s: %s\n", what, fault->text[0] ? fault->text : co_strerror(fault->code));
-    return 1;
+    return cmd_exit_of(fault);
 }
 
 int cmd_wrong(const char *usage, const char *what) {
     fprintf(stderr, "coord: %s\nusage: %s\n", what, usage);
-    return 2;
+    return CMD_EXIT_MISTAKE;
 }
 
 /* -- tables ------------------------------------------------------------------------------------------------------- */
@@ -192,9 +224,16 @@ int cmd_read_file(const char *path, struct buffer *out, struct fault *fault) {
     return out->size <= FILE_MAX ? CO_OK : fault_set(fault, CO_TOOLARGE, "%s: larger than 512 MiB", path);
 }
 
-int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault) {
-    if (strcmp(argument, "-") == 0) return cmd_read_file("-", out, fault);
-    if (argument[0] == '@') return cmd_read_file(argument + 1, out, fault);
-    buffer_append_text(out, argument);
-    return CO_OK;
+int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, struct fault *fault) {
+    bool in = strcmp(argument, "-") == 0;
+    if (!in && argument[0] != '@') {
+        buffer_append_text(out, argument);
+        return CO_OK;
+    }
+    const char *path = in ? argument : argument + 1;
+    int rv = cmd_read_file(path, out, fault);
+    if (rv != CO_OK || out->size || may_be_empty) return rv;
+    return fault_set(fault, CO_INVALID,
+                     "%s is empty, as it is after a command that failed: nothing was sent; an empty value is \"\"",
+                     in ? "the input" : path);
 }

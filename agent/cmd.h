@@ -28,9 +28,17 @@ int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count,
 /* Runs the sub-command that argv[1] names; `name` is what stands before it ("kv"). */
 int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv);
 
-/* "Error WHAT: ..." on stderr; returns 1. */
+/* Exit codes of all commands: 0, and these. (lock, elect and barrier have their own, agent/hold.h: theirs is often that of
+ * the command that they ran.) */
+enum cmd_exit {
+    CMD_EXIT_REFUSED = 1, /* the answer is no: refused, not there, not so */
+    CMD_EXIT_MISTAKE = 2, /* wrong arguments, or something that there is not */
+    CMD_EXIT_NOBODY = 3,  /* nobody could say: no agent, no leader */
+};
+int cmd_exit_of(const struct fault *fault);
+/* "Error WHAT: ..." on stderr; returns cmd_exit_of. */
 int cmd_failed(const char *what, const struct fault *fault);
-/* Wrong arguments: a line on stderr, and 2. */
+/* Wrong arguments: a line on stderr, and CMD_EXIT_MISTAKE. */
 int cmd_wrong(const char *usage, const char *what);
 
 /* A table: cells of `columns` each, aligned, two blanks between. */
@@ -44,13 +52,15 @@ void cmd_table_print(struct cmd_table *table); /* and frees it */
 
 /* Whole content of a file or of stdin ("-"), at most 512 MiB. */
 int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
-/* A value given on the command line: TEXT, @FILE, or - for stdin. */
-int cmd_read_value(const char *argument, struct buffer *out, struct fault *fault);
+/* A value given on the command line: TEXT, @FILE, or - for stdin. An empty file or pipe is what a command leaves that has
+ * failed, and nobody behind it can know that: refused (CO_INVALID) unless it may be. `out` is empty. */
+int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, struct fault *fault);
 
 /* The commands. */
 int cmd_api(int argc, char **argv);
 int cmd_barrier(int argc, char **argv);
 int cmd_elect(int argc, char **argv);
+int cmd_elections(int argc, char **argv);
 int cmd_event(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_force_leave(int argc, char **argv);
@@ -65,6 +75,9 @@ int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
+#define CMD_KV_AT_HELP \
+    "as it was then: an index, a time (2026-11-26T10:00:00Z), or how long ago (-5m), as far back as changes are kept"
+int cmd_kv_restore(int argc, char **argv);
 int cmd_kv_history(int argc, char **argv);
 int cmd_operator(int argc, char **argv);
 int cmd_recover(int argc, char **argv); /* operator recover */
@@ -72,6 +85,7 @@ int cmd_reference(int argc, char **argv);
 int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
 int cmd_txn(int argc, char **argv);
+int cmd_validate(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_watch_stream(int argc, char **argv); /* watch -stream */

@@ -14,6 +14,7 @@ int cmd_barrier(int argc, char **argv) {
                                           .release = "leave",
                                           .held = "Released",
                                           .token = "Round",
+                                          .standing = "inside",
                                           .exports = {"COORD_BARRIER_ROUND"},
                                           .late = "was not released in time: not all parties have entered",
                                           .not_free = "is not released: not all parties have entered"};
@@ -31,6 +32,7 @@ int cmd_barrier(int argc, char **argv) {
     /* after=0: if the answer was lost, the round that it has been released from is the answer to the next one. */
     buffer_printf(&run.parameters, "&parties=%llu&after=0%s", (unsigned long long)parties, twice ? "&double" : "");
     if (twice) run.rules.leave_ms = run.rules.wait_ms;
+    run.rules.watched = twice; /* of a single one nothing is held any more when it is released */
     code = hold_run(&run);
     buffer_free(&run.parameters);
     return code;

@@ -357,8 +357,11 @@ static int ask(const struct call *call, const struct slice *body) {
     path_make(call, &path);
     int rv = client_want(&call->client, method_of(call->route), path.data, body, false, &answer, &fault);
     struct json_object *json = rv == CO_OK && !call->json ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    if (json) print(call->route, json), json_object_put(json);
+    cmd_answer_print own = cmd_rollout_answer(call->route->cli.command);
+    if (json && own) own(json, call->arguments);
+    else if (json) print(call->route, json);
     else if (rv == CO_OK && call->json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
+    json_object_put(json);
     client_answer_free(&answer);
     buffer_free(&path);
     return fault.code ? cmd_failed(arena_printf(&arena, "(%s)", call->route->cli.command), &fault) : 0;
@@ -368,7 +371,7 @@ static int ask_with_body(struct call *call, size_t wanted) {
     struct buffer body = {0};
     struct fault fault = {0};
     bool raw = call->argument_count > wanted;
-    if (raw && cmd_read_value(call->arguments[wanted], &body, &fault) != CO_OK) {
+    if (raw && cmd_read_value(call->arguments[wanted], false, &body, &fault) != CO_OK) {
         buffer_free(&body);
         return cmd_failed("reading the body", &fault);
     }
@@ -420,7 +423,8 @@ static const struct cli_command *more_of(const char *name) {
     static const struct {
         const char *group;
         const struct cli_command *commands;
-    } more[] = {{"failover", cmd_failover_commands},
+    } more[] = {{"election", cmd_election_commands},
+                {"failover", cmd_failover_commands},
                 {"quota", cmd_quota_commands},
                 {"region", cmd_region_commands},
                 {"rollout", cmd_rollout_commands}};

@@ -15,8 +15,13 @@ size_t cmd_endpoint_groups(struct cli_command *commands, size_t most, struct are
 typedef void (*cmd_cell_write)(struct json_object *record, struct buffer *out);
 cmd_cell_write cmd_endpoint_cell(const char *command, const char *column);
 
+/* What is printed of an answer, in place of the answer; NULL: nothing else. `arguments`: those of the path. */
+typedef void (*cmd_answer_print)(struct json_object *answer, const char *const *arguments);
+cmd_answer_print cmd_rollout_answer(const char *command);
+cmd_cell_write cmd_rollout_cell(const char *command, const char *column);
+
 /* Commands of a group that no row can say; each list ends with an entry of zeroes. cmd_endpoint.c has the table. */
-extern const struct cli_command cmd_failover_commands[], cmd_quota_commands[], cmd_region_commands[],
-    cmd_rollout_commands[];
+extern const struct cli_command cmd_election_commands[], cmd_failover_commands[], cmd_quota_commands[],
+    cmd_region_commands[], cmd_rollout_commands[];
 
 #endif

@@ -38,7 +38,7 @@ int cmd_event(int argc, char **argv) {
     if (code >= 0) return code;
     if (!name || !name[0]) {
         fprintf(stderr, "Event name must be specified\n\nusage: %s\n", usage);
-        return 1;
+        return CMD_EXIT_MISTAKE;
     }
     if (rest[0] && rest[1]) return cmd_wrong(usage, "one payload at most");
     return fire(&client, name, filters, rest[0]);

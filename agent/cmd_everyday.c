@@ -1,4 +1,7 @@
 /* coord join, leave, force-leave, maint, reload: what is asked of one agent. */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "agent/cmd.h"
 #include "agent/cmd_json.h"
 #include "base/check.h"
@@ -6,7 +9,7 @@
 
 static int complain(const char *line) {
     fprintf(stderr, "%s\n", line);
-    return 1;
+    return CMD_EXIT_MISTAKE;
 }
 
 /* PUTs to `path` (ended here, and freed). */
@@ -17,15 +20,6 @@ static int put(const struct client *client, struct buffer *path, struct fault *f
     client_answer_free(&answer);
     buffer_free(path);
     return rv;
-}
-
-static int put_plain(const struct client *client, const char *where, const char *doing, const char *done) {
-    struct buffer path = {0};
-    struct fault fault = {0};
-    buffer_append_text(&path, where);
-    if (put(client, &path, &fault) != CO_OK) return cmd_failed(doing, &fault);
-    puts(done);
-    return 0;
 }
 
 int cmd_join(int argc, char **argv) {
@@ -39,6 +33,7 @@ int cmd_join(int argc, char **argv) {
     if (!*rest)
         return complain("At least one address to join must be specified.\n\nusage: coord join [FLAGS] ADDRESS ...");
     unsigned joined = 0;
+    code = 0;
     for (; *rest; rest++) {
         struct buffer path = {0};
         struct fault fault = {0};
@@ -46,27 +41,84 @@ int cmd_join(int argc, char **argv) {
         client_encode(&path, *rest, true);
         if (wan) client_parameter(&path, "wan", "1");
         if (put(&client, &path, &fault) == CO_OK) joined++;
-        else fprintf(stderr, "Error joining address '%s': %s\n", *rest, fault.text);
+        else fprintf(stderr, "Error joining address '%s': %s\n", *rest, fault.text), code = cmd_exit_of(&fault);
     }
-    if (!joined) return complain("Failed to join any nodes.");
+    if (!joined) {
+        fputs("Failed to join any nodes.\n", stderr);
+        return code;
+    }
     printf("Successfully joined cluster by contacting %u nodes.\n", joined);
     return 0;
 }
 
-static int plain(int argc, char **argv, const char *usage, const char *where, const char *doing, const char *done) {
+/* The agent has left, and ends: waits until it answers no more. */
+static void await_end(const struct client *client) {
+    for (int i = 0; i < 100; i++) {
+        struct client_answer answer = {0};
+        struct fault fault = {0};
+        int rv = client_want(client, "GET", "/v1/status/leader", NULL, false, &answer, &fault);
+        client_answer_free(&answer);
+        if (rv != CO_OK) return;
+        usleep(50000);
+    }
+}
+
+struct plain {
+    const char *usage, *where, *doing, *done;
+    bool ends;   /* so does the agent */
+    FILE *notes; /* what the answer says besides goes there */
+};
+
+/* A command without arguments: a PUT. */
+static int plain(int argc, char **argv, const struct plain *plain) {
     struct client client = {0};
+    struct client_answer answer = {0};
+    struct fault fault = {0};
     char **rest;
-    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
+    int code = cmd_flags(argc, argv, NULL, 0, &client, plain->usage, &rest);
     if (code >= 0) return code;
-    if (*rest) return cmd_wrong(usage, "no argument is wanted");
-    return put_plain(&client, where, doing, done);
+    if (*rest) return cmd_wrong(plain->usage, "no argument is wanted");
+    int rv = client_want(&client, "PUT", plain->where, NULL, false, &answer, &fault);
+    if (rv == CO_OK) {
+        if (plain->ends) await_end(&client);
+        puts(plain->done);
+        if (answer.body.size) fprintf(plain->notes, "%.*s\n", (int)answer.body.size, answer.body.data);
+    }
+    client_answer_free(&answer);
+    return rv == CO_OK ? 0 : cmd_failed(plain->doing, &fault);
 }
 
 int cmd_leave(int argc, char **argv) {
-    return plain(argc, argv, "coord leave [FLAGS]", "/v1/agent/leave", "leaving", "Graceful leave complete");
+    return plain(argc, argv,
+                 &(struct plain){"coord leave [FLAGS]", "/v1/agent/leave", "leaving", "Graceful leave complete",
+                                 .ends = true, .notes = stdout});
 }
+
+/* What the answer says are keys that a reload cannot change. */
 int cmd_reload(int argc, char **argv) {
-    return plain(argc, argv, "coord reload [FLAGS]", "/v1/agent/reload", "reloading", "Configuration reload triggered");
+    return plain(argc, argv,
+                 &(struct plain){"coord reload [FLAGS]", "/v1/agent/reload", "reloading",
+                                 "Configuration reload triggered", .notes = stderr});
+}
+
+/* Exit code 1 where it stays. */
+static int force_leave(const struct client *client, struct buffer *path, const char *node) {
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    buffer_append_byte(path, '\0');
+    int rv = client_want(client, "PUT", path->data, NULL, false, &answer, &fault), code = 1;
+    buffer_free(path);
+    bool mute = rv == CO_OK && answer.body.size == 0; /* Consul's */
+    struct json_object *did = rv == CO_OK && !mute ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
+    if (mute) code = 0;
+    if (did) {
+        struct json_object *left = json_get(did, "Left");
+        code = json_object_get_boolean(left) ? 0 : 1;
+        fprintf(code ? stderr : stdout, "%s: %s\n", node, cmd_json_text(did, "Did"));
+        json_object_put(did);
+    }
+    client_answer_free(&answer);
+    return fault.code ? cmd_failed("force leaving", &fault) : code;
 }
 
 int cmd_force_leave(int argc, char **argv) {
@@ -81,11 +133,10 @@ int cmd_force_leave(int argc, char **argv) {
         return complain(
             "A single node name must be specified to force leave.\n\nusage: coord force-leave [FLAGS] NODE");
     struct buffer path = {0};
-    struct fault fault = {0};
     buffer_append_text(&path, "/v1/agent/force-leave/");
     client_encode(&path, rest[0], false);
     if (prune) client_parameter(&path, "prune", NULL);
-    return put(&client, &path, &fault) == CO_OK ? 0 : cmd_failed("force leaving", &fault);
+    return force_leave(&client, &path, rest[0]);
 }
 
 /* -- maint -------------------------------------------------------------------------------------------------------- */

@@ -7,9 +7,13 @@
 
 #include "base/buffer.h"
 
+int explain_check(int argc, char **argv);
+int explain_election(int argc, char **argv);
 int explain_lock(int argc, char **argv);
+int explain_node(int argc, char **argv);
 int explain_quota(int argc, char **argv);
 int explain_service(int argc, char **argv);
+int explain_session(int argc, char **argv);
 
 /* Why the first one of a lock's queue waits: half a sentence, appended. */
 struct lock_standing {

@@ -1,4 +1,4 @@
-/* coord explain lock */
+/* coord explain lock, coord explain election */
 #include "agent/cmd.h"
 #include "agent/cmd_explain.h"
 #include "agent/cmd_json.h"
@@ -6,7 +6,8 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-#define HOLDERS_SHOWN 20
+#define HOLDERS_SHOWN   20
+#define CANDIDATES_MOST 1000 /* that the answer has */
 
 void lock_reason(const struct lock_standing *of, struct buffer *out) {
     bool exclusive = strcmp(of->mode, "exclusive") == 0, wants_shared = strcmp(of->wanted, "shared") == 0;
@@ -105,8 +106,53 @@ static void print_transitions(struct json_object *transitions) {
     cmd_table_print(&table);
 }
 
-int explain_lock(int argc, char **argv) {
-    static const char usage[] = "coord explain lock [FLAGS] NAME";
+static void print_lock(const struct client *client, struct json_object *lock) {
+    struct json_object *holders = json_get_array(lock, "Holders", NULL), *queue = json_get_array(lock, "Queue", NULL);
+    print_holders(client, lock, holders);
+    print_waiters(client, lock, queue, holders);
+}
+
+/* -- elections ---------------------------------------------------------------------------------------------------- */
+
+static void print_leader(const struct client *client, struct json_object *leader) {
+    const char *value = cmd_json_text(leader, "Value");
+    printf("Somebody leads it.\n  leader   ");
+    print_session(client, cmd_json_text(leader, "Session"));
+    print_age(cmd_json_number(leader, "Since"));
+    printf(", term %llu\n", (unsigned long long)cmd_json_number(leader, "Term"));
+    if (value[0]) cmd_print_words("  value    ", value, "\n");
+    printf("  until    it resigns, or its session ends; a higher priority does not replace it\n");
+}
+
+static void print_candidates(const struct client *client, struct json_object *leader, struct json_object *candidates) {
+    size_t count = cmd_json_length(candidates);
+    struct json_object *first = count ? json_object_array_get_idx(candidates, 0) : NULL;
+    uint64_t priority = cmd_json_number(first, "Priority");
+    if (!first) {
+        printf("No candidate waits.\n");
+        return;
+    }
+    printf("%zu%s for it.\n  next     ", count,
+           count == 1                ? " waits"
+           : count < CANDIDATES_MOST ? " wait"
+                                     : " or more wait");
+    print_session(client, cmd_json_text(first, "Session"));
+    if (priority) printf(", with priority %llu, the highest", (unsigned long long)priority);
+    printf("\n  because  %s\n", leader ? "one leads at a time, until it resigns or its session ends"
+                                       : "the session of the last leader has ended, and its lock-delay is under way");
+}
+
+static void print_election(const struct client *client, struct json_object *election) {
+    struct json_object *leader = json_get_object(election, "Leader", NULL);
+    if (leader) print_leader(client, leader);
+    else printf("Nobody leads it.\n");
+    print_candidates(client, leader, json_get_array(election, "Candidates", NULL));
+}
+
+/* -- both --------------------------------------------------------------------------------------------------------- */
+
+static int explain(int argc, char **argv, const char *usage, const char *where, const char *doing,
+                   void (*print)(const struct client *client, struct json_object *view)) {
     struct client client = {0};
     char **rest;
     int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
@@ -114,19 +160,25 @@ int explain_lock(int argc, char **argv) {
     if (!rest[0] || !rest[0][0] || rest[1]) return cmd_wrong(usage, "one NAME is wanted, and flags before it");
     struct buffer path = {0};
     struct fault fault = {0};
-    buffer_append_text(&path, "/v1/lock/");
+    buffer_append_text(&path, where);
     client_encode(&path, rest[0], true);
     client_parameter(&path, "transitions", NULL);
     buffer_append_byte(&path, '\0');
-    struct json_object *lock = cmd_json_get(&client, path.data, &fault);
-    if (lock) {
-        struct json_object *holders = json_get_array(lock, "Holders", NULL),
-                           *queue = json_get_array(lock, "Queue", NULL);
-        print_holders(&client, lock, holders);
-        print_waiters(&client, lock, queue, holders);
-        print_transitions(json_get_array(lock, "Transitions", NULL));
-        json_object_put(lock);
+    struct json_object *view = cmd_json_get(&client, path.data, &fault);
+    if (view) {
+        print(&client, view);
+        print_transitions(json_get_array(view, "Transitions", NULL));
+        json_object_put(view);
     }
     buffer_free(&path);
-    return fault.code ? cmd_failed("asking for the lock", &fault) : 0;
+    return fault.code ? cmd_failed(doing, &fault) : 0;
+}
+
+int explain_lock(int argc, char **argv) {
+    return explain(argc, argv, "coord explain lock [FLAGS] NAME", "/v1/lock/", "asking for the lock", print_lock);
+}
+
+int explain_election(int argc, char **argv) {
+    return explain(argc, argv, "coord explain election [FLAGS] NAME", "/v1/election/", "asking for the election",
+                   print_election);
 }

@@ -36,7 +36,7 @@ struct wish {
 static int write_order(const struct wish *wish, struct buffer *body, struct fault *fault) {
     struct json_out json;
     struct buffer targets = {0};
-    int rv = wish->targets ? cmd_read_value(wish->targets, &targets, fault) : CO_OK;
+    int rv = wish->targets ? cmd_read_value(wish->targets, false, &targets, fault) : CO_OK;
     json_out_init(&json, body, false);
     json_object(&json);
     json_key(&json, "Targets");

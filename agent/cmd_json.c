@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "agent/cmd.h"
+#include "base/text.h"
 
 struct json_object *cmd_json_get(const struct client *client, const char *path, struct fault *fault) {
     struct client_answer answer = {0};
@@ -10,6 +11,18 @@ struct json_object *cmd_json_get(const struct client *client, const char *path, 
     struct json_object *json = rv == CO_OK ? json_parse(buffer_slice(&answer.body), fault) : NULL;
     client_answer_free(&answer);
     return json;
+}
+
+struct json_object *cmd_json_given(const char *argument, struct slice text, struct fault *fault) {
+    const char *why, *from = argument[0] == '@' ? argument + 1 : strcmp(argument, "-") == 0 ? "stdin" : argument;
+    size_t at, line, column;
+    struct json_object *json = json_parse_placed(text, &why, &at);
+    if (json) return json;
+    bool itself = text.size == strlen(argument) && memcmp(text.data, argument, text.size) == 0;
+    text_place(text, at, &line, &column);
+    if (itself) fault_set(fault, CO_INVALID, "%zu:%zu: JSON: %s", line, column, why);
+    else fault_set(fault, CO_INVALID, "%.160s:%zu:%zu: JSON: %s", from, line, column, why);
+    return NULL;
 }
 
 int cmd_list(const struct client *client, const char *path, bool json, const char *doing,

@@ -7,6 +7,9 @@
 
 /* Of a GET whose answer is 200; json_object_put. NULL: a fault. */
 struct json_object *cmd_json_get(const struct client *client, const char *path, struct fault *fault);
+/* JSON that the user gave: `argument` is "FILE", "@FILE", "-" or the text itself, as the commands take it. NULL and a fault
+ * with its place: "tx.json:3:14: JSON: ...". */
+struct json_object *cmd_json_given(const char *argument, struct slice text, struct fault *fault);
 /* A command that shows a list: a GET whose answer is 200 and an array, which `print` prints; with `json` as it came. Returns
  * the exit code. `doing`: what failed then, as "listing the locks". */
 int cmd_list(const struct client *client, const char *path, bool json, const char *doing,

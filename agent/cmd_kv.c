@@ -1,7 +1,8 @@
-/* coord kv get | put | delete | export | import (history: cmd_kv_history.c) */
+/* coord kv get | put | delete | export | import (history: cmd_kv_history.c, restore: cmd_kv_restore.c) */
 #include <stdlib.h>
 
 #include "agent/cmd.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
 #include "base/text.h"
@@ -38,18 +39,14 @@ static void value_of(struct json_object *entry, bool as_base64, struct buffer *v
 struct get {
     struct client client;
     bool recurse, keys, detailed, base64;
-    const char *separator;
-    uint64_t at; /* NOW: not given */
+    const char *separator, *at;
 };
-#define NOW UINT64_MAX
 
 static void get_parameters(const struct get *get, struct buffer *path) {
-    char number[24];
-    snprintf(number, sizeof number, "%llu", (unsigned long long)get->at);
     if (get->keys) client_parameter(path, "keys", NULL);
     if (get->keys && get->separator[0]) client_parameter(path, "separator", get->separator);
     if (get->recurse && !get->keys) client_parameter(path, "recurse", NULL);
-    if (get->at != NOW) client_parameter(path, "at", number);
+    if (get->at) client_parameter(path, "at", get->at);
 }
 
 static void print_number(struct json_object *entry, const char *name) {
@@ -98,14 +95,14 @@ static void print_list(const struct get *get, struct json_object *list) {
 
 static int kv_get(int argc, char **argv) {
     static const char usage[] = "coord kv get [FLAGS] KEY_OR_PREFIX";
-    struct get get = {.separator = "/", .at = NOW};
+    struct get get = {.separator = "/"};
     const struct cmd_flag flags[] = {
         {"recurse", CMD_BOOL, &get.recurse, "all keys that begin with it"},
         {"keys", CMD_BOOL, &get.keys, "names only, of keys that begin with it"},
         {"separator", CMD_TEXT, &get.separator, "with -keys: names up to this; \"\" for whole names (default \"/\")"},
         {"detailed", CMD_BOOL, &get.detailed, "indexes, flags and session too"},
         {"base64", CMD_BOOL, &get.base64, "do not decode the value"},
-        {"at", CMD_U64, &get.at, "as it was at this index, as far back as changes are kept"},
+        {"at", CMD_TEXT, &get.at, CMD_KV_AT_HELP},
     };
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &get.client, usage, &rest);
@@ -126,7 +123,7 @@ static int kv_get(int argc, char **argv) {
     if (list) json_object_put(list);
     client_answer_free(&answer);
     buffer_free(&path);
-    return fault.code || missing ? 1 : 0;
+    return fault.code ? cmd_exit_of(&fault) : missing ? CMD_EXIT_REFUSED : 0;
 }
 
 /* -- put, delete -------------------------------------------------------------------------------------------------- */
@@ -145,7 +142,7 @@ static bool ask_yes(const struct client *client, const char *method, struct buff
 
 struct put {
     struct client client;
-    bool cas, base64, acquire, release;
+    bool cas, base64, acquire, release, allow_empty;
     uint64_t modify_index, flags;
     const char *session, *lease;
 };
@@ -164,7 +161,7 @@ static void put_parameters(const struct put *put, struct buffer *path) {
 static int put_outcome(const struct put *put, const char *key, bool yes, const struct fault *fault) {
     if (fault->code) {
         fprintf(stderr, "Error! Failed writing data: %s\n", fault->text);
-        return 1;
+        return cmd_exit_of(fault);
     }
     if (yes)
         printf("Success! %s: %s\n",
@@ -181,7 +178,7 @@ static int put_outcome(const struct put *put, const char *key, bool yes, const s
 static int put_value(const struct put *put, const char *argument, struct buffer *value, struct fault *fault) {
     struct buffer text = {0};
     if (!argument) return CO_OK;
-    int rv = cmd_read_value(argument, put->base64 ? &text : value, fault);
+    int rv = cmd_read_value(argument, put->allow_empty, put->base64 ? &text : value, fault);
     if (rv == CO_OK && put->base64 && base64_decode(value, buffer_slice(&text)) != CO_OK)
         rv = fault_set(fault, CO_INVALID, "the value is not base64");
     buffer_free(&text);
@@ -196,6 +193,7 @@ static int kv_put(int argc, char **argv) {
         {"modify-index", CMD_U64, &put.modify_index, "for -cas"},
         {"flags", CMD_U64, &put.flags, "a number to store with the value"},
         {"base64", CMD_BOOL, &put.base64, "DATA is base64"},
+        {"allow-empty", CMD_BOOL, &put.allow_empty, "store an empty value although it comes from a file or a pipe"},
         {"acquire", CMD_BOOL, &put.acquire, "take the lock of this key for -session"},
         {"release", CMD_BOOL, &put.release, "give the lock back"},
         {"session", CMD_TEXT, &put.session, "for -acquire and -release"},
@@ -252,7 +250,7 @@ static int kv_delete(int argc, char **argv) {
     buffer_free(&path);
     if (fault.code) {
         fprintf(stderr, "Error! Did not delete %s: %s\n", key, fault.text);
-        return 1;
+        return cmd_exit_of(&fault);
     }
     if (yes) printf(recurse ? "Success! Deleted keys with prefix: %s\n" : "Success! Deleted key: %s\n", key);
     else fprintf(stderr, "Error! Did not delete key %s: CAS failed\n", key);
@@ -330,8 +328,8 @@ static int kv_import(int argc, char **argv) {
     if (!rest[0] || rest[1]) return cmd_wrong(usage, "DATA is wanted, as `coord kv export` prints it");
     struct buffer text = {0};
     struct fault fault = {0};
-    int rv = cmd_read_value(rest[0], &text, &fault);
-    struct json_object *list = rv == CO_OK ? json_parse(buffer_slice(&text), &fault) : NULL;
+    int rv = cmd_read_value(rest[0], false, &text, &fault);
+    struct json_object *list = rv == CO_OK ? cmd_json_given(rest[0], buffer_slice(&text), &fault) : NULL;
     if (list && !json_object_is_type(list, json_type_array)) fault_set(&fault, CO_INVALID, "not a list of entries");
     for (size_t i = 0; !fault.code && i < json_object_array_length(list); i++)
         (void)import_entry(&client, json_object_array_get_idx(list, i), &fault);
@@ -348,6 +346,7 @@ int cmd_kv(int argc, char **argv) {
         {"delete", "delete a key, or what begins with a prefix", kv_delete},
         {"export", "print keys and values as JSON", kv_export},
         {"import", "write what export printed", kv_import},
+        {"restore", "take a key, or what begins with a prefix, back to what it was", cmd_kv_restore},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "kv", argc, argv);
 }

@@ -19,22 +19,24 @@ static void value_cell(struct cmd_table *table, const char *encoded) {
 }
 
 static void row(struct cmd_table *table, struct json_object *change) {
-    const char *kind = "", *session = "-", *value = "";
+    const char *kind = "", *session = "-", *value = "", *time = "-";
     uint64_t index = 0;
     char number[24];
     json_get_u64(change, "Index", UINT64_MAX, &index, NULL);
+    json_get_string(change, "Time", &time, NULL);
     json_get_string(change, "Kind", &kind, NULL);
     json_get_string(change, "Session", &session, NULL);
     json_get_string(change, "Value", &value, NULL);
     snprintf(number, sizeof number, "%llu", (unsigned long long)index);
     cmd_cell(table, number);
+    cmd_cell(table, time);
     cmd_cell(table, kind);
     cmd_cell(table, session);
     value_cell(table, value);
 }
 
 static void print_table(struct json_object *changes) {
-    static const char *const heads[] = {"INDEX", "KIND", "SESSION", "VALUE"};
+    static const char *const heads[] = {"INDEX", "TIME", "KIND", "SESSION", "VALUE"};
     struct cmd_table table = {.columns = ARRAY_COUNT(heads)};
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++) cmd_cell(&table, heads[i]);
     for (size_t i = 0; i < json_object_array_length(changes); i++) row(&table, json_object_array_get_idx(changes, i));

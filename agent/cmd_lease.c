@@ -23,5 +23,6 @@ static void bound(struct json_object *lease, struct buffer *out) {
 }
 
 cmd_cell_write cmd_endpoint_cell(const char *command, const char *column) {
-    return strcmp(command, "lease list") == 0 && strcmp(column, "Bound") == 0 ? bound : NULL;
+    if (strcmp(command, "lease list") == 0 && strcmp(column, "Bound") == 0) return bound;
+    return cmd_rollout_cell(command, column);
 }

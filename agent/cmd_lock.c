@@ -1,16 +1,11 @@
 /* coord lock, coord elect: a command that runs while a lock is held, or while it leads. */
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "agent/cmd_hold.h"
 #include "base/check.h"
 
-/* "backup.sh, process 4711 on web1" */
+/* "backup.sh"; on which node, and in which process, its session tells. */
 static void default_note(char *const *argv, struct buffer *note) {
-    char host[256] = "";
     const char *slash = strrchr(argv[0], '/');
-    gethostname(host, sizeof host - 1);
-    buffer_printf(note, "%.64s, process %d on %.64s", slash ? slash + 1 : argv[0], (int)getpid(), host);
+    buffer_printf(note, "%.64s", slash ? slash + 1 : argv[0]);
 }
 
 static int run_it(struct hold_run *run) {
@@ -38,13 +33,13 @@ int cmd_lock(int argc, char **argv) {
                                           .exports = {"COORD_FENCING_TOKEN"},
                                           .late = "was not obtained in time",
                                           .not_free = "was not obtained: it is taken"};
-    struct hold_run run = {.kind = &kind};
+    struct hold_run run = {.kind = &kind, .rules.watched = true};
     bool shared = false;
     uint64_t limit = 0;
     const struct cmd_flag flags[] = {
         {"shared", CMD_BOOL, &shared, "together with other shared holders"},
         {"n", CMD_U64, &limit, "so many shared holders at most: a semaphore"},
-        {"note", CMD_TEXT, &run.note, "what others see of the holder (default: program, process and host)"}};
+        {"note", CMD_TEXT, &run.note, "what others see of the holder (default: COMMAND's program)"}};
     const struct cmd_hold words = {"coord lock [FLAGS] NAME -- COMMAND [ARGS]", flags, ARRAY_COUNT(flags), false};
     int code = cmd_hold_words(argc, argv, &words, &run);
     if (code >= 0) return code;
@@ -63,11 +58,11 @@ int cmd_elect(int argc, char **argv) {
                                           .exports = {"COORD_FENCING_TOKEN", "COORD_TERM"},
                                           .late = "was not won in time",
                                           .not_free = "was not won: another one leads"};
-    struct hold_run run = {.kind = &kind};
+    struct hold_run run = {.kind = &kind, .rules.watched = true};
     uint64_t priority = 0;
     const struct cmd_flag flags[] = {
         {"priority", CMD_U64, &priority, "of those that wait the highest leads first (default 0)"},
-        {"value", CMD_TEXT, &run.note, "what it advertises as the leader (default: program, process and host)"}};
+        {"value", CMD_TEXT, &run.note, "what it advertises as the leader (default: COMMAND's program)"}};
     const struct cmd_hold words = {"coord elect [FLAGS] NAME -- COMMAND [ARGS]", flags, ARRAY_COUNT(flags), false};
     int code = cmd_hold_words(argc, argv, &words, &run);
     if (code >= 0) return code;

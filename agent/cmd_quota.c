@@ -20,7 +20,7 @@ static int tell(const struct client_answer *answer, bool quiet) {
     json_get_bool(json, "Allowed", &allowed, NULL);
     if (!quiet) { cmd_print_words(allowed ? "allowed (" : "refused (", cmd_json_text(json, "Source"), ")\n"); }
     json_object_put(json);
-    return allowed ? 0 : 1;
+    return allowed ? 0 : CMD_EXIT_REFUSED;
 }
 
 static int take(int argc, char **argv) {
@@ -28,9 +28,10 @@ static int take(int argc, char **argv) {
     struct client client = {0};
     const char *n = NULL, *key = NULL;
     bool quiet = false;
-    const struct cmd_flag flags[] = {{"n", CMD_NUMBER, &n, "how much (default 1); 0 only looks"},
-                                     {"key", CMD_TEXT, &key, "whose it is, of budgets that are counted by key"},
-                                     {"quiet", CMD_BOOL, &quiet, "only the exit code tells: 0 allowed, 1 refused"}};
+    const struct cmd_flag flags[] = {
+        {"n", CMD_NUMBER, &n, "how much (default 1); 0 only looks"},
+        {"key", CMD_TEXT, &key, "whose it is, of budgets that are counted by key"},
+        {"quiet", CMD_BOOL, &quiet, "only the exit code tells: 0 allowed, 1 refused, 2 a mistake, 3 nobody could say"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
@@ -54,7 +55,7 @@ static int take(int argc, char **argv) {
         bool told = answer.status == 200 || answer.status == 429;
         if (told) code = tell(&answer, quiet);
         else
-            fault_set(&fault, CO_INVALID, "%.*s", answer.body.size < 250 ? (int)answer.body.size : 250,
+            fault_set(&fault, client_answer_code(&answer), "%.*s", answer.body.size < 250 ? (int)answer.body.size : 250,
                       answer.body.size ? answer.body.data : "");
     }
     client_answer_free(&answer);
@@ -135,7 +136,7 @@ static int watch(int argc, char **argv) {
         } else if (rv == CO_OK && answer.status < 500) {
             fprintf(stderr, "coord quota watch: %.*s\n", (int)answer.body.size,
                     answer.body.size ? answer.body.data : "");
-            code = 1;
+            code = cmd_exit_of(&(struct fault){.code = client_answer_code(&answer)});
         } else {
             if (!silent)
                 fprintf(stderr, "coord quota watch: %s; trying again\n", rv ? fault.text : "no answer of the servers");
@@ -151,7 +152,7 @@ static int watch(int argc, char **argv) {
 /* -- the commands ------------------------------------------------------------------------------------------------- */
 
 const struct cli_command cmd_quota_commands[] = {
-    {"take", "spend of a budget by the local agent: exit code 0 allowed, 1 refused", take},
+    {"take", "spend of a budget by the local agent: exit code 0 allowed, 1 refused, 3 nobody could say", take},
     {"watch", "print what changes a budget, as it comes", watch},
     {0},
 };

@@ -329,6 +329,9 @@ int cmd_recover(int argc, char **argv) {
     if (rv == CO_OK && yes) rv = recover(&survivors[0], &voters, &fault);
     else if (rv == CO_OK) advise(survivors, opened);
     for (size_t i = 0; i < opened; i++) survivor_close(&survivors[i]);
-    if (rv != CO_OK) return cmd_failed("recovering", &fault);
+    if (rv != CO_OK) { /* nothing was changed, whatever is wrong */
+        (void)cmd_failed("recovering", &fault);
+        return CMD_EXIT_REFUSED;
+    }
     return yes ? 0 : 1;
 }

@@ -26,7 +26,8 @@ static const char head[] =
     "are bytes. "
     "After a change an agent is restarted, but for\n`service`, `services`, `check`, `checks`, `watches` and "
     "`log_level`, which "
-    "`coord reload` reads again. Numbers and durations under `coord`,\n`consul.coordinate` and "
+    "`coord reload` reads again; it names others that differ. Numbers and durations under "
+    "`coord`,\n`consul.coordinate` and "
     "`sync_coordinate_interval_min` "
     "that are 0 mean the default, where nothing else is said.\n\n"
     "| key | value | default | what it is |\n|---|---|---|---|\n";
@@ -38,6 +39,7 @@ static const char *const kinds[] = {
     [KEY_PORT] = "port",           [KEY_DURATION] = "duration",      [KEY_TEXT] = "text",
     [KEY_TEXTS] = "list of texts", [KEY_MAP] = "texts by name",      [KEY_TTLS] = "durations by name",
     [KEY_BLOCK] = "object",        [KEY_BLOCKS] = "list of objects", [KEY_ANY] = "object or list",
+    [KEY_COUNT] = "number",
 };
 
 static void key_row(const struct config *fresh, const struct key *key, struct buffer *out) {

@@ -23,88 +23,7 @@ void rollout_parameters(struct buffer *path, const struct rollout_identity *who)
     for (size_t i = 0; i < who->tags.count; i++) client_parameter(path, "tag", who->tags.items[i]);
 }
 
-static uint64_t number_of(struct json_object *object, const char *name) {
-    uint64_t number = 0;
-    json_get_u64(object, name, UINT64_MAX, &number, NULL);
-    return number;
-}
-
-static const char *text_of(struct json_object *object, const char *name) {
-    const char *text = "";
-    json_get_string(object, name, &text, NULL);
-    return text;
-}
-
-static double decimal_of(struct json_object *object, const char *name) {
-    return json_object_get_double(json_get(object, name));
-}
-
 /* -- status ------------------------------------------------------------------------------------------------------- */
-
-static void print_stage(struct json_object *stage, const char *current) {
-    struct json_object *steps = json_get_array(stage, "Steps", NULL);
-    size_t count = steps ? json_object_array_length(steps) : 0, position = (size_t)number_of(stage, "Position");
-    printf("%s for %g %% of the callers%s, %s for the others", text_of(stage, "Version"), decimal_of(stage, "Percent"),
-           json_get(stage, "Match") ? " that match" : "", current);
-    if (count) {
-        const char *hold = text_of(json_object_array_get_idx(steps, position), "Hold");
-        printf("; step %zu of %zu, %s", position + 1, count, strcmp(hold, "0s") == 0 ? "until it is promoted" : hold);
-    }
-    puts("");
-    if (json_object_get_boolean(json_get(stage, "Paused"))) printf("paused: %s\n", text_of(stage, "Reason"));
-}
-
-/* "412 of 500 on v37, 3 refused it". */
-static void print_counts(struct json_object *state, const char *version) {
-    struct json_object *versions = json_get_array(state, "Versions", NULL);
-    uint64_t on = 0, refused = 0;
-    for (size_t i = 0; versions && i < json_object_array_length(versions); i++) {
-        struct json_object *count = json_object_array_get_idx(versions, i);
-        if (strcmp(text_of(count, "Version"), version) != 0) continue;
-        on = number_of(count, "Ok"), refused = number_of(count, "Refused");
-    }
-    printf("%llu of %llu on %s, %llu refused it\n", (unsigned long long)on,
-           (unsigned long long)number_of(state, "Callers"), version, (unsigned long long)refused);
-}
-
-static void print_silent(struct json_object *state) {
-    struct json_object *nodes = json_get_array(state, "SilentNodes", NULL);
-    uint64_t silent = number_of(state, "Silent");
-    size_t shown = nodes ? json_object_array_length(nodes) : 0;
-    if (!silent) return;
-    printf("%llu node%s on which no caller has acknowledged anything:", (unsigned long long)silent,
-           silent == 1 ? "" : "s");
-    for (size_t i = 0; i < shown; i++) printf(" %s", json_object_get_string(json_object_array_get_idx(nodes, i)));
-    puts(silent > shown ? " ..." : "");
-}
-
-static void print_refusals(struct json_object *state) {
-    struct json_object *refusals = json_get_array(state, "Refusals", NULL);
-    for (size_t i = 0; refusals && i < json_object_array_length(refusals); i++) {
-        struct json_object *refusal = json_object_array_get_idx(refusals, i);
-        const char *node = text_of(refusal, "Node");
-        printf("refused by %s%s%s: %s\n", text_of(refusal, "ID"), node[0] ? " on " : "", node,
-               text_of(refusal, "Reason"));
-    }
-}
-
-static void print_state(struct json_object *state) {
-    struct json_object *stage = json_get(state, "Stage");
-    const char *current = text_of(state, "Current"), *pointer = text_of(state, "Pointer");
-    const char *fault = text_of(state, "PointerFault");
-    printf("%s: ", text_of(state, "Name"));
-    if (!current[0]) {
-        puts("no version is current");
-        return;
-    }
-    if (stage) print_stage(stage, current);
-    else printf("%s for everybody\n", current);
-    if (pointer[0]) printf("the key says %s: somebody has written it\n", pointer);
-    if (fault[0]) printf("the key config/%s/current: %s\n", text_of(state, "Name"), fault);
-    print_counts(state, stage ? text_of(stage, "Version") : current);
-    print_silent(state);
-    print_refusals(state);
-}
 
 static int status_main(int argc, char **argv) {
     static const char usage[] = "coord rollout status [FLAGS] NAME";
@@ -123,7 +42,7 @@ static int status_main(int argc, char **argv) {
     int rv = client_want(&client, "GET", path.data, NULL, false, &answer, &fault);
     struct json_object *state = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
     if (state && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
-    else if (state) print_state(state);
+    else if (state) rollout_print(state, true);
     json_object_put(state);
     client_answer_free(&answer);
     buffer_free(&path);
@@ -238,10 +157,7 @@ static int stage_main(int argc, char **argv) {
     struct slice text = buffer_slice(&body);
     int rv = client_want(&client, "PUT", path.data, &text, false, &answer, &fault);
     struct json_object *state = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    struct json_object *under_way = json_get(state, "Stage");
-    if (state) printf("%s: ", rest[0]);
-    if (under_way) print_stage(under_way, text_of(state, "Current"));
-    else if (state) printf("%s for everybody\n", text_of(state, "Current"));
+    if (state) rollout_print(state, false);
     json_object_put(state);
     client_answer_free(&answer);
     buffer_free(&path), buffer_free(&body);

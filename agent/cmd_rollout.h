@@ -3,6 +3,7 @@
 #define COORD_AGENT_CMD_ROLLOUT_H
 
 #include "agent/cmd.h"
+#include "agent/cmd_endpoint.h"
 
 /* Who asks. */
 struct rollout_identity {
@@ -33,6 +34,10 @@ int rollout_send_current(const struct client *client, const char *name, const ch
  * /v1/rollout/NAME/current gets; part: only some callers get it. Reports each region. Returns the exit code. */
 int rollout_stage_regions(const struct client *client, const char *regions, const char *name, const char *version,
                           const struct buffer *body, bool part);
+
+/* What /v1/rollout/NAME/status answers, or a change, as a page; `whole`: with who has what. */
+struct json_object;
+void rollout_print(struct json_object *state, bool whole);
 
 int cmd_rollout_create(int argc, char **argv);
 int cmd_rollout_get(int argc, char **argv);

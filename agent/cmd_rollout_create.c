@@ -98,7 +98,7 @@ int cmd_rollout_create(int argc, char **argv) {
         return cmd_wrong(usage, "NAME, VERSION and a document are wanted, and flags before them");
     struct buffer document = {0};
     struct fault fault = {0};
-    if (cmd_read_value(rest[2], &document, &fault) == CO_OK)
+    if (cmd_read_value(rest[2], false, &document, &fault) == CO_OK)
         (void)create(&client, rest[0], rest[1], comment, &document, &fault);
     buffer_free(&document);
     if (!fault.code) printf("%s: %s for everybody\n", rest[0], rest[1]);

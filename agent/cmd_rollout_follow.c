@@ -246,7 +246,8 @@ static int follow_for_ever(struct follow *follow) {
         if (rv != CO_OK && (!said || follow->once)) (void)cmd_failed("following (it goes on)", &fault);
         said = rv != CO_OK;
         if (rv != CO_OK) index = 0;
-        if (follow->once && (rv != CO_OK || had)) return rv == CO_OK && !follow->exit_code ? 0 : 1;
+        if (follow->once && (rv != CO_OK || had))
+            return rv != CO_OK ? cmd_exit_of(&fault) : follow->exit_code ? CMD_EXIT_REFUSED : 0;
         if (rv != CO_OK || (!had && !index)) rest_a_while();
     }
 }

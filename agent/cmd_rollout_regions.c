@@ -113,20 +113,22 @@ static void stage(struct spread *spread, struct target *target) {
         (void)rollout_send(&target->client, spread->name, "/schema", &spread->schema, fault);
 }
 
+/* 0; else the exit code. */
 static int prepare_all(struct spread *spread) {
     struct buffer why = {0};
+    int code = 0;
     for (size_t i = 0; i < spread->count; i++) {
         struct target *target = &spread->targets[i];
         prepare(spread, target);
+        if (target->fault.code && !code) code = cmd_exit_of(&target->fault);
         if (target->fault.code)
             buffer_printf(&why, "%s%s: %s", why.size ? "; " : "", target->client.datacenter, target->fault.text);
     }
-    bool failed = why.size != 0;
     for (size_t i = 0; i < why.size; i++)
         if (why.data[i] == '\n' || why.data[i] == '\r') why.data[i] = ' ';
-    if (failed) fprintf(stderr, "Error preparing the regions: nothing is staged: %.*s\n", (int)why.size, why.data);
+    if (code) fprintf(stderr, "Error preparing the regions: nothing is staged: %.*s\n", (int)why.size, why.data);
     buffer_free(&why);
-    return failed;
+    return code;
 }
 
 static int stage_all(struct spread *spread) {
@@ -137,7 +139,7 @@ static int stage_all(struct spread *spread) {
         if (target->fault.code) {
             fprintf(stderr, "Error staging: %s: %s; regions behind it are as they were: run the command again\n",
                     target->client.datacenter, target->fault.text);
-            return 1;
+            return cmd_exit_of(&target->fault);
         }
         printf("%s: %s %s\n", target->client.datacenter, spread->version,
                done           ? "was staged already"
@@ -154,10 +156,11 @@ int rollout_stage_regions(const struct client *client, const char *regions, cons
     struct fault fault = {0};
     char *list = mem_strdup(regions);
     *spread = (struct spread){.name = name, .version = version, .body = body, .part = part};
-    int code = 1;
+    int code = 0;
     if (take_regions(client, list, spread, &fault) || read_home(client, spread, &fault))
         code = cmd_failed("reading the rollout", &fault);
-    else if (!prepare_all(spread)) code = stage_all(spread);
+    else code = prepare_all(spread);
+    if (!code) code = stage_all(spread);
     buffer_free(&spread->document), buffer_free(&spread->current), buffer_free(&spread->schema);
     free(list), free(spread);
     return code;

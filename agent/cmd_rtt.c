@@ -14,9 +14,9 @@ struct place {
     size_t count;
 };
 
-static int refused(const char *line) {
+static int mistaken(const char *line) {
     fprintf(stderr, "%s\n", line);
-    return 1;
+    return CMD_EXIT_MISTAKE;
 }
 
 /* -- reading the API's answer ------------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static int run(const struct client *client, struct arena *arena, char **names, b
     }
     for (size_t k = 0; wan && k < NODES; k++)
         if (!strchr(places[k].name, '.'))
-            return refused("Node names must be specified as <node name>.<datacenter> with -wan");
+            return mistaken("Node names must be specified as <node name>.<datacenter> with -wan");
     return ask(client, arena, places, wan);
 }
 
@@ -155,7 +155,7 @@ int cmd_rtt(int argc, char **argv) {
     int code = cmd_flags(argc, argv, flags, 1, &client, usage, &rest);
     if (code >= 0) return code;
     if (!rest[0] || (rest[1] && rest[2]))
-        return refused("One or two node names must be specified\n\nUsage: coord rtt [FLAGS] NODE1 [NODE2]");
+        return mistaken("One or two node names must be specified\n\nUsage: coord rtt [FLAGS] NODE1 [NODE2]");
     struct arena arena = {0};
     code = run(&client, &arena, rest, wan);
     arena_free(&arena);

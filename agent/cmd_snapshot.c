@@ -58,6 +58,15 @@ static int backup_check(int fd, struct archive_meta *meta, struct fault *fault) 
     return fault->code;
 }
 
+/* What an agent says of a file is one sentence of its own; anything else is named by its status, as Consul's does. */
+static int answered(const struct client_answer *answer, struct fault *fault) {
+    struct slice text = buffer_slice(&answer->body);
+    while (text.size && text.data[text.size - 1] == '\n') text.size--;
+    if (answer->status == 400 && text.size)
+        return fault_set(fault, CO_INVALID, "%.*s", (int)(text.size < 255 ? text.size : 255), text.data);
+    return client_refused(answer, fault);
+}
+
 /* -- save --------------------------------------------------------------------------------------------------------- */
 static bool sync_folder_of(const char *path) {
     char *copy = mem_strdup(path);
@@ -96,10 +105,7 @@ static int save_to(const struct client *client, const char *path, struct fault *
     }
     struct client_answer answer = {0};
     int rv = client_ask(client, "GET", "/v1/snapshot", NULL, NULL, file, &answer, fault);
-    if (rv == CO_OK && answer.status != 200)
-        rv =
-            fault_set(fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
-                      (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
+    if (rv == CO_OK && answer.status != 200) rv = answered(&answer, fault);
     if (rv == CO_OK && fflush(file) != 0) rv = fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
     if (rv == CO_OK) rv = save_checked(fileno(file), aside.data, path, fault);
     fclose(file);
@@ -133,9 +139,7 @@ static int snapshot_restore(int argc, char **argv) {
     FILE *file = fopen(rest[0], "rb");
     int rv = file ? client_ask(&client, "PUT", "/v1/snapshot", NULL, file, NULL, &answer, &fault)
                   : fault_set(&fault, CO_IO, "%s: %s", rest[0], strerror(errno));
-    if (rv == CO_OK && answer.status != 200)
-        fault_set(&fault, CO_INVALID, "Unexpected response code: %ld (%.*s)", answer.status,
-                  (int)(answer.body.size < 180 ? answer.body.size : 180), answer.body.size ? answer.body.data : "");
+    if (rv == CO_OK && answer.status != 200) answered(&answer, &fault);
     if (file) fclose(file);
     client_answer_free(&answer);
     if (fault.code) return cmd_failed("restoring snapshot", &fault);

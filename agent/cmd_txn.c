@@ -1,5 +1,6 @@
 /* coord txn: a transaction from a file. */
 #include "agent/cmd.h"
+#include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
 
@@ -25,7 +26,7 @@ static void print_errors(struct json_object *answer) {
     }
 }
 
-/* 0: done; 1: refused, or nobody answered; 2: no transaction. */
+/* 0: done; else as enum cmd_exit. */
 static int judge(const struct client_answer *answer) {
     struct slice body = buffer_slice(&answer->body);
     struct fault fault = {0};
@@ -41,7 +42,7 @@ static int judge(const struct client_answer *answer) {
         return 1;
     }
     fprintf(stderr, "Error: %ld: %.*s\n", answer->status, (int)body.size, body.data ? body.data : "");
-    return answer->status == 400 || answer->status == 413 ? 2 : 1;
+    return cmd_exit_of(&(struct fault){.code = client_answer_code(answer)});
 }
 
 static int submit(const struct client *client, const char *endpoint, struct slice body) {
@@ -63,7 +64,7 @@ int cmd_txn(int argc, char **argv) {
     struct buffer text = {0};
     struct fault fault = {0};
     struct json_object *json = NULL;
-    if (cmd_read_file(rest[0], &text, &fault) == CO_OK) json = json_parse(buffer_slice(&text), &fault);
+    if (cmd_read_file(rest[0], &text, &fault) == CO_OK) json = cmd_json_given(rest[0], buffer_slice(&text), &fault);
     const char *endpoint = json ? endpoint_of(json, &fault) : NULL;
     if (json) json_object_put(json);
     if (endpoint) code = submit(&client, endpoint, buffer_slice(&text));

@@ -7,7 +7,7 @@
 
 static int complain(const char *line) {
     fprintf(stderr, "%s\n", line);
-    return 1;
+    return CMD_EXIT_MISTAKE;
 }
 
 /* As a "watches" block, which is parsed and judged in one place. */
@@ -119,6 +119,7 @@ int cmd_watch(int argc, char **argv) {
         client_url(client.address, "", &url);
         buffer_append_byte(&url, '\0');
         if (strncmp(url.data, "https://", 8) == 0) client.address = url.data;
+        client_note_leader(&client);
         watch_run(watch, &client, stop, true, false);
         watch_stop_free(stop);
         buffer_free(&url);

@@ -156,7 +156,7 @@ static int judge(struct following *following, const char *address, long status) 
     }
     if (status >= 400 && status < 500 && status != 429) {
         fprintf(stderr, "coord watch: %s: %s\n", address, words);
-        return 1;
+        return cmd_exit_of(&(struct fault){.code = client_answer_code(&(struct client_answer){.status = status})});
     }
     trouble(following, address, words);
     return -1;
@@ -261,6 +261,7 @@ int cmd_watch_stream(int argc, char **argv) {
     if (following.count == 0) return cmd_wrong(usage, "-http-addr: no address");
     question(&wishes, &client, &following.path);
     following.from = wishes.from;
+    if (following.count == 1) client_note_leader(&client);
     for (size_t round = 0; code < 0; round++) {
         bool tried_all = round && round % following.count == 0;
         if (tried_all && interrupted(&following, PAUSE_MS)) code = 0;

@@ -22,8 +22,10 @@ static const struct cli_command commands[] = {
     {"api", NULL, cmd_api},
     {"barrier", "wait until so many others have come, and then run a command", cmd_barrier},
     {"elect", "run a command while leading an election", cmd_elect},
+    {"elections", "list the elections that somebody leads or stands in", cmd_elections},
     {"event", "fire an event for all agents", cmd_event},
-    {"explain", "why something is as it is: a lock that others wait for, a quota, where a service is answered from",
+    {"explain",
+     "why something is as it is: a lock, an election, a session, a node, a check, a quota, where a service is answered",
      cmd_explain},
     {"force-leave", "remove a node whose agent has failed", cmd_force_leave},
     {"info", "figures of the agent", cmd_info},
@@ -42,19 +44,25 @@ static const struct cli_command commands[] = {
     {"rtt", "estimate the round trip time between two nodes", cmd_rtt},
     {"snapshot", "save, restore and inspect backups", cmd_snapshot},
     {"txn", "do several operations, all or nothing", cmd_txn},
+    {"validate", "check configuration files, without starting an agent", cmd_validate},
     {"verify", "check the data folder of a stopped server, without changing it", cmd_verify},
     {"version", "print the version", version_main},
     {"watch", "watch something, and run a program when it changes", cmd_watch},
 };
 
-/* These, and those of the routing table. */
-int cli_main(int argc, char **argv) {
-    struct cli_command all[ARRAY_COUNT(commands) + GROUPS_MOST];
-    struct arena names = {0};
+size_t cli_commands(struct cli_command *all, struct arena *names) {
+    CHECK(ARRAY_COUNT(commands) + GROUPS_MOST <= CLI_COMMANDS_MOST);
     memcpy(all, commands, sizeof commands);
     size_t count = ARRAY_COUNT(commands);
-    count += cmd_endpoint_groups(all + count, GROUPS_MOST, &names);
+    count += cmd_endpoint_groups(all + count, GROUPS_MOST, names);
     cli_sort(all, count);
+    return count;
+}
+
+int cli_main(int argc, char **argv) {
+    struct cli_command all[CLI_COMMANDS_MOST];
+    struct arena names = {0};
+    size_t count = cli_commands(all, &names);
     int code = cli_run(all, count, argc, argv);
     arena_free(&names);
     return code;

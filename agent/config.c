@@ -11,7 +11,9 @@
 
 #include "agent/config_internal.h"
 #include "base/check.h"
+#include "base/consul_words.h"
 #include "base/json_in.h"
+#include "base/text.h"
 #include "consensus/node.h"
 #include "dns/dns.h"
 #include "http/server.h"
@@ -81,6 +83,8 @@ void config_init(struct config *config) {
         .coordinate_batch_size = COORDINATE_BATCH_SIZE,
         .coordinate_batches = COORDINATE_BATCH_COMMANDS,
         .log_level = "info",
+        .log_rotate_duration_ns = 24 * 3600 * SECOND,
+        .syslog_facility = "LOCAL0",
         .consul_version = "1.8.7",
         .http_connection_memory = HTTP_CONNECTION_MEMORY,
         .http_body_max = HTTP_BODY_MAX,
@@ -104,6 +108,7 @@ void config_free(struct config *config) {
     blocks_free(&config->services);
     blocks_free(&config->checks);
     blocks_free(&config->watches);
+    config_forget_texts(config);
     struct arena arena = config->arena;
     *config = (struct config){0};
     arena_free(&arena);
@@ -128,44 +133,56 @@ static void note_without_effect(struct config *config, const char *name) {
 }
 
 static int unknown_key(const struct origin *origin, const char *folder, const char *name) {
-    char nearest[KEY_PATH_MOST], shown[64];
+    char nearest[KEY_PATH_MOST], shown[64], path[KEY_PATH_MOST];
     snprintf(shown, sizeof shown, "%s", name);
-    for (char *at = shown; *at; at++) {
-        if ((unsigned char)*at < 0x20) *at = '?';
-    }
-    key_nearest(folder, shown, nearest, sizeof nearest);
-    return fault_set(origin->fault, CO_INVALID, "%s: unknown key \"%s%s\" (nearest: \"%s\")",
-                     source_tail(origin->source), folder, shown, nearest);
+    snprintf(path, sizeof path, "%s%s", folder, name);
+    const struct consul_word *consul = consul_word_find(CONSUL_KEY, slice_text(path));
+    struct buffer line = {0};
+    if (config_errors_full(origin->config)) return config_wrong(origin->config, origin->fault, CO_INVALID, "%s", name);
+    origin_print(origin, &line);
+    buffer_append_text(&line, ": ");
+    if (consul) consul_word_print(&line, consul);
+    else buffer_printf(&line, "unknown key \"%s%s\"", folder, shown);
+    if (!consul && key_nearest(folder, shown, nearest, sizeof nearest))
+        buffer_printf(&line, " (nearest: \"%s\")", nearest);
+    config_wrong(origin->config, origin->fault, CO_INVALID, "%.*s", (int)line.size, line.data);
+    buffer_free(&line);
+    return CO_INVALID;
 }
 
 /* An array of objects with known keys; one object alone stands for an array of one. */
 static int walk_array(const struct origin *origin, struct json_object *value, const char *path) {
     char folder[KEY_PATH_MOST + 8];
+    int error = CO_OK;
     snprintf(folder, sizeof folder, "%s.[].", path);
     if (json_object_is_type(value, json_type_object)) return walk_object(origin, value, folder);
     if (!json_object_is_type(value, json_type_array))
         return origin_fault(origin, CO_INVALID, "a list of objects is wanted");
     for (size_t i = 0; i < json_object_array_length(value); i++) {
         struct json_object *member = json_object_array_get_idx(value, i);
-        if (!json_object_is_type(member, json_type_object)) {
-            return origin_fault(origin, CO_INVALID, "a list of objects is wanted");
-        }
-        int error = walk_object(origin, member, folder);
-        if (error) return error;
+        struct json_step step = {.up = origin->step, .index = i};
+        struct origin item = *origin;
+        item.step = &step;
+        int wrong = json_object_is_type(member, json_type_object)
+                        ? walk_object(&item, member, folder)
+                        : origin_fault(&item, CO_INVALID, "a list of objects is wanted");
+        if (!error) error = wrong;
     }
-    return CO_OK;
+    return error;
 }
 
 static int walk_value(const struct origin *parent, const char *folder, const char *name, struct json_object *value) {
     char path[KEY_PATH_MOST];
+    struct json_step step = {.up = parent->step, .name = name};
+    struct origin origin = *parent;
+    origin.step = &step;
     int size = snprintf(path, sizeof path, "%s%s", folder, name);
     /* A point in a name would look like a folder. */
-    if (size >= (int)sizeof path || strpbrk(name, ".[")) return unknown_key(parent, folder, name);
-    struct origin origin = *parent;
+    if (size >= (int)sizeof path || strpbrk(name, ".[")) return unknown_key(&origin, folder, name);
     origin.path = path;
     const struct key *key = key_find(path);
     enum key_folder kind = key ? FOLDER_NONE : key_folder(path);
-    if (!key && kind == FOLDER_NONE) return unknown_key(parent, folder, name);
+    if (!key && kind == FOLDER_NONE) return unknown_key(&origin, folder, name);
     if (!value) return CO_OK; /* null: as if it were not there */
     if (key) {
         if (!key_has_effect(key)) note_without_effect(origin.config, key->path);
@@ -187,29 +204,79 @@ static bool stands_before(struct json_object *object, const char *name) {
     return false;
 }
 
+static int twice(const struct origin *parent, const char *folder, const char *name) {
+    struct json_step step = {.up = parent->step, .name = name};
+    struct origin origin = *parent;
+    origin.step = &step;
+    origin.path = NULL;
+    return origin_fault(&origin, CO_INVALID, "the key \"%.60s%.60s\" stands twice", folder, name);
+}
+
 static int walk_object(const struct origin *origin, struct json_object *object, const char *folder) {
+    int error = CO_OK;
     json_each(object, name, value) {
-        if (stands_before(object, name))
-            return fault_set(origin->fault, CO_INVALID, "%s: the key \"%.60s%.60s\" stands twice",
-                             source_tail(origin->source), folder, name);
-        int error = walk_value(origin, folder, name, value);
-        if (error) return error;
+        bool again = !config_errors_full(origin->config) && stands_before(object, name);
+        int wrong = again ? twice(origin, folder, name) : walk_value(origin, folder, name, value);
+        if (!error) error = wrong;
     }
-    return CO_OK;
+    return error;
+}
+
+/* Nothing of it can be used. */
+static int no_json(struct config *config, const char *file, struct slice text, size_t at, const char *why,
+                   struct fault *fault) {
+    size_t line, column;
+    text_place(text, at, &line, &column);
+    config->unread = true;
+    if (text.size == 0) return config_wrong(config, fault, CO_INVALID, "%s: JSON: %s", source_tail(file), why);
+    return config_wrong(config, fault, CO_INVALID, "%s:%zu:%zu: JSON: %s", source_tail(file), line, column, why);
+}
+
+static int second_time(struct config *config, const char *file, struct slice text, struct slice key,
+                       struct fault *fault) {
+    struct buffer why = {0};
+    buffer_printf(&why, "the key \"%.*s\" stands a second time in its object", key.size < 60 ? (int)key.size : 60,
+                  key.data);
+    buffer_append_byte(&why, '\0');
+    int error = no_json(config, file, text, (size_t)(key.data - text.data) - 1, why.data, fault);
+    buffer_free(&why);
+    return error;
+}
+
+static const struct config_source *source_keep(struct config *config, struct slice text) {
+    struct config_source *source = mem_zalloc(sizeof *source);
+    buffer_append(&source->text, text.data, text.size);
+    source->next = config->sources;
+    return config->sources = source;
+}
+
+void config_forget_texts(struct config *config) {
+    struct config_blocks *all[] = {&config->services, &config->checks, &config->watches};
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++)
+        for (size_t at = 0; at < all[i]->count; at++) all[i]->items[at].source = NULL;
+    for (struct config_source *source = config->sources, *next; source; source = next) {
+        next = source->next;
+        buffer_free(&source->text);
+        free(source);
+    }
+    config->sources = NULL;
 }
 
 int config_add_text(struct config *config, const char *file, struct slice text, struct fault *fault) {
-    struct fault inner = {0};
-    struct origin origin = {.config = config, .fault = fault, .source = file};
-    struct json_object *json = json_parse(text, &inner);
-    if (json && json_refuse_duplicates(text, &inner) != CO_OK) {
-        json_object_put(json);
-        json = NULL;
+    const char *why;
+    size_t at;
+    struct slice key;
+    struct json_object *json = json_parse_placed(text, &why, &at);
+    if (!json) return no_json(config, file, text, at, why, fault);
+    int error = CO_OK;
+    if (json_duplicate(text, &key)) {
+        error = second_time(config, file, text, key, fault);
+    } else if (!json_object_is_type(json, json_type_object)) {
+        error = no_json(config, file, text, 0, "an object is wanted", fault);
+    } else {
+        struct origin origin = {.config = config, .fault = fault, .source = file, .from = source_keep(config, text)};
+        error = walk_object(&origin, json, "");
     }
-    if (!json) return fault_set(fault, inner.code, "%s: %s", source_tail(file), inner.text);
-    int error = json_object_is_type(json, json_type_object)
-                    ? walk_object(&origin, json, "")
-                    : fault_set(fault, CO_INVALID, "%s: an object is wanted", source_tail(file));
     json_object_put(json);
     return error;
 }
@@ -226,8 +293,9 @@ int config_set(struct config *config, const char *source, const char *key_path, 
 
 /* ---- files ---- */
 
-static int file_fault(const char *path, int errnum, struct fault *fault) {
-    return fault_set(fault, co_from_errno(errnum), "%s: %s", source_tail(path), strerror(errnum));
+static int file_fault(struct config *config, const char *path, int errnum, struct fault *fault) {
+    config->unread = true;
+    return config_wrong(config, fault, co_from_errno(errnum), "%s: %s", source_tail(path), strerror(errnum));
 }
 
 static bool ends_with(const char *text, const char *end) {
@@ -235,26 +303,29 @@ static bool ends_with(const char *text, const char *end) {
     return size > end_size && strcmp(text + size - end_size, end) == 0;
 }
 
-static int read_all(int descriptor, const char *path, struct buffer *text, struct fault *fault) {
+static int read_all(struct config *config, int descriptor, const char *path, struct buffer *text, struct fault *fault) {
     for (;;) {
         buffer_reserve(text, 4096);
         ssize_t got = read(descriptor, text->data + text->size, text->capacity - text->size);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return file_fault(path, errno, fault);
+        if (got < 0) return file_fault(config, path, errno, fault);
         if (got == 0) return CO_OK;
         text->size += (size_t)got;
-        if (text->size > FILE_MOST) return fault_set(fault, CO_TOOLARGE, "%s: larger than 16 MiB", source_tail(path));
+        if (text->size <= FILE_MOST) continue;
+        config->unread = true;
+        return config_wrong(config, fault, CO_TOOLARGE, "%s: larger than 16 MiB", source_tail(path));
     }
 }
 
 static int add_file(struct config *config, const char *path, struct fault *fault) {
     if (ends_with(path, ".hcl")) {
-        return fault_set(fault, CO_UNSUPPORTED, "%s: HCL is not supported: write JSON", source_tail(path));
+        config->unread = true;
+        return config_wrong(config, fault, CO_UNSUPPORTED, "%s: HCL is not supported: write JSON", source_tail(path));
     }
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) return file_fault(path, errno, fault);
+    if (descriptor < 0) return file_fault(config, path, errno, fault);
     struct buffer text = {0};
-    int error = read_all(descriptor, path, &text, fault);
+    int error = read_all(config, descriptor, path, &text, fault);
     close(descriptor);
     if (!error) error = config_add_text(config, path, buffer_slice(&text), fault);
     buffer_free(&text);
@@ -270,14 +341,15 @@ static int by_name(const struct dirent **a, const struct dirent **b) { return st
 static int add_folder(struct config *config, const char *path, struct fault *fault) {
     struct dirent **entries;
     int count = scandir(path, &entries, is_configuration, by_name), error = CO_OK;
-    if (count < 0) return file_fault(path, errno, fault);
+    if (count < 0) return file_fault(config, path, errno, fault);
     for (int i = 0; i < count; i++) {
         struct buffer file = {0};
         buffer_printf(&file, "%s/%s", path, entries[i]->d_name);
         buffer_append_byte(&file, '\0');
         struct stat status;
         bool folder = stat(file.data, &status) == 0 && S_ISDIR(status.st_mode);
-        if (!error && !folder) error = add_file(config, file.data, fault);
+        int wrong = folder ? CO_OK : add_file(config, file.data, fault);
+        if (!error) error = wrong;
         buffer_free(&file);
         free(entries[i]);
     }
@@ -287,7 +359,7 @@ static int add_folder(struct config *config, const char *path, struct fault *fau
 
 int config_add_path(struct config *config, const char *path, struct fault *fault) {
     struct stat status;
-    if (stat(path, &status) < 0) return file_fault(path, errno, fault);
+    if (stat(path, &status) < 0) return file_fault(config, path, errno, fault);
     return S_ISDIR(status.st_mode) ? add_folder(config, path, fault) : add_file(config, path, fault);
 }
 
@@ -302,17 +374,17 @@ static void split_addresses(struct config *config, const char *list, struct conf
     }
 }
 
-static int check_bootstrap(const struct config *config, struct fault *fault) {
+static int check_bootstrap(struct config *config, struct fault *fault) {
     bool expect = config->bootstrap_expect > 0;
     if (config->dev && (expect || config->bootstrap)) {
-        return fault_set(fault, CO_INVALID, "%s: not together with -dev, which is a cluster of one",
-                         expect ? "bootstrap_expect" : "bootstrap");
+        return config_wrong(config, fault, CO_INVALID, "%s: not together with -dev, which is a cluster of one",
+                            expect ? "bootstrap_expect" : "bootstrap");
     }
     if (config->bootstrap && expect)
-        return fault_set(fault, CO_INVALID, "bootstrap: not together with bootstrap_expect");
+        return config_wrong(config, fault, CO_INVALID, "bootstrap: not together with bootstrap_expect");
     if ((config->bootstrap || expect) && !config->server) {
-        return fault_set(fault, CO_INVALID, "%s: only for a server (-server)",
-                         expect ? "bootstrap_expect" : "bootstrap");
+        return config_wrong(config, fault, CO_INVALID, "%s: only for a server (-server)",
+                            expect ? "bootstrap_expect" : "bootstrap");
     }
     return CO_OK;
 }
@@ -322,44 +394,67 @@ static int read_reconnect(struct config *config, struct fault *fault) {
     static const char wrong[] = "%s%s: \"%.60s\" is not a duration above 0 (write it with a unit: 30m, 24h)";
     const struct config_pairs *classes = &config->reconnect_timeouts, *meta = &config->node_meta;
     int64_t ignored_ns;
+    int error = CO_OK;
     config->reconnect_classes = arena_zalloc(&config->arena, (classes->count + 1) * sizeof *config->reconnect_classes);
     for (size_t i = 0; i < classes->count; i++) {
         config->reconnect_classes[i].name = classes->items[i].name;
         if (!reconnect_parse(classes->items[i].value, &config->reconnect_classes[i].timeout_ns))
-            return fault_set(fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name,
-                             classes->items[i].value);
+            error = config_wrong(config, fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name,
+                                 classes->items[i].value);
     }
     for (size_t i = 0; i < meta->count; i++) {
         if (strcmp(meta->items[i].name, RECONNECT_META_TIMEOUT) == 0 &&
             !reconnect_parse(meta->items[i].value, &ignored_ns))
-            return fault_set(fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT, meta->items[i].value);
+            error = config_wrong(config, fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT,
+                                 meta->items[i].value);
     }
     if (config->reconnect_timeout_ns == 0) config->reconnect_timeout_ns = LEASE_RECONNECT_NS;
-    return CO_OK;
+    return error;
 }
 
-static int check_join(const struct config_texts *addresses, const char *key, struct fault *fault) {
-    char address[ADDRESS_MAX];
+static int check_join(struct config *config, const struct config_texts *addresses, const char *key,
+                      struct fault *fault) {
+    int error = CO_OK;
     for (size_t i = 0; i < addresses->count; i++) {
-        if (!address_complete(addresses->items[i], 8300, address))
-            return fault_set(fault, CO_INVALID, "%s: \"%.100s\" is not an address", key, addresses->items[i]);
+        const char *why = address_refused(addresses->items[i]);
+        if (why) error = config_wrong(config, fault, CO_INVALID, "%s: \"%.40s\" %s", key, addresses->items[i], why);
     }
-    return CO_OK;
+    return error;
+}
+
+/* Values that are judged when all of them are known. All errors are told. */
+static int check_values(struct config *config, struct fault *fault) {
+    const struct {
+        const struct config_texts *addresses;
+        const char *key;
+    } joins[] = {{&config->retry_join, "retry_join"},
+                 {&config->start_join, "start_join"},
+                 {&config->retry_join_wan, "retry_join_wan"},
+                 {&config->start_join_wan, "start_join_wan"}};
+    int error = read_reconnect(config, fault);
+    for (size_t i = 0; i < ARRAY_COUNT(joins); i++) {
+        int wrong = check_join(config, joins[i].addresses, joins[i].key, fault);
+        if (!error) error = wrong;
+    }
+    return error;
+}
+
+/* What follows from a key that is not there would be misleading where it was only written wrong. */
+static int check_together(struct config *config, struct fault *fault) {
+    int error = check_bootstrap(config, fault);
+    if (!config->server && config->retry_join_wan.count + config->start_join_wan.count)
+        error = config_wrong(config, fault, CO_INVALID, "retry_join_wan: only servers join other regions (-server)");
+    if (!config->data_dir && !config->dev)
+        error = config_wrong(config, fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");
+    return error;
 }
 
 int config_finish(struct config *config, struct fault *fault) {
-    int error = check_bootstrap(config, fault);
-    if (error == CO_OK) error = read_reconnect(config, fault);
-    if (error == CO_OK) error = check_join(&config->retry_join, "retry_join", fault);
-    if (error == CO_OK) error = check_join(&config->start_join, "start_join", fault);
-    if (error == CO_OK) error = check_join(&config->retry_join_wan, "retry_join_wan", fault);
-    if (error == CO_OK) error = check_join(&config->start_join_wan, "start_join_wan", fault);
-    if (error == CO_OK && !config->server && config->retry_join_wan.count + config->start_join_wan.count)
-        error = fault_set(fault, CO_INVALID, "retry_join_wan: only servers join other regions (-server)");
-    if (error) return error;
-    if (!config->data_dir && !config->dev) {
-        return fault_set(fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");
-    }
+    bool wrong = config->errors.count > 0;
+    config_note_given(config);
+    int error = check_values(config, fault);
+    if (!wrong && !error) error = check_together(config, fault);
+    if (error || wrong) return error ? error : CO_INVALID;
     if (config->alt_domain && strcasecmp(config->alt_domain, config->domain) == 0) config->alt_domain = NULL;
     if (config->default_query_time_ns > config->max_query_time_ns) {
         config->default_query_time_ns = config->max_query_time_ns;

@@ -7,7 +7,8 @@
  *     if (config_finish(&config, &fault)) ...
  *
  * Faults are CO_INVALID (or CO_IO, CO_NOTFOUND, CO_TOOLARGE for a file, CO_UNSUPPORTED) and name source and
- * key: "web.json: ports.http: 70000 is above 65535". Only config_add_path touches the disk; nothing here
+ * key: "web.json:3:14: ports.http: 70000 is above 65535" (line and column of the key). Whatever is wrong, the rest is read
+ * all the same, so that one run tells all of it: `errors` has every mistake, the fault the first. Only config_add_path touches the disk; nothing here
  * looks at the clock, the host's name or its interfaces. One thread. */
 #ifndef COORD_AGENT_CONFIG_H
 #define COORD_AGENT_CONFIG_H
@@ -39,10 +40,20 @@ struct config_ttl {
     int64_t ttl_ns;
 };
 
+/* The text of a file, while places in it may be wanted (config_forget_texts). */
+struct config_source {
+    struct config_source *next;
+    struct buffer text;
+};
+
 /* One definition from a file, as written: health/ parses it. */
 struct config_block {
     struct json_object *json;
-    const char *file, *key; /* for messages: "web.json", "services[2]" */
+    const char *file, *key;             /* for messages: "web.json", "services[2]" */
+    const struct config_source *source; /* with where it is in it; NULL: forgotten */
+    const char *member;                 /* as it is written */
+    size_t index;
+    bool item;
 };
 
 /* A key that asks for protection, and who gave it: each pair once, in the order read. */
@@ -137,7 +148,12 @@ struct config {
     uint64_t coordinate_batch_size, coordinate_batches; /* in one command; commands in a period */
 
     /* the process */
-    const char *log_level; /* valid for log_level_parse */
+    const char *log_level;     /* valid for log_level_parse */
+    const char *log_file;      /* NULL: none */
+    uint64_t log_rotate_bytes; /* 0: never */
+    int64_t log_rotate_duration_ns, log_rotate_max_files;
+    bool log_json, enable_syslog;
+    const char *syslog_facility, *pid_file; /* pid_file NULL: none */
     bool disable_update_check;
 
     const char *consul_version; /* the level of Consul's API that clients are told */
@@ -152,6 +168,15 @@ struct config {
 
     /* Keys and flags that were given, are known, and have no effect yet; each once. The agent logs them. */
     struct config_texts without_effect;
+
+    /* What is wrong, in the order read: at most CONFIG_ERRORS_MAX, and so many more. */
+    struct config_texts errors;
+    size_t more_errors;
+    bool unread; /* a file could not be read at all: what it would say is not known */
+    struct config_source *sources;
+
+    /* Every key with an effect as it was given, before anything is derived (config_finish). By config_keys. */
+    const char **as_given;
 
     /* Protection that was asked for and is not there yet (config_require_protection). */
     struct config_guard *guards;
@@ -177,8 +202,25 @@ int config_set(struct config *config, const char *source, const char *key, struc
 /* True for keys that are true or false: their flags need no value. */
 bool config_key_is_bool(const char *key);
 
-/* Checks what depends on several keys, and derives the rest. */
+/* One more error: into `errors`, and into `fault` if that has none. Returns `code`. */
+#define CONFIG_ERRORS_MAX 20
+int config_wrong(struct config *config, struct fault *fault, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Further ones are only counted: nothing that takes long is done for them. */
+static inline bool config_errors_full(const struct config *config) { return config->errors.count == CONFIG_ERRORS_MAX; }
+/* All errors, each in a line that begins with `before`, and how many more there are. */
+void config_errors_print(const struct config *config, const char *before, FILE *out);
+void config_errors_log(const struct config *config); /* the same, into the log */
+/* Nobody asks for places any more. */
+void config_forget_texts(struct config *config);
+
+/* Checks what depends on several keys, and derives the rest. What only makes sense when all of it could be read is not
+ * checked after an error. */
 int config_finish(struct config *config, struct fault *fault);
+
+/* One line for each key whose value differs and that counts only after a restart: `datacenter: "dc2" counts after a
+ * restart; it is "dc1" until then`. Of two that are finished. Into `lines`, which is in `now`'s arena. */
+void config_differences(const struct config *was, struct config *now, struct config_texts *lines);
 
 /* Nobody may believe to be protected who is not. CO_UNSUPPORTED and a fault that names the first key where the
  * configuration asks for protection that is not there yet, unless that is to be ignored. */

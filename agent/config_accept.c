@@ -5,6 +5,7 @@
 
 #include "agent/config_internal.h"
 #include "base/log.h"
+#include "base/log_targets.h"
 #include "base/text.h"
 
 /* An empty text stands for a key that is not given, where a key need not be. */
@@ -157,6 +158,17 @@ const char *accept_version(struct arena *arena, const char **text) {
         if (!isalnum((unsigned char)*at) && !strchr("-+.", *at)) return wrong;
     }
     return strlen(*text) <= 40 ? NULL : wrong;
+}
+
+const char *accept_any(struct arena *arena, const char **text) {
+    (void)arena;
+    none(text);
+    return NULL;
+}
+
+const char *accept_facility(struct arena *arena, const char **text) {
+    (void)arena;
+    return log_facility(*text) >= 0 ? NULL : "is no facility of syslog (daemon, user, local0 to local7, ...)";
 }
 
 const char *accept_not_empty(struct arena *arena, const char **text) {

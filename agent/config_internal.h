@@ -3,6 +3,7 @@
 #define COORD_AGENT_CONFIG_INTERNAL_H
 
 #include "agent/config.h"
+#include "base/json_in.h"
 
 #define KEY_PATH_MOST 128
 
@@ -11,6 +12,7 @@ enum key_kind {
     KEY_NUMBER,   /* uint64_t, least..most */
     KEY_REAL,     /* a number with a fraction; none has an effect */
     KEY_PORT,     /* int64_t, -1..65535 */
+    KEY_COUNT,    /* int64_t, -1 and above */
     KEY_DURATION, /* int64_t nanoseconds, least..most, never negative; text with a unit */
     KEY_TEXT,     /* const char *, judged and maybe rewritten by `accept` */
     KEY_TEXTS,    /* struct config_texts, appended to */
@@ -47,18 +49,21 @@ const struct key *key_find(const char *path);
 /* Whether keys lie below this path, and whether those are of an array's members. */
 enum key_folder { FOLDER_NONE, FOLDER_OBJECT, FOLDER_ARRAY };
 enum key_folder key_folder(const char *path);
-/* The known key that `name` in `folder` ("" for the top, "dns_config." below it) most likely means: its full path. */
-void key_nearest(const char *folder, const char *name, char *nearest, size_t room);
+/* The known key that `name` in `folder` ("" for the top, "dns_config." below it) most likely means: its full path.
+ * False: none is like it. */
+bool key_nearest(const char *folder, const char *name, char *nearest, size_t room);
 
 /* Where a value comes from, and where its fault goes. */
 struct origin {
     struct config *config;
     struct fault *fault;
-    const char *source; /* "web.json", "-http-port" */
-    const char *path;   /* the key as written; NULL for flags, whose name says it */
+    const char *source;               /* "web.json", "-http-port" */
+    const char *path;                 /* the key as written; NULL for flags, whose name says it */
+    const struct config_source *from; /* of a file; NULL: of a flag */
+    const struct json_step *step;     /* where in its text */
 };
 
-/* Sets the origin's fault to "source: path: ..." and returns `code`. */
+/* One more error: "source:line:column: path: ...", and returns `code`. */
 int origin_fault(const struct origin *origin, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 int key_set_json(const struct origin *origin, const struct key *key, struct json_object *value);
@@ -73,6 +78,13 @@ const char *source_tail(const char *source);
 
 /* The key was given, and asks for its protection or not; the last word on a key counts. */
 void key_guard(const struct origin *origin, const struct key *key, bool asked);
+
+/* Appends "web.json:3:14", or the source alone where there is no place. */
+void origin_print(const struct origin *origin, struct buffer *out);
+
+/* The value as one writes it, lists and maps too: for comparing. */
+void key_value_write(const struct config *config, const struct key *key, struct buffer *out);
+void config_note_given(struct config *config);
 
 /* Room for one more item than `count`. It doubles at powers of two, so that `count` alone tells when. */
 void *items_grow(struct config *config, void *items, size_t count, size_t size);
@@ -90,8 +102,10 @@ const char *accept_domain(struct arena *arena, const char **text);
 const char *accept_no_domain(struct arena *arena, const char **text); /* or none */
 const char *accept_node_name(struct arena *arena, const char **text); /* or none */
 const char *accept_level(struct arena *arena, const char **text);
-const char *accept_uuid(struct arena *arena, const char **text);    /* or none */
-const char *accept_version(struct arena *arena, const char **text); /* 1.8.7, 1.8.7-rc1, 1.8.7+ent */
+const char *accept_uuid(struct arena *arena, const char **text);     /* or none */
+const char *accept_version(struct arena *arena, const char **text);  /* 1.8.7, 1.8.7-rc1, 1.8.7+ent */
+const char *accept_any(struct arena *arena, const char **text);      /* or none */
+const char *accept_facility(struct arena *arena, const char **text); /* one that syslog has */
 const char *accept_not_empty(struct arena *arena, const char **text);
 /* NULL, or what is wrong with a pair of node_meta. */
 const char *accept_meta(const char *name, const char *value);

@@ -1,10 +1,11 @@
 /* Every key of a configuration file: first those with an effect, then those that are known without one yet. */
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <strings.h>
 
 #include "agent/config_internal.h"
-#include "base/text.h"
+#include "base/suggest.h"
 #include "health/flap.h"
 #include "kv/lock/queue.h"
 #include "kv/quota/quota.h"
@@ -52,7 +53,6 @@
 #define OWN_CLUSTERS    "each region is a cluster of its own"
 #define NO_PUSH         "metrics are read from /v1/agent/metrics, not sent"
 #define NO_SEGMENTS     "there are no network segments"
-#define LOG_TO_STDERR   "the log goes to stderr, as text"
 #define NO_UI           "there is no web interface"
 #define NO_UNIX_SOCKETS "there are no Unix sockets yet"
 #define AUTOPILOT       "set at run time: `coord operator autopilot set-config`"
@@ -82,7 +82,7 @@ const struct key config_keys[] = {
     FIELD("ports.dns", KEY_PORT, dns_port, "UDP and TCP; -1: off; 0: any free one"),
     FIELD("ports.server", KEY_PORT, server_port, "between servers and agents"),
     FIELD("start_join", KEY_TEXTS, start_join, "the same as retry_join"),
-    FIELD("retry_join", KEY_TEXTS, retry_join, "servers to join by, tried until one works"),
+    FIELD("retry_join", KEY_TEXTS, retry_join, "servers to join by, HOST or HOST:8300, tried until one works"),
     FIELD("start_join_wan", KEY_TEXTS, start_join_wan, "the same as retry_join_wan"),
     FIELD("retry_join_wan", KEY_TEXTS, retry_join_wan,
           "of servers: servers of other regions, tried until one of each region works; one region is enough, it names "
@@ -132,11 +132,11 @@ const struct key config_keys[] = {
     FIELD("reconnect_timeout", KEY_DURATION, reconnect_timeout_ns,
           "a dead node is removed after this time; 0: the default"),
     BOOL("leave_on_terminate", leave_on_terminate,
-         "leave on SIGTERM; default: true on client agents, false on servers"),
+         "leave on SIGTERM (a server: for good); default: true on client agents, false on servers"),
     BOOL("rejoin_after_leave", rejoin_after_leave,
          "go back to the servers of before also after a leave (without retry_join)"),
     BOOL("skip_leave_on_interrupt", skip_leave_on_interrupt,
-         "do not leave on SIGINT; default: true on servers, false on client agents"),
+         "do not leave on SIGINT (a server: for good); default: true on servers, false on client agents"),
     FIELD("service", KEY_BLOCK, services, "a service of this node"),
     FIELD("services", KEY_BLOCKS, services, "services of this node"),
     FIELD("check", KEY_BLOCK, checks, "a check of this node"),
@@ -181,6 +181,19 @@ const struct key config_keys[] = {
     NUMBER("coord.history_bytes", history_bytes, 65536, (uint64_t)16 << 30, "bytes of them, of each"),
     DURATION("coord.history_age", history_age_ns, SECOND, 7 * 24 * 3600 * SECOND, "how far back they are kept"),
     TEXT("log_level", log_level, accept_level, "trace, debug, info, warn or err"),
+    TEXT("log_file", log_file, accept_any,
+         "the log goes into this file, too; in a folder, or where the path ends in /, it is `coord.log`; without an "
+         "extension .log is appended. SIGHUP opens it anew"),
+    NUMBER("log_rotate_bytes", log_rotate_bytes, 0, (uint64_t)1 << 50,
+           "the file is set aside as NAME-TIME.log when it has so many bytes; 0: never"),
+    DURATION("log_rotate_duration", log_rotate_duration_ns, SECOND, 10 * 365 * 24 * 3600 * SECOND,
+             "and when it is so old"),
+    FIELD("log_rotate_max_files", KEY_COUNT, log_rotate_max_files,
+          "most files that were set aside and are kept; 0: all of them; -1: none"),
+    BOOL("log_json", log_json, "the log is JSON, an object a line, on stderr and in the file"),
+    BOOL("enable_syslog", enable_syslog, "the log goes to syslog, too"),
+    TEXT("syslog_facility", syslog_facility, accept_facility, "of what goes to syslog"),
+    TEXT("pid_file", pid_file, accept_any, "the process's number is in this file while it runs"),
     BOOL("disable_update_check", disable_update_check, "coord never looks for updates"),
     NUMBER("coord.self_preservation_percent", self_preservation_percent, 1, 100,
            "of a service's instances lost at once, from which they are held"),
@@ -250,11 +263,9 @@ const struct key config_keys[] = {
     IDLE("enable_agent_tls_for_checks", KEY_BOOL, NO_TLS),
     IDLE("enable_central_service_config", KEY_BOOL, NO_MESH),
     IDLE("enable_debug", KEY_BOOL, "there are no profiles to read"),
-    IDLE("enable_syslog", KEY_BOOL, LOG_TO_STDERR),
     IDLE("encrypt_verify_incoming", KEY_BOOL, NO_TLS),
     IDLE("encrypt_verify_outgoing", KEY_BOOL, NO_TLS),
     IDLE("http_config.use_cache", KEY_BOOL, NO_CACHE),
-    IDLE("log_json", KEY_BOOL, LOG_TO_STDERR),
     IDLE("non_voting_server", KEY_BOOL, "every server votes"),
     IDLE("reap", KEY_BOOL, "child processes are always reaped"),
     IDLE("segments.[].rpc_listener", KEY_BOOL, NO_SEGMENTS),
@@ -280,8 +291,6 @@ const struct key config_keys[] = {
     IDLE("gossip_wan.suspicion_mult", KEY_NUMBER, NO_GOSSIP),
     IDLE("limits.rpc_max_burst", KEY_NUMBER, NO_RPC_LIMITS),
     IDLE("limits.rpc_max_conns_per_client", KEY_NUMBER, NO_RPC_LIMITS),
-    IDLE("log_rotate_bytes", KEY_NUMBER, LOG_TO_STDERR),
-    IDLE("log_rotate_max_files", KEY_NUMBER, LOG_TO_STDERR),
     IDLE("protocol", KEY_NUMBER, "versions are agreed on by the servers"),
     IDLE("raft_protocol", KEY_NUMBER, "versions are agreed on by the servers"),
     IDLE("raft_snapshot_threshold", KEY_NUMBER, SNAPSHOTS),
@@ -337,7 +346,6 @@ const struct key config_keys[] = {
     IDLE("gossip_wan.probe_timeout", KEY_DURATION, NO_GOSSIP),
     IDLE("limits.https_handshake_timeout", KEY_DURATION, NO_TLS),
     IDLE("limits.rpc_handshake_timeout", KEY_DURATION, NO_RPC_LIMITS),
-    IDLE("log_rotate_duration", KEY_DURATION, LOG_TO_STDERR),
     IDLE("primary_gateways_interval", KEY_DURATION, OWN_CLUSTERS),
     IDLE("raft_snapshot_interval", KEY_DURATION, SNAPSHOTS),
     IDLE("reconnect_timeout_wan", KEY_DURATION, "a region is kept until `coord region remove`"),
@@ -383,8 +391,6 @@ const struct key config_keys[] = {
     IDLE("connect.ca_provider", KEY_TEXT, NO_MESH),
     GUARD("encrypt", KEY_TEXT, "encryption between agents"),
     GUARD("key_file", KEY_TEXT, TLS),
-    IDLE("log_file", KEY_TEXT, LOG_TO_STDERR),
-    IDLE("pid_file", KEY_TEXT, "no such file is written yet"),
     IDLE("primary_datacenter", KEY_TEXT, OWN_CLUSTERS),
     IDLE("revision", KEY_TEXT, "written by Consul's own tools"),
     IDLE("segment", KEY_TEXT, NO_SEGMENTS),
@@ -394,7 +400,6 @@ const struct key config_keys[] = {
     IDLE("serf_lan", KEY_TEXT, NO_GOSSIP),
     IDLE("serf_wan", KEY_TEXT, NO_GOSSIP),
     IDLE("server_name", KEY_TEXT, NO_TLS),
-    IDLE("syslog_facility", KEY_TEXT, LOG_TO_STDERR),
     IDLE("telemetry.circonus_api_app", KEY_TEXT, NO_PUSH),
     IDLE("telemetry.circonus_api_token", KEY_TEXT, NO_PUSH),
     IDLE("telemetry.circonus_api_url", KEY_TEXT, NO_PUSH),
@@ -471,27 +476,28 @@ bool config_key_is_bool(const char *key) {
     return found && found->kind == KEY_BOOL;
 }
 
-/* Judged by its last name, whatever the folder ("http_port" in the wrong place helps too), those of the same folder
- * before others. */
-void key_nearest(const char *folder, const char *name, char *nearest, size_t room) {
+/* By how likely it is what was meant: the same folder before others, but the very name elsewhere ("http_port" in the wrong
+ * place helps too) before two typing errors here. */
+bool key_nearest(const char *folder, const char *name, char *nearest, size_t room) {
     size_t prefix = strlen(folder);
-    unsigned best = UINT32_MAX;
+    unsigned best = UINT_MAX;
     for (const struct key *key = config_keys; key->path; key++) {
         const char *path = key->path, *last = strrchr(path, '.');
-        last = last ? last + 1 : path;
-        unsigned distance = edit_distance(slice_text(name), slice_text(last)) * 2 + 3;
+        unsigned elsewhere = suggest_rank(slice_text(name), slice_text(last ? last + 1 : path)), score = UINT_MAX;
         size_t shown = strlen(path);
+        if (elsewhere != UINT_MAX) score = elsewhere == 0 ? 203 : elsewhere < 100 ? 207 : elsewhere * 2 + 3;
         if (strncasecmp(path, folder, prefix) == 0) {
             /* What stands next in this folder: the key itself, or a folder in it. */
             size_t here = strcspn(path + prefix, ".");
-            unsigned near = edit_distance(slice_text(name), slice_make(path + prefix, here)) * 2;
-            if (near <= distance) {
-                distance = near;
+            unsigned near = suggest_rank(slice_text(name), slice_make(path + prefix, here));
+            if (near != UINT_MAX && near * 2 <= score) {
+                score = near * 2;
                 shown = prefix + here;
             }
         }
-        if (distance >= best) continue;
-        best = distance;
+        if (score >= best) continue;
+        best = score;
         snprintf(nearest, room, "%.*s", (int)shown, path);
     }
+    return best != UINT_MAX;
 }

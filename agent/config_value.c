@@ -18,6 +18,16 @@ const char *source_tail(const char *source) {
     return size > 100 ? source + size - 100 : source;
 }
 
+void origin_print(const struct origin *origin, struct buffer *out) {
+    size_t line, column;
+    buffer_append_text(out, source_tail(origin->source));
+    /* Finding a place reads the text again: not for those that are only counted. */
+    if (!origin->from || config_errors_full(origin->config)) return;
+    struct slice text = buffer_slice(&origin->from->text);
+    text_place(text, json_place(text, origin->step), &line, &column);
+    buffer_printf(out, ":%zu:%zu", line, column);
+}
+
 int origin_fault(const struct origin *origin, int code, const char *format, ...) {
     char text[256];
     va_list arguments;
@@ -25,7 +35,12 @@ int origin_fault(const struct origin *origin, int code, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     const char *path = origin->path ? origin->path : "", *colon = origin->path ? ": " : "";
-    return fault_set(origin->fault, code, "%s: %.80s%s%s", source_tail(origin->source), path, colon, text);
+    struct buffer where = {0};
+    origin_print(origin, &where);
+    config_wrong(origin->config, origin->fault, code, "%.*s: %.80s%s%s", (int)where.size, where.data, path, colon,
+                 text);
+    buffer_free(&where);
+    return code;
 }
 
 static void *field_of(const struct origin *origin, const struct key *key) {
@@ -57,6 +72,12 @@ static int set_port(const struct origin *origin, const struct key *key, int64_t 
     if (value > PORT_MOST) return origin_fault(origin, CO_INVALID, "%" PRId64 " is above %d", value, PORT_MOST);
     key_guard(origin, key, value > 0);
     if (key->field != NO_FIELD) *(int64_t *)field_of(origin, key) = value;
+    return CO_OK;
+}
+
+static int set_count(const struct origin *origin, const struct key *key, int64_t value) {
+    if (value < -1) return origin_fault(origin, CO_INVALID, "%" PRId64 " is below -1", value);
+    *(int64_t *)field_of(origin, key) = value;
     return CO_OK;
 }
 
@@ -176,6 +197,11 @@ static int add_block(const struct origin *origin, const struct key *key, struct 
     block->json = json_object_get(json);
     block->file = arena_strndup(&config->arena, origin->source, strlen(origin->source));
     block->key = arena_strndup(&config->arena, name, strlen(name));
+    block->source = origin->from;
+    const struct json_step *step = origin->step;
+    block->item = step && !step->name;
+    if (block->item) block->index = step->index, step = step->up;
+    if (step) block->member = arena_strndup(&config->arena, step->name, strlen(step->name));
     return CO_OK;
 }
 
@@ -186,6 +212,7 @@ static const char *const wanted[] = {
     [KEY_NUMBER] = "a whole number",
     [KEY_REAL] = "a number",
     [KEY_PORT] = "a port number",
+    [KEY_COUNT] = "a whole number",
     [KEY_DURATION] = "a text with a duration such as \"10s\"",
     [KEY_TEXT] = "a text",
     [KEY_TEXTS] = "a list of texts",
@@ -217,42 +244,54 @@ static int number_from_json(const struct origin *origin, const struct key *key, 
     if (!whole) return wrong_type(origin, key);
     int64_t number = json_object_get_int64(value);
     if (key->kind == KEY_PORT) return set_port(origin, key, number);
+    if (key->kind == KEY_COUNT) return set_count(origin, key, number);
     if (number < 0) return origin_fault(origin, CO_INVALID, "%" PRId64 " is negative", number);
     return set_number(origin, key, json_object_get_uint64(value));
 }
 
 static int texts_from_json(const struct origin *origin, const struct key *key, struct json_object *value) {
+    int error = CO_OK;
     if (!json_object_is_type(value, json_type_array)) return wrong_type(origin, key);
     for (size_t i = 0; i < json_object_array_length(value); i++) {
         struct json_object *member = json_object_array_get_idx(value, i);
-        if (!is_text(member)) return wrong_type(origin, key);
-        int error = add_text(origin, key, text_of(member));
-        if (error) return error;
+        struct json_step step = {.up = origin->step, .index = i};
+        struct origin item = *origin;
+        item.step = &step;
+        int wrong = is_text(member) ? add_text(&item, key, text_of(member)) : wrong_type(&item, key);
+        if (!error) error = wrong;
     }
-    return CO_OK;
+    return error;
 }
 
 static int map_from_json(const struct origin *origin, const struct key *key, struct json_object *value) {
+    int error = CO_OK;
     if (!json_object_is_type(value, json_type_object)) return wrong_type(origin, key);
     json_each(value, name, member) {
-        if (!is_text(member)) return wrong_type(origin, key);
-        int error = key->kind == KEY_TTLS ? add_ttl(origin, name, text_of(member))
-                                          : add_pair(origin, key, name, json_object_get_string(member));
-        if (error) return error;
+        struct json_step step = {.up = origin->step, .name = name};
+        struct origin item = *origin;
+        item.step = &step;
+        int wrong = !is_text(member)        ? wrong_type(&item, key)
+                    : key->kind == KEY_TTLS ? add_ttl(&item, name, text_of(member))
+                                            : add_pair(&item, key, name, json_object_get_string(member));
+        if (!error) error = wrong;
     }
-    return CO_OK;
+    return error;
 }
 
 static int blocks_from_json(const struct origin *origin, const struct key *key, struct json_object *value) {
+    int error = CO_OK;
     if (key->kind == KEY_BLOCK) return add_block(origin, key, value, key->path);
     if (!json_object_is_type(value, json_type_array)) return wrong_type(origin, key);
     for (size_t i = 0; i < json_object_array_length(value); i++) {
         char name[KEY_PATH_MOST];
+        struct json_step step = {.up = origin->step, .index = i};
+        struct origin item = *origin;
+        item.step = &step;
         snprintf(name, sizeof name, "%s[%zu]", key->path, i);
-        int error = add_block(origin, key, json_object_array_get_idx(value, i), name);
-        if (error) return error;
+        int wrong = add_block(&item, key, json_object_array_get_idx(value, i), name);
+        if (!error) error = wrong;
     }
-    return CO_OK;
+    return error;
 }
 
 int key_set_json(const struct origin *origin, const struct key *key, struct json_object *value) {
@@ -262,6 +301,7 @@ int key_set_json(const struct origin *origin, const struct key *key, struct json
             return set_bool(origin, key, json_object_get_boolean(value));
         case KEY_NUMBER:
         case KEY_REAL:
+        case KEY_COUNT:
         case KEY_PORT: return number_from_json(origin, key, value);
         case KEY_DURATION: return is_text(value) ? set_duration(origin, key, text_of(value)) : wrong_type(origin, key);
         case KEY_TEXT: return is_text(value) ? set_text(origin, key, text_of(value)) : wrong_type(origin, key);
@@ -297,6 +337,7 @@ static int number_from_text(const struct origin *origin, const struct key *key, 
     int error = u64_parse(negative ? slice_make(text.data + 1, text.size - 1) : text, INT64_MAX, &value);
     if (error == CO_TOOLARGE) return origin_fault(origin, CO_INVALID, "%.*s is too large", (int)text.size, text.data);
     if (error) return origin_fault(origin, CO_INVALID, "\"%.*s\" is not a whole number", (int)text.size, text.data);
+    if (key->kind == KEY_COUNT) return set_count(origin, key, negative ? -(int64_t)value : (int64_t)value);
     if (key->kind == KEY_PORT) return set_port(origin, key, negative ? -(int64_t)value : (int64_t)value);
     if (negative) return origin_fault(origin, CO_INVALID, "%.*s is negative", (int)text.size, text.data);
     return set_number(origin, key, value);
@@ -315,6 +356,7 @@ int key_set_text(const struct origin *origin, const struct key *key, struct slic
     switch (key->kind) {
         case KEY_BOOL: return bool_from_text(origin, key, text);
         case KEY_NUMBER:
+        case KEY_COUNT:
         case KEY_PORT: return number_from_text(origin, key, text);
         case KEY_DURATION: return set_duration(origin, key, text);
         case KEY_TEXT: return set_text(origin, key, text);
@@ -350,6 +392,7 @@ void key_value_print(const struct config *config, const struct key *key, struct 
     switch (key->kind) {
         case KEY_BOOL: buffer_append_text(out, *(const bool *)field ? "true" : "false"); return;
         case KEY_NUMBER: number_print(*(const uint64_t *)field, out); return;
+        case KEY_COUNT:
         case KEY_PORT: buffer_printf(out, "%" PRId64, *(const int64_t *)field); return;
         case KEY_DURATION: duration_format(out, *(const int64_t *)field); return;
         case KEY_TEXT: buffer_append_text(out, *(const char *const *)field ? *(const char *const *)field : ""); return;

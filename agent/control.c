@@ -8,6 +8,7 @@
 #include "agent/watch.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/log_targets.h"
 #include "multi-dc/links.h"
 #include "rpc/wire/address.h"
 
@@ -16,8 +17,8 @@ struct acts {
     uv_async_t wake;
     struct mailbox box;
     struct http_control *first, **last; /* first: being done while `busy` */
-    bool busy, hurry;
-    struct watches *watches, *before; /* before: they end */
+    bool busy, hurry, leaving;          /* leaving: what is being done waits for acts_left */
+    struct watches *watches, *before;   /* before: they end */
     char *own_address;
     void (*closed)(void *data);
     void *closed_data;
@@ -45,20 +46,39 @@ static void finish(struct acts *acts, int error) {
 }
 
 /* -- joining ------------------------------------------------------------------------------------------------------ */
+static uint16_t server_port(const struct acts *acts) {
+    const struct config *c = acts->config.config;
+    return c->server_port > 0 ? (uint16_t)c->server_port : 8300;
+}
+
+/* `address` has a port; who refuses a hello is a server. */
+static void not_joined(const struct acts *acts, struct http_control *act, const char *address,
+                       const struct fault *why) {
+    bool hint = why->code != CO_DENIED && why->code != CO_UNSUPPORTED &&
+                strtoul(strrchr(address, ':') + 1, NULL, 10) != server_port(acts);
+    char port[48] = "";
+    if (hint) snprintf(port, sizeof port, " (%u is the servers' port)", server_port(acts));
+    fault_set(&act->fault, why->code, "Failed to join %.100s: %s%s", act->address, why->text, port);
+}
+
 static void joined(struct rpc_join *join, int error) {
     struct acts *acts = CONTAINER_OF(join, struct acts, join);
     struct http_control *act = acts->first;
-    if (error) fault_set(&act->fault, error, "Failed to join %.100s: %s", act->address, join->fault.text);
+    if (error) not_joined(acts, act, join->address, &join->fault);
     else log_info("agent", "joined address=%s", join->address);
     finish(acts, error);
 }
 
+static bool joinable(struct http_control *act) {
+    const char *why = address_refused(act->address);
+    if (why) fault_set(&act->fault, CO_INVALID, "Failed to join %.40s: it %s", act->address, why);
+    return !why;
+}
+
 static void join(struct acts *acts, struct http_control *act) {
-    const struct config *c = acts->config.config;
-    uint16_t server_port = c->server_port > 0 ? (uint16_t)c->server_port : 8300;
     acts->join = (struct rpc_join){.done = joined};
-    if (!address_complete(act->address, server_port, acts->join.address))
-        finish(acts, fault_set(&act->fault, CO_INVALID, "Failed to join %.100s: not an address", act->address));
+    if (!joinable(act) || !address_complete(act->address, server_port(acts), acts->join.address))
+        finish(acts, CO_INVALID);
     else rpc_join(acts->config.rpc, &acts->join);
 }
 
@@ -72,14 +92,13 @@ static void joined_wan(struct links_join *join, int error) {
 
 static void join_wan(struct acts *acts, struct http_control *act) {
     const struct config *c = acts->config.config;
-    uint16_t server_port = c->server_port > 0 ? (uint16_t)c->server_port : 8300;
     acts->join_wan = (struct links_join){.done = joined_wan, .wanted = true};
     if (!acts->config.links)
         finish(acts, fault_set(&act->fault, CO_UNSUPPORTED, "Failed to join %.100s: %s", act->address,
                                c->server ? "this server is alone by configuration (-dev)"
                                          : "only servers join other regions"));
-    else if (!address_complete(act->address, server_port, acts->join_wan.address))
-        finish(acts, fault_set(&act->fault, CO_INVALID, "Failed to join %.100s: not an address", act->address));
+    else if (!joinable(act) || !address_complete(act->address, server_port(acts), acts->join_wan.address))
+        finish(acts, CO_INVALID);
     else links_join(acts->config.links, &acts->join_wan);
 }
 
@@ -90,10 +109,11 @@ static void read_again(uv_work_t *work) {
     watches_stop(acts->before);
     acts->before = NULL;
     config_init(acts->next);
-    int rv = flags_parse(acts->config.argc, acts->config.argv, acts->next, &help, &acts->fault);
-    if (rv == CO_OK) rv = config_finish(acts->next, &acts->fault);
-    if (rv == CO_OK) rv = definitions_check(acts->next, &acts->fault);
-    if (rv != CO_OK) return;
+    flags_parse(acts->config.argc, acts->config.argv, acts->next, &help, &acts->fault);
+    config_finish(acts->next, &acts->fault);
+    definitions_check(acts->next, &acts->fault);
+    config_errors_log(acts->next);
+    if (acts->fault.code) return;
     (void)config_require_protection(acts->next, &acts->fault);
     config_guards_log(acts->next);
 }
@@ -125,8 +145,20 @@ void acts_watch(struct acts *acts, const char *address) {
     acts->watches = watches_start(&acts->config.config->watches, address, NULL, NULL);
 }
 
+void acts_left(struct acts *acts, const struct fault *fault, const char *note) {
+    if (!acts || !acts->leaving) return;
+    struct http_control *act = acts->first;
+    acts->leaving = false;
+    act->fault = *fault;
+    if (!fault->code) snprintf(act->fault.text, sizeof act->fault.text, "%s", note);
+    finish(acts, fault->code);
+}
+
 void acts_hurry(struct acts *acts) {
-    if (acts) acts->hurry = true;
+    static const struct fault stops = {.code = CO_CLOSED, .text = "this agent stops"};
+    if (!acts) return;
+    acts->hurry = true;
+    acts_left(acts, &stops, "");
 }
 
 void acts_unwatch(struct acts *acts) {
@@ -135,6 +167,14 @@ void acts_unwatch(struct acts *acts) {
     watches_stop(acts->watches);
     watches_stop(acts->before);
     acts->watches = acts->before = NULL;
+}
+
+/* Keys that differ and stay as they are: those that the process began with count. */
+static void warn_of_restart(struct acts *acts) {
+    struct config_texts lines;
+    config_differences(acts->config.config, acts->next, &lines);
+    for (size_t i = 0; i < lines.count; i++) log_warn("config", "%s", lines.items[i]);
+    acts->first->warnings = lines.items;
 }
 
 static void was_read(uv_work_t *work, int status) {
@@ -147,20 +187,23 @@ static void was_read(uv_work_t *work, int status) {
     struct config *drop = rv == CO_OK ? acts->loaded : acts->next;
     if (rv == CO_OK) {
         watch_anew(acts, now, acts->next);
+        warn_of_restart(acts);
         acts->loaded = acts->next;
         log_level_set(log_level_parse(slice_text(acts->loaded->log_level)));
         log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count,
                  acts->loaded->checks.count);
     } else {
         log_error("agent", "the configuration is not read again, all stays as it was: %s", acts->fault.text);
+        if (acts->next->errors.count > 1) acts->first->warnings = acts->next->errors.items;
     }
     acts->next = NULL;
     acts->first->fault = acts->fault;
-    config_drop(drop);
     finish(acts, rv);
+    config_drop(drop); /* what was said is from there */
 }
 
 static void reload(struct acts *acts) {
+    log_targets_reopen();
     acts->fault = (struct fault){0};
     acts->next = mem_zalloc(sizeof *acts->next);
     CHECK(uv_queue_work(acts->config.loop, &acts->work, read_again, was_read) == 0);
@@ -195,8 +238,8 @@ static void begin(struct acts *acts) {
     } else if (act->kind == HTTP_CONTROL_RELOAD) {
         reload(acts);
     } else {
-        finish(acts, CO_OK);
         log_info("agent", "leaving: asked to");
+        acts->leaving = true;
         acts->config.leave(acts->config.data);
     }
 }

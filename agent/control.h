@@ -18,7 +18,7 @@ struct acts_config {
     const struct config *config; /* as started; stays */
     int argc;
     char **argv;
-    void (*leave)(void *data); /* loop thread: the process ends */
+    void (*leave)(void *data); /* loop thread: the agent leaves, then acts_left */
     void *data;
 };
 struct acts;
@@ -29,6 +29,8 @@ void acts_take(void *acts, struct http_control *act);
 void acts_watch(struct acts *acts, const char *address);
 /* Loop thread: nothing is read again from now on. Then, on any thread but the loop: all watches have ended. NULL:
  * nothing. */
+/* What came of config.leave: who asked for it is told. `note`: what else is to be said, where there is no fault. */
+void acts_left(struct acts *acts, const struct fault *fault, const char *note);
 void acts_hurry(struct acts *acts);
 void acts_unwatch(struct acts *acts);
 /* SIGHUP: as PUT /v1/agent/reload, the outcome goes to the log. */

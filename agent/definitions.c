@@ -1,11 +1,13 @@
 #include "agent/definitions.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "agent/watch.h"
 #include "base/check.h"
 #include "base/json_in.h"
+#include "base/text.h"
 #include "health/local.h"
 
 /* Ids seen so far, with the block that had them. */
@@ -14,15 +16,56 @@ struct seen {
     const struct config_block *block;
 };
 struct judge {
-    const struct config *config;
+    struct config *config;
     struct arena arena;
     struct seen *services, *checks;
     size_t service_count, check_count, check_capacity;
+    bool incomplete; /* some services are not known, because they are wrong or their file could not be read */
     struct fault *fault;
 };
 
+/* The member that a fault is about: `unknown key "Tasg" ...`, `interval: ...`. */
+static struct slice named(const char *text) {
+    static const char unknown[] = "unknown key \"";
+    if (strncmp(text, unknown, sizeof unknown - 1) == 0) {
+        text += sizeof unknown - 1;
+        return slice_make(text, strcspn(text, "\""));
+    }
+    size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+    return slice_make(text, text[size] == ':' ? size : 0);
+}
+
+/* Where a member of this name first stands in a value; 0: nowhere. */
+static size_t place_below(struct slice text, struct json_object *value, const struct json_step *up, struct slice name,
+                          unsigned depth) {
+    size_t found = 0;
+    if (depth == 0) return 0;
+    if (json_object_is_type(value, json_type_array)) {
+        for (size_t i = 0; !found && i < json_object_array_length(value); i++)
+            found = place_below(text, json_object_array_get_idx(value, i), &(struct json_step){.up = up, .index = i},
+                                name, depth - 1);
+    } else if (json_object_is_type(value, json_type_object)) {
+        json_each(value, key, member) {
+            struct json_step step = {.up = up, .name = key};
+            if (found) break;
+            found = json_same_key(slice_text(key), name) ? json_place(text, &step)
+                                                         : place_below(text, member, &step, name, depth - 1);
+        }
+    }
+    return found;
+}
+
 static int wrong(struct judge *judge, const struct config_block *block, const char *text) {
-    return fault_set(judge->fault, CO_INVALID, "%s: %s: %s", block->file, block->key, text);
+    char place[48] = "";
+    if (block->source && block->member && !config_errors_full(judge->config)) {
+        struct json_step member = {.name = block->member}, item = {.up = &member, .index = block->index};
+        const struct json_step *step = block->item ? &item : &member;
+        struct slice file = buffer_slice(&block->source->text), name = named(text);
+        size_t line, column, at = name.size ? place_below(file, block->json, step, name, 8) : 0;
+        text_place(file, at ? at : json_place(file, step), &line, &column);
+        snprintf(place, sizeof place, ":%zu:%zu", line, column);
+    }
+    return config_wrong(judge->config, judge->fault, CO_INVALID, "%s%s: %s: %s", block->file, place, block->key, text);
 }
 
 static const struct seen *find(const struct seen *list, size_t count, const char *id) {
@@ -92,9 +135,11 @@ static void refuse_numbers_of_service(struct json_object *service, struct fault 
 static int judge_service(struct judge *judge, const struct config_block *block) {
     struct fault inner = {0};
     refuse_numbers_of_service(block->json, &inner);
-    if (inner.code != CO_OK) return wrong(judge, block, inner.text);
-    struct service_definition *definition = service_definition_parse(block->json, &inner);
-    if (!definition) return wrong(judge, block, inner.text);
+    struct service_definition *definition = inner.code == CO_OK ? service_definition_parse(block->json, &inner) : NULL;
+    if (!definition) {
+        judge->incomplete = true;
+        return wrong(judge, block, inner.text);
+    }
     int rv = service_seen(judge, block, definition);
     service_definition_free(definition);
     return rv;
@@ -119,7 +164,8 @@ static int judge_check(struct judge *judge, const struct config_block *block) {
     if (!definition) return wrong(judge, block, inner.text);
     int rv = check_seen(judge, block, definition);
     const char *service = definition->service_id;
-    if (rv == CO_OK && service[0] && !find(judge->services, judge->service_count, service) && !may_be_saved(judge)) {
+    bool known = !service[0] || judge->incomplete || find(judge->services, judge->service_count, service);
+    if (rv == CO_OK && !known && !may_be_saved(judge)) {
         fault_set(&inner, CO_INVALID, "no service has the id \"%.100s\"", service);
         rv = wrong(judge, block, inner.text);
     }
@@ -136,17 +182,16 @@ static int judge_watch(struct judge *judge, const struct config_block *block) {
     return CO_OK;
 }
 
-int definitions_check(const struct config *config, struct fault *fault) {
-    struct judge judge = {.config = config, .fault = fault};
+int definitions_check(struct config *config, struct fault *fault) {
+    struct judge judge = {.config = config, .fault = fault, .incomplete = config->unread};
+    size_t errors = config->errors.count;
     judge.services = mem_alloc((config->services.count + 1) * sizeof *judge.services);
-    int rv = CO_OK;
-    for (size_t i = 0; i < config->services.count && rv == CO_OK; i++)
-        rv = judge_service(&judge, &config->services.items[i]);
-    for (size_t i = 0; i < config->checks.count && rv == CO_OK; i++) rv = judge_check(&judge, &config->checks.items[i]);
-    for (size_t i = 0; i < config->watches.count && rv == CO_OK; i++)
-        rv = judge_watch(&judge, &config->watches.items[i]);
+    for (size_t i = 0; i < config->services.count; i++) judge_service(&judge, &config->services.items[i]);
+    for (size_t i = 0; i < config->checks.count; i++) judge_check(&judge, &config->checks.items[i]);
+    for (size_t i = 0; i < config->watches.count; i++) judge_watch(&judge, &config->watches.items[i]);
     free(judge.services);
     free(judge.checks);
     arena_free(&judge.arena);
-    return rv;
+    config_forget_texts(config);
+    return config->errors.count == errors && !config->more_errors ? CO_OK : CO_INVALID;
 }

@@ -7,8 +7,9 @@
 #include "health/local.h"
 
 /* Each by itself, ids that stand twice, and checks of services that are nowhere (where the data folder holds none
- * that were saved). CO_INVALID; the fault names file and key. Changes nothing. */
-int definitions_check(const struct config *config, struct fault *fault);
+ * that were saved). CO_INVALID: `errors` of the config has all of it, with places; the fault has the first. The config
+ * forgets its texts (config_forget_texts). */
+int definitions_check(struct config *config, struct fault *fault);
 /* What enable_script_checks and enable_local_script_checks say. */
 struct check_permission config_check_permission(const struct config *config);
 

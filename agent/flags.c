@@ -4,7 +4,8 @@
 
 #include "agent/config_internal.h"
 #include "base/check.h"
-#include "base/text.h"
+#include "base/consul_words.h"
+#include "base/suggest.h"
 
 /* Flags that are not simply a key under another name. */
 enum special { PLAIN, DEV, INSECURE, CONFIG_PATH, CONFIG_FORMAT, HCL, VERSION };
@@ -97,17 +98,18 @@ static bool needs_value(const struct flag *flag) {
     return !alone && !(flag->key && config_key_is_bool(flag->key));
 }
 
-static int unknown_flag(struct slice name, struct fault *fault) {
-    const struct flag *nearest = &flags[0];
-    unsigned best = UINT32_MAX;
-    for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
-        unsigned distance = edit_distance(name, slice_text(flags[i].name));
-        if (distance >= best) continue;
-        best = distance;
-        nearest = &flags[i];
-    }
-    return fault_set(fault, CO_INVALID, "unknown flag -%.*s (nearest: -%s)", name.size > 60 ? 60 : (int)name.size,
-                     name.data, nearest->name);
+static int unknown_flag(struct config *config, struct slice name, struct fault *fault) {
+    const struct consul_word *consul = consul_word_find(CONSUL_AGENT_FLAG, name);
+    struct suggest suggest = suggest_for(name);
+    struct buffer said = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(flags) && !consul; i++) suggest_try(&suggest, slice_text(flags[i].name));
+    if (consul) consul_word_print(&said, consul);
+    else buffer_printf(&said, "unknown flag -%.*s", name.size > 60 ? 60 : (int)name.size, name.data);
+    if (suggest.count) buffer_append_text(&said, " (nearest: "), suggest_print_bare(&said, &suggest, "-");
+    buffer_append_text(&said, suggest.count ? ")" : consul ? "" : "; `coord agent -h` lists them");
+    config_wrong(config, fault, CO_INVALID, "%.*s", (int)said.size, said.data);
+    buffer_free(&said);
+    return CO_INVALID;
 }
 
 static const struct flag *find(struct slice name) {
@@ -118,10 +120,11 @@ static const struct flag *find(struct slice name) {
 }
 
 /* Takes one flag, and its value when that is the next argument. */
-static int take(int argc, char *const *argv, int *at, struct given *given, bool *help, struct fault *fault) {
+static int take(int argc, char *const *argv, int *at, struct config *config, struct given *given, bool *help,
+                struct fault *fault) {
     const char *text = argv[*at];
     if (text[0] != '-' || text[1] == '\0' || strcmp(text, "--") == 0) {
-        return fault_set(fault, CO_INVALID, "unexpected argument \"%.60s\"", text);
+        return config_wrong(config, fault, CO_INVALID, "unexpected argument \"%.60s\"", text);
     }
     text += text[1] == '-' ? 2 : 1;
     const char *equals = strchr(text, '=');
@@ -131,7 +134,10 @@ static int take(int argc, char *const *argv, int *at, struct given *given, bool 
         return CO_OK;
     }
     given->flag = find(name);
-    if (!given->flag) return unknown_flag(name, fault);
+    if (!given->flag) {
+        if (!equals && *at + 1 < argc && argv[*at + 1][0] != '-') ++*at; /* its value, most likely */
+        return unknown_flag(config, name, fault);
+    }
     if (equals) {
         given->value = equals + 1;
     } else if (!needs_value(given->flag)) {
@@ -139,20 +145,21 @@ static int take(int argc, char *const *argv, int *at, struct given *given, bool 
     } else if (*at + 1 < argc) {
         given->value = argv[++*at];
     } else {
-        return fault_set(fault, CO_INVALID, "-%s: a value is needed", given->flag->name);
+        return config_wrong(config, fault, CO_INVALID, "-%s: a value is needed", given->flag->name);
     }
     return CO_OK;
 }
 
 /* A flag without a key that is true or false; the last one of several counts. */
-static int switched(const struct given *given, size_t count, enum special special, bool *on, struct fault *fault) {
+static int switched(const struct given *given, size_t count, enum special special, struct config *config, bool *on,
+                    struct fault *fault) {
     *on = false;
     for (size_t i = 0; i < count; i++) {
         if (given[i].flag->special != special) continue;
         *on = strcmp(given[i].value, "true") == 0;
         if (!*on && strcmp(given[i].value, "false") != 0) {
-            return fault_set(fault, CO_INVALID, "-%s: \"%.60s\" is neither true nor false", given[i].flag->name,
-                             given[i].value);
+            return config_wrong(config, fault, CO_INVALID, "-%s: \"%.60s\" is neither true nor false",
+                                given[i].flag->name, given[i].value);
         }
     }
     return CO_OK;
@@ -160,10 +167,10 @@ static int switched(const struct given *given, size_t count, enum special specia
 
 static int apply_switches(const struct given *given, size_t count, struct config *config, struct fault *fault) {
     bool dev;
-    int error = switched(given, count, DEV, &dev, fault);
-    if (!error) error = switched(given, count, INSECURE, &config->insecure_ignore_security, fault);
+    int error = switched(given, count, DEV, config, &dev, fault);
+    int other = switched(given, count, INSECURE, config, &config->insecure_ignore_security, fault);
     if (!error && dev) config_dev(config);
-    return error;
+    return error ? error : other;
 }
 
 static int apply_file(const struct given *given, struct config *config, struct fault *fault) {
@@ -171,9 +178,10 @@ static int apply_file(const struct given *given, struct config *config, struct f
         case CONFIG_PATH: return config_add_path(config, given->value, fault);
         case CONFIG_FORMAT:
             if (strcmp(given->value, "json") == 0) return CO_OK;
-            return fault_set(fault, CO_UNSUPPORTED, "-config-format: \"%.60s\" is not supported, only json",
-                             given->value);
-        case HCL: return fault_set(fault, CO_UNSUPPORTED, "-hcl: HCL is not supported: use flags or a JSON file");
+            return config_wrong(config, fault, CO_UNSUPPORTED, "-config-format: \"%.60s\" is not supported, only json",
+                                given->value);
+        case HCL:
+            return config_wrong(config, fault, CO_UNSUPPORTED, "-hcl: HCL is not supported: use flags or a JSON file");
         case PLAIN:
         case DEV:
         case INSECURE:
@@ -186,7 +194,7 @@ static int apply_key(const struct given *given, struct config *config, struct fa
     if (given->flag->special != PLAIN) return CO_OK;
     /* In a file an empty text means the host's name; here it is mostly a shell's variable that is not set. */
     if (!given->value[0] && strcmp(given->flag->name, "node") == 0)
-        return fault_set(fault, CO_INVALID, "-node: the name is empty");
+        return config_wrong(config, fault, CO_INVALID, "-node: the name is empty");
     char source[64];
     snprintf(source, sizeof source, "-%s", given->flag->name);
     return config_set(config, source, given->flag->key, slice_text(given->value), fault);
@@ -196,14 +204,19 @@ int flags_parse(int argc, char *const *argv, struct config *config, bool *help, 
     struct given *given = arena_zalloc(&config->arena, (size_t)(argc + 1) * sizeof *given);
     size_t count = 0;
     *help = false;
+    int error = CO_OK;
     for (int at = 1; at < argc; at++) {
-        int error = take(argc, argv, &at, &given[count], help, fault);
-        if (error || *help) return error;
-        count++;
+        int wrong = take(argc, argv, &at, config, &given[count], help, fault);
+        if (*help) return CO_OK;
+        if (!error) error = wrong;
+        if (!wrong) count++;
     }
-    int error = apply_switches(given, count, config, fault);
-    for (size_t i = 0; !error && i < count; i++) error = apply_file(&given[i], config, fault);
-    for (size_t i = 0; !error && i < count; i++) error = apply_key(&given[i], config, fault);
+    int wrong = apply_switches(given, count, config, fault);
+    if (!error) error = wrong;
+    for (size_t i = 0; i < count; i++)
+        if ((wrong = apply_file(&given[i], config, fault)) != CO_OK && !error) error = wrong;
+    for (size_t i = 0; i < count; i++)
+        if ((wrong = apply_key(&given[i], config, fault)) != CO_OK && !error) error = wrong;
     return error;
 }
 

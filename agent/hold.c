@@ -11,8 +11,13 @@
 #define LATE_MS        1000   /* the answer to a wait comes so much later at most, unless the server hangs */
 #define ROUND_LATE_MS  10000
 #define RETRY_MS       1000
-#define RELEASE_MS     5000 /* tries to release for so long */
-#define INTERRUPTED_MS 2000 /* waits so long for the session that is to be released */
+#define RELEASE_MS     5000  /* tries to release for so long */
+#define INTERRUPTED_MS 2000  /* waits so long for the session that is to be released */
+#define LOOK_MS        60000 /* of the server's waiting for a change of what is held */
+#define LOOK_LATE_MS   50    /* of its answer; and a server adds up to a sixteenth to the wait */
+#define LOOK_LEAST_MS  100
+#define LOOK_PAUSE_MS  10000 /* after a refusal: it would not be taken back soon */
+#define PEEK_MS        2000
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t later(uint64_t at_ms, uint64_t by_ms) {
@@ -41,6 +46,7 @@ static void ask_anew(struct hold *hold, uint64_t now_ms) {
     hold->session[0] = '\0';
     memset(hold->requests, 0, sizeof hold->requests);
     hold->requests[HOLD_GRANT].next_ms = now_ms + RETRY_MS / 4;
+    hold->requests[HOLD_LOOKING].next_ms = now_ms + RETRY_MS;
 }
 
 /* Others are waited for only after the command. */
@@ -50,6 +56,8 @@ static void leave(struct hold *hold, int code, uint64_t now_ms) {
     hold->code = code;
     hold->give_up_ms = later(now_ms, hold->rules.leave_ms ? hold->rules.leave_ms : RELEASE_MS);
     hold->requests[HOLD_GRANT] = (struct hold_request){.next_ms = now_ms};
+    hold->requests[HOLD_LOOKING] = (struct hold_request){.next_ms = now_ms + RETRY_MS};
+    hold->peeked = !hold->rules.leave_ms;
 }
 
 static void time_is_up(struct hold *hold, uint64_t now_ms) {
@@ -85,13 +93,40 @@ static struct hold_order renew(struct hold *hold, enum hold_act act, uint64_t no
     return request(hold, HOLD_RENEWAL, act, hold->rules.ttl_ms / 6 + 1, now_ms);
 }
 
+static bool peek_is_due(const struct hold *hold, uint64_t now_ms) {
+    return !hold->peeked && is_due(&hold->requests[HOLD_LOOKING], now_ms);
+}
+static uint64_t next_peek(const struct hold *hold) {
+    return hold->peeked ? HOLD_FOREVER : next_of(&hold->requests[HOLD_LOOKING]);
+}
+
+/* Until the next renewal, for which there is time enough. */
+static struct hold_order look(struct hold *hold, uint64_t now_ms) {
+    uint64_t left_ms = hold->requests[HOLD_RENEWAL].next_ms - now_ms,
+             wait_ms = earlier((left_ms - LOOK_LATE_MS) / 17 * 16, LOOK_MS);
+    struct hold_order order =
+        request(hold, HOLD_LOOKING, HOLD_LOOK, earlier(left_ms, wait_ms + wait_ms / 16 + ROUND_LATE_MS), now_ms);
+    order.wait_ms = wait_ms, order.index = hold->seen_index;
+    return order;
+}
+
+/* When it may look next; HOLD_FOREVER: after the renewal. */
+static uint64_t next_look(const struct hold *hold, uint64_t now_ms) {
+    const struct hold_request *looking = &hold->requests[HOLD_LOOKING], *renewal = &hold->requests[HOLD_RENEWAL];
+    uint64_t at_ms = looking->next_ms > now_ms ? looking->next_ms : now_ms;
+    bool may = hold->rules.watched && !renewal->under_way && later(at_ms, LOOK_LEAST_MS) < renewal->next_ms;
+    return may ? next_of(looking) : HOLD_FOREVER;
+}
+
 static struct hold_order asking(struct hold *hold, uint64_t now_ms) {
     const struct hold_request *of = &hold->requests[HOLD_GRANT];
     if (hold->interrupted && (!of->under_way || now_ms >= hold->give_up_ms)) over(hold, hold->code);
     else if (hold->complained && !of->under_way && now_ms >= hold->wait_end_ms) over(hold, HOLD_EXIT_NOT_OBTAINED);
     else if (is_due(of, now_ms)) return request(hold, HOLD_GRANT, HOLD_ASK, REQUEST_MS, now_ms);
-    else if (of->under_way) return nothing(hold->interrupted ? hold->give_up_ms : HOLD_FOREVER);
-    else return nothing(earlier(of->next_ms, hold->wait_end_ms));
+    else if (peek_is_due(hold, now_ms)) return request(hold, HOLD_LOOKING, HOLD_PEEK, PEEK_MS, now_ms);
+    else if (of->under_way)
+        return nothing(earlier(hold->interrupted ? hold->give_up_ms : HOLD_FOREVER, next_peek(hold)));
+    else return nothing(earlier(earlier(of->next_ms, hold->wait_end_ms), next_peek(hold)));
     return hold_next(hold, now_ms);
 }
 
@@ -111,7 +146,8 @@ static struct hold_order waiting(struct hold *hold, uint64_t now_ms) {
         order.wait_ms = left_ms;
         return order;
     }
-    return nothing(earlier(end_ms, earlier(next_of(of), next_of(renewal))));
+    if (peek_is_due(hold, now_ms)) return request(hold, HOLD_LOOKING, HOLD_PEEK, PEEK_MS, now_ms);
+    return nothing(earlier(earlier(end_ms, next_peek(hold)), earlier(next_of(of), next_of(renewal))));
 }
 
 static struct hold_order confirming(struct hold *hold, uint64_t now_ms) {
@@ -131,9 +167,11 @@ static struct hold_order running(struct hold *hold, uint64_t now_ms) {
     else if (hold->to_kill) order.act = HOLD_KILL, hold->to_kill = false;
     else if (hold->to_tell) order.act = HOLD_TELL, hold->to_tell = false;
     else if (hold->lost) order = nothing(HOLD_FOREVER);
-    else if (is_due(renewal, now_ms))
+    else if (is_due(renewal, now_ms)) {
+        hold->requests[HOLD_LOOKING] = (struct hold_request){.next_ms = HOLD_FOREVER};
         order = renew(hold, hold->rules.unbounded ? HOLD_RENEW_SESSION : HOLD_RENEW, now_ms);
-    else order = nothing(next_of(renewal));
+    } else if (next_look(hold, now_ms) <= now_ms) order = look(hold, now_ms);
+    else order = nothing(earlier(next_of(renewal), next_look(hold, now_ms)));
     return order;
 }
 
@@ -154,7 +192,8 @@ static struct hold_order releasing(struct hold *hold, uint64_t now_ms) {
         order.wait_ms = left_ms;
         return order;
     }
-    uint64_t renewal_ms = hold->rules.leave_ms ? next_of(renewal) : HOLD_FOREVER;
+    if (peek_is_due(hold, now_ms)) return request(hold, HOLD_LOOKING, HOLD_PEEK, PEEK_MS, now_ms);
+    uint64_t renewal_ms = earlier(hold->rules.leave_ms ? next_of(renewal) : HOLD_FOREVER, next_peek(hold));
     return nothing(earlier(hold->give_up_ms, earlier(next_of(of), renewal_ms)));
 }
 
@@ -165,6 +204,8 @@ struct hold_order hold_next(struct hold *hold, uint64_t now_ms) {
         case HOLD_CONFIRMING: return confirming(hold, now_ms);
         case HOLD_STARTING:
             hold->state = HOLD_RUNNING;
+            hold->seen_index = hold->token;
+            hold->requests[HOLD_LOOKING] = (struct hold_request){.next_ms = now_ms};
             if (hold->rules.unbounded) hold->not_before_ms = SUPERVISOR_NEVER;
             return (struct hold_order){.act = HOLD_START};
         case HOLD_RUNNING: return running(hold, now_ms);
@@ -258,15 +299,22 @@ static void released(struct hold *hold, const struct hold_answer *answer, uint64
 }
 
 static void lose(struct hold *hold) {
-    if (hold->rules.unbounded) return;
+    if (hold->lost || (hold->rules.unbounded && !hold->rules.watched)) return;
     say(hold, "is lost, its command is ended: the session has ended, or somebody else released it");
     hold->lost = hold->to_kill = true;
+}
+
+static void let_look(struct hold *hold, uint64_t now_ms) {
+    struct hold_request *looking = &hold->requests[HOLD_LOOKING];
+    if (hold->state == HOLD_RUNNING && !looking->under_way && looking->next_ms == HOLD_FOREVER)
+        looking->next_ms = now_ms;
 }
 
 static void renewed(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
     struct hold_request *renewal = &hold->requests[HOLD_RENEWAL];
     bool done = answer->status == 200, gone = answer->status == 404;
     uint64_t not_before_ms = renewal->act == HOLD_RENEW ? answer->not_before_ms : hold->rules.ttl_ms;
+    if (done || gone) let_look(hold, now_ms);
     renewal->next_ms = done || gone ? renewal->sent_ms + hold->rules.ttl_ms / 3 : now_ms + hold->rules.ttl_ms / 15 + 1;
     if ((hold->state == HOLD_WAITING || hold->state == HOLD_CONFIRMING) && gone) {
         ask_anew(hold, now_ms);
@@ -288,9 +336,37 @@ static void renewed(struct hold *hold, const struct hold_answer *answer, uint64_
     }
 }
 
+/* A grant's token is its index: whoever has another one, exclusively, has lost it in between. */
+static void looked(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    struct hold_request *of = &hold->requests[HOLD_LOOKING];
+    bool mine = answer->held && (answer->shared || answer->token == hold->token);
+    if (answer->status == 200 && answer->told) {
+        of->next_ms = of->sent_ms + RETRY_MS > now_ms ? of->sent_ms + RETRY_MS : now_ms;
+        hold->seen_index = answer->index;
+        if (!mine) lose(hold);
+    } else {
+        of->next_ms = now_ms + (may_come_back(answer) || answer->status == 200 ? RETRY_MS : LOOK_PAUSE_MS);
+    }
+}
+
+static void peeked(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
+    bool has_words = answer->text && answer->text[0];
+    if (hold->state != HOLD_ASKING && hold->state != HOLD_WAITING && hold->state != HOLD_RELEASING) return;
+    hold->requests[HOLD_LOOKING].next_ms = now_ms + PEEK_MS;
+    if (!has_words || (answer->leaderless && hold->told_leaderless)) return;
+    if (!answer->leaderless && answer->status != 200) return;
+    say(hold, "%s", answer->text);
+    if (answer->leaderless) hold->told_leaderless = true;
+    else hold->peeked = true;
+}
+
 void hold_answered(struct hold *hold, enum hold_line line, const struct hold_answer *answer, uint64_t now_ms) {
+    enum hold_act act = hold->requests[line].act;
     hold->requests[line].under_way = false;
-    if (line == HOLD_RENEWAL) renewed(hold, answer, now_ms);
+    if (act == HOLD_PEEK) peeked(hold, answer, now_ms);
+    else if (act == HOLD_LOOK && hold->state == HOLD_RUNNING) looked(hold, answer, now_ms);
+    else if (line == HOLD_LOOKING) return; /* of a state that is over */
+    else if (line == HOLD_RENEWAL) renewed(hold, answer, now_ms);
     else if (hold->state == HOLD_ASKING) asked(hold, answer, now_ms);
     else if (hold->state == HOLD_WAITING) waited(hold, answer, now_ms);
     else if (hold->state == HOLD_RELEASING) released(hold, answer, now_ms);
@@ -333,4 +409,5 @@ void hold_ended(struct hold *hold, const struct supervisor_end *end, uint64_t no
 void hold_begin(struct hold *hold, const struct hold_rules *rules, uint64_t now_ms) {
     *hold = (struct hold){.rules = *rules, .wait_end_ms = later(now_ms, rules->wait_ms)};
     for (int i = 0; i < HOLD_LINES; i++) hold->requests[i].next_ms = now_ms;
+    hold->requests[HOLD_LOOKING].next_ms = later(now_ms, RETRY_MS);
 }

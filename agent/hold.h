@@ -16,6 +16,12 @@
  *     as that says: the TTL, or NotBefore, which counts from the answer. When little of that is left (this process was
  *     stopped), it renews what it holds before the command is started.
  * (3) It renews at a third of the TTL. A renewal without an answer is given up after a sixth, and sent again.
+ * (4) While the command runs it reads what its session holds, and waits on the server for a change of just that. Only a
+ *     server's word that the session does not hold it so any more ends the command; without an answer (a lost
+ *     connection, no leader, an error) it reads again, and (2) and (3) say how long the command may run. It waits no
+ *     longer than until the next renewal, and never besides one, so that a holder has one connection: an agent takes so
+ *     many of one host, and a renewal must not be the one too many.
+ * (5) After a second of waiting it looks once who is in the way, for people. Nothing depends on that.
  *
  * Times are milliseconds of CLOCK_BOOTTIME. One thread. */
 #ifndef COORD_AGENT_HOLD_H
@@ -43,6 +49,8 @@ enum hold_act {
     HOLD_WAIT,          /* for the grant, with the session, for `wait_ms`; 0: no place in the queue */
     HOLD_RENEW_SESSION, /* while it waits */
     HOLD_RENEW,         /* what it holds */
+    HOLD_LOOK,          /* at what it holds: (4); for newer than `index`, waits for `wait_ms` */
+    HOLD_PEEK,          /* at who is in the way: (5) */
     HOLD_RELEASE,       /* what it holds, or its place; waits for `wait_ms` */
     HOLD_START,         /* the command, with the deadline */
     HOLD_TELL,          /* the supervisor of another deadline */
@@ -51,10 +59,11 @@ enum hold_act {
     HOLD_EXIT           /* with the code `number` */
 };
 
-/* Requests are of two lines, with one under way on each: a new one ends the one before. */
+/* Requests are of three lines, with one under way on each: a new one ends the one before. */
 enum hold_line {
     HOLD_GRANT,   /* HOLD_ASK, HOLD_WAIT, HOLD_RELEASE */
     HOLD_RENEWAL, /* HOLD_RENEW_SESSION, HOLD_RENEW */
+    HOLD_LOOKING, /* HOLD_LOOK, HOLD_PEEK */
     HOLD_LINES
 };
 
@@ -63,6 +72,7 @@ struct hold_order {
     uint64_t until_ms;   /* of HOLD_NOTHING: look again then, or after an event */
     uint64_t timeout_ms; /* of requests: without an answer by then it is one of status 0 */
     uint64_t wait_ms;
+    uint64_t index;
     int number;
 };
 
@@ -72,6 +82,10 @@ struct hold_answer {
     const char *text;       /* of a refusal, or of why none came: one line */
     bool unreachable;       /* of status 0: nobody listens there */
     bool held;              /* of HOLD_RELEASE: there is nothing to wait for any more */
+    bool shared;            /* with others: whoever acquires again with the session gets another token, and goes on */
+    bool told;              /* of HOLD_LOOK: the answer says whether it is held */
+    bool leaderless;        /* of HOLD_PEEK: the agent knows of no leader */
+    uint64_t index;         /* of HOLD_LOOK: of what it says; 0: not known */
     const char *session;    /* of HOLD_ASK */
     uint64_t token;         /* of what is held */
     uint64_t not_before_ms; /* 0: it does not say */
@@ -83,7 +97,8 @@ struct hold_rules {
     uint64_t ttl_ms;
     uint64_t wait_ms;  /* for the grant; HOLD_FOREVER */
     uint64_t leave_ms; /* HOLD_RELEASE waits so long for others; 0: not at all */
-    bool unbounded;    /* the command may outlive what is held */
+    bool unbounded;    /* the command may outlive what is held: no deadline ends it */
+    bool watched;      /* (4) */
 };
 
 struct hold {
@@ -102,13 +117,14 @@ struct hold {
     uint64_t sent_ms, not_before_ms; /* (2), of HOLD_START and HOLD_TELL */
     char say[400];                   /* a line for people; whoever prints it empties it */
     /* Its own. */
-    uint64_t wait_end_ms, give_up_ms;
+    uint64_t wait_end_ms, give_up_ms, seen_index;
     struct hold_request {
         enum hold_act act;
-        bool under_way;
+        bool under_way;            /* if not, and it was sent, its answer is not wanted any more */
         uint64_t sent_ms, next_ms; /* the next one is due */
     } requests[HOLD_LINES];
     bool answered, tried, complained, interrupted, lost;
+    bool peeked, told_leaderless;
     bool to_tell, to_kill;
     int to_forward, code;
 };

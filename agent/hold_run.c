@@ -6,15 +6,19 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "agent/cmd_json.h"
+#include "agent/hold_notice.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/json_in.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 
 #define DESTROY_MS 1000
 
 struct act {
     const struct hold_run *run;
+    struct client confirmed, stale; /* whom HOLD_LOOK and HOLD_PEEK ask, whatever -stale says */
     struct hold hold;
     CURLM *calls;
     struct client_call *call[HOLD_LINES];
@@ -33,6 +37,34 @@ static void print_line(struct hold *hold) {
 }
 
 /* -- requests ----------------------------------------------------------------------------------------------------- */
+
+static void look_path(const struct act *act, const struct hold_order *order, struct buffer *path) {
+    if (order->act == HOLD_PEEK && act->hold.state == HOLD_ASKING) {
+        buffer_append_text(path, CLIENT_LEADER); /* it waits for a session: is that because there is no leader? */
+        buffer_append_byte(path, '\0');
+        return;
+    }
+    buffer_append_text(path, act->run->kind->path);
+    client_encode(path, act->run->name, true);
+    if (order->act == HOLD_LOOK)
+        buffer_printf(path, "?consistent&session=%s&index=%llu&wait=%llums", act->hold.session,
+                      (unsigned long long)order->index, (unsigned long long)order->wait_ms);
+    buffer_append_byte(path, '\0');
+}
+
+static void drop_look(struct act *act) {
+    client_call_free(act->calls, act->call[HOLD_LOOKING]);
+    act->call[HOLD_LOOKING] = NULL;
+}
+
+static void send_look(struct act *act, const struct hold_order *order) {
+    struct buffer path = {0};
+    drop_look(act);
+    look_path(act, order, &path);
+    act->call[HOLD_LOOKING] = client_call_begin(act->calls, order->act == HOLD_LOOK ? &act->confirmed : &act->stale,
+                                                "GET", path.data, NULL, order->timeout_ms);
+    buffer_free(&path);
+}
 
 static void path_of(const struct act *act, const struct hold_order *order, struct buffer *path) {
     const struct hold_run *run = act->run;
@@ -74,6 +106,44 @@ static void read_answer(const struct act *act, const struct client_answer *from,
     json_get_string(*json, "ID", &answer->session, NULL);
     json_get_u64(*json, kind->token, UINT64_MAX, &answer->token, NULL);
     json_get_u64(*json, "NotBefore", INT64_MAX, &answer->not_before_ms, NULL);
+}
+
+/* Only of this session, and only what says so counts. */
+static void read_look(const struct act *act, struct json_object *json, struct hold_answer *answer) {
+    const struct hold_kind *kind = act->run->kind;
+    const char *session = cmd_json_text(json, "Session"), *standing = cmd_json_text(json, "Standing");
+    bool says = kind->standing ? standing[0] : json_object_is_type(json_get(json, kind->held), json_type_boolean);
+    if (kind->standing) answer->held = strcmp(standing, kind->standing) == 0;
+    else json_get_bool(json, kind->held, &answer->held, NULL);
+    answer->shared = strcmp(cmd_json_text(json, "Mode"), "shared") == 0;
+    answer->told = says && strcmp(session, act->hold.session) == 0;
+}
+
+static void take_look(struct act *act) {
+    const struct fault *failed;
+    struct client_call *call = act->call[HOLD_LOOKING];
+    const struct client_answer *from = call ? client_call_answer(call, &failed) : NULL;
+    if (!from) return;
+    bool looks = act->hold.requests[HOLD_LOOKING].act == HOLD_LOOK;
+    struct fault fault = {0};
+    struct buffer words = {0};
+    struct hold_answer answer = {.status = failed->code ? 0 : from->status, .index = from->index};
+    struct json_object *json = answer.status == 200 ? json_parse(buffer_slice(&from->body), &fault) : NULL;
+    bool object = json_object_is_type(json, json_type_object);
+    if (object) json_get_u64(json, act->run->kind->token, UINT64_MAX, &answer.token, NULL);
+    if (object && looks) read_look(act, json, &answer);
+    const char *why = failed->code || looks ? NULL : from->leaderless ? CLIENT_LEADERLESS : NULL;
+    if (!failed->code && !looks && client_leaderless(from)) why = client_leaderless(from);
+    answer.leaderless = why != NULL;
+    if (why) buffer_printf(&words, "waits: %s", why);
+    else if (object && !looks)
+        hold_notice(json, act->hold.session, act->hold.state == HOLD_RELEASING, clock_wall_ns() / 1000000, &words);
+    buffer_append_byte(&words, '\0');
+    answer.text = words.data;
+    hold_answered(&act->hold, HOLD_LOOKING, &answer, now_ms());
+    if (json) json_object_put(json);
+    buffer_free(&words);
+    drop_look(act);
 }
 
 static void take_answer(struct act *act, enum hold_line line) {
@@ -146,13 +216,16 @@ static void await(struct act *act, uint64_t until_ms) {
     client_calls_step(act->calls, fds, act->started ? 2 : 1, left < 60000 ? (int)left : 60000);
     take_signals(act);
     take_end(act);
-    for (int line = 0; line < HOLD_LINES; line++) take_answer(act, (enum hold_line)line);
+    take_answer(act, HOLD_GRANT);
+    take_answer(act, HOLD_RENEWAL);
+    take_look(act);
 }
 
 static int carry_out(struct act *act) {
     for (;;) {
         struct hold_order order = hold_next(&act->hold, now_ms());
         print_line(&act->hold);
+        if (!act->hold.requests[HOLD_LOOKING].under_way) drop_look(act); /* before a renewal, which takes its place */
         switch (order.act) {
             case HOLD_NOTHING: await(act, order.until_ms); break;
             case HOLD_ASK:
@@ -160,6 +233,8 @@ static int carry_out(struct act *act) {
             case HOLD_RELEASE: send_request(act, HOLD_GRANT, &order); break;
             case HOLD_RENEW_SESSION:
             case HOLD_RENEW: send_request(act, HOLD_RENEWAL, &order); break;
+            case HOLD_LOOK:
+            case HOLD_PEEK: send_look(act, &order); break;
             case HOLD_START: start(act); break;
             case HOLD_TELL: supervisor_tell(&act->supervisor, act->hold.sent_ms, act->hold.not_before_ms); break;
             case HOLD_KILL: supervisor_kill(&act->supervisor); break;
@@ -169,9 +244,29 @@ static int carry_out(struct act *act) {
     }
 }
 
+/* Its name tells people which process it is: "coord lock, process 4711 on web1". */
+static void session_body(const struct hold_run *run, struct buffer *body) {
+    struct json_out json;
+    char host[256] = "", name[400];
+    gethostname(host, sizeof host - 1);
+    snprintf(name, sizeof name, "coord %s, process %d on %.64s", run->kind->noun, (int)getpid(), host);
+    json_out_init(&json, body, false);
+    json_object(&json);
+    json_key(&json, "Name"), json_string(&json, name);
+    json_key(&json, "TTL"), json_string(&json, run->ttl);
+    json_key(&json, "NodeChecks"), json_array(&json), json_array_end(&json);
+    json_key(&json, "LockDelay"), json_string(&json, "0s");
+    json_object_end(&json);
+}
+
 int hold_run(const struct hold_run *run) {
-    struct act act = {.run = run, .calls = curl_multi_init(), .note = slice_text(run->note)};
+    struct act act = {.run = run,
+                      .confirmed = run->client,
+                      .stale = run->client,
+                      .calls = curl_multi_init(),
+                      .note = slice_text(run->note)};
     struct buffer what = {0}, session = {0};
+    act.confirmed.stale = false, act.stale.stale = true;
     sigset_t ours;
     sigemptyset(&ours);
     sigaddset(&ours, SIGTERM), sigaddset(&ours, SIGINT), sigaddset(&ours, SIGHUP), sigaddset(&ours, SIGQUIT);
@@ -182,8 +277,7 @@ int hold_run(const struct hold_run *run) {
     CHECK(act.calls && act.signals >= 0);
     buffer_printf(&what, "%s \"%.256s\"", run->kind->noun, run->name);
     buffer_append_byte(&what, '\0');
-    buffer_printf(&session, "{\"Name\":\"coord %s\",\"TTL\":\"%s\",\"NodeChecks\":[],\"LockDelay\":\"0s\"}",
-                  run->kind->noun, run->ttl);
+    session_body(run, &session);
     act.session = buffer_slice(&session);
     struct hold_rules rules = run->rules;
     rules.what = what.data, rules.late = run->kind->late, rules.not_free = run->kind->not_free;

@@ -11,6 +11,7 @@ struct hold_kind {
     const char *noun, *path;     /* "lock", "/v1/lock/" */
     const char *ask, *release;   /* the last segment: "acquire", "release" */
     const char *held, *token;    /* members of answers: "Held", "FencingToken" */
+    const char *standing;        /* what "Standing" says of a session that holds it; NULL: `held` does */
     const char *exports[3];      /* environment variables that get the token; ends with NULL */
     const char *late, *not_free; /* as in hold_rules */
 };

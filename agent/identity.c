@@ -67,15 +67,17 @@ int identity_lock(const char *folder, bool make, int *fd, struct fault *fault) {
 
 /* -- name and id
  * ----------------------------------------------------------------------------------------------- */
+/* 0, or errno. */
 static int write_id(const char *path, const char *id) {
     char aside[4096 + 8];
     snprintf(aside, sizeof aside, "%s.new", path);
     int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) return co_from_errno(errno);
-    int rv = write(fd, id, UUID_TEXT_SIZE) == UUID_TEXT_SIZE && fsync(fd) == 0 ? CO_OK : co_from_errno(errno);
+    if (fd < 0) return errno;
+    ssize_t size = write(fd, id, UUID_TEXT_SIZE);
+    int error = size < 0 || (size == UUID_TEXT_SIZE && fsync(fd) != 0) ? errno : size < UUID_TEXT_SIZE ? ENOSPC : 0;
     close(fd);
-    if (rv == CO_OK && rename(aside, path) != 0) rv = co_from_errno(errno);
-    return rv;
+    if (!error && rename(aside, path) != 0) error = errno;
+    return error;
 }
 
 static int find_id(const struct config *config, struct identity *identity, struct fault *fault) {
@@ -98,8 +100,8 @@ static int find_id(const struct config *config, struct identity *identity, struc
     bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80); /* RFC 4122, version 4 */
     uuid_format(bytes, identity->node_id);
     identity->node_id[UUID_TEXT_SIZE] = 0;
-    int rv = write_id(path, identity->node_id);
-    return rv == CO_OK ? rv : fault_set(fault, rv, "%s cannot be written: %s", path, co_strerror(rv));
+    int error = write_id(path, identity->node_id);
+    return error ? fault_set(fault, co_from_errno(error), "%s cannot be written: %s", path, strerror(error)) : CO_OK;
 }
 
 /* -- address

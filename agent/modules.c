@@ -7,6 +7,7 @@
 #include "kv/event/event.h"
 #include "kv/fence/fence.h"
 #include "kv/hazard/hazard.h"
+#include "kv/holding/holding.h"
 #include "kv/keys/kv.h"
 #include "kv/lock/lock.h"
 #include "kv/phaser/phaser.h"
@@ -43,6 +44,7 @@ const struct module_entry agent_modules[] = {
     {.module = &quota_module},
     {.module = &history_module},
     {.module = &stream_module},
+    {.module = &holding_module},
     {.module = &txn_module},
     {.module = &rollout_module},
     {.module = &copy_module},

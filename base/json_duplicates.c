@@ -3,6 +3,7 @@
 
 #include "base/json_in.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #define DEPTH_MOST 64 /* as json_parse has it */
 
@@ -32,29 +33,24 @@ static void key_add(struct keys *keys, const char *at, size_t size) {
     keys->items[keys->count++] = (struct key){at, size};
 }
 
-static int twice(struct slice text, const struct key *key, struct fault *fault) {
-    size_t line = 1;
-    for (const char *at = text.data; at < key->at; at++) line += *at == '\n';
-    return fault_set(fault, CO_INVALID, "JSON: the key \"%.*s\" stands a second time in its object, at line %zu",
-                     key->size < 60 ? (int)key->size : 60, key->at, line);
-}
-
 /* The innermost object ends. */
-static int object_end(struct keys *keys, struct slice text, struct fault *fault) {
-    if (keys->depth == 0) return CO_OK;
+static bool object_end(struct keys *keys, struct slice *twice) {
+    if (keys->depth == 0) return false;
     size_t start = keys->starts[--keys->depth], count = keys->count - start;
     if (count < 2) {
         keys->count = start;
-        return CO_OK;
+        return false;
     }
     struct key *items = keys->items + start; /* two keys at least: items is there */
     qsort(items, count, sizeof *items, by_text);
     keys->count = start;
     for (size_t i = 1; i < count; i++) {
-        if (items[i].size == items[i - 1].size && memcmp(items[i].at, items[i - 1].at, items[i].size) == 0)
-            return twice(text, &items[i], fault);
+        if (items[i].size == items[i - 1].size && memcmp(items[i].at, items[i - 1].at, items[i].size) == 0) {
+            *twice = slice_make(items[i].at, items[i].size);
+            return true;
+        }
     }
-    return CO_OK;
+    return false;
 }
 
 /* A string from its opening quote on; a key when a colon follows. Returns where it ends. */
@@ -67,19 +63,29 @@ static size_t string_end(struct keys *keys, struct slice text, size_t at) {
     return end + 1;
 }
 
-int json_refuse_duplicates(struct slice text, struct fault *fault) {
+bool json_duplicate(struct slice text, struct slice *key) {
     struct keys keys = {0};
-    int error = CO_OK;
-    for (size_t at = 0; at < text.size && !error;) {
+    bool found = false;
+    for (size_t at = 0; at < text.size && !found;) {
         char c = text.data[at];
         if (c == '"') {
             at = string_end(&keys, text, at);
             continue;
         }
         if (c == '{' && keys.depth <= DEPTH_MOST) keys.starts[keys.depth++] = keys.count;
-        if (c == '}') error = object_end(&keys, text, fault);
+        if (c == '}') found = object_end(&keys, key);
         at++;
     }
     free(keys.items);
-    return error;
+    return found;
+}
+
+int json_refuse_duplicates(struct slice text, struct fault *fault) {
+    struct slice key;
+    size_t line, column;
+    if (!json_duplicate(text, &key)) return CO_OK;
+    text_place(text, (size_t)(key.data - text.data) - 1, &line, &column);
+    return fault_set(fault, CO_INVALID,
+                     "JSON: the key \"%.*s\" stands a second time in its object, at line %zu, column %zu",
+                     key.size < 60 ? (int)key.size : 60, key.data, line, column);
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <json-c/json_tokener.h>
 
+#include "base/suggest.h"
 #include "base/text.h"
 
 #define DEPTH_MOST 64
@@ -13,29 +14,24 @@ static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/* "JSON: what at line 3, byte 7", or without the line when there is only one. */
-static void fault_at(struct fault *fault, struct slice text, size_t at, const char *what) {
-    size_t line = 1, start = 0;
-    for (size_t i = 0; i < at && i < text.size; i++) {
-        if (text.data[i] == '\n') {
-            line++;
-            start = i + 1;
-        }
-    }
-    if (line > 1) {
-        fault_set(fault, CO_INVALID, "JSON: %s at line %zu, byte %zu", what, line, at - start);
-    } else {
-        fault_set(fault, CO_INVALID, "JSON: %s at byte %zu", what, at);
-    }
+/* Why a text is no JSON, and at which byte. */
+struct refusal {
+    const char *what; /* NULL: nothing yet */
+    size_t at;
+    int code;
+};
+
+static void refuse_at(struct refusal *refusal, size_t at, const char *what) {
+    if (!refusal->what) *refusal = (struct refusal){.what = what, .at = at, .code = CO_INVALID};
 }
 
 /* A string from its opening quote; *at ends behind the closing one (or at the end: json-c complains). */
-static bool string_fine(struct slice text, size_t *at, struct fault *fault) {
+static bool string_fine(struct slice text, size_t *at, struct refusal *refusal) {
     size_t start = *at, i = start + 1;
     bool holds_nul = false;
     for (; i < text.size && text.data[i] != '"'; i++) {
         if ((unsigned char)text.data[i] < 0x20) {
-            fault_at(fault, text, i, "control character in a string");
+            refuse_at(refusal, i, "control character in a string");
             return false;
         }
         if (text.data[i] != '\\') continue;
@@ -46,7 +42,7 @@ static bool string_fine(struct slice text, size_t *at, struct fault *fault) {
     if (!holds_nul) return true;
     for (i = *at; i < text.size && is_blank(text.data[i]);) i++;
     if (i == text.size || text.data[i] != ':') return true;
-    fault_at(fault, text, start, "NUL in a key");
+    refuse_at(refusal, start, "NUL in a key");
     return false;
 }
 
@@ -70,7 +66,7 @@ static void widen(struct widened *widened, struct slice text, size_t end, const 
 }
 
 /* RFC 8259's grammar; without `widened` integers are within 64 bits. */
-static bool number_fine(struct slice text, size_t *at, struct widened *widened, struct fault *fault) {
+static bool number_fine(struct slice text, size_t *at, struct widened *widened, struct refusal *refusal) {
     size_t start = *at, i = start + (text.data[start] == '-');
     size_t whole = digits_at(text, i), whole_at = i;
     bool fine = whole == 1 || (whole > 1 && text.data[i] != '0'), integer = true;
@@ -90,25 +86,25 @@ static bool number_fine(struct slice text, size_t *at, struct widened *widened, 
     }
     *at = i;
     if (!fine) {
-        fault_at(fault, text, start, "malformed number");
+        refuse_at(refusal, start, "malformed number");
         return false;
     }
     uint64_t value, most = whole_at > start ? (uint64_t)INT64_MAX + 1 : UINT64_MAX;
     if (!integer || u64_parse(slice_make(text.data + whole_at, whole), most, &value) == CO_OK) return true;
     if (widened) widen(widened, text, i, ".0");
-    else fault_at(fault, text, start, "number out of range");
+    else refuse_at(refusal, start, "number out of range");
     return widened != NULL;
 }
 
-static bool tokens_fine(struct slice text, struct widened *widened, struct fault *fault) {
+static bool tokens_fine(struct slice text, struct widened *widened, struct refusal *refusal) {
     for (size_t at = 0; at < text.size;) {
         char c = text.data[at];
         if (c == '"') {
-            if (!string_fine(text, &at, fault)) return false;
+            if (!string_fine(text, &at, refusal)) return false;
         } else if (c == '-' || is_digit(c)) {
-            if (!number_fine(text, &at, widened, fault)) return false;
+            if (!number_fine(text, &at, widened, refusal)) return false;
         } else if (c == 'N' || c == 'I' || c == '\'') { /* NaN, Infinity; quotes that the parser takes for names */
-            fault_at(fault, text, at, "unexpected character");
+            refuse_at(refusal, at, "unexpected character");
             return false;
         } else {
             /* Letters that follow a literal must not look like the start of a number or of another one. */
@@ -118,16 +114,16 @@ static bool tokens_fine(struct slice text, struct widened *widened, struct fault
     return true;
 }
 
-static bool bytes_fine(struct slice text, struct fault *fault) {
+static bool bytes_fine(struct slice text, struct refusal *refusal) {
     const char *nul = text.size ? memchr(text.data, '\0', text.size) : NULL;
     if (nul) {
-        fault_at(fault, text, (size_t)(nul - text.data), "NUL byte");
+        refuse_at(refusal, (size_t)(nul - text.data), "NUL byte");
         return false;
     }
     if (utf8_valid(text)) return true;
     size_t at = 0;
     for (size_t step; (step = utf8_next(slice_make(text.data + at, text.size - at))) > 0;) at += step;
-    fault_at(fault, text, at, "bytes that are not UTF-8");
+    refuse_at(refusal, at, "bytes that are not UTF-8");
     return false;
 }
 
@@ -154,35 +150,64 @@ static int parse_tokens(struct slice text, struct json_object **value, size_t *e
     return CO_INVALID;
 }
 
-static int parse(struct slice text, struct json_object **value, struct widened *widened, struct fault *fault) {
+static int parse(struct slice text, struct json_object **value, struct widened *widened, struct refusal *refusal) {
     *value = NULL;
-    if (text.size > INT32_MAX / 2) return fault_set(fault, CO_TOOLARGE, "JSON: too large");
+    if (text.size > INT32_MAX / 2) {
+        refuse_at(refusal, 0, "too large");
+        return refusal->code = CO_TOOLARGE;
+    }
     size_t blanks = 0, end;
     const char *why;
     while (blanks < text.size && is_blank(text.data[blanks])) blanks++;
-    if (blanks == text.size) return fault_set(fault, CO_INVALID, "JSON: the text is empty");
-    if (!bytes_fine(text, fault) || !tokens_fine(text, widened, fault)) return CO_INVALID;
+    if (blanks == text.size) {
+        refuse_at(refusal, 0, "the text is empty");
+        return CO_INVALID;
+    }
+    if (!bytes_fine(text, refusal) || !tokens_fine(text, widened, refusal)) return CO_INVALID;
     if (widened && widened->text.size) widen(widened, text, text.size, "");
     bool copied = widened && widened->text.size && widened->text.size <= INT32_MAX;
     int rv = parse_tokens(copied ? buffer_slice(&widened->text) : text, value, &end, &why);
     /* Where it is wrong in the text that was given: there is nothing to fear of its numbers, as it fails. */
     if (rv == CO_INVALID && copied) rv = parse_tokens(text, value, &end, &why);
-    if (rv == CO_NOMEM) return fault_set(fault, CO_NOMEM, "JSON: %s", co_strerror(CO_NOMEM));
-    if (rv == CO_INVALID) fault_at(fault, text, end, why);
+    if (rv == CO_INVALID) refuse_at(refusal, end, why);
+    if (rv == CO_NOMEM) {
+        refuse_at(refusal, 0, co_strerror(CO_NOMEM));
+        refusal->code = CO_NOMEM;
+    }
     return rv;
+}
+
+/* "JSON: what at line 3, column 7"; of the text as a whole without a place. */
+static int refuse(const struct refusal *refusal, struct slice text, struct fault *fault) {
+    size_t line, column;
+    text_place(text, refusal->at, &line, &column);
+    bool whole = refusal->code != CO_INVALID || text.size == 0 || strcmp(refusal->what, "the text is empty") == 0;
+    if (whole) return fault_set(fault, refusal->code, "JSON: %s", refusal->what);
+    return fault_set(fault, refusal->code, "JSON: %s at line %zu, column %zu", refusal->what, line, column);
 }
 
 int json_parse_value(struct slice text, struct json_object **value, struct fault *fault) {
     struct widened widened = {0};
-    int rv = parse(text, value, &widened, fault);
+    struct refusal refusal = {0};
+    int rv = parse(text, value, &widened, &refusal);
     buffer_free(&widened.text);
-    return rv;
+    return rv == CO_OK ? CO_OK : refuse(&refusal, text, fault);
 }
 
 struct json_object *json_parse(struct slice text, struct fault *fault) {
     struct json_object *object;
-    if (parse(text, &object, NULL, fault) == CO_OK && !object)
-        fault_set(fault, CO_INVALID, "JSON: null where a value is wanted");
+    struct refusal refusal = {0};
+    if (parse(text, &object, NULL, &refusal) != CO_OK) refuse(&refusal, text, fault);
+    else if (!object) fault_set(fault, CO_INVALID, "JSON: null where a value is wanted");
+    return object;
+}
+
+struct json_object *json_parse_placed(struct slice text, const char **why, size_t *at) {
+    struct json_object *object;
+    struct refusal refusal = {0};
+    parse(text, &object, NULL, &refusal);
+    *why = refusal.what ? refusal.what : "null where a value is wanted";
+    *at = refusal.at;
     return object;
 }
 
@@ -199,6 +224,16 @@ static bool same_key(const char *a, const char *b) {
         if (*a == '\0') return true;
         a++;
         b++;
+    }
+}
+
+bool json_same_key(struct slice a, struct slice b) {
+    size_t i = 0, j = 0;
+    for (;; i++, j++) {
+        while (i < a.size && a.data[i] == '_') i++;
+        while (j < b.size && b.data[j] == '_') j++;
+        if (i == a.size || j == b.size) return i == a.size && j == b.size;
+        if (folded(a.data[i]) != folded(b.data[j])) return false;
     }
 }
 
@@ -326,24 +361,19 @@ static bool is_known(const char *key, const char *const *known) {
     return *known != NULL;
 }
 
-static const char *nearest_known(const char *key, const char *const *known) {
-    const char *nearest = "";
-    unsigned distance = UINT32_MAX;
-    for (; *known; known++) {
-        unsigned away = edit_distance(slice_text(key), slice_text(*known));
-        if (away >= distance) continue;
-        distance = away;
-        nearest = *known;
-    }
-    return nearest;
-}
-
 void json_only_known(struct json_object *object, const char *const *known, struct fault *fault) {
     if (!json_object_is_type(object, json_type_object)) return;
     json_each(object, key, value) {
         (void)value;
         if (is_known(key, known)) continue;
-        fault_set(fault, CO_INVALID, "unknown key \"%.60s\" (nearest: \"%s\")", key, nearest_known(key, known));
+        struct suggest suggest = suggest_for(slice_text(key));
+        struct buffer nearest = {0};
+        for (; *known; known++) suggest_try(&suggest, slice_text(*known));
+        suggest_print(&nearest, &suggest);
+        fault_set(fault, CO_INVALID,
+                  nearest.size ? "unknown key \"%.60s\" (nearest: %.*s)" : "unknown key \"%.60s\"%.*s", key,
+                  (int)nearest.size, nearest.size ? nearest.data : "");
+        buffer_free(&nearest);
         return;
     }
 }

@@ -13,11 +13,14 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* NULL and a fault ("JSON: unexpected character at byte 17") when it does not parse. Release with json_object_put().
+/* NULL and a fault ("JSON: unexpected character at line 3, column 17") when it does not parse. Release with json_object_put().
  * An empty body is a fault too: callers that allow one look before. */
 struct json_object *json_parse(struct slice text, struct fault *fault);
 /* The same of any value, as JSON has them: `null` is CO_OK with a NULL, an integer beyond 64 bits is the nearest double. */
 int json_parse_value(struct slice text, struct json_object **value, struct fault *fault);
+
+/* As json_parse, for whoever says the place in words of its own: NULL, and why ("unexpected character") at which byte. */
+struct json_object *json_parse_placed(struct slice text, const char **why, size_t *at);
 
 /* Would a reader of JSON take it, at most 64 levels deep? Builds nothing, for text that is handed on as it is. Not as strict
  * as json_parse: names may be there twice, numbers may be of any size. */
@@ -25,6 +28,22 @@ bool json_valid(struct slice text);
 
 /* CO_INVALID when an object in it has a key twice, spelled alike. `text` is one that json_parse has taken. */
 int json_refuse_duplicates(struct slice text, struct fault *fault);
+
+/* The same: false where there is none; else which key, without its quotes, its second time. */
+bool json_duplicate(struct slice text, struct slice *key);
+
+/* From the root into a value: members by name, items by number. A chain on the stack, the last step first. */
+struct json_step {
+    const struct json_step *up; /* NULL: this is the first step */
+    const char *name;           /* NULL: an item */
+    size_t index;
+};
+/* At which byte of `text`, which json_parse has taken, the last step's member (its name) or item begins.
+ * 0 where there is none. Of several members of one name it is the last. */
+size_t json_place(struct slice text, const struct json_step *step);
+
+/* Do they name the same member, as json_get takes names? */
+bool json_same_key(struct slice a, struct slice b);
 
 /* Member of an object by any of its names; NULL when absent, null, or `object` is not an object. */
 struct json_object *json_get(struct json_object *object, const char *name);

@@ -322,8 +322,8 @@ static const struct keyword *keyword_find(const char *name) {
 }
 
 static bool unknown_keyword(struct compiling *c, const char *name, const struct place *place) {
-    struct json_nearest nearest = {.name = slice_text(name)};
-    for (size_t i = 0; i < ARRAY_COUNT(keywords); i++) json_nearest_try(&nearest, slice_text(keywords[i].name));
+    struct suggest nearest = suggest_for(slice_text(name));
+    for (size_t i = 0; i < ARRAY_COUNT(keywords); i++) suggest_try(&nearest, slice_text(keywords[i].name));
     struct buffer shown = {0};
     json_text_show(&shown, slice_text(name));
     buffer_append_text(&shown, " is no keyword that is supported");

@@ -240,9 +240,9 @@ static bool members_fit(struct checking *c, const struct node *node, struct json
 
 static bool unknown_member(struct checking *c, const struct node *node, const struct place *here) {
     if (!fails_aloud(c, here)) return false;
-    struct json_nearest nearest = {.name = slice_text(here->key)};
+    struct suggest nearest = suggest_for(slice_text(here->key));
     for (size_t i = 0; i < node->members.count && i < NAMES_COMPARED; i++) {
-        json_nearest_try(&nearest, node->members.items[i].name);
+        suggest_try(&nearest, node->members.items[i].name);
     }
     struct buffer what = {0};
     buffer_append_text(&what, "no member of this name is allowed");

@@ -5,6 +5,7 @@
 #include "base/json_schema.h"
 #include "base/memory.h"
 #include "base/pattern.h"
+#include "base/suggest.h"
 
 /* In the order of the bits of node.types. */
 #define JSON_SCHEMA_TYPES(X)     \
@@ -104,13 +105,8 @@ struct place {
 #define PLACE_ITEM(above, number) \
     (struct place) { .up = (above), .index = (number), .depth = (above)->depth + 1 }
 
-/* Of names that are known the one that was meant, if one is at all like it. */
-struct json_nearest {
-    struct slice name, known; /* the second of no bytes: none yet */
-    unsigned distance;
-};
-void json_nearest_try(struct json_nearest *nearest, struct slice known);
-void json_nearest_show(struct buffer *out, const struct json_nearest *nearest); /* ` (nearest: "port")`, or nothing */
+/* Of names that are known the one that was meant: ` (nearest: "port")`, or nothing. */
+void json_nearest_show(struct buffer *out, const struct suggest *suggest);
 
 /* As a JSON pointer ("" is the root); its end alone when it is long. */
 void json_place_show(struct buffer *out, const struct place *place);

@@ -43,17 +43,10 @@ void json_place_show(struct buffer *out, const struct place *place) {
 
 /* ---- what was meant ---- */
 
-void json_nearest_try(struct json_nearest *nearest, struct slice known) {
-    unsigned distance = edit_distance(nearest->name, known);
-    if (distance * 2 > nearest->name.size || (nearest->known.size && distance >= nearest->distance)) return;
-    nearest->known = known;
-    nearest->distance = distance;
-}
-
-void json_nearest_show(struct buffer *out, const struct json_nearest *nearest) {
-    if (nearest->known.size == 0) return;
+void json_nearest_show(struct buffer *out, const struct suggest *suggest) {
+    if (!suggest->count) return;
     buffer_append_text(out, " (nearest: ");
-    json_text_show(out, nearest->known);
+    json_text_show(out, suggest->found[0]);
     buffer_append_byte(out, ')');
 }
 

@@ -11,8 +11,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 
-#define LINE_MOST 2048
-
 _Atomic int log_level_now = LOG_INFO;
 
 static const char *const level_names[] = {
@@ -22,6 +20,9 @@ static const char *const level_names[] = {
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*sink_now)(void *data, enum log_level level, const char *line, size_t size);
 static void *sink_data;
+static void (*target_now)(enum log_level level, const char *line, size_t size);
+static struct buffer json_line; /* under the lock */
+static bool as_json;
 static struct log_tap *taps;
 static int own_level; /* while there are taps; else log_level_now is it */
 
@@ -37,6 +38,19 @@ void log_set_sink(void (*sink)(void *data, enum log_level level, const char *lin
     pthread_mutex_lock(&sink_lock);
     sink_now = sink;
     sink_data = data;
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void log_set_target(void (*target)(enum log_level level, const char *line, size_t size)) {
+    pthread_mutex_lock(&sink_lock);
+    target_now = target;
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void log_set_json(bool json) {
+    pthread_mutex_lock(&sink_lock);
+    as_json = json;
+    buffer_free(&json_line);
     pthread_mutex_unlock(&sink_lock);
 }
 
@@ -90,33 +104,55 @@ static size_t line_start(char *line, size_t room, enum log_level level, const ch
     return (size_t)size;
 }
 
+/* What a client sent may be quoted in it; it must not be able to begin a line of its own. */
+static size_t line_end(char *line, size_t start, size_t room, size_t written) {
+    bool cut = written >= room;
+    size_t size = start + (cut ? room - 1 : written);
+    if (cut) memcpy(line + size - 3, "...", 3);
+    for (size_t i = start; i < size; i++) {
+        if (iscntrl((unsigned char)line[i])) line[i] = '?';
+    }
+    line[size++] = '\n';
+    return size;
+}
+
+size_t log_line(char *line, size_t room, enum log_level level, const char *subsystem, const char *text) {
+    size_t start = line_start(line, room, level, subsystem);
+    int written = snprintf(line + start, room - start - 1, "%s", text);
+    CHECK(written >= 0);
+    return line_end(line, start, room - start - 1, (size_t)written);
+}
+
+/* Under the lock: the log's own lines. */
+static void put(enum log_level level, const char *line, size_t size) {
+    struct slice out = slice_make(line, size);
+    if (sink_now) {
+        sink_now(sink_data, level, line, size);
+        return;
+    }
+    if (target_now) target_now(level, line, size);
+    if (as_json) {
+        json_line.size = 0;
+        log_line_json(&json_line, out);
+        out = buffer_slice(&json_line);
+    }
+    ssize_t ignored = write(STDERR_FILENO, out.data, out.size); /* nowhere left to report to */
+    (void)ignored;
+}
+
 void log_write(enum log_level level, const char *subsystem, const char *format, ...) {
-    char line[LINE_MOST];
+    char line[LOG_LINE_MOST];
     size_t start = line_start(line, sizeof line, level, subsystem), room = sizeof line - start - 1;
     va_list arguments;
     va_start(arguments, format);
     int written = vsnprintf(line + start, room, format, arguments);
     va_end(arguments);
     CHECK(written >= 0);
-    bool cut = (size_t)written >= room;
-    size_t size = start + (cut ? room - 1 : (size_t)written);
-    if (cut) memcpy(line + size - 3, "...", 3);
-    /* What a client sent may be quoted here; it must not be able to begin a line of its own. */
-    for (size_t i = start; i < size; i++) {
-        if (iscntrl((unsigned char)line[i])) line[i] = '?';
-    }
-    line[size++] = '\n';
+    size_t size = line_end(line, start, room, (size_t)written);
 
     pthread_mutex_lock(&sink_lock);
     for (struct log_tap *tap = taps; tap; tap = tap->next)
         if (level >= tap->level) tap->line(tap, line, size);
-    if (taps && (int)level < own_level) {
-        /* for them alone */
-    } else if (sink_now) {
-        sink_now(sink_data, level, line, size);
-    } else {
-        ssize_t ignored = write(STDERR_FILENO, line, size); /* nowhere left to report to */
-        (void)ignored;
-    }
+    if (!taps || (int)level >= own_level) put(level, line, size); /* else it is for them alone */
     pthread_mutex_unlock(&sink_lock);
 }

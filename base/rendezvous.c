@@ -104,7 +104,12 @@ static uint64_t bound(const struct ranking *ranking, double weight) {
     return highest_hash(ranking->costs[ranking->count - 1], weight);
 }
 
-/* Ranks all members for which full[i] is `wanted` (all, without `full`). */
+/* The second hash is made of the first one, which is spread evenly for each member. */
+static bool keeps(uint64_t hash, double part) {
+    return part >= 1 || (double)(mix(hash, UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53 < part;
+}
+
+/* Ranks all members that keep the key, or do not, as `wanted` (all, without `kept`). */
 static void rank_all(const struct rendezvous *set, const struct rendezvous_ask *ask, bool wanted,
                      struct ranking *ranking) {
     if (ranking->most == 0) return;
@@ -115,7 +120,7 @@ static void rank_all(const struct rendezvous *set, const struct rendezvous_ask *
         for (const struct member *end = member + class->count; member < end; member++) {
             uint64_t hash = ask->hash ? ask->hash(ask->data, member->hash) : mix(key, member->hash);
             if (hash > highest) continue;
-            if (ask->full && ask->full[member->index] != wanted) continue;
+            if (ask->kept && keeps(hash, ask->kept[member->index]) != wanted) continue;
             rank(ranking, cost_of(hash, class->weight), member->index);
             highest = bound(ranking, class->weight);
         }
@@ -127,11 +132,11 @@ size_t rendezvous_owners(const struct rendezvous *set, const struct rendezvous_a
     size_t most = ask->most < set->count ? ask->most : set->count;
     double *costs = most <= ARRAY_COUNT(few) ? few : mem_alloc(most * sizeof *costs);
     struct ranking ranking = {.costs = costs, .owners = owners, .most = most};
-    rank_all(set, ask, false, &ranking);
+    rank_all(set, ask, true, &ranking);
     size_t found = ranking.count;
-    if (ask->full && found < most) { /* those that are full come last, in their own order */
+    if (ask->kept && found < most) { /* those that do not keep it come last, in their own order */
         struct ranking rest = {.costs = costs, .owners = owners + found, .most = most - found};
-        rank_all(set, ask, true, &rest);
+        rank_all(set, ask, false, &rest);
         found += rest.count;
     }
     if (costs != few) free(costs);
@@ -142,23 +147,4 @@ size_t rendezvous_owner(const struct rendezvous *set, struct slice key) {
     size_t owner = SIZE_MAX;
     rendezvous_owners(set, &(struct rendezvous_ask){.key = key, .most = 1}, &owner);
     return owner;
-}
-
-/* -- bounded load ------------------------------------------------------------------------------------------------- */
-size_t rendezvous_full(const double *loads, size_t count, double epsilon, bool *full) {
-    CHECK(epsilon >= 0);
-    double sum = 0;
-    size_t known = 0, found = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (isnan(loads[i])) continue;
-        sum += loads[i];
-        known++;
-    }
-    double most =
-        known ? sum / (double)known * (1 + epsilon) * (1 + 1e-12) : 0; /* equal loads are not above their mean */
-    for (size_t i = 0; i < count; i++) {
-        full[i] = loads[i] > most;
-        found += full[i];
-    }
-    return found;
 }

@@ -29,9 +29,10 @@ uint64_t rendezvous_mix(uint64_t a, uint64_t b); /* one number of two, each bit 
 struct rendezvous_ask {
     struct slice key;
     size_t most; /* owners wanted */
-    /* Members to be passed over, by index (rendezvous_full makes it); NULL: none. They own something only where fewer
-     * than `most` others are there. */
-    const bool *full;
+    /* The part of its keys that each member keeps, by index; NULL: all of them. Of a key and a member a second hash decides
+     * whether it keeps it. What is given up goes to the next owner that keeps it; when a part grows, only such keys come
+     * back, and when it shrinks only they leave. Those that do not keep a key own it where fewer than `most` others do. */
+    const double *kept;
     /* Another hash of this key and a member, who is told by the hash of the name. For each key it has to be spread evenly
      * over all numbers, independently from member to member; it may be spread over several keys more evenly than chance
      * would (lb/subset.h). NULL: the usual one; else `key` is not looked at. */
@@ -42,10 +43,5 @@ struct rendezvous_ask {
 size_t rendezvous_owners(const struct rendezvous *set, const struct rendezvous_ask *ask, size_t *owners);
 /* The first owner; SIZE_MAX: there is no member of any weight. */
 size_t rendezvous_owner(const struct rendezvous *set, struct slice key);
-
-/* Bounded load (Mirrokni, Thorup, Zadimoghaddam 2018): says who is above (1 + epsilon) times the mean and therefore to
- * be passed over. Loads are per unit of weight (a share of what the member can do, or requests / weight); NAN: unknown,
- * never passed over, and not part of the mean. Returns how many are full: never all of those whose load is known. */
-size_t rendezvous_full(const double *loads, size_t count, double epsilon, bool *full);
 
 #endif

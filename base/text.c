@@ -358,6 +358,17 @@ void uuid_parse(struct slice text, uint8_t bytes[16]) {
     }
 }
 
+/* ---- places ---- */
+
+void text_place(struct slice text, size_t at, size_t *line, size_t *column) {
+    *line = *column = 1;
+    for (size_t i = 0; i < at && i < text.size; i++) {
+        bool inside = ((unsigned char)text.data[i] & 0xc0) == 0x80; /* of a character that began before */
+        if (text.data[i] == '\n') ++*line, *column = 1;
+        else if (!inside) ++*column;
+    }
+}
+
 /* ---- edit distance ---- */
 
 #define EDIT_MOST 64

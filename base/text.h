@@ -43,6 +43,9 @@ void uuid_format(const uint8_t bytes[16], char text[UUID_TEXT_SIZE]);
 bool uuid_valid(struct slice text);
 void uuid_parse(struct slice text, uint8_t bytes[16]); /* one that is valid */
 
+/* Line and column of a byte of `text`, both from 1; columns are characters. */
+void text_place(struct slice text, size_t at, size_t *line, size_t *column);
+
 /* Edit distance (a swap of two neighbours counts as one), for "did you mean". At most 64 characters of each are
  * looked at. */
 unsigned edit_distance(struct slice a, struct slice b);

@@ -32,7 +32,11 @@ struct raft_entry {
     uint64_t index, term;
     uint8_t type;           /* enum raft_entry_type */
     struct raft_data *data; /* NULL: no bytes */
+    /* Of a command: the wall clock of the leader that proposed it, at most RAFT_UNIX_MS_MAX; 0: it is not known. It may go
+     * back from one entry to the next, as clocks do: the state machine's does not (registry/machine.h). */
+    uint64_t unix_ms;
 };
+#define RAFT_UNIX_MS_MAX (((uint64_t)1 << 48) - 1)
 static inline struct slice raft_entry_bytes(const struct raft_entry *e) {
     return e->data ? slice_make(e->data->bytes, e->data->size) : slice_make(NULL, 0);
 }

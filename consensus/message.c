@@ -9,7 +9,7 @@
 #include "consensus/message.pb-c.h"
 
 /* The head of a message with as many entries as may be, each with the longest varints. */
-#define HEAD_BYTES_MAX (RAFT_MESSAGE_ENTRIES_MAX * (size_t)20 + 8192)
+#define HEAD_BYTES_MAX (RAFT_MESSAGE_ENTRIES_MAX * (size_t)30 + 8192)
 _Static_assert(HEAD_BYTES_MAX < RAFT_MESSAGE_BYTES_MAX, "the longest head leaves room for entries");
 
 /* -- encode -- */
@@ -18,16 +18,20 @@ static void encode_entries(const struct raft_message *message, Pb__RaftMessage *
     size_t count = message->entry_count;
     if (count == 0) return;
     CHECK(count <= RAFT_MESSAGE_ENTRIES_MAX);
-    head->n_entry_terms = head->n_entry_types = head->n_entry_sizes = count;
+    head->n_entry_terms = head->n_entry_types = head->n_entry_sizes = head->n_entry_times = count;
     head->entry_terms = arena_alloc(arena, count * sizeof *head->entry_terms);
     head->entry_types = arena_alloc(arena, count * sizeof *head->entry_types);
     head->entry_sizes = arena_alloc(arena, count * sizeof *head->entry_sizes);
+    head->entry_times = arena_alloc(arena, count * sizeof *head->entry_times);
+    uint64_t before_ms = 0;
     for (size_t i = 0; i < count; i++) {
         const struct raft_entry *entry = &message->entries[i];
         CHECK(entry->index == message->last_index + 1 + i);
         head->entry_terms[i] = entry->term;
         head->entry_types[i] = entry->type;
         head->entry_sizes[i] = entry->data ? entry->data->size : 0;
+        head->entry_times[i] = (int64_t)entry->unix_ms - (int64_t)before_ms;
+        before_ms = entry->unix_ms;
     }
 }
 
@@ -104,12 +108,14 @@ void raft_message_encode(const struct raft_message *message, struct buffer *out)
 /* What the entry columns say has to hold together before memory is taken for them. */
 static bool entries_sane(const Pb__RaftMessage *head, size_t payload) {
     size_t count = head->n_entry_terms;
-    if (head->n_entry_types != count || head->n_entry_sizes != count) return false;
+    if (head->n_entry_types != count || head->n_entry_sizes != count || head->n_entry_times != count) return false;
     if (count == 0) return true;
     if (head->type != RAFT_MSG_APPEND || count > RAFT_MESSAGE_ENTRIES_MAX) return false;
     if (head->last_index > UINT64_MAX - count) return false;
-    uint64_t total = 0, term = head->last_term;
+    uint64_t total = 0, term = head->last_term, unix_ms = 0;
     for (size_t i = 0; i < count; i++) {
+        unix_ms += (uint64_t)head->entry_times[i];
+        if (unix_ms > RAFT_UNIX_MS_MAX) return false;
         if (head->entry_terms[i] == 0 || head->entry_terms[i] < term || head->entry_terms[i] > head->term) return false;
         if (head->entry_types[i] > RAFT_ENTRY_MEMBERS) return false;
         term = head->entry_terms[i];
@@ -124,13 +130,16 @@ static void decode_entries(const Pb__RaftMessage *head, struct slice payload, st
     message->entries = mem_alloc(count * sizeof *message->entries);
     message->entry_count = count;
     const char *at = payload.data;
+    uint64_t unix_ms = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t size = head->entry_sizes[i];
+        unix_ms += (uint64_t)head->entry_times[i];
         message->entries[i] = (struct raft_entry){
             .index = head->last_index + 1 + i,
             .term = head->entry_terms[i],
             .type = (uint8_t)head->entry_types[i],
             .data = size ? raft_data_new(at, size) : NULL,
+            .unix_ms = unix_ms,
         };
         at += size;
     }

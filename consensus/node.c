@@ -294,7 +294,7 @@ void node_flush(struct node *node) {
     node->dirty = false;
     in_flush = node;
     judge_disk(node, now_ms);
-    requests_turn(&node->requests, node->raft, now_ms);
+    requests_turn(&node->requests, node->raft, now_ms, node_unix_ms());
     carry_out(node, raft_effects(node->raft));
     raft_effects_done(node->raft);
     if (raft_failed(node->raft) && !atomic_load(&node->view.failed)) {
@@ -408,7 +408,7 @@ void node_unreachable(struct node *node, uint64_t peer) {
 }
 
 int node_bootstrap(struct node *node, const struct raft_members *members, struct slice first_command) {
-    struct raft_event event = {.type = RAFT_BOOTSTRAP, .now_ms = clock_mono_ms()};
+    struct raft_event event = {.type = RAFT_BOOTSTRAP, .now_ms = clock_mono_ms(), .unix_ms = node_unix_ms()};
     event.u.bootstrap = members;
     if (first_command.size) event.first_command = raft_data_new(first_command.data, first_command.size);
     due(node);

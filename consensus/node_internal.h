@@ -9,6 +9,7 @@
 #define COORD_CONSENSUS_NODE_INTERNAL_H
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "consensus/disk_health.h"
 #include "consensus/node.h"
@@ -169,6 +170,11 @@ const void *node_judge(void *data, uint64_t leader, const struct node_proposal *
 #define NODE_ID_FILE "server-id"
 int node_open_log(struct node *node, uint64_t applied, struct fault *fault);
 void node_reopen_later(struct node *node);
+/* The wall clock, as entries have it. */
+static inline uint64_t node_unix_ms(void) {
+    int64_t unix_ms = clock_wall_ns() / 1000000;
+    return unix_ms < 0 ? 0 : (uint64_t)unix_ms < RAFT_UNIX_MS_MAX ? (uint64_t)unix_ms : RAFT_UNIX_MS_MAX;
+}
 void node_start_threads(struct node *node);
 void node_stop_threads(struct node *node);
 /* node_preparer.c */

@@ -119,8 +119,11 @@ static int bootstrap(struct node *node, struct wal_recovered *found, struct faul
     entries[0] = (struct raft_entry){
         .index = 1, .term = 1, .type = RAFT_ENTRY_MEMBERS, .data = raft_data_new(bytes.data, bytes.size)};
     if (first.size)
-        entries[1] = (struct raft_entry){
-            .index = 2, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = raft_data_new(first.data, first.size)};
+        entries[1] = (struct raft_entry){.index = 2,
+                                         .term = 1,
+                                         .type = RAFT_ENTRY_COMMAND,
+                                         .data = raft_data_new(first.data, first.size),
+                                         .unix_ms = node_unix_ms()};
     buffer_free(&bytes);
     struct wal_batch batch = {.hard_state = true, .term = 1, .entries = entries, .entry_count = count};
     found->entries = entries, found->entry_count = count;

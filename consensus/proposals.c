@@ -121,7 +121,7 @@ static void propose_allowed(struct requests *r, struct raft *raft, uint64_t now_
     size_t i = 0;
     for (struct node_proposal *p = r->waiting; p; p = p->next)
         entries[i++] = (struct raft_entry){.type = RAFT_ENTRY_COMMAND, .data = raft_data_ref(p->data)};
-    struct raft_event event = {.type = RAFT_PROPOSE, .now_ms = now_ms};
+    struct raft_event event = {.type = RAFT_PROPOSE, .now_ms = now_ms, .unix_ms = r->unix_ms};
     event.u.propose.entries = entries;
     event.u.propose.count = count;
     if (raft_step(raft, &event) == CO_OK) {
@@ -329,7 +329,8 @@ static void take_back_reads(struct requests *r) {
 }
 
 /* -- the turn ----------------------------------------------------------------------------------------------------- */
-void requests_turn(struct requests *r, struct raft *raft, uint64_t now_ms) {
+void requests_turn(struct requests *r, struct raft *raft, uint64_t now_ms, uint64_t unix_ms) {
+    r->unix_ms = unix_ms;
     if (raft_last_index(raft) != r->out_of_space_after) r->out_of_space_after = UINT64_MAX;
     propose_waiting(r, raft, now_ms);
     expire_waiting(r, now_ms);

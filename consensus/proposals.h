@@ -45,6 +45,7 @@ struct requests {
     enum raft_role role; /* as told last; (enum raft_role)-1: never */
     uint64_t term, leader;
     bool ready;
+    uint64_t unix_ms;               /* of this turn: the wall clock that entries get */
     uint64_t deposed_ms;            /* when it last ceased to lead */
     uint64_t room_ms;               /* when a majority last had room for commands, as far as this leader knew */
     bool fenced, refusing, cut_off; /* node_fence, node_refuse, node_cut_off */
@@ -59,8 +60,8 @@ void requests_init(struct requests *r, const struct requests_callbacks *callback
 void requests_command(struct requests *r, struct node_proposal *proposal);
 void requests_read(struct requests *r, struct node_read *read);
 
-/* A turn of the loop: before its effects are taken from the core. */
-void requests_turn(struct requests *r, struct raft *raft, uint64_t now_ms);
+/* A turn of the loop: before its effects are taken from the core. unix_ms: the wall clock, at most RAFT_UNIX_MS_MAX. */
+void requests_turn(struct requests *r, struct raft *raft, uint64_t now_ms, uint64_t unix_ms);
 /* For each committed entry, in order: the proposal that it answers, or NULL. */
 struct node_proposal *requests_committed(struct requests *r, uint64_t index, uint64_t term);
 void requests_read_answered(struct requests *r, uint64_t context, uint64_t index, int error);

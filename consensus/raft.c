@@ -113,6 +113,7 @@ static int propose(struct raft *raft, struct raft_event *event) {
         CHECK(entry->type == RAFT_ENTRY_COMMAND);
         entry->index = log_last_index(raft) + 1;
         entry->term = raft->term;
+        entry->unix_ms = event->unix_ms;
         log_append(raft, entry);
     }
     return CO_OK;
@@ -126,7 +127,7 @@ static void persisted(struct raft *raft, uint64_t seq) {
 }
 
 /* The first entry of the first term is the configuration; then an election like any other. */
-static int bootstrap(struct raft *raft, const struct raft_members *members, struct raft_data *first) {
+static int bootstrap(struct raft *raft, const struct raft_members *members, struct raft_data *first, uint64_t unix_ms) {
     if (raft->term > 0 || log_last_index(raft) > 0) return CO_EXISTS;
     struct buffer bytes = {0};
     raft_members_encode(members, &bytes);
@@ -136,7 +137,7 @@ static int bootstrap(struct raft *raft, const struct raft_members *members, stru
     raft->term = 1;
     raft->hard_state_pending = true;
     log_append(raft, &entry);
-    struct raft_entry command = {.index = 2, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = first};
+    struct raft_entry command = {.index = 2, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = first, .unix_ms = unix_ms};
     if (first) log_append(raft, &command);
     raft->election_deadline_ms = raft->now_ms;
     return CO_OK;
@@ -204,7 +205,7 @@ static int step(struct raft *raft, struct raft_event *event) {
         case RAFT_CHUNK_WRITTEN: chunk_written(raft, event); return CO_OK;
         case RAFT_UNREACHABLE: unreachable(raft, event->u.unreachable.peer); return CO_OK;
         case RAFT_DISK: disk_changed(raft, event->u.disk.degraded, event->u.disk.full); return CO_OK;
-        case RAFT_BOOTSTRAP: return bootstrap(raft, event->u.bootstrap, event->first_command);
+        case RAFT_BOOTSTRAP: return bootstrap(raft, event->u.bootstrap, event->first_command, event->unix_ms);
         case RAFT_STEP_DOWN:
             raft->quiet_until_ms = raft->now_ms + event->u.step_down.quiet_ms;
             if (raft->role != RAFT_FOLLOWER) become_follower(raft, raft->term, 0);

@@ -114,6 +114,7 @@ struct raft_event {
     uint64_t now_ms; /* monotonic; never below the one before */
     /* BOOTSTRAP: the new cluster's first command; NULL: none. One reference goes to the core */
     struct raft_data *first_command;
+    uint64_t unix_ms; /* BOOTSTRAP, PROPOSE: the wall clock, for the entries; the core only passes it on */
     union {
         const struct raft_message *receive;
         struct {

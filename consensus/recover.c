@@ -185,8 +185,11 @@ static int append(struct wal *wal, const struct recover_plan *plan, struct raft_
     uint64_t index = report->last_index;
     entries[0] = members_entry(members, ++index, term, report->last_term);
     for (size_t i = 0; i < plan->command_count; i++)
-        entries[i + 1] = (struct raft_entry){
-            .index = ++index, .term = term, .type = RAFT_ENTRY_COMMAND, .data = raft_data_ref(plan->commands[i])};
+        entries[i + 1] =
+            (struct raft_entry){.index = ++index,
+                                .term = term,
+                                .type = RAFT_ENTRY_COMMAND,
+                                .data = raft_data_ref(plan->commands[i])}; /* of a time that is not known */
     struct wal_batch batch = {.hard_state = true,
                               .term = term,
                               .vote = report->id,

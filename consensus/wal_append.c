@@ -30,6 +30,15 @@ static void put_record(struct group *group, uint32_t type, uint64_t index, uint6
     wal_encode_record(&group->wal->encoder, &record);
 }
 
+static void put_entry(struct group *group, const struct raft_entry *entry) {
+    struct wal_record record = {.type = entry->type,
+                                .index = entry->index,
+                                .term = entry->term,
+                                .data = raft_entry_bytes(entry),
+                                .unix_ms = entry->unix_ms};
+    wal_encode_record(&group->wal->encoder, &record);
+}
+
 /* The first batch of a segment repeats what one has to know to begin there. */
 static void group_open(struct group *group) {
     if (group->open) return;
@@ -105,7 +114,7 @@ static int put_entries(struct group *group, const struct raft_entry *entries, si
             if (rv != CO_OK) return rv;
         }
         group_open(group);
-        put_record(group, entry->type, entry->index, entry->term, raft_entry_bytes(entry));
+        put_entry(group, entry);
         if (group->count++ == 0) group->first = entry->index;
         group->last_index++;
     }

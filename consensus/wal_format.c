@@ -3,7 +3,8 @@
 #include "base/check.h"
 #include "base/hash.h"
 
-#define MAGIC 0x6c617763u /* "cwal" */
+#define MAGIC        0x6c617763u /* "cwal" */
+#define UNIX_MS_MOST (UINT64_MAX >> 16)
 _Static_assert((WAL_SECTOR & (WAL_SECTOR - 1)) == 0 && WAL_HEAD_BYTES <= WAL_SECTOR, "a head is never torn");
 _Static_assert(WAL_BATCH_BYTES_MAX <= UINT32_MAX && WAL_BATCH_BYTES_MAX % WAL_SECTOR == 0, "its size has 32 bits");
 _Static_assert(WAL_VERSION_NEWEST <= UINT16_MAX, "the version has 16 bits");
@@ -34,7 +35,8 @@ void wal_encode_record(struct wal_encoder *encoder, const struct wal_record *rec
     put_le32(to + 4, (uint32_t)record->data.size);
     put_le64(to + 8, record->index);
     put_le64(to + 16, record->term);
-    put_le32(to + 24, record->type);
+    CHECK(record->type <= UINT16_MAX && record->unix_ms <= UNIX_MS_MOST);
+    put_le64(to + 24, record->type | record->unix_ms << 16);
     if (record->data.size) memcpy(to + WAL_RECORD_BYTES, record->data.data, record->data.size);
     put_le32(to, crc32c(0, to + 4, size - 4));
     encoder->body_sum = crc32c(encoder->body_sum, to, 4);
@@ -111,7 +113,8 @@ int wal_cursor_next(struct wal_cursor *cursor, struct wal_record *record) {
     if (get_le32(at) != crc32c(0, at + 4, WAL_RECORD_BYTES - 4 + size)) return -1;
     record->index = get_le64(at + 8);
     record->term = get_le64(at + 16);
-    record->type = get_le32(at + 24);
+    record->type = (uint16_t)get_le64(at + 24);
+    record->unix_ms = get_le64(at + 24) >> 16;
     record->data = slice_make(at + WAL_RECORD_BYTES, size);
     cursor->at += WAL_RECORD_BYTES + size;
     cursor->left--;

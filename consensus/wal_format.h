@@ -25,8 +25,9 @@
  *           4  u32  size of the data
  *           8  u64  index
  *          16  u64  term
- *          24  u32  type
- *          28  data
+ *          24  u16  type
+ *          26  u48  of a command: when it was proposed, ms since 1970; 0: not known
+ *          32  data
  *
  * In a batch truncations and resets come before entries, so that an index stands for one entry of it. Since `sum`
  * covers the records' checksums and the chain, it stands for the whole log up to here.
@@ -45,7 +46,7 @@
 
 #define WAL_SECTOR          512u
 #define WAL_HEAD_BYTES      64u
-#define WAL_RECORD_BYTES    28u /* before the data */
+#define WAL_RECORD_BYTES    32u /* before the data */
 #define WAL_BATCH_BYTES_MAX (1u << 30)
 #define WAL_VERSION_NEWEST  2u
 
@@ -69,6 +70,7 @@ struct wal_record {
     uint32_t type;
     uint64_t index, term;
     struct slice data; /* points into the batch */
+    uint64_t unix_ms;  /* below 2^48 */
 };
 
 static inline uint64_t wal_round_up(uint64_t size) { return (size + WAL_SECTOR - 1) / WAL_SECTOR * WAL_SECTOR; }

@@ -71,6 +71,7 @@ static void take(struct reading *reading, const struct wal_record *record) {
         .term = record->term,
         .type = (uint8_t)record->type,
         .data = record->data.size ? raft_data_new(record->data.data, record->data.size) : NULL,
+        .unix_ms = record->unix_ms,
     };
     reading->bytes += record->data.size;
     reading->next++;

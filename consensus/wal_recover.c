@@ -72,6 +72,7 @@ static void entry_add(struct recovery *r, const struct wal_record *record) {
         .term = record->term,
         .type = (uint8_t)record->type,
         .data = record->data.size ? raft_data_new(record->data.data, record->data.size) : NULL,
+        .unix_ms = record->unix_ms,
     };
 }
 

@@ -114,8 +114,7 @@ static void refused(struct dns_outbox *outbox, struct segments_group group, int 
     size_t size = outbox->answers[outbox->order[group.first]].size, before = outbox->segment_max;
     outbox->segment_max = segments_refused(before, size, error);
     if (outbox->segment_max < before) {
-        log_debug("dns", "answers of %zu bytes cannot leave together error=\"%s\"", size,
-                  co_strerror(co_from_errno(error)));
+        log_debug("dns", "answers of %zu bytes cannot leave together error=\"%s\"", size, strerror(error));
     }
 }
 

@@ -89,7 +89,7 @@ static void *udp_run(void *data) {
         if (atomic_load(&udp->stopping)) return NULL;
         if (count <= 0) {
             if (count < 0 && errno != EINTR) {
-                log_warn("dns", "receiving failed error=\"%s\"", co_strerror(co_from_errno(errno)));
+                log_warn("dns", "receiving failed error=\"%s\"", strerror(errno));
                 usleep(ERROR_PAUSE_US); /* not round and round, should it last */
             }
             continue;

@@ -15,7 +15,12 @@ static int64_t period_of(const struct check_definition *definition) {
     return definition->kind == CHECK_ALIAS ? ALIAS_PERIOD : definition->interval_ns;
 }
 
+static void note_change(struct check *check, Pb__Status before, uint64_t now_ns) {
+    if (check->status != before || !check->changed_ns) check->changed_ns = now_ns;
+}
+
 static void set_status(struct check *check, Pb__Status status, uint64_t now_ns) {
+    Pb__Status before = check->status;
     if (status > PB__STATUS__CRITICAL) status = PB__STATUS__CRITICAL;
     if (status != PB__STATUS__CRITICAL) {
         check->critical_since_ns = CHECK_NEVER;
@@ -23,6 +28,7 @@ static void set_status(struct check *check, Pb__Status status, uint64_t now_ns) 
         check->critical_since_ns = now_ns;
     }
     check->status = flap_say(&check->flap, status, now_ns);
+    note_change(check, before, now_ns);
     check->held = flap_holds(&check->flap, now_ns);
 }
 
@@ -31,6 +37,7 @@ static bool settle(struct check *check, uint64_t now_ns) {
     if (!check->held) return false;
     Pb__Status before = check->status;
     check->status = flap_look(&check->flap, now_ns);
+    note_change(check, before, now_ns);
     check->held = flap_holds(&check->flap, now_ns);
     return !check->held || check->status != before;
 }
@@ -111,6 +118,7 @@ enum check_action check_step(struct check *check, const struct check_definition 
 static void run_ended(struct check *check, const struct check_definition *definition, uint64_t now_ns) {
     CHECK(check->running);
     check->running = false;
+    check->ended_ns = now_ns;
     uint64_t due = later(check->started_ns, period_of(definition));
     check->due_ns = due < now_ns || check->hurried ? now_ns : due;
     check->hurried = false;

@@ -24,6 +24,8 @@ struct check {
     uint64_t successes, failures; /* in a row */
     uint64_t due_ns;              /* next run, or the TTL's end */
     uint64_t started_ns;          /* of the run that is out */
+    uint64_t changed_ns;          /* since when `status` is what it is, as far as is known here */
+    uint64_t ended_ns;            /* of the last run */
     int64_t reported_ns;          /* TTL: when its status was reported; may lie before the clock began */
     bool running, has_result, hurried;
     bool held;                  /* when last looked at */

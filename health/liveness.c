@@ -51,7 +51,7 @@ struct liveness {
     uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms, process;
     unsigned lost; /* so often in a row soon after it was granted */
     struct rng rng;
-    void (*left)(void *data);
+    void (*left)(void *data, int error);
     void *left_data;
     bool stands; /* ASKING, though `id` is not known to have ended: it is to be replaced */
     unsigned closing;
@@ -237,11 +237,11 @@ void liveness_replace(struct liveness *liveness, const char *lease) {
     uv_async_send(&liveness->wake);
 }
 
-static void left(struct liveness *liveness) {
-    void (*done)(void *) = liveness->left;
+static void left(struct liveness *liveness, int error) {
+    void (*done)(void *, int) = liveness->left;
     liveness->left = NULL;
     liveness->state = LEFT;
-    if (done) done(liveness->left_data);
+    if (done) done(liveness->left_data, error);
 }
 
 static void collect(struct liveness *liveness) {
@@ -253,7 +253,7 @@ static void collect(struct liveness *liveness) {
     if (!over) return;
     liveness->out = NULL;
     if (question->what == GRANT) granted(liveness, question);
-    else if (question->what == LEAVE) left(liveness);
+    else if (question->what == LEAVE) left(liveness, question->error ? question->error : question->refused);
     else if (question->error == CO_OK) renewed(liveness, question->renew.restored);
     else if (liveness->state == HELD && question->error == CO_NOTFOUND) ended(liveness);
     else if (liveness->state == HELD) later(liveness);
@@ -268,8 +268,12 @@ static void act(struct liveness *liveness) {
     collect(liveness);
     uint64_t now_ms = clock_mono_ms(), at_ms = liveness->next_ms;
     if (liveness->left) {
-        if (!liveness->out && (liveness->state == HELD || liveness->stands)) ask_leave(liveness);
-        else if (!liveness->out || now_ms >= liveness->leave_by_ms) left(liveness);
+        /* nobody has heard of this node, and nobody can be told */
+        bool unheard = !liveness->granted_ms && !rpc_known_leader(liveness->local->rpc);
+        if (unheard) left(liveness, CO_OK);
+        else if (!liveness->out && (liveness->state == HELD || liveness->stands)) ask_leave(liveness);
+        else if (!liveness->out) left(liveness, CO_OK);
+        else if (now_ms >= liveness->leave_by_ms) left(liveness, CO_TIMEOUT);
         at_ms = liveness->leave_by_ms;
     } else if (!liveness->out && liveness->state != LEFT && now_ms >= liveness->next_ms) {
         if (liveness->state == HELD) ask_renew(liveness);
@@ -295,7 +299,7 @@ void liveness_lost(struct liveness *liveness) {
     uv_async_send(&liveness->wake);
 }
 
-void liveness_leave(struct liveness *liveness, void (*done)(void *data), void *data) {
+void liveness_leave(struct liveness *liveness, void (*done)(void *data, int error), void *data) {
     liveness->left = done, liveness->left_data = data;
     liveness->leave_by_ms = clock_mono_ms() + LEAVE_MOST_MS;
     act(liveness);

@@ -34,9 +34,10 @@ void liveness_lost(struct liveness *liveness);
  * it is held, so that the servers refuse the write. The node stays alive all the while; nothing is written until the
  * new lease stands. */
 void liveness_replace(struct liveness *liveness, const char *lease);
-/* The node leaves in order: it is removed from the catalog at once. `done` on the loop, also when that failed or
- * took longer than 5 s. Nothing is renewed or asked for afterwards. */
-void liveness_leave(struct liveness *liveness, void (*done)(void *data), void *data);
+/* The node leaves in order: it is removed from the catalog at once. `done` on the loop, within 5 s: CO_OK: it has left,
+ * or had nothing to leave; else the servers did not take it, or nobody knows whether they did. Nothing is renewed or
+ * asked for afterwards. */
+void liveness_leave(struct liveness *liveness, void (*done)(void *data, int error), void *data);
 
 /* How long it is not asked for after it was lost so often in a row, each time soon after it was granted. Pure. */
 uint64_t liveness_period_ms(int64_t ttl_ns); /* from one renewal to the next */

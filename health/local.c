@@ -264,9 +264,9 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     if (local->state_writer) state_writer_close(local->state_writer);
 }
 
-void local_leave(struct local *local, void (*done)(void *data), void *data) {
+void local_leave(struct local *local, void (*done)(void *data, int error), void *data) {
     if (local->liveness) liveness_leave(local->liveness, done, data);
-    else done(data);
+    else done(data, CO_OK);
 }
 
 const struct local_config *local_configuration(const struct local *local) { return &local->config; }
@@ -385,8 +385,10 @@ static int maintenance(struct local *local, struct slice service_id, bool enable
     }
     local_unlock(local);
     if (error == CO_OK) {
-        log_info("health", "maintenance mode %s service=\"%.*s\"", enable ? "on" : "off", (int)service_id.size,
-                 service_id.data ? service_id.data : "");
+        if (service_id.size)
+            log_info("health", "maintenance mode %s service=\"%.*s\"", enable ? "on" : "off", (int)service_id.size,
+                     service_id.data);
+        else log_info("health", "maintenance mode %s node=%s", enable ? "on" : "off", local->config.node);
     }
     return error;
 }

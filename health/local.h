@@ -131,6 +131,20 @@ int local_node_maintenance(struct local *local, bool enable, struct slice reason
 /* Copies for the API, in the arena: records as they stand or will stand in the catalog, sorted by id. */
 size_t local_services(struct local *local, struct arena *arena, Pb__Service ***services);
 size_t local_checks(struct local *local, struct arena *arena, Pb__Check ***checks);
+/* How a check of this agent stands, for people. Texts are in the arena; times are ages and what is left, in ns. */
+#define LOCAL_NO_TIME INT64_MIN
+struct local_check_standing {
+    Pb__Check *record;
+    const char *kind, *target;                    /* "http", "http://..."; "": none */
+    int64_t interval_ns, timeout_ns, ttl_ns;      /* 0: it has none */
+    int64_t deregister_ns;                        /* its service goes after so long; LOCAL_NO_TIME: never */
+    uint32_t to_passing, to_warning, to_critical; /* so many equal results in a row; 0: at once */
+    uint64_t successes, failures;                 /* in a row */
+    int64_t since_ns, last_ns, next_ns;           /* of its status, its last result, the next run or the TTL's end */
+    bool runs, told, held, maintenance; /* it looks for itself; clients tell it; damping keeps its word back */
+};
+bool local_check_explain(struct local *local, struct slice id, struct arena *arena,
+                         struct local_check_standing *standing); /* false: unknown */
 /* One service; false: unknown. Checks: the service's and the node's, sorted by id. */
 bool local_service(struct local *local, struct slice id, struct arena *arena, Pb__Service **service,
                    Pb__Check ***checks, size_t *check_count);
@@ -139,8 +153,8 @@ bool local_service_passes(struct local *local, struct slice name);
 /* Rises with every change of a local record. */
 uint64_t local_generation(struct local *local);
 /* Loop thread, once: this node leaves in order, and goes from the catalog at once. `done` on the loop, after 5 s at
- * the latest. */
-void local_leave(struct local *local, void (*done)(void *data), void *data);
+ * the latest: CO_OK, or why no server took it. */
+void local_leave(struct local *local, void (*done)(void *data, int error), void *data);
 /* True once everything local has been delivered to the servers and nothing is dirty (tests, leave). */
 bool local_synced(struct local *local);
 /* The copy of the configuration that it runs with; constant. */

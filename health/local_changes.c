@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -86,6 +87,12 @@ void check_output_later(struct local *local, struct local_check *check) {
     }
 }
 
+/* A node's check is of no service. */
+static void tell(const struct local_check *check, const char *what) {
+    const char *service = check->shared->definition->service_id;
+    log_info("health", "check %s check=%s%s%s", what, check->item.id, service[0] ? " service=" : "", service);
+}
+
 void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output) {
     bool same_text = slice_equal(buffer_slice(&check->output), output);
     if (!same_text) {
@@ -96,16 +103,15 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
     }
     bool held = check_held(&check->core);
     if (held != check->held_shown) {
-        log_info("health", "%s check=%s service=%s",
-                 held ? "check changes its state too often, it is held" : "check is not held any more", check->item.id,
-                 check->shared->definition->service_id);
+        tell(check, held ? "changes its state too often, it is held" : "is not held any more");
         check->held_shown = held;
         item_touch(local, &check->item);
         restart(local, check); /* its timer does not know when it is let go */
     }
     if (check->core.status != before) {
-        log_info("health", "check is now %s check=%s service=%s", status_text(check->core.status), check->item.id,
-                 check->shared->definition->service_id);
+        char now[32];
+        snprintf(now, sizeof now, "is now %s", status_text(check->core.status));
+        tell(check, now);
         item_changed(local, &check->item);
     } else if (!same_text) {
         check_output_later(local, check);

@@ -63,6 +63,30 @@ static const struct http_wait wait_released = {
 static const struct http_wait wait_all_left = {
     .query = &query_barrier_wait, .ask = ask_leave, .holds = holds, .reply = waited, .after_write = true};
 
+/* -- where one session stands ------------------------------------------------------------------------------------- */
+
+/* A session that is not there is an answer too: whoever waits for the end of its own is told. */
+static int view_seat(struct http_request *request, const struct query_result *result) {
+    Pb__BarrierSeat outside = PB__BARRIER_SEAT__INIT;
+    outside.name = (char *)(uintptr_t)http_path_value(request, "name").data;
+    outside.session = (char *)(uintptr_t)http_parameter(request, "session").data;
+    outside.standing = PB__BARRIER_STANDING__BARRIER_OUTSIDE;
+    message_json(http_out(request), result->found ? result->message : &outside.base, NULL, request);
+    return 200;
+}
+
+static void barrier_get_row(struct http_request *request) {
+    if (!http_has(request, "session")) {
+        http_declared(request);
+        return;
+    }
+    Pb__BarrierPlaceRequest *place = arena_alloc(http_arena(request), sizeof *place);
+    pb__barrier_place_request__init(place);
+    place->who = message_bytes(barrier_who(http_path_value(request, "name"), http_parameter(request, "session"),
+                                           arena_alloc(http_arena(request), BARRIER_WHO_MOST)));
+    http_read(request, &query_barrier_place, &place->base, view_seat);
+}
+
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 
 static const struct message_member party[] = {{.field = "session"}, {.field = "index"}, {0}};
@@ -96,7 +120,12 @@ const struct http_route http_routes_barrier[] = {
      .example = {"/v1/barrier/nightly/load/enter?parties=2&ttl=1m&double", .status = 200, .keep = "party=Session"},
      .endpoint = {.command = BARRIER_ENTER, .then = &wait_released, .answer = answer},
      .cli = {"barriers enter", .defaults = "wait=10m"}},
-    {HTTP_GET, "/v1/barrier/*name", http_declared, "barrier:read", HTTP_PARAMS(NAME("*name"), HTTP_READS),
+    {HTTP_GET, "/v1/barrier/*name", barrier_get_row, "barrier:read",
+     HTTP_PARAMS(
+         NAME("*name"), HTTP_READS,
+         {"session", HTTP_UUID,
+          .help = "only where this session stands (Standing: waiting, released, inside, left, over, or outside); "
+                  "with index nobody else's coming and going wakes it"}),
      "One barrier: who waits (Entered), and who of a double round is at work and has not left (Working)", HTTP_OWN,
      .example = {"/v1/barrier/nightly/load", .status = 200}, .since = BARRIER_SINCE,
      .endpoint = {.query = &query_barrier, .answer = state, .watched = "barrier", .missing = "is empty"},

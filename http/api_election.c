@@ -34,13 +34,19 @@ static bool proclaim_prepare(struct http_request *request, ProtobufCMessage *mes
 
 /* -- looking ------------------------------------------------------------------------------------------------------ */
 
+static int own_view(struct http_request *request, const struct query_result *result) {
+    return queue_own_view(request, result, campaigned);
+}
+
 /* With ?leader only the leader is read: who observes it is not woken by those who campaign. */
 static void election_get(struct http_request *request) {
-    if (!http_has(request, "leader")) http_declared(request);
+    if (http_has(request, "session")) queue_own_read(request, &query_election_entry, own_view);
+    else if (!http_has(request, "leader")) http_declared(request);
     else http_declared_query(request, &query_election_leader);
 }
 
 static const struct message_member leader_members[] = {{.field = "session"},
+                                                       {.field = "node"},
                                                        {.field = "token", .name = "Term"},
                                                        {.field = "note", .name = "Value", .flags = MEMBER_TEXT},
                                                        {.field = "since_unix_ms"},
@@ -104,7 +110,8 @@ const struct http_route http_routes_election[] = {
      HTTP_PARAMS(NAME, HTTP_DC, TERM("the leader's term", .required = true)),
      "The leader advertises another value, in the same term", HTTP_OWN | HTTP_BODY_RAW,
      .example = {"/v1/election/primary/proclaim?token={term}", .body = "10.0.0.7:5433", .status = 200},
-     .endpoint = {.command = ELECTION_PROCLAIM, .raw = VALUE, .prepare = proclaim_prepare}},
+     .endpoint = {.command = ELECTION_PROCLAIM, .raw = VALUE, .prepare = proclaim_prepare},
+     .cli = {.command = "election proclaim"}},
     {HTTP_PUT, "/v1/election/+name/renew", election_renew, "election:write",
      HTTP_PARAMS({"+name", HTTP_TEXT, .help = "the election's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
                  {"session", HTTP_UUID, .help = "of the leader"},
@@ -117,6 +124,9 @@ const struct http_route http_routes_election[] = {
      HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the election's name, slashes included", .least = 1,
                   .most = QUEUE_NAME_MAX, .field = "name"},
                  HTTP_READS, {"leader", HTTP_FLAG, .help = "the leader alone; with index: candidates wake nobody"},
+                 {"session", HTTP_UUID,
+                  .help = "only what this session has there, as campaign answers; with index nobody else's coming and "
+                          "going wakes it"},
                  {"transitions", HTTP_FLAG, .help = "the newest changes of who leads and waits, with their causes"}),
      "Who leads, and who else campaigns", HTTP_OWN, .example = {"/v1/election/primary", .status = 200},
      .since = ELECTION_SINCE,
@@ -132,6 +142,6 @@ const struct http_route http_routes_election[] = {
                  TERM("in place of the session: the leader's term"), NOW),
      "The leader resigns, or a candidate waits no more; 409 when it is neither", HTTP_OWN,
      .example = {"/v1/election/primary/resign?token={term}", .status = 200},
-     .endpoint = {.command = ELECTION_RESIGN, .prepare = resign_prepare}},
+     .endpoint = {.command = ELECTION_RESIGN, .prepare = resign_prepare}, .cli = {.command = "election resign"}},
     {0},
 };

@@ -214,6 +214,10 @@ static bool fence_parse(struct http_request *request, Pb__KvCommand *command, ui
 static void kv_put(struct http_request *request) {
     static const char *const exclusive[] = {"acquire", "cas", "release", NULL};
     struct slice key = http_path_value(request, "key"), body = http_body(request);
+    if (http_has(request, "restore") && (key.size == 0 || key.size <= KV_KEY_MAX)) {
+        http_kv_restore(request);
+        return;
+    }
     if (key_refused(request, key) || conflicts(request, exclusive)) return;
     Pb__KvCommand *command = command_new(request, key);
     if (!number_parse(request, "flags", &command->flags)) return;
@@ -260,6 +264,12 @@ static void kv_delete(struct http_request *request) {
     { "*key", HTTP_TEXT, .help = "the key, slashes included", .most = KV_KEY_MAX }
 #define CAS \
     { "cas", HTTP_U64, .help = "only while the key's ModifyIndex is this; 0: only if there is none" }
+#define AT(help_)                                                                                                  \
+    {                                                                                                              \
+        "at", HTTP_TEXT,                                                                                           \
+            .help = help_ ": an index, a time (2026-11-26T10:00:00Z), or how long ago (-5m); 410: no longer kept", \
+            .most = 64                                                                                             \
+    }
 #define FENCE                                                                                            \
     {"fence", HTTP_TEXT, .help = "coord's own: only while `token` holds this lock (/v1/lock); else 412", \
      .most = QUEUE_NAME_MAX},                                                                            \
@@ -268,10 +278,19 @@ static void kv_delete(struct http_request *request) {
     }
 const struct http_route http_routes_kv[] = {
     {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write",
-     HTTP_PARAMS(KEY, HTTP_DC, {"flags", HTTP_U64, .help = "a number to store with the value"}, CAS,
-                 {"acquire", HTTP_UUID, .help = "takes the key's lock for this session"},
-                 {"release", HTTP_UUID, .help = "gives the lock of this session back"},
-                 {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, with which it goes"}, FENCE),
+     HTTP_PARAMS(
+         KEY, HTTP_DC, {"flags", HTTP_U64, .help = "a number to store with the value"}, CAS,
+         {"acquire", HTTP_UUID, .help = "takes the key's lock for this session"},
+         {"release", HTTP_UUID, .help = "gives the lock of this session back"},
+         {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, with which it goes"}, FENCE,
+         {"restore", HTTP_FLAG,
+          .help = "coord's own: the key becomes what it was at `at`, value and flags; takes no body, and answers "
+                  "with an object. 404 when it was not there then, and nothing is done"},
+         AT("with restore: the moment"),
+         {"recurse", HTTP_FLAG,
+          .help = "with restore: all keys that begin with it, in one entry; what was not there then is deleted"},
+         {"delete", HTTP_FLAG, .help = "with restore: deletes the one key if it was not there then"},
+         {"dry-run", HTTP_FLAG, .help = "with restore: changes nothing, and says what would change"}),
      "Stores the body as the key's value; true, or false where cas or a lock says no. With acquire and release the "
      "header X-Coord-Fencing-Token: a number that grows from holder to holder",
      HTTP_BODY_RAW | HTTP_BODY_BIG, .example = {"/v1/kv/color?flags=7", .body = "blue", .status = 200}},
@@ -279,8 +298,7 @@ const struct http_route http_routes_kv[] = {
      HTTP_PARAMS(KEY, HTTP_READS, {"recurse", HTTP_FLAG, .help = "all entries whose keys begin with it"},
                  {"keys", HTTP_FLAG, .help = "only the keys that begin with it"},
                  {"separator", HTTP_TEXT, .help = "with keys: up to this, which may be of several bytes"},
-                 {"raw", HTTP_FLAG, .help = "the value itself, as it was stored"},
-                 {"at", HTTP_U64, .help = "coord's own: as it was at this index; 410 when that is no longer kept"},
+                 {"raw", HTTP_FLAG, .help = "the value itself, as it was stored"}, AT("coord's own: as it was then"),
                  {"history", HTTP_FLAG, .help = "coord's own: the changes of the key, the oldest first"}),
      "One key, all entries below a prefix, or their names; 404 when there is none", 0,
      .example = {"/v1/kv/color", .status = 200}},

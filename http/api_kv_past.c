@@ -18,6 +18,7 @@ static void write_change(struct json_out *json, const Pb__KvChange *change) {
     json_object(json);
     json_key(json, "Index");
     json_u64(json, change->index);
+    http_kv_time(json, change->unix_ms);
     json_key(json, "Kind");
     json_string(json, kinds[change->kind]);
     if (!gone) {
@@ -35,27 +36,22 @@ static void write_change(struct json_out *json, const Pb__KvChange *change) {
 }
 
 /* 0: it is not refused. */
-static int view_refused(struct http_request *request, const Pb__KvPastResult *past, uint64_t at) {
-    if (past->off) http_view_text(request, "no history is kept here: the setting coord.history_changes is 0");
-    else if (at && at < past->floor)
-        http_view_text(request, "at: %llu is no longer kept: the history reaches back to %llu", (unsigned long long)at,
-                       (unsigned long long)past->floor);
-    else if (at > past->index)
-        http_view_text(request, "at: %llu is not there yet: the index is %llu", (unsigned long long)at,
-                       (unsigned long long)past->index);
-    else return 0;
-    return past->off || at > past->index ? 400 : 410;
-}
-
-/* 0: there is none. A view sees the request alone: it parses it again. */
-static uint64_t wanted_index(struct http_request *request) {
-    uint64_t at;
-    return u64_parse(http_parameter(request, "at"), UINT64_MAX, &at) == CO_OK ? at : 0;
+static int view_refused(struct http_request *request, const Pb__KvPastResult *past) {
+    const struct http_kv_window window = {.off = past->off,
+                                          .verdict = past->verdict,
+                                          .floor = past->floor,
+                                          .floor_unix_ms = past->floor_unix_ms,
+                                          .index = past->index,
+                                          .unix_ms = past->unix_ms};
+    char text[256];
+    int status = http_kv_moment_refused(&window, http_parameter(request, "at"), text, sizeof text);
+    if (status) http_view_text(request, "%s", text);
+    return status;
 }
 
 static int view_past(struct http_request *request, const struct query_result *result) {
     const Pb__KvPastResult *past = (const Pb__KvPastResult *)result->message;
-    int refused = view_refused(request, past, wanted_index(request));
+    int refused = view_refused(request, past);
     if (refused) return refused;
     bool keys = http_has(request, "keys");
     if (!result->found && !(keys && http_path_value(request, "key").size == 0)) return 404;
@@ -73,7 +69,7 @@ static int view_past(struct http_request *request, const struct query_result *re
 
 static int view_changes(struct http_request *request, const struct query_result *result) {
     const Pb__KvPastResult *past = (const Pb__KvPastResult *)result->message;
-    int refused = view_refused(request, past, 0);
+    int refused = view_refused(request, past);
     if (refused) return refused;
     if (!result->found) return 404;
     struct json_out *json = http_out(request);
@@ -97,11 +93,7 @@ bool http_kv_past(struct http_request *request) {
                         "history: it lists the changes of one key, and goes with none of at, keys, recurse, raw");
         return true;
     }
-    if (!history) message->at = wanted_index(request);
-    if (!history && message->at == 0) {
-        http_reply_text(request, 400, "at: wanted: an index, a whole number above 0");
-        return true;
-    }
+    if (!history && !(message->at = http_kv_moment(request))) return true;
     if (!history && http_has(request, "index")) {
         http_reply_text(request, 400, "at: the past does not change, so there is nothing to wait for with index");
         return true;

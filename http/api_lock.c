@@ -57,6 +57,7 @@ static void mode_write(struct json_out *json, const ProtobufCMessage *message, v
 }
 
 static const struct message_member holder_members[] = {{.field = "session"},
+                                                       {.field = "node"},
                                                        {.field = "token", .name = "FencingToken"},
                                                        {.field = "note", .flags = MEMBER_TEXT},
                                                        {.field = "since_unix_ms"},
@@ -70,6 +71,14 @@ static const struct message_member one[] = {VIEW_MEMBERS, {.write = queue_transi
 static const struct message_member any[] = {VIEW_MEMBERS, {0}};
 
 void http_lock_view(struct json_out *json, const ProtobufCMessage *view) { message_json(json, view, any, NULL); }
+
+static int own_view(struct http_request *request, const struct query_result *result) {
+    return queue_own_view(request, result, acquired);
+}
+static void lock_get(struct http_request *request) {
+    if (http_has(request, "session")) queue_own_read(request, &query_lock_entry, own_view);
+    else http_declared(request);
+}
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 
@@ -111,10 +120,13 @@ const struct http_route http_routes_lock[] = {
      "Renews the session of a holder, without an entry in the log unless ttl changes it; 404 when the lock is not held "
      "so",
      HTTP_OWN, .example = {"/v1/lock/nightly/renew?token={token}", .status = 200}, .since = LOCK_SINCE},
-    {HTTP_GET, "/v1/lock/*name", http_declared, "lock:read",
+    {HTTP_GET, "/v1/lock/*name", lock_get, "lock:read",
      HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the lock's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
                   .field = "name"},
                  HTTP_READS,
+                 {"session", HTTP_UUID,
+                  .help = "only what this session has there, as acquire answers; with index nobody else's coming and "
+                          "going wakes it"},
                  {"transitions", HTTP_FLAG, .help = "the newest changes of who holds and waits, with their causes"}),
      "Who holds a lock, and who waits for it", HTTP_OWN, .example = {"/v1/lock/nightly?transitions", .status = 200},
      .since = LOCK_SINCE, .endpoint = {.query = &query_lock, .answer = one, .watched = "lock", .missing = "is free"}},

@@ -119,29 +119,31 @@ static bool is_look_at_nothing(const struct taking *taking) {
     return spent && !spends;
 }
 
-/* Not before more comes (t of RateLimit); others may give something back earlier, but nobody knows. */
-static uint64_t refused_for_ms(const struct taking *taking) {
+/* When more comes. RateLimit (t) says the same of the budget that it hangs on. */
+static uint64_t refused_for_ms(struct taking *taking) {
     const struct spender_answer *answer = &taking->take.answer;
-    const struct spender_rate *rate = &taking->take.rates[answer->failed];
-    uint64_t more_ms = rate->quota ? rate->reset_s * 1000 : 0;
-    return answer->retry_ms > more_ms ? answer->retry_ms : more_ms;
+    struct spender_rate *rate = &taking->take.rates[answer->failed];
+    if (!answer->retry_ms) return rate->quota ? rate->reset_s * 1000 : 0;
+    rate->reset_s = (answer->retry_ms + 999) / 1000;
+    return answer->retry_ms;
 }
 
-static void reply(struct http_request *request, const struct taking *taking) {
+static void reply(struct http_request *request, struct taking *taking) {
     int error = taking->take.error;
+    uint64_t retry_ms = error == CO_BUSY ? refused_for_ms(taking) : 0;
     rate_fields(request, &taking->take);
     if (error != CO_OK && error != CO_BUSY) {
         refuse(request, taking, error);
         return;
     }
-    if (error == CO_BUSY) retry_after(request, refused_for_ms(taking));
+    if (error == CO_BUSY) retry_after(request, retry_ms);
     write_answer(request, taking, error == CO_OK && !is_look_at_nothing(taking));
     http_reply_json(request, error == CO_OK ? 200 : 429);
 }
 
 /* There is no such budget here. One whose name ends in another region's is that region's. */
 static void regions_known(struct http_request *request, int error, const struct query_result *result) {
-    const struct taking *taking = http_context(request);
+    struct taking *taking = (struct taking *)(uintptr_t)http_context(request);
     struct slice name = taking->takes[taking->take.answer.failed].name, region = region_of_name(name);
     const Pb__RegionsResult *records = error ? NULL : (const Pb__RegionsResult *)result->message;
     for (size_t i = 0; records && i < records->n_regions; i++) {
@@ -156,7 +158,7 @@ static void regions_known(struct http_request *request, int error, const struct 
 }
 
 static void answered(struct http_request *request, struct http_call *call, int error) {
-    const struct taking *taking = CONTAINER_OF(call, struct taking, call);
+    struct taking *taking = CONTAINER_OF(call, struct taking, call);
     (void)error;
     bool unknown = taking->take.error == CO_NOTFOUND;
     if (!unknown || !region_of_name(taking->takes[taking->take.answer.failed].name).size) {

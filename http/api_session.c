@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "http/http.h"
 #include "http/views_kv.h"
+#include "kv/holding/holding.h"
 #include "kv/session/session.h"
 
 #define LOCK_DELAY_DEFAULT_NS 15000000000
@@ -202,8 +203,8 @@ static void lock_delay_parse(struct json_object *json, int64_t *ns, struct fault
     if (json_object_is_type(value, json_type_string)) {
         struct slice text = slice_make(json_object_get_string(value), (size_t)json_object_get_string_len(value));
         if (duration_parse(text, &delay) != CO_OK) {
-            fault_set(fault, CO_INVALID, "LockDelay: invalid duration \"%.*s\"", text.size < 40 ? (int)text.size : 40,
-                      text.data);
+            fault_set(fault, CO_INVALID, "LockDelay: invalid duration \"%.*s\" (write it like 10s, 1m30s, 200ms)",
+                      text.size < 40 ? (int)text.size : 40, text.data);
             return;
         }
     } else if (json_object_is_type(value, json_type_int)) {
@@ -312,17 +313,21 @@ static bool session_refused(struct http_request *request, Pb__Session *session, 
     }
     if (session->ttl[0] == '\0') return false;
     if (duration_parse(slice_text(session->ttl), &session->ttl_ns) != CO_OK) {
-        http_reply_text(request, 500, "Session TTL '%.40s' invalid: time: invalid duration \"%.40s\"", session->ttl,
-                        session->ttl);
+        http_reply_text(
+            request, 500,
+            "Session TTL '%.40s' invalid: time: invalid duration \"%.40s\" (write it like 10s, 1m30s, 200ms)",
+            session->ttl, session->ttl);
         return true;
     }
     if (session->ttl_ns == 0 || (session->ttl_ns >= least && session->ttl_ns <= HTTP_TTL_MOST_NS)) return false;
     struct buffer bounds = {0};
+    buffer_append_byte(&bounds, '"');
+    duration_format(&bounds, session->ttl_ns);
+    buffer_append_text(&bounds, "\", must be between ");
     duration_format(&bounds, least);
-    buffer_append_byte(&bounds, '=');
+    buffer_append_text(&bounds, " and ");
     duration_format(&bounds, HTTP_TTL_MOST_NS);
-    http_reply_text(request, 500, "Invalid Session TTL '%lld', must be between [%.*s]", (long long)session->ttl_ns,
-                    (int)bounds.size, bounds.data);
+    http_reply_text(request, 500, "Invalid Session TTL %.*s", (int)bounds.size, bounds.data);
     buffer_free(&bounds);
     return true;
 }
@@ -378,6 +383,55 @@ static void create_session(struct http_request *request) {
     http_write(request, SESSION_CREATE, &command->base, created);
 }
 
+/* -- coord's own: what it holds, and how long it has left --------------------------------------------------------- */
+
+static void explain_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
+    (void)context;
+    json_key(json, "Session");
+    http_session(json, ((const Pb__HoldingsResult *)message)->session);
+}
+
+/* A session that a command made with ?ttl= ends with the last thing that it holds. */
+static void made_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
+    (void)context;
+    json_key(json, "Made");
+    json_bool(json, ((const Pb__HoldingsResult *)message)->session->made);
+}
+
+/* What the leader knows; left out where there is no TTL, or its end is proposed. */
+static void remaining_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
+    const struct rpc_renew *looked = http_context(request);
+    struct buffer text = {0};
+    (void)message;
+    if (!looked || !looked->ttl_ns) return;
+    duration_format(&text, looked->left_ms * 1000000);
+    json_key(json, "Remaining");
+    json_slice(json, buffer_slice(&text));
+    buffer_free(&text);
+}
+
+static const struct message_member holding[] = {{.field = "kind"},
+                                                {.field = "name", .flags = MEMBER_TEXT},
+                                                {.field = "standing"},
+                                                {.field = "token", .flags = MEMBER_OPTIONAL},
+                                                {.field = "position", .flags = MEMBER_OPTIONAL},
+                                                {0}};
+static const struct message_member explained[] = {{.write = explain_write},
+                                                  {.write = made_write},
+                                                  {.write = remaining_write},
+                                                  {.field = "holdings", .members = holding},
+                                                  {.field = "more", .flags = MEMBER_OPTIONAL},
+                                                  {0}};
+
+static void explain_looked(struct http_request *request, int error, const struct rpc_renew *renew) {
+    if (error != CO_OK && error != CO_NOTFOUND) http_reply_error(request, error);
+    else http_declared_with(request, error ? NULL : renew);
+}
+
+static void session_explain(struct http_request *request) {
+    http_renew(request, &session_expiry, true, http_path_value(request, "id"), explain_looked);
+}
+
 #define ID \
     { "*id", HTTP_UUID, .help = "the session's ID" }
 const struct http_route http_routes_session[] = {
@@ -395,6 +449,17 @@ const struct http_route http_routes_session[] = {
      .example = {"/v1/session/node/web1", .status = 200, .depth = 1}},
     {HTTP_GET, "/v1/session/list", session_list, "session:read", HTTP_PARAMS(HTTP_READS), "All sessions", 0,
      .example = {.status = 200, .depth = 1}},
+    {HTTP_GET, "/v1/session/explain/:id", session_explain, "session:read",
+     HTTP_PARAMS({":id", HTTP_UUID, .help = "the session's ID", .field = "id"}, HTTP_DC),
+     "A session, how much of its TTL is left as the leader knows, and the first 100 of each kind that it holds or "
+     "waits "
+     "for",
+     HTTP_OWN, .example = {"/v1/session/explain/{session}", .status = 200}, .since = SESSION_TTL_SINCE,
+     .endpoint = {.query = &query_holdings,
+                  .answer = explained,
+                  .fresh = true,
+                  .watched = "session",
+                  .missing = "has ended, or there never was one"}},
     {HTTP_PUT, "/v1/session/destroy/*id", destroy_session, "session:write", HTTP_PARAMS(ID, HTTP_DC),
      "Ends a session; its keys are released or deleted", 0,
      .example = {"/v1/session/destroy/{session}", .status = 200}},

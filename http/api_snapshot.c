@@ -79,7 +79,7 @@ static void put_snapshot(struct http_request *request) {
     struct restoring *restoring = arena_zalloc(http_arena(request), sizeof *restoring);
     restoring->restore.fd = http_body_file(request);
     if (restoring->restore.fd < 0) {
-        http_reply_text(request, 400, "not a backup: the body is empty");
+        http_reply_text(request, 400, "%s", RPC_RESTORE_EMPTY);
         return;
     }
     restoring->call.view = restored_view;

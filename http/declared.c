@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_in.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "http/impl.h"
+#include "http/route_near.h"
 
 const struct http_param http_params_read[] = {
     HTTP_DC,
@@ -130,6 +133,9 @@ static int refuse(const struct http_param *param, struct slice text, struct faul
     declared_wanted(param, &wanted);
     const char *name = declared_in_path(param) ? param->name + 1 : param->name;
     int size = text.size < 40 ? (int)text.size : 40;
+    uint64_t number;
+    bool no_unit = param->type == HTTP_DURATION && u64_parse(text, UINT64_MAX, &number) != CO_INVALID && number;
+    if (no_unit) buffer_append_text(&wanted, ": it has no unit (10s, 1m30s, 200ms)");
     fault_set(fault, CO_INVALID, "%s: \"%.*s\"%s is not %.*s%s", name, size, size ? text.data : "",
               text.size > 40 ? "..." : "", (int)wanted.size, wanted.data,
               param->type == HTTP_FLAG ? ": leave the value out, or write 1 or true" : "");
@@ -223,16 +229,60 @@ static bool is_common(struct slice name) {
     return false;
 }
 
-static void refuse_unknown(const struct http_request *request, struct slice name, struct fault *fault) {
-    const char *nearest = common[0];
-    unsigned least = edit_distance(name, slice_text(nearest));
-    struct declared_walk walk = declared_begin(request->route->params);
+#define KNOWN_SHOWN 140 /* bytes */
+
+static void list_known(const struct http_param *params, struct buffer *out) {
+    struct declared_walk walk = declared_begin(params);
+    size_t begun = out->size;
     for (const struct http_param *param; (param = declared_next(&walk));) {
         if (!declared_is_given(param) || declared_in_path(param)) continue;
-        unsigned distance = edit_distance(name, slice_text(param->name));
-        if (distance < least) least = distance, nearest = param->name;
+        if (out->size - begun > KNOWN_SHOWN) {
+            buffer_append_text(out, ", ...");
+            return;
+        }
+        buffer_printf(out, "%s%s", out->size > begun ? ", " : "", param->name);
     }
-    fault_set(fault, CO_INVALID, "unknown parameter \"%.60s\" (nearest: \"%s\")", name.data, nearest);
+    for (size_t i = 0; i < ARRAY_COUNT(common); i++)
+        buffer_printf(out, "%s%s", out->size > begun ? ", " : "", common[i]);
+}
+
+/* Of a body, however it is written; NULL: none. */
+static const struct http_param *member_named(const struct http_param *members, struct slice name) {
+    struct declared_walk walk = declared_begin(members);
+    for (const struct http_param *member; (member = declared_next(&walk));)
+        if (declared_is_given(member) && json_same_key(slice_text(member->name), name)) return member;
+    return NULL;
+}
+
+/* A member of the body, of another method of the same path, or mistyped. */
+static void refuse_unknown(const struct http_request *request, struct slice name, struct fault *fault) {
+    struct suggest suggest = suggest_for(name);
+    struct declared_walk walk = declared_begin(request->route->params);
+    struct buffer said = {0};
+    buffer_printf(&said, "unknown parameter \"%.60s\"", name.data);
+    const struct http_param *member = member_named(request->route->endpoint.body, name);
+    if (member) {
+        fault_set(fault, CO_INVALID, "%.*s: it is a member of the body: {\"%s\": ...}", (int)said.size, said.data,
+                  member->name);
+        buffer_free(&said);
+        return;
+    }
+    size_t before = said.size;
+    buffer_append_text(&said, " of ");
+    route_show(request->route, request->method, &said);
+    buffer_append_text(&said, "; it is one of ");
+    if (!route_with_parameter(request->path, request->method == HTTP_HEAD ? HTTP_GET : request->method, name, &said)) {
+        said.size = before;
+        for (size_t i = 0; i < ARRAY_COUNT(common); i++) suggest_try(&suggest, slice_text(common[i]));
+        for (const struct http_param *param; (param = declared_next(&walk));)
+            if (declared_is_given(param) && !declared_in_path(param)) suggest_try(&suggest, slice_text(param->name));
+        buffer_append_text(&said, suggest.count ? " (nearest: " : " (known: ");
+        if (suggest.count) suggest_print(&said, &suggest);
+        else list_known(request->route->params, &said);
+        buffer_append_byte(&said, ')');
+    }
+    fault_set(fault, CO_INVALID, "%.*s", (int)said.size, said.data);
+    buffer_free(&said);
 }
 
 static void check_given(const struct http_request *request, unsigned i, struct fault *fault) {

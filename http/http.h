@@ -28,6 +28,8 @@ struct http_control {
     enum http_control_kind kind;
     const char *address; /* to join by */
     struct fault fault;
+    const char **warnings; /* lines, NULL at the end, until `done` returns: what else is to be said; of one that did not
+                            * work all faults, the first too. NULL: nothing */
     void (*done)(struct http_control *act, int error);
     struct mail mail; /* the rest is the process's */
     struct http_control *next;

@@ -17,7 +17,7 @@ static void pair(struct json_out *json, const char *key, const char *value) {
 struct member_view {
     const char *name, *address, *id, *version;
     unsigned port;
-    enum { MEMBER_ALIVE = 1, MEMBER_FAILED = 4 } status; /* serf's numbers */
+    enum { MEMBER_ALIVE = 1, MEMBER_LEFT = 3, MEMBER_FAILED = 4 } status; /* serf's numbers */
     bool is_server;
     const char *region; /* NULL: this one */
 };
@@ -108,7 +108,9 @@ static void member_known(struct json_out *json, const struct http_env *env, cons
                                .address = known->address,
                                .id = known->id,
                                .port = known->server_port,
-                               .status = failed ? MEMBER_FAILED : MEMBER_ALIVE,
+                               .status = known->left ? MEMBER_LEFT
+                                         : failed    ? MEMBER_FAILED
+                                                     : MEMBER_ALIVE,
                                .is_server = server || known->server_port,
                                .version = here ? env->version : member_version(known)};
     member_write(json, env, &view);
@@ -189,7 +191,9 @@ static void view_wan(struct http_request *request, const struct regions_shown *s
                                    .address = known->address,
                                    .id = known->id,
                                    .port = known->server_port,
-                                   .status = known->failed ? MEMBER_FAILED : MEMBER_ALIVE,
+                                   .status = known->left     ? MEMBER_LEFT
+                                             : known->failed ? MEMBER_FAILED
+                                                             : MEMBER_ALIVE,
                                    .is_server = true,
                                    .version = member_version(known)};
         if (known->server_port) member_write(json, env, &view);

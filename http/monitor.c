@@ -23,8 +23,10 @@ struct monitor {
     struct worker *worker;
     struct http_request *request; /* NULL: it has ended */
     bool response, finish;        /* libmicrohttpd still has it; no more lines are wanted */
-    pthread_mutex_t lock;         /* for what follows */
+    bool json;
+    pthread_mutex_t lock; /* for what follows */
     bool parked, posted;
+    struct buffer object; /* the last line, as JSON */
     uint64_t missed;
     size_t first, size;
     char ring[MONITOR_BYTES];
@@ -35,6 +37,7 @@ static _Atomic unsigned monitors;
 static void monitor_release(struct monitor *monitor) {
     if (monitor->request || monitor->posted || monitor->response) return;
     pthread_mutex_destroy(&monitor->lock);
+    buffer_free(&monitor->object);
     atomic_fetch_sub(&monitors, 1);
     free(monitor);
 }
@@ -51,11 +54,21 @@ static void ring_put(struct monitor *monitor, const char *bytes, size_t size) {
 /* Any thread, within the log. */
 static void on_line(struct log_tap *tap, const char *line, size_t size) {
     struct monitor *monitor = CONTAINER_OF(tap, struct monitor, tap);
-    char note[80];
+    char note[96];
     pthread_mutex_lock(&monitor->lock);
-    size_t note_size = monitor->missed ? (size_t)snprintf(note, sizeof note, "[%llu lines were not taken in time]\n",
-                                                          (unsigned long long)monitor->missed)
-                                       : 0;
+    if (monitor->json) {
+        monitor->object.size = 0;
+        log_line_json(&monitor->object, slice_make(line, size));
+        line = monitor->object.data, size = monitor->object.size;
+    }
+    size_t note_size =
+        monitor->missed
+            ? (size_t)snprintf(note, sizeof note,
+                               monitor->json
+                                   ? "{\"@level\":\"warn\",\"@message\":\"%llu lines were not taken in time\"}\n"
+                                   : "[%llu lines were not taken in time]\n",
+                               (unsigned long long)monitor->missed)
+            : 0;
     if (monitor->size + note_size + size > MONITOR_BYTES) {
         monitor->missed++;
     } else {
@@ -137,12 +150,13 @@ static void response_gone(void *data) {
     monitor_release(monitor);
 }
 
-static void start(struct http_request *request, enum log_level level) {
+static void start(struct http_request *request, enum log_level level, bool json) {
     struct monitor *monitor = mem_zalloc(sizeof *monitor);
     struct connection *connection = request->connection;
     monitor->operation = (struct operation){monitor_end, monitor_hurry};
     monitor->post.taken = taken;
     monitor->worker = request->worker, monitor->request = request, monitor->response = true;
+    monitor->json = json;
     monitor->tap = (struct log_tap){.level = level, .line = on_line};
     CHECK(pthread_mutex_init(&monitor->lock, NULL) == 0);
     struct MHD_Response *response =
@@ -170,14 +184,16 @@ static void get_monitor(struct http_request *request) {
         atomic_fetch_sub(&monitors, 1);
         http_reply_text(request, 429, "too many monitors: there are %d", MONITORS_MAX);
     } else {
-        start(request, (enum log_level)level);
+        struct slice json = http_parameter(request, "logjson");
+        start(request, (enum log_level)level, http_has(request, "logjson") && !slice_is(json, "false"));
     }
 }
 
 const struct http_route http_routes_monitor[] = {
     {HTTP_GET, "/v1/agent/monitor", get_monitor, "agent:read",
      HTTP_PARAMS({"loglevel", HTTP_CHOICE, .choices = "trace|debug|info|warn|err", .otherwise = "info",
-                  .help = "lines of this level and above"}),
+                  .help = "lines of this level and above"},
+                 {"logjson", HTTP_FLAG, .help = "each line is a JSON object"}),
      "The lines of the log, as they come", HTTP_LOCAL, .no_example = "it goes on until the client hangs up"},
     {0},
 };

@@ -162,6 +162,23 @@ void queue_renew(struct http_request *request, const struct query_type *entry, c
         http_fetch(request, holder, &message->base, RPC_DEFAULT, holder_found);
 }
 
+/* -- what one session has ----------------------------------------------------------------------------------------- */
+
+/* The place changes without a wake-up, so no bytes of it are kept. */
+void queue_own_read(struct http_request *request, const struct query_type *entry, http_view own) {
+    struct slice name = http_path_value(request, "name"), session = http_parameter(request, "session");
+    http_read_fresh(request, entry, &entry_request(request, name, session)->base, own, NULL);
+}
+
+int queue_own_view(struct http_request *request, const struct query_result *result,
+                   const struct message_member *members) {
+    Pb__QueueAnswer nothing = PB__QUEUE_ANSWER__INIT;
+    nothing.name = (char *)(uintptr_t)http_path_value(request, "name").data;
+    nothing.session = (char *)(uintptr_t)http_parameter(request, "session").data;
+    message_json(http_out(request), result->found ? result->message : &nothing.base, members, request);
+    return 200;
+}
+
 /* -- looking ------------------------------------------------------------------------------------------------------ */
 
 void queue_waiters_write(struct json_out *json, const Pb__QueueView *view, const char *key, bool mode) {
@@ -173,6 +190,8 @@ void queue_waiters_write(struct json_out *json, const Pb__QueueView *view, const
         json_object(json);
         json_key(json, "Session");
         json_string(json, entry->session);
+        json_key(json, "Node");
+        json_string(json, entry->node);
         json_key_slice(json, slice_text(mode ? "Mode" : "Priority"));
         if (mode) json_string(json, message_enum_text(&pb__queue_mode__descriptor, (int)entry->mode, room));
         else json_u64(json, entry->priority);

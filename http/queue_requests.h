@@ -20,6 +20,13 @@ bool queue_note_fits(struct http_request *request, size_t size); /* the size of 
 /* One of ?session= and ?token=, and not both; false: it has replied. */
 bool queue_session_or_token(struct http_request *request);
 
+/* Of GET with ?session=: reads what that one has there, and nothing else: with ?index= nobody else's coming and going
+ * wakes it. `own` writes it by queue_own_view, as pb.QueueAnswer by the members of an acquire's answer; a session that
+ * is not there has nothing, and is answered all the same. */
+void queue_own_read(struct http_request *request, const struct query_type *entry, http_view own);
+int queue_own_view(struct http_request *request, const struct query_result *result,
+                   const struct message_member *members);
+
 /* Renews the session of who holds ":name" by ?session= or ?token=; with ?ttl= it gets another TTL. `token_name`: of
  * the token in the answer. */
 void queue_renew(struct http_request *request, const struct query_type *entry, const struct query_type *holder,

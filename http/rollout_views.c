@@ -54,13 +54,18 @@ static const struct message_member stage[] = {{.field = "version"},
                                               {.field = "reason"},
                                               {.field = "guard", .members = guard},
                                               {.field = "began"},
+                                              {.field = "began_unix_ms", .name = "BeganTime"},
+                                              {.field = "since_unix_ms", .name = "SinceTime"},
+                                              {.field = "paused_unix_ms", .name = "PausedTime"},
+                                              {.field = "next"},
                                               {.field = "comment"},
                                               {0}};
-#define STATE_MEMBERS                                                                                     \
-    {.field = "name"}, {.field = "current"}, {.field = "previous"}, {.field = "stage", .members = stage}, \
-        {.field = "comment"}, {.field = "pointer", .flags = MEMBER_OPTIONAL},                             \
-        {.field = "pointer_fault", .flags = MEMBER_OPTIONAL}, {.field = "create_index"}, {                \
-        .field = "modify_index"                                                                           \
+#define STATE_MEMBERS                                                                                         \
+    {.field = "name"}, {.field = "current"}, {.field = "current_unix_ms", .name = "CurrentTime"},             \
+        {.field = "previous"}, {.field = "stage", .members = stage}, {.field = "comment"},                    \
+        {.field = "pointer", .flags = MEMBER_OPTIONAL}, {.field = "pointer_fault", .flags = MEMBER_OPTIONAL}, \
+        {.field = "create_index"}, {                                                                          \
+        .field = "modify_index"                                                                               \
     }
 static const struct message_member refusal[] = {{.field = "id", .name = "ID"}, {.field = "node"},  {.field = "reason"},
                                                 {.field = "time_unix_ms"},     {.field = "index"}, {0}};

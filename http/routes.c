@@ -2,8 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/consul_words.h"
 #include "base/text.h"
 #include "http/impl.h"
+#include "http/route_near.h"
 
 #define SEGMENTS_MOST 16
 #define NODES_MOST    512
@@ -169,7 +171,8 @@ static bool capture(struct match *match) {
     return true;
 }
 
-static void allow(struct http_request *request, unsigned methods) {
+/* Returns those that do something. */
+static const char *allow(struct http_request *request, unsigned methods) {
     static const struct {
         unsigned bit;
         const char *text;
@@ -184,6 +187,35 @@ static void allow(struct http_request *request, unsigned methods) {
         if (methods & names[i].bit) text = arena_printf(&request->arena, "%s,%s", text, names[i].text);
     }
     http_header(request, "Allow", text);
+    return strchr(text, ',') ? strchr(text, ',') + 1 : text;
+}
+
+static void refuse_path(struct http_request *request) {
+    const struct consul_word *consul = consul_word_find(CONSUL_PATH, request->path);
+    struct buffer more = {0};
+    if (consul) consul_word_print(&more, consul);
+    else if (route_nearest(request->path, request->method, false, &more)) buffer_append_text(&more, " is the nearest");
+    request_refuse(request, 404, "Invalid path: there is no such endpoint%s%.*s", more.size ? ": " : "", (int)more.size,
+                   more.size ? more.data : "");
+    buffer_free(&more);
+}
+
+/* The first words are Consul's. */
+static bool refuse_method(struct match *match) {
+    struct http_request *request = match->request;
+    struct buffer more = {0};
+    const char *allowed = allow(request, match->others);
+    if (request->method == HTTP_OPTIONS) {
+        request_refuse(request, 200, "%s", "");
+        return false;
+    }
+    buffer_printf(&more, "; allowed: %s", allowed);
+    size_t before = more.size;
+    buffer_append_text(&more, "; nearest: ");
+    if (!route_nearest(request->path, match->wanted, true, &more)) more.size = before;
+    request_refuse(request, 405, "method %.20s not allowed%.*s", request->method_text, (int)more.size, more.data);
+    buffer_free(&more);
+    return false;
 }
 
 bool route_find(struct http_request *request) {
@@ -191,16 +223,8 @@ bool route_find(struct http_request *request) {
     if (!split(&match)) return false;
     request->route = walk(&match, 0, 0);
     if (request->route) return capture(&match);
-    if (!match.others) {
-        request_refuse(request, 404, "Invalid path: there is no such endpoint");
-        return false;
-    }
-    allow(request, match.others);
-    if (request->method == HTTP_OPTIONS) {
-        request_refuse(request, 200, "%s", "");
-    } else {
-        request_refuse(request, 405, "method %.20s not allowed", request->method_text);
-    }
+    if (match.others) return refuse_method(&match);
+    refuse_path(request);
     return false;
 }
 

@@ -439,14 +439,14 @@ void connection_event(struct worker *worker, struct connection *connection, uint
 }
 
 void connection_watch(struct connection *connection) {
+    /* Stays there: who waits once will wait again. An edge is enough, since it is remembered. */
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = &connection->source};
     connection->request->watched = true;
-    if (!connection->watched) {
-        /* Stays there: who waits once will wait again. An edge is enough, since it is remembered. */
-        struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = &connection->source};
+    if (!connection->watched)
         connection->watched = epoll_ctl(connection->worker->epoll, EPOLL_CTL_ADD, connection->fd, &event) == 0;
-    }
-    /* Otherwise the event that says so has been seen before. */
-    if (connection->hung_up) request_hung_up(connection->request);
+    /* The event that says so has been seen before: it comes once more. Not now: whoever calls this is about to wait, and
+     * goes on with what would be ended here. */
+    else if (connection->hung_up) (void)epoll_ctl(connection->worker->epoll, EPOLL_CTL_MOD, connection->fd, &event);
 }
 
 #define LATE(what) "408 Request Timeout", "Request timeout: the " what " did not come in time"

@@ -12,6 +12,19 @@ void http_kv_entry(struct json_out *json, const Pb__KvEntry *entry);
 void http_kv_raw(struct http_request *request, const Pb__KvEntry *entry);
 /* As GET /v1/lock/NAME shows it. */
 void http_lock_view(struct json_out *json, const ProtobufCMessage *view);
+/* ?at= of the request: an index, a time, or how long ago. NULL: it has replied. */
+Pb__KvMoment *http_kv_moment(struct http_request *request);
+/* What can be asked for, and what became of a moment. */
+struct http_kv_window {
+    bool off;
+    Pb__KvMomentVerdict verdict;
+    uint64_t floor, floor_unix_ms, index, unix_ms;
+};
+/* The status with which it is refused, and one line of why; 0: it is not. `at`: as it was given. */
+int http_kv_moment_refused(const struct http_kv_window *window, struct slice at, char *text, size_t room);
+void http_kv_time(struct json_out *json, uint64_t unix_ms); /* the member Time; 0: none */
+/* PUT /v1/kv/KEY?restore&at= (http/api_kv_restore.c). */
+void http_kv_restore(struct http_request *request);
 /* /v1/kv/KEY with ?at= or ?history (http/api_kv_past.c). False: it is neither. */
 bool http_kv_past(struct http_request *request);
 void http_session(struct json_out *json, const Pb__Session *session);

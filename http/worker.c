@@ -328,7 +328,7 @@ void *worker_main(void *data) {
         while (!atomic_load_explicit(&worker->stop, memory_order_acquire)) turn(worker, UINT64_MAX);
         wind_down(worker);
     } else {
-        log_error("http", "worker cannot listen errno=%d", errno);
+        log_error("http", "worker cannot listen error=\"%s\"", strerror(errno));
     }
     rpc_reader_free(worker->reader);
     picks_free(worker->picks);

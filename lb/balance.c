@@ -28,7 +28,7 @@ struct instance {
     const struct slice *tags;
     size_t tag_count;
     enum pick_status status;
-    double weight, share, distance_s;
+    double weight, share, kept, distance_s;
     struct load_hint hint;
     uint64_t reported_ns;
 };
@@ -96,6 +96,7 @@ static void instance_fill(struct balance *balance, struct instance *instance, co
                                   .tag_count = service->n_tags,
                                   .status = status_of(entry),
                                   .share = 1,
+                                  .kept = 1,
                                   .distance_s = INFINITY,
                                   .hint = load_unknown()};
     instance->weight = instance->status == PICK_WARNING ? service->weight_warning : service->weight_passing;
@@ -186,6 +187,7 @@ static void view_fill(struct balance *balance, struct view *view) {
                                                 .share = instance->share,
                                                 .distance_s = instance->distance_s,
                                                 .hint = instance->hint,
+                                                .kept = instance->kept,
                                                 .reported_ns = instance->reported_ns};
     }
     pick_set_fill(view->set, candidates, view->count, view->key.data[0]);
@@ -239,6 +241,15 @@ static void hint_passed_on(struct balance *balance, size_t i) {
     }
 }
 
+static void kept_passed_on(struct balance *balance, size_t i, double kept) {
+    if (balance->instances[i].kept == kept) return;
+    balance->instances[i].kept = kept;
+    LIST_FOREACH(at, &balance->views) {
+        struct view *view = LIST_ENTRY(at, struct view, link);
+        if (view->place[i] != UINT32_MAX) pick_set_kept(view->set, view->place[i], kept);
+    }
+}
+
 static void see(void *data, size_t i, bool known, const struct load_entry *entry) {
     struct balance *balance = data;
     struct instance *instance = &balance->instances[i];
@@ -249,6 +260,7 @@ static void see(void *data, size_t i, bool known, const struct load_entry *entry
     balance->growing |= share < 1;
     balance->moved |= share != instance->share;
     instance->share = share;
+    kept_passed_on(balance, i, known ? entry->kept : 1);
     if (reported_ns == instance->reported_ns && isnan(hint.load) == isnan(instance->hint.load)) return;
     instance->hint = hint, instance->reported_ns = reported_ns;
     hint_passed_on(balance, i);

@@ -22,6 +22,7 @@ METRIC refused_total = {.name = "coord_load_refused_total",
 
 struct hints {
     uint64_t slow_start_ns;
+    bool decides;
     pthread_mutex_t lock;
     struct load_table *table;
     struct hot *hot;
@@ -46,6 +47,8 @@ void hints_free(struct hints *hints) {
     pthread_mutex_destroy(&hints->lock);
     free(hints);
 }
+
+void hints_decides(struct hints *hints) { hints->decides = true; }
 
 uint64_t hints_slow_start(const struct hints *hints) { return hints->slow_start_ns; }
 
@@ -89,7 +92,10 @@ int hints_take(struct hints *hints, struct slice frame, bool direct, struct slic
     int rv;
     lock(hints);
     while ((rv = load_read(&reader, &entry)) == CO_OK) {
-        if (but_node.size && slice_equal(entry.instance.node, but_node)) continue;
+        if (but_node.size && slice_equal(entry.instance.node, but_node)) {
+            load_merge_kept(hints->table, &entry, now_ns);
+            continue;
+        }
         entry.direct = direct;
         taken++;
         refused += load_merge(hints->table, &entry, now_ns) != CO_OK;
@@ -104,6 +110,7 @@ uint64_t hints_each_change(struct hints *hints, uint64_t since, enum load_which 
                            void (*each)(void *data, const struct load_entry *entry), void *data) {
     if (hints_sequence(hints) == since) return since;
     lock(hints);
+    if (hints->decides) load_decide(hints->table, now_ns);
     uint64_t next = load_changes(hints->table, since, which, most, now_ns, each, data);
     unlock(hints);
     return next;
@@ -166,6 +173,7 @@ bool hints_known(struct hints *hints, struct slice service) {
 void hints_look(struct hints *hints, size_t count, uint64_t now_ns, struct load_instance (*at)(void *data, size_t i),
                 void (*see)(void *data, size_t i, bool known, const struct load_entry *entry), void *data) {
     lock(hints);
+    if (hints->decides) load_decide(hints->table, now_ns);
     for (size_t i = 0; i < count; i++) {
         struct load_entry entry;
         bool found = load_get(hints->table, at(data, i), now_ns, &entry);

@@ -12,6 +12,8 @@
 struct hints;
 struct hints *hints_new(uint64_t slow_start_ns); /* 0: new instances get their whole share at once */
 void hints_free(struct hints *hints);            /* NULL allowed */
+/* This process decides which share of their keys the instances keep that it hears of directly (lb/keep.h): servers do. */
+void hints_decides(struct hints *hints);
 uint64_t hints_slow_start(const struct hints *hints);
 
 /* -- reports ------------------------------------------------------------------------------------------------------ */
@@ -24,7 +26,8 @@ void hints_forget(struct hints *hints, struct load_instance instance);
 
 /* -- between processes -------------------------------------------------------------------------------------------- */
 /* A frame of hints (lb/load_wire.h). `direct`: it is of an agent that is connected here. `but_node`: what it says of this
- * node is passed over ("": nothing is), because who gets it back from others knows better. CO_CORRUPT: what did not
+ * node is passed over ("": nothing is), because who gets it back from others knows better, but for the share of keys that
+ * was decided there. CO_CORRUPT: what did not
  * decode has been left out. What there is no room for, or makes no sense, is passed over. */
 int hints_take(struct hints *hints, struct slice frame, bool direct, struct slice but_node, uint64_t now_ns);
 /* Appends what changed after `since` (0: everything), as load_changes; returns from where to go on. */

@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "lb/figure.h"
+#include "lb/keep.h"
 
 #define BUCKETS_MIN 64
 /* A hint counts until the third report that did not come is half an interval late. */
@@ -24,6 +26,7 @@ struct entry {
     uint64_t since_ns;     /* when it became known */
     uint64_t created;      /* the catalog's index of its registration; 0: not known */
     uint64_t interval_ns;  /* 0: not known yet */
+    struct keep keep;
     bool direct;
     struct service *service; /* NULL: not known */
     uint64_t service_hash;   /* of its name */
@@ -36,8 +39,10 @@ struct entry {
 struct service {
     struct service *chain; /* in its bucket */
     struct list entries;
+    struct list heard; /* in table->heard, or by itself */
     uint64_t hash;
-    bool known; /* one of them has said its load */
+    size_t counted; /* whose load was known at the last load_decide */
+    bool known;     /* one of them has said its load */
     uint32_t size;
     char name[];
 };
@@ -47,6 +52,7 @@ struct load_table {
     struct service **services;        /* as many buckets */
     size_t bucket_count, count, most; /* a power of two; entries */
     struct list changes;              /* by sequence, the oldest first */
+    struct list heard;                /* services whose load has changed since load_decide */
     uint64_t sequence, refused, begun;
 };
 
@@ -77,6 +83,7 @@ static void service_leave(struct load_table *table, struct entry *entry) {
     if (!list_empty(&service->entries)) return;
     struct service **at = service_find(table, name_of(service), service->hash);
     *at = service->chain;
+    list_remove(&service->heard);
     free(service);
 }
 
@@ -88,6 +95,7 @@ static struct service *service_take(struct load_table *table, struct slice name)
     service->hash = hash, service->size = (uint32_t)name.size;
     memcpy(service->name, name.data, name.size);
     list_init(&service->entries);
+    list_init(&service->heard);
     return service;
 }
 
@@ -100,9 +108,18 @@ static void service_enter(struct load_table *table, struct entry *entry, struct 
     list_append(&entry->service->entries, &entry->of_service);
 }
 
+/* What its requests that fail add is in it. */
+static double load_of(const struct entry *entry) {
+    double errors = isnan(entry->hint.errors) ? 0 : entry->hint.errors;
+    return fmin(figure_with_errors(entry->hint.load, errors, 1), LOAD_MOST);
+}
+
 /* One of its entries has said its load. */
-static void service_speaks(struct load_table *table, const struct entry *entry) {
-    if (!entry->service || entry->service->known) return;
+static void service_speaks(struct load_table *table, struct entry *entry, uint64_t now_ns) {
+    keep_report(&entry->keep, load_of(entry), now_ns);
+    if (!entry->service) return;
+    if (list_empty(&entry->service->heard)) list_append(&table->heard, &entry->service->heard);
+    if (entry->service->known) return;
     entry->service->known = true;
     table->begun++;
 }
@@ -203,6 +220,7 @@ static int ensure(struct load_table *table, struct load_instance instance, uint6
     struct entry **bucket = &table->buckets[hash & (table->bucket_count - 1)];
     *entry = (struct entry){.chain = *bucket, .hash = hash, .hint = load_unknown(), .since_ns = now_ns};
     entry->reported_ns = now_ns;
+    entry->keep = keep_new();
     entry->node_size = (uint32_t)node_size, entry->id_size = (uint32_t)id_size;
     if (node_size) memcpy(entry->names, instance.node.data, node_size);
     if (id_size) memcpy(entry->names + node_size, instance.service_id.data, id_size);
@@ -250,7 +268,7 @@ int load_report(struct load_table *table, struct load_instance instance, const s
     entry->hint = *hint;
     entry->reported_ns = now_ns;
     entry->direct = true;
-    service_speaks(table, entry);
+    service_speaks(table, entry, now_ns);
     changed(table, entry);
     return CO_OK;
 }
@@ -263,6 +281,19 @@ static void known_since(struct entry *entry, uint64_t since_ns, uint64_t reporte
     if (anew || (!over && since_ns < entry->since_ns)) entry->since_ns = since_ns;
 }
 
+/* An agent says again what it was told; a server that decides, or tells what was decided, knows better. A hint that came
+ * late by another way does not. */
+static void kept_take(struct load_table *table, struct entry *entry, const struct load_entry *from,
+                      uint64_t reported_ns, uint64_t now_ns) {
+    if (reported(entry) && reported_ns + KEEP_SETTLE_NS < entry->reported_ns) return;
+    if (keep_take(&entry->keep, from->kept, now_ns)) changed(table, entry);
+}
+
+void load_merge_kept(struct load_table *table, const struct load_entry *from, uint64_t now_ns) {
+    struct entry *entry = *find(table, from->instance, hash_of(from->instance));
+    if (entry) kept_take(table, entry, from, age(from->age_ns, now_ns), now_ns);
+}
+
 int load_merge(struct load_table *table, const struct load_entry *from, uint64_t now_ns) {
     struct entry *entry;
     uint64_t interval_ns = clamp(from->interval_ns), reported_ns = age(from->age_ns, now_ns);
@@ -271,6 +302,7 @@ int load_merge(struct load_table *table, const struct load_entry *from, uint64_t
     rc = ensure(table, from->instance, now_ns, &entry);
     if (rc != CO_OK) return rc;
     known_since(entry, age(from->known_ns, now_ns), reported_ns);
+    if (!from->direct || !reported(entry)) kept_take(table, entry, from, reported_ns, now_ns);
     if (reported(entry) && reported_ns <= entry->reported_ns) {
         /* Its agent was connected to another server before, which passed it on until then. */
         if (from->direct && !entry->direct) {
@@ -283,7 +315,7 @@ int load_merge(struct load_table *table, const struct load_entry *from, uint64_t
     entry->reported_ns = reported_ns;
     entry->interval_ns = interval_ns;
     entry->direct = from->direct;
-    service_speaks(table, entry);
+    service_speaks(table, entry, now_ns);
     changed(table, entry);
     return CO_OK;
 }
@@ -303,6 +335,7 @@ int load_created(struct load_table *table, struct load_instance instance, uint64
     if (entry->created || anew) {
         entry->since_ns = entry->reported_ns = now_ns;
         entry->hint = load_unknown(), entry->interval_ns = 0;
+        entry->keep = keep_new();
         changed(table, entry);
     }
     entry->created = created;
@@ -314,6 +347,32 @@ void load_forget(struct load_table *table, struct load_instance instance) {
     if (*at) drop(table, at);
 }
 
+/* -- which share of its keys each one keeps ------------------------------------------------------------------------ */
+static void decide(struct load_table *table, struct service *service, uint64_t now_ns) {
+    struct figure loads = {0};
+    LIST_FOREACH(at, &service->entries) {
+        const struct entry *entry = LIST_ENTRY(at, struct entry, of_service);
+        if (!reported(entry) || aged_out(entry, now_ns)) continue;
+        double errors = isnan(entry->hint.errors) ? 0 : entry->hint.errors;
+        figure_add(&loads, &(struct figure_said){entry->keep.load, 1, errors});
+    }
+    double mean = figure_mean(&loads);
+    bool others = loads.known != service->counted;
+    service->counted = loads.known;
+    LIST_FOREACH(at, &service->entries) {
+        struct entry *entry = LIST_ENTRY(at, struct entry, of_service);
+        if (!entry->direct || !reported(entry) || aged_out(entry, now_ns)) continue;
+        if (keep_decide(&entry->keep, mean, others, now_ns)) changed(table, entry);
+    }
+}
+
+void load_decide(struct load_table *table, uint64_t now_ns) {
+    LIST_FOREACH_SAFE(at, next, &table->heard) {
+        list_remove(at);
+        decide(table, LIST_ENTRY(at, struct service, heard), now_ns);
+    }
+}
+
 /* -- what is asked ------------------------------------------------------------------------------------------------ */
 static struct load_entry view(const struct entry *entry, uint64_t now_ns) {
     struct load_entry seen = {.instance = instance_of(entry),
@@ -321,6 +380,7 @@ static struct load_entry view(const struct entry *entry, uint64_t now_ns) {
                               .age_ns = age(entry->reported_ns, now_ns),
                               .interval_ns = interval_of(entry),
                               .known_ns = age(entry->since_ns, now_ns),
+                              .kept = entry->keep.share,
                               .direct = entry->direct};
     if (!aged_out(entry, now_ns)) seen.hint = entry->hint;
     return seen;
@@ -384,6 +444,7 @@ struct load_table *load_table_new(size_t most) {
     table->buckets = mem_zalloc(BUCKETS_MIN * sizeof(struct entry *));
     table->services = mem_zalloc(BUCKETS_MIN * sizeof(struct service *));
     list_init(&table->changes);
+    list_init(&table->heard);
     return table;
 }
 

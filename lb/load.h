@@ -38,6 +38,7 @@ struct load_entry {
     uint64_t age_ns;               /* of the hint */
     uint64_t interval_ns;          /* between its reports */
     uint64_t known_ns;             /* for how long the instance has been known (load_share) */
+    double kept;                   /* the share of its keys that it keeps (lb/keep.h) */
     bool direct;                   /* load_merge: of an agent that is connected to this process, so it is passed on */
 };
 
@@ -47,6 +48,11 @@ int load_report(struct load_table *table, struct load_instance instance, const s
  * direct, the one that is there is so from then on. An instance that was registered after the hint that is there begins
  * anew. Errors as above. */
 int load_merge(struct load_table *table, const struct load_entry *entry, uint64_t now_ns);
+/* Of an instance of this process: the share of its keys alone, as another process decided it. */
+void load_merge_kept(struct load_table *table, const struct load_entry *entry, uint64_t now_ns);
+/* Decides which share of its keys each instance keeps that is heard of directly, where the load of a service's instances
+ * has changed. The mean is over all instances whose load is known; one whose requests fail counts for it in part. */
+void load_decide(struct load_table *table, uint64_t now_ns);
 /* The instance was registered then: it starts slowly although it may never report. The earliest time counts. */
 int load_started(struct load_table *table, struct load_instance instance, uint64_t then_ns);
 /* The catalog has it, registered by the change `created`. When it was registered by an earlier one before, as is known here

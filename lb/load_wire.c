@@ -6,7 +6,7 @@
 
 #define MS UINT64_C(1000000)
 
-enum { INFLIGHT = 1, LATENCY = 2, ERRORS = 4, SAME_NODE = 8, SERVICE_IS_ID = 16, KNOWN = 32, ALL = 63 };
+enum { INFLIGHT = 1, LATENCY = 2, ERRORS = 4, SAME_NODE = 8, SERVICE_IS_ID = 16, KNOWN = 32, KEPT = 64, ALL = 127 };
 
 /* -- writing ------------------------------------------------------------------------------------------------------ */
 static uint64_t ms_up(uint64_t ns) { return ns / MS + (ns % MS != 0); }
@@ -28,7 +28,7 @@ static unsigned flags_of(const struct load_writer *writer, const struct load_ent
     return (isnan(hint->inflight) ? 0u : INFLIGHT) | (isnan(hint->latency_ms) ? 0u : LATENCY) |
            (isnan(hint->errors) ? 0u : ERRORS) | (same_node(writer, entry->instance.node) ? SAME_NODE : 0u) |
            (slice_equal(entry->instance.service, entry->instance.service_id) ? SERVICE_IS_ID : 0u) |
-           (entry->known_ns < LOAD_KNOWN_LONG_NS ? KNOWN : 0u);
+           (entry->known_ns < LOAD_KNOWN_LONG_NS ? KNOWN : 0u) | (entry->kept > 0 && entry->kept < 1 ? KEPT : 0u);
 }
 
 void load_write(struct load_writer *writer, const struct load_entry *entry) {
@@ -50,6 +50,7 @@ void load_write(struct load_writer *writer, const struct load_entry *entry) {
     if (flags & INFLIGHT) number_write(out, hint->inflight);
     if (flags & LATENCY) number_write(out, hint->latency_ms);
     if (flags & ERRORS) number_write(out, hint->errors);
+    if (flags & KEPT) number_write(out, entry->kept);
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------------ */
@@ -88,11 +89,12 @@ int load_read(struct load_reader *reader, struct load_entry *entry) {
     unsigned flags = (uint8_t)rest->data[0];
     *rest = slice_make(rest->data + 1, rest->size - 1);
     *entry = (struct load_entry){.known_ns = LOAD_KNOWN_LONG_NS};
-    bool whole = flags <= ALL && ms_read(rest, &entry->age_ns) && ms_read(rest, &entry->interval_ns) &&
-                 (!(flags & KNOWN) || ms_read(rest, &entry->known_ns)) && names_read(reader, flags, &entry->instance) &&
-                 number_read(rest, true, &entry->hint.load) &&
-                 number_read(rest, flags & INFLIGHT, &entry->hint.inflight) &&
-                 number_read(rest, flags & LATENCY, &entry->hint.latency_ms) &&
-                 number_read(rest, flags & ERRORS, &entry->hint.errors);
+    bool whole =
+        flags <= ALL && ms_read(rest, &entry->age_ns) && ms_read(rest, &entry->interval_ns) &&
+        (!(flags & KNOWN) || ms_read(rest, &entry->known_ns)) && names_read(reader, flags, &entry->instance) &&
+        number_read(rest, true, &entry->hint.load) && number_read(rest, flags & INFLIGHT, &entry->hint.inflight) &&
+        number_read(rest, flags & LATENCY, &entry->hint.latency_ms) &&
+        number_read(rest, flags & ERRORS, &entry->hint.errors) && number_read(rest, flags & KEPT, &entry->kept);
+    if (!(flags & KEPT)) entry->kept = 1;
     return whole ? CO_OK : CO_CORRUPT;
 }

@@ -2,7 +2,8 @@
  *
  * A hint is: flags (1 byte); age and interval in ms; for how long the instance has been known, in ms, unless that is
  * long; its node, unless it is that of the hint before; its id; its service's name, unless that is the id; the load and
- * what else it says, 8 bytes each (IEEE 754, little-endian). Numbers are varints (base/varint.h), names have their size in
+ * what else it says, and the share of its keys that it keeps, unless that is all of them, 8 bytes each (IEEE 754,
+ * little-endian). Numbers are varints (base/varint.h), names have their size in
  * front. Ages are rounded up, so that a copy never looks newer than what it is of. Since protocol version 7.
  *
  * Pure; any number of threads. */

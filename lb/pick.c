@@ -6,20 +6,16 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/rendezvous.h"
+#include "lb/figure.h"
 
 #define TRIES 8 /* to draw somebody else by weight, before the next one is taken */
-
-/* A sum of what is known, so that what is not can be taken for the mean. */
-struct mean {
-    double sum;
-    size_t known;
-};
 
 struct slot { /* a candidate that may be picked */
     size_t candidate;
     double weight; /* above 0, with its share */
     double distance_s;
     struct load_hint hint;
+    double kept;
     uint64_t reported_ns;
     /* The table of drawing by weight (Walker, Vose): a slot is drawn by chance alone; then it stays with this
      * probability, and is its alias otherwise. */
@@ -31,16 +27,16 @@ struct pick_set {
     struct slot *slots;
     uint32_t *place; /* of a candidate among the slots; UINT32_MAX: it may not be picked */
     size_t count, candidates, room;
-    struct mean load, inflight, latency, errors;
-    double hot; /* requests in flight for a weight of 1, above which a slot is hot */
+    struct figure load, inflight, latency; /* requests in flight: for a weight of 1 */
+    double hot;                            /* requests in flight for a weight of 1, above which a slot is hot */
     bool hot_stale;
     uint32_t *nearest; /* slots at the least distance */
     size_t nearest_count;
     size_t excluded[PICK_STATUSES];
     struct rendezvous *ring; /* of the slots */
     double *scratch;         /* one for each slot */
-    bool *full;              /* above PICK_RING_EPSILON */
-    bool full_stale;
+    double *kept;            /* shares of keys, one for each slot, beside each other */
+    bool kept_stale;
 };
 
 /* -- names -------------------------------------------------------------------------------------------------------- */
@@ -60,69 +56,94 @@ int pick_policy_parse(struct slice name, enum pick_policy *policy, struct fault 
 }
 
 /* -- hints -------------------------------------------------------------------------------------------------------- */
-static void mean_add(struct mean *mean, double value) {
-    if (isnan(value)) return;
-    mean->sum += value;
-    mean->known++;
+/* Not said is no error. */
+static double errors_of(const struct slot *slot) { return isnan(slot->hint.errors) ? 0 : slot->hint.errors; }
+
+static struct figure_said load_said(const struct slot *slot) {
+    return (struct figure_said){slot->hint.load, 1, errors_of(slot)};
+}
+static struct figure_said inflight_said(const struct slot *slot) {
+    return (struct figure_said){slot->hint.inflight, slot->weight, errors_of(slot)};
+}
+static struct figure_said latency_said(const struct slot *slot) {
+    return (struct figure_said){slot->hint.latency_ms, 1, errors_of(slot)};
 }
 
-static void mean_remove(struct mean *mean, double value) {
-    if (isnan(value)) return;
-    mean->sum = --mean->known ? mean->sum - value : 0;
-}
-
-/* NAN: nobody has said. Differences of sums may leave a little below zero. */
-static double mean_of(const struct mean *mean) { return mean->known ? fmax(mean->sum / (double)mean->known, 0) : NAN; }
-
-static double or_mean(double value, const struct mean *mean) { return isnan(value) ? mean_of(mean) : value; }
-
-static void hint_count(struct pick_set *set, const struct load_hint *hint,
-                       void (*count)(struct mean *mean, double value)) {
-    count(&set->load, hint->load);
-    count(&set->inflight, hint->inflight);
-    count(&set->latency, hint->latency_ms);
-    count(&set->errors, hint->errors);
-}
-
-static double errors_of(const struct pick_set *set, const struct slot *slot) {
-    double errors = or_mean(slot->hint.errors, &set->errors);
-    return isnan(errors) ? 0 : errors;
-}
-
-static double load_of(const struct pick_set *set, const struct slot *slot) {
-    return or_mean(slot->hint.load, &set->load) + errors_of(set, slot);
+static void hint_count(struct pick_set *set, const struct slot *slot,
+                       void (*count)(struct figure *figure, const struct figure_said *said)) {
+    struct figure_said load = load_said(slot), inflight = inflight_said(slot), latency = latency_said(slot);
+    count(&set->load, &load);
+    count(&set->inflight, &inflight);
+    count(&set->latency, &latency);
 }
 
 static double own_of(const struct pick_ask *ask, const struct slot *slot) {
-    return ask->own ? ask->own[slot->candidate] : 0;
+    return ask->own ? ask->own[slot->candidate] / slot->weight : 0;
 }
+
+/* Two slots, by a figure that is to be small. */
+struct pair {
+    double a, b;
+};
 
 /* For comparisons: nothing said by anybody is 0. */
-static double load_with_own(const struct pick_set *set, const struct pick_ask *ask, const struct slot *slot) {
-    double load = load_of(set, slot);
-    return (isnan(load) ? 0 : load) + own_of(ask, slot) / slot->weight;
+static double beside(const struct figure *figure, struct figure_said said, struct figure_said other) {
+    double value = isnan(said.value) ? figure_beside(figure, &other) : said.value / said.weight;
+    return isnan(value) ? 0 : value;
 }
 
-static double inflight_with_own(const struct pick_set *set, const struct pick_ask *ask, const struct slot *slot) {
-    double inflight = or_mean(slot->hint.inflight, &set->inflight);
-    return ((isnan(inflight) ? 0 : inflight) + own_of(ask, slot)) / slot->weight;
+/* `unit`: what is much of it, at least. */
+static struct pair pair_of(const struct figure *figure, struct figure_said a, struct figure_said b, double own_a,
+                           double own_b, double unit) {
+    double of_a = beside(figure, a, b) + own_a, of_b = beside(figure, b, a) + own_b;
+    return (struct pair){figure_with_errors(of_a, a.errors, fmax(of_b, unit)),
+                         figure_with_errors(of_b, b.errors, fmax(of_a, unit))};
 }
 
-static double latency_of(const struct pick_set *set, const struct slot *slot) {
-    double latency = or_mean(slot->hint.latency_ms, &set->latency);
-    return (isnan(latency) ? 0 : latency) / fmax(1 - errors_of(set, slot), 0.01);
+static struct pair loads_of(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a,
+                            const struct slot *b) {
+    return pair_of(&set->load, load_said(a), load_said(b), own_of(ask, a), own_of(ask, b), 1);
 }
+
+static struct pair inflights_of(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a,
+                                const struct slot *b) {
+    return pair_of(&set->inflight, inflight_said(a), inflight_said(b), own_of(ask, a), own_of(ask, b), set->hot);
+}
+
+static struct pair latencies_of(const struct pick_set *set, const struct slot *a, const struct slot *b) {
+    return pair_of(&set->latency, latency_said(a), latency_said(b), 0, 0, 0);
+}
+
+/* By itself, without its errors. */
+static double inflight_of(const struct pick_set *set, const struct slot *slot) {
+    double inflight = isnan(slot->hint.inflight) ? figure_mean(&set->inflight) : slot->hint.inflight / slot->weight;
+    return isnan(inflight) ? 0 : inflight;
+}
+
+static double load_of(const struct pick_set *set, const struct slot *slot) {
+    double load = isnan(slot->hint.load) ? figure_mean(&set->load) : slot->hint.load;
+    return isnan(load) ? NAN : fmin(figure_with_errors(load, errors_of(slot), 1), LOAD_MOST);
+}
+
+static bool differ(double a, double b) { return a != b && !(isnan(a) && isnan(b)); }
 
 void pick_set_hint(struct pick_set *set, size_t candidate, const struct load_hint *hint, uint64_t reported_ns) {
     CHECK(candidate < set->candidates);
     if (set->place[candidate] == UINT32_MAX) return;
     struct slot *slot = &set->slots[set->place[candidate]];
-    hint_count(set, &slot->hint, mean_remove);
-    set->full_stale = true;
-    set->hot_stale = set->hot_stale || slot->hint.inflight != hint->inflight;
+    hint_count(set, slot, figure_remove);
+    set->hot_stale =
+        set->hot_stale || differ(slot->hint.inflight, hint->inflight) || differ(slot->hint.errors, hint->errors);
     slot->hint = *hint;
     slot->reported_ns = reported_ns;
-    hint_count(set, &slot->hint, mean_add);
+    hint_count(set, slot, figure_add);
+}
+
+void pick_set_kept(struct pick_set *set, size_t candidate, double kept) {
+    CHECK(candidate < set->candidates);
+    if (set->place[candidate] == UINT32_MAX) return;
+    set->slots[set->place[candidate]].kept = kept;
+    set->kept_stale = true;
 }
 
 double pick_load(const struct pick_set *set, size_t candidate) {
@@ -141,7 +162,7 @@ static void lists_free(struct pick_set *set) {
     free(set->place);
     free(set->nearest);
     free(set->scratch);
-    free(set->full);
+    free(set->kept);
 }
 
 void pick_set_free(struct pick_set *set) {
@@ -158,7 +179,7 @@ static void make_room(struct pick_set *set, size_t count) {
     set->place = mem_alloc(count * sizeof *set->place);
     set->nearest = mem_alloc(count * sizeof *set->nearest);
     set->scratch = mem_alloc(count * sizeof *set->scratch);
-    set->full = mem_alloc(count * sizeof *set->full);
+    set->kept = mem_alloc(count * sizeof *set->kept);
     set->room = count;
 }
 
@@ -188,6 +209,7 @@ static void slots_fill(struct pick_set *set, const struct pick_candidate *candid
             set->slots[set->count++] = (struct slot){.candidate = i,
                                                      .weight = weight,
                                                      .hint = candidate->hint,
+                                                     .kept = candidate->kept,
                                                      .reported_ns = candidate->reported_ns,
                                                      .distance_s = candidate->distance_s};
         }
@@ -232,10 +254,10 @@ void pick_set_fill(struct pick_set *set, const struct pick_candidate *candidates
     set->candidates = count;
     set->count = 0;
     memset(set->excluded, 0, sizeof set->excluded);
-    set->load = set->inflight = set->latency = set->errors = (struct mean){0};
+    set->load = set->inflight = set->latency = (struct figure){0};
     slots_fill(set, candidates, count, passing);
-    for (size_t i = 0; i < set->count; i++) hint_count(set, &set->slots[i].hint, mean_add);
-    set->hot_stale = set->full_stale = true;
+    for (size_t i = 0; i < set->count; i++) hint_count(set, &set->slots[i], figure_add);
+    set->hot_stale = set->kept_stale = true;
     alias_fill(set);
     nearest_fill(set);
     rendezvous_free(set->ring);
@@ -297,53 +319,63 @@ static double select_least(double *numbers, size_t count, size_t k) {
 
 static void hot_update(struct pick_set *set) {
     if (!set->hot_stale) return;
-    const struct pick_ask nobody = {0};
-    for (size_t i = 0; i < set->count; i++) set->scratch[i] = inflight_with_own(set, &nobody, &set->slots[i]);
+    for (size_t i = 0; i < set->count; i++) set->scratch[i] = inflight_of(set, &set->slots[i]);
     set->hot = select_least(set->scratch, set->count, (size_t)(PICK_HCL_QUANTILE * (double)(set->count - 1)));
     set->hot_stale = false;
 }
 
+/* How long requests take at two slots, on average, of what they say themselves. NAN: neither says it. */
+static double latency_of_both(const struct slot *a, const struct slot *b) {
+    double of_a = a->hint.latency_ms, of_b = b->hint.latency_ms;
+    return isnan(of_a) ? of_b : isnan(of_b) ? of_a : (of_a + of_b) / 2;
+}
+
 /* How often the requests in flight have been replaced by others since a hint was true: by age / latency (Little's law).
- * 0: the hint is of now, or nobody says how long requests take. */
-static double turnover(const struct pick_set *set, const struct pick_ask *ask, const struct slot *slot) {
-    double latency_ms = mean_of(&set->latency);
+ * 0: the hint is of now. */
+static double turnover(const struct pick_ask *ask, const struct slot *slot, double latency_ms) {
     if (isnan(slot->hint.load) || !(latency_ms > 0) || ask->now_ns <= slot->reported_ns) return 0;
     return (double)(ask->now_ns - slot->reported_ns) / 1e6 / latency_ms;
 }
 
-/* Does the one that is less by `apart`, of a quantity of that mean, win? What everybody has known for a turnover has
- * been acted upon by everybody: requests that are worth `mean` times the turnover have been placed since. A difference
- * above that is sure; one below is worth its part of that, else chance decides. So old hints never herd, and correct
- * what lasts. */
-static bool less_wins(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a,
-                      const struct slot *b, double apart, double mean) {
-    double placed = mean * (turnover(set, ask, a) + turnover(set, ask, b)) / 2;
+/* Does the one that is less win? What everybody has known for a turnover has been acted upon by everybody: requests that
+ * are worth the mean times the turnover have been placed since. A difference above that is sure; one below is worth its
+ * part of that, else chance decides. So old hints never herd, and correct what lasts. */
+static bool less_wins(const struct figure *figure, const struct pick_ask *ask, const struct slot *a,
+                      const struct slot *b, double apart) {
+    double latency_ms = latency_of_both(a, b), mean = figure->known ? figure->sum / figure->weight : 0;
+    double placed = mean * (turnover(ask, a, latency_ms) + turnover(ask, b, latency_ms)) / 2;
     if (!(apart < placed)) return true;
     return 2 * rng_unit(ask->rng) < 1 + apart / placed;
 }
 
-/* Is `a` rather than `b` to be picked, by a quantity that is to be small? */
-static bool beats(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a, const struct slot *b,
-                  double of_a, double of_b, const struct mean *mean) {
-    bool wins = less_wins(set, ask, a, b, fabs(of_a - of_b), mean_of(mean));
-    return wins ? of_a < of_b : of_a > of_b;
+/* Is `a` rather than `b` to be picked? */
+static bool beats(const struct figure *figure, const struct pick_ask *ask, const struct slot *a, const struct slot *b,
+                  struct pair of) {
+    return less_wins(figure, ask, a, b, fabs(of.a - of.b)) ? of.a < of.b : of.a > of.b;
+}
+
+static bool less_loaded(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a,
+                        const struct slot *b) {
+    return beats(&set->load, ask, a, b, loads_of(set, ask, a, b));
 }
 
 static uint32_t pick_p2c(struct pick_set *set, const struct pick_ask *ask, uint32_t *slots, size_t *count) {
     *count = draw_some(set, ask->rng, 2, slots);
     if (*count < 2) return slots[0];
-    const struct slot *first = &set->slots[slots[0]], *second = &set->slots[slots[1]];
-    double of_first = load_with_own(set, ask, first), of_second = load_with_own(set, ask, second);
-    return beats(set, ask, second, first, of_second, of_first, &set->load) ? slots[1] : slots[0];
+    return less_loaded(set, ask, &set->slots[slots[1]], &set->slots[slots[0]]) ? slots[1] : slots[0];
 }
 
-/* A cold one is better than a hot one. */
+static bool is_hot(const struct pick_set *set, const struct pick_ask *ask, const struct slot *slot) {
+    return inflight_of(set, slot) + own_of(ask, slot) > set->hot;
+}
+
+/* A cold one is better than a hot one. What these figures do not decide, the load does. */
 static bool hcl_better(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a,
                        const struct slot *b) {
-    double a_inflight = inflight_with_own(set, ask, a), b_inflight = inflight_with_own(set, ask, b);
-    bool a_hot = a_inflight > set->hot, b_hot = b_inflight > set->hot;
-    if (a_hot || b_hot) return beats(set, ask, a, b, a_inflight, b_inflight, &set->inflight);
-    return beats(set, ask, a, b, latency_of(set, a), latency_of(set, b), &set->latency);
+    bool hot = is_hot(set, ask, a) || is_hot(set, ask, b);
+    struct pair of = hot ? inflights_of(set, ask, a, b) : latencies_of(set, a, b);
+    if (of.a == of.b) return less_loaded(set, ask, a, b);
+    return beats(hot ? &set->inflight : &set->latency, ask, a, b, of);
 }
 
 static uint32_t pick_hcl(struct pick_set *set, const struct pick_ask *ask, uint32_t *slots, size_t *count) {
@@ -368,18 +400,18 @@ static uint32_t pick_nearest(struct pick_set *set, const struct pick_ask *ask) {
     return picked;
 }
 
-static void full_update(struct pick_set *set) {
-    if (!set->full_stale) return;
-    for (size_t i = 0; i < set->count; i++)
-        set->scratch[i] = isnan(set->slots[i].hint.load) ? NAN : load_of(set, &set->slots[i]);
-    rendezvous_full(set->scratch, set->count, PICK_RING_EPSILON, set->full);
-    set->full_stale = false;
+static void kept_update(struct pick_set *set) {
+    double most = 0;
+    if (!set->kept_stale) return;
+    for (size_t i = 0; i < set->count; i++) most = fmax(most, set->slots[i].kept);
+    for (size_t i = 0; i < set->count; i++) set->kept[i] = most > 0 ? set->slots[i].kept / most : 1;
+    set->kept_stale = false;
 }
 
 size_t pick_owners(struct pick_set *set, struct slice key, size_t most, size_t *owners) {
-    full_update(set);
-    size_t count =
-        rendezvous_owners(set->ring, &(struct rendezvous_ask){.key = key, .most = most, .full = set->full}, owners);
+    kept_update(set);
+    struct rendezvous_ask ask = {.key = key, .most = most, .kept = set->kept};
+    size_t count = rendezvous_owners(set->ring, &ask, owners);
     for (size_t i = 0; i < count; i++) owners[i] = set->slots[owners[i]].candidate;
     return count;
 }

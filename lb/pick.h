@@ -11,16 +11,18 @@
  *           cold one of least latency wins; where all are hot, the one with the fewest requests in flight
  * weighted  one random candidate, by weight
  * nearest   the one at the least distance; a random one of those, by weight
- * ring      the owner of a key (base/rendezvous.h); one above 1.25 times the mean load is passed over
+ * ring      the owner of a key (base/rendezvous.h); one beyond 1.25 times the mean load gives up a share of them (lb/keep.h)
  *
  * Old hints herd: what everybody takes for idle is overrun until the next report. So where p2c and hcl compare, the
  * better one wins for sure only while its hint is of now, or the difference is larger than what all have placed since,
  * which is about the mean times age / latency. Below that it wins more often, in proportion. Where nobody says how long
- * requests take (latency_ms), hints count as being of now.
+ * requests take (latency_ms), hints count as being of now; of two that are compared, what they say themselves counts.
  *
- * How loaded a candidate is: load + errors + own requests / weight. Errors count as load, because an instance that
- * fails fast has nothing to do otherwise, and would draw all requests to itself. For the same reason hcl divides the
- * latency by the part that succeeds. What a candidate does not say counts as the mean of those that do.
+ * How loaded a candidate is: load + own requests / weight, and with errors more than that: an instance that fails fast
+ * has nothing to do otherwise, and would draw all requests to itself (figure_with_errors; latency and requests in flight
+ * alike). One that fails everything loses against any other one. Nothing that is not said counts as zero or as an error:
+ * it counts as the mean of those that say it (lb/figure.h), errors as none. Where hcl finds no difference, because nobody
+ * says what it compares, the load decides.
  *
  * Randomness is the caller's, so a run replays. A set is for one thread, or is locked. */
 #ifndef COORD_LB_PICK_H
@@ -41,12 +43,12 @@ struct pick_candidate {
     double share;            /* the part of it that counts so far (load_share), above 0 to 1 */
     double distance_s;       /* INFINITY: not known */
     struct load_hint hint;   /* load_unknown(): none */
+    double kept;             /* the share of its keys that it keeps, above 0 to 1; for ring */
     uint64_t reported_ns;    /* when the hint was true; monotonic */
 };
 
 #define PICK_HCL_SAMPLE     4    /* candidates that hcl looks at */
 #define PICK_HCL_QUANTILE   0.84 /* of all candidates, the part that is not hot: Prequal's */
-#define PICK_RING_EPSILON   0.25
 #define PICK_CONSIDERED_MAX 4
 
 struct pick_set;
@@ -56,6 +58,9 @@ void pick_set_free(struct pick_set *set);
 void pick_set_fill(struct pick_set *set, const struct pick_candidate *candidates, size_t count, bool passing);
 /* Another hint for a candidate. */
 void pick_set_hint(struct pick_set *set, size_t candidate, const struct load_hint *hint, uint64_t reported_ns);
+
+/* Another share of its keys. Shares count beside each other: the one that keeps most of those that may be picked keeps all. */
+void pick_set_kept(struct pick_set *set, size_t candidate, double kept);
 
 struct pick_ask {
     enum pick_policy policy;
@@ -81,7 +86,8 @@ size_t pick_excluded(const struct pick_set *set, enum pick_status status);
 /* Appends why nobody can be picked: "12 critical, 3 in maintenance", "there are none". */
 void pick_why(const struct pick_set *set, struct buffer *out);
 
-/* How loaded a candidate counts, as p2c compares it: what ?lb= shows. NAN: nobody has said anything. */
+/* How loaded a candidate counts, by itself: what ?lb= shows; at most LOAD_MOST, for one that fails everything. NAN: nobody
+ * has said anything. */
 double pick_load(const struct pick_set *set, size_t candidate);
 
 #endif

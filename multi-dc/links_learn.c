@@ -120,7 +120,7 @@ void links_learn_servers(struct link_to *to, const Pb__MembersResult *members) {
     char addresses[REGION_SERVERS_MAX][128];
     for (size_t i = 0; i < members->n_members && servers.count < REGION_SERVERS_MAX; i++) {
         const Pb__Member *member = members->members[i];
-        if (!member->server_port) continue;
+        if (!member->server_port || member->left) continue;
         char *address = addresses[servers.count];
         snprintf(address, sizeof addresses[0], strchr(member->address, ':') ? "[%s]:%u" : "%s:%u", member->address,
                  member->server_port);
@@ -129,7 +129,10 @@ void links_learn_servers(struct link_to *to, const Pb__MembersResult *members) {
     struct rpc_status status;
     rpc_status(to->rpc, &status);
     Pb__RegionLearnCommand command = command_of(to->name, status.cluster_id, &servers);
-    if (servers.count && news(to->links, &command)) links_learn(to->links, &command, NULL, NULL);
+    if (!servers.count) return;
+    if (news(to->links, &command)) links_learn(to->links, &command, NULL, NULL);
+    else if (region_is_news(&command, links_record(to->links, to->name)))
+        to->servers.next_ms = clock_mono_ms() + AGAIN_MS; /* something of it was proposed just before: held back */
 }
 
 /* Its link goes with a new cluster only when all servers known of the region belong to that one (rpc/client/client.h). */

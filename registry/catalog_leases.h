@@ -20,6 +20,9 @@ bool catalog_node_died(struct machine_tx *tx, struct slice node, struct slice no
 /* It goes, with all that is on it. `dead_only`: unless its serfHealth says that it lives. */
 void catalog_node_goes(struct machine_tx *tx, struct slice node, struct slice node_id, bool dead_only);
 
+/* The node as /v1/agent/members has it, in the arena; *member NULL: it is not in the catalog, or has no agent. */
+int catalog_member(struct store_txn *txn, struct arena *arena, struct slice node, Pb__Member **member);
+
 /* A registration's leases: may it bind to them? Settles which lease the node's record names. False: refused. */
 bool catalog_leases_fit(struct machine_tx *tx, Pb__RegisterCommand *command, struct machine_result *result);
 /* An agent's registration renames the node that has its id (from: the other name; NULL: it does not): may it, or

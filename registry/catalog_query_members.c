@@ -1,7 +1,10 @@
-/* Nodes with agents: those that have the check serfHealth. */
+/* Nodes with agents: those that have the check serfHealth, and those that have left (registry/lease.h). */
 #include <string.h>
 
+#include "base/message.h"
+#include "registry/catalog_leases.h"
 #include "registry/catalog_query.h"
+#include "registry/lease_internal.h"
 
 #define SERF_HEALTH    "serfHealth"
 #define SERVER_SERVICE "consul"
@@ -34,9 +37,11 @@ static bool is_version(const char *text) {
     return size > 0 && size <= VERSION_MOST;
 }
 
-static int add_node(struct store_txn *txn, struct arena *arena, struct slice record, struct pointers *members) {
+/* NULL: it has no agent. */
+static int member_of(struct store_txn *txn, struct arena *arena, struct slice record, Pb__Member **out) {
     char room[STORE_KEY_MAX];
     struct slice bytes;
+    *out = NULL;
     const Pb__Node *node = record_node(txn, arena, record);
     if (!node) return CO_CORRUPT;
     struct slice key = key_check(txn, room, slice_text(node->name), slice_make("", 0), SLICE_LITERAL(SERF_HEALTH));
@@ -46,8 +51,36 @@ static int add_node(struct store_txn *txn, struct arena *arena, struct slice rec
     member->name = node->name, member->id = node->id, member->address = node->address;
     if (is_version(node->version)) member->version = node->version;
     member->failed = record_number(bytes, CHECK_STATUS_FIELD) == (uint64_t)PB__STATUS__CRITICAL;
-    pointers_add(members, arena, member);
+    *out = member;
     return add_server(txn, arena, member);
+}
+
+int catalog_member(struct store_txn *txn, struct arena *arena, struct slice node, Pb__Member **member) {
+    struct slice bytes;
+    *member = NULL;
+    int rv = catalog_node_bytes(txn, node, &bytes);
+    return rv == CO_OK ? member_of(txn, arena, bytes, member) : rv == CO_NOTFOUND ? CO_OK : rv;
+}
+
+static int add_node(struct store_txn *txn, struct arena *arena, struct slice record, struct pointers *members) {
+    Pb__Member *member;
+    int error = member_of(txn, arena, record, &member);
+    if (member) pointers_add(members, arena, member);
+    return error;
+}
+
+/* Somebody may have registered the node again meanwhile. */
+static int add_left(struct store_txn *txn, struct arena *arena, struct slice record, struct pointers *members) {
+    struct slice bytes;
+    const Pb__DeadNode *left = message_unpack(arena, &pb__dead_node__descriptor, record);
+    if (!left) return CO_CORRUPT;
+    if (!left->left || catalog_node_bytes(txn, slice_text(left->node), &bytes) == CO_OK) return CO_OK;
+    Pb__Member *member = arena_alloc(arena, sizeof *member);
+    pb__member__init(member);
+    member->name = left->node, member->id = left->node_id, member->address = left->address, member->left = true;
+    member->server_port = left->server_port, member->version = left->version;
+    pointers_add(members, arena, member);
+    return CO_OK;
 }
 
 static int run_members(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -58,6 +91,12 @@ static int run_members(struct store_txn *txn, const ProtobufCMessage *message, s
     int error = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_NODES, all) {
         if (error == CO_OK) error = add_node(txn, arena, cursor.value, &members);
+    }
+    store_cursor_close(&cursor);
+    char room[1];
+    struct slice dead = lease_row_head(ROW_DEAD, room);
+    STORE_PREFIX(&cursor, txn, TABLE_LEASES, dead) {
+        if (error == CO_OK) error = add_left(txn, arena, cursor.value, &members);
     }
     store_cursor_close(&cursor);
     if (error) return error;

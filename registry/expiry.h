@@ -62,6 +62,8 @@ struct expiry_kind {
                 void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data);
     /* NULL, or the period that counts, where the leader knows better than the entry that began it. */
     int64_t (*period_ns)(struct store_txn *txn, const struct expiry_update *began, const struct expiry_leader *leader);
+    /* NULL, or appends to the log's line what a person knows it by, while it stands (` node="web1"`). Loop thread. */
+    void (*describe)(struct store_txn *txn, struct slice name, struct buffer *out);
     /* NULL, or told of each beginning and end, on every server, for log lines and counters. Loop thread. */
     void (*updated)(const struct expiry_update *update);
 };

@@ -21,11 +21,11 @@ static const struct slice only_name = SLICE_LITERAL("history");
 
 /* What is known of a topic's rows. */
 struct rows {
-    uint64_t newest;        /* index; 0: none was ever appended since the floor */
-    uint64_t number, total; /* of the newest */
-    uint64_t first, before; /* number of the oldest, and the total before it; first > number: there is none */
-    uint64_t broken;        /* index of the last break; 0: there was none */
-    struct buffer touches;  /* of the entry; more bytes than a row may have: it is a break */
+    struct history_place newest; /* index 0: none was ever appended since the floor */
+    uint64_t number, total;      /* of the newest */
+    uint64_t first, before;      /* number of the oldest, and the total before it; first > number: there is none */
+    struct history_place broken; /* the last break; index 0: there was none */
+    struct buffer touches;       /* of the entry; more bytes than a row may have: it is a break */
 };
 
 struct history {
@@ -33,7 +33,8 @@ struct history {
     bool learned;
     bool on;
     bool noting; /* the entry that is being applied: it may switch the history on or off */
-    uint64_t changes, bytes, age_ms, floor;
+    uint64_t changes, bytes, age_ms;
+    struct history_place floor;
     uint8_t command;
     struct rows rows[HISTORY_TOPICS];
     struct buffer row;
@@ -61,7 +62,7 @@ void history_forget(struct history *history) { history->learned = false; }
 /* -- what is there ------------------------------------------------------------------------------------------------ */
 
 static bool row_at(const struct store_cursor *cursor, uint8_t topic, struct history_row *row,
-                   struct history_place *place) {
+                   struct history_count *place) {
     if (!cursor->valid || (uint8_t)cursor->key.data[0] != topic) return false;
     if (history_row_read(cursor, row, place)) return true;
     store_fail(cursor->txn, CO_CORRUPT);
@@ -72,7 +73,7 @@ static void learn_oldest(struct rows *rows, struct store_txn *txn, uint8_t topic
     char room[HISTORY_KEY_BYTES];
     struct store_cursor cursor;
     struct history_row row;
-    struct history_place place;
+    struct history_count place;
     store_cursor_open(&cursor, txn, TABLE_HISTORY, history_key(room, topic, 0));
     rows->first = rows->number + 1, rows->before = rows->total;
     if (row_at(&cursor, topic, &row, &place)) rows->first = place.number, rows->before = place.before;
@@ -83,16 +84,17 @@ static void learn_rows(struct rows *rows, struct store_txn *txn, uint8_t topic) 
     char room[HISTORY_KEY_BYTES];
     struct store_cursor cursor;
     struct history_row row;
-    struct history_place place;
+    struct history_count place;
     store_cursor_open(&cursor, txn, TABLE_HISTORY, history_key(room, (uint8_t)(topic + 1), 0));
     if (cursor.valid) store_cursor_prev(&cursor);
     else {
         store_cursor_close(&cursor);
         store_cursor_open_last(&cursor, txn, TABLE_HISTORY);
     }
-    rows->newest = rows->number = rows->total = 0;
+    rows->newest = (struct history_place){0}, rows->number = rows->total = 0;
     if (row_at(&cursor, topic, &row, &place))
-        rows->newest = row.index, rows->number = place.number, rows->total = place.total;
+        rows->newest = (struct history_place){row.index, row.unix_ms}, rows->number = place.number,
+        rows->total = place.total;
     store_cursor_close(&cursor);
     learn_oldest(rows, txn, topic);
 }
@@ -102,9 +104,9 @@ static void take_state(struct history *history, const Pb__HistoryState *state) {
     history->changes = state ? state->limits->changes : 0;
     history->bytes = state ? state->limits->bytes : 0;
     history->age_ms = state ? state->limits->age_ms : 0;
-    history->floor = state ? state->floor : 0;
+    history->floor = state ? (struct history_place){state->floor, state->floor_unix_ms} : (struct history_place){0};
     for (unsigned topic = 1; topic < HISTORY_TOPICS; topic++)
-        history->rows[topic].broken = state ? history_break(state, topic) : 0;
+        history->rows[topic].broken = state ? history_break(state, topic) : (struct history_place){0};
 }
 
 static void learn(struct history *history, struct store_txn *txn, struct arena *arena) {
@@ -132,7 +134,7 @@ static void remove_oldest(struct history *history, struct store_txn *txn, uint8_
     char room[HISTORY_KEY_BYTES];
     struct store_cursor cursor;
     struct history_row row;
-    struct history_place place;
+    struct history_count place;
     store_cursor_open(&cursor, txn, TABLE_HISTORY, history_key(room, topic, 0));
     while (*steps > 0 && row_at(&cursor, topic, &row, &place) && goes(history, rows, &row)) {
         rows->first = place.number + 1, rows->before = place.total;
@@ -150,13 +152,13 @@ static bool too_many(const struct history *history, const struct rows *rows) {
 
 /* Some more than must be, so that not every entry looks for the oldest. The newest stays. */
 static bool goes_for_room(const struct history *history, const struct rows *rows, const struct history_row *row) {
-    if (row->index == rows->newest) return false;
+    if (row->index == rows->newest.index) return false;
     uint64_t more = history->changes > 16 * TRIMMED_AT_ONCE ? TRIMMED_AT_ONCE : 0;
     return rows->number + 1 - rows->first > history->changes - more || rows->total - rows->before > history->bytes;
 }
 
 static bool goes_for_age(const struct history *history, const struct rows *rows, const struct history_row *row) {
-    return row->index <= history->floor || row->index <= rows->broken;
+    return row->index <= history->floor.index || row->index <= rows->broken.index;
 }
 
 /* -- an entry ----------------------------------------------------------------------------------------------------- */
@@ -209,13 +211,17 @@ static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes)
     buffer_append(&history->row, rows->touches.data, rows->touches.size);
     rows->total += HISTORY_KEY_BYTES + history->row.size;
     rows->number++;
-    uint64_t floor = rows->broken > history->floor ? rows->broken : history->floor;
-    put_le64(history->row.data, rows->newest > floor ? rows->newest : floor);
+    struct history_place previous = rows->broken.index > history->floor.index ? rows->broken : history->floor;
+    if (rows->newest.index > previous.index) previous = rows->newest;
+    CHECK(tx->unix_ms >= previous.unix_ms); /* who asks by time relies on it */
+    put_le64(history->row.data, previous.index);
     put_le64(history->row.data + 8, rows->number);
     put_le64(history->row.data + 16, rows->total);
     history->row.data[24] = (char)history->command;
+    put_le64(history->row.data + 25, tx->unix_ms);
+    put_le64(history->row.data + 33, previous.unix_ms);
     store_put(tx->store, TABLE_HISTORY, history_key(room, topic, tx->index), buffer_slice(&history->row));
-    rows->newest = tx->index;
+    rows->newest = (struct history_place){tx->index, tx->unix_ms};
     size_t steps = HISTORY_STEP;
     if (too_many(history, rows)) remove_oldest(history, tx->store, topic, &steps, goes_for_room);
 }
@@ -234,11 +240,17 @@ static void break_off(struct machine_tx *tx, uint8_t topic) {
     Pb__HistoryState *state = history_state(tx->store, tx->arena);
     if (!state) return; /* the transaction has failed */
     unsigned topics = machine_tx_version(tx) < HISTORY_QUOTAS_SINCE ? HISTORY_QUOTAS : HISTORY_TOPICS;
-    uint64_t *breaks = arena_alloc(tx->arena, (HISTORY_TOPICS - 1) * sizeof *breaks);
-    for (unsigned i = 1; i < topics; i++) breaks[i - 1] = i == topic ? tx->index : history_break(state, i);
-    state->breaks = breaks, state->n_breaks = topics - 1;
+    struct history_place here = {tx->index, tx->unix_ms};
+    uint64_t *breaks = arena_alloc(tx->arena, 2 * (HISTORY_TOPICS - 1) * sizeof *breaks);
+    uint64_t *times = breaks + HISTORY_TOPICS - 1;
+    for (unsigned i = 1; i < topics; i++) {
+        struct history_place one = i == topic ? here : history_break(state, i);
+        breaks[i - 1] = one.index, times[i - 1] = one.unix_ms;
+    }
+    state->breaks = breaks, state->breaks_unix_ms = times;
+    state->n_breaks = state->n_breaks_unix_ms = topics - 1;
     history_state_put(tx->store, state, tx->arena);
-    history->rows[topic].broken = tx->index;
+    history->rows[topic].broken = here;
     remove_oldest(history, tx->store, topic, &steps, goes_for_age);
     expiry_began_in(tx, &history_expiry, only_name, tx->index, AT_ONCE_NS); /* a mark removes the rest */
 }
@@ -267,31 +279,36 @@ void history_entry_end(struct machine_tx *tx) {
 
 /* -- its state ---------------------------------------------------------------------------------------------------- */
 
-static const Pb__HistoryState *state_fresh(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint64_t floor) {
+static void floor_set(Pb__HistoryState *state, uint64_t index, uint64_t unix_ms) {
+    state->floor = index, state->floor_unix_ms = unix_ms;
+}
+
+static const Pb__HistoryState *state_fresh(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint64_t floor,
+                                           uint64_t unix_ms) {
     pb__history_state__init(state);
     pb__history_limits__init(limits);
     limits->changes = HISTORY_CHANGES, limits->bytes = HISTORY_BYTES, limits->age_ms = HISTORY_AGE_MS;
     state->limits = limits;
-    state->floor = floor;
+    floor_set(state, floor, unix_ms);
     return state;
 }
 
 void history_begin(struct machine_tx *tx) {
     Pb__HistoryState state;
     Pb__HistoryLimits limits;
-    history_state_put(tx->store, state_fresh(&state, &limits, tx->index), tx->arena);
+    history_state_put(tx->store, state_fresh(&state, &limits, tx->index, tx->unix_ms), tx->arena);
     history_forget(tx->history);
     expiry_began_in(tx, &history_expiry, only_name, tx->index, AT_ONCE_NS);
 }
 
-void history_restored(struct store_txn *txn, uint64_t index, unsigned version) {
+void history_restored(struct store_txn *txn, uint64_t index, uint64_t unix_ms, unsigned version) {
     if (version < HISTORY_SINCE) return;
     struct arena arena = {0};
     Pb__HistoryState fresh;
     Pb__HistoryLimits limits;
     Pb__HistoryState *state = history_state(txn, &arena);
-    if (state) state->floor = index, state->n_marks = 0;
-    history_state_put(txn, state ? state : state_fresh(&fresh, &limits, index), &arena);
+    if (state) state->n_marks = state->n_breaks = state->n_breaks_unix_ms = 0, floor_set(state, index, unix_ms);
+    history_state_put(txn, state ? state : state_fresh(&fresh, &limits, index, unix_ms), &arena);
     arena_free(&arena);
 }
 
@@ -301,8 +318,9 @@ static bool limits_good(const Pb__HistoryLimits *limits) {
     return limits->bytes > 0 && limits->age_ms > 0 && limits->age_ms < INT64_MAX / 1000000;
 }
 
-static void take_limits(Pb__HistoryState *state, Pb__HistoryLimits *limits, uint64_t index) {
-    if ((limits->changes == 0) != (state->limits->changes == 0)) state->floor = index, state->n_marks = 0;
+static void take_limits(Pb__HistoryState *state, Pb__HistoryLimits *limits, const struct machine_tx *tx) {
+    if ((limits->changes == 0) != (state->limits->changes == 0))
+        state->n_marks = 0, floor_set(state, tx->index, tx->unix_ms);
     state->limits = limits;
 }
 
@@ -318,20 +336,20 @@ static bool mark_wanted(Pb__HistoryMark *const *marks, size_t count, int64_t now
 }
 
 /* What is before a mark of the age goes; this one is added. No mark is of the future, whatever a leader's clock said. */
-static void take_mark(Pb__HistoryState *state, uint64_t index, int64_t now_unix_ms, struct arena *arena) {
-    Pb__HistoryMark **marks = arena_alloc(arena, (HISTORY_MARKS_MAX + 1) * sizeof *marks), *mark;
+static void take_mark(Pb__HistoryState *state, const struct machine_tx *tx, int64_t now_unix_ms) {
+    Pb__HistoryMark **marks = arena_alloc(tx->arena, (HISTORY_MARKS_MAX + 1) * sizeof *marks), *mark;
     size_t count = 0;
     for (size_t i = 0; i < state->n_marks; i++) {
         mark = state->marks[i];
         if (mark->unix_ms > now_unix_ms) mark->unix_ms = now_unix_ms;
         bool old = age_of(mark, now_unix_ms) >= state->limits->age_ms;
-        if (old && mark->index > state->floor) state->floor = mark->index;
+        if (old && mark->index > state->floor) floor_set(state, mark->index, mark->entry_unix_ms);
         if (!old) marks[count++] = mark;
     }
     if (mark_wanted(marks, count, now_unix_ms, state->limits->age_ms)) {
-        mark = arena_alloc(arena, sizeof *mark);
+        mark = arena_alloc(tx->arena, sizeof *mark);
         pb__history_mark__init(mark);
-        mark->index = index, mark->unix_ms = now_unix_ms;
+        mark->index = tx->index, mark->unix_ms = now_unix_ms, mark->entry_unix_ms = tx->unix_ms;
         marks[count++] = mark;
     }
     size_t drop = count > HISTORY_MARKS_MAX ? 1 : 0; /* the second: the oldest says when the floor rises */
@@ -355,11 +373,11 @@ static int mark_apply(struct machine_tx *tx, void *request, struct machine_resul
     Pb__HistoryState *state = history_state(tx->store, tx->arena);
     if (!state) return store_txn_error(tx->store) ? CO_CORRUPT : machine_refuse(result, CO_CONFLICT, "no history yet");
     uint64_t floor = state->floor;
-    if (command->limits) take_limits(state, command->limits, tx->index);
-    if (state->limits->changes) take_mark(state, tx->index, command->now_unix_ms, tx->arena);
+    if (command->limits) take_limits(state, command->limits, tx);
+    if (state->limits->changes) take_mark(state, tx, command->now_unix_ms);
     history_state_put(tx->store, state, tx->arena);
     take_state(history, state);
-    if (history->floor != floor) machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
+    if (history->floor.index != floor) machine_touch(tx, SPACE_HISTORY, slice_make("", 0));
     bool more = sweep(history, tx->store);
     if (rows_left(history)) {
         int64_t period_ns = more ? STEP_PERIOD_NS : mark_period_ns(history->age_ms);

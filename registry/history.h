@@ -14,6 +14,9 @@
  *   age      the leader has time noted down now and then (HISTORY_MARK: "what was applied up to this index was so before
  *            this time"); what is before a mark that is old enough is no longer kept. While nothing changes and no row is
  *            left, nothing is proposed
+ * Each row has the time of its entry (machine_tx.unix_ms), which never goes back from row to row; so a moment is the index
+ * of the newest row that is not after it (history_moment).
+ *
  * An entry that takes away more than a row may hold (a whole tree that is deleted) leaves no row: the history of its topic
  * breaks there, and begins anew behind it. Else a state that is deleted would have to be written once more, on a disk
  * that may be full.
@@ -51,16 +54,34 @@ struct history_settings {
 
 /* -- reading (any thread with a transaction; slices point into the map) ------------------------------------------- */
 
+struct history_place {
+    uint64_t index, unix_ms;
+};
 /* The past can be read at this index and after it. UINT64_MAX: no history is kept. */
 uint64_t history_floor(struct store_txn *txn, enum history_topic topic);
+/* The same, and the time from which on (that of the floor's entry). */
+struct history_place history_floor_place(struct store_txn *txn, enum history_topic topic);
 /* Of several topics that of the highest floor; 0: of none. *window: how many entries a topic has at most. */
 uint64_t history_floor_of(struct store_txn *txn, const bool topics[HISTORY_TOPICS], uint64_t *window);
 
+/* A moment of the past, as clients name one: an index (above 0), or else a time. now_ms: the clock of the agent that was
+ * asked, for the one question of whether the time is yet to come. */
+struct history_moment {
+    uint64_t index, unix_ms, now_ms;
+};
+/* *index: the moment's; of a time the newest change of the topic that is not after it, or the floor. `present`: of the newest
+ * entry (of a read that of the transaction; of a command the one before it, since what was committed last is another one on
+ * each server). CO_OK; CO_GONE: it is before the floor; CO_INVALID: it is yet to come (an index above the present's; a time
+ * after that of the present and after now_ms). The history is kept (history_floor). */
+int history_moment(struct store_txn *txn, enum history_topic topic, const struct history_moment *moment,
+                   struct history_place present, uint64_t *index);
+
 struct history_row {
-    uint64_t index, previous; /* previous: of the row before it, or where the history began */
-    uint8_t command;          /* the entry's (registry/module.h), which may have been part of another's */
-    struct slice notes;       /* store_journal_next */
-    struct slice touches;     /* history_touch_next */
+    struct history_place previous; /* of the row before it, or where the history began */
+    uint64_t index, unix_ms;
+    uint8_t command;      /* the entry's (registry/module.h), which may have been part of another's */
+    struct slice notes;   /* store_journal_next */
+    struct slice touches; /* history_touch_next */
 };
 struct history_walk {
     struct store_cursor cursor;
@@ -99,7 +120,7 @@ void history_touches_mark(const struct history *history, size_t mark[HISTORY_TOP
 void history_touches_back(struct history *history, const size_t mark[HISTORY_TOPICS]);
 /* The cluster version that brings it has come. */
 void history_begin(struct machine_tx *tx);
-/* A backup becomes the state at `index`, of a cluster that is at this version. */
-void history_restored(struct store_txn *txn, uint64_t index, unsigned version);
+/* A backup becomes the state at `index`, at that time, of a cluster that is at this version. */
+void history_restored(struct store_txn *txn, uint64_t index, uint64_t unix_ms, unsigned version);
 
 #endif

@@ -1,7 +1,7 @@
 /* Rows of the history, and reading them.
  *
  * TABLE_HISTORY: topic (1 byte), index (8, big-endian) -> the index of the row before (8), number (8), total (8), command
- * (1); the notes with their size in front; the touches, each its space (1) and its name with the size in front.
+ * (1), time (8), time of the row before (8); the notes with their size in front; the touches, each its space (1) and its name with the size in front.
  * number: rows of the topic so far; total: their bytes so far, keys and values. Of what is there still, the number of
  * rows and their bytes are differences between the newest and the oldest.
  * And 0 (1 byte) -> HistoryState. */
@@ -16,14 +16,16 @@ struct slice history_key(char room[HISTORY_KEY_BYTES], uint8_t topic, uint64_t i
     return slice_make(room, HISTORY_KEY_BYTES);
 }
 
-bool history_row_read(const struct store_cursor *cursor, struct history_row *row, struct history_place *place) {
+bool history_row_read(const struct store_cursor *cursor, struct history_row *row, struct history_count *count) {
     struct slice rest = cursor->value;
     if (cursor->key.size != HISTORY_KEY_BYTES || rest.size < HISTORY_HEAD_BYTES) return false;
-    *row = (struct history_row){
-        .index = get_be64(cursor->key.data + 1), .previous = get_le64(rest.data), .command = (uint8_t)rest.data[24]};
+    *row = (struct history_row){.index = get_be64(cursor->key.data + 1),
+                                .previous = {get_le64(rest.data), get_le64(rest.data + 33)},
+                                .command = (uint8_t)rest.data[24],
+                                .unix_ms = get_le64(rest.data + 25)};
     uint64_t total = get_le64(rest.data + 16), size = cursor->key.size + cursor->value.size;
-    if (place)
-        *place = (struct history_place){.number = get_le64(rest.data + 8), .before = total - size, .total = total};
+    if (count)
+        *count = (struct history_count){.number = get_le64(rest.data + 8), .before = total - size, .total = total};
     rest = slice_make(rest.data + HISTORY_HEAD_BYTES, rest.size - HISTORY_HEAD_BYTES);
     bool good = varint_slice(&rest, &row->notes);
     row->touches = rest;
@@ -34,7 +36,8 @@ Pb__HistoryState *history_state(struct store_txn *txn, struct arena *arena) {
     struct slice bytes;
     if (store_get(txn, TABLE_HISTORY, slice_make("", 1), &bytes) != CO_OK) return NULL;
     Pb__HistoryState *state = message_unpack(arena, &pb__history_state__descriptor, bytes);
-    if (!state || !state->limits || state->n_marks > HISTORY_MARKS_MAX || state->n_breaks >= HISTORY_TOPICS) {
+    if (!state || !state->limits || state->n_marks > HISTORY_MARKS_MAX || state->n_breaks >= HISTORY_TOPICS ||
+        state->n_breaks != state->n_breaks_unix_ms) {
         store_fail(txn, CO_CORRUPT);
         return NULL;
     }
@@ -84,12 +87,22 @@ bool history_touch_next(struct slice *rest, struct history_touch *touch) {
 
 /* -- the past ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t topic_floor(struct store_txn *txn, const Pb__HistoryState *state, unsigned topic) {
-    uint64_t floor = state->floor > history_break(state, topic) ? state->floor : history_break(state, topic);
+static struct history_place topic_floor(struct store_txn *txn, const Pb__HistoryState *state, unsigned topic) {
+    struct history_place floor = {state->floor, state->floor_unix_ms}, broken = history_break(state, topic);
     struct history_walk walk;
-    history_walk_open(&walk, txn, topic, floor);
-    if (walk.valid && walk.row.previous > floor) floor = walk.row.previous;
+    if (broken.index > floor.index) floor = broken;
+    history_walk_open(&walk, txn, topic, floor.index);
+    if (walk.valid && walk.row.previous.index > floor.index) floor = walk.row.previous;
     history_walk_close(&walk);
+    return floor;
+}
+
+struct history_place history_floor_place(struct store_txn *txn, enum history_topic topic) {
+    struct arena arena = {0};
+    const Pb__HistoryState *state = history_state(txn, &arena);
+    struct history_place floor = {UINT64_MAX, UINT64_MAX};
+    if (state && state->limits->changes) floor = topic_floor(txn, state, topic);
+    arena_free(&arena);
     return floor;
 }
 
@@ -100,7 +113,7 @@ uint64_t history_floor_of(struct store_txn *txn, const bool topics[HISTORY_TOPIC
     *window = state ? state->limits->changes : 0;
     if (*window) highest = 0;
     for (unsigned topic = 1; topic < HISTORY_TOPICS && *window; topic++) {
-        uint64_t floor = topics[topic] ? topic_floor(txn, state, topic) : 0;
+        uint64_t floor = topics[topic] ? topic_floor(txn, state, topic).index : 0;
         if (floor > highest) highest = floor;
     }
     arena_free(&arena);
@@ -108,10 +121,49 @@ uint64_t history_floor_of(struct store_txn *txn, const bool topics[HISTORY_TOPIC
 }
 
 uint64_t history_floor(struct store_txn *txn, enum history_topic topic) {
-    bool topics[HISTORY_TOPICS] = {false};
-    uint64_t window;
-    topics[topic] = true;
-    return history_floor_of(txn, topics, &window);
+    return history_floor_place(txn, topic).index;
+}
+
+/* The oldest row of the topic above `after`; index 0: there is none. */
+static struct history_place row_after(struct store_txn *txn, enum history_topic topic, uint64_t after,
+                                      struct history_place *previous) {
+    struct history_walk walk;
+    struct history_place place = {0};
+    history_walk_open(&walk, txn, topic, after);
+    if (walk.valid) place = (struct history_place){walk.row.index, walk.row.unix_ms}, *previous = walk.row.previous;
+    history_walk_close(&walk);
+    return place;
+}
+
+/* The newest row that is not after the time, or the floor, which is not. Times never go back along the rows, so the oldest
+ * row after the time is looked for by halves; the one before it is meant. */
+static uint64_t newest_until(struct store_txn *txn, enum history_topic topic, struct history_place floor,
+                             uint64_t unix_ms, uint64_t newest) {
+    uint64_t low = floor.index, high = newest; /* what is meant lies between them, both included */
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        struct history_place previous, row = row_after(txn, topic, middle, &previous);
+        if (row.index == 0) {
+            high = middle;
+            continue;
+        }
+        if (row.unix_ms <= unix_ms) low = row.index;
+        else high = previous.index < middle ? previous.index : middle;
+        if (high < low) high = low; /* a damaged row */
+    }
+    return low;
+}
+
+int history_moment(struct store_txn *txn, enum history_topic topic, const struct history_moment *moment,
+                   struct history_place present, uint64_t *index) {
+    struct history_place floor = history_floor_place(txn, topic);
+    *index = moment->index;
+    if (store_txn_error(txn)) return store_txn_error(txn);
+    if (*index) return *index < floor.index ? CO_GONE : *index > present.index ? CO_INVALID : CO_OK;
+    if (moment->unix_ms < floor.unix_ms) return CO_GONE;
+    if (moment->unix_ms > present.unix_ms && moment->unix_ms > moment->now_ms) return CO_INVALID;
+    *index = newest_until(txn, topic, floor, moment->unix_ms, present.index);
+    return store_txn_error(txn);
 }
 
 int history_read_past(struct store_txn *txn, enum history_topic topic, uint64_t at, struct store_past **past) {

@@ -18,7 +18,9 @@
  *      expired, or ended by an operator
  *                serfHealth of the node becomes critical ("Agent not live or unreachable"), also if it had none:
  *                sessions and what hangs on them end in the same entry. The note "dead node" stands from now on
- *      left      (LeaseEndCommand.leave) the node goes, with services and checks
+ *      left      (LeaseEndCommand.leave) the node goes, with services and checks, and a note that it left stays among
+ *                the dead nodes' (query_members shows it) until it is granted a lease again, or for its reconnect timeout.
+ *                Likewise when somebody else has it leave whose agent is gone (NODE_LEAVE)
  *      reaped    reconnect_timeout after it died the leader has the node removed (LEASE_REAP); a change of leader
  *                begins the wait anew
  *   If the node is not in the catalog when the lease ends, nothing is marked and no note is made. A node that is
@@ -53,7 +55,7 @@
 #include "registry/reconnect.h"
 #include "registry/self_preservation_settings.h"
 
-enum lease_command { LEASE_GRANT = 20, LEASE_END = 21, LEASE_REAP = 22 };
+enum lease_command { LEASE_GRANT = 20, LEASE_END = 21, LEASE_REAP = 22, NODE_LEAVE = 25 };
 enum lease_space {
     SPACE_LEASE = 4,       /* a lease id: it, and which things are bound to it */
     SPACE_LEASE_TABLE = 5, /* name "": all of that */
@@ -63,14 +65,15 @@ enum lease_space {
 #define LEASE_RECONNECT_NS 259200000000000 /* 72 h, as Consul: LeaseGrantCommand's reconnect_timeout_ns 0 means this */
 #define LEASE_TTL_MIN_NS   100000000       /* what commands may ask for; the HTTP API has bounds of its own */
 #define LEASE_TTL_MAX_NS   86400000000000
-_Static_assert(LEASE_GRANT >= 1 && LEASE_REAP < 32, "commands of the registry (registry/module.h)");
+_Static_assert(LEASE_GRANT >= 1 && NODE_LEAVE < 32, "commands of the registry (registry/module.h)");
 _Static_assert(SPACE_LEASE >= 1 && SPACE_DEAD_NODES < 32, "spaces of the registry");
 _Static_assert(LEASE_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 _Static_assert(0 < LEASE_TTL_MIN_NS && LEASE_TTL_MIN_NS < LEASE_TTL_MAX_NS, "some TTL is allowed");
 
 /* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none,
  * but for `leave`: who leaves in order and hears no has been given up already, and deregisters its node;
- * CO_CONFLICT: in another term. LEASE_REAP: yes: the note is gone, and the node too unless somebody says that it
+ * CO_CONFLICT: in another term. NODE_LEAVE: yes: it went, or (prune) its note; no: neither is there; CO_CONFLICT: its
+ * agent lives. LEASE_REAP: yes: the note is gone, and the node too unless somebody says that it
  * lives; CO_CONFLICT. Settings: NULL (self-preservation is
  * off, no classes), or struct lease_settings. */
 extern const struct module lease_module;
@@ -83,7 +86,7 @@ extern const struct expiry_kind lease_expiry;     /* 1: the lease's id */
 extern const struct expiry_kind dead_node_expiry; /* 3: the node; index: of the entry in which its lease expired */
 extern const struct query_type query_lease;       /* LeaseRequest -> LeaseEntry; found=false; thing: the lease */
 extern const struct query_type query_leases;      /* LeaseListRequest -> LeaseEntriesResult; thing: table */
-extern const struct query_type query_dead_nodes;  /* DeadNodesRequest -> DeadNodesResult */
+extern const struct query_type query_dead_nodes;  /* DeadNodesRequest -> DeadNodesResult, without those that left */
 
 /* -- for modules that bind records to leases (applier thread; tx is an entry being applied) ----------------------- */
 /* Kinds are numbers of struct module_binding in the modules' `lease_bindings`, which say what happens at the end. */

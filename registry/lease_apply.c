@@ -73,17 +73,16 @@ static int dead_get(struct machine_tx *tx, struct slice node, Pb__DeadNode **dea
     return *dead ? CO_OK : CO_CORRUPT;
 }
 
-static void dead_put(struct machine_tx *tx, const Pb__Lease *lease) {
-    CHECK(lease->node[0]);
-    Pb__DeadNode dead = PB__DEAD_NODE__INIT;
-    dead.node = lease->node, dead.node_id = lease->node_id;
-    dead.reconnect_timeout_ns = lease->reconnect_timeout_ns ? lease->reconnect_timeout_ns : LEASE_RECONNECT_NS;
-    dead.create_index = tx->index;
+/* The rest of *dead is the caller's. */
+static void dead_put(struct machine_tx *tx, Pb__DeadNode *dead, int64_t reconnect_timeout_ns) {
+    CHECK(dead->node[0]);
+    dead->reconnect_timeout_ns = reconnect_timeout_ns ? reconnect_timeout_ns : LEASE_RECONNECT_NS;
+    dead->create_index = tx->index;
     char room[STORE_KEY_MAX];
-    struct slice node = slice_text(lease->node);
-    store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), message_pack(tx->arena, &dead.base));
+    struct slice node = slice_text(dead->node);
+    store_put(tx->store, TABLE_LEASES, lease_node_key(ROW_DEAD, node, room), message_pack(tx->arena, &dead->base));
     machine_changed(tx, SPACE_DEAD_NODES, nothing, false);
-    expiry_began_in(tx, &dead_node_expiry, node, tx->index, dead.reconnect_timeout_ns);
+    expiry_began_in(tx, &dead_node_expiry, node, tx->index, dead->reconnect_timeout_ns);
 }
 
 static void dead_forget(struct machine_tx *tx, struct slice node) {
@@ -110,8 +109,27 @@ static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__P
     struct slice node = slice_text(lease->node);
     bool lived = catalog_node_alive(tx, node);
     if (!catalog_node_died(tx, node, slice_text(lease->node_id))) return;
-    dead_put(tx, lease);
+    Pb__DeadNode dead = PB__DEAD_NODE__INIT;
+    dead.node = lease->node, dead.node_id = lease->node_id;
+    dead_put(tx, &dead, lease->reconnect_timeout_ns);
     preservation_node_lost(tx, node, lived ? preservation : NULL, lease->ttl_ns / 1000000);
+}
+
+/* The node goes, and what was known of it stays as a note for a while. Of a node that stands under another id
+ * nothing is changed. False: there is no such node with an agent. */
+static bool node_left(struct machine_tx *tx, struct slice node, struct slice node_id, int64_t reconnect_timeout_ns) {
+    Pb__Member *member;
+    struct slice bytes;
+    int rv = catalog_member(tx->store, tx->arena, node, &member);
+    if (rv != CO_OK) store_fail(tx->store, rv);
+    catalog_node_goes(tx, node, node_id, false);
+    if (!member || catalog_node_bytes(tx->store, node, &bytes) == CO_OK) return false;
+    Pb__DeadNode left = PB__DEAD_NODE__INIT;
+    left.node = member->name, left.node_id = member->id, left.left = true;
+    left.address = member->address, left.server_port = member->server_port;
+    left.version = member->version[0] ? member->version : member->server_version;
+    dead_put(tx, &left, reconnect_timeout_ns);
+    return true;
 }
 
 /* The modules' bindings, one after the other. What is bound once more after its end would go on for ever: its row
@@ -148,7 +166,7 @@ static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end ho
         slice_equal(holder, id))
         (void)store_del(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room));
     if (node.size && how == END_OVER) node_died(tx, lease, preservation);
-    if (node.size && how == END_LEFT) catalog_node_goes(tx, node, node_id, false);
+    if (node.size && how == END_LEFT) (void)node_left(tx, node, node_id, lease->reconnect_timeout_ns);
     mark(tx, id, true);
     expiry_ended_in(tx, &lease_expiry, id, 0);
 }
@@ -176,7 +194,7 @@ int lease_reap_apply(struct machine_tx *tx, void *request, struct machine_result
     result->yes = dead->create_index == command->index;
     if (!result->yes) return CO_OK; /* it came back and died again meanwhile */
     dead_forget(tx, slice_text(command->node));
-    catalog_node_goes(tx, slice_text(dead->node), slice_text(dead->node_id), true);
+    if (!dead->left) catalog_node_goes(tx, slice_text(dead->node), slice_text(dead->node_id), true);
     return CO_OK;
 }
 
@@ -197,6 +215,27 @@ static int holder_of(struct machine_tx *tx, struct slice node, Pb__Lease **holde
 bool lease_stands_for(struct machine_tx *tx, struct slice node) {
     Pb__Lease *holder;
     return holder_of(tx, node, &holder) == CO_OK && holder && slice_is(node, holder->node);
+}
+
+int node_leave_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
+    const Pb__NodeLeaveCommand *command = request;
+    struct slice node = slice_text(command->node);
+    Pb__Lease *holder;
+    Pb__Member *member;
+    Pb__DeadNode *dead;
+    if (!node.size) return machine_refuse(result, CO_INVALID, "no node");
+    int rv = holder_of(tx, node, &holder);
+    if (rv == CO_OK) rv = catalog_member(tx->store, tx->arena, node, &member);
+    if (rv != CO_OK) return rv;
+    bool noted = dead_get(tx, node, &dead) == CO_OK;
+    if (!command->dead && (holder || (member && !member->failed)))
+        return machine_refuse(result, CO_CONFLICT, holder ? "its agent renews its lease" : "its serfHealth passes");
+    int64_t reconnect_timeout_ns = holder ? holder->reconnect_timeout_ns : noted ? dead->reconnect_timeout_ns : 0;
+    if (holder) lease_end(tx, holder, END_LEFT, NULL);
+    bool went = member && (holder || node_left(tx, node, nothing, reconnect_timeout_ns));
+    if (command->prune) dead_forget(tx, node);
+    result->yes = went || holder || (command->prune && noted);
+    return CO_OK;
 }
 
 /* The same process replaces its own; the same address is the agent started again. A node id alone says little: it is

@@ -10,7 +10,7 @@ int lease_record(struct store_txn *txn, struct slice id, struct arena *arena, Pb
 /* The rows of TABLE_LEASES by their first byte. One table: each costs every transaction a little. */
 enum lease_row {
     ROW_BINDING = 'b', /* lease_bindings.c */
-    ROW_DEAD = 'd',    /* node in lower case -> DeadNode */
+    ROW_DEAD = 'd',    /* node in lower case -> DeadNode: it died, or left */
     ROW_LEASE = 'l',   /* id -> Lease */
     ROW_NODE = 'n',    /* node in lower case -> id of the lease that stands under this name */
 };
@@ -26,6 +26,7 @@ static inline struct slice lease_row_head(enum lease_row row, char *room) {
 int lease_grant_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 int lease_end_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 int lease_reap_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int node_leave_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 void lease_on_event(struct machine_tx *tx, const struct machine_event *event);
 
 /* -- bindings (lease_bindings.c) */

@@ -66,8 +66,23 @@ static void lease_propose_end(const struct expiry_due *due, const struct expiry_
     propose(data, LEASE_END, &command.base);
 }
 
-const struct expiry_kind lease_expiry = {
-    .number = 1, .name = "lease", .renewed = true, .read = leases_read, .end = lease_propose_end};
+/* A node's lease is known by the node, another by what its owner calls it. */
+static void lease_describe(struct store_txn *txn, struct slice name, struct buffer *out) {
+    struct arena arena = {0};
+    Pb__Lease *lease;
+    if (lease_record(txn, name, &arena, &lease) == CO_OK) {
+        if (lease->node[0]) buffer_printf(out, " node=\"%s\"", lease->node);
+        else if (lease->name[0]) buffer_printf(out, " name=\"%s\"", lease->name);
+    }
+    arena_free(&arena);
+}
+
+const struct expiry_kind lease_expiry = {.number = 1,
+                                         .name = "lease",
+                                         .renewed = true,
+                                         .read = leases_read,
+                                         .end = lease_propose_end,
+                                         .describe = lease_describe};
 
 static const struct reconnect_classes *classes_of(const struct expiry_leader *leader) {
     static const struct reconnect_classes none = {0};
@@ -129,6 +144,11 @@ static const struct module_command commands[] = {
      .name = "lease-reap",
      .request = &pb__lease_reap_command__descriptor,
      .apply = lease_reap_apply},
+    {.number = NODE_LEAVE,
+     .since = LEASE_SINCE,
+     .name = "node-leave",
+     .request = &pb__node_leave_command__descriptor,
+     .apply = node_leave_apply},
     {.number = PRESERVATION_RELEASE,
      .since = LEASE_SINCE,
      .servers_only = true,

@@ -150,7 +150,7 @@ static int dead_run(struct store_txn *txn, const ProtobufCMessage *request, stru
             rv = CO_CORRUPT;
             break;
         }
-        pointers_add(&list, arena, dead);
+        if (!dead->left) pointers_add(&list, arena, dead);
     }
     store_cursor_close(&cursor);
     Pb__DeadNodesResult *nodes = arena_alloc(arena, sizeof *nodes);

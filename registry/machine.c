@@ -22,9 +22,10 @@
 
 #define COMMAND_VERSION        1
 #define COMMAND_HEAD           2
+#define APPLIED_BYTES          24
 #define TOMBSTONES_MAX_DEFAULT 1000000
 
-static const struct slice applied_key = SLICE_LITERAL("applied"); /* index, term: 8 bytes each */
+static const struct slice applied_key = SLICE_LITERAL("applied"); /* index, term, time: 8 bytes each */
 static const struct store_table own_tables[] = {{TABLE_CHANGES, "marks"}, {TABLE_TOMBSTONES, "removals"}};
 
 struct machine {
@@ -40,6 +41,8 @@ struct machine {
     _Atomic uint64_t applied, applied_term, floor, index, restores;
     /* The applier's. */
     uint64_t offset;           /* machine_index - machine_applied */
+    uint64_t clock_term;       /* in which it was last said that its leader's clock is behind */
+    uint64_t unix_ms;          /* as machine_unix_ms_in, of what is committed */
     struct version_now raised; /* by the batch; version 0: not */
     struct arena arena;
     struct machine_tx tx;
@@ -70,19 +73,23 @@ static void take_topics(const struct modules *modules, uint8_t topics[STORE_TABL
     }
 }
 
-static void applied_in(struct store_txn *txn, uint64_t *index, uint64_t *term) {
+struct applied {
+    uint64_t index, term, unix_ms;
+};
+
+static struct applied applied_in(struct store_txn *txn) {
     struct slice value;
-    *index = *term = 0;
-    if (store_get(txn, STORE_TABLE_META, applied_key, &value) != CO_OK) return;
-    *index = get_be64(value.data);
-    *term = get_be64(value.data + 8);
+    if (store_get(txn, STORE_TABLE_META, applied_key, &value) != CO_OK) return (struct applied){0};
+    if (value.size != APPLIED_BYTES) {
+        store_fail(txn, CO_CORRUPT);
+        return (struct applied){0};
+    }
+    return (struct applied){get_be64(value.data), get_be64(value.data + 8), get_be64(value.data + 16)};
 }
 
-uint64_t machine_index_in(struct store_txn *txn) {
-    uint64_t index, term;
-    applied_in(txn, &index, &term);
-    return index + restore_offset(txn);
-}
+uint64_t machine_index_in(struct store_txn *txn) { return applied_in(txn).index + restore_offset(txn); }
+
+uint64_t machine_unix_ms_in(struct store_txn *txn) { return applied_in(txn).unix_ms; }
 
 static void publish_version(struct machine *machine, const struct version_now *now) {
     atomic_store(&machine->cluster_id, now->cluster_id);
@@ -93,16 +100,16 @@ static void publish_version(struct machine *machine, const struct version_now *n
 static int learn(struct machine *machine) {
     struct store_reader *reader = store_reader_new(machine->store);
     struct store_txn *txn = store_read(reader);
-    uint64_t index, term;
-    applied_in(txn, &index, &term);
+    struct applied applied = applied_in(txn);
     atomic_store(&machine->floor, machine_floor(txn));
     machine->offset = restore_offset(txn);
     struct version_now now;
     if (version_read(txn, &now) != CO_OK) log_error("registry", "the record of the cluster version does not decode");
     publish_version(machine, &now);
-    atomic_store(&machine->applied_term, term);
-    atomic_store(&machine->index, index + machine->offset);
-    atomic_store(&machine->applied, index);
+    atomic_store(&machine->applied_term, applied.term);
+    atomic_store(&machine->index, applied.index + machine->offset);
+    atomic_store(&machine->applied, applied.index);
+    machine->unix_ms = applied.unix_ms;
     int error = store_txn_error(txn);
     store_read_done(reader);
     store_reader_free(reader);
@@ -312,9 +319,26 @@ int machine_apply_command(struct machine_tx *tx, struct slice command, struct ma
     return error;
 }
 
+#define CLOCK_BEHIND_MS 1000
+
+/* Once a term. */
+static void note_clock(struct machine *machine, const struct machine_input *input) {
+    if (input->unix_ms == 0 || input->unix_ms + CLOCK_BEHIND_MS >= machine->tx.unix_ms) return;
+    if (machine->clock_term == input->term) return;
+    machine->clock_term = input->term;
+    log_warn("registry",
+             "the leader's clock is %llu ms behind that of entries before: times of the history stand still "
+             "until it has come that far",
+             (unsigned long long)(machine->tx.unix_ms - input->unix_ms));
+}
+
 static int apply_one(struct machine *machine, const struct machine_input *input, struct machine_result *result) {
     struct machine_tx *tx = &machine->tx;
     tx->index = input->index + machine->offset, tx->term = input->term, tx->now_unix_ms = 0;
+    /* A leader's clock may be behind that of the one before it: time stands still meanwhile. */
+    if (input->unix_ms > tx->unix_ms) tx->unix_ms = input->unix_ms;
+    CHECK(tx->unix_ms >= machine->unix_ms);
+    note_clock(machine, input);
     *result = (struct machine_result){.index = tx->index};
     if (!input->is_command || input->command.size == 0) return CO_OK;
     history_entry_begin(tx, (uint8_t)input->command.data[0]);
@@ -364,9 +388,10 @@ static void batch_end(struct machine *machine) {
 
 static int commit(struct machine *machine, const struct machine_input *last) {
     CHECK(last->index > machine->applied);
-    char bytes[16];
+    char bytes[APPLIED_BYTES];
     put_be64(bytes, last->index);
     put_be64(bytes + 8, last->term);
+    put_be64(bytes + 16, machine->tx.unix_ms);
     store_put(machine->tx.store, STORE_TABLE_META, applied_key, slice_make(bytes, sizeof bytes));
     uint64_t floor = machine_floor(machine->tx.store);
     int error = store_commit(machine->tx.store);
@@ -374,6 +399,7 @@ static int commit(struct machine *machine, const struct machine_input *last) {
     if (!error && machine->raised.version) publish_version(machine, &machine->raised);
     expiry_updates_batch_end(machine->updates, error == CO_OK);
     if (error) return error;
+    machine->unix_ms = machine->tx.unix_ms;
     publish_sums(machine);
     watch_bump(machine->watches, &machine->tx.touched);
     atomic_store(&machine->floor, floor);
@@ -398,6 +424,7 @@ static int apply_batch(struct machine *machine, const struct machine_input *inpu
     CHECK(inputs[0].index == machine->applied + 1);
     CHECK(!machine->tx.store && !machine->raised.version && machine->tx.touched.count == 0);
     machine->tx.store = store_write(machine->store);
+    machine->tx.unix_ms = machine->unix_ms;
     machine->noted.count = 0;
     size_t applied = 0;
     int error = CO_OK;
@@ -459,6 +486,7 @@ static void refuse_restore(void *data, void *origin, const struct machine_result
 static void fold_restored(void *data, struct store_txn *txn, uint64_t index, uint64_t term) {
     struct arena arena = {0};
     struct machine_tx tx = {.machine = data, .store = txn, .arena = &arena, .index = index, .term = term};
+    tx.unix_ms = machine_unix_ms_in(txn);
     fold_apply(&tx);
     watch_touched_free(&tx.touched);
     arena_free(&arena);
@@ -472,7 +500,11 @@ static int apply_restore(struct machine *machine, const struct machine_input *in
     struct fault fault = {0};
     wakeup_batch_flush(); /* the results of what came before it do not wait */
     const struct restore_fold fold = {fold_restored, machine};
-    int error = restore_staged(machine->store, payload, input->index, input->term, machine->offset, &fold, &fault);
+    const struct restore_at place = {.index = input->index,
+                                     .term = input->term,
+                                     .offset = machine->offset,
+                                     .unix_ms = input->unix_ms > machine->unix_ms ? input->unix_ms : machine->unix_ms};
+    int error = restore_staged(machine->store, payload, &place, &fold, &fault);
     if (error == CO_AGAIN || error == CO_INVALID || error == CO_CORRUPT) {
         struct only only = {done, data, error == CO_AGAIN ? NULL : fault.text};
         return apply_batch(machine, input, 1, refuse_restore, &only, stopped_at);
@@ -516,7 +548,8 @@ void machine_command(struct buffer *out, uint8_t type, const ProtobufCMessage *m
 
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term) {
     struct store_view *view = store_view_open(machine->store);
-    applied_in(store_view_first(view), index, term);
+    struct applied applied = applied_in(store_view_first(view));
+    *index = applied.index, *term = applied.term;
     int error = store_copy_view(view, fd);
     store_view_close(view);
     return error;

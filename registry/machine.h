@@ -28,7 +28,10 @@ struct machine_tx {
     struct history *history; /* registry/history.h; NULL: outside of a batch */
     unsigned mutations;      /* as in machine_config */
     struct pointers *turns;  /* registry/catalog_turns.h; NULL: nothing may have turned */
-    int64_t now_unix_ms;     /* as the entry's command says it, for what hangs on its events; 0: it says nothing */
+    /* When the entry was proposed, by the clock of the leader that did; never below that of an entry before. 0: no entry
+     * had a time yet. */
+    uint64_t unix_ms;
+    int64_t now_unix_ms; /* as the entry's command says it, for what hangs on its events; 0: it says nothing */
 };
 /* It changes: who waits for it wakes, and the history has it. */
 void machine_touch(struct machine_tx *tx, uint8_t space, struct slice name);
@@ -86,6 +89,7 @@ struct machine_input {
     struct slice command;
     bool is_command;
     void *origin;
+    uint64_t unix_ms; /* the clock of the leader that proposed it, which may go back; 0: not known */
 };
 /* Applier thread. Entries in order, index = applied + 1 each. One transaction; commit; bump; publish; fire; then
  * `done` for each input, in order. Returns CO_UNSUPPORTED (stopped before the entry at *stopped_at),
@@ -114,6 +118,8 @@ uint64_t machine_applied(const struct machine *machine); /* any thread; acquire 
 uint64_t machine_index(const struct machine *machine);
 /* The same as of a transaction. */
 uint64_t machine_index_in(struct store_txn *txn);
+/* The time of what was applied last, as of a transaction: of the entries up to it the highest. */
+uint64_t machine_unix_ms_in(struct store_txn *txn);
 /* The index at which a backup became the state last; 0: never, or in a cluster below version 3. */
 uint64_t machine_restored(struct store_txn *txn);
 uint64_t machine_restores(const struct machine *machine); /* any thread: how often the whole state was replaced */

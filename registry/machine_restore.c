@@ -13,7 +13,9 @@
 static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"),
                           offset_key = SLICE_LITERAL("offset"), restored_key = SLICE_LITERAL("restored");
 
-#define RESTORED_SINCE 3 /* cluster version; older programs do not write it */
+#define APPLIED_BYTES  24                        /* registry/machine.c */
+#define TIME_MOST_MS   (((uint64_t)1 << 48) - 1) /* as entries have it (consensus/entry.h) */
+#define RESTORED_SINCE 3                         /* cluster version; older programs do not write it */
 
 static uint64_t number(struct store_txn *txn, struct slice key) {
     struct slice value;
@@ -26,14 +28,21 @@ static void number_put(struct store_txn *txn, struct slice key, uint64_t value) 
     store_put(txn, STORE_TABLE_META, key, slice_make(bytes, sizeof bytes));
 }
 
+/* Of what was applied last. */
+static uint64_t time_in(struct store_txn *txn) {
+    struct slice value;
+    int rv = store_get(txn, STORE_TABLE_META, applied_key, &value);
+    return rv == CO_OK && value.size == APPLIED_BYTES ? get_be64(value.data + 16) : 0;
+}
+
 uint64_t restore_offset(struct store_txn *txn) { return number(txn, offset_key); }
 
 uint64_t machine_restored(struct store_txn *txn) { return number(txn, restored_key); }
 
 /* -- becoming the state ------------------------------------------------------------------------------------------- */
-/* of the command; the others: until now */
+/* `at`: of the command; the others: until now */
 struct place {
-    uint64_t index, term, offset;
+    struct restore_at at;
     struct version_now version;
     struct buffer removed;
     const struct restore_fold *fold;
@@ -50,7 +59,7 @@ static int keep_version(struct store_txn *txn, const struct place *place, bool *
     if (version_read(txn, &theirs) != CO_OK)
         return fault_set(fault, CO_CORRUPT, "the backup's cluster version does not decode");
     int error = older(theirs.version, place->version.version, fault);
-    if (!error) version_put(txn, &place->version, place->index + place->offset);
+    if (!error) version_put(txn, &place->version, place->at.index + place->at.offset);
     *fold = theirs.version < FOLD_SINCE && place->version.version >= FOLD_SINCE;
     return error;
 }
@@ -58,7 +67,8 @@ static int keep_version(struct store_txn *txn, const struct place *place, bool *
 /* The backup's own place in its cluster's log gives way to ours, above both. */
 static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     const struct place *place = data;
-    uint64_t theirs = number(txn, applied_key), more = number(txn, offset_key), ours = place->index + place->offset;
+    uint64_t theirs = number(txn, applied_key), more = number(txn, offset_key),
+             ours = place->at.index + place->at.offset;
     if (theirs > OPERATOR_INDEX_MAX || more > OPERATOR_INDEX_MAX)
         return fault_set(fault, CO_CORRUPT, "the backup's index is impossible");
     theirs += more;
@@ -67,20 +77,23 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     int error = keep_version(txn, place, &fold, fault);
     if (error) return error;
     uint64_t now = theirs >= ours ? theirs + 1 : ours;
-    CHECK(now >= place->index && now > theirs);
-    char applied[16];
-    put_be64(applied, place->index);
-    put_be64(applied + 8, place->term);
+    CHECK(now >= place->at.index && now > theirs);
+    uint64_t unix_ms = time_in(txn); /* theirs may be ahead */
+    if (unix_ms < place->at.unix_ms) unix_ms = place->at.unix_ms;
+    char applied[APPLIED_BYTES];
+    put_be64(applied, place->at.index);
+    put_be64(applied + 8, place->at.term);
+    put_be64(applied + 16, unix_ms);
     store_put(txn, STORE_TABLE_META, applied_key, slice_make(applied, sizeof applied));
-    number_put(txn, offset_key, now - place->index);
+    number_put(txn, offset_key, now - place->at.index);
     number_put(txn, floor_key, now);
     if (place->version.version >= RESTORED_SINCE) {
         number_put(txn, restored_key, now);
         operator_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
     }
     operator_staged_clear(txn); /* of a backup taken while another was restored */
-    if (fold) place->fold->apply(place->fold->data, txn, now, place->term);
-    history_restored(txn, now, place->version.version);
+    if (fold) place->fold->apply(place->fold->data, txn, now, place->at.term);
+    history_restored(txn, now, unix_ms, place->version.version);
     return CO_OK;
 }
 
@@ -124,16 +137,16 @@ static int may_restore(struct store *store, const Pb__RestoreEndCommand *command
     return why ? fault_set(fault, CO_INVALID, "%s", why) : CO_OK;
 }
 
-int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset,
+int restore_staged(struct store *store, struct slice payload, const struct restore_at *at,
                    const struct restore_fold *fold, struct fault *fault) {
-    CHECK(index > 0 && fold->apply);
+    CHECK(at->index > 0 && fold->apply);
     struct arena arena = {0};
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
     Pb__RestoreEndCommand *command =
         pb__restore_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
     int error = CO_OK;
     if (!command || command->give_up) error = CO_AGAIN; /* the module's business */
-    struct place place = {.index = index, .term = term, .offset = offset, .fold = fold};
+    struct place place = {.at = *at, .fold = fold};
     if (!error) error = may_restore(store, command, &place, fault);
     if (!error) error = replace(store, command->size, &place, fault);
     buffer_free(&place.removed);
@@ -155,10 +168,11 @@ static void on_record(void *data, uint8_t table, struct slice key, struct slice 
     bool applied = slice_equal(key, applied_key), offset = slice_equal(key, offset_key),
          floor = slice_equal(key, floor_key);
     if (!applied && !offset && !floor) return;
-    if (value.size != (applied ? 16 : 8)) {
+    if (value.size != (applied ? APPLIED_BYTES : 8)) {
         seen->bad = true;
         return;
     }
+    if (applied && get_be64(value.data + 16) > TIME_MOST_MS) seen->bad = true;
     *(applied ? &seen->applied : offset ? &seen->offset : &seen->floor) = get_be64(value.data);
 }
 

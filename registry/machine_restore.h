@@ -14,10 +14,15 @@ struct restore_fold {
     void *data;
 };
 
-/* Applies a RestoreEndCommand at (index, term). CO_OK: the store holds the backup, with `index` applied. CO_AGAIN:
+/* Of the entry: its place in the log, what is added to indexes until now, and its time (machine_tx.unix_ms). */
+struct restore_at {
+    uint64_t index, term, offset, unix_ms;
+};
+
+/* Applies a RestoreEndCommand there. CO_OK: the store holds the backup, with `index` applied. CO_AGAIN:
  * the command only gives up. CO_INVALID, CO_CORRUPT: refused, alike on every server. CO_UNSUPPORTED, CO_DISKFULL,
  * CO_IO: not now. The old state stays. */
-int restore_staged(struct store *store, struct slice payload, uint64_t index, uint64_t term, uint64_t offset,
+int restore_staged(struct store *store, struct slice payload, const struct restore_at *at,
                    const struct restore_fold *fold, struct fault *fault);
 
 /* See machine_copy_check. `version`: of the cluster that is to take it. */

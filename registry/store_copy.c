@@ -141,7 +141,10 @@ static int read_magic(struct copy_in *in) {
     if (memcmp(magic, MAGIC, MAGIC_SIZE - 1) == 0 && magic[MAGIC_SIZE - 1] > '1' && magic[MAGIC_SIZE - 1] <= '9')
         return fault_set(in->fault, CO_UNSUPPORTED, "store: a copy was written by a newer version of coord (format %c)",
                          magic[MAGIC_SIZE - 1]);
-    return bad(in, "it does not begin like one");
+    return fault_set(
+        in->fault, CO_CORRUPT,
+        "store: this is no copy of coord's state, or its first bytes are damaged: another program may have "
+        "written it");
 }
 
 static int bad(struct copy_in *in, const char *what) {

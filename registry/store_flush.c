@@ -145,7 +145,7 @@ void store_flush_note(struct store *store, uint64_t bytes) {
         int error = pthread_create(&store->flush_thread, NULL, flush_main, store);
         if (error && !store->flush_warned)
             log_warn("store", "no thread to write it out ahead of the kernel, tried again error=\"%s\"",
-                     co_strerror(co_from_errno(error)));
+                     strerror(error));
         store->flush_warned = error != 0;
         if (error) return;
         store->flush_runs = true;

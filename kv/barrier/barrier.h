@@ -57,6 +57,8 @@ struct slice barrier_who(struct slice name, struct slice session, char *room);
 extern const struct module barrier_module;
 extern const struct query_type query_barrier;      /* BarrierRequest -> BarrierState; found=false */
 extern const struct query_type query_barrier_wait; /* BarrierWaitRequest -> BarrierAnswer */
-extern const struct query_type query_barriers;     /* BarrierListRequest -> BarriersResult */
+extern const struct query_type
+    query_barrier_place;                       /* BarrierPlaceRequest -> BarrierSeat; found=false: it is not there */
+extern const struct query_type query_barriers; /* BarrierListRequest -> BarriersResult */
 
 #endif

@@ -82,8 +82,7 @@ static struct slice wait_who(const ProtobufCMessage *request) {
 }
 
 /* Of a request that another process has sent, too. */
-static bool wait_split(const ProtobufCMessage *request, struct slice *name, struct slice *session) {
-    struct slice who = wait_who(request);
+static bool who_split(struct slice who, struct slice *name, struct slice *session) {
     if (who.size <= UUID_TEXT_SIZE + 1 || who.size > BARRIER_WHO_MOST) return false;
     *name = slice_make(who.data, who.size - UUID_TEXT_SIZE - 1);
     *session = slice_make(who.data + name->size + 1, UUID_TEXT_SIZE);
@@ -97,7 +96,7 @@ static struct watch_key wait_watched(const ProtobufCMessage *request) {
 /* How many have come shows in the answer when the time is up, and wakes nobody. */
 static struct watch_key wait_also(const ProtobufCMessage *request) {
     struct slice name = slice_make("", 0), session;
-    (void)wait_split(request, &name, &session);
+    (void)who_split(wait_who(request), &name, &session);
     return (struct watch_key){SPACE_BARRIER, name};
 }
 
@@ -109,7 +108,7 @@ static int wait_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     Pb__BarrierRecord *record;
     Pb__BarrierAnswer *answer = arena_alloc(arena, sizeof *answer);
     *result = (struct query_result){0};
-    if (!wait_split(request, &name, &session)) return CO_OK; /* there can be none */
+    if (!who_split(wait_who(request), &name, &session)) return CO_OK; /* there can be none */
     pb__barrier_answer__init(answer);
     answer->round = wait->round, answer->parties = wait->parties;
     answer->session = arena_strndup(arena, session.data, session.size);
@@ -138,6 +137,41 @@ const struct query_type query_barrier_wait = {.number = 47,
                                               .watched = wait_watched,
                                               .also = wait_also,
                                               .run = wait_run};
+
+/* -- where a session stands --------------------------------------------------------------------------------------- */
+
+static struct slice place_who(const ProtobufCMessage *request) {
+    return message_slice(((const Pb__BarrierPlaceRequest *)request)->who);
+}
+
+static struct watch_key place_watched(const ProtobufCMessage *request) {
+    return (struct watch_key){SPACE_BARRIER_PLACE, place_who(request)};
+}
+
+static int place_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                     struct query_result *result) {
+    struct slice name, session;
+    Pb__BarrierPlace *place;
+    *result = (struct query_result){0};
+    if (!who_split(place_who(request), &name, &session)) return CO_OK; /* there can be none */
+    int rv = barrier_place_get(txn, session, name, arena, &place);
+    if (rv == CO_NOTFOUND) result->index = machine_change_index(txn, SPACE_BARRIER_PLACE, place_who(request));
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
+    Pb__BarrierSeat *seat = arena_alloc(arena, sizeof *seat);
+    pb__barrier_seat__init(seat);
+    seat->name = arena_strndup(arena, name.data, name.size);
+    seat->session = arena_strndup(arena, session.data, session.size);
+    seat->round = place->round, seat->parties = place->parties, seat->standing = place->standing;
+    *result = (struct query_result){.index = place->since, .found = true, .message = &seat->base};
+    return CO_OK;
+}
+
+const struct query_type query_barrier_place = {.number = 150,
+                                               .name = "barrier-place",
+                                               .request = &pb__barrier_place_request__descriptor,
+                                               .result = &pb__barrier_seat__descriptor,
+                                               .watched = place_watched,
+                                               .run = place_run};
 
 /* -- all of them -------------------------------------------------------------------------------------------------- */
 
@@ -209,7 +243,8 @@ static const struct module_command commands[] = {
 static const struct store_table tables[] = {
     {BARRIER_TABLE, "barriers"}, {BARRIER_TABLE_SESSIONS, "barrier-sessions"}, {0}};
 static const struct module_space spaces[] = {{SPACE_BARRIER, "barrier"}, {SPACE_BARRIER_PLACE, "barrier-place"}, {0}};
-static const struct query_type *const queries[] = {&query_barrier, &query_barrier_wait, &query_barriers, NULL};
+static const struct query_type *const queries[] = {&query_barrier, &query_barrier_wait, &query_barrier_place,
+                                                   &query_barriers, NULL};
 
 const struct module_binding barrier_binding = {.number = BARRIER_TABLE_SESSIONS, .ended = barrier_ended};
 static const struct module_binding session_bindings[] = {{.number = BARRIER_TABLE_SESSIONS, .ended = barrier_ended},

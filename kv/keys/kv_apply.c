@@ -292,6 +292,20 @@ int kv_fenced_apply(struct machine_tx *tx, struct slice payload, struct machine_
     return rv != CO_OK || result->error ? rv : command_run(tx, &command, result);
 }
 
+/* -- for who restores keys ---------------------------------------------------------------------------------------- */
+
+int kv_restore_set(struct machine_tx *tx, struct slice key, struct slice value, uint64_t flags,
+                   struct machine_result *result) {
+    struct kv_command_view set = {
+        .verb = PB__KV_VERB__KV_SET, .key = key, .value = value, .flags = flags, .lease = no_lease};
+    return command_run(tx, &set, result);
+}
+
+int kv_restore_remove(struct machine_tx *tx, struct slice key, struct machine_result *result) {
+    struct kv_command_view remove = {.verb = PB__KV_VERB__KV_DELETE, .key = key, .lease = no_lease};
+    return command_run(tx, &remove, result);
+}
+
 /* -- for who copies keys ------------------------------------------------------------------------------------------ */
 
 /* Of the key that it gets: with neither lock nor lease. False: nothing of it is told (*rv: the store's error), or another

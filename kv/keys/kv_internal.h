@@ -6,6 +6,7 @@
 #include "kv/keys/kv.h"
 #include "kv/keys/kv_record.h"
 #include "kv/session/session.h"
+#include "registry/history.h"
 
 enum kv_table {
     KV_TABLE_KEYS = 16,   /* store key -> record (kv_record.h) */
@@ -36,6 +37,16 @@ struct kv_delay {
 };
 /* CO_CORRUPT. `key` points into the arguments. */
 int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay *delay);
+
+/* -- the past ----------------------------------------------------------------------------------------------------- */
+struct history_moment kv_moment(const Pb__KvMoment *moment); /* NULL: as an empty one */
+Pb__KvMomentVerdict kv_moment_verdict(int error);            /* of history_moment */
+int kv_restore_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+/* As clients' own KV_SET and KV_DELETE; the slices do not point into the map. CO_OK (see the result), or the store's
+ * error. */
+int kv_restore_set(struct machine_tx *tx, struct slice key, struct slice value, uint64_t flags,
+                   struct machine_result *result);
+int kv_restore_remove(struct machine_tx *tx, struct slice key, struct machine_result *result);
 
 /* -- walking keys ------------------------------------------------------------------------------------------------- */
 /* What store keys of the keys below `prefix` begin with; when it is shorter than the prefix, compare the full keys

@@ -36,11 +36,25 @@ static int ask_past(struct store_txn *txn, const Pb__KvPastRequest *request, str
     return CO_OK;
 }
 
+struct history_moment kv_moment(const Pb__KvMoment *moment) {
+    if (!moment) return (struct history_moment){0};
+    return (struct history_moment){moment->index, moment->unix_ms, moment->now_unix_ms};
+}
+
+Pb__KvMomentVerdict kv_moment_verdict(int error) {
+    if (error == CO_GONE) return PB__KV_MOMENT_VERDICT__MOMENT_GONE;
+    return error == CO_INVALID ? PB__KV_MOMENT_VERDICT__MOMENT_TO_COME : PB__KV_MOMENT_VERDICT__MOMENT_KEPT;
+}
+
 static int run_at(struct store_txn *txn, const Pb__KvPastRequest *request, struct arena *arena,
                   Pb__KvPastResult *answer, bool *found) {
     struct store_past *past;
-    int rv = history_read_past(txn, HISTORY_KEYS, request->at, &past);
-    if (rv == CO_GONE || rv == CO_INVALID) return CO_OK; /* floor and index say which */
+    struct history_moment moment = kv_moment(request->at);
+    const struct history_place present = {answer->index, answer->unix_ms};
+    int rv = history_moment(txn, HISTORY_KEYS, &moment, present, &answer->at);
+    answer->verdict = kv_moment_verdict(rv);
+    if (rv == CO_GONE || rv == CO_INVALID) return CO_OK;
+    if (rv == CO_OK) rv = history_read_past(txn, HISTORY_KEYS, answer->at, &past);
     if (rv != CO_OK) return rv;
     rv = ask_past(txn, request, arena, answer, found);
     history_past_end(txn, past);
@@ -51,7 +65,7 @@ static int run_at(struct store_txn *txn, const Pb__KvPastRequest *request, struc
 
 /* The key before and after a change: NULL: it was not there. */
 struct change {
-    uint64_t index;
+    uint64_t index, unix_ms;
     uint8_t command;
     bool existed;
     struct kv_record before;
@@ -60,13 +74,14 @@ struct change {
 
 /* What a client's command deletes is deleted; else what it hung on has ended. */
 static bool by_client(uint8_t command) {
-    return command == KV_APPLY || command == KV_APPLY_FENCED || command == KV_BY_TRANSACTION || command == KV_BY_COPY;
+    return command == KV_APPLY || command == KV_APPLY_FENCED || command == KV_RESTORE || command == KV_BY_TRANSACTION ||
+           command == KV_BY_COPY;
 }
 
 static Pb__KvChange *change_record(const struct change *change, const struct kv_record *after, struct arena *arena) {
     Pb__KvChange *record = arena_alloc(arena, sizeof *record);
     pb__kv_change__init(record);
-    record->index = change->index;
+    record->index = change->index, record->unix_ms = change->unix_ms;
     const struct kv_record *shown = after ? after : &change->before;
     bool held = change->existed && change->before.session.size, holds = after && after->session.size;
     bool same = held && holds && slice_equal(change->before.session, after->session);
@@ -90,7 +105,8 @@ static bool key_noted(const struct history_row *row, struct slice store_key, str
     struct store_before note;
     while (store_journal_next(&rest, &note)) {
         if (note.table != KV_TABLE_KEYS || !slice_equal(note.key, store_key)) continue;
-        *change = (struct change){.index = row->index, .command = row->command, .existed = note.existed};
+        *change = (struct change){
+            .index = row->index, .unix_ms = row->unix_ms, .command = row->command, .existed = note.existed};
         if (note.existed && kv_record_decode(note.key, note.value, &change->before) != CO_OK) {
             store_fail(txn, CO_CORRUPT);
             return false;
@@ -176,17 +192,19 @@ static int past_run(struct store_txn *txn, const ProtobufCMessage *message, stru
     const Pb__KvPastRequest *request = (const Pb__KvPastRequest *)message;
     Pb__KvPastResult *answer = arena_alloc(arena, sizeof *answer);
     pb__kv_past_result__init(answer);
-    *result = (struct query_result){.message = &answer->base, .index = request->at};
-    uint64_t floor = history_floor(txn, HISTORY_KEYS);
-    answer->off = floor == UINT64_MAX;
-    answer->floor = answer->off ? 0 : floor;
-    answer->index = machine_index_in(txn);
+    *result = (struct query_result){.message = &answer->base};
+    struct history_place floor = history_floor_place(txn, HISTORY_KEYS);
+    answer->off = floor.index == UINT64_MAX;
+    if (!answer->off) answer->floor = floor.index, answer->floor_unix_ms = floor.unix_ms;
+    answer->index = machine_index_in(txn), answer->unix_ms = machine_unix_ms_in(txn);
     if (request->form == PB__KV_PAST_FORM__PAST_CHANGES) {
         int rv = present_index(txn, request_key(request), arena, &result->index);
         return rv != CO_OK || answer->off ? rv : run_changes(txn, request_key(request), arena, answer, &result->found);
     }
     if (answer->off || request->form > PB__KV_PAST_FORM__PAST_CHANGES) return CO_OK;
-    return run_at(txn, request, arena, answer, &result->found);
+    int rv = run_at(txn, request, arena, answer, &result->found);
+    result->index = answer->at;
+    return rv;
 }
 
 const struct query_type query_kv_past = {.number = 130,

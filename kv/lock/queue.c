@@ -363,7 +363,7 @@ static int acquire(struct machine_tx *tx, const struct queue_family *family, con
     if (rv != CO_OK || result->error) return rv;
     rv = session_ensure(tx, wish->session, result, &session);
     if (rv != CO_OK || result->error) return rv;
-    entry->session = session->id;
+    entry->session = session->id, entry->node = session->node;
     return enter(&change, wish, entry, waits, answer);
 }
 

@@ -28,16 +28,26 @@ static uint64_t loss_allows(struct owning_budget *budget, uint64_t now_ns, uint6
     return all - used < most - budget->last_used ? (uint64_t)(all - used) : most - budget->last_used;
 }
 
+/* Why nobody decides it. */
+static const char *nobody(const struct owning_budget *budget, bool spent) {
+    bool none = budget->known == OWNING_KNOWN && !budget->live.count && !budget->ring.count;
+    if (none && !spent)
+        return "no node has a passing instance of its Service, so that nobody counts its keys, and OnLoss does not "
+               "admit it";
+    return spent ? "no agent counts this key now, and what OnLoss admits is spent"
+                 : "no agent counts this key now, and OnLoss does not admit it";
+}
+
 int owning_judge_loss(struct owning_budget *budget, const struct owning_take *take, struct owning_now now,
                       struct owning_answer *answer) {
     uint64_t more_ns = OWNING_NEVER, left = 0;
     if (budget->known == OWNING_KNOWN) left = loss_allows(budget, now.ns, &more_ns);
     if (more_ns == OWNING_NEVER) {
-        answer->text = "no agent counts this key now, and OnLoss does not admit it";
+        answer->text = nobody(budget, false);
         return CO_NOLEADER;
     }
     if (take->n > left) {
-        answer->text = "no agent counts this key now, and what OnLoss admits is spent";
+        answer->text = nobody(budget, true);
         answer->retry_ms = (more_ns - now.ns) / OWNING_MS + 1;
         return CO_BUSY;
     }

@@ -43,6 +43,11 @@
  * asks again. Those who get nothing meanwhile wait for the next turn. A turn ends when all of it have asked, or after two
  * seconds of refills, so that who is gone keeps nothing for longer. Leases of lower priorities than the highest have none.
  *
+ * News. When an ask got less than it asked for (in bounded mode: a `take`), the record says so (denied); when more can be
+ * taken after that, by a refill, a settlement, a lease that gives back, a higher capacity, it says by which entry (came). Both
+ * change the notice: so all who remember a refusal hear that its reason is over, and those who have not asked yet that others
+ * have taken it all.
+ *
  * A lease has the token of its first ask, and only asks and QUOTA_SETTLE with that token renew or end it: names of leases
  * and sessions are shown to all who may read. Agents' own leases have none (0), and HTTP requests never come without one.
  *

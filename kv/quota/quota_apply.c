@@ -135,7 +135,7 @@ int quota_put_apply(struct machine_tx *tx, void *request, struct machine_result 
         change.record = arena_alloc(tx->arena, sizeof *change.record);
         pb__quota_record__init(change.record);
         change.record->definition = command->definition;
-        change.record->create_index = tx->index;
+        change.record->create_index = change.record->came = tx->index; /* later than of one of the name before */
         change.record->audit_first = change.record->audit_next = 1;
         quota_count_put(tx, quota_count(tx->store) + 1);
         owned_changed(tx, NULL, command->definition);

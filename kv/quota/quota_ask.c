@@ -146,6 +146,7 @@ static void take(struct asking *asking) {
     uint64_t n = asking->ask->take;
     nobody.node = asking->node;
     asking->grant->taken = n && n <= quota_minus(quota_takeable(record), quota_kept(record, asking->lease));
+    asking->change.denied |= n && !asking->grant->taken;
     if (!asking->grant->taken) return;
     record->spent += n;
     quota_audit(&asking->change, PB__QUOTA_KIND__QUOTA_TAKEN, asking->lease ? asking->lease : &nobody, n, 0);
@@ -189,6 +190,8 @@ static int grant(struct asking *asking) {
     if (more) quota_audit(change, PB__QUOTA_KIND__QUOTA_GRANTED, lease, more, 0);
     bool starves = lease->balance < wish;
     if (starves && !record->starving) change->notice = true;
+    change->denied |=
+        starves && !quota_bounded(record); /* of slack others have the rest, and nothing is refused for that */
     if (starves || asking->back > more) record->starving = starves;
     if (starves && !lease->balance && !asking->grant->taken) quota_waits(record, lease, wish);
     else quota_waits_not(record, lease);
@@ -198,6 +201,12 @@ static int grant(struct asking *asking) {
 static void answer(struct asking *asking) {
     const Pb__QuotaRecord *record = asking->change.record;
     Pb__QuotaGrant *grant = asking->grant;
+    quota_news(&asking->change);
+    grant->came = record->came;
+    grant->window = record->window_start, grant->window_noted = record->window_noted;
+    grant->waited_ms = record->waited_ms, grant->period_index = record->period_index;
+    grant->owed = record->spent + record->stranded;
+    grant->leases = record->leases;
     grant->available = quota_available(record);
     grant->available -= (int64_t)quota_kept(record, asking->lease);
     grant->capacity = quota_capacity(record->definition);
@@ -306,7 +315,9 @@ static int ask_one(struct asking *asking) {
         new_lease(asking);
     }
     rv = ask->close ? close_lease(asking) : asking->lease ? renew_lease(asking) : (take(asking), answer(asking), CO_OK);
-    if (rv == CO_OK && !is_refused(asking) && (asking->lease || asking->grant->taken)) quota_commit(change);
+    bool changes =
+        asking->lease || asking->grant->taken || change->notice; /* of a take that is denied: the first one */
+    if (rv == CO_OK && !is_refused(asking) && changes) quota_commit(change);
     return rv;
 }
 

@@ -33,12 +33,16 @@ struct quota_change {
     Pb__QuotaRecord *record;
     Pb__QuotaAudit *rows; /* of the audit trail, to be written */
     size_t row_count, row_room;
-    bool notice; /* what the notice shows changes */
-    bool low;    /* bounded: it was at or below the low watermark before */
-    bool rearm;  /* the refill that is due is another one from now on */
+    bool notice;   /* what the notice shows changes */
+    bool low;      /* bounded: it was at or below the low watermark before */
+    bool rearm;    /* the refill that is due is another one from now on */
+    bool denied;   /* somebody gets less than it asked for */
+    uint64_t room; /* what could be taken, as of the last quota_news */
 };
 /* CO_OK; CO_NOTFOUND: no such budget; or the store failed. `name` lives until the commit. */
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change);
+/* What was denied can be had again, or somebody is denied now: the record says so, and the notice. Also done by the commit. */
+void quota_news(struct quota_change *change);
 /* Writes the record and the rows, arms the refill or takes it away, and wakes who waits. */
 void quota_commit(struct quota_change *change);
 void quota_audit(struct quota_change *change, Pb__QuotaKind kind, const Pb__QuotaLease *lease, uint64_t amount,

@@ -145,6 +145,10 @@ static int notice_run(struct store_txn *txn, const ProtobufCMessage *request, st
     pb__quota_notice__init(notice);
     notice->definition = record->definition, notice->defined_index = record->defined_index;
     notice->starving = record->starving, notice->low = quota_is_low(record);
+    notice->came = record->came, notice->denied = record->denied;
+    notice->left = quota_takeable(record), notice->leases = record->leases;
+    notice->owed = record->spent + record->stranded, notice->period_index = record->period_index;
+    notice->window = record->window_start, notice->window_noted = record->window_noted;
     notice->epoch = record->epoch, notice->active = record->active;
     notice->losses = record->losses, notice->n_losses = record->n_losses;
     notice->losses_before = record->losses_before;

@@ -327,8 +327,25 @@ char *quota_lease_denied(struct arena *arena, const char *name, uint64_t lease) 
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change) {
     *change = (struct quota_change){.tx = tx, .name = slice_text(name)};
     int rv = quota_record_get(tx->store, change->name, tx->arena, &change->record);
-    change->low = rv == CO_OK && quota_is_low(change->record);
-    return rv;
+    if (rv != CO_OK) return rv;
+    change->low = quota_is_low(change->record);
+    change->room = quota_takeable(change->record);
+    return CO_OK;
+}
+
+/* Who is denied something by the entry that gives something back may have left it to others: both count, in this order. */
+void quota_news(struct quota_change *change) {
+    Pb__QuotaRecord *record = change->record;
+    uint64_t room = quota_takeable(record);
+    bool more = room > change->room;
+    change->room = room;
+    if (more && record->denied) {
+        record->denied = false;
+        record->came = change->tx->index;
+        change->notice = true;
+    }
+    if (change->denied && !record->denied) record->denied = change->notice = true;
+    change->denied = false;
 }
 
 /* A refill would change something. */
@@ -340,6 +357,7 @@ static void arm(struct quota_change *change) {
     bool owed = is_owed(record), armed = record->refill_index != 0;
     if (owed == armed && !(armed && change->rearm)) return;
     record->refill_index = owed ? tx->index : 0;
+    if (!owed || !record->waited_ms) record->period_index = record->refill_index;
     if (owed) expiry_began_in(tx, &quota_refill_expiry, change->name, tx->index, quota_refill_ns(record, 0));
     else {
         record->window_noted = false, record->waited_ms = 0;
@@ -350,6 +368,7 @@ static void arm(struct quota_change *change) {
 void quota_commit(struct quota_change *change) {
     struct machine_tx *tx = change->tx;
     Pb__QuotaRecord *record = change->record;
+    quota_news(change);
     arm(change);
     audit_write(change);
     record->modify_index = tx->index;

@@ -173,6 +173,7 @@ void spender_tick(struct spender *spender, uint64_t now_ns) {
     uint64_t next_ns = SPENDER_NEVER;
     for (size_t i = spender->count; i-- > 0;) { /* from the end: the last one takes the place of one that is dropped */
         uint64_t at_ns = SPENDER_NEVER;
+        next_ns = spender_min(next_ns, spender_refusal_tick(spender, spender->budgets[i], now_ns));
         if (spender_follow_tick(spender, spender->budgets[i], now_ns, &at_ns))
             spender_drop(spender, spender->budgets[i]);
         else next_ns = spender_min(next_ns, at_ns);
@@ -184,6 +185,7 @@ void spender_tick(struct spender *spender, uint64_t now_ns) {
 
 enum pot { FROM_NONE, FROM_LEFT, FROM_CREDIT, FROM_FALLBACK, FROM_SERVERS };
 
+static const char spent_text[] = "the budget is spent";
 static const char too_large[] = "more than the budget may ever have unspent";
 
 /* What one take of a request comes to. */
@@ -213,6 +215,7 @@ static void spend_left(struct spender *spender, struct spender_budget *budget, c
     budget->used_ns = now_ns;
     if (budget->left < budget->low && !budget->asked)
         spender_due(spender, budget, spender_max(now_ns, budget->refused_ns));
+    if (!budget->left && budget->starving && spender_owes_report(budget, now_ns)) spender_due(spender, budget, now_ns);
 }
 
 /* What is not covered: on_loss, when no server can be asked. False: ask them. */
@@ -234,7 +237,8 @@ static bool judge_loss(struct spender *spender, struct spender_budget *budget, c
     return true;
 }
 
-/* Has the take to be asked of the servers, or is that known to be in vain? */
+/* Has the take to be asked of the servers, or is that known to be in vain? Of CO_AGAIN without FROM_SERVERS: more will be
+ * there at any moment. */
 static struct verdict judge_ask(struct spender *spender, struct spender_budget *budget, const struct spender_take *take,
                                 uint64_t now_ns) {
     struct verdict out = {.budget = budget, .error = CO_AGAIN, .pot = FROM_SERVERS};
@@ -246,9 +250,10 @@ static struct verdict judge_ask(struct spender *spender, struct spender_budget *
     if (take->n > reach || want + take->n > together) out.way = SPENDER_TAKE;
     if (now_ns >= budget->refused_ns) return out;
     out.way = SPENDER_TAKE;
-    if (asked + take->n <= budget->fits) return out;
-    uint64_t retry_ms = (budget->refused_ns - now_ns + SPENDER_MS - 1) / SPENDER_MS;
-    return verdict_of(budget, CO_BUSY, "the budget is spent", retry_ms);
+    if (asked + take->n <= budget->fits || spender_owes_report(budget, now_ns)) return out;
+    out.pot = FROM_NONE;
+    if (spender_waits_for_more(spender, budget, take->n, now_ns)) return out;
+    return verdict_of(budget, CO_BUSY, spent_text, spender_retry_after_line_ms(budget, now_ns));
 }
 
 static struct verdict judge_known(struct spender *spender, struct spender_budget *budget,
@@ -263,7 +268,11 @@ static struct verdict judge_known(struct spender *spender, struct spender_budget
     struct verdict out;
     if (spender_is_lost(spender) && judge_loss(spender, budget, take, last_try, now_ns, &out)) return out;
     out = judge_ask(spender, budget, take, now_ns);
-    if (out.error == CO_AGAIN && last_try) judge_loss(spender, budget, take, true, now_ns, &out);
+    if (out.error != CO_AGAIN || !last_try) return out;
+    /* The servers do answer, but they had not enough. */
+    if (budget->in_vain && !spender_is_lost(spender))
+        return verdict_of(budget, CO_BUSY, spent_text, spender_retry_ms(budget, now_ns));
+    judge_loss(spender, budget, take, true, now_ns, &out);
     return out;
 }
 
@@ -389,7 +398,9 @@ static void spend(struct spender *spender, const struct verdict *verdict, const 
 static void ask_for(struct spender *spender, const struct verdict *verdict, const struct spender_take *take, bool waits,
                     uint64_t now_ns) {
     struct spender_budget *budget = verdict->budget;
-    if (verdict->error == CO_BUSY && budget->refused_ns > now_ns) spender_due(spender, budget, budget->refused_ns);
+    bool wants = verdict->error == CO_BUSY && budget->refused_ns > now_ns && !spender_bounded(budget);
+    if (wants)
+        spender_due(spender, budget, budget->refused_ns); /* so that it holds something when the next one comes */
     if (waits && verdict->pot == FROM_SERVERS) spender_wait(spender, budget, verdict->way, take->n, now_ns);
 }
 

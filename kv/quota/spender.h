@@ -29,9 +29,16 @@
  * waited for it, is there for 2 s from the sending on, and counts as spent when nobody comes for it. (So at the edge of a
  * window what was spent in the old one may be admitted in the new one, that much later.)
  *
- * Refused: after an answer that gave less than was wanted nothing more is asked until the next refill can have brought
- * something, and twice as long each time that it did not, up to a second; with windows, and never more than, half of a TTL
- * and a second. Takes that are not covered are refused meanwhile, unless they fit into what the servers said is available.
+ * Refused (spender_refusal.c): after an answer that gave less than was wanted nothing more is asked for takes that do not fit
+ * into what the servers said is available, until the reason is over: a notice says that something came (QuotaNotice.came), or
+ * that the budget is defined anew. Refills are expected: windows by this agent's wall clock, others a period after this agent
+ * heard of the present one, or asked. Until 50 ms before that such takes are refused, and told when it is; from then on, and
+ * for a second, as many as can be served wait. Nothing heard: it asks 0.2 to 0.4 s later, and then as long again as it is late, at the latest after
+ * half of a TTL and a second. What came is asked for in turns of 20 ms, of as many as twice the leases (16 at most, in 0.3 s):
+ * who has seen more come in vain asks earlier. In bounded mode, where nobody's share is kept, an agent that was served waits
+ * until all turns are over. An agent hears in its turn that others are denied and nothing is left: it does not ask. Where it
+ * got nothing the last time one take waits in line, up to a second, so that the agent has somebody to ask for in its turn.
+ * In lease mode with refills more often than each second asks in vain double their distance, up to a second.
  *
  * Servers away: asks fail, or are not answered for SPENDER_LOSS_MS. What it holds is spent until its end. For what that does
  * not cover on_loss decides: closed: refused; open: at most local_cap in any refill period (`every_ms`, or the window; of
@@ -144,6 +151,7 @@ uint64_t spender_deadline_ns(const struct spender *spender); /* UINT64_MAX: noth
 /* Rules broken on purpose, for the simulator only. */
 enum spender_mutation {
     SPENDER_MUTATE_OVERSTAYS = 1, /* it spends a lease beyond its end */
+    SPENDER_MUTATE_REMEMBERS = 2, /* it refuses for half of a TTL and a second, whatever comes meanwhile */
 };
 void spender_mutate(struct spender *spender, unsigned mutations);
 

@@ -2,10 +2,9 @@
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
 
-#define ASK_NS     (SPENDER_ASK_MS * SPENDER_MS)
-#define BURST      8 /* asks for which takes wait may follow each other without a distance */
-#define CREDIT_MS  (2 * SPENDER_LOSS_MS)
-#define IN_VAIN_MS 1000
+#define ASK_NS    (SPENDER_ASK_MS * SPENDER_MS)
+#define BURST     8 /* asks for which takes wait may follow each other without a distance */
+#define CREDIT_MS (2 * SPENDER_LOSS_MS)
 
 /* -- takes that wait ---------------------------------------------------------------------------------------------- */
 
@@ -19,7 +18,10 @@ void spender_wait(struct spender *spender, struct spender_budget *budget, enum s
         budget->waiting_turn = spender->turn;
         budget->waiting[SPENDER_WANT] = budget->waiting[SPENDER_TAKE] = 0;
     }
-    budget->waiting[way] = spender_min(budget->waiting[way] + n, QUOTA_AMOUNT_MOST);
+    /* Where there is not enough for all of them the first one comes first: it is all or nothing. */
+    bool fits = now_ns < budget->refused_ns && budget->waiting[way] + n <= budget->fits;
+    if (way == SPENDER_WANT || fits || !budget->in_vain || !budget->waiting[way])
+        budget->waiting[way] = spender_min(budget->waiting[way] + n, QUOTA_AMOUNT_MOST);
     if (budget->asked) return; /* when that is answered it is tried again */
     spender->urgent = true;
     spender_due(spender, budget, now_ns);
@@ -45,20 +47,6 @@ uint64_t spender_ask_deadline(const struct spender *spender) {
 bool spender_ask_late(struct spender *spender, uint64_t now_ns) {
     if (!spender->out || spender->late || now_ns < spender->sent_ns + SPENDER_LOSS_MS * SPENDER_MS) return false;
     return spender->late = true;
-}
-
-/* When a refused take is worth another try: the next refill may have brought something. Each refusal in vain doubles
- * it, because many may share what comes, but only up to a second: the servers keep something for who got nothing, and
- * others may not have that meanwhile. Others may give something back without a refill, so it is half of a TTL and a second
- * at most. Not all come at the same time. */
-static uint64_t refusal_ns(struct spender *spender, const struct spender_budget *budget) {
-    uint64_t most_ms = budget->definition.lease_ttl_ms / 2 + 1000, least_ms = most_ms;
-    if (budget->definition.window == PB__QUOTA_WINDOW__QUOTA_CONTINUOUS)
-        least_ms = spender_max(quota_refill_period_ms(&budget->definition), SPENDER_ASK_MS);
-    unsigned doubled = budget->in_vain > 1 ? budget->in_vain - 1 : 0;
-    uint64_t ms = spender_min(least_ms << (doubled < 10 ? doubled : 10), spender_max(least_ms, IN_VAIN_MS));
-    ms = spender_min(most_ms, ms);
-    return (ms - (doubled ? rng_below(&spender->rng, ms / 8 + 1) : 0)) * SPENDER_MS;
 }
 
 /* -- an ask ------------------------------------------------------------------------------------------------------- */
@@ -99,7 +87,7 @@ static bool fill(struct spender *spender, struct spender_budget *budget, Pb__Quo
     if (!ask->close) {
         ask->want = spender_need(spender, budget, now_ns);
         ask->take = spender_min(spender_waiting(spender, budget, SPENDER_TAKE), budget->capacity);
-        if (budget->yields && ask->take) ask->want = 0;
+        if (budget->yields && ask->take > spender_max(budget->level, 1)) ask->want = 0;
         if (!budget->lease && !ask->want && !ask->take) return false;
     }
     ask->name = budget->name;
@@ -204,17 +192,12 @@ bool spender_ask(struct spender *spender, uint64_t now_ns, const Pb__QuotaAskCom
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
-static void refused(struct spender *spender, struct spender_budget *budget, uint64_t fits, uint64_t now_ns) {
-    budget->refused_ns = now_ns + refusal_ns(spender, budget);
-    budget->fits = fits;
-}
-
 /* The servers do not give what it asked. */
 static void refused_grant(struct spender *spender, struct spender_budget *budget, int error, uint64_t now_ns) {
     if (error == CO_NOTFOUND) {
         bool had = budget->lease != 0;
         spender_forget_lease(budget);
-        if (!had) refused(spender, budget, 0, now_ns); /* the budget is gone; its notice will say so */
+        if (!had) spender_refused(spender, budget, NULL, now_ns); /* the budget is gone; its notice will say so */
         return;
     }
     /* Nothing was changed. What it claimed was wrong, which must not happen; let the servers count all as spent. */
@@ -224,7 +207,7 @@ static void refused_grant(struct spender *spender, struct spender_budget *budget
     budget->balance = balance;
     budget->owes = lease != 0;
     budget->in_vain++;
-    refused(spender, budget, 0, now_ns);
+    spender_refused(spender, budget, NULL, now_ns);
     if (budget->owes) spender_due(spender, budget, budget->refused_ns);
 }
 
@@ -284,11 +267,11 @@ static void fell_short(struct spender *spender, struct spender_budget *budget, c
                        const Pb__QuotaGrant *grant, uint64_t now_ns) {
     bool denied = ask->take && !grant->taken;
     bool limited = !ask->close && !spender_bounded(budget) && grant->balance < ask->want;
-    if (grant->granted || grant->taken) budget->in_vain = 0;
+    if (grant->granted || grant->taken) budget->in_vain = budget->missed = 0;
     if (denied) budget->yields = !spender_bounded(budget);
     if (!denied && !limited) return;
     if (!grant->granted) budget->in_vain++;
-    refused(spender, budget, budget->available, now_ns);
+    spender_refused(spender, budget, grant, now_ns);
 }
 
 static void granted(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
@@ -298,6 +281,7 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
         spender_less(ttl_ns - spender_scale(ttl_ns, QUOTA_CLOCK_PPM, 1000000), SPENDER_MARGIN_MS * SPENDER_MS);
     budget->available = grant->available > 0 ? (uint64_t)grant->available : 0;
     budget->refused_ns = 0;
+    spender_heard(budget, grant, now_ns);
     budget->starving = grant->starving;
     budget->level = grant->level;
     budget->since_ns = spender->sent_ns;
@@ -317,7 +301,7 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     if (grant->balance) budget->last = grant->balance;
     budget->ever |= grant->balance > 0;
     if (budget->fallback) budget->fallback->begin_ns = 0;
-    if (ask->take && grant->taken) taken(spender, budget, ask->take, now_ns);
+    if (ask->take && grant->taken) taken(spender, budget, ask->take, now_ns), spender_served(spender, budget, now_ns);
     fell_short(spender, budget, ask, grant, now_ns);
     if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
     if (spender->mutations & SPENDER_MUTATE_OVERSTAYS) budget->end_ns = SPENDER_NEVER;

@@ -63,7 +63,8 @@ bool spender_follow(struct spender *spender, const char **name, uint64_t *index)
 static void lose(struct spender_budget *budget) {
     spender_forget_lease(budget);
     budget->asked_void = true;
-    budget->refused_ns = budget->credit = 0;
+    budget->refused_ns = budget->vain_ns = budget->credit = 0;
+    budget->in_vain = budget->missed = 0;
     budget->ever = false;
 }
 
@@ -109,13 +110,14 @@ void spender_followed(struct spender *spender, const char *name, int error, cons
     } else {
         budget->unreachable = false;
         budget->index = index;
-        if (budget->known != SPENDER_KNOWN || budget->defined_index != notice->defined_index) {
-            define(budget, notice);
-            waited = true;
-        }
+        bool anew = budget->known != SPENDER_KNOWN || budget->defined_index != notice->defined_index;
+        if (anew) define(budget, notice);
+        waited |= anew;
+        spender_noticed(spender, budget, notice, anew, now_ns);
         budget->starving = notice->starving;
         if (notice->low && spender_bounded(budget)) spender_is_low(budget);
-        if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
+        bool reports = budget->starving && spender_owes_report(budget, now_ns);
+        if (reports || spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
         budget->follow_ns = now_ns;
     }
     if (waited) spender_wake(spender);

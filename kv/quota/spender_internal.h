@@ -2,6 +2,7 @@
  *
  *     spender.c         the table of budgets, takes
  *     spender_ask.c     what is asked of the servers and when, what their answers change, the session
+ *     spender_refusal.c what is refused, and until when
  *     spender_follow.c  notices
  *     spender_rate.c    how fast it is taken from, and what follows: what is wanted; RateLimit fields
  *     spender_loss.c    on_loss
@@ -68,11 +69,20 @@ struct spender_budget {
     uint64_t due_ns;
     uint64_t waiting[2]; /* by spender_way; valid while `waiting_turn` is the spender's */
     uint64_t waiting_turn;
-    uint64_t refused_ns, fits; /* until then takes are refused that do not fit into this, which was available */
-    unsigned in_vain;          /* refusals in a row that brought nothing */
-    double rate, pace;         /* per second: smoothed; with what is new counting in full */
-    uint64_t counted_ns;       /* `demand` counts from then on */
-    bool asked, asked_void;    /* it is in the command; which means nothing any more */
+    uint64_t refused_ns, fits;   /* until then nothing is asked for takes that do not fit into this; 0: all is asked */
+    uint64_t more_ns;            /* then more is expected; before that such takes are refused, from then on they wait */
+    uint64_t vain_ns;            /* it does not ask before, whatever comes */
+    uint64_t round_ns;           /* until then all others have their turn */
+    uint64_t line_turn, in_line; /* so much waits for more in this turn of the spender, without being asked for */
+    uint64_t came;               /* as of the newest grant or notice */
+    uint64_t period, period_ns;  /* of refills, by its index; when it heard of that first */
+    int64_t window_s;            /* the servers' */
+    bool window_noted;
+    uint64_t leases, owed;    /* of the budget, as of the newest grant or notice */
+    unsigned in_vain, missed; /* refusals in a row that brought nothing; and how often more came meanwhile */
+    double rate, pace;        /* per second: smoothed; with what is new counting in full */
+    uint64_t counted_ns;      /* `demand` counts from then on */
+    bool asked, asked_void;   /* it is in the command; which means nothing any more */
     uint64_t asked_left, asked_keyless_left, asked_spent; /* before the ask was made */
 
     /* Following. */
@@ -166,6 +176,24 @@ uint64_t spender_ask_deadline(const struct spender *spender);
 bool spender_ask_late(struct spender *spender, uint64_t now_ns); /* true, once: it takes too long */
 /* No server can be asked now. */
 bool spender_is_lost(const struct spender *spender);
+
+/* -- spender_refusal.c -- */
+/* It got less than it asked for. NULL: the servers refused the ask itself. */
+void spender_refused(struct spender *spender, struct spender_budget *budget, const Pb__QuotaGrant *grant,
+                     uint64_t now_ns);
+/* The servers spent something for it. */
+void spender_served(struct spender *spender, struct spender_budget *budget, uint64_t now_ns);
+/* What grants and notices say of what came. anew: the budget was defined anew. */
+void spender_heard(struct spender_budget *budget, const Pb__QuotaGrant *grant, uint64_t now_ns);
+void spender_noticed(struct spender *spender, struct spender_budget *budget, const Pb__QuotaNotice *notice, bool anew,
+                     uint64_t now_ns);
+/* Of a take that is not asked for: it waits for more. Else it is refused, and this says when more comes. */
+bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns);
+uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t now_ns);
+uint64_t spender_retry_after_line_ms(const struct spender_budget *budget, uint64_t now_ns);
+bool spender_owes_report(const struct spender_budget *budget, uint64_t now_ns); /* it is asked for nevertheless */
+/* Ends a refusal that is over; when it is to be called again. */
+uint64_t spender_refusal_tick(struct spender *spender, struct spender_budget *budget, uint64_t now_ns);
 
 /* -- spender_follow.c -- */
 void spender_follow_begin(struct spender *spender, struct spender_budget *budget, uint64_t now_ns);

@@ -76,5 +76,6 @@ bool spender_rate(const struct spender *spender, struct slice name, struct slice
     if (!budget || budget->known != SPENDER_KNOWN || budget->unsupported) return false;
     rate->remaining = remaining(spender, budget, key.size == 0, now_ns);
     quota_rate_fields(&budget->definition, unix_s, rate);
+    if (now_ns < budget->refused_ns) rate->reset_s = (spender_retry_ms(budget, now_ns) + 999) / 1000;
     return true;
 }

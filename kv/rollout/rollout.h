@@ -34,7 +34,9 @@
  *     More than max_failing of at least min_samples: on_fail. Every ROLLOUT_JUDGE_NS, and when a hold ends; then fewer
  *     samples pause it. When it has acted it rests until somebody resumes.
  * (7) The history has a row for every change, never rewritten; of each rollout the newest ROLLOUT_HISTORY_MOST.
- * (8) rollback undoes: after v1, v2, v3 it gives v2, then v1; ROLLOUT_BEFORE_MOST of them are known. */
+ * (8) rollback undoes: after v1, v2, v3 it gives v2, then v1; ROLLOUT_BEFORE_MOST of them are known.
+ * (9) delete ends it, while no stage is under way: all that is known of it goes, and its keys if they are to. Its callers
+ *     are told that there is none. What comes under its name later is another one, and takes over the keys that are left. */
 #ifndef COORD_KV_ROLLOUT_H
 #define COORD_KV_ROLLOUT_H
 
@@ -52,6 +54,7 @@ enum rollout_command {
     ROLLOUT_SCHEMA = 151,
     ROLLOUT_ADVANCE = 152,
     ROLLOUT_JUDGE = 153,
+    ROLLOUT_DELETE = 154,
 };
 enum rollout_space {
     SPACE_ROLLOUT = 104,        /* name: its record */

@@ -161,7 +161,8 @@ static void stage_pauses(struct machine_tx *tx, Pb__RolloutRecord *record, const
     Pb__RolloutStage *stage = rollout_stage_change(tx, record);
     stage->paused = true;
     stage->reason = (char *)(uintptr_t)who->comment;
-    rollout_arm(tx, record);
+    stage->paused_unix_ms = who->unix_ms;
+    rollout_arm(tx, record, who->unix_ms);
     rollout_arm_guard(tx, record);
     rollout_note(tx, record, who, PB__ROLLOUT_DID__ROLLOUT_DID_PAUSE, record->current, stage->version, stage->buckets);
 }
@@ -224,7 +225,8 @@ static int advance(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t uni
     if (rv != CO_OK || last) return rv;
     Pb__RolloutStage *stage = rollout_stage_change(tx, record);
     stage->buckets = rollout_buckets(stage->steps[++stage->position]->percent);
-    rollout_arm(tx, record);
+    stage->since_unix_ms = unix_ms;
+    rollout_arm(tx, record, unix_ms);
     rollout_changed(tx, record, before);
     rollout_note(tx, record, &who, PB__ROLLOUT_DID__ROLLOUT_DID_ADVANCE, record->current, stage->version,
                  stage->buckets);

@@ -23,7 +23,7 @@ enum rollout_row {
     ROW_NODE = 'n',     /* name, NUL, node, NUL, caller -> epoch, and 1: it runs the version; or 0: it refused it */
     ROW_COUNT = 'c',    /* name, NUL, epoch, version -> RolloutCount */
 };
-_Static_assert(ROLLOUT_PUBLISH >= 128 && ROLLOUT_JUDGE <= UINT8_MAX, "commands of kv (registry/module.h)");
+_Static_assert(ROLLOUT_PUBLISH >= 128 && ROLLOUT_DELETE <= UINT8_MAX, "commands of kv (registry/module.h)");
 _Static_assert(ROLLOUT_TABLE >= 33 && ROLLOUT_TABLE < 40, "a table of kv");
 _Static_assert(SPACE_ROLLOUT >= 96 && SPACE_ROLLOUT_SCHEMA < 128, "spaces of kv");
 _Static_assert(ROLLOUT_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
@@ -88,7 +88,7 @@ static inline uint32_t rollout_buckets(double percent) { return (uint32_t)(perce
 /* A copy that may be written into, in place of the record's stage. */
 Pb__RolloutStage *rollout_stage_change(struct machine_tx *tx, Pb__RolloutRecord *record);
 /* The hold of the step under way counts from now on, unless it has none or the stage is paused. */
-void rollout_arm(struct machine_tx *tx, Pb__RolloutRecord *record);
+void rollout_arm(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t unix_ms);
 /* The guard looks at the stage in a while, if there is one that is not spent. */
 void rollout_arm_guard(struct machine_tx *tx, const Pb__RolloutRecord *record);
 /* Neither counts any more. */
@@ -97,7 +97,7 @@ void rollout_disarm(struct machine_tx *tx, const Pb__RolloutRecord *record);
 int rollout_document_wanted(struct machine_tx *tx, const Pb__RolloutRecord *record, const char *version,
                             struct machine_result *result);
 /* Version and pointer; the stage is over. Refused: result->error. */
-int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const char *version,
+int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const char *version, int64_t unix_ms,
                          struct machine_result *result);
 /* The present stage becomes current for everybody. */
 int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who,
@@ -126,10 +126,14 @@ int rollout_pause_apply(struct machine_tx *tx, void *request, struct machine_res
 int rollout_resume_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 int rollout_ack_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 int rollout_advance_apply(struct machine_tx *tx, void *request, struct machine_result *result);
+int rollout_delete_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 int rollout_judge_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 
 /* The record as it is shown, without counts. */
 Pb__RolloutState *rollout_state(const Pb__RolloutRecord *record, struct arena *arena);
+/* Cas is given, and is not the record's ModifyIndex. NULL: there is no record, which has 0. */
+bool rollout_cas_fails(const Pb__RolloutRecord *record, bool given, uint64_t cas, struct machine_tx *tx,
+                       struct machine_result *result);
 /* Refuses: the line is static or in the arena. False. */
 bool rollout_names_fit(const char *name, const char *version, struct machine_result *result);
 

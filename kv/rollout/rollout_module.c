@@ -117,6 +117,11 @@ static const struct module_command commands[] = {
      .name = "rollout-judge",
      .request = &pb__rollout_due_command__descriptor,
      .apply = rollout_judge_apply},
+    {.number = ROLLOUT_DELETE,
+     .since = ROLLOUT_SINCE,
+     .name = "rollout-delete",
+     .request = &pb__rollout_delete_command__descriptor,
+     .apply = rollout_delete_apply},
     {0},
 };
 static const struct store_table tables[] = {{ROLLOUT_TABLE, "rollouts"}, {0}};

@@ -73,6 +73,7 @@ static int caller_run(struct store_txn *txn, const ProtobufCMessage *request, st
     *result = (struct query_result){0};
     int rv = rollout_get(txn, slice_text(caller.name), arena, &record);
     if (rv == CO_OK) rv = resolve(txn, record, &caller, arena, out);
+    if (rv == CO_NOTFOUND) result->index = machine_change_index(txn, SPACE_ROLLOUT_CALLER, slice_text(caller.name));
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     *result = (struct query_result){.index = out->index, .found = true, .message = &out->base};
     return CO_OK;
@@ -129,7 +130,8 @@ static int all_run(struct store_txn *txn, const ProtobufCMessage *request, struc
     size_t bytes = 0;
     int rv = CO_OK;
     pb__rollout_resolutions__init(all);
-    *result = (struct query_result){.found = true, .message = &all->base};
+    *result = (struct query_result){
+        .found = true, .message = &all->base, .index = machine_change_index(txn, SPACE_ROLLOUT, slice_make("", 0))};
     STORE_PREFIX(&cursor, txn, ROLLOUT_TABLE, head) {
         Pb__RolloutRecord *record;
         Pb__RolloutResolution *out = arena_alloc(arena, sizeof *out);
@@ -159,6 +161,17 @@ const struct query_type query_rollout_all = {.number = 145,
 
 /* -- the state ---------------------------------------------------------------------------------------------------- */
 
+/* When its hold is over it goes on by itself. */
+static Pb__RolloutNext *next_of(const Pb__RolloutStage *stage, struct arena *arena) {
+    if (!stage->armed || stage->position >= stage->n_steps) return NULL;
+    Pb__RolloutNext *next = arena_alloc(arena, sizeof *next);
+    bool last = stage->position + 1 == stage->n_steps;
+    pb__rollout_next__init(next);
+    next->percent = last ? 100 : stage->steps[stage->position + 1]->percent;
+    next->time_unix_ms = stage->armed_unix_ms + stage->steps[stage->position]->hold_ns / 1000000;
+    return next;
+}
+
 static Pb__RolloutStageView *stage_view(const Pb__RolloutStage *stage, struct arena *arena) {
     Pb__RolloutStageView *view = arena_alloc(arena, sizeof *view);
     pb__rollout_stage_view__init(view);
@@ -166,6 +179,8 @@ static Pb__RolloutStageView *stage_view(const Pb__RolloutStage *stage, struct ar
     view->match = stage->match, view->steps = stage->steps, view->n_steps = stage->n_steps;
     view->position = stage->position, view->paused = stage->paused, view->reason = stage->reason;
     view->guard = stage->guard, view->began = stage->began, view->comment = stage->comment;
+    view->began_unix_ms = stage->began_unix_ms, view->since_unix_ms = stage->since_unix_ms;
+    view->paused_unix_ms = stage->paused_unix_ms, view->next = next_of(stage, arena);
     return view;
 }
 
@@ -175,6 +190,7 @@ Pb__RolloutState *rollout_state(const Pb__RolloutRecord *record, struct arena *a
     state->name = record->name, state->current = record->current, state->comment = record->comment;
     if (record->n_before) state->previous = record->before[record->n_before - 1];
     if (record->stage) state->stage = stage_view(record->stage, arena);
+    state->current_unix_ms = record->current_unix_ms;
     state->create_index = record->create_index, state->modify_index = record->modify_index;
     return state;
 }
@@ -313,6 +329,7 @@ static int state_run(struct store_txn *txn, const ProtobufCMessage *request, str
     Pb__RolloutTally *tally;
     *result = (struct query_result){0};
     int rv = rollout_get(txn, name, arena, &record);
+    if (rv == CO_NOTFOUND) result->index = machine_change_index(txn, SPACE_ROLLOUT, name);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     Pb__RolloutState *state = rollout_state(record, arena);
     *result = (struct query_result){.index = record->modify_index, .found = true, .message = &state->base};
@@ -341,7 +358,8 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     struct store_cursor cursor;
     int rv = CO_OK;
     pb__rollouts_result__init(all);
-    *result = (struct query_result){.found = true, .message = &all->base};
+    *result = (struct query_result){
+        .found = true, .message = &all->base, .index = machine_change_index(txn, SPACE_ROLLOUT, slice_make("", 0))};
     if (prefix.size > ROLLOUT_NAME_MOST) return CO_OK;
     struct slice head = rollout_key(ROW_RECORD, prefix, room);
     STORE_PREFIX(&cursor, txn, ROLLOUT_TABLE, head) {
@@ -377,6 +395,7 @@ static int history_run(struct store_txn *txn, const ProtobufCMessage *request, s
     pb__rollout_history__init(all);
     *result = (struct query_result){0};
     int rv = rollout_get(txn, watched.name, arena, &record);
+    if (rv == CO_NOTFOUND) result->index = machine_change_index(txn, watched.space, watched.name);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     *result = (struct query_result){
         .index = machine_change_index(txn, watched.space, watched.name), .found = true, .message = &all->base};

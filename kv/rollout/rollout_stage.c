@@ -15,10 +15,11 @@ Pb__RolloutStage *rollout_stage_change(struct machine_tx *tx, Pb__RolloutRecord 
     return record->stage;
 }
 
-void rollout_arm(struct machine_tx *tx, Pb__RolloutRecord *record) {
+void rollout_arm(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t unix_ms) {
     Pb__RolloutStage *stage = record->stage;
     bool counts = !stage->paused && hold_ns(stage) > 0;
     stage->armed = counts ? tx->index : 0;
+    stage->armed_unix_ms = counts ? unix_ms : 0;
     if (counts) expiry_began_in(tx, &rollout_hold_expiry, slice_text(record->name), tx->index, hold_ns(stage));
     else expiry_ended_in(tx, &rollout_hold_expiry, slice_text(record->name), tx->index);
 }
@@ -56,12 +57,13 @@ int rollout_document_wanted(struct machine_tx *tx, const Pb__RolloutRecord *reco
                           arena_printf(tx->arena, "the document of \"%s\" was removed: publish it again", version));
 }
 
-int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const char *version,
+int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const char *version, int64_t unix_ms,
                          struct machine_result *result) {
     struct slice key = rollout_document_key(tx->arena, slice_text(record->name), SLICE_LITERAL("current"));
     int rv = rollout_key_put(tx, key, slice_text(version), result);
     if (rv != CO_OK || result->error) return rv;
     if (record->stage) rollout_disarm(tx, record);
+    if (strcmp(record->current, version) != 0) record->current_unix_ms = unix_ms;
     record->current = (char *)(uintptr_t)version;
     record->stage = NULL;
     return CO_OK;
@@ -73,7 +75,7 @@ int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const stru
     char *from = record->current, *comment = record->stage->comment;
     int rv = rollout_document_wanted(tx, record, record->stage->version, result);
     if (rv != CO_OK || result->error) return rv;
-    rv = rollout_make_current(tx, record, record->stage->version, result);
+    rv = rollout_make_current(tx, record, record->stage->version, who->unix_ms, result);
     if (rv != CO_OK || result->error) return rv;
     if (from[0]) remember(tx, record, from);
     record->comment = comment;
@@ -158,13 +160,14 @@ static const char *wrong(const Pb__RolloutSetCommand *command) {
     return what;
 }
 
-static bool cas_fails(const Pb__RolloutRecord *record, bool given, uint64_t cas, bool exists, struct machine_tx *tx,
-                      struct machine_result *result) {
-    if (!given || cas == (exists ? record->modify_index : 0)) return false;
+bool rollout_cas_fails(const Pb__RolloutRecord *record, bool given, uint64_t cas, struct machine_tx *tx,
+                       struct machine_result *result) {
+    uint64_t index = record ? record->modify_index : 0;
+    if (!given || cas == index) return false;
     (void)machine_refuse(
         result, CO_PRECONDITION,
         arena_printf(tx->arena, "Cas: the rollout has changed at %llu: read it anew; nothing is changed",
-                     (unsigned long long)(exists ? record->modify_index : 0)));
+                     (unsigned long long)index));
     return true;
 }
 
@@ -174,7 +177,7 @@ static int flip(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb__Roll
                 const struct rollout_who *who, struct machine_result *result) {
     struct rollout_sides before = rollout_sides(record);
     char *from = record->current;
-    int rv = rollout_make_current(tx, record, command->version, result);
+    int rv = rollout_make_current(tx, record, command->version, who->unix_ms, result);
     if (rv != CO_OK || result->error) return rv;
     if (from[0] && strcmp(from, command->version) != 0) remember(tx, record, from);
     record->comment = command->comment;
@@ -229,12 +232,13 @@ static int stage_begin(struct machine_tx *tx, Pb__RolloutRecord *record, const P
     stage_fill(tx, stage, command);
     bool same = before.stage && strcmp(before.stage->version, command->version) == 0;
     stage->began = same ? before.stage->began : tx->index;
+    stage->began_unix_ms = same ? before.stage->began_unix_ms : who->unix_ms, stage->since_unix_ms = who->unix_ms;
     record->stage = stage;
     if (!same || !same_service(before.stage->guard, stage->guard)) {
         int rv = rollout_critical_begin(tx, record);
         if (rv != CO_OK) return rv;
     }
-    rollout_arm(tx, record);
+    rollout_arm(tx, record, who->unix_ms);
     rollout_arm_guard(tx, record);
     rollout_changed(tx, record, before);
     rollout_note(tx, record, who, PB__ROLLOUT_DID__ROLLOUT_DID_STAGE, record->current, stage->version, stage->buckets);
@@ -266,7 +270,7 @@ int rollout_set_apply(struct machine_tx *tx, void *request, struct machine_resul
                                            command->name, command->version));
     rv = rollout_get(tx->store, name, tx->arena, &record);
     if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
-    if (cas_fails(record, command->cas_given, command->cas, rv == CO_OK, tx, result)) return CO_OK;
+    if (rollout_cas_fails(rv == CO_OK ? record : NULL, command->cas_given, command->cas, tx, result)) return CO_OK;
     if (rv == CO_NOTFOUND && !rollout_open(tx, command->name, &record, result, &rv)) return rv;
     rv = is_stage(command) ? stage_begin(tx, record, command, &who, result) : flip(tx, record, command, &who, result);
     return rv != CO_OK || result->error ? rv : finish(tx, record, result);
@@ -295,7 +299,7 @@ static bool change_open(struct machine_tx *tx, const Pb__RolloutChangeCommand *c
         *rv = CO_OK;
         return false;
     }
-    return *rv == CO_OK && !cas_fails(change->record, command->cas_given, command->cas, true, tx, result);
+    return *rv == CO_OK && !rollout_cas_fails(change->record, command->cas_given, command->cas, tx, result);
 }
 
 static bool no_stage(const Pb__RolloutRecord *record, struct machine_result *result) {
@@ -325,7 +329,7 @@ int rollout_rollback_apply(struct machine_tx *tx, void *request, struct machine_
     char *to = record->before[record->n_before - 1];
     rv = rollout_document_wanted(tx, record, to, result);
     if (rv != CO_OK || result->error) return rv;
-    rv = rollout_make_current(tx, record, to, result);
+    rv = rollout_make_current(tx, record, to, change.who.unix_ms, result);
     if (rv != CO_OK || result->error) return rv;
     record->n_before--;
     record->comment = (char *)(uintptr_t)change.who.comment;
@@ -343,8 +347,9 @@ static int pause_set(struct machine_tx *tx, void *request, bool pause, struct ma
         return machine_refuse(result, CO_CONFLICT, pause ? "the stage is paused already" : "the stage is not paused");
     Pb__RolloutStage *stage = rollout_stage_change(tx, change.record);
     stage->paused = pause, stage->reason = (char *)(uintptr_t)(pause ? change.who.comment : "");
+    stage->paused_unix_ms = pause ? change.who.unix_ms : 0;
     if (!pause) stage->guard_spent = false;
-    rollout_arm(tx, change.record);
+    rollout_arm(tx, change.record, change.who.unix_ms);
     rollout_arm_guard(tx, change.record);
     rollout_note(tx, change.record, &change.who,
                  pause ? PB__ROLLOUT_DID__ROLLOUT_DID_PAUSE : PB__ROLLOUT_DID__ROLLOUT_DID_RESUME,

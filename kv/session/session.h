@@ -25,6 +25,8 @@ extern const struct query_type query_sessions;  /* SessionListRequest -> Session
 
 /* -- for modules whose things belong to sessions (applier thread; tx is an entry being applied) ------------------- */
 
+/* Its record, unpacked into the arena; any reader. CO_OK, CO_NOTFOUND, CO_CORRUPT, or the store failed. */
+int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Session **session);
 /* CO_OK, CO_NOTFOUND, or the store failed. */
 int session_exists(struct store_txn *txn, struct slice id);
 

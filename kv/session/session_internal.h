@@ -24,8 +24,6 @@ void session_on_event(struct machine_tx *tx, const struct machine_event *event);
 int session_end_bindings(struct machine_tx *tx, const Pb__Session *session);
 bool session_is_idle(struct machine_tx *tx, struct slice session); /* nothing is bound to it */
 
-/* Record of a session, unpacked into the arena. CO_NOTFOUND, CO_CORRUPT. */
-int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Session **session);
 int session_unpack(struct slice bytes, struct arena *arena, Pb__Session **session);
 int64_t session_record_ttl_ns(struct slice bytes); /* -1: damaged */
 /* Beginning of the index rows of a node (check empty) or of one of its checks; the session's id follows. */

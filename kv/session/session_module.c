@@ -27,12 +27,23 @@ static void session_propose_end(const struct expiry_due *due, const struct expir
     propose(data, SESSION_DESTROY, &command.base);
 }
 
+static void session_describe(struct store_txn *txn, struct slice name, struct buffer *out) {
+    struct arena arena = {0};
+    Pb__Session *session;
+    if (session_get(txn, name, &arena, &session) == CO_OK) {
+        if (session->node[0]) buffer_printf(out, " node=\"%s\"", session->node);
+        if (session->name[0]) buffer_printf(out, " name=\"%s\"", session->name);
+    }
+    arena_free(&arena);
+}
+
 const struct expiry_kind session_expiry = {.number = 0,
                                            .name = "session",
                                            .renewed = true,
                                            .may_be_endless = true,
                                            .read = sessions_read,
-                                           .end = session_propose_end};
+                                           .end = session_propose_end,
+                                           .describe = session_describe};
 
 static const struct module_command commands[] = {
     {.number = SESSION_CREATE,

@@ -14,6 +14,7 @@
 #include "rpc/leader/forward.h"
 #include "rpc/leader/leases.h"
 #include "rpc/wire/frame_unpack.h"
+#include "rpc/wire/reach.h"
 
 #define TICK_MS              1000
 #define COORDINATE_FRAME_MAX (16u << 10) /* a node's name and eleven numbers */
@@ -179,10 +180,10 @@ static void finish_stop(struct agents *agents);
 static void on_closed(void *data, struct link *wire, int error) {
     struct agent *agent = data;
     struct agents *agents = agent->agents;
-    (void)wire;
     if (!agents->stopping && !agent->asks_only)
         log_info("agents", "%s went node=%s reason=\"%s\"",
-                 agent->is_link ? "a link from another region" : "a client agent", agent->node, co_strerror(error));
+                 agent->is_link ? "a link from another region" : "a client agent", agent->node,
+                 reach_end_text(error, link_cause(wire)));
     agents_fetch_down(&agent->reader);
     agents_backup_down(agents->rpc, agent->reader.number);
     ask_down(agents->rpc, agent->asks);

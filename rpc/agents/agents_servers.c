@@ -32,7 +32,8 @@ static struct peer_reader *asking_new(struct agents *agents, uint64_t id) {
     remote_reader_init(&server->reader, agents);
     server->reader.server = id;
     list_append(&agents->peer_readers, &server->link);
-    log_info("agents", "another server asks for reads, its disk is full id=%016llx", (unsigned long long)id);
+    log_info("agents", "another server asks for reads, its disk is full node=%s id=%016llx",
+             rpc_server_name(agents->rpc, id), (unsigned long long)id);
     return server;
 }
 

@@ -68,6 +68,8 @@ void rpc_save(struct rpc *rpc, struct rpc_save *save);
 /* The state becomes that of an archive (registry/operator.h says how). `fd` stays the caller's. `done` on the loop
  * thread: CO_OK: it is restored, everywhere; CO_CORRUPT, CO_INVALID: not such an archive, nothing has changed;
  * CO_UNKNOWN_OUTCOME, CO_NOLEADER, ... */
+#define RPC_RESTORE_EMPTY \
+    "the file is empty, so it is no backup: saving it failed, or it was never written; take another one"
 struct rpc_restore {
     void (*done)(struct rpc_restore *restore, int error);
     const char *folder;

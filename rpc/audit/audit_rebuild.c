@@ -28,7 +28,8 @@ static void begin_again(struct audit *audit, uint64_t now_ms) {
 }
 
 static void give_up(struct audit *audit, const char *why) {
-    log_warn("audit", "no copy of the state from id=%016" PRIx64 ": %s", audit->rebuild.from, why);
+    log_warn("audit", "no copy of the state from node=%s id=%016" PRIx64 ": %s",
+             rpc_server_name(audit->rpc, audit->rebuild.from), audit->rebuild.from, why);
     audit->rebuild.failures++;
     begin_again(audit, clock_mono_ms());
 }
@@ -119,7 +120,8 @@ static void begin(struct rpc *rpc, uint64_t now_ms) {
         return;
     }
     audit->rebuild.offset = audit->rebuild.size = audit->rebuild.index = 0;
-    log_info("audit", "asking for a copy of the state id=%016" PRIx64, audit->rebuild.from);
+    log_info("audit", "asking for a copy of the state node=%s id=%016" PRIx64,
+             rpc_server_name(rpc, audit->rebuild.from), audit->rebuild.from);
     audit->rebuild.step = REBUILD_COPYING;
     audit->rebuild.call.done = ended, audit->rebuild.call.piece = take_piece;
     calls_begin(rpc->calls, &audit->rebuild.call, &copy_method, 0, now_ms);

@@ -129,7 +129,8 @@ void state_source_ask(struct rpc *rpc, uint64_t from, const Pb__PeerCopyAsk *ask
         copy = mem_zalloc(sizeof *copy);
         *copy = (struct state_copy){.rpc = rpc, .from = from, .number = ask->number, .fd = -1, .next = audit->copies};
         audit->copies = copy;
-        log_info("audit", "a server whose state is damaged gets a copy of this one's id=%016" PRIx64, from);
+        log_info("audit", "a server whose state is damaged gets a copy of this one's node=%s id=%016" PRIx64,
+                 rpc_server_name(rpc, from), from);
     }
     copy->asked_ms = clock_mono_ms(), copy->offset = ask->offset;
     copy->working = true;

@@ -20,6 +20,7 @@
 #include "base/lazy_unlink.h"
 #include "base/memory.h"
 #include "base/tar.h"
+#include "rpc/backup/foreign.h"
 
 #define BLOCK     (64 * 1024)
 #define SMALL_MAX (64 * 1024) /* meta.json, SHA256SUMS */
@@ -160,7 +161,8 @@ struct in {
     int fd, state;
     z_stream z;
     struct fault *fault;
-    bool ended; /* the gzip stream is over */
+    bool ended;     /* the gzip stream is over */
+    uint64_t taken; /* bytes of the file */
     char block[BLOCK], plain[BLOCK];
     bool have_meta, have_state, have_sums;
     uint8_t meta_sum[SUM_BYTES], state_sum[SUM_BYTES];
@@ -178,25 +180,58 @@ static ssize_t next_block(struct in *in) {
     return n;
 }
 
+static int cut(struct in *in) {
+    return fault_set(in->fault, CO_CORRUPT,
+                     "the backup is cut off: it ends after %" PRIu64
+                     " bytes, before its own end; copy it once more, or take "
+                     "another one",
+                     in->taken);
+}
+
 static int fill(struct in *in) {
     ssize_t n = next_block(in);
     if (n < 0) return io_fault(in->fault, "read");
     in->z.next_in = (Bytef *)in->block, in->z.avail_in = (uInt)n;
-    return n > 0 ? CO_OK : corrupt(in, "it ends too early");
+    in->taken += (uint64_t)n;
+    return n > 0 ? CO_OK : cut(in);
 }
 
-/* Exactly so many bytes of the tar archive. */
-static int in_read(struct in *in, void *data, size_t size) {
+/* The beginning: FOREIGN_BYTES of it at least, unless the file has less. */
+static int begin(struct in *in) {
+    size_t size = 0;
+    while (size < FOREIGN_BYTES) {
+        ssize_t n = read(in->fd, in->block + size, BLOCK - size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return io_fault(in->fault, "read");
+        if (n == 0) break;
+        size += (size_t)n;
+    }
+    in->z.next_in = (Bytef *)in->block, in->z.avail_in = (uInt)size;
+    in->taken = size;
+    bool gzip = size >= 2 && in->block[0] == '\x1f' && in->block[1] == '\x8b';
+    return gzip ? CO_OK : foreign_file(slice_make(in->block, size), false, in->fault);
+}
+
+/* So many bytes of the tar archive, or less at its end. */
+static int in_some(struct in *in, void *data, size_t size, size_t *got) {
     in->z.next_out = data, in->z.avail_out = (uInt)size;
-    while (in->z.avail_out > 0) {
-        if (in->ended) return corrupt(in, "it ends too early");
+    *got = 0;
+    while (in->z.avail_out > 0 && !in->ended) {
         int rv = in->z.avail_in == 0 ? fill(in) : CO_OK;
         if (rv != CO_OK) return rv;
         int rc = inflate(&in->z, Z_NO_FLUSH);
         if (rc == Z_STREAM_END) in->ended = true;
         else if (rc != Z_OK && rc != Z_BUF_ERROR) return corrupt(in, "its compression does not fit");
+        *got = size - in->z.avail_out;
     }
     return CO_OK;
+}
+
+/* Exactly so many. */
+static int in_read(struct in *in, void *data, size_t size) {
+    size_t got;
+    int rv = in_some(in, data, size, &got);
+    return rv == CO_OK && got < size ? corrupt(in, "what is compressed in it ends too early") : rv;
 }
 
 static int in_padding(struct in *in, uint64_t size) {
@@ -255,7 +290,8 @@ static int in_state(struct in *in, uint64_t size) {
         rv = in_read(in, in->plain, part);
         if (rv != CO_OK) break;
         gnutls_hash(hash, in->plain, part);
-        rv = put_state(in, part);
+        if (left == size) rv = foreign_state(slice_make(in->plain, part), in->fault);
+        if (rv == CO_OK) rv = put_state(in, part);
         left -= part;
     }
     gnutls_hash_deinit(hash, in->state_sum);
@@ -319,18 +355,23 @@ static int in_rest(struct in *in) {
 }
 
 static int in_all(struct in *in, uint64_t state_max, struct archive_meta *meta) {
-    for (;;) {
+    int rv = begin(in);
+    if (rv != CO_OK) return rv;
+    for (bool first = true;; first = false) {
         char head[TAR_BLOCK];
         struct tar_file file;
-        int rv = in_read(in, head, sizeof head);
+        size_t got;
+        rv = in_some(in, head, sizeof head, &got);
         if (rv != CO_OK) return rv;
-        rv = tar_head_decode(head, &file);
+        rv = got == sizeof head ? tar_head_decode(head, &file) : CO_CORRUPT;
+        if (first && rv != CO_OK) return foreign_file(slice_make(head, got), true, in->fault);
+        if (got < sizeof head) return corrupt(in, "what is compressed in it ends too early");
         if (rv == CO_NOTFOUND) break;
         if (rv != CO_OK) return corrupt(in, "a head in it is none of a plain file");
         rv = in_file(in, &file, state_max, meta);
         if (rv != CO_OK) return rv;
     }
-    int rv = in_rest(in);
+    rv = in_rest(in);
     return rv == CO_OK ? in_check(in, meta) : rv;
 }
 

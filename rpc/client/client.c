@@ -233,7 +233,8 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
                  : ask_is_frame(type) ? ask_frame(client->rpc, conn->asks, type, payload)
                  : type == PEER_HINTS ? client_hints_frame(client, payload)
                                       : calls_answered(client->rpc->calls, conn->number, type, payload, now_ms);
-    if (!known) log_warn("client", "a frame of unknown type, or one that does not decode type=%u", type);
+    if (!known)
+        log_warn("client", "a frame of unknown type, or one that does not decode type=%u server=%s", type, conn->node);
 }
 
 static void tick(uv_timer_t *timer) {

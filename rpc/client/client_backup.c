@@ -193,7 +193,7 @@ static void restore_run(uv_work_t *uv) {
     struct stat file;
     if (backup->size == 0) {
         if (fstat(backup->fd, &file) != 0 || file.st_size <= 0) {
-            backup->work_error = fault_set(&backup->work_fault, CO_CORRUPT, "not a backup, or damaged: it is empty");
+            backup->work_error = fault_set(&backup->work_fault, CO_CORRUPT, "%s", RPC_RESTORE_EMPTY);
             return;
         }
         backup->size = (uint64_t)file.st_size;

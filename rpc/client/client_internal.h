@@ -14,6 +14,7 @@
 #include "rpc/forward/forwarding.h"
 #include "rpc/wire/address.h"
 #include "rpc/wire/link.h"
+#include "rpc/wire/reach.h"
 
 /* so long another server is looked for before what is of before is given out, or said to be unknown */
 #define CLIENT_REACH_MS 1000
@@ -26,6 +27,7 @@ struct client_server {
     uint64_t next_ms, backoff_ms; /* not dialled before */
     uint64_t other_cluster;       /* the id of another cluster, as it said last; 0: none */
     struct address_turn turn;     /* of a name's addresses */
+    struct reach reach;           /* what came of its last attempt */
     bool listed;                  /* a member of the cluster, as the servers say; else only an address to join by */
     bool resolving;
 };
@@ -35,8 +37,9 @@ struct client_conn {
     struct client *client;
     struct client_server *server; /* NULL: gone from the list */
     struct link *wire;
-    struct ask_link *asks; /* since it is greeted */
-    uint64_t number;       /* of this connection; never given twice */
+    struct ask_link *asks;   /* since it is greeted */
+    char at[128], node[256]; /* for the log: the address that was dialled, and who answered there ("": nobody yet) */
+    uint64_t number;         /* of this connection; never given twice */
     uint64_t server_id;
     unsigned protocol; /* the version that both speak */
     uint64_t since_ms, last_seen_ms;
@@ -45,6 +48,7 @@ struct client_conn {
     uint64_t leave_ms;            /* it knows no leader, and is left from then on if another does; 0: it knows one */
     uint64_t received, delivered, ping_at; /* as link.h counts them; where the ping ends */
     bool greeted, draining;
+    bool stood, judged; /* the connection came about; the server's `reach` says what came of it */
 };
 
 struct client {
@@ -80,7 +84,8 @@ struct client {
     uint64_t last_conn, ticked_ms, rebalance_ms;
     _Atomic uint64_t lost_ms;    /* without a connection since; 0: with one. Read by any thread */
     _Atomic uint64_t cluster_id; /* of the first server that was met; read by any thread */
-    bool told_lost;
+    uint64_t told_lost_ms;       /* in the log; 0: not yet, since it is lost */
+    uint64_t told_leaderless_ms; /* likewise, since the servers know no leader */
     struct rng rng;
 
     struct forwarding *forwarding;
@@ -117,6 +122,8 @@ struct client_server *client_server_know(struct client *client, const char *addr
 struct client_server *client_server_best(struct client *client, uint64_t when_ms, const struct client_server *but);
 void client_server_failed(struct client_server *server, uint64_t least_ms); /* not dialled for that long at least */
 void client_servers_learn(struct client *client, const Pb__PeerServers *servers);
+/* Each with what came of its last attempt, in a line (no NUL). */
+void client_servers_say(const struct client *client, struct buffer *out);
 /* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by
  * its cluster, or, without any, those to join by. 0: none. */
 uint64_t client_servers_elsewhere(struct client *client);

@@ -31,6 +31,9 @@
 #define RESOLVED_AGAIN_MS    1000
 #define REGION_REFUSED_MS    1000 /* another region does not know yet that this one was founded anew, or joined again */
 #define UNFOUNDED_MS         500  /* a server of a region whose cluster is being founded is asked again */
+#define TELL_LOST_MS         2000
+#define TELL_LOST_AGAIN_MS   60000
+#define TELL_LEADERLESS_MS   10000
 #define OTHER_CLUSTER_MS     3000 /* without a server of its own for so long: is it another cluster now? */
 
 static void dial_next(struct client *client);
@@ -64,7 +67,7 @@ static void become_current(struct client_conn *conn) {
     client->trying = NULL;
     client->current = conn;
     client->lost_ms = 0;
-    client->told_lost = false;
+    client->told_lost_ms = 0;
     atomic_store(&client->connected, true);
     if (before) {
         before->draining = true, before->since_ms = clock_mono_ms();
@@ -107,10 +110,16 @@ static void take_servers(struct client_conn *conn, struct slice payload) {
     frame_drop(servers);
 }
 
+static void judged(struct client_conn *conn, enum reach_what what, const char *why) {
+    conn->judged = true;
+    if (conn->server) reach_note(&conn->server->reach, what, 0, why);
+}
+
 static void take_hello(struct client_conn *conn, struct slice payload) {
     struct client *client = conn->client;
     Pb__PeerHello *hello = payload.size < 64 * 1024 ? frame_unpack(&pb__peer_hello__descriptor, payload, NULL) : NULL;
     if (!hello) {
+        judged(conn, REACH_STRANGER, NULL);
         link_close(conn->wire);
         return;
     }
@@ -123,17 +132,22 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     if (unfounded) snprintf(why, sizeof why, "it has no cluster id yet");
     if (conn->server) conn->server->other_cluster = verdict == HELLO_OTHER_CLUSTER ? hello->cluster_id : 0;
     if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT || unfounded) {
-        log_warn("client", "a server is not talked to address=%s reason=\"%s\"",
-                 conn->server ? conn->server->address : "?", why[0] ? why : "it is too old for client agents");
+        if (!why[0]) snprintf(why, sizeof why, "it is too old for client agents");
+        judged(conn, REACH_UNWANTED, why);
+        log_warn("client", "a server is not talked to address=%s reason=\"%s\"", conn->at, why);
         if (conn->server) client_server_failed(conn->server, unfounded ? UNFOUNDED_MS : CLIENT_BACKOFF_MOST_MS);
         link_close(conn->wire);
     } else if (!conn->greeted) {
         conn->greeted = true, conn->protocol = terms.protocol;
+        judged(conn, REACH_MET, NULL);
         if (hello->cluster_id) client->cluster_id = hello->cluster_id;
         if (conn->server) conn->server->backoff_ms = 0;
         struct client_server *server = client_server_know(client, hello->address);
         if (server) conn->server = server, server->id = hello->id, server->backoff_ms = 0;
+        judged(conn, REACH_MET, NULL); /* it may say another address than it was dialled by */
         conn->server_id = hello->id;
+        snprintf(conn->node, sizeof conn->node, "%s", hello->node);
+        snprintf(conn->at, sizeof conn->at, "%s", hello->address);
         struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node, .protocol = terms.protocol};
         conn->asks = ask_up(client->rpc, conn->wire, &asks);
         log_info("client", "connected server=%s address=%s", hello->node, hello->address);
@@ -147,7 +161,8 @@ static void refused_by(struct client_conn *conn, struct slice why) {
     snprintf(text, sizeof text, "%.*s", (int)(why.size < sizeof text ? why.size : sizeof text - 1), why.data);
     for (char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == '"' || *at == 127) *at = '?';
-    log_warn("client", "this agent is refused by=%s reason=\"%s\"", conn->server ? conn->server->address : "?", text);
+    judged(conn, REACH_REFUSES, text);
+    log_warn("client", "this agent is refused by=%s reason=\"%s\"", conn->at, text);
     uint64_t least_ms = conn->client->region ? REGION_REFUSED_MS : CLIENT_BACKOFF_MOST_MS;
     if (conn->server) client_server_failed(conn->server, least_ms);
     link_close(conn->wire);
@@ -166,14 +181,16 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     hear(conn, clock_mono_ms());
     if (type == PEER_HELLO) take_hello(conn, payload);
     else if (type == PEER_REFUSED) refused_by(conn, payload);
-    else if (!conn->greeted) link_close(conn->wire);
+    else if (!conn->greeted) judged(conn, REACH_STRANGER, NULL), link_close(conn->wire);
     else if (type == PEER_SERVERS) take_servers(conn, payload);
     else if (type != PEER_PING) client_frame(conn->client, conn, type, payload);
 }
 
 static void on_connected(void *data, struct link *wire) {
+    struct client_conn *conn = data;
+    conn->stood = true;
     link_keep_short(wire);
-    say_hello(data);
+    say_hello(conn);
 }
 
 static void on_drained(void *data, struct link *wire) {
@@ -185,8 +202,11 @@ static void on_drained(void *data, struct link *wire) {
 static void on_closed(void *data, struct link *wire, int error) {
     struct client_conn *conn = data;
     struct client *client = conn->client;
-    (void)wire;
+    int cause = link_cause(wire);
     list_remove(&conn->link);
+    if (conn->server && !conn->judged) reach_ended(&conn->server->reach, error, cause, conn->stood);
+    else if (conn->server && conn->greeted && conn->server->reach.what == REACH_MET)
+        reach_note(&conn->server->reach, REACH_UNTRIED, 0, NULL);
     if (conn->server && !conn->draining)
         client_server_failed(conn->server, conn->leave_ms ? LEADERLESS_AGAIN_MS : conn->greeted ? LOST_AGAIN_MS : 0);
     if (client->trying == conn) client->trying = NULL;
@@ -196,8 +216,8 @@ static void on_closed(void *data, struct link *wire, int error) {
         atomic_store(&client->contact_ms, conn->last_seen_ms);
         atomic_store(&client->connected, false);
         if (!client->stopping)
-            log_warn("client", "the connection is lost server=%s reason=\"%s\"",
-                     conn->server ? conn->server->address : "?", co_strerror(error));
+            log_warn("client", "the connection is lost server=%s address=%s reason=\"%s\"", conn->node, conn->at,
+                     reach_end_text(error, cause));
     }
     if (conn->greeted) client_down(client, conn);
     free(conn);
@@ -212,6 +232,7 @@ static void dial(struct client *client, struct client_server *server, const stru
     struct client_conn *conn = mem_zalloc(sizeof *conn);
     conn->client = client, conn->server = server, conn->number = ++client->last_conn;
     conn->since_ms = conn->last_seen_ms = clock_mono_ms();
+    snprintf(conn->at, sizeof conn->at, "%s", server->address);
     list_append(&client->conns, &conn->link);
     client->trying = conn;
     bool same = client->has_from && to->sa_family == client->from.ss_family;
@@ -233,7 +254,9 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
         dial(client, resolve->server, address_next(&resolve->server->turn, found));
     } else {
         client_server_failed(resolve->server, RESOLVED_AGAIN_MS);
-        if (!client->stopping && status != 0)
+        bool known = resolve->server->reach.what == REACH_UNRESOLVED;
+        if (status != 0) reach_note(&resolve->server->reach, REACH_UNRESOLVED, status, NULL);
+        if (!client->stopping && status != 0 && !known)
             log_warn("client", "an address to join does not resolve address=%s reason=\"%s\"", resolve->server->address,
                      uv_strerror(status));
     }
@@ -311,8 +334,8 @@ static void watch(struct client *client, struct client_conn *conn, uint64_t now_
     }
     hear(conn, now_ms);
     if (is_silent(client, conn, now_ms)) {
-        log_warn("client", "a server does not answer, its connection is left server=%s ms=%llu",
-                 conn->server ? conn->server->address : "?", (unsigned long long)(now_ms - conn->last_seen_ms));
+        log_warn("client", "a server does not answer, its connection is left server=%s address=%s ms=%llu", conn->node,
+                 conn->at, (unsigned long long)(now_ms - conn->last_seen_ms));
         link_close(conn->wire);
         return;
     }
@@ -351,6 +374,33 @@ static void change_cluster(struct client *client, uint64_t now_ms) {
     client_fetch_anew(client);
 }
 
+/* Each address with its reason; of another region once, as it may be away for long. */
+static void tell_lost(struct client *client, uint64_t now_ms) {
+    if (client->current || now_ms - client->lost_ms < TELL_LOST_MS || list_empty(&client->servers)) return;
+    if (client->told_lost_ms && (client->region || now_ms - client->told_lost_ms < TELL_LOST_AGAIN_MS)) return;
+    client->told_lost_ms = now_ms;
+    struct buffer line = {0};
+    client_servers_say(client, &line);
+    log_warn("client", "no server can be reached%s: %.*s",
+             atomic_load(&client->contact_ms) ? ", answers of before are given and changes wait" : "", (int)line.size,
+             line.data);
+    buffer_free(&line);
+}
+
+/* Those who are asked say what they wait for in their own logs. */
+static void tell_leaderless(struct client *client, uint64_t now_ms) {
+    if (client->region || !client->current || atomic_load(&client->known_leader)) {
+        client->told_leaderless_ms = 0;
+        return;
+    }
+    if (now_ms - client->leaderless_ms < TELL_LEADERLESS_MS) return;
+    if (client->told_leaderless_ms && now_ms - client->told_leaderless_ms < TELL_LOST_AGAIN_MS) return;
+    client->told_leaderless_ms = now_ms;
+    log_warn("client",
+             "the servers have no leader, changes wait; their logs say what they wait for server=%s address=%s",
+             client->current->node, client->current->at);
+}
+
 void client_link_tick(struct client *client, uint64_t now_ms) {
     bool stalled = now_ms - client->ticked_ms > STALLED_MS;
     LIST_FOREACH_SAFE(item, next, &client->conns) {
@@ -365,15 +415,14 @@ void client_link_tick(struct client *client, uint64_t now_ms) {
     dial_next(client);
     seek_leader(client, now_ms);
     rebalance(client, now_ms);
-    if (client->current || client->told_lost || now_ms - client->lost_ms < 2000) return;
-    client->told_lost = true;
-    log_warn("client", "no server can be reached: answers of before are given, changes wait");
+    tell_lost(client, now_ms);
+    tell_leaderless(client, now_ms);
 }
 
 void client_leave(struct client *client, uint64_t number, const char *why) {
     struct client_conn *conn = client_conn_of(client, number);
     if (!conn || conn->draining) return;
-    log_warn("client", "a server is left address=%s reason=\"%s\"", conn->server ? conn->server->address : "?", why);
+    log_warn("client", "a server is left server=%s address=%s reason=\"%s\"", conn->node, conn->at, why);
     if (conn->server) client_server_failed(conn->server, CLIENT_BACKOFF_MOST_MS);
     link_close(conn->wire);
 }

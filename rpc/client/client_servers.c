@@ -9,6 +9,7 @@
 
 #define BACKOFF_LEAST_MS 100
 #define SERVERS_MAX      64
+#define SAID_MAX         8
 
 static struct client_server *server_find(struct client *client, const char *address) {
     LIST_FOREACH(item, &client->servers) {
@@ -54,6 +55,20 @@ void client_server_failed(struct client_server *server, uint64_t least_ms) {
     if (server->backoff_ms < least_ms) server->backoff_ms = least_ms;
     if (server->backoff_ms > CLIENT_BACKOFF_MOST_MS) server->backoff_ms = CLIENT_BACKOFF_MOST_MS;
     server->next_ms = clock_mono_ms() + server->backoff_ms;
+}
+
+void client_servers_say(const struct client *client, struct buffer *out) {
+    size_t said = 0, more = 0;
+    LIST_FOREACH(item, &client->servers) {
+        const struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        if (said >= SAID_MAX) {
+            more++;
+            continue;
+        }
+        if (said++) buffer_append_text(out, "; ");
+        reach_say(&server->reach, server->address, client->port, out);
+    }
+    if (more) buffer_printf(out, "; and %zu more", more);
 }
 
 static void server_forget(struct client *client, struct client_server *server) {

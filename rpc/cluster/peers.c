@@ -35,6 +35,7 @@ struct target {
     struct address_turn turn; /* of a name's addresses */
     bool others;              /* somebody else than this server may be there, too */
     uint64_t next_ms, backoff_ms;
+    struct reach reach; /* its last attempt's */
 };
 
 /* A connection, from its first byte on. */
@@ -45,6 +46,8 @@ struct contact {
     struct target *target; /* dialled ones */
     uint64_t since_ms, last_seen_ms, pinged_ms, received;
     bool greeted; /* their hello was accepted: info counts */
+    bool stood;   /* dialled, and the connection came about */
+    bool judged;  /* the target's `reach` says what came of it */
     bool unwanted;
     struct peer_info info;
 };
@@ -123,11 +126,18 @@ static bool tell(struct peers *peers, const char *remote, int kind) {
 
 enum { TELL_THEIRS = 1000, TELL_NO_HELLO, TELL_BAD_HELLO, TELL_UNWANTED }; /* besides enum hello_verdict */
 
+static void judged(struct contact *contact, enum reach_what what, const char *why) {
+    contact->judged = true;
+    if (contact->target) reach_note(&contact->target->reach, what, 0, why);
+}
+
 static void refuse(struct contact *contact, int kind, const char *why) {
     char remote[64];
+    judged(contact, kind == TELL_NO_HELLO || kind == TELL_BAD_HELLO ? REACH_STRANGER : REACH_UNWANTED, why);
     link_remote(contact->wire, remote);
     if (tell(contact->peers, remote, kind))
-        log_warn("peer", "refused remote=%s node=\"%s\" reason=\"%s\"", remote, contact->info.node, why);
+        log_warn("peer", "refused remote=%s%s%s reason=\"%s\"", remote, contact->info.node[0] ? " node=" : "",
+                 contact->info.node, why);
     if (contact->info.terms.hears_refusal) {
         link_send(contact->wire, PEER_REFUSED, slice_text(why));
         link_flush(contact->wire);
@@ -141,6 +151,7 @@ static void refused_by(struct contact *contact, struct slice why) {
     snprintf(text, sizeof text, "%.*s", (int)(why.size < sizeof text ? why.size : sizeof text - 1), why.data);
     for (char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == '"' || *at == 127) *at = '?';
+    judged(contact, REACH_REFUSES, text);
     if (tell(contact->peers, remote, TELL_THEIRS))
         log_warn("peer", "this server is refused by=%s reason=\"%s\"", remote, text);
     link_close(contact->wire);
@@ -203,10 +214,12 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     for (size_t i = 0; i < hello->n_known; i++) peers_know(peers, hello->known[i]->address);
     peers_know(peers, hello->address);
     if (other && !replaces(contact, other)) {
+        judged(contact, REACH_MET, NULL);
         link_close(contact->wire);
         return;
     }
     contact->greeted = true;
+    judged(contact, REACH_MET, NULL);
     link_limit(contact->wire, LINK_FRAME_MAX);
     if (other) { /* what was on its way there is lost */
         other->greeted = false;
@@ -245,6 +258,8 @@ static void take_hello(struct contact *contact, struct slice payload) {
         take_agent(contact, hello);
     } else if (hello->id == peers->id) {
         if (contact->target) contact->target->self = !contact->target->others;
+        else say_hello(contact); /* its other end is here, and learns it */
+        judged(contact, REACH_SELF, NULL);
         link_close(contact->wire);
     } else if (contact->info.id == hello->id) { /* again: it has learned where it belongs */
         if (fits(contact, hello))
@@ -285,9 +300,10 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
 }
 
 static void on_connected(void *data, struct link *wire) {
-    struct peers *peers = ((struct contact *)data)->peers;
-    if (ending(peers)) link_close(wire);
-    else say_hello(data);
+    struct contact *contact = data;
+    contact->stood = true;
+    if (ending(contact->peers)) link_close(wire);
+    else say_hello(contact);
 }
 
 static void finish_stop(struct peers *peers);
@@ -295,9 +311,12 @@ static void finish_stop(struct peers *peers);
 static void on_closed(void *data, struct link *wire, int error) {
     struct contact *contact = data;
     struct peers *peers = contact->peers;
-    (void)wire;
+    int cause = link_cause(wire);
     list_remove(&contact->link);
     struct target *target = contact->target;
+    if (target && !contact->judged) reach_ended(&target->reach, error, cause, contact->stood);
+    else if (target && contact->greeted && target->reach.what == REACH_MET)
+        reach_note(&target->reach, REACH_UNTRIED, 0, NULL);
     if (target) {
         target->dialling = false;
         target->backoff_ms = target->backoff_ms ? target->backoff_ms * 2 : RETRY_LEAST_MS;
@@ -308,7 +327,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     if (contact->greeted) {
         if (!peers->stopping)
             log_warn("peer", "connection lost node=%s address=%s reason=\"%s\"", contact->info.node,
-                     contact->info.address, co_strerror(error));
+                     contact->info.address, reach_end_text(error, cause));
         LIST_FOREACH(item, &peers->targets) { /* try again at once, whoever dialled */
             struct target *at = LIST_ENTRY(item, struct target, link);
             if (at->id == contact->info.id) at->next_ms = 0, at->backoff_ms = 0;
@@ -363,7 +382,10 @@ static void resolved(uv_getaddrinfo_t *work, int status, struct addrinfo *found)
     resolve->target->others = found && found->ai_next;
     if (status == 0 && found && !peers->stopping)
         dial(peers, resolve->target, address_next(&resolve->target->turn, found));
-    else resolve->target->dialling = false, resolve->target->next_ms = clock_mono_ms() + RETRY_MOST_MS;
+    else {
+        reach_note(&resolve->target->reach, REACH_UNRESOLVED, status, NULL);
+        resolve->target->dialling = false, resolve->target->next_ms = clock_mono_ms() + RETRY_MOST_MS;
+    }
     uv_freeaddrinfo(found);
     free(resolve);
     finish_stop(peers);
@@ -394,31 +416,37 @@ static void try_target(struct peers *peers, struct target *target) {
 
 static void watch_contact(struct contact *contact, uint64_t now_ms) {
     if (!contact->greeted) {
-        if (now_ms - contact->since_ms > HELLO_MOST_MS) link_close(contact->wire);
+        /* one that was dialled in this turn is younger than it */
+        if (now_ms > contact->since_ms + HELLO_MOST_MS) link_close(contact->wire);
         return;
     }
     if (link_heard(contact->wire, &contact->received)) contact->last_seen_ms = now_ms;
-    if (now_ms - contact->last_seen_ms > DEAD_AFTER_MS) {
+    if (now_ms > contact->last_seen_ms + DEAD_AFTER_MS) {
         log_warn("peer", "nothing heard, connection given up node=%s address=%s ms=%llu", contact->info.node,
                  contact->info.address, (unsigned long long)(now_ms - contact->last_seen_ms));
         link_close(contact->wire);
-    } else if (now_ms - contact->pinged_ms >= PING_MS) {
+    } else if (now_ms >= contact->pinged_ms + PING_MS) {
         contact->pinged_ms = now_ms;
         link_send(contact->wire, PEER_PING, (struct slice){0});
         link_flush(contact->wire);
     }
 }
 
-/* Whoever dialled. A second connection would take the place of one that is in use. */
-static bool reached(const struct peers *peers, struct target *target) {
+/* Whoever dialled; NULL: nobody. */
+static const struct contact *contact_at(const struct peers *peers, const struct target *target) {
     LIST_FOREACH(item, &peers->contacts) {
         const struct contact *contact = LIST_ENTRY(item, struct contact, link);
-        if (!contact->greeted || (contact->info.id != target->id && strcmp(contact->info.address, target->name) != 0))
-            continue;
-        target->id = contact->info.id;
-        return true;
+        bool there = contact->info.id == target->id || strcmp(contact->info.address, target->name) == 0;
+        if (contact->greeted && there) return contact;
     }
-    return false;
+    return NULL;
+}
+
+/* A second connection would take the place of one that is in use. */
+static bool reached(const struct peers *peers, struct target *target) {
+    const struct contact *contact = contact_at(peers, target);
+    if (contact) target->id = contact->info.id;
+    return contact;
 }
 
 static void tick(uv_timer_t *timer) {
@@ -526,6 +554,18 @@ size_t peers_list(const struct peers *peers, struct peer_info *infos, size_t roo
     LIST_FOREACH(item, &peers->contacts) {
         struct contact *contact = LIST_ENTRY(item, struct contact, link);
         if (contact->greeted && count < room) infos[count++] = contact->info;
+    }
+    return count;
+}
+
+size_t peers_addresses(const struct peers *peers, struct peers_address *addresses, size_t room) {
+    size_t count = 0;
+    LIST_FOREACH(item, &peers->targets) {
+        const struct target *target = LIST_ENTRY(item, struct target, link);
+        if (count == room) break;
+        struct peers_address *address = &addresses[count++];
+        snprintf(address->name, sizeof address->name, "%s", target->name);
+        address->connected = contact_at(peers, target) != NULL, address->reach = target->reach;
     }
     return count;
 }

@@ -11,6 +11,7 @@
 #include "rpc/wire/hello.h"
 #include "rpc/wire/link.h"
 #include "rpc/wire/peer.pb-c.h"
+#include "rpc/wire/reach.h"
 
 #define PEERS_MAX 32
 
@@ -125,5 +126,13 @@ void peers_changed(struct peers *peers);
 /* Sends all that was queued since the last call. */
 void peers_flush(struct peers *peers);
 size_t peers_list(const struct peers *peers, struct peer_info *infos, size_t room);
+/* The addresses that are dialled, and what came of each. `connected`: a server that says this address, or was met there,
+ * is connected now, whoever dialled. */
+struct peers_address {
+    char name[128];
+    bool connected;
+    struct reach reach;
+};
+size_t peers_addresses(const struct peers *peers, struct peers_address *addresses, size_t room);
 
 #endif

@@ -12,6 +12,7 @@
 #include "rpc/core/rpc_internal.h"
 #include "rpc/wire/address.h"
 #include "rpc/wire/frame_unpack.h"
+#include "rpc/wire/reach.h"
 
 #define ADDRESS_MS 2000 /* for one address */
 #define HELLO_MAX  (64 * 1024)
@@ -117,11 +118,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     work->wire = NULL;
     uv_timer_stop(&work->timer);
     if (error == CO_TOOLARGE) because(work, CO_CORRUPT, "no server of this kind answers there");
-    else if (error != CO_CLOSED && !work->joined)
-        because(work, error,
-                cause == UV_EOF ? "the connection was ended from there"
-                : cause         ? uv_strerror(cause)
-                                : co_strerror(error));
+    else if (error != CO_CLOSED && !work->joined) because(work, error, reach_end_text(error, cause));
     if (work->joined || !work->next) finish(work);
     else dial(work);
 }

@@ -8,6 +8,7 @@
 #include "rpc/cluster/bootstrap.h"
 #include "rpc/cluster/cluster.h"
 #include "rpc/cluster/peers.h"
+#include "rpc/cluster/waiting.h"
 #include "rpc/core/role.h"
 #include "rpc/core/version.h"
 #include "rpc/wire/calls.h"
@@ -80,6 +81,8 @@ struct rpc {
     uint64_t leaderless_ms; /* no leader is known since; 0: there is one */
     bool cut_off;           /* rpc/cluster/cluster.h */
     bool cut_off_said;      /* in the log, since no leader is known */
+    struct waiting_clock waiting;
+    uint16_t port; /* that this server listens on */
     struct apply_lag behind;
     uint32_t raft_multiplier;
 
@@ -147,6 +150,11 @@ void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loo
 /* Loop thread. Saves, restores and copies of the state: the server does not stop before the last is over. */
 void rpc_job_begin(struct rpc *rpc);
 void rpc_job_over(struct rpc *rpc);
+
+/* -- names.c: what the log calls a server. Loop thread. "(unknown)": it was never connected with this one; it is no
+ * member. Valid until the loop turns. */
+const char *rpc_server_name(const struct rpc *rpc, uint64_t id);
+const char *rpc_server_address(const struct rpc *rpc, uint64_t id);
 
 /* -- operator_calls.c: questions and changes that others carry out, and others' ----------------------------------- */
 extern const struct call_method cluster_method, change_method;

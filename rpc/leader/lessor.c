@@ -21,6 +21,7 @@ struct lessor {
 struct lessor_decision {
     const struct expiry_kind *kind;
     uint64_t index;
+    struct buffer described; /* by its kind, for the log; no NUL */
     size_t size;
     char name[];
 };
@@ -51,6 +52,10 @@ static void propose_due(void *data, const struct expiry_due *item) {
     decision->kind = item->kind, decision->index = item->index, decision->size = item->name.size;
     memcpy(decision->name, item->name.data, item->name.size);
     lessor->decisions++;
+    if (item->kind->describe && !item->kind->quiet) {
+        item->kind->describe(lessor->callbacks.read(lessor->callbacks.data), item->name, &decision->described);
+        lessor->callbacks.read_done(lessor->callbacks.data);
+    }
     struct expiry_leader leader = leader_for(lessor, item->kind, lessor->tick_ms);
     if (item->kind->renewed && lessor->callbacks.mutations & LESSOR_MUTATE_DEPOSED_EXPIRES) leader.term = 0;
     struct proposing proposing = {lessor, decision};
@@ -64,8 +69,10 @@ void lessor_decided(struct lessor *lessor, struct lessor_decision *decision, int
                  error == CO_UNSUPPORTED;
     if (never) expiry_failed(lessor->expiry, &item, now_ms);
     if (error == CO_OK && !item.kind->quiet)
-        log_info("lease", "expired kind=\"%s\" id=%s", item.kind->name, decision->name);
+        log_info("lease", "expired kind=\"%s\"%.*s id=%s", item.kind->name, (int)decision->described.size,
+                 decision->described.data ? decision->described.data : "", decision->name);
     lessor->decisions--;
+    buffer_free(&decision->described);
     free(decision);
 }
 

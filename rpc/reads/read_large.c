@@ -76,7 +76,7 @@ static bool submit(struct large_reads *large, struct read_build *build) {
     if (!large->started && !large->stop) {
         int error = pthread_create(&large->thread, NULL, large_main, large);
         large->started = error == 0;
-        if (error) log_error("rpc", "no thread for large reads errno=%d", error);
+        if (error) log_error("rpc", "no thread for large reads error=\"%s\"", strerror(error));
     }
     bool taken = large->started && !large->stop;
     if (taken) list_append(&large->queue, &build->queued);

@@ -98,7 +98,9 @@ void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask) {
  * leaves the configuration. If it cannot, the note is taken back. */
 struct change_work {
     struct change_work *next;
-    struct rpc_change *change;
+    struct rpc_change *change; /* NULL: this server's own decision, for `why` */
+    const char *why;
+    bool transfers; /* else it removes */
     struct loop_task noted;
     struct rpc_write write;
     enum { CHANGE_NOTING, CHANGE_WANTED, CHANGE_MADE, CHANGE_TAKING_BACK, CHANGE_OVER } stage;
@@ -108,7 +110,7 @@ struct change_work {
 static void change_end(struct change_work *work, int error) {
     struct rpc_change *change = work->change;
     free(work);
-    change->done(change, error);
+    if (change) change->done(change, error);
 }
 
 static void note(struct rpc *rpc, struct change_work *work, bool forget) {
@@ -131,11 +133,19 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
     if (!member) return CO_OK;
-    if (!autopilot_can_spare(rpc, work->target)) return CO_CONFLICT; /* one was lost meanwhile */
+    /* one was lost meanwhile; or it is back */
+    bool spared = work->change ? autopilot_can_spare(rpc, work->target) : !peers_connected(rpc->others, work->target);
+    if (!spared) return CO_CONFLICT;
+    char address[sizeof((struct raft_member *)0)->address];
+    snprintf(address, sizeof address, "%s", rpc_server_address(rpc, work->target));
     int rv = node_change(rpc->node, RAFT_REMOVE, work->target, NULL);
     if (rv == CO_BUSY) return CO_AGAIN;
     if (rv != CO_OK) return rv;
-    log_warn("raft", "a server is removed by an operator id=%016llx", (unsigned long long)work->target);
+    log_warn("raft",
+             "a server is removed, and stays out as long as it has its data folder node=%s address=%s id=%016llx "
+             "reason=\"%s\"",
+             rpc_server_name(rpc, work->target), address, (unsigned long long)work->target,
+             work->change ? "it was asked for" : work->why);
     work->stage = CHANGE_MADE, work->term = atomic_load(&view->term);
     return CO_AGAIN;
 }
@@ -165,7 +175,7 @@ static int transfer_step(struct rpc *rpc, struct change_work *work) {
 }
 
 static int change_step(struct rpc *rpc, struct change_work *work) {
-    int rv = work->change->type == RPC_REMOVE_SERVER ? remove_step(rpc, work) : transfer_step(rpc, work);
+    int rv = work->transfers ? transfer_step(rpc, work) : remove_step(rpc, work);
     bool patient = work->stage == CHANGE_NOTING || work->stage == CHANGE_TAKING_BACK;
     if (rv == CO_AGAIN && !patient && clock_mono_ms() >= work->deadline_ms)
         rv = work->stage == CHANGE_WANTED ? CO_BUSY : CO_TIMEOUT;
@@ -175,12 +185,11 @@ static int change_step(struct rpc *rpc, struct change_work *work) {
 /* It was noted and stays after all: something else may remove it one day, and then it would be kept out. False:
  * there is nothing to take back. */
 static bool take_back(struct rpc *rpc, struct change_work *work, int why) {
-    if (work->change->type != RPC_REMOVE_SERVER || work->stage != CHANGE_WANTED || work->error != CO_OK) return false;
+    if (work->transfers || work->stage != CHANGE_WANTED || work->error != CO_OK) return false;
     /* another leader may be asked to remove it, and note that */
     if (why == CO_OK || why == CO_NOTLEADER || rpc->stopping) return false;
     for (struct change_work *other = rpc->changes; other; other = other->next)
-        if (other != work && other->stage < CHANGE_TAKING_BACK && other->target == work->target &&
-            other->change->type == RPC_REMOVE_SERVER)
+        if (other != work && other->stage < CHANGE_TAKING_BACK && other->target == work->target && !other->transfers)
             return false;
     work->error = why;
     note(rpc, work, true);
@@ -208,10 +217,11 @@ static void noted_taken(struct loop_task *task) {
     struct change_work *work = CONTAINER_OF(task, struct change_work, noted);
     if (work->stage == CHANGE_TAKING_BACK) {
         if (work->note_error != CO_OK)
-            log_warn(
-                "raft",
-                "a server that stays is noted as removed, should it ever leave it is not taken in again id=%016llx",
-                (unsigned long long)work->target);
+            log_warn("raft",
+                     "a server that stays is noted as removed, should it ever leave it is not taken in again node=%s "
+                     "address=%s id=%016llx",
+                     rpc_server_name(work->noted.rpc, work->target), rpc_server_address(work->noted.rpc, work->target),
+                     (unsigned long long)work->target);
         work->stage = CHANGE_OVER;
         return;
     }
@@ -243,6 +253,17 @@ static int find_target(struct rpc *rpc, const struct rpc_change *change, uint64_
     return CO_INVALID;
 }
 
+static void change_begin(struct rpc *rpc, struct rpc_change *change, uint64_t target, const char *why) {
+    struct change_work *work = mem_zalloc(sizeof *work);
+    work->change = change, work->why = why, work->transfers = change && change->type == RPC_TRANSFER_LEADER;
+    work->target = target, work->deadline_ms = clock_mono_ms() + CHANGE_MOST_MS;
+    work->noted.rpc = rpc, work->write.done = noted, work->stage = CHANGE_WANTED;
+    work->next = rpc->changes;
+    rpc->changes = work;
+    if (!work->transfers) note(rpc, work, false);
+    operator_poll(rpc);
+}
+
 void operator_change_here(struct rpc *rpc, struct rpc_change *change) {
     uint64_t target;
     int rv = rpc->stopping                                ? CO_CLOSED
@@ -253,13 +274,13 @@ void operator_change_here(struct rpc *rpc, struct rpc_change *change) {
         change->done(change, rv);
         return;
     }
-    struct change_work *work = mem_zalloc(sizeof *work);
-    work->change = change, work->target = target, work->deadline_ms = clock_mono_ms() + CHANGE_MOST_MS;
-    work->noted.rpc = rpc, work->write.done = noted, work->stage = CHANGE_WANTED;
-    work->next = rpc->changes;
-    rpc->changes = work;
-    if (change->type == RPC_REMOVE_SERVER) note(rpc, work, false);
-    operator_poll(rpc);
+    change_begin(rpc, change, target, NULL);
+}
+
+void operator_remove(struct rpc *rpc, uint64_t id, const char *why) {
+    for (struct change_work *work = rpc->changes; work; work = work->next)
+        if (work->target == id && !work->transfers) return;
+    change_begin(rpc, NULL, id, why);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */

@@ -67,7 +67,8 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
                                            .term = entry->term,
                                            .command = raft_entry_bytes(entry),
                                            .is_command = entry->type == RAFT_ENTRY_COMMAND,
-                                           .origin = items[i].proposal};
+                                           .origin = items[i].proposal,
+                                           .unix_ms = entry->unix_ms};
     }
     for (size_t first = 0;; (void)not_applied(rpc, inputs, count, &first)) {
         if (!audit_may_apply(rpc)) {
@@ -208,6 +209,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->role = &server_role;
     rpc->started_ms = clock_mono_ms();
     rpc->hints = hints_new(config->slow_start_ns);
+    hints_decides(rpc->hints);
     rpc->loop = loop;
     rpc->expect = config->expect;
     rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);

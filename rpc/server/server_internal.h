@@ -1,5 +1,5 @@
 /* Inside the server's room: server.c (life, apply, snapshots), role.c (rpc/core/role.h), server_peers.c (the other
- * servers), operator.c (questions and changes, carried out here). Loop thread, where nothing else is said. */
+ * servers), server_changes.c (who is one), operator.c (questions and changes, carried out here). Loop thread, where nothing else is said. */
 #ifndef COORD_RPC_SERVER_INTERNAL_H
 #define COORD_RPC_SERVER_INTERNAL_H
 
@@ -17,12 +17,19 @@ void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
 
+/* server_changes.c: the next change, if one is due. On a leader that is ready. `peers`: those that are connected; the
+ * callee's to change. */
+void server_changes(struct rpc *rpc, const struct peer_info *self, struct peer_info *peers, size_t count);
+
 /* operator.c: as in rpc_role */
 void operator_start(struct rpc *rpc);
 void operator_post(struct rpc *rpc, struct loop_task *task); /* any thread */
 void operator_ask(struct rpc *rpc, struct rpc_ask_cluster *ask);
 void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask);
 void operator_change_here(struct rpc *rpc, struct rpc_change *change);
+/* The leader's own decision: a voter that is gone is noted as removed, and removed, unless it is back by then. Nothing
+ * where that goes on already. `why` lives for ever. */
+void operator_remove(struct rpc *rpc, uint64_t id, const char *why);
 void operator_poll(struct rpc *rpc); /* soon, and until nothing is under way */
 /* After the node; waits for jobs. */
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data));

@@ -14,19 +14,16 @@
 #include "rpc/reads/apply_lag.h"
 #include "rpc/reads/fetch.h"
 #include "rpc/reads/leader_read.h"
-#include "rpc/server/autopilot.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
 #include "rpc/wire/frame_unpack.h"
 
-#define CLUSTER_TICK_MS      100
-#define LEADERLESS_TICK_MS   50   /* agents wait */
-#define CAMPAIGNS_MS         1000 /* times raft_multiplier: in so long each asks for votes */
-#define CUT_OFF_MS           100  /* times raft_multiplier: so long the answers to a question for votes take at most */
-#define MOVED_MS             2000 /* a server that is connected for so long stays where it is */
-#define INCOMPATIBLE_TELL_MS 60000
-#define BACKLOG_MAX          (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
+#define CLUSTER_TICK_MS    100
+#define LEADERLESS_TICK_MS 50   /* agents wait */
+#define CAMPAIGNS_MS       1000 /* times raft_multiplier: in so long each asks for votes */
+#define CUT_OFF_MS         100  /* times raft_multiplier: so long the answers to a question for votes take at most */
+#define BACKLOG_MAX        (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
 
 /* -- node's wishes ------------------------------------------------------------------------------------------------ */
 static void send_raft(void *data, const struct raft_message *message) {
@@ -98,8 +95,8 @@ static void on_frame(void *data, uint64_t from, uint8_t type, struct slice paylo
     if (rpc->stopping) return;
     server_peers_heard(rpc, from);
     if (!take_frame(rpc, from, type, payload))
-        log_warn("peer", "a frame of unknown type, or one that does not decode type=%u from=%016llx", type,
-                 (unsigned long long)from);
+        log_warn("peer", "a frame of unknown type, or one that does not decode type=%u node=%s id=%016llx", type,
+                 rpc_server_name(rpc, from), (unsigned long long)from);
 }
 
 /* The place of a server in the list of those that were heard; the one silent for longest makes room. */
@@ -156,41 +153,6 @@ static void tell_changes(struct rpc *rpc) {
     if (id == rpc->version.id_told && version == rpc->version.version_told) return;
     rpc->version.id_told = id, rpc->version.version_told = version;
     peers_changed(rpc->others);
-}
-
-/* Servers that an operator removed are left alone, though they run. */
-static size_t without_removed(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
-                              size_t count) {
-    size_t kept = 0, strangers = 0;
-    for (size_t i = 0; i < count; i++) strangers += !raft_members_find(members, peers[i].id);
-    if (strangers == 0) return count;
-    struct store_txn *txn = store_read(rpc->loop_reader);
-    for (size_t i = 0; i < count; i++)
-        if (raft_members_find(members, peers[i].id) || !operator_server_removed(txn, peers[i].id))
-            peers[kept++] = peers[i];
-    store_read_done(rpc->loop_reader);
-    return kept;
-}
-
-static void tell_incompatible(struct rpc *rpc, const struct peer_info *peer, const char *why) {
-    uint64_t now_ms = clock_mono_ms();
-    if (rpc->version.incompatible_id == peer->id && now_ms - rpc->version.incompatible_ms < INCOMPATIBLE_TELL_MS)
-        return;
-    rpc->version.incompatible_id = peer->id, rpc->version.incompatible_ms = now_ms;
-    log_warn("raft", "a server is not taken in node=%s address=%s reason=\"%s\"", peer->node, peer->address, why);
-}
-
-static size_t without_incompatible(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
-                                   size_t count) {
-    uint64_t cluster_id = machine_cluster(rpc->machine);
-    unsigned version = version_to_be(rpc);
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *why = version_incompatible(&peers[i], version, cluster_id, members);
-        if (!why) peers[kept++] = peers[i];
-        else tell_incompatible(rpc, &peers[i], why);
-    }
-    return kept;
 }
 
 /* -- without a leader --------------------------------------------------------------------------------------------- */
@@ -342,10 +304,22 @@ static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
     return true;
 }
 
-/* Two processes with a copy of one folder replace each other's connection again and again: that is no move. */
-static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
-    const size_t at = heard_place(rpc, id);
-    return id == self || (rpc->last_seen[at].up && clock_mono_ms() - rpc->last_seen[at].since_ms >= MOVED_MS);
+/* Why there is no leader, once in a while, as nobody else says it. */
+static void tell_waiting(struct rpc *rpc, const struct peer_info *self, const struct peer_info *peers, size_t count) {
+    bool waits = atomic_load(&node_view(rpc->node)->leader) == 0;
+    if (!waiting_due(&rpc->waiting, waits, self->has_log, clock_mono_ms())) return;
+    struct peers_address addresses[PEERS_MAX];
+    struct waiting waiting = {.self = self,
+                              .members = node_members(rpc->node),
+                              .peers = peers,
+                              .peer_count = count,
+                              .addresses = addresses,
+                              .address_count = peers_addresses(rpc->others, addresses, PEERS_MAX),
+                              .port = rpc->port};
+    struct buffer line = {0};
+    waiting_say(&waiting, &line);
+    log_warn("raft", "%.*s", (int)line.size, line.data);
+    buffer_free(&line);
 }
 
 static void manage(struct rpc *rpc) {
@@ -359,27 +333,9 @@ static void manage(struct rpc *rpc) {
     tell_agents(rpc, members);
     for (uint32_t i = 0; i < members->count; i++) peers_know(rpc->others, members->member[i].address);
     if (!self.has_log) found_cluster(rpc, &self, peers, count);
+    tell_waiting(rpc, &self, peers, count);
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
-    count = without_removed(rpc, members, peers, count);
-    count = without_incompatible(rpc, members, peers, count);
-    bool caught_up[RAFT_MEMBERS_MAX];
-    for (uint32_t i = 0; i < members->count; i++) caught_up[i] = node_caught_up(rpc->node, members->member[i].id);
-    struct cluster_change change = cluster_next_change(members, caught_up, &self, peers, count);
-    if (change.wanted && change.type == RAFT_READDRESS && !stays(rpc, change.id, self.id)) change.wanted = false;
-    uint64_t dead = change.wanted ? 0 : autopilot_next_dead(rpc);
-    if (dead) {
-        if (node_change(rpc->node, RAFT_REMOVE, dead, NULL) == CO_OK)
-            log_warn("raft", "a dead server is removed, others have taken its place id=%016llx",
-                     (unsigned long long)dead);
-        return;
-    }
-    if (!change.wanted || node_change(rpc->node, change.type, change.id, change.address) != CO_OK) return;
-    static const char *const names[] = {[RAFT_ADD_LEARNER] = "is taken in as a learner",
-                                        [RAFT_PROMOTE] = "is promoted to voter",
-                                        [RAFT_REMOVE] = "is removed: another server has its address",
-                                        [RAFT_READDRESS] = "has moved"};
-    log_info("raft", "a server %s id=%016llx address=%s", names[change.type], (unsigned long long)change.id,
-             change.address ? change.address : "");
+    server_changes(rpc, &self, peers, count);
 }
 
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
@@ -461,6 +417,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
         .data = rpc, .leader = leader_now, .tell = leader_tell, .wake = leader_read_wake};
     leader_read_over(rpc->fetches, &reads);
     rpc->agents = agents_new(rpc);
+    rpc->port = config->port;
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
     rpc->forward = forward_new(rpc, rpc->node, rpc->others);

@@ -22,6 +22,19 @@ bool address_complete(const char *text, uint16_t port, char out[ADDRESS_MAX]) {
     return size < ADDRESS_MAX && address_split(out, host, number) && is_port(number);
 }
 
+/* Of the programs that read such texts each has a library that coord does without. */
+const char *address_refused(const char *text) {
+    char out[ADDRESS_MAX];
+    if (strstr(text, "provider="))
+        return "asks for cloud auto-join, which is not built in: name the servers, by address or by a DNS name of all "
+               "of "
+               "them (HOST or HOST:8300; in Kubernetes that of a headless service)";
+    if (strstr(text, "{{")) return "is a go-sockaddr template, which is not supported: write the address itself";
+    if (strstr(text, "://")) return "is a URL: write HOST or HOST:8300";
+    if (text[strcspn(text, " \t\r\n=,;\"'")]) return "is not an address: write HOST or HOST:8300, one in each text";
+    return address_complete(text, UINT16_MAX, out) ? NULL : "is not an address";
+}
+
 bool address_split(const char *name, char host[ADDRESS_MAX], char port[8]) {
     const char *colon = strrchr(name, ':');
     size_t size = colon ? (size_t)(colon - name) : 0;

@@ -12,6 +12,9 @@
 /* "host", "host:port", "::1", "[::1]", "[::1]:port" -> with a port, `port` when it names none. False: too long, no
  * host, or not a port. */
 bool address_complete(const char *text, uint16_t port, char out[ADDRESS_MAX]);
+/* NULL, or why nobody can be joined by this, to stand behind the text in a line ("is not an address"): what is
+ * written for libraries that coord does not have (cloud auto-join, templates) is named. */
+const char *address_refused(const char *text);
 /* "host:port", "[v6]:port" -> host and port. */
 bool address_split(const char *name, char host[ADDRESS_MAX], char port[8]);
 /* An IP and a port; false: the host is a name. */

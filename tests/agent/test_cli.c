@@ -51,7 +51,9 @@ Test(cli, help) {
     fflush(stdout);
     cr_expect_stdout_eq_str(
         "usage: coord COMMAND [ARGS]\n\n  agent        first\n  version      second\n\n"
-        "`coord help COMMAND` tells more.\n");
+        "`coord help COMMAND` tells more. Exit codes: 0 done, 1 refused (the answer is no), 2 a mistake, 3 nobody "
+        "could say\n"
+        "(no agent, no leader); of lock, elect and barrier that of the command they ran, else their own.\n");
     cr_expect_eq(run((const char *[]){"help", "agent", NULL}), 11);
     cr_expect_str_eq(ran_argv[1], "-h");
     cr_expect_eq(run((const char *[]){"help", "nonsense", NULL}), 2);
@@ -64,6 +66,26 @@ Test(cli, unknown_with_a_neighbour) {
     cr_expect_eq(ran, 0);
     fflush(stderr);
     cr_expect_stderr_eq_str("coord: unknown command \"agnet\", did you mean \"agent\"?\n");
+}
+
+Test(cli, unknown_is_a_beginning) {
+    cr_expect_eq(run((const char *[]){"ver", NULL}), 2);
+    fflush(stderr);
+    cr_expect_stderr_eq_str("coord: unknown command \"ver\", did you mean \"version\"?\n");
+}
+
+Test(cli, unknown_is_consuls) {
+    cr_expect_eq(run((const char *[]){"login", NULL}), 2);
+    fflush(stderr);
+    cr_expect_stderr_eq_str(
+        "coord: Consul's `login`; coord does not have it: there is no access control yet; see docs/divergence.md\n");
+}
+
+/* Two of two letters are wrong: nothing is suggested. */
+Test(cli, unknown_and_short) {
+    cr_expect_eq(run((const char *[]){"lb", NULL}), 2);
+    fflush(stderr);
+    cr_expect_stderr_eq_str("coord: unknown command \"lb\", `coord help` lists them\n");
 }
 
 Test(cli, unknown_without) {

@@ -392,37 +392,38 @@ Test(config, refused) {
     static const struct {
         const char *text, *fault;
     } rows[] = {
-        {"{\"data_dirr\":1}", "web.json: unknown key \"data_dirr\" (nearest: \"data_dir\")"},
+        {"{\"data_dirr\":1}", "web.json:1:2: unknown key \"data_dirr\" (nearest: \"data_dir\")"},
         {"{\"dns_config\":{\"node_tll\":1}}",
-         "web.json: unknown key \"dns_config.node_tll\" (nearest: \"dns_config.node_ttl\")"},
-        {"{\"dns_confg\":{}}", "web.json: unknown key \"dns_confg\" (nearest: \"dns_config\")"},
+         "web.json:1:16: unknown key \"dns_config.node_tll\" (nearest: \"dns_config.node_ttl\")"},
+        {"{\"dns_confg\":{}}", "web.json:1:2: unknown key \"dns_confg\" (nearest: \"dns_config\")"},
         {"{\"udp_answer_limit\":1}",
-         "web.json: unknown key \"udp_answer_limit\" (nearest: \"dns_config.udp_answer_limit\")"},
-        {"{\"ports\":{\"htp\":1}}", "web.json: unknown key \"ports.htp\" (nearest: \"ports.http\")"},
+         "web.json:1:2: unknown key \"udp_answer_limit\" (nearest: \"dns_config.udp_answer_limit\")"},
+        {"{\"ports\":{\"htp\":1}}", "web.json:1:11: unknown key \"ports.htp\" (nearest: \"ports.http\")"},
         {"{\"coord\":{\"http_worker\":1}}",
-         "web.json: unknown key \"coord.http_worker\" (nearest: \"coord.http_workers\")"},
-        {"{\"segments\":[{\"nam\":1}]}", "web.json: unknown key \"segments.[].nam\" (nearest: \"segments.[].name\")"},
+         "web.json:1:11: unknown key \"coord.http_worker\" (nearest: \"coord.http_workers\")"},
+        {"{\"segments\":[{\"nam\":1}]}",
+         "web.json:1:15: unknown key \"segments.[].nam\" (nearest: \"segments.[].name\")"},
         {"{\"ports.http\":1}", NULL},
         {"{\"segments.[].name\":1}", NULL},
         {"{\"\":1}", NULL},
         {"{\"a\\nb\":1}", NULL},
-        {"{\"ports\":{\"http\":70000}}", "web.json: ports.http: 70000 is above 65535"},
-        {"{\"ports\":{\"http\":-2}}", "web.json: ports.http: -2 is not a port (-1 turns it off)"},
-        {"{\"ports\":{\"http\":\"80\"}}", "web.json: ports.http: a port number is wanted"},
-        {"{\"ports\":{\"http\":80.5}}", "web.json: ports.http: a port number is wanted"},
-        {"{\"ports\":{\"grpc\":70000}}", "web.json: ports.grpc: 70000 is above 65535"},
-        {"{\"ports\":8500}", "web.json: ports: an object is wanted"},
-        {"{\"ports\":[]}", "web.json: ports: an object is wanted"},
-        {"{\"server\":\"true\"}", "web.json: server: true or false is wanted"},
-        {"{\"ui\":1}", "web.json: ui: true or false is wanted"},
-        {"{\"node_name\":5}", "web.json: node_name: a text is wanted"},
-        {"{\"node_name\":\"a\\u0000\"}", "web.json: node_name: a text is wanted"},
-        {"{\"node_name\":\"a/b\"}", "web.json: node_name: \"a/b\" may hold neither / nor control characters"},
-        {"{\"node_id\":\"x\"}", "web.json: node_id: \"x\" is not a UUID"},
-        {"{\"datacenter\":\"a b\"}", "web.json: datacenter: \"a b\" may hold only letters, digits, - and _"},
+        {"{\"ports\":{\"http\":70000}}", "web.json:1:11: ports.http: 70000 is above 65535"},
+        {"{\"ports\":{\"http\":-2}}", "web.json:1:11: ports.http: -2 is not a port (-1 turns it off)"},
+        {"{\"ports\":{\"http\":\"80\"}}", "web.json:1:11: ports.http: a port number is wanted"},
+        {"{\"ports\":{\"http\":80.5}}", "web.json:1:11: ports.http: a port number is wanted"},
+        {"{\"ports\":{\"grpc\":70000}}", "web.json:1:11: ports.grpc: 70000 is above 65535"},
+        {"{\"ports\":8500}", "web.json:1:2: ports: an object is wanted"},
+        {"{\"ports\":[]}", "web.json:1:2: ports: an object is wanted"},
+        {"{\"server\":\"true\"}", "web.json:1:2: server: true or false is wanted"},
+        {"{\"ui\":1}", "web.json:1:2: ui: true or false is wanted"},
+        {"{\"node_name\":5}", "web.json:1:2: node_name: a text is wanted"},
+        {"{\"node_name\":\"a\\u0000\"}", "web.json:1:2: node_name: a text is wanted"},
+        {"{\"node_name\":\"a/b\"}", "web.json:1:2: node_name: \"a/b\" may hold neither / nor control characters"},
+        {"{\"node_id\":\"x\"}", "web.json:1:2: node_id: \"x\" is not a UUID"},
+        {"{\"datacenter\":\"a b\"}", "web.json:1:2: datacenter: \"a b\" may hold only letters, digits, - and _"},
         {"{\"datacenter\":\"\"}", NULL},
         {"{\"coord\":{\"consul_version\":\"1.8\"}}",
-         "web.json: coord.consul_version: \"1.8\" is not a version as Consul's are, like 1.8.7"},
+         "web.json:1:11: coord.consul_version: \"1.8\" is not a version as Consul's are, like 1.8.7"},
         {"{\"coord\":{\"consul_version\":\"\"}}", NULL},
         {"{\"coord\":{\"consul_version\":\"v1.8.7\"}}", NULL},
         {"{\"coord\":{\"consul_version\":\"1.8.7.1\"}}", NULL},
@@ -432,63 +433,63 @@ Test(config, refused) {
         {"{\"domain\":\"\"}", NULL},
         {"{\"domain\":\"a..b\"}", NULL},
         {"{\"domain\":\"a b\"}", NULL},
-        {"{\"log_level\":\"loud\"}", "web.json: log_level: \"loud\" is not a level: trace, debug, info, warn or err"},
+        {"{\"log_level\":\"loud\"}",
+         "web.json:1:2: log_level: \"loud\" is not a level: trace, debug, info, warn or err"},
         {"{\"retry_interval\":\"30\"}",
-         "web.json: retry_interval: \"30\" is not a duration (write it with a unit: 10s, 1m30s, 200ms)"},
-        {"{\"retry_interval\":30}", "web.json: retry_interval: a text with a duration such as \"10s\" is wanted"},
-        {"{\"retry_interval\":\"-30s\"}", "web.json: retry_interval: \"-30s\" is negative"},
-        {"{\"retry_interval\":\"99999999h\"}", "web.json: retry_interval: \"99999999h\" is too long a duration"},
+         "web.json:1:2: retry_interval: \"30\" is not a duration (write it with a unit: 10s, 1m30s, 200ms)"},
+        {"{\"retry_interval\":30}", "web.json:1:2: retry_interval: a text with a duration such as \"10s\" is wanted"},
+        {"{\"retry_interval\":\"-30s\"}", "web.json:1:2: retry_interval: \"-30s\" is negative"},
+        {"{\"retry_interval\":\"99999999h\"}", "web.json:1:2: retry_interval: \"99999999h\" is too long a duration"},
         {"{\"acl\":{\"token_ttl\":\"30\"}}", NULL},
-        {"{\"bootstrap_expect\":-1}", "web.json: bootstrap_expect: -1 is negative"},
-        {"{\"bootstrap_expect\":16}", "web.json: bootstrap_expect: 16 is above 15"},
+        {"{\"bootstrap_expect\":-1}", "web.json:1:2: bootstrap_expect: -1 is negative"},
+        {"{\"bootstrap_expect\":16}", "web.json:1:2: bootstrap_expect: 16 is above 15"},
         {"{\"bootstrap_expect\":18446744073709551615}", NULL},
-        {"{\"coord\":{\"node_lease_ttl\":\"999ms\"}}", "web.json: coord.node_lease_ttl: \"999ms\" is below 1s"},
-        {"{\"coord\":{\"lock_waiters_max\":0}}", "web.json: coord.lock_waiters_max: 0 is below 1"},
-        {"{\"coord\":{\"lock_session_max\":100001}}", "web.json: coord.lock_session_max: 100001 is above 100000"},
-        {"{\"coord\":{\"quota_priority\":10}}", "web.json: coord.quota_priority: 10 is above 9"},
-        {"{\"coord\":{\"lock_note_max\":65537}}", "web.json: coord.lock_note_max: 65537 is above 65536"},
-        {"{\"coord\":{\"node_lease_ttl\":\"25h\"}}", "web.json: coord.node_lease_ttl: \"25h\" is above 24h0m0s"},
-        {"{\"performance\":{\"raft_multiplier\":11}}", "web.json: performance.raft_multiplier: 11 is above 10"},
-        {"{\"limits\":{\"kv_max_value_size\":0}}", "web.json: limits.kv_max_value_size: 0 is below 1"},
-        {"{\"limits\":{\"txn_max_req_len\":0}}", "web.json: limits.txn_max_req_len: 0 is below 1"},
-        {"{\"coord\":{\"txn_max_operations\":1025}}", "web.json: coord.txn_max_operations: 1025 is above 1024"},
-        {"{\"limits\":{\"rpc_rate\":-1}}", "web.json: limits.rpc_rate: the number is negative"},
-        {"{\"limits\":{\"rpc_rate\":\"1\"}}", "web.json: limits.rpc_rate: a number is wanted"},
-        {"{\"dns_config\":{\"udp_answer_limit\":-1}}", "web.json: dns_config.udp_answer_limit: -1 is negative"},
+        {"{\"coord\":{\"node_lease_ttl\":\"999ms\"}}", "web.json:1:11: coord.node_lease_ttl: \"999ms\" is below 1s"},
+        {"{\"coord\":{\"lock_waiters_max\":0}}", "web.json:1:11: coord.lock_waiters_max: 0 is below 1"},
+        {"{\"coord\":{\"lock_session_max\":100001}}", "web.json:1:11: coord.lock_session_max: 100001 is above 100000"},
+        {"{\"coord\":{\"quota_priority\":10}}", "web.json:1:11: coord.quota_priority: 10 is above 9"},
+        {"{\"coord\":{\"lock_note_max\":65537}}", "web.json:1:11: coord.lock_note_max: 65537 is above 65536"},
+        {"{\"coord\":{\"node_lease_ttl\":\"25h\"}}", "web.json:1:11: coord.node_lease_ttl: \"25h\" is above 24h0m0s"},
+        {"{\"performance\":{\"raft_multiplier\":11}}", "web.json:1:17: performance.raft_multiplier: 11 is above 10"},
+        {"{\"limits\":{\"kv_max_value_size\":0}}", "web.json:1:12: limits.kv_max_value_size: 0 is below 1"},
+        {"{\"limits\":{\"txn_max_req_len\":0}}", "web.json:1:12: limits.txn_max_req_len: 0 is below 1"},
+        {"{\"coord\":{\"txn_max_operations\":1025}}", "web.json:1:11: coord.txn_max_operations: 1025 is above 1024"},
+        {"{\"limits\":{\"rpc_rate\":-1}}", "web.json:1:12: limits.rpc_rate: the number is negative"},
+        {"{\"limits\":{\"rpc_rate\":\"1\"}}", "web.json:1:12: limits.rpc_rate: a number is wanted"},
+        {"{\"dns_config\":{\"udp_answer_limit\":-1}}", "web.json:1:16: dns_config.udp_answer_limit: -1 is negative"},
         {"{\"dns_config\":{\"service_ttl\":{\"*\":\"5\"}}}", NULL},
         {"{\"dns_config\":{\"service_ttl\":{\"*\":5}}}",
-         "web.json: dns_config.service_ttl: an object of durations is wanted"},
+         "web.json:1:31: dns_config.service_ttl: an object of durations is wanted"},
         {"{\"dns_config\":{\"soa\":{\"expire\":4294967296}}}", NULL},
-        {"{\"retry_join\":\"a\"}", "web.json: retry_join: a list of texts is wanted"},
-        {"{\"retry_join\":[1]}", "web.json: retry_join: a list of texts is wanted"},
-        {"{\"retry_join\":[\"\"]}", "web.json: retry_join: an empty text is no member of this list"},
-        {"{\"node_meta\":{\"a\":1}}", "web.json: node_meta: an object of texts is wanted"},
+        {"{\"retry_join\":\"a\"}", "web.json:1:2: retry_join: a list of texts is wanted"},
+        {"{\"retry_join\":[1]}", "web.json:1:16: retry_join: a list of texts is wanted"},
+        {"{\"retry_join\":[\"\"]}", "web.json:1:16: retry_join: an empty text is no member of this list"},
+        {"{\"node_meta\":{\"a\":1}}", "web.json:1:15: node_meta: an object of texts is wanted"},
         {"{\"node_meta\":{\"a b\":\"1\"}}",
-         "web.json: node_meta: \"a b\": a name may hold only letters, digits, - and _"},
+         "web.json:1:15: node_meta: \"a b\": a name may hold only letters, digits, - and _"},
         {"{\"node_meta\":{\"consul-x\":\"1\"}}",
-         "web.json: node_meta: \"consul-x\": names that begin with consul- are reserved"},
+         "web.json:1:15: node_meta: \"consul-x\": names that begin with consul- are reserved"},
         {"{\"bind_addr\":\"{{ GetPrivateIP }}\"}",
-         "web.json: bind_addr: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: "
-         "write the address "
-         "itself"},
-        {"{\"bind_addr\":\"localhost\"}", "web.json: bind_addr: \"localhost\" is not an IP address"},
+         "web.json:1:2: bind_addr: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: write the "
+         "address itself"},
+        {"{\"bind_addr\":\"localhost\"}", "web.json:1:2: bind_addr: \"localhost\" is not an IP address"},
         {"{\"bind_addr\":\"\"}", NULL},
         {"{\"bind_addr\":\"127.0.0.1 127.0.0.2\"}", NULL},
         {"{\"advertise_addr\":\"0.0.0.0\"}",
-         "web.json: advertise_addr: \"0.0.0.0\" is no address that others can connect to"},
+         "web.json:1:2: advertise_addr: \"0.0.0.0\" is no address that others can connect to"},
         {"{\"advertise_addr\":\"::\"}", NULL},
         {"{\"client_addr\":\"127.0.0.1 x\"}", NULL},
         {"{\"client_addr\":\" \"}", NULL},
         {"{\"client_addr\":\"unix:///tmp/x\"}",
-         "web.json: client_addr: \"unix:///tmp/x\" is a Unix socket, which is not supported yet"},
+         "web.json:1:2: client_addr: \"unix:///tmp/x\" is a Unix socket, which is not supported yet"},
         {"{\"addresses\":{\"http\":\"127.0.0.1 {{ X }}\"}}", NULL},
-        {"{\"service\":[]}", "web.json: service: an object is wanted"},
-        {"{\"services\":{}}", "web.json: services: a list of objects is wanted"},
-        {"{\"services\":[1]}", "web.json: services: a list of objects is wanted"},
-        {"{\"segments\":1}", "web.json: segments: a list of objects is wanted"},
-        {"{\"segments\":[1]}", "web.json: segments: a list of objects is wanted"},
-        {"{\"watches\":1}", "web.json: watches: a list of objects is wanted"},
-        {"[]", "web.json: an object is wanted"},
+        {"{\"service\":[]}", "web.json:1:2: service: an object is wanted"},
+        {"{\"services\":{}}", "web.json:1:2: services: a list of objects is wanted"},
+        {"{\"services\":[1]}", "web.json:1:14: services: a list of objects is wanted"},
+        {"{\"segments\":1}", "web.json:1:2: segments: a list of objects is wanted"},
+        {"{\"segments\":[1]}", "web.json:1:14: segments: a list of objects is wanted"},
+        {"{\"watches\":1}", "web.json:1:2: watches: a list of objects is wanted"},
+        {"[]", "web.json:1:1: JSON: an object is wanted"},
         {"{", NULL},
         {"", "web.json: JSON: the text is empty"},
         {"{\"server\":true,}", NULL},
@@ -499,7 +500,7 @@ Test(config, refused) {
         cr_expect_eq(error, CO_INVALID, "%s: %d", rows[i].text, error);
         cr_expect_eq(fault.code, error, "%s", rows[i].text);
         if (rows[i].fault) cr_expect_str_eq(fault.text, rows[i].fault, "%s\n  %s", rows[i].text, fault.text);
-        cr_expect_eq(strncmp(fault.text, "web.json: ", 10), 0, "%s", fault.text);
+        cr_expect_eq(strncmp(fault.text, "web.json:", 9), 0, "%s", fault.text);
         for (const char *at = fault.text; *at; at++) cr_expect((unsigned char)*at >= 0x20, "%s", rows[i].text);
     }
 }
@@ -510,7 +511,7 @@ Test(config, too_many_pairs) {
     for (int i = 1; i < 65; i++) buffer_printf(&text, ",\"k%d\":\"\"", i);
     buffer_append_text(&text, "}}");
     cr_expect_eq(config_add_text(&config, "f", buffer_slice(&text), &fault), CO_INVALID);
-    cr_expect_str_eq(fault.text, "f: node_meta: more than 64 pairs");
+    cr_expect_str_eq(fault.text, "f:1:581: node_meta: more than 64 pairs");
     buffer_free(&text);
 }
 
@@ -525,7 +526,7 @@ Test(config, names_are_bounded) {
     memcpy(file + sizeof file - 9, "end.json", 9);
     fault = (struct fault){0};
     cr_expect_eq(config_add_text(&config, file, SLICE_LITERAL("{\"server\":1}"), &fault), CO_INVALID);
-    cr_expect_not_null(strstr(fault.text, "end.json: server: true or false"), "%s", fault.text);
+    cr_expect_not_null(strstr(fault.text, "end.json:1:2: server: true or false"), "%s", fault.text);
 }
 
 Test(config, whole) {
@@ -552,6 +553,18 @@ Test(config, whole) {
          "coord.reconnect_timeouts.spot: \"0s\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
         {"{\"node_meta\":{\"reconnect_timeout\":\"-1s\"}}", true,
          "node_meta.reconnect_timeout: \"-1s\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
+        {"{\"data_dir\":\"d\",\"retry_join\":[\"provider=aws tag_key=role tag_value=consul region=eu-west-1\"]}", false,
+         "retry_join: \"provider=aws tag_key=role tag_value=cons\" asks for cloud auto-join, which is not built in: "
+         "name "
+         "the servers, by address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that of a headless "
+         "service)"},
+        {"{\"data_dir\":\"d\",\"start_join\":[\"10.0.0.1\",\"{{ GetPrivateIP }}\"]}", false,
+         "start_join: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: write the address "
+         "itself"},
+        {"{\"data_dir\":\"d\",\"server\":true,\"retry_join_wan\":[\"tag_key=x provider=gce\"]}", false,
+         "retry_join_wan: \"tag_key=x provider=gce\" asks for cloud auto-join, which is not built in: name the "
+         "servers, by "
+         "address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that of a headless service)"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         again();
@@ -616,7 +629,7 @@ Test(config, files) {
 
     write_file(folder, "30.json", "{\"node_nam\":\"x\"}");
     cr_expect_eq(config_add_path(&config, folder, &fault), CO_INVALID);
-    cr_expect_not_null(strstr(fault.text, "/30.json: unknown key \"node_nam\" (nearest: \"node_name\")"), "%s",
+    cr_expect_not_null(strstr(fault.text, "/30.json:1:2: unknown key \"node_nam\" (nearest: \"node_name\")"), "%s",
                        fault.text);
 
     fault = (struct fault){0};
@@ -647,10 +660,118 @@ Test(config, keys_that_stand_twice) {
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         again();
         cr_expect_eq(add(rows[i]), CO_INVALID, "%s", rows[i]);
-        cr_expect(strncmp(fault.text, "web.json: ", 10) == 0, "%s", fault.text);
+        cr_expect(strncmp(fault.text, "web.json:1:", 11) == 0, "%s", fault.text);
     }
     again();
     must("{\"node_meta\":{\"a\":\"1\",\"A\":\"2\"},\"services\":[{\"name\":\"a\"},{\"name\":\"b\"}]}");
+}
+
+/* Two typos of a file, one of another, one that is no JSON, a flag's: each with its place, in the order read. */
+Test(config, all_mistakes_are_told_at_once) {
+    static const char *const wanted[] = {
+        "a.json:2:3: unknown key \"data_dirr\" (nearest: \"data_dir\")",
+        "a.json:4:13: ports.http: 70000 is above 65535",
+        "a.json:4:28: unknown key \"ports.dnss\" (nearest: \"ports.dns\")",
+        "a.json:6:8: retry_join: an empty text is no member of this list",
+        "a.json:7:17: unknown key \"segments.[].nam\" (nearest: \"segments.[].name\")",
+        "b.json:2:18: JSON: boolean expected",
+        "c.json:1:24: unknown key \"portz\" (nearest: \"ports\")",
+        "-bind: \"zz\" is not an IP address",
+        "retry_join: \"h:99999\" is not an address",
+    };
+    cr_expect_eq(config_add_text(&config, "a.json",
+                                 SLICE_LITERAL("{\n"
+                                               "  \"data_dirr\": \"/x\",\n"
+                                               "  \"node_name\": \"größe\",\n"
+                                               "  \"ports\": {\"http\": 70000, \"dnss\": 1},\n"
+                                               "  \"retry_join\": [\"h:99999\",\n"
+                                               "       \"\"],\n"
+                                               "  \"segments\": [{\"nam\": \"x\"}]\n"
+                                               "}\n"),
+                                 &fault),
+                 CO_INVALID);
+    cr_expect_eq(config_add_text(&config, "b.json", SLICE_LITERAL("{\n \"server\":    tru\n}"), &fault), CO_INVALID);
+    cr_expect_eq(config_add_text(&config, "c.json", SLICE_LITERAL("{\"node_name\": \"größe\", \"portz\": {}}"), &fault),
+                 CO_INVALID);
+    cr_expect_eq(config_set(&config, "-bind", "bind_addr", SLICE_LITERAL("zz"), &fault), CO_INVALID);
+    cr_expect_eq(config_finish(&config, &fault), CO_INVALID);
+    cr_expect_eq(config.errors.count, ARRAY_COUNT(wanted));
+    for (size_t i = 0; i < config.errors.count && i < ARRAY_COUNT(wanted); i++)
+        cr_expect_str_eq(config.errors.items[i], wanted[i], "%s", config.errors.items[i]);
+    cr_expect_str_eq(fault.text, wanted[0]);
+    cr_expect(config.unread);
+    cr_expect_eq(config.more_errors, 0u);
+}
+
+/* What only follows from a mistake is not told beside it: data_dir is there, as data_dirr. */
+Test(config, what_follows_from_a_mistake_is_not_told) {
+    cr_expect_eq(add("{\"data_dirr\": \"/x\"}"), CO_INVALID);
+    cr_expect_eq(config_finish(&config, &fault), CO_INVALID);
+    cr_expect_eq(config.errors.count, 1u);
+    again();
+    cr_expect_eq(config_finish(&config, &fault), CO_INVALID);
+    cr_expect_str_eq(fault.text, "data_dir: must be given (-data-dir), unless -dev is");
+}
+
+Test(config, mistakes_are_bounded) {
+    struct buffer text = {0};
+    for (int i = 0; i < 50; i++) buffer_printf(&text, "%s\"no_%d\":1", i ? "," : "{", i);
+    buffer_append_byte(&text, '}');
+    cr_expect_eq(config_add_text(&config, "f", buffer_slice(&text), &fault), CO_INVALID);
+    cr_expect_eq(config.errors.count, (size_t)CONFIG_ERRORS_MAX);
+    cr_expect_eq(config.more_errors, 50u - CONFIG_ERRORS_MAX);
+    buffer_free(&text);
+}
+
+Test(config, what_only_consul_has_is_said_so) {
+    cr_expect_eq(
+        add("{\"tls\":{\"defaults\":{\"verify_incoming\":true}},\"ui_config\":{},\"connect\":{\"virtual_ip_cidr_v4\":"
+            "\"x\"}}"),
+        CO_INVALID);
+    cr_assert_eq(config.errors.count, 3u);
+    cr_expect_str_eq(
+        config.errors.items[0],
+        "web.json:1:2: Consul's `tls`; coord does not have it: there is no TLS yet; see docs/divergence.md");
+    cr_expect_not_null(strstr(config.errors.items[1], "Consul's `ui_config`"));
+    cr_expect_not_null(strstr(config.errors.items[2], "Consul's `connect.virtual_ip_cidr_v4`"));
+}
+
+/* Keys that a reload cannot change, of every kind; those that it can are not named. */
+Test(config, what_counts_only_after_a_restart) {
+    static const char *const wanted[] = {
+        "node_meta: {\"rack\": \"b\"} counts after a restart; it is {\"rack\": \"a\"} until then",
+        "datacenter: \"dc2\" counts after a restart; it is \"dc1\" until then",
+        "advertise_addr: \"10.0.0.1\" counts after a restart; it is not given until then",
+        "ports.dns: -1 counts after a restart; it is 8600 until then",
+        "retry_join: [\"a\", \"c\"] counts after a restart; it is [\"a\", \"b\"] until then",
+        "dns_config.service_ttl: {\"web\": \"5s\"} counts after a restart; it is {} until then",
+        "enable_script_checks: true counts after a restart; it is false until then",
+        "check_update_interval: \"1m0s\" counts after a restart; it is \"5m0s\" until then",
+        "log_rotate_max_files: -1 counts after a restart; it is 0 until then",
+    };
+    struct config before;
+    struct config_texts lines;
+    config_init(&before);
+    cr_assert_eq(config_add_text(
+                     &before, "f",
+                     SLICE_LITERAL("{\"data_dir\":\"/x\",\"retry_join\":[\"a\",\"b\"],\"node_meta\":{\"rack\":\"a\"},"
+                                   "\"service\":{\"name\":\"x\"},\"ui\":true,\"start_join\":[\"z\"]}"),
+                     &fault),
+                 CO_OK);
+    must(
+        "{\"data_dir\":\"/x\",\"retry_join\":[\"a\",\"c\"],\"node_meta\":{\"rack\":\"b\"},\"datacenter\":\"dc2\","
+        "\"ports\":{\"dns\":-1},\"log_level\":\"debug\",\"advertise_addr\":\"10.0.0.1\",\"start_join\":[\"z\"],"
+        "\"dns_config\":{\"service_ttl\":{\"web\":\"5s\"}},\"enable_script_checks\":true,"
+        "\"check_update_interval\":\"60s\",\"log_rotate_max_files\":-1}");
+    cr_assert_eq(config_finish(&before, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
+    config_differences(&before, &config, &lines);
+    cr_expect_eq(lines.count, ARRAY_COUNT(wanted));
+    for (size_t i = 0; i < lines.count && i < ARRAY_COUNT(wanted); i++)
+        cr_expect_str_eq(lines.items[i], wanted[i], "%s", lines.items[i]);
+    config_differences(&before, &before, &lines);
+    cr_expect_eq(lines.count, 0u);
+    config_free(&before);
 }
 
 Test(config, no_key_stands_twice_in_the_table) {

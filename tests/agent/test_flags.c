@@ -99,19 +99,11 @@ Test(flags, all_with_effect) {
 }
 
 Test(flags, known_without_effect) {
-    static const char *const words[WORDS] = {"-ui",
-                                             "-encrypt=abc",
-                                             "-raft-protocol",
-                                             "3",
-                                             "-syslog=true",
-                                             "-serf-lan-port=8301",
-                                             "-ui=false",
-                                             "-protocol=2",
-                                             "-grpc-port=-1",
-                                             "-log-rotate-duration=24h"};
+    static const char *const words[WORDS] = {"-ui",       "-encrypt=abc", "-raft-protocol", "3", "-serf-lan-port=8301",
+                                             "-ui=false", "-protocol=2",  "-grpc-port=-1"};
     cr_assert_eq(parse(words), CO_OK, "%s", fault.text);
-    static const char *const names[] = {"-ui",       "-encrypt",   "-raft-protocol",      "-syslog", "-serf-lan-port",
-                                        "-protocol", "-grpc-port", "-log-rotate-duration"};
+    static const char *const names[] = {"-ui",       "-encrypt",  "-raft-protocol", "-serf-lan-port",
+                                        "-protocol", "-grpc-port"};
     cr_assert_eq(config.without_effect.count, ARRAY_COUNT(names));
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) cr_expect_str_eq(config.without_effect.items[i], names[i]);
 }

@@ -5,76 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/hold.h"
-
-enum { TTL = 15000 };
-
-static struct hold hold;
-static uint64_t now;
-static struct hold_order order;
-
-static void begin_as(const struct hold_rules *rules) {
-    now = 1000000;
-    hold_begin(&hold, rules, now);
-}
-static void begin(uint64_t wait_ms) {
-    begin_as(&(struct hold_rules){.what = "lock \"x\"",
-                                  .late = "was not obtained in time",
-                                  .not_free = "is taken",
-                                  .ttl_ms = TTL,
-                                  .wait_ms = wait_ms});
-}
-
-#define NEXT(wanted)                                             \
-    do {                                                         \
-        order = hold_next(&hold, now);                           \
-        cr_assert_eq(order.act, (wanted), "%d", (int)order.act); \
-    } while (0)
-/* Nothing is to be done until then, which comes. */
-#define IDLE(until)                                                                          \
-    do {                                                                                     \
-        NEXT(HOLD_NOTHING);                                                                  \
-        cr_assert_eq(order.until_ms, (until), "%llu", (unsigned long long)(order.until_ms)); \
-        now = (until);                                                                       \
-    } while (0)
-#define SAYS(text)                                                 \
-    do {                                                           \
-        cr_assert(strstr(hold.say, (text)), "says: %s", hold.say); \
-        hold.say[0] = '\0';                                        \
-    } while (0)
-#define SAYS_NOTHING() cr_assert_str_empty(hold.say)
-#define EXITS(code)                                             \
-    do {                                                        \
-        NEXT(HOLD_EXIT);                                        \
-        cr_assert_eq(order.number, (code), "%d", order.number); \
-    } while (0)
-
-static void answer(enum hold_line line, const struct hold_answer *from) { hold_answered(&hold, line, from, now); }
-static void fails(enum hold_line line, long status) {
-    answer(line, &(struct hold_answer){.status = status, .text = "why"});
-}
-static void session(void) { answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .session = "s"}); }
-static void granted(void) { answer(HOLD_GRANT, &(struct hold_answer){.status = 200, .held = true, .token = 7}); }
-static void queued(void) { answer(HOLD_GRANT, &(struct hold_answer){.status = 200}); }
-static void renewed(void) {
-    answer(HOLD_RENEWAL, &(struct hold_answer){.status = 200, .token = 7, .not_before_ms = TTL});
-}
-static void ended(int status) { hold_ended(&hold, &(struct supervisor_end){.status = status}, now); }
-static void released(void) { answer(HOLD_GRANT, &(struct hold_answer){.status = 200}); }
-
-/* As waitpid gives it. */
-static int exited(int code) { return code << 8; }
-
-static void run_it(void) {
-    begin(HOLD_FOREVER);
-    NEXT(HOLD_ASK);
-    now += 5;
-    session();
-    NEXT(HOLD_WAIT);
-    now += 5;
-    granted();
-    NEXT(HOLD_START);
-}
+#include "hold_steps.h"
 
 Test(hold, asks_for_a_session_and_then_for_the_lock) {
     run_it();
@@ -185,13 +116,6 @@ Test(hold, tries_to_release_for_a_while) {
 }
 
 /* -- waiting ------------------------------------------------------------------------------------------------------ */
-
-static void wait_for_it(uint64_t wait_ms) {
-    begin(wait_ms);
-    NEXT(HOLD_ASK);
-    session();
-    NEXT(HOLD_WAIT);
-}
 
 Test(hold, waits_in_rounds_and_renews_its_session) {
     wait_for_it(HOLD_FOREVER);

@@ -1,5 +1,5 @@
 /* The simulation of load balancing (balance.h) as a program: `balance check` asserts what must hold, at a small size;
- * `balance docs DOCS` writes tables and plots; `balance run` prints one table; `balance plot` draws what was measured
+ * `balance docs DOCS` writes tables and plots; `balance run` and `balance keys` print one table; `balance plot` draws what was measured
  * elsewhere (`balance` alone explains). */
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 
 #include "balance.h"
 #include "base/check.h"
+#include "keys.h"
 #include "subsets.h"
 
 static int failures;
@@ -59,6 +60,119 @@ static void expect_subsets(void) {
            0.6 * chance.deviation);
 }
 
+/* Owners of keys, whose loads follow their keys. */
+struct keys_row {
+    const char *what;
+    struct keys_run run;
+    double most_moved, most_load, within_s; /* limits */
+};
+
+static void expect_keys(const struct keys_row *row) {
+    struct keys_outcome got;
+    char what[120];
+    keys_run(&row->run, &got);
+    snprintf(what, sizeof what, "%s: part of the keys that moves in a second", row->what);
+    expect(got.most_moved <= row->most_moved, what, got.most_moved, row->most_moved);
+    snprintf(what, sizeof what, "%s: greatest load, times the mean", row->what);
+    expect(got.most_load <= row->most_load, what, got.most_load, row->most_load);
+    snprintf(what, sizeof what, "%s: seconds until it is within the bound", row->what);
+    expect(got.within_s <= row->within_s, what, got.within_s, row->within_s);
+    snprintf(what, sizeof what, "%s: part of the keys that not all agree on", row->what);
+    expect(got.apart <= 0.002, what, got.apart, 0.002);
+}
+
+static void expect_owners(void) {
+    static const struct keys_row rows[] = {
+        {"one of four 2.2 times as slow",
+         {.instances = 4, .slow = 1, .slowness = 2.2, .report_s = 1, .delay_s = 0.2, .seconds = 120, .settled = 30},
+         0.001,
+         1.27,
+         8},
+        {"hints of 0.4 s",
+         {.instances = 8, .slow = 2, .slowness = 2.2, .report_s = 0.4, .delay_s = 0.2, .seconds = 120, .settled = 30},
+         0.001,
+         1.27,
+         10},
+        {"hints of 5 s",
+         {.instances = 8, .slow = 2, .slowness = 2.2, .report_s = 5, .delay_s = 2.5, .seconds = 240, .settled = 120},
+         0.005,
+         1.28,
+         60},
+        {"means over 5 s",
+         {.instances = 8,
+          .slow = 2,
+          .slowness = 2.2,
+          .report_s = 1,
+          .delay_s = 0.4,
+          .mean_s = 5,
+          .seconds = 240,
+          .settled = 60},
+         0.005,
+         1.28,
+         40},
+        {"means over 10 s",
+         {.instances = 8,
+          .slow = 2,
+          .slowness = 2.2,
+          .report_s = 1,
+          .delay_s = 0.4,
+          .mean_s = 10,
+          .seconds = 240,
+          .settled = 90},
+         0.01,
+         1.31,
+         60},
+        {"reports wrong by a fifth",
+         {.instances = 8,
+          .slow = 2,
+          .slowness = 2.2,
+          .report_s = 1,
+          .delay_s = 0.4,
+          .noise = 0.2,
+          .seconds = 240,
+          .settled = 60},
+         0.02,
+         1.31,
+         240},
+        {"two instances",
+         {.instances = 2, .slow = 1, .slowness = 2.2, .report_s = 1, .delay_s = 0.4, .seconds = 120, .settled = 30},
+         0.001,
+         1.27,
+         10},
+        {"six times as slow",
+         {.instances = 4, .slow = 1, .slowness = 6, .report_s = 1, .delay_s = 0.4, .seconds = 120, .settled = 60},
+         0.001,
+         1.27,
+         40},
+        {"one goes and comes",
+         {.instances = 8,
+          .slow = 2,
+          .slowness = 2.2,
+          .report_s = 1,
+          .delay_s = 0.4,
+          .seconds = 180,
+          .settled = 150,
+          .dies = 60,
+          .comes = 110},
+         0.001,
+         1.27,
+         130},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) expect_keys(&rows[i]);
+    struct keys_run run = rows[0].run;
+    struct keys_outcome got;
+    run.recovers = 60, run.seconds = 180, run.settled = 150;
+    keys_run(&run, &got);
+    expect(got.away == 0 && got.moved == 0, "it is as fast as the others again: part of the keys elsewhere", got.away,
+           0);
+    run = (struct keys_run){.instances = 8, .report_s = 1, .delay_s = 0.4, .noise = 0.1, .seconds = 120};
+    keys_run(&run, &got);
+    expect(got.most_moved == 0, "equals, reports wrong by a tenth: part of the keys that moves", got.most_moved, 0);
+    run = rows[0].run, run.way = KEYS_ALL;
+    keys_run(&run, &got);
+    expect(got.most_moved > 0.3, "all given up: part of the keys that moves, at least", got.most_moved, 0.3);
+}
+
 /* The same seed gives the same run; another one does not. */
 static void expect_replay(void) {
     struct run run = {.fleet = mixed_fleet, .policy = P2C, .hint_ms = 100, .load = 0.9, .requests = 5000, .seed = 7};
@@ -99,6 +213,7 @@ static int check(void) {
         expect_herd(LEAST_LOADED, hint_ms, 10, INFINITY); /* the measure notices a herd */
     }
     expect_subsets();
+    expect_owners();
     return failures ? 1 : 0;
 }
 
@@ -119,6 +234,28 @@ static int print(int count, char **values) {
     return 0;
 }
 
+static int print_keys(int count, char **values) {
+    struct keys_run run = {
+        .instances = 4, .slow = 1, .slowness = 2.2, .report_s = 1, .delay_s = 0.2, .seconds = 300, .settled = 60};
+    double *numbers[] = {&run.report_s, &run.delay_s, &run.mean_s, &run.noise, &run.slowness};
+    if (count > 0) run.instances = strtoull(values[0], NULL, 10);
+    if (count > 1) run.slow = strtoull(values[1], NULL, 10);
+    for (int i = 2; i < count && i < 7; i++) *numbers[i - 2] = atof(values[i]);
+    for (run.way = 0; run.way < KEYS_WAYS; run.way++) {
+        struct keys_outcome got;
+        keys_run(&run, &got);
+        printf(
+            "%-20s moved in 1 s: most %5.2f %%, mean %6.3f %%; load %.3f of the mean, within after %3.0f s; apart "
+            "%5.2f %%, "
+            "away %4.1f %%\n",
+            keys_way_names[run.way], 100 * got.most_moved, 100 * got.moved, got.most_load, got.within_s,
+            100 * got.apart, 100 * got.away);
+        for (unsigned i = 0; i < 60; i += 2) printf(" %.2f", got.loads[i]);
+        printf("\n");
+    }
+    return 0;
+}
+
 static int plot(void) {
     struct buffer out = {0};
     int failed = plot_text(stdin, &out);
@@ -132,8 +269,9 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "plot") == 0) return plot();
     if (argc == 3 && strcmp(argv[1], "docs") == 0) return report_write(argv[2]);
     if (argc >= 2 && argc <= 7 && strcmp(argv[1], "run") == 0) return print(argc - 2, argv + 2);
-    fprintf(
-        stderr,
-        "usage: balance check | docs DOCS | plot < TEXT | run [mixed|equal [LOAD %% [HINT ms [CLIENTS [SEED]]]]]\n");
+    if (argc >= 2 && strcmp(argv[1], "keys") == 0) return print_keys(argc - 2, argv + 2);
+    fprintf(stderr,
+            "usage: balance check | docs DOCS | plot < TEXT | run [mixed|equal [LOAD %% [HINT ms [CLIENTS [SEED]]]]]\n"
+            "       | keys [INSTANCES [SLOW [REPORT s [DELAY s [MEAN s [NOISE [SLOWNESS]]]]]]]\n");
     return 2;
 }

@@ -7,6 +7,8 @@
 
 #include "balance.h"
 #include "base/check.h"
+#include "keys.h"
+#include "lb/keep.h"
 #include "subsets.h"
 
 #define BEGIN "<!-- written by ./dev balance: begin -->\n"
@@ -81,6 +83,44 @@ static void subsets_table(struct buffer *out) {
     }
 }
 
+static void keys_row(struct buffer *out, const char *fleet, struct keys_run run) {
+    for (run.way = 0; run.way < KEYS_WAYS; run.way++) {
+        struct keys_outcome got;
+        keys_run(&run, &got);
+        buffer_printf(out, "| %s | %s | %.2f |", fleet, keys_way_names[run.way], got.most_load);
+        if (got.within_s + 10 < run.seconds) buffer_printf(out, " %.0f |", got.within_s);
+        else buffer_append_text(out, " never |");
+        buffer_printf(out, " %.2f | %.2f | %.2f | %.0f |\n", 100 * got.most_moved, 100 * got.moved, 100 * got.apart,
+                      100 * got.away);
+        fleet = "";
+    }
+}
+
+static void keys_table(struct buffer *out) {
+    struct keys_run run = {.instances = 4,
+                           .slow = 1,
+                           .slowness = 2.2,
+                           .report_s = 1,
+                           .delay_s = 0.2,
+                           .seconds = 300,
+                           .settled = 90,
+                           .seed = 1};
+    buffer_printf(
+        out,
+        "%d keys, looked up at two servers and an agent. The bound is %g times the mean load. What moves is "
+        "counted after %u s, when all has settled.\n\n| fleet | an owner beyond the bound | greatest load : mean "
+        "| within the bound after, s | %% of the keys that moved in one second, at most | on average | %% that not "
+        "all agree on | %% away from their first owner |\n|---|---|---|---|---|---|---|---|\n",
+        KEYS_COUNT, KEEP_BOUND, run.settled);
+    keys_row(out, "one of 4 works at 1/2.2 of the speed, reports every second", run);
+    run.instances = 8, run.slow = 2, run.report_s = 5, run.delay_s = 2.5;
+    keys_row(out, "two of 8, reports every 5 s that take 2.5 s on each way", run);
+    run.report_s = 1, run.delay_s = 0.4, run.mean_s = 5;
+    keys_row(out, "two of 8, reports are means over 5 s", run);
+    run.mean_s = 0, run.noise = 0.2;
+    keys_row(out, "two of 8, reports are wrong by up to a fifth", run);
+}
+
 /* -- plots -------------------------------------------------------------------------------------------------------- */
 static int file_write(const char *path, const struct buffer *text) {
     FILE *file = fopen(path, "w");
@@ -144,6 +184,29 @@ static int plot_ages(const char *docs) {
                         .log_x = true,
                         .log_y = true};
     return plot_write(docs, "age", &plot);
+}
+
+static int plot_owners(const char *docs) {
+    enum { POINTS = 60 };
+    double x[POINTS], y[KEYS_WAYS][POINTS];
+    struct series series[KEYS_WAYS];
+    for (size_t i = 0; i < POINTS; i++) x[i] = (double)i + 1;
+    struct keys_run run = {
+        .instances = 8, .slow = 2, .slowness = 2.2, .report_s = 1, .delay_s = 0.2, .seconds = POINTS, .seed = 1};
+    for (run.way = 0; run.way < KEYS_WAYS; run.way++) {
+        struct keys_outcome got;
+        keys_run(&run, &got);
+        for (size_t i = 0; i < POINTS; i++) y[run.way][i] = got.loads[i];
+        series[run.way] = (struct series){keys_way_names[run.way], y[run.way]};
+    }
+    struct plot plot = {.title = "Owners of keys, two of eight at 1/2.2 of the speed",
+                        .x_label = "seconds",
+                        .y_label = "greatest load, times the mean",
+                        .x = x,
+                        .points = POINTS,
+                        .series = series,
+                        .series_count = KEYS_WAYS};
+    return plot_write(docs, "owners", &plot);
 }
 
 enum { MOMENTS = 200 };
@@ -224,6 +287,8 @@ static int tables_write(const char *docs) {
     policies_table(&out, &equal_fleet);
     buffer_append_text(&out, "**Subsets.** ");
     subsets_table(&out);
+    buffer_append_text(&out, "\n**Owners of keys.** ");
+    keys_table(&out);
     buffer_append_text(&out, "\n");
     buffer_append_text(&out, end);
     int failed = file_write(path, &out);
@@ -239,5 +304,5 @@ int report_write(const char *docs) {
         perror(path);
         return 1;
     }
-    return tables_write(docs) || plot_loads(docs) || plot_ages(docs) || plot_herd(docs);
+    return tables_write(docs) || plot_loads(docs) || plot_ages(docs) || plot_herd(docs) || plot_owners(docs);
 }

@@ -48,8 +48,8 @@ Test(json_parse, refused) {
         {"", "JSON: the text is empty"},
         {"  \n", "JSON: the text is empty"},
         {"null", "JSON: null where a value is wanted"},
-        {"{\"abc\": 1, x}", "JSON: quoted object property name expected at byte 11"},
-        {"{\n  \"a\": 1,\n  \"b\": tru\n}", "JSON: boolean expected at line 3, byte 10"},
+        {"{\"abc\": 1, x}", "JSON: quoted object property name expected at line 1, column 12"},
+        {"{\n  \"a\": 1,\n  \"b\": tru\n}", "JSON: boolean expected at line 3, column 11"},
         {"{} x", NULL},
         {"{}{}", NULL},
         {"1 2", NULL},
@@ -67,31 +67,31 @@ Test(json_parse, refused) {
         {"True", NULL},
         {"nul", NULL},
         {"\"\\x\"", NULL},
-        {"NaN", "JSON: unexpected character at byte 0"},
-        {"{'a':1}", "JSON: unexpected character at byte 1"},
-        {"['a']", "JSON: unexpected character at byte 1"},
-        {"[Infinity]", "JSON: unexpected character at byte 1"},
-        {"-Infinity", "JSON: malformed number at byte 0"},
-        {"-", "JSON: malformed number at byte 0"},
-        {"1.", "JSON: malformed number at byte 0"},
-        {"[1.]", "JSON: malformed number at byte 1"},
-        {"01", "JSON: malformed number at byte 0"},
-        {"-01", "JSON: malformed number at byte 0"},
+        {"NaN", "JSON: unexpected character at line 1, column 1"},
+        {"{'a':1}", "JSON: unexpected character at line 1, column 2"},
+        {"['a']", "JSON: unexpected character at line 1, column 2"},
+        {"[Infinity]", "JSON: unexpected character at line 1, column 2"},
+        {"-Infinity", "JSON: malformed number at line 1, column 1"},
+        {"-", "JSON: malformed number at line 1, column 1"},
+        {"1.", "JSON: malformed number at line 1, column 1"},
+        {"[1.]", "JSON: malformed number at line 1, column 2"},
+        {"01", "JSON: malformed number at line 1, column 1"},
+        {"-01", "JSON: malformed number at line 1, column 1"},
         {".5", NULL},
-        {"1e", "JSON: malformed number at byte 0"},
-        {"1e+", "JSON: malformed number at byte 0"},
+        {"1e", "JSON: malformed number at line 1, column 1"},
+        {"1e+", "JSON: malformed number at line 1, column 1"},
         {"1-2", NULL},
         {"1.5.2", NULL},
         {"0x10", NULL},
-        {"[1,18446744073709551616]", "JSON: number out of range at byte 3"},
-        {"-9223372036854775809", "JSON: number out of range at byte 0"},
-        {"\"a\nb\"", "JSON: control character in a string at byte 2"},
-        {"\"a\tb\"", "JSON: control character in a string at byte 2"},
-        {"{\"a\\u0000b\":1}", "JSON: NUL in a key at byte 1"},
-        {"{\"a\\u0000b\"  :1}", "JSON: NUL in a key at byte 1"},
-        {"\"\xff\"", "JSON: bytes that are not UTF-8 at byte 1"},
-        {"\"\xc0\x80\"", "JSON: bytes that are not UTF-8 at byte 1"},
-        {"\"\xed\xa0\x80\"", "JSON: bytes that are not UTF-8 at byte 1"},
+        {"[1,18446744073709551616]", "JSON: number out of range at line 1, column 4"},
+        {"-9223372036854775809", "JSON: number out of range at line 1, column 1"},
+        {"\"a\nb\"", "JSON: control character in a string at line 1, column 3"},
+        {"\"a\tb\"", "JSON: control character in a string at line 1, column 3"},
+        {"{\"a\\u0000b\":1}", "JSON: NUL in a key at line 1, column 2"},
+        {"{\"a\\u0000b\"  :1}", "JSON: NUL in a key at line 1, column 2"},
+        {"\"\xff\"", "JSON: bytes that are not UTF-8 at line 1, column 2"},
+        {"\"\xc0\x80\"", "JSON: bytes that are not UTF-8 at line 1, column 2"},
+        {"\"\xed\xa0\x80\"", "JSON: bytes that are not UTF-8 at line 1, column 2"},
         {"\xef\xbb\xbf{}", NULL},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -103,7 +103,7 @@ Test(json_parse, refused) {
     }
     struct fault fault = {0};
     cr_expect_null(json_parse(slice_make("{\0}", 3), &fault));
-    cr_expect_str_eq(fault.text, "JSON: NUL byte at byte 1");
+    cr_expect_str_eq(fault.text, "JSON: NUL byte at line 1, column 2");
     cr_expect_null(json_parse(slice_make("{}\0", 3), NULL));
     /* The text need not end with a NUL byte. */
     cr_expect_null(json_parse(slice_make("[1]", 2), NULL));
@@ -142,7 +142,7 @@ Test(json_parse, integers_beyond_64_bits_are_doubles_where_any_value_may_stand) 
     json_object_put(value);
     cr_expect_eq(json_parse_value(SLICE_LITERAL("[18446744073709551616, 18446744073709551616 x]"), &value, &fault),
                  CO_INVALID);
-    cr_expect_str_eq(fault.text, "JSON: array value separator ',' expected at byte 44", "%s", fault.text);
+    cr_expect_str_eq(fault.text, "JSON: array value separator ',' expected at line 1, column 45", "%s", fault.text);
 }
 
 Test(json_parse, depth) {

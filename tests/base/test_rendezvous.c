@@ -27,9 +27,9 @@ static struct slice key_of(size_t number, char room[32]) {
     return slice_make(room, (size_t)snprintf(room, 32, "user/%zu", number));
 }
 
-static size_t owners_of(const struct rendezvous *set, size_t key, size_t most, const bool *full, size_t *owners) {
+static size_t owners_of(const struct rendezvous *set, size_t key, size_t most, const double *kept, size_t *owners) {
     char room[32];
-    return rendezvous_owners(set, &(struct rendezvous_ask){.key = key_of(key, room), .most = most, .full = full},
+    return rendezvous_owners(set, &(struct rendezvous_ask){.key = key_of(key, room), .most = most, .kept = kept},
                              owners);
 }
 
@@ -154,58 +154,51 @@ Test(rendezvous, all_k_agree) {
     rendezvous_free(set);
 }
 
-Test(rendezvous, who_is_full_is_passed_over) {
+Test(rendezvous, what_keeps_nothing_is_passed_over) {
     struct world world;
     fill(&world, false);
     struct rendezvous *set = rendezvous_new(world.members, MEMBERS);
-    bool full[MEMBERS] = {false};
-    for (size_t i = 0; i < MEMBERS; i++) full[i] = i % 3 == 0;
+    double kept[MEMBERS];
+    for (size_t i = 0; i < MEMBERS; i++) kept[i] = i % 3 != 0;
     for (size_t key = 0; key < 1000; key++) {
         size_t all[MEMBERS], bounded[MEMBERS], at = 0;
         cr_assert_eq(owners_of(set, key, MEMBERS, NULL, all), MEMBERS);
-        cr_assert_eq(owners_of(set, key, MEMBERS, full, bounded), MEMBERS);
+        cr_assert_eq(owners_of(set, key, MEMBERS, kept, bounded), MEMBERS);
         for (size_t i = 0; i < MEMBERS; i++)
-            if (!full[all[i]]) cr_assert_eq(bounded[at++], all[i], "in the same order");
+            if (kept[all[i]] > 0) cr_assert_eq(bounded[at++], all[i], "in the same order");
         for (size_t i = 0; i < MEMBERS; i++)
-            if (full[all[i]]) cr_assert_eq(bounded[at++], all[i], "and then those that are full");
+            if (kept[all[i]] == 0) cr_assert_eq(bounded[at++], all[i], "and then those that keep none");
     }
     rendezvous_free(set);
 }
 
-Test(rendezvous, full_is_above_the_mean) {
-    double loads[5] = {1, 1, 1, 1, NAN};
-    bool full[5];
-    cr_expect_eq(rendezvous_full(loads, 5, 0, full), 0, "nobody is above");
-    loads[0] = 1.5, loads[1] = 0.5;
-    cr_expect_eq(rendezvous_full(loads, 5, 0.25, full), 1);
-    cr_expect(full[0] && !full[1] && !full[4]);
-    cr_expect_eq(rendezvous_full(loads, 5, 0.6, full), 0);
-    cr_expect_eq(rendezvous_full(loads + 4, 1, 0, full), 0, "nothing is known");
-    cr_expect_eq(rendezvous_full(loads, 0, 0, full), 0);
-    double none[3] = {0, 0, 0}, tenth[3] = {0.1, 0.1, 0.1};
-    cr_expect_eq(rendezvous_full(none, 3, 0, full), 0);
-    cr_expect_eq(rendezvous_full(tenth, 3, 0, full), 0, "rounding puts nobody above");
-}
-
-/* Keys one after another, each to the first owner that is not full: nobody has more than (1 + epsilon) times the mean
- * and the one that put it above. */
-Test(rendezvous, load_stays_bounded) {
+/* A member keeps the part that it is to keep, of every key by chance; as the part shrinks only keys of its own leave, each to
+ * the next owner, and as it grows the same ones come back. */
+Test(rendezvous, a_part_of_the_keys_is_kept) {
     struct world world;
     fill(&world, false);
     struct rendezvous *set = rendezvous_new(world.members, MEMBERS);
-    double loads[MEMBERS] = {0};
-    bool full[MEMBERS];
-    size_t moved = 0;
-    for (size_t key = 0; key < 6000; key++) {
-        size_t owner, first;
-        rendezvous_full(loads, MEMBERS, 0.25, full);
-        cr_assert_eq(owners_of(set, key, 1, full, &owner), 1);
-        cr_assert_eq(owners_of(set, key, 1, NULL, &first), 1);
-        loads[owner]++;
-        moved += owner != first;
-        cr_assert_leq(loads[owner], 1.25 * (double)key / MEMBERS + 1);
+    double kept[MEMBERS];
+    size_t all[2], first, shrinking[KEYS], own = 0;
+    for (size_t i = 0; i < MEMBERS; i++) kept[i] = 1;
+    owners_of(set, 0, 1, NULL, &first);
+    for (size_t key = 0; key < KEYS; key++) owners_of(set, key, 1, NULL, &shrinking[key]);
+    for (size_t key = 0; key < KEYS; key++) own += shrinking[key] == first;
+    for (double part = 1; part > 0; part -= 0.125) {
+        size_t has = 0;
+        kept[first] = part;
+        for (size_t key = 0; key < KEYS; key++) {
+            size_t owner;
+            owners_of(set, key, 1, kept, &owner);
+            owners_of(set, key, 2, NULL, all);
+            cr_assert(owner == shrinking[key] || shrinking[key] == first, "only its own leave");
+            cr_assert(owner == all[0] || (all[0] == first && owner == all[1]), "to the next one");
+            shrinking[key] = owner;
+            has += owner == first;
+        }
+        double expected = part * (double)own;
+        cr_expect(fabs((double)has - expected) < 4 * sqrt((double)own), "%zu of %zu at %g", has, own, part);
     }
-    cr_expect(moved > 0 && moved < 1500, "%zu of 6000 are elsewhere than they would be", moved);
     rendezvous_free(set);
 }
 

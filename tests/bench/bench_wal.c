@@ -66,7 +66,8 @@ static struct figures measure(struct wal *wal, size_t group, double duration) {
     size_t groups = 0;
     double cpu = 0, end = seconds(CLOCK_MONOTONIC) + duration;
     while (seconds(CLOCK_MONOTONIC) < end && groups < ARRAY_COUNT(times)) {
-        for (size_t i = 0; i < group; i++) entries[i] = (struct raft_entry){next++, 1, RAFT_ENTRY_COMMAND, data};
+        for (size_t i = 0; i < group; i++)
+            entries[i] = (struct raft_entry){.index = next++, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = data};
         struct wal_batch batch = {.entries = entries, .entry_count = group};
         struct fault fault = {0};
         double cpu_begin = seconds(CLOCK_THREAD_CPUTIME_ID), begin = seconds(CLOCK_MONOTONIC);

@@ -500,11 +500,11 @@ def test_a_source_that_falls_silent_is_left():
             break
         rebuilt(victim)                  # it was too quick for us
     check(source, "a copy was under way")
-    asked = re.findall(r"asking for a copy of the state id=(\w+)", said())
-    check(re.search(r"no copy of the state from id=%s: its connection ended, or it does not answer" % asked[0], said()), "why: %s" % said()[-800:])
+    asked = re.findall(r"asking for a copy of the state node=\S+ id=(\w+)", said())
+    check(re.search(r"no copy of the state from node=\S+ id=%s: its connection ended, or it does not answer" % asked[0], said()), "why: %s" % said()[-800:])
     until("it is rebuilt", lambda: REBUILT in said(), 15)
     rebuilt(victim, 15)
-    check(len(set(re.findall(r"asking for a copy of the state id=(\w+)", said()))) == 2, "by another server")
+    check(len(set(re.findall(r"asking for a copy of the state node=\S+ id=(\w+)", said()))) == 2, "by another server")
     source.proc.send_signal(signal.SIGCONT)
     all_there(cluster.servers)
     for i, data in large.items():

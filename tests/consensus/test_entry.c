@@ -22,7 +22,7 @@ Test(entry, data_is_counted) {
 Test(entry, data_may_be_filled_later) {
     struct raft_data *data = raft_data_new(NULL, 100);
     memset(data->bytes, 'x', 100);
-    struct raft_entry entry = {1, 1, RAFT_ENTRY_COMMAND, data};
+    struct raft_entry entry = {1, 1, RAFT_ENTRY_COMMAND, data, 0};
     cr_assert_eq(raft_entry_bytes(&entry).size, 100);
     raft_data_unref(data);
     entry.data = NULL;

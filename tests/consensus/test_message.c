@@ -27,7 +27,7 @@ static bool same(const struct raft_message *a, const struct raft_message *b) {
             return false;
     for (size_t i = 0; i < a->entry_count; i++) {
         const struct raft_entry *e = &a->entries[i], *f = &b->entries[i];
-        if (e->index != f->index || e->term != f->term || e->type != f->type ||
+        if (e->index != f->index || e->term != f->term || e->type != f->type || e->unix_ms != f->unix_ms ||
             !slice_equal(raft_entry_bytes(e), raft_entry_bytes(f)))
             return false;
     }
@@ -55,6 +55,13 @@ static void round_trip(const struct raft_message *message) {
             raft_message_drop(&back);
         }
     buffer_free(&bytes);
+}
+
+/* Also those of leaders whose clocks differ, and none. */
+static uint64_t random_time(struct rng *rng) {
+    static const uint64_t times[] = {0, 1, 1795757631719, RAFT_UNIX_MS_MAX};
+    uint64_t time = times[rng_below(rng, 4)];
+    return time > 1000 && time < RAFT_UNIX_MS_MAX ? time + rng_below(rng, 2000) - 1000 : time;
 }
 
 static struct raft_message random_message(struct rng *rng) {
@@ -96,8 +103,11 @@ Test(message, whatever_is_sent_arrives) {
             m.entry_count = rng_below(&rng, 20);
             for (size_t k = 0; k < m.entry_count; k++) {
                 size_t size = rng_below(&rng, 3) ? rng_below(&rng, 300) : 0;
-                entries[k] = (struct raft_entry){m.last_index + 1 + k, m.last_term + (m.last_term == 0),
-                                                 (uint8_t)rng_below(&rng, 3), size ? raft_data_new(NULL, size) : NULL};
+                entries[k] = (struct raft_entry){.index = m.last_index + 1 + k,
+                                                 .term = m.last_term + (m.last_term == 0),
+                                                 .type = (uint8_t)rng_below(&rng, 3),
+                                                 .data = size ? raft_data_new(NULL, size) : NULL,
+                                                 .unix_ms = random_time(&rng)};
                 if (size) memset(entries[k].data->bytes, (int)k, size);
             }
         } else if (m.type == RAFT_MSG_SNAPSHOT || m.type == RAFT_MSG_SNAPSHOT_REPLY) {
@@ -139,6 +149,7 @@ Test(message, a_heartbeat_is_small) {
 static Pb__RaftMessage append_of_two(void) {
     static uint64_t terms[2];
     static uint32_t types[2], sizes[2];
+    static int64_t times[2];
     Pb__RaftMessage head = PB__RAFT_MESSAGE__INIT;
     head.type = RAFT_MSG_APPEND;
     head.from = 1;
@@ -148,7 +159,9 @@ static Pb__RaftMessage append_of_two(void) {
     terms[0] = 4, terms[1] = 5;
     types[0] = RAFT_ENTRY_EMPTY, types[1] = RAFT_ENTRY_COMMAND;
     sizes[0] = 0, sizes[1] = 6;
-    head.n_entry_terms = head.n_entry_types = head.n_entry_sizes = 2;
+    times[0] = 0, times[1] = 1000;
+    head.n_entry_terms = head.n_entry_types = head.n_entry_sizes = head.n_entry_times = 2;
+    head.entry_times = times;
     head.entry_terms = terms;
     head.entry_types = types;
     head.entry_sizes = sizes;
@@ -191,6 +204,10 @@ Test(message, what_cannot_be_is_refused) {
     REFUSED(head.entry_sizes[0] = UINT32_MAX, "sixsix");
     REFUSED(head.n_entry_types = 1, "sixsix");
     REFUSED(head.n_entry_sizes = 1, "sixsix");
+    REFUSED(head.n_entry_times = 1, "sixsix");
+    REFUSED(head.entry_times[1] = -1, "sixsix");
+    REFUSED(head.entry_times[0] = 281474976710656, "sixsix");
+    REFUSED(head.entry_times[0] = INT64_MIN, "sixsix");
     REFUSED(head.n_entry_terms = 0, "sixsix");
     REFUSED((void)0, "sixsi");
     REFUSED((void)0, "sixsixs");

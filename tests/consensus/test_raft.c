@@ -519,9 +519,10 @@ Test(raft, a_snapshot_that_is_not_needed_is_acknowledged_as_far_as_it_goes) {
 static void propose(struct room *room, int who, size_t size) {
     static char bytes[1000];
     struct raft_entry entry = {.type = RAFT_ENTRY_COMMAND, .data = raft_data_new(bytes, size)};
-    struct raft_event event = {.type = RAFT_PROPOSE, .now_ms = room->now_ms};
+    struct raft_event event = {.type = RAFT_PROPOSE, .now_ms = room->now_ms, .unix_ms = 7 + room->now_ms};
     event.u.propose.entries = &entry, event.u.propose.count = 1;
     cr_assert_eq(raft_step(room->raft[who], &event), CO_OK);
+    cr_assert_eq(raft_entry_at(room->raft[who], raft_last_index(room->raft[who]))->unix_ms, 7 + room->now_ms);
 }
 
 static uint64_t held_bytes(const struct raft *raft) {

@@ -313,13 +313,13 @@ Test(wal_damage, a_newer_format_is_not_cut_off) {
 Test(wal_damage, numbers_that_no_log_holds_are_refused) {
     char begin_data[WAL_SEGMENT_DATA] = {0}, far_data[WAL_SEGMENT_DATA] = {0};
     put_le64(far_data, UINT64_MAX);
-    const struct wal_record begin = {WAL_RECORD_SEGMENT, 0, 0, slice_make(begin_data, sizeof begin_data)};
+    const struct wal_record begin = {WAL_RECORD_SEGMENT, 0, 0, slice_make(begin_data, sizeof begin_data), 0};
     const struct wal_record rows[] = {
-        {WAL_RECORD_SEGMENT, UINT64_MAX, 0, slice_make(begin_data, sizeof begin_data)},
-        {WAL_RECORD_SEGMENT, 0, 0, slice_make(far_data, sizeof far_data)},
-        {WAL_RECORD_HARD_STATE, 1, UINT64_MAX, slice_make(NULL, 0)},
-        {WAL_RECORD_RESET, UINT64_MAX, 0, slice_make(NULL, 0)},
-        {RAFT_ENTRY_EMPTY, 1, UINT64_MAX, slice_make(NULL, 0)},
+        {WAL_RECORD_SEGMENT, UINT64_MAX, 0, slice_make(begin_data, sizeof begin_data), 0},
+        {WAL_RECORD_SEGMENT, 0, 0, slice_make(far_data, sizeof far_data), 0},
+        {WAL_RECORD_HARD_STATE, 1, UINT64_MAX, slice_make(NULL, 0), 0},
+        {WAL_RECORD_RESET, UINT64_MAX, 0, slice_make(NULL, 0), 0},
+        {RAFT_ENTRY_EMPTY, 1, UINT64_MAX, slice_make(NULL, 0), 0},
     };
     struct wal_encoder encoder = {0};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -340,9 +340,9 @@ Test(wal_damage, numbers_that_no_log_holds_are_refused) {
 Test(wal_damage, a_batch_that_takes_back_its_own_entries_is_refused) {
     char begin_data[WAL_SEGMENT_DATA] = {0};
     const struct slice nothing = {NULL, 0};
-    const struct wal_record begin = {WAL_RECORD_SEGMENT, 0, 0, slice_make(begin_data, sizeof begin_data)},
-                            entry = {RAFT_ENTRY_EMPTY, 1, 1, nothing}, other = {RAFT_ENTRY_EMPTY, 1, 2, nothing};
-    const struct wal_record rows[] = {{WAL_RECORD_TRUNCATE, 1, 0, nothing}, {WAL_RECORD_RESET, 0, 0, nothing}};
+    const struct wal_record begin = {WAL_RECORD_SEGMENT, 0, 0, slice_make(begin_data, sizeof begin_data), 0},
+                            entry = {RAFT_ENTRY_EMPTY, 1, 1, nothing, 0}, other = {RAFT_ENTRY_EMPTY, 1, 2, nothing, 0};
+    const struct wal_record rows[] = {{WAL_RECORD_TRUNCATE, 1, 0, nothing, 0}, {WAL_RECORD_RESET, 0, 0, nothing, 0}};
     struct wal_encoder encoder = {0};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         wal_encode_begin(&encoder);

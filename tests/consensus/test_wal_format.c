@@ -10,10 +10,13 @@ static struct wal_encoder encoder;
 
 static char *batch_of_three(struct wal_head *head) {
     wal_encode_begin(&encoder);
-    struct wal_record records[] = {
-        {.type = WAL_RECORD_HARD_STATE, .index = 2, .term = 9},
-        {.type = RAFT_ENTRY_COMMAND, .index = 70, .term = 8, .data = SLICE_LITERAL("something")},
-        {.type = RAFT_ENTRY_EMPTY, .index = 71, .term = 9}};
+    struct wal_record records[] = {{.type = WAL_RECORD_HARD_STATE, .index = 2, .term = 9},
+                                   {.type = RAFT_ENTRY_COMMAND,
+                                    .index = 70,
+                                    .term = 8,
+                                    .data = SLICE_LITERAL("something"),
+                                    .unix_ms = 0x123456789abc},
+                                   {.type = RAFT_ENTRY_EMPTY, .index = 71, .term = 9}};
     for (int i = 0; i < 3; i++) wal_encode_record(&encoder, &records[i]);
     uint32_t sum = wal_encode_end(&encoder, 0x1122334455667788, 17, 5120, 0xabcdef01);
     cr_assert_eq(wal_head_decode(encoder.bytes.data, head), WAL_HEAD_OK);
@@ -37,13 +40,14 @@ Test(wal_format, the_layout_is_the_documented_one) {
     cr_assert_eq(get_le64(bytes + 40), 70, "the first entry, not the vote");
     cr_assert_eq(get_le32(bytes + 48), 0xabcdef01);
     cr_assert_eq(get_le32(bytes + 56), crc32c(0, bytes, 56));
-    const char *second = bytes + 64 + 28;
-    cr_assert_eq(get_le32(second), crc32c(0, second + 4, 24 + 9));
+    const char *second = bytes + 64 + 32;
+    cr_assert_eq(get_le32(second), crc32c(0, second + 4, 28 + 9));
     cr_assert_eq(get_le32(second + 4), 9);
     cr_assert_eq(get_le64(second + 8), 70);
     cr_assert_eq(get_le64(second + 16), 8);
-    cr_assert_eq(memcmp(second + 28, "something", 9), 0);
-    size_t end_of_records = 64 + 3 * 28 + 9;
+    cr_assert_eq(memcmp(second + 24, "\0\0\xbc\x9a\x78\x56\x34\x12", 8), 0, "the type, and when it was proposed");
+    cr_assert_eq(memcmp(second + 32, "something", 9), 0);
+    size_t end_of_records = 64 + 3 * 32 + 9;
     cr_assert(wal_is_zero(bytes + end_of_records, 512 - end_of_records));
 }
 
@@ -53,13 +57,13 @@ Test(wal_format, what_was_put_in_comes_out) {
     cr_assert(head.log_id == 0x1122334455667788 && head.seq == 17 && head.offset == 5120 && head.chain == 0xabcdef01);
     size_t padding;
     cr_assert_null(wal_batch_check(&head, bytes, &padding));
-    cr_assert_eq(padding, 512 - 64 - 3 * 28 - 9);
+    cr_assert_eq(padding, 512 - 64 - 3 * 32 - 9);
     struct wal_cursor cursor = wal_cursor_make(&head, bytes);
     struct wal_record record;
     cr_assert_eq(wal_cursor_next(&cursor, &record), 1);
     cr_assert(record.type == WAL_RECORD_HARD_STATE && record.index == 2 && record.term == 9 && record.data.size == 0);
     cr_assert_eq(wal_cursor_next(&cursor, &record), 1);
-    cr_assert(record.index == 70 && slice_is(record.data, "something"));
+    cr_assert(record.index == 70 && record.unix_ms == 0x123456789abc && slice_is(record.data, "something"));
     cr_assert_eq(wal_cursor_next(&cursor, &record), 1);
     cr_assert(record.type == RAFT_ENTRY_EMPTY && record.index == 71);
     cr_assert_eq(wal_cursor_next(&cursor, &record), 0);
@@ -68,9 +72,9 @@ Test(wal_format, what_was_put_in_comes_out) {
 /* A sector of another batch that lay at the same place: each record is sound, but they do not belong together. */
 Test(wal_format, a_record_of_another_batch_does_not_pass) {
     struct wal_head head;
-    char *bytes = batch_of_three(&head), *second = bytes + 64 + 28;
-    memcpy(second + 28, "otherwise", 9);
-    put_le32(second, crc32c(0, second + 4, 24 + 9));
+    char *bytes = batch_of_three(&head), *second = bytes + 64 + 32;
+    memcpy(second + 32, "otherwise", 9);
+    put_le32(second, crc32c(0, second + 4, 28 + 9));
     size_t padding;
     const char *what = wal_batch_check(&head, bytes, &padding);
     cr_assert(what && strstr(what, "not those"), "%s", what ? what : "passed");
@@ -97,7 +101,7 @@ Test(wal_format, any_flipped_bit_but_in_padding_is_noticed) {
         bytes[bit / 8] ^= (char)(1 << bit % 8);
         size_t padding;
         bool good = wal_head_decode(bytes, &head) == WAL_HEAD_OK && !wal_batch_check(&head, bytes, &padding);
-        cr_assert_eq(good, bit / 8 >= 512 - 355, "bit %u", bit);
+        cr_assert_eq(good, bit / 8 >= 512 - 343, "bit %u", bit);
     }
 }
 

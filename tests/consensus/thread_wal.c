@@ -28,7 +28,7 @@ static uint32_t size_of(uint64_t index) { return (uint32_t)(index * 7919 % 300);
 static struct raft_entry entry_of(uint64_t index) {
     struct raft_data *data = raft_data_new(NULL, size_of(index));
     fill(index, data->bytes, data->size);
-    return (struct raft_entry){index, 1, RAFT_ENTRY_COMMAND, data};
+    return (struct raft_entry){.index = index, .term = 1, .type = RAFT_ENTRY_COMMAND, .data = data};
 }
 
 static void *write_all(void *arg) {

@@ -27,7 +27,10 @@ void model_reset(struct model *model, uint64_t index) {
 
 struct raft_entry model_entry(const struct model *model, uint64_t index) {
     uint32_t size = model->entries[index - 1].size;
-    struct raft_entry entry = {index, model->entries[index - 1].term, model->entries[index - 1].type, NULL};
+    struct raft_entry entry = {.index = index,
+                               .term = model->entries[index - 1].term,
+                               .type = model->entries[index - 1].type,
+                               .unix_ms = index * 8191 % (RAFT_UNIX_MS_MAX + 1)};
     if (size == 0) return entry;
     entry.data = raft_data_new(NULL, size);
     uint64_t seed = index * 1000003 + entry.term * 7919 + size;
@@ -57,7 +60,7 @@ void entries_free(struct raft_entry *entries, size_t count) {
 }
 
 bool entry_same(const struct raft_entry *a, const struct raft_entry *b) {
-    return a->index == b->index && a->term == b->term && a->type == b->type &&
+    return a->index == b->index && a->term == b->term && a->type == b->type && a->unix_ms == b->unix_ms &&
            slice_equal(raft_entry_bytes(a), raft_entry_bytes(b));
 }
 

@@ -9,11 +9,12 @@ LISTED, WIDTH, TEXT = 1, 100, 60          # items of a list that are shown, char
 
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 SHOWN_UUID = "8e3a6c9e-2d5b-4f0a-9c1d-7b2f5e8a1c40"
-TIMES = {"LastContact": "0s", "Remaining": "59.9s", "Timestamp": "2026-01-01 00:00:00 +0000 UTC", "StableSince": "2026-01-01T00:00:00Z"}
+TIMES = {"LastContact": "0s", "Remaining": "59.9s", "StatusAge": "1.5s", "ResultAge": "1.5s", "NextIn": "9m58.5s", "Timestamp": "2026-01-01 00:00:00 +0000 UTC", "StableSince": "2026-01-01T00:00:00Z"}
 NUMBERS = {"LTime": 42, "index": 42, "LastTerm": 2, "NotBefore": 59990}
 RATES = {"Rate": 1, "MeanRate": 0.998}     # less when a second has passed since
 GROWING = {"FencingToken": 42, "Term": 42, "Round": 42, "WorkingRound": 42, "ReleasedRound": 42, "Epoch": 42, "Highest": 42,
-           "Since": 1767225600000, "Time": 1767225600000}                                                     # 0 stays 0
+           "Since": 1767225600000, "Time": 1767225600000, "CurrentTime": 1767225600000, "BeganTime": 1767225600000, "SinceTime": 1767225600000,
+           "PausedTime": 1767225600000}                                                     # 0 stays 0
 
 HEAD = """# HTTP API
 

@@ -108,14 +108,14 @@ def command_line():
             (["a", "b"], 1, "Could not find a coordinate for node \"b\"\n"),
             (["b", "a"], 1, "Could not find a coordinate for node \"b\"\n"),
             (["-wan", "n1.dc1"], 0, "Estimated n1.dc1 <-> n1.dc1 rtt: 0.020 ms (using WAN coordinates)\n"),
-            (["-wan", "n1"], 1, "Node names must be specified as <node name>.<datacenter> with -wan\n"),
+            (["-wan", "n1"], 2, "Node names must be specified as <node name>.<datacenter> with -wan\n"),
             (["-wan", "n1.dc1", "n1.dc2"], 1, "Could not find a coordinate for node \"n1.dc2\"\n")):
         check(rtt(agent, *words) == (code, text), "coord rtt %s: %r" % (" ".join(words), rtt(agent, *words)))
     for words in ([], ["a", "b", "c"]):
         code, text = rtt(agent, *words)
-        check(code == 1 and text.startswith("One or two node names must be specified\n"), text)
+        check(code == 2 and text.startswith("One or two node names must be specified\n"), text)
     r = subprocess.run([COORD, "rtt", "-http-addr=%s:1" % agent.ip, "a"], capture_output=True, text=True)
-    check(r.returncode == 1 and r.stderr.startswith("Error "), r.stderr)
+    check(r.returncode == 3 and r.stderr.startswith("Error "), r.stderr)
 
 
 def switched_off():

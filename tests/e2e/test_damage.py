@@ -125,14 +125,14 @@ def refused_before_anything(agent, *wanted):
 
 def wrong_definitions_leave_no_trace():
     web = {"service": {"name": "web", "port": 80}}
-    refused_before_anything(configured(web, {"service": {"name": "api", "prt": 80}}), "b.json: service", "prt")
-    refused_before_anything(configured({"services": [{"name": "a"}, {"name": "b", "check": {"http": "http://x"}}]}), "a.json: services[1]")
-    refused_before_anything(configured({"check": {"name": "disk"}}), "a.json: check")
-    refused_before_anything(configured({"check": {"name": "disk", "ttl": "1m", "service_id": "nowhere"}}), "a.json: check", "nowhere")
-    refused_before_anything(configured(web, web), "b.json: service", '"web"', "a.json")
+    refused_before_anything(configured(web, {"service": {"name": "api", "prt": 80}}), "b.json:1:", ": service: ", "prt")
+    refused_before_anything(configured({"services": [{"name": "a"}, {"name": "b", "check": {"http": "http://x"}}]}), "a.json:1:", ": services[1]: ")
+    refused_before_anything(configured({"check": {"name": "disk"}}), "a.json:1:2: check: ")
+    refused_before_anything(configured({"check": {"name": "disk", "ttl": "1m", "service_id": "nowhere"}}), "a.json:1:2: check: ", "nowhere")
+    refused_before_anything(configured(web, web), "b.json:1:2: service: ", '"web"', "a.json")
     refused_before_anything(configured({"services": [{"id": "x", "name": "a"}, {"id": "x", "name": "b"}]}), "services[1]", '"x"')
-    refused_before_anything(configured({"check": {"id": "c", "name": "n", "ttl": "1m"}}, {"checks": [{"id": "c", "name": "m", "ttl": "1m"}]}), "b.json: checks[0]", '"c"')
-    refused_before_anything(configured('{"node_name": "a",\n "node_name": "b"}'), "a.json", '"node_name"', "line 2")
+    refused_before_anything(configured({"check": {"id": "c", "name": "n", "ttl": "1m"}}, {"checks": [{"id": "c", "name": "m", "ttl": "1m"}]}), "b.json:1:13: checks[0]: ", '"c"')
+    refused_before_anything(configured('{"node_name": "a",\n "node_name": "b"}'), "a.json:2:2: ", '"node_name"')
     refused_before_anything(configured('{"service": {"name": "a", "port": 1, "port": 2}}'), "a.json", '"port"')
     refused_before_anything(configured({"datacenter": "a", "Datacenter": "b"}), "a.json", '"Datacenter" stands twice')
     nameless = Agent(name="")

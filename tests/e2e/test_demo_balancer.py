@@ -1,6 +1,7 @@
 """docs/demos/balancer in a small size: real servers of different speed, and a client that goes by their loads."""
 import os, re, subprocess, sys, tempfile
 from coordtest import COORD, HERE, SLOW, check, run
+from demos import ends_in_the_middle
 
 
 def measured():
@@ -30,4 +31,8 @@ def loads_take_requests_away_from_slow_servers():
         runs.append(measured())
 
 
-run([loads_take_requests_away_from_slow_servers])
+def ended_in_the_middle():
+    ends_in_the_middle("balancer", "random: 20 s")
+
+
+run([loads_take_requests_away_from_slow_servers, ended_in_the_middle])

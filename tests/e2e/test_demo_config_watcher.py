@@ -1,6 +1,7 @@
 """docs/demos/config-watcher in a small size: stages add watchers, the guard takes the bad version back, keys follow the pointer."""
 import os, subprocess, sys
 from coordtest import COORD, HERE, SLOW, check, run
+from demos import ends_in_the_middle
 
 
 def as_the_readme_has_it():
@@ -18,4 +19,8 @@ def as_the_readme_has_it():
     check("refused it: more than 5 %" in done.stdout, "the reason")
 
 
-run([as_the_readme_has_it])
+def ended_in_the_middle():
+    ends_in_the_middle("config-watcher", "v2 for 10 %")
+
+
+run([as_the_readme_has_it, ended_in_the_middle])

@@ -1,6 +1,7 @@
 """docs/demos/ledger in a small size: pauses lose deposits without fences, and none with them."""
 import os, re, subprocess, sys
 from coordtest import COORD, HERE, SLOW, check, run
+from demos import ends_in_the_middle
 
 
 def fences_lose_nothing():
@@ -11,4 +12,8 @@ def fences_lose_nothing():
     check(done.returncode == 0 and len(lost) == 2 and lost[0] > 0 and lost[1] == 0, done)
 
 
-run([fences_lose_nothing])
+def ended_in_the_middle():
+    ends_in_the_middle("ledger", "without fences: pause 2")
+
+
+run([fences_lose_nothing, ended_in_the_middle])

@@ -1,5 +1,5 @@
 """Everyday work on any agent: join, leave, force-leave, maintenance, reload, on servers and client agents alike."""
-import base64, json, os, re, signal, socket, subprocess, threading
+import base64, json, os, re, select, signal, socket, subprocess, threading
 from coordtest import COORD, SLOW, Agent, Cluster, check, free_address, run, settings, until
 from test_client_agent import client_agent, rows, words
 
@@ -13,6 +13,7 @@ def joining():
     nobody = free_address()
     agent = Agent("-retry-join=" + nobody, server=False, name="a1").start(wait=False)
     until("it answers", lambda: listening(agent))
+    until("it says why it is alone", lambda: "no server can be reached: %s:8300 refuses connections\n" % nobody in agent.log())
     told = words(agent, "join", nobody, code=1)
     check("Error joining address '%s'" % nobody in told and "connection refused" in told and "Failed to join any nodes." in told, told)
     for address, why in not_joined(agent):
@@ -24,7 +25,7 @@ def joining():
         return "no answer" not in told
     until("joined", joined)
     agent.wait_leader(20)
-    check("At least one address" in words(agent, "join", code=1), "an address is wanted")
+    check("At least one address" in words(agent, "join", code=2), "an address is wanted")
     until("members", lambda: members(cluster.servers[0]).get("a1") == "alive")
     told = words(agent, "join", cluster.servers[0].ip, nobody)      # one of several
     check("Successfully joined cluster by contacting 1 nodes." in told and "Error joining address '%s'" % nobody in told, told)
@@ -35,7 +36,8 @@ def not_joined(agent):
     silent = socket.create_server((free_address(), 8300))
     yield silent.getsockname()[0], "no answer"
     silent.close()
-    yield agent.ip + ":8500", "Error joining"          # HTTP
+    yield agent.ip + ":8500", "(8300 is the servers' port)"          # HTTP
+    yield "provider=aws tag_key=a", "cloud auto-join"
     other = Agent("-server", "-bootstrap-expect=1", "-datacenter=dc2", server=False, name="other").start()
     yield other.ip, "another cluster (datacenter"
     other.stop()
@@ -77,18 +79,37 @@ def peers(agent):
 
 
 def dead_servers():
-    """force-leave of a server that failed takes it out of Raft, too; of one that lives, nothing."""
+    """force-leave of a server that failed takes it out of Raft, too; of one that lives, nothing, and says so. A server that leaves is `left` on every
+    agent at once, and out of Raft; with its folder it stays out. Not at the cost of the majority."""
     cluster = Cluster().start()
     leader, (gone, other) = cluster.leader(), cluster.followers()
     until("members", lambda: sorted(members(other)) == ["s1", "s2", "s3"])
-    words(other, "force-leave", gone.name)
+    told = words(other, "force-leave", gone.name, code=1)
+    check(told.startswith(gone.name + ": nothing: it is alive"), told)
     check(sorted(peers(leader)) == ["s1", "s2", "s3"], "one that lives is left alone")
     gone.kill()
     until("failed", lambda: members(leader).get(gone.name) == "failed")
-    words(other, "force-leave", gone.name)
+    until("nor does one leave on which the majority hangs", lambda: "would be no majority" in words(other, "leave", code=1))
+    check(sorted(peers(leader)) == ["s1", "s2", "s3"] and members(leader)[other.name] == "alive", "it stays")
+    told = words(other, "force-leave", gone.name)
+    check("listed as left; its server is out of Raft" in told, told)
     check(gone.name not in peers(leader) and len(peers(leader)) == 2, "%r" % peers(leader))
-    until("not a member", lambda: gone.name not in members(other))
-    words(other, "force-leave", gone.name, code=1)
+    until("left", lambda: members(other)[gone.name] == members(leader)[gone.name] == "left")
+    check("nothing: it had left" in words(other, "force-leave", gone.name), "once")
+    agent = cluster.agent("a1").start(wait=False)
+    agent.wait_leader(30)
+    told = words(leader, "leave")        # of two, and the leader
+    check(told.startswith("Graceful leave complete\n") and "no member of the cluster any more" in told, told)
+    check(leader.proc.wait(20 * SLOW) == 0, "the process ended well")
+    for asked in (other, agent):
+        until("left, on " + asked.name, lambda: members(asked).get(leader.name) == "left")
+    check([m["Status"] for m in other.get("/v1/agent/members")[2] if m["Name"] == leader.name] == [3], "Consul's number")
+    other.wait_leader(20)
+    check(peers(other) == [other.name], "%r" % peers(other))
+    check(leader.name not in [n["Node"] for n in other.get("/v1/catalog/nodes")[2]], "and out of the catalog")
+    leader.start(wait=False)
+    until("both say why it is out", lambda: all("it was removed from this cluster; with an empty data folder" in s.log() for s in (other, leader)))
+    check(peers(other) == [other.name] and members(other)[leader.name] == "left", "it stays out: %r" % peers(other))
 
 
 def a_dead_servers_name():
@@ -102,6 +123,8 @@ def a_dead_servers_name():
     server = cluster.leader()
     heir.put("/v1/agent/service/register", {"Name": "web"})
     until("it has the name", lambda: [s["Address"] for s in server.get("/v1/catalog/service/web")[2]] == [heir.ip], 20)
+    check(any('expired kind="lease" node="%s" id=' % gone.name in s.log() for s in cluster.servers if s is not gone), "the log names the node that is dead")
+    check(all("input/output error" not in s.log() for s in cluster.servers), "no connection that was closed is an error of a disk")
     words(server, "force-leave", gone.name)
     check(gone.name not in peers(server), "%r" % peers(server))
     check([s["Address"] for s in server.get("/v1/catalog/service/web")[2]] == [heir.ip], "its service stays")
@@ -134,16 +157,22 @@ def leaving():
     server = cluster.servers[0]
     check(words(agents[0], "leave") == "Graceful leave complete\n", "left")
     check(agents[0].proc.wait(20 * SLOW) == 0, "the process ended well")
-    until("the node is gone", lambda: "a1" not in members(server))
+    for asked in cluster.servers + agents[1:]:
+        until("it has left, on " + asked.name, lambda: members(asked).get("a1") == "left")
+    check(server.get("/v1/catalog/node/a1")[2] is None, "its node is gone")
+    until("a server saw it go", lambda: any('a client agent went node=a1 reason="closed by the other side"' in s.log() for s in cluster.servers))
     check(server.get("/v1/catalog/service/web")[2] == [], "with its services")
-    words(server, "force-leave", "a2")
-    check(members(server).get("a2") == "alive", "one that lives is left alone")
+    told = words(server, "force-leave", "a2", code=1)
+    check("a2: nothing: it is alive" in told and members(server).get("a2") == "alive", "one that lives is left alone: %s" % told)
     check("No node found with name 'nosuch'" in words(server, "force-leave", "nosuch", code=1), "unknown")
     server.put("/v1/catalog/register", {"Node": "dead", "Address": "10.0.0.9", "Service": {"Service": "old"},
                                         "Check": {"Name": "Serf Health Status", "CheckID": "serfHealth", "Status": "critical"}})
     until("it is failed", lambda: members(agents[1]).get("dead") == "failed")
-    check(words(agents[1], "force-leave", "-prune", "dead") == "", "nothing is said")
+    told = words(agents[1], "force-leave", "-prune", "dead")
+    check(told == "dead: its node, services, checks and sessions are removed; it is listed no more\n", told)
     check("dead" not in members(server) and server.get("/v1/catalog/service/old")[2] == [], "it is gone")
+    agents[0].start()                    # it comes back, and nothing says that it had left
+    until("alive again", lambda: members(server).get("a1") == "alive")
 
 
 def maintenance():
@@ -158,7 +187,7 @@ def maintenance():
     check(words(agent, "maint", "-disable") == "Node maintenance is now disabled\n", "off")
     check(words(agent, "maint") == "", "nothing")
     for args in (["-enable", "-disable"], ["-reason=x"], ["-service=w"], ["-enable", "-service=none"]):
-        words(agent, "maint", *args, code=1)
+        words(agent, "maint", *args, code=None if "-service=none" in args else 2)
 
 
 def reloading():
@@ -235,7 +264,7 @@ def events():
         status, _, text = agents[0].request("PUT", "/v1/event/fire/" + query)
         check(status == 500 and says.encode() in text, "%s: %d %r" % (query, status, text))
     check(agents[0].request("PUT", "/v1/event/fire/")[0] == 400, "a name is wanted")
-    check("Event name must be specified" in words(agents[0], "event", code=1), "also by the command line")
+    check("Event name must be specified" in words(agents[0], "event", code=2), "also by the command line")
     for i in range(260):
         cluster.servers[0].put("/v1/event/fire/n%d" % i)
     check(names(agents[0]) == ["n%d" % i for i in range(4, 260)], "the newest 256 are kept")
@@ -255,8 +284,14 @@ def monitoring():
         until("a line", hup, every=0.1)
         agent.put("/v1/agent/service/register", {"Name": "seen"})
         until("what the catalog takes", lambda: any("the catalog has taken a change: service id=seen" in line for line in list(seen)))
+        objects = subprocess.Popen([COORD, "monitor", "-log-json", "-http-addr=" + agent.ip], stdout=subprocess.PIPE, text=True)
+        try:
+            until("a line of JSON", lambda: (agent.put("/v1/agent/reload"), select.select([objects.stdout], [], [], 0.1)[0])[1])
+            check(json.loads(objects.stdout.readline())["@module"], "an object with Consul's names")
+        finally:
+            objects.kill()
         check(agent.request("GET", "/v1/agent/monitor?loglevel=bogus")[::2] == (400, b"Bad request: Unknown log level: bogus"), "a wrong level")
-        check("Unknown log level: bogus" in words(agent, "monitor", "-log-level=bogus", code=1), "also by the command line")
+        check("Unknown log level: bogus" in words(agent, "monitor", "-log-level=bogus", code=2), "also by the command line")
         before = agent.fd_count()
         lazy = [socket.create_connection((agent.ip, 8500)) for _ in range(5)]
         for s in lazy:

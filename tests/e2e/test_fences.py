@@ -1,7 +1,6 @@
 """Fences: what a holder does with a token that is no longer good, on a server, a follower and a client agent."""
-import http.client, json, os, re, signal, socket, subprocess, sys, threading, time
+import http.client, json, os, signal, socket, subprocess, sys, threading, time
 from coordtest import HERE, SLOW, Cluster, check, configuration, run, until
-from waiters import documented
 
 cluster, asked = None, []
 
@@ -284,20 +283,6 @@ def tokens_of_keys():
     check("X-Coord-Fencing-Token" not in answer(asked[0], "PUT", "/v1/kv/service/plain", b"x")[1], "only with locks")
 
 
-def the_example_of_the_document():
-    script = documented("Fences")
-    for agent in asked:
-        out = subprocess.run(["bash", "-euo", "pipefail", "-c", script.replace("localhost:8500", agent.ip + ":8500").replace("ledger", "ledger" + agent.name)
-                              + "echo; echo $first $second; curl -s -X PUT 'http://%s:8500/v1/lock/billing/release?token='$second" % agent.ip],
-                             capture_output=True, text=True, timeout=60 * SLOW)
-        first, second = map(int, re.search(r"^(\d+) (\d+)$", out.stdout, re.M).groups())
-        text = "".join(out.stdout.split())
-        check(text.startswith('true{"Accepted":true,"Highest":%d}true{"Accepted":true,"Highest":%d}' % (first, second)), out.stdout + out.stderr)
-        check('fence: token %d does not hold lock "billing": it is held with token %d; nothing was written' % (first, second) in out.stdout, out.stdout)
-        check('{"Accepted":false,"Highest":%d,"Reason":' % second in out.stdout, out.stdout)
-        check(value(agent, "balance") == "100", "the first one's")
-
-
 def nothing_is_forgotten():
     """The leader dies: tokens and highests are what they were, also after its own restart."""
     leader, follower, client = asked
@@ -319,4 +304,4 @@ def nothing_is_forgotten():
 if __name__ == "__main__":
     begin()
     run([writes_count_only_while_the_token_holds, shared_and_counting, resources, bad_input, a_paused_holder, a_write_races_a_release, tokens_of_keys,
-         the_example_of_the_document, nothing_is_forgotten], afresh=begin)
+         nothing_is_forgotten], afresh=begin)

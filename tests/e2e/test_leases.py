@@ -85,6 +85,7 @@ def bad_input():
             ("PUT", "/v1/lease/renew/" + NOBODY, b"", 404, "register again"), ("GET", "/v1/lease/" + NOBODY, None, 404, "register again"),
             ("PUT", "/v1/lease/renew/", b"", 404, ""), ("GET", "/v1/lease/grant", None, 400, "grant"), ("DELETE", "/v1/lease/" + id, None, 405, ""),
             ("GET", "/v1/leases?remaining&index=3", None, 400, "remaining"), ("GET", "/v1/leases?remaning", None, 400, '(nearest: "remaining")'),
+            ("PUT", "/v1/lease/grant?ttl=10s", None, 400, 'a member of the body: {"TTL": ...}'),
             ("GET", "/v1/leases?remaining=maybe", None, 400, "remaining"), ("GET", "/v1/leases?wait=1s&wait=2s", None, 400, "wait: it is given twice"),
             ("PUT", "/v1/lease/grant?ttl=5s", b'{"TTL":"5s"}', 400, '"ttl"'), ("PUT", "/v1/lease/grant", b'{"TTL":"5s","TTL":"6s"}', 400, "TTL"),
             ("PUT", "/v1/lease/renew/%s?dc=dc1&token=x" % id, b"", 200, "TTL"),
@@ -219,11 +220,11 @@ def by_the_command_line():
     check(id in listed and "nightly job" in listed and "key:a service:ext1/web" in listed, listed)
     check(coord("lease", "revoke", id) == "true", "revoked")
     check(agent.get("/v1/kv/a")[0] == 404, "gone")
-    check("register again" in coord("lease", "renew", id, code=1), "unknown")
-    check("UUID" in coord("lease", "renew", "x", code=1), "no id")
+    check("register again" in coord("lease", "renew", id, code=2), "unknown")
+    check("UUID" in coord("lease", "renew", "x", code=2), "no id")
     coord("lease", "renew", code=2)
     coord("lease", "grant", "-ttl=soon", code=2)
-    coord("lease", "grant", "-ttl=1ms", code=1)
+    coord("lease", "grant", "-ttl=1ms", code=2)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """coord lock, as a user of it: exit codes, signals, and that no two commands ever run under one lock, whoever is killed, stopped or cut off."""
-import json, os, pty, re, select, signal, subprocess, sys, tempfile, time
-from coordtest import COORD, SLOW, Agent, check, configuration, run, until
+import json, os, pty, re, select, signal, subprocess, sys, tempfile, threading, time
+from coordtest import COORD, SLOW, Agent, Cluster, check, configuration, run, until
 
 now = time.monotonic
 TTL = max(3, 2 * SLOW)
@@ -141,11 +141,11 @@ def codes():
     (token, session), seen = out.split("\n")[0].split(), json.loads(out.split("\n", 1)[1])
     holder = seen["Holders"][0]
     check((holder["FencingToken"], holder["Session"]) == (int(token), session), "token and session of %r: %s %s" % (seen, token, session))
-    check(holder["Note"].startswith("sh, process "), "the note: %r" % holder)
+    check((holder["Note"], holder["Node"]) == ("sh", "n1"), "the note: %r" % holder)
 
     wrong = (([], "a NAME is wanted"), (["a"], "-- is wanted"), (["a", "true"], "-- is wanted"), (["a", "--"], "a COMMAND is wanted"),
              (["--", "a", "true"], "a NAME is wanted"), (["-wiat=0", "a", "--", "true"], "did you mean -wait"), (["-wait=x", "a", "--", "true"], "-wait"),
-             (["a", "-wait=-1s", "--", "true"], "-wait"), (["-ttl=0", "a", "--", "true"], "-ttl"), (["-ttl=1ms", "a", "--", "true"], "between [1s"),
+             (["a", "-wait=-1s", "--", "true"], "-wait"), (["-ttl=0", "a", "--", "true"], "-ttl"), (["-ttl=1ms", "a", "--", "true"], "\"1ms\", must be between 1s and 24h0m0s"),
              (["-n=x", "a", "--", "true"], "-n"), (["", "--", "true"], "NAME is empty"), (["x" * 257, "--", "true"], "256"))
     for words, named in wrong:
         got, out, err = lock(agent, *words)
@@ -181,7 +181,7 @@ def waits_in_turn():
     notes.end("first")
     for proc in (first, second, third):
         got, _, err = proc.end()
-        check(got == 0 and not err, "%d %r" % (got, err))
+        check(got == 0 and not quiet(err), "%d %r" % (got, err))
     notes.check_apart(3)
     check(nobody(agent, "turn") and not agent.get("/v1/session/list")[2], "nobody is left")
 
@@ -243,7 +243,7 @@ def explains():
     until("both have it", lambda: len(state(agent, "why/x")["Holders"]) == 2)
     third = Lock(agent, "why/x", "--", "sleep", "30")
     waiting(agent, "why/x", 1)
-    explained("2 hold it, shared", "sleep, process %d" % first.proc.pid, "it wants to hold it exclusively, and 2 hold it shared", "delay-over", "passed-on")
+    explained("2 hold it, shared", "coord lock, process %d on " % first.proc.pid, "\n           sleep\n", "it wants to hold it exclusively, and 2 hold it shared", "delay-over", "passed-on")
     for proc in (third, first, second):
         proc.kill(signal.SIGINT)
         check(proc.end()[0] == 130, "interrupted")
@@ -380,7 +380,7 @@ def no_server():
     agent.kill()
     agent.start()
     got, _, err = patient.end()
-    check(got == 0 and len(err.splitlines()) == 1, "the one that waits: %d %r" % (got, err))
+    check(got == 0 and len(quiet(err)) == 1, "the one that waits: %d %r" % (got, err))
     notes.check_apart(2)
     causes = agent.get("/v1/lock/frozen?transitions")[2]["Transitions"]
     check(place in [t["Session"] for t in causes if t["Cause"] in ("passed-on", "taken")], "in its old place %s: %r" % (place, causes))
@@ -405,14 +405,140 @@ def its_agent_is_gone():
     notes.check_apart(2)
 
 
-def lost():
-    """Somebody destroys the session, or releases the lock: the command is killed at once."""
+def quiet(err):
+    """What it says but for who is in the way, which is for people who wait."""
+    return [line for line in err.splitlines() if " is held by " not in line and " is led by " not in line]
+
+
+def says_who_is_in_the_way():
+    """Who waits is told once, on stderr: who holds it, for how long, and how many come before."""
     agent = agent_of_all()
-    for how in ("/v1/session/destroy/{Session}", "/v1/lock/lost/release?token={FencingToken}"):
-        proc = Lock(agent, SHORT, "lost", "--", "sh", "-c", "trap '' TERM; sleep 30 & wait; wait")
-        agent.put(how.format(**held(agent, "lost")))
-        got, _, err = proc.end()
-        check(got == 76 and "is lost" in err and len(err.splitlines()) == 1, "%d %r" % (got, err))
+
+    def told(proc):
+        """Its first line on stderr, without a time."""
+        line = hear(proc.proc.stderr.fileno(), lambda text: b"\n" in text).decode()
+        return re.sub(r"for (\d+h)?(\d+m)?\d+s", "for so long", line)
+
+    def ended(proc):
+        proc.kill(signal.SIGTERM)
+        proc.proc.stdout.close()
+        rest = proc.proc.stderr.read()
+        check(proc.proc.wait(20 * SLOW) in (143, -15) and not quiet(rest), "it said it once: %r" % rest)
+    sleep = ("--", "sh", "-c", "exec sleep 1000")
+    first = Lock(agent, "way", *sleep)
+    held(agent, "way")
+    second = Lock(agent, "way", *sleep)
+    waiting(agent, "way", 1)
+    third = Lock(agent, "way", *sleep)
+    waiting(agent, "way", 2)
+    for proc, place in ((second, "you are next"), (third, "1 before you")):
+        line = told(proc)
+        check(line == 'coord: lock "way" is held by n1 (sh) for so long, %s\n' % place, line)
+    for proc in (third, second, first):
+        ended(proc)
+
+    slots = [Lock(agent, "-n=2", "way-slots", *sleep) for _ in range(2)]
+    until("two hold it", lambda: len(state(agent, "way-slots")["Holders"]) == 2)
+    slots.append(Lock(agent, "-n=2", "-note=x", "way-slots", *sleep))
+    line = told(slots[2])
+    check(line == 'coord: lock "way-slots" is held by n1 (sh) for so long and 1 other, you are next\n', line)
+    boss = Lock(agent, "-value=10.0.0.7", "way", *sleep, command="elect")
+    until("it leads", lambda: agent.get("/v1/election/way")[2]["Leader"])
+    other = Lock(agent, "way", *sleep, command="elect")
+    line = told(other)
+    check(line == 'coord: election "way" is led by n1 (10.0.0.7) for so long, you are next\n', line)
+    for proc in (slots[2], slots[1], slots[0], other, boss):
+        ended(proc)
+
+    end = os.path.join(FOLDER.name, "way-end")
+    parties = [Lock(agent, "-n=2", "-double", "way", "--", "sh", "-c", "while ! test -e %s.%d; do sleep 0.05; done" % (end, 0), command="barrier")]
+    line = told(parties[0])
+    check(line == 'coord: barrier "way" waits: 1 of 2 have entered\n', line)
+    parties.append(Lock(agent, "-n=2", "-double", "way", "--", "true", command="barrier"))
+    line = told(parties[1])
+    check(line == 'coord: barrier "way" waits: 1 has not left yet\n', line)
+    open(end + ".0", "w").close()
+    check([proc.end()[0] for proc in parties] == [0, 0], "both end")
+
+
+def lost():
+    """Somebody destroys the session, releases the lock, or removes the node: the command is killed at once, whatever its TTL. Who waited behind it runs then."""
+    agent = agent_of_all()
+    stubborn = ("--", "sh", "-c", "trap '' TERM; sleep 1000 & wait; wait")
+
+    def removed(holder):
+        agent.put("/v1/catalog/deregister", {"Node": holder["Node"]})
+    for command, path, how in (("lock", "/v1/lock/lost", "/v1/session/destroy/{Session}"), ("lock", "/v1/lock/lost", "/v1/lock/lost/release?token={FencingToken}"),
+                               ("elect", "/v1/election/lost", "/v1/session/destroy/{Session}"), ("elect", "/v1/election/lost", "/v1/election/lost/resign?token={Term}"),
+                               ("lock", "/v1/lock/lost", removed)):
+        if how is removed:
+            agent = short()   # others need its node
+        def holder():
+            there = agent.get(path)[2]
+            return (there.get("Holders") or [None])[0] or there.get("Leader")
+        first = Lock(agent, "-ttl=1h", "lost", *stubborn, command=command)
+        mine = until("it is held", holder)
+        own = "%s?session=%s&wait=5m" % (path, mine["Session"])
+        _, headers, there = agent.get(own)
+        check(there["Held" if command == "lock" else "Leader"] and there["Session"] == mine["Session"], "what it holds: %r" % there)
+        news = []
+        looking = threading.Thread(target=lambda: news.append(agent.get("%s&index=%s" % (own, headers["X-Consul-Index"]), timeout=60 * SLOW)[2]))
+        looking.start()
+        second = Lock(agent, "lost", "--", "true", command=command)
+        until("one waits", lambda: len(agent.get(path)[2]["Queue" if command == "lock" else "Candidates"]) == 1)
+        check(not news, "who waits behind it wakes nobody who looks at what it holds: %r" % news)
+        if callable(how):
+            how(mine)
+        else:
+            agent.put(how.format(**mine))
+        got, _, err = first.end()
+        check(got == 76 and "is lost" in err and len(err.splitlines()) == 1, "%s %s: %d %r" % (command, how, got, err))
+        got, _, err = second.end()
+        check(got == 0 or (how is removed and got == 75), "the other one, %s %s: %d %r" % (command, how, got, err))
+        looking.join(60 * SLOW)
+        check(news and not news[0]["Held" if command == "lock" else "Leader"] and not news[0]["Position"], "it has nothing there: %r" % news)
+
+
+def a_leader_is_lost():
+    """Neither that nor a server that is started anew is a word that the lock is lost; the end of the session is, through whichever server."""
+    cluster = Cluster(3).start()
+    leader = cluster.leader()
+    asked, other = [s for s in cluster.servers if s is not leader]
+    first = Lock(asked, "-ttl=1h", "kept", "--", "sleep", "1000")
+    holder = held(asked, "kept")
+
+    def answered():
+        return other.request("GET", "/v1/lock/kept")[0] == 200
+    leader.kill()
+    until("another one leads", answered, within=30)
+    check(held(other, "kept") == holder and first.proc.poll() is None, "it goes on under another leader")
+    leader.start()
+    asked.kill()
+    asked.start()
+    until("it is answered again", answered, within=30)
+    check(held(other, "kept") == holder and first.proc.poll() is None, "and without the server that it asks")
+    other.put("/v1/session/destroy/" + holder["Session"])
+    got, _, err = first.end()
+    check(got == 76 and "is lost" in err, "%d %r" % (got, err))
+
+
+def lost_at_work():
+    """The same of a double barrier: the party's command is killed, and the others do not wait for it."""
+    agent = agent_of_all()
+    files = [os.path.join(FOLDER.name, "party-%d" % i) for i in (0, 1)]
+    parties = [Lock(agent, "-n=2", "-double", "-ttl=1h", "lost", "--", "sh", "-c", "echo $COORD_SESSION > %s.new; mv %s.new %s; while ! test -e %s.end; do sleep 0.05; done" % (4 * (f,)),
+                    command="barrier") for f in files]
+    until("both are at work", lambda: all(map(os.path.exists, files)))
+    sessions = [open(f).read().strip() for f in files]
+    _, _, there = agent.get("/v1/barrier/lost?session=" + sessions[1])
+    check(there["Standing"] == "inside", "where it stands: %r" % there)
+    agent.put("/v1/session/destroy/" + sessions[0])
+    got, _, err = parties[0].end()
+    check(got == 76 and "is lost" in err, "%d %r" % (got, err))
+    check(agent.get("/v1/barrier/lost?session=" + sessions[0])[2]["Standing"] == "outside", "it is there no more")
+    check(parties[1].proc.poll() is None, "the other one goes on")
+    open(files[1] + ".end", "w").close()
+    check(parties[1].end()[0] == 0, "and waits for nobody")
 
 
 def the_supervisor_is_killed():
@@ -446,5 +572,5 @@ def at_a_terminal():
     check(nobody(agent, "tty"), "it is free")
 
 
-run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, its_agent_is_gone, lost, the_supervisor_is_killed,
+run([codes, waits_in_turn, several_at_once, explains, elects, signals_reach_the_group, what_is_left_of_the_group_ends, never_two, stopped_while_it_waits, no_server, its_agent_is_gone, says_who_is_in_the_way, lost, a_leader_is_lost, lost_at_work, the_supervisor_is_killed,
      at_a_terminal])

@@ -235,6 +235,7 @@ def what_makes_no_sense_is_refused():
             ("x/acquire?ttl=10s&wait=11m", 400, "wait"),
             ("x/acquire?ttl=10s&wait=soon", 400, "wait"),
             ("x/acquire?ttl=10ms", 400, "ttl"),
+            ("x/acquire?ttl=10", 400, "it has no unit"),
             ("x/acquire?ttl=10s&modus=shared", 400, "modus"),
             ("x/acquire?token=me", 400, "token"),
             ("x/acquire?token=0", 400, "token"),
@@ -257,6 +258,12 @@ def what_makes_no_sense_is_refused():
     name = "deep/" * 50 + "lock"
     check(acquire(agent, name, "session=" + s)["Name"] == name and lock(agent, name)["Holders"][0]["Session"] == s, "slashes")
     check([l["Name"] for l in ask(agent, "GET", "/v1/locks?prefix=deep/")[1]] == [name], "by prefix")
+    # the other method's: said so; a word that is mistyped: which endpoint was meant
+    for method, target, status, words in (
+            ("GET", "x/acquire?ttl=10s", 400, 'unknown parameter "ttl" of GET /v1/lock/:name; it is one of PUT /v1/lock/:name/acquire'),
+            ("PUT", "x/aquire?ttl=10s", 405, "method PUT not allowed; allowed: GET; nearest: PUT /v1/lock/:name/acquire")):
+        got, _, text = agent.request(method, "/v1/lock/" + target)
+        check(got == status and words in text.decode(), "%s %s: %d %r" % (method, target, got, text))
 
 
 def limits_of_the_configuration():

@@ -161,7 +161,7 @@ def comes_back_empty():
 
 
 def replacement():
-    """A server dies for good, another comes: the dead one leaves by itself."""
+    """A server dies for good, another comes: the dead one leaves by itself, and stays out until its folder is empty."""
     cluster = Cluster().start()
     leader, (dead, other) = cluster.leader(), cluster.followers()
     words(COORD, leader, "operator", "autopilot", "set-config", "-server-stabilization-time=1s")
@@ -176,8 +176,14 @@ def replacement():
     until("the new one votes, the dead one is gone", lambda: {n: s["Voter"] for n, s in peers(leader).items()} ==
           {leader.name: True, other.name: True, "s4": True}, 20)
     until("all is well", lambda: leader.request("GET", "/v1/operator/autopilot/health")[0] == 200)
-    dead.start(wait=False)      # it may come back
-    until("it is taken in again", lambda: peers(leader).get(dead.name, {}).get("Voter"), 20)
+    check("a server is removed, and stays out as long as it has its data folder node=%s address=%s:8300" % (dead.name, dead.ip) in leader.log(), "named")
+    dead.start(wait=False)      # with its votes and entries of before it stays out, and says what is to be done
+    until("both say why", lambda: all("it was removed from this cluster; with an empty data folder" in s.log() for s in (leader, dead)))
+    check(dead.name not in peers(leader), "it is not taken in again: %r" % peers(leader))
+    dead.kill()
+    shutil.rmtree(dead.data)
+    dead.start(wait=False)
+    until("empty, it is taken in as a new one", lambda: peers(leader).get(dead.name, {}).get("Voter"), 20)
 
 
 def long_elections():
@@ -252,7 +258,7 @@ def keys_on_the_command_line():
                          (["snapshot", "sav", "x"], "save"), (["operator", "raft", "list-peer"], "list-peers"), (["kv", "put"], "KEY"),
                          (["operator", "raft", "remove-peer"], "-id"), (["kv", "put", "-flags=-1", "k", "v"], "-flags")):
         check(wanted in words(COORD, agent, *args, code=2), "%r names %s" % (args, wanted))
-    check("no answer" in words(COORD, agent, "members", "-http-addr=127.0.0.1:1", code=1), "nobody there")
+    check("no answer" in words(COORD, agent, "members", "-http-addr=127.0.0.1:1", code=3), "nobody there")
 
 
 def backup_and_restore():

@@ -1,6 +1,6 @@
 """Quotas: gateways on servers and client agents spend one budget; what they admit is the budget and not more, whatever ends meanwhile."""
 import json, os, signal, subprocess, time, urllib.parse
-from coordtest import COORD, SLOW, Agent, Cluster, check, run, together, until
+from coordtest import COORD, SLOW, STANDSTILL, Agent, Cluster, check, run, together, until
 from waiters import documented, run_documented
 
 NEVER = {"Window": "month"}
@@ -176,6 +176,41 @@ def what_makes_no_sense():
     check(0 < int(headers["RateLimit"].split(";t=")[1]) <= 60, headers["RateLimit"])
 
 
+def who_obeys_is_served():
+    """A client that sleeps for exactly Retry-After is served then; and who waits for more is served when it comes."""
+    agent = Agent(dev=True).start()
+    define(agent, "second", Budget=2, Refill={"Tokens": 2, "Every": "1s"}, MaxLeaseFraction=1)
+    served, again, row, end = 0, 0, 0, time.monotonic() + 5
+    while time.monotonic() < end:
+        status, answer, headers = take(agent, "second")
+        row = 0 if status == 200 else row + 1
+        served, again = served + (status == 200), again + (row > 1)
+        if row:
+            check(status == 429 and int(headers["Retry-After"]) == 1, (status, headers))
+            time.sleep(1)
+    # It stood still for a second? Then a take waited in vain, once.
+    check(again <= 1 and served >= (10 if SLOW == 1 else 4), "%d served, %d refused again" % (served, again))
+
+    window = {"Window": "month"}
+    for mode in ("lease", "bounded"):
+        define(agent, mode, Budget=5, Refill=window, Mode=mode, LeaseTTL="1m")
+        until("spent", lambda: take(agent, mode)[0] == 429)
+        status, answer, headers = take(agent, mode)
+        check(status == 429 and int(headers["Retry-After"]) > 60 and ";t=" + headers["Retry-After"] in headers["RateLimit"], headers)
+        define(agent, mode, Budget=25, Refill=window, Mode=mode, LeaseTTL="1m")
+        begun = time.monotonic()
+        until("raised", lambda: take(agent, mode)[0] == 200)
+        check(time.monotonic() - begun < 1.1 * SLOW + STANDSTILL, "at once: %.1f s" % (time.monotonic() - begun))
+
+    # somebody gives back
+    lease = json.loads(agent.put("/v1/quota/lease/lease?ttl=5m&want=1000"))
+    until("the rest is spent", lambda: take(agent, "lease")[0] == 429)
+    agent.put("/v1/quota/lease/settle?lease=%d&token=%d&spent=0" % (lease["Lease"], lease["Token"]))
+    begun = time.monotonic()
+    until("given back", lambda: take(agent, "lease")[0] == 200)
+    check(lease["Granted"] > 0 and time.monotonic() - begun < 1.1 * SLOW + STANDSTILL, "at once: %r" % lease)
+
+
 def without_servers():
     cluster = Cluster(3).start()
     agent = cluster.agent("a1").start(wait=False).wait_leader(30)
@@ -226,14 +261,24 @@ def as_commands_and_as_documented():
     coord(agent, "quota", "put", "json", '{"Budget":9,"Refill":{"Window":"day"}}')
     coord(agent, "quota", "put", "-cas=0", "piped", "-", stdin='{"Budget":9,"Refill":{"Window":"hour"},"OnLoss":"open","LocalCap":3}')
     check("budget" in coord(agent, "quota", "put", "calls", "-budget=-5", "-window=day", code=2), "refused here")
-    check("Refill" in coord(agent, "quota", "put", "calls", "-budget=5", code=1), "refused there")
+    check("Refill" in coord(agent, "quota", "put", "calls", "-budget=5", code=2), "refused there")
     check("do not go together" in coord(agent, "quota", "put", "calls", "{}", "-budget=5", code=2), "refused here")
     listed = coord(agent, "quota", "list").splitlines()
     check(len(listed) == 4 and listed[0].split()[:3] == ["Name", "Mode", "Budget"], listed)
     check("allowed" in coord(agent, "quota", "take", "calls", "-n=3"), "3 of 5")
     check("allowed" in coord(agent, "quota", "take", "-n", "2", "calls"), "5 of 5")
     check("refused" in coord(agent, "quota", "take", "calls", code=1), "spent")
-    check("no such budget" in coord(agent, "quota", "take", "nowhere", code=1), "no such budget")
+    check("no such budget" in coord(agent, "quota", "take", "nowhere", code=2), "no such budget")
+    check("1000000" in coord(agent, "quota", "take", "calls", "-n=99999999999999999", code=2), "a mistake")
+    check("no answer" in coord(agent, "quota", "take", "-http-addr=%s:1" % agent.ip, "calls", code=3), "no agent can say")
+    for words in (("quota", "get", "nowhere"), ("quota", "delete", "nowhere"), ("quota", "audit", "nowhere"), ("rollout", "show", "nowhere", "v1")):
+        coord(agent, *words, code=2)
+    for words in (("quota", "list"), ("locks",), ("members",), ("kv", "get", "x"), ("kv", "put", "x", "y"), ("kv", "delete", "x"), ("txn", "-"), ("rollout", "list")):
+        coord(agent, words[0], *([words[1]] if len(words) > 1 and words[1] != "-" else []), "-http-addr=%s:1" % agent.ip, *words[2:], *(["-"] if words[-1] == "-" else []),
+              code=3, stdin="[]")
+    check("Exit codes" in coord(agent, "help"), "help tells them")
+    coord(agent, "kv", "put", "-cas", "-modify-index=7", "x", "y", code=1)
+    coord(agent, "quota", "put", "-cas=7", "calls", "-budget=5", "-window=day", code=1)
     check("Spent" in coord(agent, "quota", "get", "calls"), "as a table")
 
     told = coord(agent, "explain", "quota", "calls")
@@ -242,7 +287,7 @@ def as_commands_and_as_documented():
     told = coord(agent, "explain", "quota", "piped", "some key")
     for words in ("9 in each hour", "Nobody holds a lease", "3  what agents admit while no server answers", "could take of it now"):
         check(words in told, "%r is missing in: %s" % (words, told))
-    check("not known" in coord(agent, "explain", "quota", "nowhere", code=1), "no such budget")
+    check("not known" in coord(agent, "explain", "quota", "nowhere", code=2), "no such budget")
 
     env = dict(os.environ, CONSUL_HTTP_ADDR=agent.ip + ":8500")
     watching = subprocess.Popen([COORD, "quota", "watch", "json"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
@@ -251,12 +296,20 @@ def as_commands_and_as_documented():
     check("granted" in watching.stdout.readline(), "and what comes")
     coord(agent, "quota", "delete", "json")
     rest = watching.communicate(timeout=30 * SLOW)[0]
-    check(watching.returncode == 1 and "not known" in rest, rest)
+    check(watching.returncode == 2 and "not known" in rest, rest)
     run_documented(agent, documented("A first budget", "quotas.md"))
+
+    # ... and the one of keys, of which nobody has an owner where no gateway is registered
+    define(agent, "lonely", Budget=5, Mode="owner", Service="gateway")
+    status, text, _ = take(agent, "lonely", key="alice")
+    check(status == 503 and "no node has a passing instance of its Service" in text, (status, text))
+    told = run_documented(agent, documented("Budgets for each key", "quotas.md"))
+    check('"Owner":"%s"' % agent.name in told and '"Remaining":99' in told, told)
+    until("the other one has an owner by now, too", lambda: take(agent, "lonely", key="alice")[0] == 200)
 
 
 def side_by_side():
-    together(one_budget_for_all, without_servers)
+    together(one_budget_for_all, without_servers, who_obeys_is_served)
 
 
 run([side_by_side, what_makes_no_sense, as_commands_and_as_documented])

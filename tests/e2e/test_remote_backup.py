@@ -1,6 +1,6 @@
 """Backups through a client agent: saved, checked and restored there as at a server; large ones in little memory, and without holding up what
 else goes over the agent's connection; cut in the middle, with an error and without a trace."""
-import http.client, os, re, shutil, signal, socket, tempfile, threading, time
+import gzip, hashlib, http.client, io, json, os, re, shutil, signal, socket, subprocess, tarfile, tempfile, threading, time
 from coordtest import COORD, SLOW, Cluster, check, run, until
 from test_operator import PROGRAMS, words
 
@@ -66,6 +66,21 @@ class Getting(threading.Thread):
             self.answer = 0, repr(e)
 
 
+def consul_backup():
+    """In the form of ours, with what `consul snapshot save` of Consul 1.8 begins its state with."""
+    state = b"\x81\xa9LastIndex\x0d\x00\x8d\xa7Address\xa9127.0.0.1\xa5Check\xc0\xa6Checks\xc0"
+    meta = json.dumps({"Version": 1, "ID": "2-13-1795757410282", "Index": 13, "Term": 2, "Peers": "ka8xMjcuMC4wLjE6MjgzMDA=", "Size": len(state),
+                       "Configuration": {"Servers": [{"Suffrage": 0, "ID": "fdc5477b", "Address": "127.0.0.1:8300"}]}, "ConfigurationIndex": 1}).encode()
+    sums = "".join("%s  %s\n" % (hashlib.sha256(data).hexdigest(), name) for name, data in (("meta.json", meta), ("state.bin", state))).encode()
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, data in (("meta.json", meta), ("state.bin", state), ("SHA256SUMS", sums)):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
 def saved_and_restored():
     """With our command line and, where there is one, Consul's."""
     cluster = Cluster().start()
@@ -92,10 +107,19 @@ def saved_and_restored():
     check(status == 200 and headers["Content-Type"] == "application/x-gzip" and int(headers["X-Consul-Index"]) > 0 and
           headers["X-Consul-KnownLeader"] == "true", "%r" % headers.items())
     server = cluster.leader()
-    for what, bad in (("cut", body[:-20]), ("other", b"x" * 300000), ("flipped", body[:len(body) // 2] + bytes([body[len(body) // 2] ^ 1]) + body[len(body) // 2 + 1:])):
+    flipped = body[:len(body) // 2] + bytes([body[len(body) // 2] ^ 1]) + body[len(body) // 2 + 1:]
+    for bad, said in ((body[:-20], "is cut off: it ends after %d bytes" % (len(body) - 20)), (b"x" * 300000, "this is text, no backup"), (flipped, "a"),
+                      (consul_backup(), "a backup of Consul, not of coord"), (bytes(16) + b"\xed\xda\x0c\xed" + bytes(4076), "a snapshot of etcd, not of coord"),
+                      (b"ZKSN\0\0\0\2" + bytes(100), "a snapshot of ZooKeeper, not of coord"), (b"No cluster leader", 'it begins "No cluster leader"'),
+                      (gzip.compress(b"\0\1\2" * 999), "something else is compressed in this file"), (b"", "the file is empty")):
         theirs, ours = [a.request("PUT", "/v1/snapshot", bad) for a in (server, agent)]
-        check(ours[0] == theirs[0] == 400 and ours[2] == theirs[2], "%s: %r, a server says %r" % (what, ours[::2], theirs[::2]))
-    check(agent.request("PUT", "/v1/snapshot")[0] == 400, "an empty body")
+        check(ours[0] == theirs[0] == 400 and ours[2] == theirs[2] and said in ours[2].decode(), "%s: %r, a server says %r" % (said, ours[::2], theirs[::2]))
+        path = os.path.join(folder, "bad")
+        with open(path, "wb") as f:
+            f.write(bad)
+        for command in ("inspect", "restore"):
+            r = subprocess.run([COORD, "snapshot", command] + ["-http-addr=%s:8500" % agent.ip] * (command == "restore") + [path], capture_output=True, text=True, timeout=60 * SLOW)
+            check(r.returncode == 1 and said in r.stderr and "Unexpected" not in r.stderr, "snapshot %s: %r" % (command, r))
     check(agent.request("GET", "/v1/kv/r/0?raw")[2] == b"before", "nothing was restored")
     for a in cluster.servers + [agent]:
         until("no file is left on " + a.name, lambda: not nameless(a))

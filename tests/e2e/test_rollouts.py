@@ -1,6 +1,6 @@
 """Rollouts: 200 callers that follow a configuration in stages, guards that stop it, a leader that dies in the middle, the way back; clients that only
 know keys. Files: test_rollout_files.py. OpenFeature: test_openfeature.py."""
-import concurrent.futures, http.client, json, os, re, subprocess, sys, tempfile, threading, time
+import concurrent.futures, http.client, json, os, re, signal, subprocess, sys, tempfile, threading, time
 from coordtest import COORD, HERE, SLOW, Agent, Cluster, check, configuration, run, until
 from waiters import cluster_and_agent, page, run_documented, want
 
@@ -47,7 +47,7 @@ def words(agent, *args, code=0):
 def refused(agent, *args):
     """Why."""
     done = command(agent, *args)
-    check(done.returncode == 1 and not done.stdout, done)
+    check(done.returncode in (1, 2) and not done.stdout, done)
     return done.stderr
 
 
@@ -224,39 +224,49 @@ def try_current(server):
         return None
 
 
+PUT = "web: %s is published; `coord rollout stage` gives it to callers\n"
+
+
 def as_documented_and_as_commands():
     """Every example of docs/rollouts.md, one after the other, against a server that knows nothing; then the commands."""
     agent = Agent(dev=True).start()
     text = page("rollouts.md")
     said = run_documented(agent, "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S)))
-    for expected in ("web: v1 for everybody\n", "web: v2 for 1 % of the callers, v1 for the others; step 1 of 2, 5m0s\n", "0 of 0 on v2, 0 refused it\n", "too green", '"Version":"v1"', '"MinSamples":50', '"variant":"v1"'):
+    for expected in ("web: v1 for everybody\n", "web: v2 for 1 % of the callers, v1 for the others\n", "step 1 of 2\n", "50 % at ", " (in 4m", "rollback when more than 2 % fail, of 50 or more; now 0 of 0", "0 of 0 on v2, 0 refused it\n", "too green", "old: there is no such rollout any more\n", '"Version":"v1"', '"MinSamples":50', '"variant":"v1"'):
         check(expected in said, "%r in %s" % (expected, said))
     program = re.search(r"```python\n(.*?)```", text, re.S).group(1)
     check(len(program.splitlines()) <= 20, "twenty lines")
-    client = subprocess.Popen([sys.executable, "-c", program, "http://%s:8500" % agent.ip, "py"], stdout=subprocess.PIPE, text=True)
+    client = subprocess.Popen([sys.executable, "-c", program, "http://%s:8500" % agent.ip, "py"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "the first")
-        check(words(agent, "put", "web", "v3", '{"Color":"red"}') == "true\n", "the same once more")
+        check(words(agent, "put", "web", "v3", '{"Color":"red"}') == PUT % "v3", "the same once more")
         check(words(agent, "stage", "-percent", "100", "web", "v3") == "web: v3 for everybody\n", "for everybody")
         check(client.stdout.readline() == "v3 {'Color': 'red'}\n", "callback")
         words(agent, "rollback", "web")
         check(client.stdout.readline() == "v1 {'Color': 'blue'}\n", "back")
         until("it has acknowledged it", lambda: {"Version": "v1", "Ok": 2, "Refused": 0} in status(agent, "web")["Versions"], 20)
+        client.send_signal(signal.SIGINT)
+        check(client.communicate(timeout=20 * SLOW) == ("", "") and client.returncode == -signal.SIGINT, "it ends in silence")
     finally:
         client.kill()
     text = words(agent, "stage", "-step", "1:5m", "-step", "50:10m", "-max-failing", "0.02", "-service", "api", "-comment", "slowly", "web", "v3")
-    check(text == "web: v3 for 1 % of the callers, v1 for the others; step 1 of 2, 5m0s\n", text)
+    check(text.startswith("web: v3 for 1 % of the callers, v1 for the others\n  since ") and "step 1 of 2, \"slowly\"\n  next     50 % at " in text, text)
+    row = [line for line in words(agent, "list").splitlines() if line.startswith("web ")][0]
+    check("v3 1 %" in row and "50 % in 4m5" in row, row)
     words(agent, "pause", "-comment", "lunch", "web")
-    check("paused: lunch" in words(agent, "status", "web"), "paused")
+    check("paused: lunch, since 20" in words(agent, "status", "web") and "resume begins its hold anew" in words(agent, "status", "web"), "paused")
     words(agent, "resume", "web"), words(agent, "promote", "web")
     check(words(agent, "get", "-id", "x", "web") == '{"Color":"red"}' and words(agent, "get", "-version", "-id", "x", "web") == "v3\n", "get")
-    check(words(agent, "ack", "-id", "cli", "-version", "v3", "web") == "true\n", "acknowledged")
+    check(words(agent, "ack", "-id", "cli", "-version", "v3", "web") == "web: acknowledged\n", "acknowledged")
     check("1 of 3 on v3, 0 refused it" in words(agent, "status", "web"), words(agent, "status", "web"))
-    check("promote" in words(agent, "history", "web") and "slowly" in words(agent, "history", "web"), "history")
+    check("promote" in words(agent, "history", "web") and re.search(r"UTC +stage .*slowly", words(agent, "history", "web")), "history")
     diff = words(agent, "diff", "web", "v1", "v3", code=1)
     check("--- v1" in diff and '+{"Color":"red"}' in diff, diff)
-    check(words(agent, "schema", "web", '{"required":["Color"]}') == "true\n", "schema")
-    check("web" in words(agent, "list"), "list")
+    check("have to fit the schema" in words(agent, "schema", "web", '{"required":["Color"]}'), "schema")
+    check(agent.request("DELETE", "/v1/rollout/web?cas=1")[0] == 412, "another index")
+    words(agent, "delete", "-keys", "web"), words(agent, "delete", "web")
+    check("web" not in words(agent, "list") and agent.request("GET", "/v1/rollout/web/status")[0] == 404, "deleted")
+    check(agent.request("GET", "/v1/kv/config/web/v1")[0] == 404, "with its keys")
 
 
 def create_and_put():
@@ -268,7 +278,7 @@ def create_and_put():
     for version, document in (("v1", '{"a":1}'), ("v2", "2")):
         check("exists, and v1 is current" in refused(agent, "create", "web", version, document), "there is one already")
     check(want(agent, "GET", "/v1/rollout/web/history") == before and agent.request("GET", "/v1/kv/config/web/v2")[0] == 404, "nothing of that was done")
-    check(words(agent, "put", "web", "v2", '{"a":2}') == "true\n" and status(agent, "web")["Current"] == "v1", "a version for nobody")
+    check(words(agent, "put", "web", "v2", '{"a":2}') == PUT % "v2" and status(agent, "web")["Current"] == "v1", "a version for nobody")
     check("versions never change" in refused(agent, "put", "web", "v2", "{}"), "versions never change")
     check("the document is wanted" in command(agent, "put", "web", "v3").stderr and agent.request("GET", "/v1/kv/config/web/v3")[0] == 404, "it was forgotten")
     check("is no version" in refused(agent, "diff", "web", "v1", "current"), "the pointer")

@@ -1,6 +1,6 @@
 """Clients of streams that come back by themselves: those of docs/streams.md, and coord watch -stream."""
-import base64, json, os, signal, subprocess, sys, tempfile
-from coordtest import COORD, SLOW, Agent, Cluster, check, run, settings, until
+import base64, json, os, select, signal, subprocess, sys, tempfile, time
+from coordtest import COORD, SLOW, STANDSTILL, Agent, Cluster, check, run, settings, until
 from streams import Writer, documented, numbers
 
 
@@ -69,6 +69,74 @@ def documented_clients_survive():
             client.wait()
 
 
+def documented_clients_end():
+    """By SIGTERM to them alone, by Ctrl-C, and when nobody reads what they print: soon, in silence, and with all that they started."""
+    agent = Agent(dev=True).start()
+    agent.put("/v1/kv/jobs/a", "0")
+    with tempfile.TemporaryDirectory(prefix="coord-e2e-") as folder:
+        for language, name in (("sh", "follow.sh"), ("python", "follow.py")):
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(documented(language))
+
+        def ends(how, *words):
+            """Started as by a shell with jobs: in a group of its own, which is its children's too."""
+            client = subprocess.Popen(words + (agent.ip + ":8500",), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      start_new_session=True, env=dict(os.environ, TMPDIR=folder), text=True)
+            check(client.stdout.readline().startswith("all "), "it has begun")
+            agent.put("/v1/kv/jobs/a", "%d" % client.pid)          # another value: else nothing has changed
+            check(client.stdout.readline().startswith("kv "), "it follows")
+            begun = time.monotonic()
+            how(client)
+            client.wait(60 * SLOW)
+            check(time.monotonic() - begun < 2 * SLOW + STANDSTILL, "%r took %.1f s to end" % (words, time.monotonic() - begun))
+            until("nothing is left of %r" % (words,), lambda: not group_lives(client.pid), 2)
+            said = client.stderr.read()
+            check(not said, "%r says at its end: %s" % (words, said))
+
+        def nobody_reads(client):
+            client.stdout.close()
+            agent.put("/v1/kv/jobs/a", "last %d" % client.pid)
+        for words in (("dash", "follow.sh", "jobs/"), ("bash", "follow.sh", "jobs/"), (sys.executable, "follow.py")):
+            ends(lambda client: client.terminate(), *words)
+            ends(lambda client: os.killpg(client.pid, signal.SIGINT), *words)
+            ends(nobody_reads, *words)
+        check(sorted(os.listdir(folder)) == ["follow.py", "follow.sh"], os.listdir(folder))
+
+
+def documented_clients_read_anew():
+    """A client that comes back with a position of before the history is told so (410), and reads anew."""
+    agent = Agent().start()
+    with tempfile.TemporaryDirectory(prefix="coord-e2e-") as folder:
+        clients = []
+        for language, name, words in (("sh", "follow.sh", ["sh", "follow.sh", "jobs/"]), ("python", "follow.py", [sys.executable, "follow.py"])):
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(documented(language))
+            clients.append(subprocess.Popen(words + [agent.ip + ":8500"], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                            start_new_session=True, env=dict(os.environ, TMPDIR=folder), text=True))
+        try:
+            for client in clients:
+                check(client.stdout.readline() == "all 1 \n", "there is nothing yet")
+                os.killpg(client.pid, signal.SIGSTOP)
+            agent.stop(), agent.start()
+            agent.put("/v1/kv/jobs/a", "0")
+            for client in clients:
+                os.killpg(client.pid, signal.SIGCONT)
+                ready = select.select([client.stdout], [], [], 30 * SLOW + STANDSTILL)[0]
+                check(ready and '"jobs/a"' in client.stdout.readline(), "it reads anew")
+        finally:
+            for client in clients:
+                os.killpg(client.pid, signal.SIGKILL)
+                client.wait()
+
+
+def group_lives(group):
+    try:
+        os.killpg(group, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 def the_command_goes_on():
     """coord watch -stream: an event a line, over the death of servers and a gap; it ends on SIGINT."""
     cluster = Cluster(3).start()
@@ -120,4 +188,4 @@ def the_command_goes_on():
         check(word in text(err), words)
 
 
-run([documented_clients_survive, the_command_goes_on])
+run([documented_clients_survive, documented_clients_read_anew, documented_clients_end, the_command_goes_on])

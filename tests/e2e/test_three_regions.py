@@ -153,7 +153,7 @@ def one_is_lost_and_returns():
         return time.monotonic() - begun
     check(any(seconds() < 5 * SLOW for _ in range(3)), "in bounded time")
     put(us, "/v1/rollout/shop/versions/v3", {"timeout": 3})
-    us.coord("rollout", "stage", "-regions", "us,eu,ap", "shop", "v3", code=1)
+    us.coord("rollout", "stage", "-regions", "us,eu,ap", "shop", "v3", code=3)
     check([serving(r) for r in ("eu", "us")] == ["v2"] * 2, "it is not everywhere, so it is flipped nowhere")
     us.coord("rollout", "stage", "-regions", "us,eu", "shop", "v3")
     until("the others go on", lambda: [serving(r) for r in ("eu", "us")] == ["v3"] * 2)

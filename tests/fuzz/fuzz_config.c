@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "agent/config.h"
+#include "agent/definitions.h"
 #include "base/check.h"
 #include "base/text.h"
 #include "health/local.h"
@@ -16,7 +17,7 @@ static int check_fault(int error, const struct fault *fault, bool names_file) {
     CHECK(error == fault->code);
     if (error == CO_OK) return error;
     CHECK(error == CO_INVALID || error == CO_TOOLARGE || error == CO_UNSUPPORTED);
-    CHECK(!names_file || strncmp(fault->text, FILE_NAME ": ", sizeof FILE_NAME + 1) == 0);
+    CHECK(!names_file || strncmp(fault->text, FILE_NAME ":", sizeof FILE_NAME) == 0);
     for (const char *at = fault->text; *at; at++) CHECK((unsigned char)*at >= ' ' && *at != 0x7f);
     return error;
 }
@@ -114,11 +115,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct slice text = slice_make(exact, size);
     config_init(&config);
     int error = check_fault(config_add_text(&config, FILE_NAME, text, &fault), &fault, true);
+    CHECK((config.errors.count > 0) == (error != CO_OK) && config.errors.count <= CONFIG_ERRORS_MAX);
     check_values(&config);
     check_blocks(&config);
-    if (!error) {
+    if (error) {
+        struct fault wrong = {0};
+        (void)check_fault(definitions_check(&config, &wrong), &wrong, true);
+    } else {
+        struct fault wrong = {0};
         check_again(&config, text);
         if (check_fault(config_finish(&config, &fault), &fault, false) == CO_OK) check_finished(&config);
+        (void)check_fault(definitions_check(&config, &wrong), &wrong, true);
     }
     config_free(&config);
     free(exact);

@@ -32,7 +32,8 @@ static struct raft_entry *entry_new(struct run *run, uint64_t index, uint64_t te
     struct log_writer *writer = run->writer;
     if (writer->written_count == LOG_ENTRIES_MOST) return NULL;
     struct raft_entry *entry = &writer->written[writer->written_count++];
-    *entry = (struct raft_entry){index, term, type, size ? raft_data_new(NULL, size) : NULL};
+    *entry = (struct raft_entry){
+        .index = index, .term = term, .type = type, .data = size ? raft_data_new(NULL, size) : NULL};
     for (size_t i = 0; i < size; i++) entry->data->bytes[i] = (char)(index * 31 + term * 7 + i);
     return entry;
 }

@@ -15,8 +15,9 @@ static void on_local_closed(void *data) {
     uv_close((uv_handle_t *)&agent->stop, NULL);
 }
 
-static void on_left(void *data) {
+static void on_left(void *data, int error) {
     struct agent *agent = data;
+    agent->left_error = error;
     local_stop(agent->local, on_local_closed, agent);
 }
 

@@ -20,6 +20,7 @@ struct agent {
     int64_t lease_ttl_ns, alias_lost_ns; /* likewise */
     const char *file_service;            /* a definition that stands in a configuration file; NULL: none */
     bool leave;                          /* agent_stop leaves first */
+    int left_error;                      /* what came of that */
     _Atomic unsigned changes;            /* so often it was told that something local changed */
     uv_loop_t loop;
     uv_async_t stop;

@@ -389,6 +389,7 @@ Test(liveness, who_leaves_goes_at_once) {
     UNTIL(lease(agent, id) && service_there(agent, "web"));
     agent->leave = true;
     agent_stop(agent);
+    cr_assert_eq(agent->left_error, CO_OK);
     cr_assert_not(node_there(agent));
     cr_assert_not(lease(agent, id));
     agent->leave = false;
@@ -407,8 +408,28 @@ Test(liveness, leaving_without_an_answer_ends) {
     uint64_t begun_ms = clock_mono_ms();
     agent_stop(agent);
     cr_assert_lt(clock_mono_ms() - begun_ms, 10000);
+    cr_assert_eq(agent->left_error, CO_TIMEOUT, "and is not said to be done");
     agent->leave = false;
     fake_rpc_hold(agent->rpc, false);
+    agent_start(agent);
+    agent_free(agent);
+}
+
+/* No server was ever reached: there is nothing to leave. */
+Test(liveness, leaving_before_any_server_was_reached_is_done_at_once) {
+    struct agent *agent = stopped(true);
+    fake_rpc_leader(agent->rpc, false);
+    fake_rpc_hold(agent->rpc, true);
+    agent_start(agent);
+    UNTIL(fake_rpc_held(agent->rpc) > 0); /* a grant waits for one */
+    agent->leave = true;
+    uint64_t begun_ms = clock_mono_ms();
+    agent_stop(agent);
+    cr_assert_eq(agent->left_error, CO_OK);
+    cr_assert_lt(clock_mono_ms() - begun_ms, 4000);
+    agent->leave = false;
+    fake_rpc_hold(agent->rpc, false);
+    fake_rpc_leader(agent->rpc, true);
     agent_start(agent);
     agent_free(agent);
 }

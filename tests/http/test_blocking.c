@@ -481,6 +481,31 @@ Test(blocking, hanging_up_during_confirmation) {
     world_stop(world);
 }
 
+/* The server has seen the client go before the query parks, because the connection has waited before and is watched. */
+Test(blocking, hanging_up_before_it_waits) {
+    struct world *world = world_start(NULL);
+    put(world, "a", "1");
+    for (unsigned i = 1; i <= 20; i++) {
+        int fd = web_dial(world);
+        web_say(fd, "GET /v1/kv/a?index=%u&wait=5m HTTP/1.1\r\nHost: x\r\n\r\n", i);
+        EVENTUALLY(PARKED(world) == 1);
+        put(world, "a", i % 2 ? "x" : "y");
+        struct web_answer answer = web_hear(fd);
+        cr_assert(answer.status == 200 && web_index(&answer) == i + 1);
+        web_free(&answer);
+        fake_rpc_alone(world_rpc(world), i % 2);
+        fake_rpc_hold_rounds(world_rpc(world), true);
+        web_say(fd, "GET /v1/kv/a?index=%u&wait=5m HTTP/1.1\r\nHost: x\r\n\r\n", i + 1);
+        close(fd);
+        for (int ms = 0; ms < 5; ms++) (void)PARKED(world); /* it comes to it meanwhile */
+        fake_rpc_hold_rounds(world_rpc(world), false);
+        fake_rpc_alone(world_rpc(world), true);
+        EVENTUALLY(web_metric(world, "coord_http_connections") == 1);
+        cr_assert_eq(PARKED(world), 0);
+    }
+    world_stop(world);
+}
+
 /* ---- limits and the end ---- */
 
 Test(blocking, too_many) {

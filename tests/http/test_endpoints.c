@@ -209,6 +209,9 @@ Test(endpoints, refused_commands_answer_by_the_status_of_their_error) {
     expect(400, "PUT /v1/toy/a/take", NULL, "session, ttl: one of them is wanted, and not both");
     expect(400, "PUT /v1/toy/a/take?ttl=15s&session=" SESSION, NULL,
            "session, ttl: one of them is wanted, and not both");
+    expect(400, "PUT /v1/toy/a/take?ttl=15s&frobnicate=x", NULL,
+           "unknown parameter \"frobnicate\" (known: dc, session, ttl, mode, count, wait, hold, shared, color, pretty, "
+           "token)");
     expect(400, "PUT /v1/toy/a/take?ttl=15s&moed=x", NULL, "unknown parameter \"moed\" (nearest: \"mode\")");
     expect(400, "GET /v1/toys", NULL, "kind: it is missing; wanted: text");
     expect(500, "GET /v1/toy/a?dc=elsewhere", NULL, "No path to datacenter");

@@ -88,10 +88,10 @@ static const struct exchange good[] = {
 
 static const struct exchange bad[] = {
     {GET("/v1/nothing"), 0, 404, "Invalid path: there is no such endpoint", false},
-    {"PATCH /v1/kv/k HTTP/1.1\r\nHost: x\r\n\r\n", 0, 405, "method PATCH not allowed", false},
-    {"POST /v1/catalog/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab", 0, 405, "method POST not allowed",
-     false},
-    {"get /v1/catalog/nodes HTTP/1.1\r\nHost: x\r\n\r\n", 0, 405, "method get not allowed", false},
+    {"PATCH /v1/kv/k HTTP/1.1\r\nHost: x\r\n\r\n", 0, 405, "method PATCH not allowed; allowed: GET,PUT,DELETE", false},
+    {"POST /v1/catalog/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab", 0, 405,
+     "method POST not allowed; allowed: GET", false},
+    {"get /v1/catalog/nodes HTTP/1.1\r\nHost: x\r\n\r\n", 0, 405, "method get not allowed; allowed: GET", false},
     {"GET /v1/catalog/nodes HTTP/1.1\r\n\r\n", 0, 400, "Bad request: missing required Host header", true},
     {"GET /v1/catalog/nodes HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 0, 400, "Bad request: more than one Host header",
      true},

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "http/impl.h"
+#include "http/route_near.h"
 
 static const struct http_route *const tables[] = {
     http_routes_kv,          http_routes_session,       http_routes_status,
@@ -124,4 +125,66 @@ Test(routes, what_is_allowed) {
     cr_expect(!find(&request, HTTP_PUT, "/"));
     cr_expect(request.refusal == 405);
     done(&request);
+}
+
+/* A path that is mistyped, or another method's: the status is Consul's, the words say what was meant. */
+Test(routes, what_was_meant_is_named) {
+    static const struct {
+        unsigned method;
+        const char *path;
+        int status;
+        const char *said;
+    } rows[] = {
+        {HTTP_PUT, "/v1/lock/job/aquire", 405, "METHOD not allowed; allowed: GET; nearest: PUT /v1/lock/:name/acquire"},
+        {HTTP_PUT, "/v1/lock/a/b/realease", 405, "; nearest: PUT /v1/lock/:name/release"},
+        {HTTP_PUT, "/v1/lok/job/acquire", 404, ": PUT /v1/lock/:name/acquire is the nearest"},
+        {HTTP_GET, "/v1/catalog/servics", 404, ": GET /v1/catalog/services is the nearest"},
+        {HTTP_GET, "/v1/catalog/serv", 404, ": GET /v1/catalog/services is the nearest"},
+        {HTTP_PUT, "/v1/session", 404, ": PUT /v1/session/create is the nearest"},
+        {HTTP_PUT, "/v1/session/creat", 404, ": PUT /v1/session/create is the nearest"},
+        {HTTP_GET, "/catalog/nodes", 404, ": GET /v1/catalog/nodes is the nearest"},
+        {HTTP_GET, "/v1/agent/check/pass/x", 405, "method METHOD not allowed; allowed: PUT"},
+        {HTTP_POST, "/v1/catalog/registre", 404, ": PUT /v1/catalog/register is the nearest"},
+        {HTTP_GET, "/v1/query", 404,
+         ": Consul's `/v1/query`; coord does not have it: there are no prepared queries yet"},
+        {HTTP_PUT, "/v1/connect/ca/configuration", 404, "Consul's `/v1/connect`"},
+        {HTTP_GET, "/v1/config/service-defaults/web", 404, "Consul's `/v1/config`"},
+        {HTTP_GET, "/ui/", 404, "Consul's `/ui`"},
+        {HTTP_GET, "/v1/frobnicate/x", 404, NULL},
+        {HTTP_GET, "/v1", 404, NULL},
+        {HTTP_GET, "/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r", 404, NULL},
+    };
+    routes_init();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct http_request request;
+        cr_expect(!find(&request, rows[i].method, rows[i].path), "%s", rows[i].path);
+        cr_expect_eq(request.refusal, rows[i].status, "%s", rows[i].path);
+        if (rows[i].said)
+            cr_expect(strstr(request.refusal_text, rows[i].said) != NULL, "%s: %s", rows[i].path, request.refusal_text);
+        else cr_expect_str_eq(request.refusal_text, "Invalid path: there is no such endpoint", "%s", rows[i].path);
+        done(&request);
+    }
+}
+
+/* A parameter of the endpoint that the same path is with another method. */
+Test(routes, a_parameter_of_another_method) {
+    static const struct {
+        const char *path, *parameter, *endpoint;
+        unsigned method;
+    } rows[] = {
+        {"/v1/lock/job/acquire", "ttl", "PUT /v1/lock/:name/acquire", HTTP_GET},
+        {"/v1/lock/a/b/acquire", "wait", "PUT /v1/lock/:name/acquire", HTTP_GET},
+        {"/v1/kv/x", "acquire", "PUT /v1/kv/:key", HTTP_GET},
+        {"/v1/lock/job/acquire", "nonsense", NULL, HTTP_GET},
+        {"/v1/lock/job/acquire", "ttl", NULL, HTTP_PUT}, /* it has it itself */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buffer out = {0};
+        bool found =
+            route_with_parameter(slice_text(rows[i].path), rows[i].method, slice_text(rows[i].parameter), &out);
+        cr_expect_eq(found, rows[i].endpoint != NULL, "%s?%s", rows[i].path, rows[i].parameter);
+        if (found && rows[i].endpoint)
+            cr_expect(slice_is(buffer_slice(&out), rows[i].endpoint), "%.*s", (int)out.size, out.data);
+        buffer_free(&out);
+    }
 }

@@ -109,7 +109,8 @@ Test(server, routes_and_values) {
     EXPECT_BODY(world, 201, "GET /v1/test/values/x/fixed", "a=x rest=");
     EXPECT_BODY(world, 404, "GET /v1/test/values/x/other/y", "Invalid path: there is no such endpoint");
     EXPECT_BODY(world, 404, "GET /v1/test/values//fixed/y", "Invalid path: there is no such endpoint");
-    EXPECT_BODY(world, 404, "GET /v1/test", "Invalid path: there is no such endpoint");
+    EXPECT_BODY(world, 404, "GET /v1/test",
+                "Invalid path: there is no such endpoint: GET /v1/test/ticket is the nearest");
     struct web_answer answer = web_ask(world, "DELETE /v1/test/values/x/fixed/y", NULL);
     cr_expect(answer.status == 405);
     cr_expect_str_eq(web_header(&answer, "Allow"), "OPTIONS,GET,PUT,POST");

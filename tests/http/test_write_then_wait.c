@@ -195,6 +195,24 @@ Test(write_then_wait, who_hangs_up_ends_the_wait_and_what_was_written_stays) {
     cr_expect(is_written("a"));
 }
 
+/* The server has seen it before the request waits, because the connection has waited before and is watched. */
+Test(write_then_wait, who_hangs_up_before_it_waits_ends_the_wait) {
+    char key[16];
+    put("go", "no");
+    for (int i = 0; i < 20; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        int fd = begin(key, "yes", 1);
+        expect_body(fd, "held=0 go=no");
+        web_say(fd, "PUT /v1/wait/%s?ms=600000 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nyes", key);
+        close(fd);
+        EVENTUALLY(web_metric(world, "coord_http_connections") == 1); /* the one that asks */
+    }
+    unsigned before = looked;
+    put("go", "never");
+    (void)web_metric(world, "coord_http_connections");
+    cr_expect_eq(looked, before, "nobody looks any more");
+}
+
 Test(write_then_wait, a_server_that_stops_waits_for_nobody) {
     int fd = begin("a", "yes", 600000);
     EVENTUALLY(looked == 1);

@@ -28,7 +28,8 @@ struct outcome answer_of(struct fixture *world, uint8_t type, const ProtobufCMes
     struct machine_input input = {.index = machine_applied(world->machine) + 1,
                                   .term = world->term,
                                   .command = buffer_slice(&bytes),
-                                  .is_command = true};
+                                  .is_command = true,
+                                  .unix_ms = world->unix_ms};
     cr_assert_eq(machine_apply(world->machine, &input, 1, keep, &kept, NULL), CO_OK);
     buffer_free(&bytes);
     *message = kept.message;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "registry/catalog.h"
 #include "registry/version.h"
 
 void leases_open(struct fixture *world) {
@@ -54,6 +55,28 @@ struct outcome lease_leave(struct fixture *world, const char *id) {
 }
 struct outcome lease_expire(struct fixture *world, const char *id, uint64_t term) {
     return end(world, id, term, false);
+}
+
+struct outcome node_leave(struct fixture *world, const char *node, bool dead, bool prune) {
+    Pb__NodeLeaveCommand command = PB__NODE_LEAVE_COMMAND__INIT;
+    command.node = (char *)(uintptr_t)node, command.dead = dead, command.prune = prune;
+    return fixture_apply(world, NODE_LEAVE, &command.base);
+}
+
+const char *members_now(struct fixture *world) {
+    static char text[512];
+    Pb__TableRequest request = PB__TABLE_REQUEST__INIT;
+    const Pb__MembersResult *all = (const Pb__MembersResult *)fixture_ask(world, &query_members, &request.base).message;
+    text[0] = 0;
+    for (size_t i = 0; i < all->n_members; i++) {
+        const Pb__Member *member = all->members[i];
+        size_t at = strlen(text);
+        snprintf(text + at, sizeof text - at, "%s=%s ", member->name,
+                 member->left     ? "left"
+                 : member->failed ? "failed"
+                                  : "alive");
+    }
+    return text;
 }
 
 struct outcome lease_reap(struct fixture *world, const char *node, uint64_t index, uint64_t term) {

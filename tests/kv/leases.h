@@ -17,6 +17,7 @@ struct outcome lease_grant_to(struct fixture *world, const char *id, const char 
 struct outcome lease_revoke(struct fixture *world, const char *id);
 struct outcome lease_expire(struct fixture *world, const char *id, uint64_t term);
 struct outcome lease_leave(struct fixture *world, const char *id);
+struct outcome node_leave(struct fixture *world, const char *node, bool dead, bool prune);
 struct outcome lease_reap(struct fixture *world, const char *node, uint64_t index, uint64_t term);
 
 /* lease, by: NULL: none. node_id 0: none. service NULL: the node alone. check: critical, or NULL */
@@ -31,6 +32,8 @@ struct outcome kv_put_leased(struct fixture *world, const char *key, const char 
 /* What it holds: "key a; key b; service n1/web; node n1; ", or "gone". Valid until the next query. */
 const char *lease_holds(struct fixture *world, const char *id);
 const char *dead_nodes(struct fixture *world); /* "n1 n2 " */
+/* "n1=alive n2=failed n3=left " */
+const char *members_now(struct fixture *world);
 /* "gone", or the statuses of its checks: "serfHealth=critical c1=passing " */
 const char *node_state(struct fixture *world, const char *node);
 

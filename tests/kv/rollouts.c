@@ -56,6 +56,12 @@ struct outcome rollout_do(struct fixture *world, uint8_t number, const char *nam
     return fixture_apply(world, number, &command.base);
 }
 
+struct outcome rollout_delete(struct fixture *world, const char *name, bool with_keys) {
+    Pb__RolloutDeleteCommand command = PB__ROLLOUT_DELETE_COMMAND__INIT;
+    command.name = TEXT(name), command.with_keys = with_keys;
+    return fixture_apply(world, ROLLOUT_DELETE, &command.base);
+}
+
 struct outcome rollout_ack(struct fixture *world, const char *name, const char *id, const char *version, bool ok,
                            const char *node) {
     Pb__RolloutAckCommand command = PB__ROLLOUT_ACK_COMMAND__INIT;

@@ -25,6 +25,8 @@ struct outcome rollout_set(struct fixture *world, const char *name, const char *
 #define rollout_flip(world, name, version) rollout_set(world, name, version, &(struct stage_plan){.percent = -1})
 /* ROLLOUT_PROMOTE to ROLLOUT_RESUME. */
 struct outcome rollout_do(struct fixture *world, uint8_t command, const char *name);
+/* With its keys, or without. */
+struct outcome rollout_delete(struct fixture *world, const char *name, bool with_keys);
 struct outcome rollout_ack(struct fixture *world, const char *name, const char *id, const char *version, bool ok,
                            const char *node);
 /* ROLLOUT_ADVANCE, ROLLOUT_JUDGE. index 0: of the hold that counts now. */

@@ -153,7 +153,7 @@ static void admit(struct fleet *fleet, struct fleet_agent *agent, size_t i, uint
     if (budget->definition->window) must(fleet, budget, budget->window, budget->capacity + bound.sum, "a window");
 }
 
-/* Nothing is refused for longer than a TTL and a second while there is enough for it. */
+/* Nothing is refused for longer than 1.1 s, or after trouble a TTL and a second, while there is enough for it. */
 static void refuse(struct fleet *fleet, struct fleet_agent *agent, size_t i) {
     struct fleet_budget *budget = &fleet->budgets[i];
     agent->refused++;
@@ -165,7 +165,9 @@ static void refuse(struct fleet *fleet, struct fleet_agent *agent, size_t i) {
     if (since_ns < agent->trouble_ns) since_ns = agent->trouble_ns;
     uint64_t for_ns = fleet->now_ns - since_ns, ttl_ms = budget->definition->lease_ttl_ms;
     if (for_ns > fleet->longest_refusal_ns) fleet->longest_refusal_ns = for_ns;
-    if (for_ns > (ttl_ms + 1000) * FLEET_MS)
+    /* Where nothing was wrong for a while the refusal ends as soon as its reason. */
+    bool calm = !fleet->plan.lost_permille && agent->trouble_ns + 3 * FLEET_S < since_ns;
+    if (for_ns > (calm ? 1100 : ttl_ms + 1000) * FLEET_MS)
         cr_assert_fail("seed %llu, at %llu ms: agent %u refuses %s for %llu ms", (unsigned long long)fleet->plan.seed,
                        (unsigned long long)(fleet->now_ns / FLEET_MS), agent->number, budget->definition->name,
                        (unsigned long long)(for_ns / FLEET_MS));
@@ -353,7 +355,8 @@ static void look(struct fleet *fleet, struct fleet_budget *budget) {
         budget->notice_index = index;
         budget->seen = applied;
         const Pb__QuotaState *state = quota_servers_look(&fleet->servers, name);
-        if (!state || state->available < (int64_t)fits) budget->poor_ns = UINT64_MAX;
+        bool enough = state && state->available - (int64_t)state->record->kept >= (int64_t)fits;
+        if (!enough) budget->poor_ns = UINT64_MAX;
         else if (budget->poor_ns == UINT64_MAX) budget->poor_ns = fleet->now_ns;
     }
 }

@@ -19,10 +19,25 @@ Pb__QuotaDefinition budget_plain(const char *name, Pb__QuotaMode mode) {
     return definition;
 }
 
+static uint64_t defined;
+
+void notice_heard(struct spending *s, const Pb__QuotaDefinition *definition, const struct noticed *noticed) {
+    Pb__QuotaNotice notice = PB__QUOTA_NOTICE__INIT;
+    const char *name;
+    uint64_t index;
+    while (spender_follow(s->spender, &name, &index)) cr_assert_str_eq(name, definition->name);
+    notice.definition = (Pb__QuotaDefinition *)(uintptr_t)definition;
+    notice.defined_index = defined += noticed->anew;
+    notice.came = noticed->came, notice.leases = noticed->leases, notice.left = noticed->left;
+    notice.denied = noticed->denied, notice.period_index = noticed->period;
+    spender_followed(s->spender, definition->name, CO_OK, &notice, ++defined, s->now_ns);
+    defined = notice.defined_index;
+    while (spender_follow(s->spender, &name, &index)) continue;
+}
+
 void budget_follow(struct spending *s, const Pb__QuotaDefinition *definition, bool starving) {
     Pb__QuotaNotice notice = PB__QUOTA_NOTICE__INIT;
     const char *name;
-    static uint64_t defined;
     uint64_t index;
     while (spender_follow(s->spender, &name, &index)) cr_assert_str_eq(name, definition->name);
     notice.definition = (Pb__QuotaDefinition *)(uintptr_t)definition;
@@ -81,6 +96,9 @@ void answer_given(struct spending *s, const struct given *given) {
     grant.starving = given->starving;
     grant.level = given->level ? given->level : 1000;
     grant.taken = given->taken;
+    grant.came = given->came, grant.owed = given->owed, grant.leases = given->leases;
+    grant.waited_ms = given->waited_ms, grant.period_index = given->period;
+    grant.window = given->window_s, grant.window_noted = given->window_s != 0;
     grants.session = "11111111-1111-4111-8111-111111111111";
     grants.grants = rows;
     grants.n_grants = 1;

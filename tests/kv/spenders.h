@@ -35,12 +35,22 @@ struct given {
     uint64_t granted, balance, level;
     int64_t available;
     bool starving, taken;
+    uint64_t came, owed, leases, waited_ms, period;
+    int64_t window_s; /* 0: the leader has not said which one it is */
     int error;
     uint64_t lease; /* 0: 77 */
 };
 void answer_given(struct spending *s, const struct given *given);
 #define GIVE(s, ...) answer_given(s, &(const struct given){__VA_ARGS__})
 void answer_error(struct spending *s, int error);
+/* A notice of it. */
+struct noticed {
+    uint64_t came, leases, left, period;
+    bool denied;
+    bool anew; /* it was defined anew */
+};
+void notice_heard(struct spending *s, const Pb__QuotaDefinition *definition, const struct noticed *noticed);
+#define NOTICE(s, definition, ...) notice_heard(s, definition, &(const struct noticed){__VA_ARGS__})
 /* A known budget, of which so much is held. */
 void hold(struct spending *s, const Pb__QuotaDefinition *definition, uint64_t balance);
 

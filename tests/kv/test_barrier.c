@@ -268,6 +268,50 @@ Test(barrier, nobody_leaves_a_double_barrier_before_all_have_left) {
     watcher_end(&leaving, &world);
 }
 
+/* -1: it is not there. */
+static int stands(const char *name, const char *session, uint64_t *index) {
+    Pb__BarrierPlaceRequest request = PB__BARRIER_PLACE_REQUEST__INIT;
+    char room[BARRIER_WHO_MOST];
+    struct slice who = barrier_who(slice_text(name), slice_text(session), room);
+    request.who = (ProtobufCBinaryData){who.size, (uint8_t *)(uintptr_t)who.data};
+    struct query_result result = fixture_ask(&world, &query_barrier_place, &request.base);
+    const Pb__BarrierSeat *seat = (const Pb__BarrierSeat *)result.message;
+    *index = result.index;
+    cr_expect(!result.found || (strcmp(seat->session, session) == 0 && strcmp(seat->name, name) == 0));
+    return result.found ? (int)seat->standing : -1;
+}
+
+Test(barrier, a_party_looks_where_it_stands_and_nobody_else_wakes_it) {
+    Pb__BarrierPlaceRequest request = PB__BARRIER_PLACE_REQUEST__INIT;
+    char room[BARRIER_WHO_MOST];
+    uint64_t index = 0, before;
+    struct slice who = barrier_who(slice_text("d"), slice_text(id[0]), room);
+    request.who = (ProtobufCBinaryData){who.size, (uint8_t *)(uintptr_t)who.data};
+    cr_expect_eq(stands("d", id[0], &index), -1);
+    (void)enter("d", id[0], .parties = 3, .doubled = true);
+    cr_expect_eq(stands("d", id[0], &index), (int)PB__BARRIER_STANDING__BARRIER_WAITING);
+    struct watcher own;
+    watcher_begin(&own, &world, &query_barrier_place, &request.base);
+    (void)enter("d", id[1], .parties = 3, .doubled = true);
+    before = index;
+    cr_expect(stands("d", id[0], &index) == (int)PB__BARRIER_STANDING__BARRIER_WAITING && index == before &&
+              !own.woken);
+    uint64_t released = enter("d", id[2], .parties = 3, .doubled = true).index;
+    cr_expect(stands("d", id[0], &index) == (int)PB__BARRIER_STANDING__BARRIER_INSIDE && index == released);
+    cr_expect_eq(own.woken, 1);
+    (void)leave("d", id[1]);
+    cr_assert(session_drop(&world, id[2]).yes);
+    cr_expect(stands("d", id[0], &index) == (int)PB__BARRIER_STANDING__BARRIER_INSIDE && index == released);
+    cr_expect_eq(own.woken, 1, "others come and go");
+    cr_expect_eq(stands("d", id[1], &index), (int)PB__BARRIER_STANDING__BARRIER_LEFT);
+    cr_assert(session_drop(&world, id[0]).yes);
+    cr_expect(stands("d", id[0], &index) == -1 && index > released, "%llu", (unsigned long long)index);
+    cr_expect_eq(own.woken, 2);
+    watcher_end(&own, &world);
+    request.who.len = 10;
+    cr_expect(!fixture_ask(&world, &query_barrier_place, &request.base).found, "what another process sent");
+}
+
 Test(barrier, a_session_that_ends_inside_is_not_waited_for) {
     uint64_t round = enter("d", id[0], .parties = 3, .doubled = true).round;
     (void)enter("d", id[1], .parties = 3, .doubled = true), (void)enter("d", id[2], .parties = 3, .doubled = true);

@@ -48,7 +48,8 @@ struct state {
     } keys[KEYS];
     struct buffer lists[PREFIXES], names[PREFIXES]; /* results, packed */
     bool found[PREFIXES];
-    uint8_t command; /* by which it became so */
+    uint8_t command;  /* by which it became so */
+    uint64_t unix_ms; /* of the entry: the highest clock of a leader so far */
 };
 static struct state *states; /* by index */
 static uint64_t began;       /* the first index that the model knows */
@@ -90,9 +91,12 @@ static unsigned key_number(ProtobufCBinaryData name) {
 
 /* What is there now, by the queries of the present. */
 static void look(uint8_t command) {
-    struct state *state = &states[machine_index(world.machine)];
-    cr_assert_lt(machine_index(world.machine), INDEXES);
+    uint64_t index = machine_index(world.machine);
+    struct state *state = &states[index];
+    cr_assert_lt(index, INDEXES);
     state->command = command;
+    state->unix_ms = index > began ? states[index - 1].unix_ms : 0;
+    if (state->unix_ms < world.unix_ms) state->unix_ms = world.unix_ms;
     memset(state->keys, 0, sizeof state->keys);
     struct query_result result = kv_list(&world, "");
     const Pb__KvEntriesResult *list = (const Pb__KvEntriesResult *)result.message;
@@ -176,14 +180,47 @@ static void limit_to(uint64_t changes) {
 
 /* -- asking the past ---------------------------------------------------------------------------------------------- */
 
-static const Pb__KvPastResult *ask(const char *key, Pb__KvPastForm form, uint64_t at, bool *found) {
+static const Pb__KvPastResult *ask_moment(const char *key, Pb__KvPastForm form, Pb__KvMoment moment, bool *found) {
     Pb__KvPastRequest request = PB__KV_PAST_REQUEST__INIT;
     request.key = (ProtobufCBinaryData){strlen(key), (uint8_t *)(uintptr_t)key};
-    request.form = form, request.at = at;
+    request.form = form, request.at = &moment;
     if (form == PB__KV_PAST_FORM__PAST_KEYS) request.separator = (ProtobufCBinaryData){1, (uint8_t *)(uintptr_t) "/"};
     struct query_result result = fixture_ask(&world, &query_kv_past, &request.base);
     *found = result.found;
     return (const Pb__KvPastResult *)result.message;
+}
+
+static const Pb__KvPastResult *ask(const char *key, Pb__KvPastForm form, uint64_t at, bool *found) {
+    Pb__KvMoment moment = PB__KV_MOMENT__INIT;
+    moment.index = at;
+    return ask_moment(key, form, moment, found);
+}
+
+/* The state as of a time is that of the newest entry not after it. */
+static void check_time(uint64_t floor, uint64_t unix_ms) {
+    bool found;
+    uint64_t last = machine_index(world.machine), at = last;
+    Pb__KvMoment moment = PB__KV_MOMENT__INIT;
+    moment.unix_ms = unix_ms, moment.now_unix_ms = number_below(2) ? unix_ms : 0;
+    while (at > floor && states[at].unix_ms > unix_ms) at--;
+    for (unsigned key = 0; key < KEYS; key += 5) {
+        const Pb__KvPastResult *past = ask_moment(key_names[key], PB__KV_PAST_FORM__PAST_ENTRY, moment, &found);
+        bool gone = unix_ms < states[floor].unix_ms;
+        bool to_come = unix_ms > states[last].unix_ms && moment.now_unix_ms < unix_ms;
+        cr_assert_eq(past->verdict,
+                     gone      ? PB__KV_MOMENT_VERDICT__MOMENT_GONE
+                     : to_come ? PB__KV_MOMENT_VERDICT__MOMENT_TO_COME
+                               : PB__KV_MOMENT_VERDICT__MOMENT_KEPT,
+                     "seed %lu: time %lu, floor %lu, last %lu", seed, unix_ms, states[floor].unix_ms,
+                     states[last].unix_ms);
+        cr_assert(past->floor == floor && past->floor_unix_ms == states[floor].unix_ms);
+        cr_assert(past->index == last && past->unix_ms == states[last].unix_ms);
+        if (gone || to_come) continue;
+        cr_assert(past->at >= floor && past->at <= at && states[past->at].unix_ms <= unix_ms,
+                  "seed %lu: time %lu is index %lu", seed, unix_ms, past->at);
+        cr_assert_eq(found, states[at].keys[key].there, "seed %lu: key %u at time %lu", seed, key, unix_ms);
+        if (found) cr_assert_eq(past->entries[0]->modify_index, states[at].keys[key].modify);
+    }
 }
 
 static void check_entry(unsigned key, uint64_t at) {
@@ -255,6 +292,7 @@ static void check_changes(unsigned key) {
         if (!change_at(key, index, &shown, &kind)) continue;
         cr_assert_lt(count, past->n_changes, "seed %lu: key %u: the change at %lu is missing", seed, key, index);
         const Pb__KvChange *change = past->changes[count++];
+        cr_assert_eq(change->unix_ms, states[index].unix_ms, "seed %lu: key %u: at %lu", seed, key, index);
         cr_assert_eq(change->index, index, "seed %lu: key %u: %lu, not %lu", seed, key, change->index, index);
         cr_assert_eq(change->kind, kind, "seed %lu: key %u at %lu: kind %d, not %d", seed, key, index,
                      (int)change->kind, (int)kind);
@@ -275,6 +313,9 @@ static void check_all(void) {
         check_lists(at);
     }
     for (unsigned key = 0; key < KEYS; key++) check_changes(key);
+    check_time(floor, states[last].unix_ms + 1);
+    for (uint64_t at = floor; at <= last; at += 1 + number_below(9))
+        check_time(floor, states[at].unix_ms + number_below(3) - 1);
     for (uint64_t at = floor ? floor - 1 : 0; at > 0 && at + 3 > floor; at--) {
         const Pb__KvPastResult *past = ask("a", PB__KV_PAST_FORM__PAST_ENTRY, at, &found);
         cr_assert(!found && past->n_entries == 0 && past->floor == floor && past->index == last);
@@ -290,8 +331,12 @@ static void one_world(void) {
     fixture_raise(&world);
     began = machine_index(world.machine);
     look(0);
+    uint64_t clock = 5000;
     for (unsigned step = 0; step < STEPS; step++) {
         uint64_t dice = number_below(20);
+        clock += number_below(4) ? 0 : number_below(50);
+        if (number_below(10) == 0) clock = clock < 2000 ? clock : clock + number_below(600) - 400; /* another leader */
+        world.unix_ms = clock;
         if (dice == 0) nested_random();
         else if (dice < 4) owner_random();
         else kv_random();

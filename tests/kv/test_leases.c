@@ -353,6 +353,60 @@ Test(leases, a_node_that_leaves_goes_at_once, .init = setup, .fini = teardown) {
     cr_expect(again.error == CO_OK && !again.yes, "it has no lease to leave by");
 }
 
+/* Who left is a member that left, until it is here again, or for its reconnect timeout. */
+Test(leases, a_node_that_left_is_shown_as_left, .init = setup, .fini = teardown) {
+    cr_assert(lease_grant(&world, id[0], "n1", 1).yes && lease_register(&world, &agent).yes);
+    cr_expect_str_eq(members_now(&world), "n1=alive ");
+    uint64_t left = lease_leave(&world, id[0]).index;
+    cr_expect_str_eq(members_now(&world), "n1=left ");
+    cr_expect_str_eq(dead_nodes(&world), "", "it did not die");
+    cr_assert(lease_grant(&world, id[1], "n1", 1).yes);
+    cr_expect_str_eq(members_now(&world), "", "it is about to register");
+    cr_assert(lease_register(&world, &(struct registration){.node = "n1", .node_id = 1, .alive = true}).yes);
+    cr_expect_str_eq(members_now(&world), "n1=alive ");
+    cr_expect_not(lease_reap(&world, "n1", left, world.term).yes, "it came back");
+    left = lease_leave(&world, id[1]).index;
+    cr_assert(node_register(&world, "n1").yes);
+    cr_expect_str_eq(members_now(&world), "", "somebody else has registered it, without an agent");
+    cr_assert(lease_reap(&world, "n1", left, world.term).yes);
+    cr_expect_str_neq(node_state(&world, "n1"), "gone", "that node stays when the note goes");
+    cr_assert(node_remove(&world, "n1").yes);
+    cr_expect_str_eq(members_now(&world), "", "the note's time was over");
+    sums_hold();
+}
+
+/* Others have a node leave whose agent is gone, and none that lives. */
+Test(leases, a_node_is_made_to_leave, .init = setup, .fini = teardown) {
+    cr_assert(lease_grant(&world, id[0], "n1", 1).yes && lease_register(&world, &agent).yes);
+    cr_expect_eq(node_leave(&world, "n1", false, false).error, CO_CONFLICT, "it renews its lease");
+    cr_expect_eq(node_leave(&world, "n1", false, true).error, CO_CONFLICT);
+    cr_expect_str_eq(members_now(&world), "n1=alive ");
+    cr_assert(lease_expire(&world, id[0], world.term).yes);
+    cr_expect_str_eq(members_now(&world), "n1=failed ");
+    cr_expect(node_leave(&world, "n1", false, false).yes);
+    cr_expect_str_eq(members_now(&world), "n1=left ");
+    cr_expect_str_eq(node_state(&world, "n1"), "gone");
+    cr_expect_str_eq(dead_nodes(&world), "");
+    struct outcome again = node_leave(&world, "n1", false, false);
+    cr_expect(again.error == CO_OK && !again.yes, "once");
+    cr_expect(node_leave(&world, "n1", false, true).yes);
+    cr_expect_str_eq(members_now(&world), "", "pruned");
+    cr_expect_not(node_leave(&world, "n1", false, true).yes);
+    /* a server that the leader is not connected with: its lease may stand for some seconds */
+    cr_assert(lease_grant(&world, id[1], "n2", 2).yes);
+    cr_assert(lease_register(&world, &(struct registration){.node = "n2", .node_id = 2, .alive = true}).yes);
+    cr_expect(node_leave(&world, "n2", true, false).yes);
+    cr_expect_str_eq(members_now(&world), "n2=left ");
+    cr_expect_eq(lease_register(&world, &(struct registration){.node = "n2", .alive = true, .by = id[1]}).error,
+                 CO_NOTFOUND, "its lease has ended");
+    /* an agent without a lease, as somebody says that it lives, or that it is dead */
+    cr_assert(lease_register(&world, &(struct registration){.node = "n3", .node_id = 3, .alive = true}).yes);
+    cr_expect_eq(node_leave(&world, "n3", false, false).error, CO_CONFLICT);
+    cr_expect_eq(node_leave(&world, "", false, false).error, CO_INVALID);
+    cr_expect_not(node_leave(&world, "nosuch", false, true).yes);
+    sums_hold();
+}
+
 Test(leases, a_node_that_never_registered, .init = setup, .fini = teardown) {
     cr_assert(lease_grant(&world, id[0], "n1", 1).yes);
     cr_assert(lease_expire(&world, id[0], world.term).yes);

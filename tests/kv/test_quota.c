@@ -354,14 +354,44 @@ Test(quota, who_starves_wakes_the_others_and_gets_its_share_of_what_they_give_ba
     cr_expect(grant->granted == 0 && grant->starving && waits.woken == 1, "they know");
     grant = quota_ask(&world, id[0], ASK(.name = text("b"), .lease = greedy, .spent = 100, .held = 350, .want = 450));
     cr_expect(grant->granted == 100 && grant->level == 500, "what it wants is below the level");
-    cr_expect(!quota_notice(&world, "b", NULL)->starving, "something came back");
+    const Pb__QuotaNotice *notice = quota_notice(&world, "b", &now);
+    cr_expect(!notice->starving && !notice->denied && notice->came == now && waits.woken == 2, "something came back");
     grant = quota_ask(&world, id[1], ASK(.name = text("b"), .lease = other, .held = 100, .want = 800));
     cr_expect(grant->granted == 350 && grant->level == 450, "900 for 450 and 800: %lu %lu", grant->granted,
               grant->level);
-    cr_expect(waits.woken == 2);
+    cr_expect(waits.woken == 3 && quota_notice(&world, "b", NULL)->denied);
     SUMS("spent 100 stranded 0 leased 900 slack 0: 0 of 1000");
     watcher_end(&waits, &world);
     quota_trail_check(&world, "b");
+}
+
+/* Says the notice that something was denied, and by which entry something came after that? */
+static bool news(bool denied, bool came) {
+    uint64_t index;
+    const Pb__QuotaNotice *notice = quota_notice(&world, "b", &index);
+    return notice->denied == denied && (notice->came == machine_index(world.machine)) == came;
+}
+
+Test(quota, who_was_denied_something_hears_when_something_comes) {
+    define("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    cr_expect(news(false, true), "defined");
+    uint64_t lease = GRANTED(0, 900, .want = 900);
+    cr_expect(news(false, false));
+    cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 100))->taken && news(false, false));
+    const Pb__QuotaGrant *grant = quota_ask(&world, NULL, ASK(.name = text("b"), .take = 100));
+    cr_expect(!grant->taken && grant->owed == 100 && grant->came < machine_index(world.machine) && news(true, false),
+              "by a take");
+    GRANTED(0, 0, .lease = lease, .held = 800, .want = 800);
+    cr_expect(news(false, true), "given back");
+    cr_expect(quota_ask(&world, id[1], ASK(.name = text("b"), .want = 500))->granted && news(true, false),
+              "by a lease");
+    cr_expect(quota_refill(&world, "b", 0).yes && news(false, true), "refilled");
+    GRANTED(0, 0, .lease = lease, .held = 800, .want = 800);
+    cr_expect(news(false, false), "nobody was denied anything since");
+    cr_expect(!quota_ask(&world, NULL, ASK(.name = text("b"), .take = 900))->taken && news(true, false));
+    Pb__QuotaDefinition more = quota_plain("b", PB__QUOTA_MODE__QUOTA_LEASE);
+    more.budget = 5000;
+    cr_expect(quota_put(&world, &more).yes && news(false, true), "raised");
 }
 
 Test(quota, who_got_nothing_comes_first_when_something_comes_back) {

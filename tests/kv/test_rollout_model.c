@@ -29,7 +29,7 @@ static struct {
     int staged; /* -1: none */
     double percent;
     const char *node, *tag;
-    bool paused, armed;
+    bool paused, armed, deleted; /* deleted: no version is published */
     size_t step, steps;
 } model;
 
@@ -64,7 +64,7 @@ static void compare(uint64_t index, bool narrow) {
         uint64_t seen;
         int version = wanted(caller);
         bool moved = version != caller->version;
-        if (moved) caller->version = version, caller->since = index;
+        if (moved) caller->version = version, caller->since = version < 0 ? 0 : index;
         const char *has = rollout_version(&world, "web", &caller->caller, &seen);
         const char *should = version < 0 ? "" : versions[version];
         cr_assert_str_eq(has, should, "seed %d at %d: caller %u", (int)seed, (int)index, i);
@@ -150,17 +150,35 @@ static struct outcome change(void) {
     return outcome;
 }
 
+static void publish_all(void) {
+    for (int i = 0; i < VERSIONS; i++) cr_assert(rollout_publish(&world, "web", versions[i], versions[i]).yes);
+    model.deleted = false;
+}
+
+/* With its keys, so that nothing is taken over by what comes after it. */
+static struct outcome delete (void) {
+    struct outcome outcome = rollout_delete(&world, "web", true);
+    cr_assert_eq(outcome.yes, model.staged < 0, "seed %d: %s", (int)seed, outcome.text);
+    if (outcome.yes) model.current = -1, model.before_count = 0, model.deleted = true;
+    return outcome;
+}
+
 static void run(void) {
     fixture_open(&world);
     fixture_raise(&world);
-    for (int i = 0; i < VERSIONS; i++) cr_assert(rollout_publish(&world, "web", versions[i], versions[i]).yes);
+    publish_all();
     model.current = model.staged = -1, model.before_count = 0;
     stage_ends();
     callers_begin();
     for (unsigned i = 0; i < STEPS; i++) {
         bool narrow = is_narrow();
         unsigned what = pick(10);
-        struct outcome outcome = what < 5 ? set_randomly() : what < 7 ? advance() : change();
+        bool again = model.deleted && pick(2);
+        if (model.deleted && !again) publish_all();
+        struct outcome outcome = again || pick(20) == 0 ? delete ()
+                                 : what < 5             ? set_randomly()
+                                 : what < 7             ? advance()
+                                                        : change();
         compare(outcome.index, narrow && is_narrow());
         if (i % 50 == 49) {
             for (unsigned j = 0; j < CALLERS; j++) rollout_watch_end(&callers[j].watch, &world);

@@ -125,6 +125,32 @@ Test(fleet, more_is_wanted_than_there_is) {
     overload(PB__QUOTA_MODE__QUOTA_BOUNDED, 9500);
 }
 
+/* A window is spent, and all are asked for more: nobody hammers the servers, and all are served when the next one begins. */
+static void spent(Pb__QuotaMode mode) {
+    Pb__QuotaDefinition definition = continuous("calls", 2000, 0, 0);
+    definition.window = PB__QUOTA_WINDOW__QUOTA_MINUTE;
+    definition.mode = mode;
+    double rate = 50;
+    struct fleet_plan plan = {.seed = 1, .agents = 20, .definitions = {&definition}, .rate = steady, .data = &rate};
+    struct fleet *fleet = fleet_open(&plan);
+    fleet_run(fleet, 10 * FLEET_S);
+    cr_assert_geq(fleet_admitted(fleet), 1900);
+    fleet_count_anew(fleet);
+    fleet_run(fleet, 50 * FLEET_S);
+    report(fleet, "spent");
+    cr_assert_lt(asks_a_second(fleet), 1.2 * 20 / 6, "%f", asks_a_second(fleet));
+    cr_assert_eq(fleet_admitted(fleet), 0);
+    fleet_run(fleet, 70 * FLEET_S);
+    cr_assert_geq(fleet_admitted(fleet), 1900);
+    cr_assert_leq(fleet->longest_refusal_ns, 1100 * FLEET_MS);
+    fleet_close(fleet);
+}
+
+Test(fleet, a_budget_that_is_spent_costs_few_asks) {
+    spent(PB__QUOTA_MODE__QUOTA_LEASE);
+    spent(PB__QUOTA_MODE__QUOTA_BOUNDED);
+}
+
 /* Twenty agents want ten times more than comes back: each gets something at least once in a TTL and a second. */
 static void contended(uint64_t tokens, uint64_t every_ms, double each, uint64_t ttl_ms) {
     Pb__QuotaDefinition definition = continuous("calls", 3 * tokens, tokens, every_ms);
@@ -215,7 +241,8 @@ Test(fleet, a_new_window_is_noticed_in_time) {
     fleet_run(fleet, 200 * FLEET_S);
     report(fleet, "windows");
     cr_assert_gt(fleet_admitted(fleet), 4 * 3000 - 600);
-    cr_assert_gt(fleet->longest_refusal_ns, 0);
+    cr_assert_gt(refused(fleet), 0);
+    cr_assert_leq(fleet->longest_refusal_ns, 1100 * FLEET_MS);
     cr_assert_eq(waited_too_long(fleet), 0);
     fleet_close(fleet);
 }

@@ -244,39 +244,6 @@ Test(spender_lease, it_gives_back_what_others_need) {
     cr_assert_not(ask_within(&s, 1000));
 }
 
-Test(spender_lease, what_is_refused_is_not_asked_again_at_once) {
-    hold(&s, &plain, 10);
-    cr_assert_eq(admits("calls"), 10);
-    cr_assert(ask_within(&s, SPENDER_ASK_MS));
-    GIVE(&s, .balance = 0, .available = 0, .starving = true, .level = 10);
-    unsigned refused = 0;
-    for (int i = 0; i < 99; i++, pass_ms(10)) {
-        int rv = take(&s, "calls", 1);
-        cr_assert_eq(rv, CO_BUSY);
-        cr_assert_leq(s.answer.retry_ms, 1000);
-        cr_assert_gt(s.answer.retry_ms, 0);
-        cr_assert_not(ask_within(&s, 0));
-        refused++;
-    }
-    cr_assert_eq(refused, 99);
-    cr_assert(ask_within(&s, 20)); /* a refill has come */
-    GIVE(&s, .granted = 5, .balance = 5, .available = 0, .starving = true, .level = 5);
-    cr_assert_eq(admits("calls"), 5);
-}
-
-Test(spender_lease, refusals_last_for_half_of_a_ttl_and_a_second_at_most) {
-    plain.window = PB__QUOTA_WINDOW__QUOTA_DAY;
-    plain.tokens = plain.every_ms = 0;
-    hold(&s, &plain, 10);
-    cr_assert_eq(admits("calls"), 10);
-    for (int i = 0; i < 5; i++) {
-        cr_assert(ask_within(&s, 6000));
-        GIVE(&s, .balance = 0, .available = 0, .starving = true, .level = 10);
-        cr_assert_eq(take(&s, "calls", 1), CO_BUSY);
-        cr_assert_leq(s.answer.retry_ms, 6000);
-    }
-}
-
 Test(spender_lease, what_an_agent_may_never_hold_the_servers_spend) {
     plain.max_lease = 50000; /* 50 of 1000 */
     hold(&s, &plain, 49);

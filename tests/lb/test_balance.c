@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lb/balance.h"
 
@@ -186,7 +187,7 @@ Test(balance, new_instances_begin_slowly) {
     hints_free(hints);
 }
 
-Test(balance, owners_move_little_and_pass_over_the_overloaded) {
+Test(balance, owners_move_little) {
     struct hints *hints = hints_new(0);
     uint64_t now = SECOND;
     instances(4);
@@ -201,11 +202,115 @@ Test(balance, owners_move_little_and_pass_over_the_overloaded) {
     struct balance *without = balance_new(hints, &world.result, now);
     cr_assert_eq(balance_owners(without, &ask, 1, owners), 1);
     cr_expect_eq(owners[0], next);
-    for (size_t i = 0; i < 4; i++) report(hints, world.ids[i], i == owner ? 5 : 1, 0, now);
-    ask.now_ns = now += 20 * MS;
-    cr_assert_eq(balance_owners(balance, &ask, 1, owners), 1);
-    cr_expect_eq(owners[0], next, "above 1.25 times the mean");
     balance_free(balance), balance_free(without);
+    hints_free(hints);
+}
+
+/* -- owners that are overloaded ----------------------------------------------------------------------------------- */
+enum { KEYS = 400 };
+struct owned {
+    size_t owners[KEYS], counts[MOST];
+};
+
+static struct owned owned(struct balance *balance, uint64_t now) {
+    struct owned all = {0};
+    struct balance_ask ask = asking(now);
+    for (size_t k = 0; k < KEYS; k++) {
+        char key[16];
+        snprintf(key, sizeof key, "user-%zu", k);
+        ask.key = slice_text(key);
+        cr_assert_eq(balance_owners(balance, &ask, 1, &all.owners[k]), 1);
+        all.counts[all.owners[k]]++;
+    }
+    return all;
+}
+
+static size_t moved(const struct owned *before, const struct owned *after, size_t from) {
+    size_t found = 0;
+    for (size_t k = 0; k < KEYS; k++) {
+        bool other = before->owners[k] != after->owners[k];
+        cr_expect(!other || before->owners[k] != 2, "the idle one gives up nothing");
+        found += other && before->owners[k] == from;
+    }
+    return found;
+}
+
+static void say(struct hints *hints, const double *loads, size_t count, uint64_t now) {
+    for (size_t i = 0; i < count; i++)
+        if (!isnan(loads[i])) report(hints, world.ids[i], loads[i], 0, now);
+}
+
+/* Three of four are beyond 1.25 times the mean, 0.875: each gives up a thirty-sixth of its keys, and no more however often
+ * it says so, because that does not help. */
+Test(balance, an_overloaded_owner_gives_up_what_brings_it_under_the_bound) {
+    static const double loads[] = {0.9, 0.9, 0.1, 0.9};
+    struct hints *hints = hints_new(0);
+    uint64_t now = 100 * SECOND;
+    hints_decides(hints);
+    instances(4);
+    struct balance *balance = balance_new(hints, &world.result, now);
+    struct owned before = owned(balance, now);
+    say(hints, loads, 4, now);
+    now += 20 * MS;
+    struct owned after = owned(balance, now);
+    for (size_t i = 0; i < 4; i++) {
+        size_t away = moved(&before, &after, i);
+        cr_expect(i == 2 ? away == 0 : away >= 1 && away <= 8, "%zu of %zu keys leave %zu", away, before.counts[i], i);
+    }
+    cr_expect_gt(after.counts[2], before.counts[2]);
+    for (int i = 0; i < 60; i++) say(hints, loads, 4, now += SECOND);
+    struct owned later = owned(balance, now + 20 * MS);
+    cr_expect_eq(memcmp(&after, &later, sizeof after), 0, "the rest stay");
+    static const double calm[] = {0.3, 0.3, 0.3, 0.3};
+    for (int i = 0; i < 30; i++) say(hints, calm, 4, now += SECOND);
+    later = owned(balance, now + 20 * MS);
+    cr_expect_eq(memcmp(&before, &later, sizeof before), 0, "they come back");
+    balance_free(balance);
+    hints_free(hints);
+}
+
+static void expect_all_stay(const double *loads, size_t count) {
+    struct hints *hints = hints_new(0);
+    uint64_t now = 100 * SECOND;
+    hints_decides(hints);
+    instances(count);
+    struct balance *balance = balance_new(hints, &world.result, now);
+    struct owned before = owned(balance, now);
+    for (int i = 0; i < 20; i++) say(hints, loads, count, now += SECOND);
+    struct owned after = owned(balance, now + 20 * MS);
+    cr_expect_eq(memcmp(&before, &after, sizeof before), 0, "loads %g, %g, ...", loads[0], loads[1]);
+    balance_free(balance);
+    hints_free(hints);
+}
+
+Test(balance, owners_within_the_bound_keep_all) {
+    expect_all_stay((double[]){0.9, 0.9, 0.9, 0.9}, 4); /* all are full: nobody has room */
+    expect_all_stay((double[]){0.9, NAN, NAN, NAN}, 4); /* nobody is known to have less */
+    expect_all_stay((double[]){0.6, 0.4, NAN, 0.5}, 4);
+    expect_all_stay((double[]){0.6, 0.4}, 2);
+    expect_all_stay((double[]){7, 7}, 1);
+    expect_all_stay((double[]){0, 0, 0}, 3);
+}
+
+/* One that fails is idle, and no measure: nobody gives up keys to it, and what fails does not keep more than its own. */
+Test(balance, an_owner_that_fails_gets_no_keys_of_others) {
+    struct hints *hints = hints_new(0);
+    uint64_t now = 100 * SECOND;
+    hints_decides(hints);
+    instances(4);
+    struct balance *balance = balance_new(hints, &world.result, now);
+    struct owned before = owned(balance, now);
+    for (int i = 0; i < 20; i++) {
+        struct load_hint hint = {0.01, NAN, NAN, 1};
+        struct load_instance instance = {SLICE_LITERAL("n1"), SLICE_LITERAL("i3"), SLICE_LITERAL("api")};
+        say(hints, (double[]){0.5, 0.5, 0.5}, 3, now += SECOND);
+        cr_assert_eq(hints_report(hints, instance, &hint, 0, now), CO_OK);
+    }
+    struct owned after = owned(balance, now + 20 * MS);
+    for (size_t k = 0; k < KEYS; k++) cr_expect(after.owners[k] == before.owners[k] || before.owners[k] == 3);
+    cr_expect(after.counts[3] >= before.counts[3] / 2 && after.counts[3] < before.counts[3], "%zu of %zu",
+              after.counts[3], before.counts[3]);
+    balance_free(balance);
     hints_free(hints);
 }
 

@@ -85,6 +85,59 @@ static double seen(struct hints *hints, uint64_t now_ns) {
     return load;
 }
 
+static void see_kept(void *data, size_t i, bool known, const struct load_entry *entry) {
+    ((double *)data)[i] = known ? entry->kept : -1;
+}
+
+static double kept(struct hints *hints, uint64_t now_ns) {
+    double share;
+    hints_look(hints, 1, now_ns, api_1, see_kept, &share);
+    return share;
+}
+
+static void pass_on(struct hints *from, struct hints *to, bool direct, const char *but_node, uint64_t now) {
+    struct buffer frame = {0};
+    hints_changes(from, 0, direct ? LOAD_DIRECT : LOAD_ALL, 100, now, &frame);
+    cr_expect_eq(hints_take(to, buffer_slice(&frame), direct, slice_text(but_node), now), CO_OK);
+    buffer_free(&frame);
+}
+
+/* The server that hears of an instance directly decides; the others, and the agent whose instance it is, are told. */
+Test(hints, the_share_of_keys_is_decided_once) {
+    struct hints *agent = hints_new(0), *server = hints_new(0), *other = hints_new(0);
+    struct load_hint hint = load_unknown();
+    uint64_t now = 1000 * SECOND;
+    hints_decides(server), hints_decides(other);
+    hint.load = 2;
+    cr_assert_eq(hints_report(agent, api_1(NULL, 0), &hint, 0, now), CO_OK);
+    hint.load = 0.1;
+    cr_assert_eq(hints_report(other, entry_of("n2", "api-2", "api", 0).instance, &hint, 0, now), CO_OK);
+    pass_on(agent, server, true, "", now);
+    pass_on(server, other, false, "", now);
+    cr_expect_eq(kept(other, now), 1, "whoever does not hear of it directly decides nothing");
+    pass_on(other, server, false, "", now);
+    double decided = kept(server, now);
+    cr_expect(decided < 1 && decided > 0.5, "%g", decided);
+    now += SECOND / 10;
+    pass_on(server, other, false, "", now);
+    cr_expect_eq(kept(other, now), decided);
+    pass_on(server, agent, false, "n1", now);
+    cr_expect_eq(kept(agent, now), decided, "also what is said of its own node");
+    cr_expect_eq(seen(agent, now), 2, "and that alone");
+    now += SECOND;
+    hint.load = 1.5;
+    cr_assert_eq(hints_report(agent, api_1(NULL, 0), &hint, 0, now), CO_OK);
+    pass_on(agent, other, true, "", now); /* it is connected to the other server now */
+    cr_expect_eq(kept(other, now), decided, "who decides from now on begins there");
+    hints_free(other);
+    other = hints_new(0); /* a server that has just started learns it of the agent */
+    pass_on(agent, other, true, "", now);
+    cr_expect_eq(kept(other, now), decided);
+    hints_created(other, api_1(NULL, 0), 5, true, now);
+    cr_expect_eq(kept(other, now), 1, "one that is registered anew begins with all of them");
+    hints_free(agent), hints_free(server), hints_free(other);
+}
+
 Test(hints, from_an_agent_over_its_server_to_another) {
     struct hints *agent = hints_new(0), *server = hints_new(0), *other = hints_new(0);
     struct buffer frame = {0};

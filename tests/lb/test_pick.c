@@ -238,14 +238,23 @@ Test(pick, ring_keeps_to_its_owner, .init = setup, .fini = teardown) {
     }
     cr_expect(moved > 0 && moved < 30, "%zu keys moved", moved);
     candidates[3].status = PICK_PASSING;
-    for (size_t i = 0; i < 20; i++) candidates[i].hint.load = 0.5;
-    candidates[owners[0]].hint.load = 0.9;
+    candidates[4].share = 1;
+    for (size_t i = 0; i < 20; i++) candidates[i].kept = 1;
+    candidates[owners[0]].kept = 0.01;
     pick_set_fill(set, candidates, 20, false);
-    cr_expect_neq(picked((struct pick_ask){.policy = PICK_RING, .key = slice_text("k0")}).picked, owners[0],
-                  "0.9 is above 1.25 times the mean");
-    candidates[owners[0]].hint.load = 0.6;
-    pick_set_fill(set, candidates, 20, false);
-    cr_expect_eq(picked((struct pick_ask){.policy = PICK_RING, .key = slice_text("k0")}).picked, owners[0]);
+    size_t away = 0, own = 0;
+    for (size_t i = 0; i < 200; i++) {
+        snprintf(key, sizeof key, "k%zu", i);
+        size_t owner = picked((struct pick_ask){.policy = PICK_RING, .key = slice_text(key)}).picked;
+        cr_expect(owner == owners[i] || owners[i] == owners[0], "the others keep all");
+        own += owners[i] == owners[0], away += owner != owners[i];
+    }
+    cr_expect(away >= own - 1 && own > 2, "%zu of %zu are given up", away, own);
+    for (size_t i = 0; i < 20; i++) pick_set_kept(set, i, 0.01); /* nobody has room: no point in giving up any */
+    for (size_t i = 0; i < 200; i++) {
+        snprintf(key, sizeof key, "k%zu", i);
+        cr_expect_eq(picked((struct pick_ask){.policy = PICK_RING, .key = slice_text(key)}).picked, owners[i]);
+    }
 }
 
 static void expect_why(const char *expected) {

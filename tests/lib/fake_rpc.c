@@ -311,6 +311,7 @@ struct rpc *fake_rpc_start(const struct fake_rpc_options *options) {
     list_init(&rpc->jobs), list_init(&rpc->late), list_init(&rpc->gates);
     rpc->leader = rpc->alone = true;
     rpc->hints = hints_new(0);
+    hints_decides(rpc->hints);
     pthread_mutex_init(&rpc->lock, NULL);
     pthread_cond_init(&rpc->wake, NULL);
     if (rpc->options.at_once) return rpc;

@@ -95,7 +95,8 @@ static void apply(struct fixture *f, const struct slice *commands, size_t count,
                                            .term = f->term,
                                            .command = commands[i],
                                            .is_command = true,
-                                           .origin = &outcomes[i]};
+                                           .origin = &outcomes[i],
+                                           .unix_ms = f->unix_ms};
     CHECK(machine_apply(f->machine, inputs, count, keep, NULL, NULL) == CO_OK);
     free(inputs);
 }
@@ -132,7 +133,8 @@ int fixture_try(struct fixture *f, uint8_t type, const ProtobufCMessage *message
     struct machine_input input = {.index = machine_applied(f->machine) + 1,
                                   .term = f->term,
                                   .command = buffer_slice(&command),
-                                  .is_command = true};
+                                  .is_command = true,
+                                  .unix_ms = f->unix_ms};
     int rv = machine_apply(f->machine, &input, 1, NULL, NULL, NULL);
     buffer_free(&command);
     return rv;

@@ -18,6 +18,7 @@ struct fixture {
     struct store_reader *reader;
     struct arena arena;              /* of query results */
     uint64_t term;                   /* of the next commands; 1 at the start */
+    uint64_t unix_ms;                /* likewise: the leader's clock; 0 at the start */
     struct module_entry modules[32]; /* the program's, and one of the test's own */
 };
 /* Zeroes it first. `more`: a module of the test's own, after the program's; NULL: none. */

@@ -142,6 +142,36 @@ Test(keys, nobody_else_writes_below_the_prefix, .init = setup, .fini = teardown)
     cr_expect(no_rule("p/").yes && verb(PB__KV_VERB__KV_SET, "p/a", "").yes);
 }
 
+static struct outcome put(const char *key, const char *words) {
+    Pb__KvCommand command = PB__KV_COMMAND__INIT;
+    command.key = message_bytes(slice_text(key)), command.value = message_bytes(slice_text(words));
+    return fixture_apply(&f, KV_APPLY, &command.base);
+}
+
+/* One key that may not be written, and none is restored; a dry run says so, too. */
+Test(keys, they_are_not_restored_and_no_others_with_them, .init = setup, .fini = teardown) {
+    Pb__KvRestoreCommand restore = PB__KV_RESTORE_COMMAND__INIT;
+    Pb__KvMoment then = PB__KV_MOMENT__INIT;
+    cr_assert(put("a/1", "x").yes && put("a/copied/2", "y").yes);
+    then.index = machine_index(f.machine);
+    cr_assert(put("a/1", "X").yes && put("a/copied/2", "Y").yes);
+    cr_assert(rule("a/copied/", "us", true).yes);
+    restore.at = &then, restore.recurse = true;
+    restore.key = message_bytes(slice_text("a/"));
+    for (int dry_run = 1; dry_run >= 0; dry_run--) {
+        restore.dry_run = dry_run;
+        struct outcome outcome = fixture_apply(&f, KV_RESTORE, &restore.base);
+        cr_assert_eq(outcome.error, CO_DENIED);
+        cr_assert_str_eq(outcome.text,
+                         "a/copied/2: keys below \"a/copied/\" are copied from region us: write them there, or "
+                         "with ?dc=us; nothing was restored");
+        cr_assert_str_eq(value("a/1"), "X");
+    }
+    restore.key = message_bytes(slice_text("a/1"));
+    cr_assert(fixture_apply(&f, KV_RESTORE, &restore.base).yes);
+    cr_assert_str_eq(value("a/1"), "x");
+}
+
 Test(keys, pages_replace_what_is_here, .init = setup, .fini = teardown) {
     const char *gone[] = {"p/a", "p/c", "p/z"};
     for (size_t i = 0; i < 3; i++) (void)key_put(&f, gone[i], "ours");

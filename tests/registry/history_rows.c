@@ -58,9 +58,10 @@ struct seen_rows rows_of(struct fixture *of, enum history_topic topic) {
     struct history_walk walk;
     struct store_txn *txn = store_read(of->reader);
     for (history_walk_open(&walk, txn, topic, 0); walk.valid; history_walk_next(&walk)) {
-        CHECK(walk.row.index > seen.last && walk.row.previous < walk.row.index);
+        CHECK(walk.row.index > seen.last && walk.row.previous.index < walk.row.index &&
+              walk.row.previous.unix_ms <= walk.row.unix_ms);
         if (seen.count++ == 0) seen.first = walk.row.index;
-        else CHECK(walk.row.previous >= seen.last);
+        else CHECK(walk.row.previous.index >= seen.last);
         seen.last = walk.row.index;
         seen.bytes += walk.cursor.key.size + walk.cursor.value.size;
     }

@@ -138,6 +138,107 @@ Test(history, the_past_has_bounds, .init = setup, .fini = teardown) {
     }
 }
 
+/* -- times -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t put_at(uint64_t unix_ms, const char *key) {
+    f.unix_ms = unix_ms;
+    return put(&f, key, key);
+}
+
+static struct history_place row_place(uint64_t index, uint64_t *previous_ms) {
+    struct history_walk walk;
+    struct history_place place = {0};
+    history_walk_open(&walk, store_read(f.reader), HISTORY_KEYS, index - 1);
+    if (walk.valid) place = (struct history_place){walk.row.index, walk.row.unix_ms};
+    if (walk.valid) *previous_ms = walk.row.previous.unix_ms;
+    history_walk_close(&walk);
+    store_read_done(f.reader);
+    return place;
+}
+
+/* The verdict on a time; *index: what it means. */
+static int moment_of(uint64_t unix_ms, uint64_t now_ms, uint64_t *index) {
+    struct store_txn *txn = store_read(f.reader);
+    struct history_moment moment = {.unix_ms = unix_ms, .now_ms = now_ms};
+    struct history_place present = {machine_index_in(txn), machine_unix_ms_in(txn)};
+    int rv = history_moment(txn, HISTORY_KEYS, &moment, present, index);
+    store_read_done(f.reader);
+    return rv;
+}
+
+/* A leader whose clock is behind: its entries have the time of the one before, until its clock has caught up. So it stays
+ * over a restart, for entries that have no time, and for those that change nothing. */
+Test(history, time_never_goes_back, .init = setup, .fini = teardown) {
+    static const uint64_t clocks[] = {5000, 5500, 1000, 0, 5400, 5500, 5501, 2, 9000};
+    uint64_t highest = 0, before = 0, index, previous_ms;
+    for (size_t i = 0; i < ARRAY_COUNT(clocks); i++) {
+        char key[] = {(char)('a' + i), '\0'};
+        uint64_t at = put_at(clocks[i], key);
+        if (clocks[i] > highest) highest = clocks[i];
+        struct history_place row = row_place(at, &previous_ms);
+        cr_assert(row.index == at && row.unix_ms == highest, "%zu: %lu", i, row.unix_ms);
+        cr_assert_eq(previous_ms, before, "%zu", i);
+        before = highest;
+        if (i % 3 == 2) fixture_reopen(&f);
+    }
+    cr_assert_eq(moment_of(9000, 0, &index), CO_OK);
+    cr_assert_eq(index, machine_index(f.machine));
+    cas_fails(&f, "a");
+    f.unix_ms = 12000;
+    cas_fails(&f, "a"); /* it has no row, but it is the present */
+    cr_assert_eq(moment_of(12000, 0, &index), CO_OK);
+    cr_assert_eq(index, machine_index(f.machine) - 2);
+    cr_assert_eq(moment_of(12001, 0, &index), CO_INVALID);
+    cr_assert_eq(moment_of(12001, 12001, &index), CO_OK, "the agent's clock is further on: nothing has changed since");
+}
+
+Test(history, a_time_is_the_newest_change_that_is_not_after_it, .init = setup, .fini = teardown) {
+    uint64_t indexes[6], index;
+    limit(&f, 1000, 1 << 20, 1000000); /* which turns nothing on or off */
+    for (size_t i = 0; i < 6; i++) indexes[i] = put_at(1000 + 100 * (i / 2), (char[]){(char)('a' + i), '\0'});
+    for (uint64_t unix_ms = 1000; unix_ms < 1300; unix_ms += 25) {
+        cr_assert_eq(moment_of(unix_ms, 9999, &index), CO_OK);
+        cr_assert_eq(index, indexes[(unix_ms - 1000) / 100 * 2 + 1], "%lu",
+                     unix_ms); /* of two of a millisecond the later */
+    }
+    cr_assert_eq(moment_of(999, 9999, &index), CO_OK, "the history began before there were times");
+    cr_assert_lt(index, indexes[0]);
+    limit(&f, 4, 1 << 20, 1000000);
+    put_at(1300, "g");
+    cr_assert_eq(moment_of(1000, 9999, &index), CO_GONE);
+    cr_assert_eq(moment_of(1099, 9999, &index), CO_GONE);
+    cr_assert_eq(moment_of(1100, 9999, &index), CO_OK);
+    cr_assert_eq(index, indexes[3]);
+}
+
+/* What goes by age, by a break and by being off has its time, too. */
+Test(history, a_floor_has_a_time, .init = setup, .fini = teardown) {
+    uint64_t index;
+    put_at(2000, "a");
+    limit(&f, 0, 1 << 20, 1000000);
+    f.unix_ms = 3000;
+    limit(&f, 1000, 1 << 20, 1000);
+    put_at(3500, "b");
+    cr_assert_eq(moment_of(2999, 9999, &index), CO_GONE);
+    cr_assert_eq(moment_of(3000, 9999, &index), CO_OK);
+    f.unix_ms = 4000;
+    mark(&f, 5000);
+    put_at(4500, "c");
+    mark(&f, 7000); /* the one of 4000 is old enough */
+    cr_assert_eq(moment_of(3999, 9999, &index), CO_GONE);
+    cr_assert_eq(moment_of(4000, 9999, &index), CO_OK);
+    limit(&f, 1000, 1000, 1000000);
+    char large[3000];
+    memset(large, 'x', sizeof large - 1), large[sizeof large - 1] = '\0';
+    f.unix_ms = 5000;
+    put(&f, "c", large);
+    f.unix_ms = 6000;
+    put(&f, "c", "small"); /* what it takes away is more than a row may hold */
+    cr_assert_eq(moment_of(5999, 9999, &index), CO_GONE);
+    cr_assert_eq(moment_of(6000, 9999, &index), CO_OK);
+    cr_assert_eq(index, machine_index(f.machine));
+}
+
 /* -- limits ------------------------------------------------------------------------------------------------------- */
 
 Test(history, so_many_changes_are_kept, .init = setup, .fini = teardown) {

@@ -103,6 +103,26 @@ Test(history_servers, a_backup_raises_the_floor, .init = setup, .fini = teardown
     fixture_close(&to);
 }
 
+/* Of a cluster whose clocks are ahead, or behind: time goes on from the later of the two. */
+Test(history_servers, a_backup_does_not_turn_time_back, .init = setup, .fini = teardown) {
+    for (int ahead = 0; ahead < 2; ahead++) {
+        struct fixture to;
+        fixture_open(&to);
+        raise_to(&to, HISTORY_SINCE);
+        f.unix_ms = ahead ? 90000 : 50000, to.unix_ms = 70000;
+        change(&f), change(&to);
+        check_after_restore(&to, restore_backup(&to, &f));
+        struct store_txn *txn = store_read(to.reader);
+        struct history_place floor = history_floor_place(txn, HISTORY_KEYS);
+        uint64_t now = machine_unix_ms_in(txn);
+        store_read_done(to.reader);
+        cr_assert(floor.unix_ms == (ahead ? 90000 : 70000) && now >= floor.unix_ms, "%lu %lu", floor.unix_ms, now);
+        to.unix_ms = 60000;
+        change(&to);
+        fixture_close(&to);
+    }
+}
+
 Test(history_servers, a_backup_from_before_there_was_a_history, .init = setup, .fini = teardown) {
     struct fixture from;
     fixture_open(&from);
@@ -128,7 +148,7 @@ Test(history_servers, a_backup_from_before_there_was_a_history, .init = setup, .
 #define ENTRIES 700
 static struct {
     struct buffer bytes;
-    uint64_t term;
+    uint64_t term, unix_ms;
 } entries[ENTRIES];
 
 static void random_kv(struct rng *rng, struct buffer *out) {
@@ -156,6 +176,22 @@ static void random_mark(struct rng *rng, struct buffer *out, uint64_t term, int6
     machine_command(out, HISTORY_MARK, &command.base);
 }
 
+/* To an index or a time around the present, which may not be there yet; what it finds must not depend on what else is in
+ * the batch. */
+static void random_restore(struct rng *rng, struct buffer *out, uint64_t index, uint64_t unix_ms) {
+    Pb__KvRestoreCommand command = PB__KV_RESTORE_COMMAND__INIT;
+    Pb__KvMoment moment = PB__KV_MOMENT__INIT;
+    static const char *const keys[] = {"", "k", "kk", "k3", "k7"};
+    command.key = binary_text(keys[rng_below(rng, ARRAY_COUNT(keys))]);
+    command.recurse = command.key.len < 2 || rng_below(rng, 2), command.remove = rng_below(rng, 2);
+    command.dry_run = rng_below(rng, 8) == 0;
+    if (rng_below(rng, 2)) moment.index = index + 2 - rng_below(rng, 20);
+    else moment.unix_ms = unix_ms + 100 - rng_below(rng, 400);
+    moment.now_unix_ms = rng_below(rng, 2) ? moment.unix_ms : 0;
+    command.at = &moment;
+    machine_command(out, KV_RESTORE, &command.base);
+}
+
 static void random_node(struct rng *rng, struct buffer *out) {
     char name[8], address[16], datacenter[] = "dc1";
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
@@ -175,8 +211,10 @@ static void make_entries(struct rng *rng) {
         now += (int64_t)rng_below(rng, 20);
         term += rng_below(rng, 50) == 0;
         entries[i].term = term;
-        uint64_t dice = rng_below(rng, 10);
-        if (dice < 6) random_kv(rng, &entries[i].bytes);
+        entries[i].unix_ms = (uint64_t)now + 1000 + term * 7919 % 300; /* each leader has a clock of its own */
+        uint64_t dice = rng_below(rng, 11);
+        if (dice == 10 && i > 20) random_restore(rng, &entries[i].bytes, i, entries[i].unix_ms);
+        else if (dice < 6) random_kv(rng, &entries[i].bytes);
         else if (dice < 8) random_mark(rng, &entries[i].bytes, term, now);
         else random_node(rng, &entries[i].bytes);
     }
@@ -192,7 +230,8 @@ static void apply_range(struct fixture *to, struct rng *rng, size_t from, size_t
             inputs[i] = (struct machine_input){.index = machine_applied(to->machine) + 1 + i,
                                                .term = entries[from + i].term,
                                                .command = buffer_slice(&entries[from + i].bytes),
-                                               .is_command = true};
+                                               .is_command = true,
+                                               .unix_ms = entries[from + i].unix_ms};
         cr_assert_eq(machine_apply(to->machine, inputs, count, NULL, NULL, NULL), CO_OK);
         from += count;
     }

@@ -179,10 +179,10 @@ Test(version, commands_see_the_version_of_their_own_place_in_the_log) {
     machine_command(&raise, CLUSTER_VERSION, &command.base);
     struct slice ask = slice_make("\x28\x01", 2);
     uint64_t seen[4] = {0};
-    struct machine_input inputs[4] = {{1, 1, ask, true, &seen[0]},
-                                      {2, 1, buffer_slice(&raise), true, &seen[1]},
-                                      {3, 1, ask, true, &seen[2]},
-                                      {4, 1, ask, true, &seen[3]}};
+    struct machine_input inputs[4] = {{1, 1, ask, true, &seen[0], 0},
+                                      {2, 1, buffer_slice(&raise), true, &seen[1], 0},
+                                      {3, 1, ask, true, &seen[2], 0},
+                                      {4, 1, ask, true, &seen[3], 0}};
     cr_assert_eq(machine_apply(machine, inputs, 3, keep_next, NULL, NULL), CO_OK);
     cr_assert_eq(machine_apply(machine, inputs + 3, 1, keep_next, NULL, NULL), CO_OK);
     cr_assert(seen[0] == 1 && seen[2] == 2 && seen[3] == 2, "in one batch and in the next");

@@ -32,6 +32,35 @@ Test(address, a_port_is_added_where_none_is_named) {
         cr_expect(!address_complete(wrong[i], 8300, out), "\"%s\"", wrong[i]);
 }
 
+/* go-discover's texts, in any order; go-sockaddr's; what people write besides. */
+Test(address, what_is_written_for_other_programs_is_refused_by_name) {
+    static const struct {
+        const char *text, *why; /* NULL: fine */
+    } table[] = {
+        {"provider=aws tag_key=role tag_value=consul", "cloud auto-join"},
+        {"label_selector=\"app=consul\" provider=k8s", "cloud auto-join"},
+        {"provider=mdns service=consul domain=local", "cloud auto-join"},
+        {"provider=gce project_name=p tag_value=t", "cloud auto-join"},
+        {"{{ GetPrivateIP }}", "go-sockaddr template"},
+        {"{{ GetInterfaceIP \"eth0\" }}:8300", "go-sockaddr template"},
+        {"http://10.0.0.1:8300", "URL"},
+        {"10.0.0.1, 10.0.0.2", "one in each text"},
+        {"10.0.0.1 10.0.0.2", "one in each text"},
+        {"exec=/bin/servers", "one in each text"},
+        {"host:port", "is not an address"},
+        {"", "is not an address"},
+        {"10.0.0.1", NULL},
+        {"consul-server.default.svc:8300", NULL},
+        {"a_b", NULL},
+        {"[fe80::1%eth0]:8300", NULL},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *why = address_refused(table[i].text);
+        if (table[i].why) cr_expect(why && strstr(why, table[i].why), "%s: %s", table[i].text, why ? why : "taken");
+        else cr_expect_null(why, "%s: %s", table[i].text, why);
+    }
+}
+
 Test(address, host_and_port_are_split) {
     static const struct {
         const char *name, *host, *port;

@@ -252,3 +252,85 @@ Test(archive, missing_files_and_lies_about_sizes) {
     cr_assert_eq(read_tar(&tar), CO_TOOLARGE, "16 TiB of state");
     buffer_free(&tar);
 }
+
+/* -- what somebody took for one ----------------------------------------------------------------------------------- */
+
+static const char *told(struct slice bytes, bool compressed) {
+    static struct fault fault;
+    struct buffer plain = {0}, packed = {0};
+    fault = (struct fault){0};
+    buffer_append(&plain, bytes.data, bytes.size);
+    if (compressed) pack(&plain, &packed);
+    cr_assert_eq(read_bytes(buffer_slice(compressed ? &packed : &plain), 1 << 20, &fault), CO_CORRUPT, "%s",
+                 fault.text);
+    buffer_free(&plain);
+    buffer_free(&packed);
+    return fault.text;
+}
+
+/* Each says whose it is, or what is wrong, and what to do; none is cut by the room for it. */
+Test(archive, files_of_others_are_named) {
+    static const struct {
+        struct slice bytes;
+        const char *plain, *packed; /* what is said of it as it is, and of it compressed */
+    } table[] = {
+        {SLICE_LITERAL(""), "the file is empty", "nothing is compressed in this file"},
+        {SLICE_LITERAL("No cluster leader\n"), "this is text, no backup: it begins \"No cluster leader\".",
+         "what is compressed in it: this is text"},
+        {SLICE_LITERAL("[\n\t{\n\t\t\"key\": \"a\"\n"), "this is JSON", "what is compressed in it: this is JSON"},
+        {SLICE_LITERAL("ZKSN\0\0\0\2\0\0\0\0\0\0\0\0"), "this is a snapshot of ZooKeeper",
+         "what is compressed in it: this is a snapshot of ZooKeeper"},
+        {SLICE_LITERAL("ZKLG\0\0\0\2\0\0\0\0\0\0\0\0"), "this is a log of ZooKeeper", "a log of ZooKeeper"},
+        {SLICE_LITERAL("\0\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\xed\xda\x0c\xed\2\0\0\0\0\x10\0\0"),
+         "this is a snapshot of etcd", "what is compressed in it: this is a snapshot of etcd"},
+        {SLICE_LITERAL("REDIS0011\xfa\tredis-ver"), "this is a dump of Redis", "a dump of Redis"},
+        {SLICE_LITERAL("COORDST1\x01\0\0\0"), "this is state.bin out of a backup", "this is state.bin"},
+        {SLICE_LITERAL("coordsnp\1\0\0\0"), "a server's own snapshot", "a server's own snapshot"},
+        {SLICE_LITERAL("\x80\0\0\0\0\xff\xfe bytes of nobody"), "this is no backup of coord, nor of Consul",
+         "something else is compressed in this file"},
+        {SLICE_LITERAL("\x1f"), "this is no backup of coord", "something else is compressed in this file"},
+        {SLICE_LITERAL("\x1f\x8b"), "the backup is cut off: it ends after 2 bytes", "something else is compressed"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        for (int packed = 0; packed < 2; packed++) {
+            const char *text = told(table[i].bytes, packed), *wanted = packed ? table[i].packed : table[i].plain;
+            cr_assert(strstr(text, wanted), "%zu: \"%s\" and not \"%s\"", i, text, wanted);
+            cr_assert_lt(strlen(text), sizeof((struct fault *)0)->text - 1, "%s", text);
+            cr_assert_null(strstr(text, "damaged"), "%s", text);
+        }
+}
+
+/* In the form of ours, with sums that fit: only what is in it tells. */
+Test(archive, a_backup_of_consul_is_named) {
+    struct buffer tar = {0}, sums = {0};
+    static const char end[2 * TAR_BLOCK];
+    struct slice meta = SLICE_LITERAL(
+        "{\"Version\":1,\"ID\":\"2-13-1795757410282\",\"Index\":13,\"Term\":2,\"Size\":24,"
+        "\"Peers\":\"ka8xMjcuMC4wLjE6MjgzMDA=\"}");
+    struct slice state = SLICE_LITERAL(
+        "\x81\xa9LastIndex\x0d\0\x8d\xa7"
+        "Address\xa9");
+    sum_line(&sums, meta, "meta.json"), sum_line(&sums, state, "state.bin");
+    add_file(&tar, "meta.json", meta.size, meta), add_file(&tar, "state.bin", state.size, state);
+    add_file(&tar, "SHA256SUMS", sums.size, buffer_slice(&sums));
+    buffer_append(&tar, end, sizeof end);
+    const char *text = told(buffer_slice(&tar), true);
+    cr_assert(strstr(text, "a backup of Consul, not of coord") && strstr(text, "coord kv import @keys.json") &&
+                  strlen(text) < sizeof((struct fault *)0)->text - 1,
+              "%s", text);
+    cr_assert(strstr(told(buffer_slice(&tar), false), "a tar archive that is not compressed"));
+    buffer_free(&tar);
+    buffer_free(&sums);
+}
+
+/* In any place: it says that it is cut, and where. */
+Test(archive, one_that_is_cut_off_says_so) {
+    struct buffer bytes = {0};
+    good(&bytes, 3000);
+    for (size_t size = 2; size < bytes.size; size += size < 64 ? 1 : 37) {
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "is cut off: it ends after %zu bytes", size);
+        cr_assert(strstr(told(slice_make(bytes.data, size), false), wanted), "%zu", size);
+    }
+    buffer_free(&bytes);
+}

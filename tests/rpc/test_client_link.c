@@ -8,7 +8,7 @@
 #include "registry/catalog.h"
 #include "rpc/api/ask.h"
 #include "rpc/api/operator.h"
-#include "rpc/client/client.h"
+#include "rpc/client/client_internal.h"
 #include "rpc/wire/hello.h"
 #include "tests/lib/steady_clock.h"
 
@@ -107,6 +107,44 @@ static bool elsewhere(struct world *world) {
 /* -- stories ------------------------------------------------------------------------------------------------------ */
 static bool told_end(struct world *world) { return world->fakes[0].fetch_ends == 1; }
 static bool asked_again(struct world *world) { return world->fakes[1].fetches + world->fakes[2].fetches == 1; }
+
+static bool says(struct world *world, const char *wanted) {
+    struct buffer line = {0};
+    rpc_client_hurry(world->rpc);
+    client_servers_say(world->rpc->client, &line);
+    buffer_append_byte(&line, 0);
+    bool yes = strstr(line.data, wanted) && strncmp(line.data, "127.0.0.1:", 10) == 0;
+    buffer_free(&line);
+    return yes;
+}
+static bool says_refused(struct world *world) { return says(world, " refuses this process: it is of yesterday"); }
+static bool says_unwanted(struct world *world) {
+    return says(world, " is refused here: it belongs to another cluster (datacenter dc9, not dc1)");
+}
+static bool says_silent(struct world *world) {
+    return says(world, " takes connections and says nothing (8300 is the servers' port)");
+}
+static bool says_ended(struct world *world) {
+    return says(world, " closes the connection without a word (8300 is the servers' port)");
+}
+static bool says_met(struct world *world) { return says(world, " is reached"); }
+
+/* rpc/wire/reach.h; the rest of its words: tests/rpc/test_waiting.c */
+Test(client_link, an_agent_knows_why_a_server_is_not_reached) {
+    struct world world;
+    open_world(&world);
+    world.fakes[0].refuses = "it is of yesterday";
+    run_until(&world, 5000, says_refused);
+    world.fakes[0].refuses = NULL, world.fakes[0].datacenter = "dc9";
+    run_until(&world, 10000, says_unwanted);
+    world.fakes[0].datacenter = "dc1", world.fakes[0].silent = true;
+    run_until(&world, 10000, says_silent);
+    world.fakes[0].silent = false, world.fakes[0].resets = true;
+    run_until(&world, 10000, says_ended);
+    world.fakes[0].resets = false;
+    run_until(&world, 10000, says_met);
+    close_world(&world);
+}
 
 /* What comes of it still from the server before is not the rest of it. */
 Test(client_link, an_answer_is_of_one_server) {

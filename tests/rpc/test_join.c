@@ -174,7 +174,7 @@ Test(join, a_server_that_ends_the_connection_is_not_joined) {
     open_world(&world);
     world.fake.ends = true;
     join(&world, world.fake.address);
-    is_answered(&world, CO_IO, "the connection was ended from there");
+    is_answered(&world, CO_IO, "closed by the other side");
     cr_assert_eq(world.fake.hellos, 1);
     is_left_alone(&world);
 }

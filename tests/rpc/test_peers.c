@@ -249,3 +249,74 @@ Test(peers, bytes_of_a_frame_that_is_not_whole_yet_are_a_sign_of_life) {
     link_close(world.thin);
     close_world(&world);
 }
+
+/* -- what came of each address ------------------------------------------------------------------------------------ */
+struct talker { /* whatever it hears, it says something else */
+    uv_tcp_t listener, connections[64];
+    uv_write_t writes[64];
+    unsigned count;
+};
+
+static void said(uv_write_t *write, int status) { (void)write, (void)status; }
+
+static void on_talk(uv_stream_t *listener, int status) {
+    struct talker *talker = listener->data;
+    static char text[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    uv_buf_t bytes = uv_buf_init(text, sizeof text - 1);
+    cr_assert(status == 0 && talker->count < 64);
+    uv_tcp_t *connection = &talker->connections[talker->count];
+    uv_tcp_init(listener->loop, connection);
+    cr_assert_eq(uv_accept(listener, (uv_stream_t *)connection), 0);
+    uv_write(&talker->writes[talker->count++], (uv_stream_t *)connection, &bytes, 1, said);
+}
+
+static void listens(uv_loop_t *loop, struct talker *talker, uint16_t port, uv_connection_cb talk) {
+    struct sockaddr_in at;
+    uv_ip4_addr("127.0.0.1", port, &at);
+    uv_tcp_init(loop, &talker->listener);
+    talker->listener.data = talker;
+    cr_assert(uv_tcp_bind(&talker->listener, (struct sockaddr *)&at, 0) == 0 &&
+              uv_listen((uv_stream_t *)&talker->listener, 8, talk) == 0);
+}
+static void on_silence(uv_stream_t *listener, int status) { (void)listener, (void)status; }
+
+static bool all_tried(struct world *world) {
+    struct peers_address addresses[8];
+    size_t count = peers_addresses(world->a.peers, addresses, 8), tried = 0;
+    for (size_t i = 0; i < count; i++) tried += addresses[i].reach.what != REACH_UNTRIED;
+    return count >= 6 && tried == count;
+}
+
+Test(peers, each_address_says_what_came_of_it) {
+    struct world world;
+    struct talker talker = {.count = 0}, silent = {.count = 0};
+    uint16_t ports[3];
+    char closed[32], stranger[32], mute[32], own[32];
+    open_world(&world, fresh, fresh, 3);
+    free_ports(3, ports);
+    listens(&world.loop, &talker, ports[0], on_talk);
+    listens(&world.loop, &silent, ports[1], on_silence);
+    struct peers_address found[8];
+    cr_assert_eq(peers_addresses(world.b.peers, found, 8), 1);
+    snprintf(own, sizeof own, "127.1%s", strrchr(found[0].name, ':'));
+    snprintf(stranger, sizeof stranger, "127.0.0.1:%u", ports[0]);
+    snprintf(mute, sizeof mute, "127.0.0.1:%u", ports[1]);
+    snprintf(closed, sizeof closed, "127.0.0.1:%u", ports[2]);
+    world.b.unwanted = "it was removed";
+    const char *const names[] = {stranger, mute, closed, own, "no.such.host.invalid:8300"};
+    for (size_t i = 0; i < 5; i++) peers_know(world.a.peers, names[i]);
+    run_until(&world, all_tried);
+    static const enum reach_what whats[] = {REACH_REFUSES, REACH_STRANGER, REACH_SILENT,
+                                            REACH_FAILED,  REACH_SELF,     REACH_UNRESOLVED};
+    size_t count = peers_addresses(world.a.peers, found, 8);
+    cr_assert_eq(count, 6, "b's own, and five more: %zu", count);
+    for (size_t i = 0; i < count; i++)
+        cr_expect_eq(found[i].reach.what, whats[i], "%zu %s: %d, cause %d", i, found[i].name, (int)found[i].reach.what,
+                     found[i].reach.cause);
+    cr_expect_str_eq(found[0].reach.why, "it was removed");
+    cr_expect_eq(found[3].reach.cause, UV_ECONNREFUSED);
+    uv_close((uv_handle_t *)&talker.listener, NULL);
+    uv_close((uv_handle_t *)&silent.listener, NULL);
+    for (unsigned i = 0; i < talker.count; i++) uv_close((uv_handle_t *)&talker.connections[i], NULL);
+    close_world(&world);
+}

@@ -272,6 +272,8 @@ static struct store_txn *read_begin(void *data) {
 
 static int64_t unix_ms(void *data) {
     struct server *server = data;
+    const struct sim *sim = server->sim;
+    if (sim->gateways && sim->gateways->plan.clients) return gateways_unix_ms(sim, server->slot);
     return (int64_t)server_now_ms(server);
 }
 

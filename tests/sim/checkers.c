@@ -326,8 +326,12 @@ static void commit_truth(struct server *server, uint64_t index, uint64_t term) {
     }
     struct seen *seen = chronicle_seen(chronicle, index, term);
     CHECK(seen != NULL);
+    uint64_t before_ms = index > 1 ? chronicle->committed[index - 2].unix_ms : 0;
     chronicle->committed[chronicle->committed_count++] =
-        (struct truth){.term = term, .commit_term = raft_term(server->raft), .seen = seen};
+        (struct truth){.term = term,
+                       .commit_term = raft_term(server->raft),
+                       .seen = seen,
+                       .unix_ms = seen->unix_ms > before_ms ? seen->unix_ms : before_ms};
 }
 
 static void observe_commit(struct server *server) {

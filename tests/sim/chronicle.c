@@ -84,6 +84,8 @@ void chronicle_free(struct chronicle *chronicle) {
 uint64_t command_sum(const struct raft_entry *entry) {
     struct slice bytes = raft_entry_bytes(entry);
     uint64_t sum = bytes.size ? hash64_seed(bytes.data, bytes.size, entry->type) : (uint64_t)entry->type + 1;
+    uint64_t timed[] = {sum, entry->unix_ms};
+    sum = hash64(timed, sizeof timed);
     return sum ? sum : 1;
 }
 
@@ -114,6 +116,7 @@ struct seen *chronicle_note(struct chronicle *chronicle, const struct raft_entry
     seen->prev_term = prev_term;
     seen->sum = sum;
     seen->type = entry->type;
+    seen->unix_ms = entry->unix_ms;
     seen->op = command_op(entry);
     if (entry->type == RAFT_ENTRY_MEMBERS) {
         seen->members = mem_zalloc(sizeof *seen->members);

@@ -83,7 +83,8 @@ void gateway_start(struct gateway *gateway) {
     gateway->refused_us = gateway->wake_us = NEVER;
     gateway->paused_us = 0;
     gateway->server = (uint32_t)sim_random(sim, 0, sim->server_count - 1);
-    gateway->take_us = sim->now_us + sim_random(sim, 1, 100) * MS;
+    gateway->take_us = all->plan.clients ? NEVER : sim->now_us + sim_random(sim, 1, 100) * MS;
+    clients_begin(gateway);
     gateway_troubled(gateway, gateway->all->sim->now_us);
     if (all->owned) {
         Pb__QuotaOwned owned = PB__QUOTA_OWNED__INIT, *list[] = {&owned};
@@ -310,8 +311,9 @@ static void leave(struct gateway *gateway) {
 static void arm(struct gateway *gateway) {
     uint64_t now_us = gateway->all->sim->now_us, at_us = true_us(gateway, deadline_ns(gateway));
     if (!gateway->leaving && gateway->take_us < at_us) at_us = gateway->take_us;
-    if (gateway->spender && gateway->waiting && gateway->waiters[0].since_us + GATEWAY_WAIT_MS * MS < at_us)
-        at_us = gateway->waiters[0].since_us + GATEWAY_WAIT_MS * MS;
+    if (!gateway->leaving && clients_next_us(gateway) < at_us) at_us = clients_next_us(gateway);
+    if (gateway->spender && gateway->waiting && gateway->waiters[0].since_us + gateway_wait_us(gateway) < at_us)
+        at_us = gateway->waiters[0].since_us + gateway_wait_us(gateway);
     if (gateway->leaving && now_us + 20 * MS < at_us) at_us = now_us + 20 * MS;
     if (at_us != NEVER) wake_after(gateway, at_us > now_us ? at_us - now_us : 1);
 }
@@ -324,6 +326,7 @@ static void goes_on(struct gateway *gateway) {
         gateway_take(gateway);
         gateway->take_us = sim->now_us + gateway_next_take_us(gateway);
     }
+    if (!gateway->leaving) clients_go(gateway);
     drive(gateway);
     if (gateway->leaving) leave(gateway);
     if (gateway->up) arm(gateway);
@@ -354,6 +357,19 @@ static void define(struct gateways *all) {
     call_server(&all->gateways[0], CALL_COMMAND, QUOTA_PUT, &command.base, 0);
 }
 
+void gateways_raise(struct gateways *all, uint64_t budget) {
+    all->definition.budget = budget;
+    if (all->definition.burst) all->definition.burst = budget;
+    all->capacity = quota_capacity(&all->definition);
+    define(all);
+}
+
+int64_t gateways_unix_ms(const struct sim *sim, uint32_t server) {
+    const struct gateways *all = sim->gateways;
+    int64_t skew_ms = (int64_t)(all->plan.skew_ms * (server % 3) / 2);
+    return GATEWAY_UNIX_S * 1000 + (int64_t)(sim->now_us / MS) + skew_ms;
+}
+
 static bool all_commanded(const struct gateways *all) {
     for (size_t i = 0; i < all->call_count; i++)
         if (!all->calls[i]->over) return false;
@@ -367,7 +383,7 @@ static void gateway_init(struct gateways *all, unsigned number) {
     snprintf(gateway->node, sizeof gateway->node, "g%u", number);
     gateway->rate_ppm = clock_rate(sim);
     gateway->offset_ns = sim_random(sim, 0, 1000) * 1000000000;
-    gateway->skew_ms = (int64_t)sim_random(sim, 0, 2000);
+    gateway->skew_ms = (int64_t)sim_random(sim, 0, all->plan.clients ? all->plan.skew_ms : 2000);
     gateway->wake_us = gateway->refused_us = NEVER;
     register_node(gateway);
 }

@@ -8,6 +8,7 @@
  *     themselves is at most what the bound says, of each node and in each period, so that in each window the sum is at most
  *     the budget and the bound
  *     no gateway refuses for longer than a TTL and a second while the servers have enough
+ *     where clients obey (plan.clients), and nothing is wrong, what gateways_clients.c says of them
  *     one gateway at most counts a key, and no key is without one for longer than a TTL and a second
  *
  * The clocks of gateways and servers differ by 1 % at most, which is the difference that the contract tolerates. */
@@ -18,7 +19,7 @@
 #include "kv/quota/spender.h"
 #include "tests/sim/module.h"
 
-enum { GATEWAYS_MOST = 8, GATEWAY_KEYS = 8, GATEWAY_WAITERS = 64, GATEWAY_WINDOWS = 8 };
+enum { GATEWAYS_MOST = 8, GATEWAY_KEYS = 8, GATEWAY_WAITERS = 64, GATEWAY_WINDOWS = 8, GATEWAY_CLIENTS = 4 };
 #define GATEWAY_UNIX_S  INT64_C(1699999980) /* wall clocks at the start; a minute begins */
 #define GATEWAY_WAIT_MS 2000                /* a take waits for so long */
 
@@ -27,11 +28,25 @@ struct gateways_plan {
     unsigned gateways, keys, members;      /* keys: in owner mode; members: the first so many have an instance */
     uint32_t rate, take_most;              /* takes a second of each gateway, of 1 to this */
     uint32_t lost_permille;                /* of messages: they, or their answers */
+    /* In place of these takes: clients of each gateway. One takes 1 again and again; when it is refused it sleeps for exactly
+     * the Retry-After that it would read, in whole seconds. Wall clocks of all are `skew_ms` apart at most then. */
+    unsigned clients;
+    bool modest; /* one that was served takes again after a refill period, and there is enough for all of them */
+    uint64_t skew_ms;
+};
+struct gateway_client {
+    unsigned key;
+    bool waits;       /* its take is with the gateway */
+    uint64_t at_us;   /* else it takes then */
+    uint64_t want_us; /* since when it was not served */
+    uint64_t took_us; /* when its take came, the last one that was refused; 0: none was */
+    unsigned refusals;
 };
 
 struct gateway_call;
 struct gateway_waiter {
     struct owning_take take; /* in the other modes its name, key and n are used alone */
+    struct gateway_client *client;
     unsigned key;
     uint64_t since_us, asked; /* asked: number of the call that it waits for */
 };
@@ -52,6 +67,8 @@ struct gateway {
     uint64_t refused_us;        /* since when all was refused; NEVER: it was not */
     struct gateway_waiter waiters[GATEWAY_WAITERS];
     size_t waiting;
+    struct gateway_client clients[GATEWAY_CLIENTS];
+    uint64_t hungry_us, hungry_refills; /* since when none of them was served, and some were refused; NEVER: not so */
 };
 struct gateway_key {
     char text[16];
@@ -85,6 +102,9 @@ struct gateways {
     size_t fallback_count;
     uint64_t *over; /* leases whose time has ended */
     size_t over_count;
+    uint64_t refills, came_us;                             /* of all: how many; when there was more than before, last */
+    int64_t available;                                     /* as it was seen last */
+    uint64_t most_refusals, most_refills, longest_wait_us; /* of a client in a row; of a gateway; of a client */
     uint64_t admitted, refused, fell_back, renewed, undecided, asks, longest_us;
 };
 
@@ -97,9 +117,11 @@ bool gateways_over(struct sim *sim); /* the servers hold no lease of theirs any 
 void gateway_crash(struct gateway *gateway, bool noticed); /* noticed: its session ends */
 void gateway_start(struct gateway *gateway);               /* one that is down */
 void gateway_pause(struct gateway *gateway, uint64_t us);
-void gateway_cut(struct gateway *gateway, uint64_t us);     /* off from servers and gateways */
-void gateway_passes(struct gateway *gateway, bool passing); /* its instance */
-void gateway_leave(struct gateway *gateway);                /* it ends in order */
+void gateway_cut(struct gateway *gateway, uint64_t us);           /* off from servers and gateways */
+void gateway_passes(struct gateway *gateway, bool passing);       /* its instance */
+void gateway_leave(struct gateway *gateway);                      /* it ends in order */
+void gateways_raise(struct gateways *all, uint64_t budget);       /* the budget is so much from now on */
+int64_t gateways_unix_ms(const struct sim *sim, uint32_t server); /* a server's wall clock, where plan.clients */
 
 /* -- hooks of the simulator -------------------------------------------------------------------------------------- */
 

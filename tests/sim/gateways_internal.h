@@ -2,6 +2,7 @@
  *
  *     gateways.c         their life, and what their code wants done
  *     gateways_takes.c   what is taken from them
+ *     gateways_clients.c clients that obey
  *     gateways_calls.c   what is under way between one and a server, or another one
  *     gateways_judge.c   what must hold */
 #ifndef COORD_TESTS_SIM_GATEWAYS_INTERNAL_H
@@ -50,8 +51,16 @@ void judge_counted(struct gateway *owner, struct gateway_key *key, uint64_t n);
 void judge_undecided(struct gateways *all, struct gateway_key *key);
 void judge_beside(struct gateways *all, struct gateway_key *key);
 
+/* -- gateways_clients.c -- */
+void clients_begin(struct gateway *gateway);
+void clients_go(struct gateway *gateway); /* those whose time it is take */
+uint64_t clients_next_us(const struct gateway *gateway);
+void client_decided(struct gateway *gateway, struct gateway_client *client, int error, uint64_t retry_ms);
+
 /* -- gateways_takes.c -- */
-void gateway_take(struct gateway *gateway); /* one comes */
+void gateway_take_of(struct gateway *gateway, struct gateway_client *client);
+uint64_t gateway_wait_us(const struct gateway *gateway); /* a take waits for so long */
+void gateway_take(struct gateway *gateway);              /* one comes */
 uint64_t gateway_next_take_us(const struct gateway *gateway);
 void gateway_retry(struct gateway *gateway);     /* those that wait, again */
 void gateway_end_waits(struct gateway *gateway); /* of those whose time is over */

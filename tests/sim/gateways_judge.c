@@ -79,7 +79,9 @@ void judge_refused(struct gateway *gateway) {
     uint64_t since_us = later(later(gateway->refused_us, all->poor_us), later(gateway->trouble_us, all->trouble_us));
     uint64_t for_us = now_us > since_us ? now_us - since_us : 0;
     if (for_us > all->longest_us) all->longest_us = for_us;
-    if (for_us > patience_of(all))
+    /* Where clients obey, and nothing was wrong for a while, a refusal ends with its reason. */
+    bool calm = all->plan.clients && later(gateway->trouble_us, all->trouble_us) + 3000 * MS < since_us;
+    if (for_us > (calm ? 1100 * MS : patience_of(all)))
         sim_violation(all->sim, RULE_QUOTA, "%s refuses for %" P " ms, and there is enough", gateway->node,
                       for_us / MS);
 }
@@ -174,13 +176,17 @@ static void trail_seen(void *data, const struct query_result *result) {
         if (row->kind != PB__QUOTA_KIND__QUOTA_REFILLED || row->amount == 0) continue;
         all->level = all->level > row->amount ? all->level - row->amount : 0;
         all->window = 0;
+        all->refills++;
     }
 }
 
 static void state_seen(void *data, const struct query_result *result) {
     struct gateways *all = data;
     const Pb__QuotaState *state = result->found ? (const Pb__QuotaState *)result->message : NULL;
-    if (!state || state->available < (int64_t)all->plan.take_most) all->poor_us = NEVER;
+    int64_t kept = state && all->plan.clients ? (int64_t)state->record->kept : 0; /* that others come for */
+    if (state && state->available > all->available) all->came_us = all->sim->now_us;
+    if (state) all->available = state->available;
+    if (!state || state->available - kept < (int64_t)all->plan.take_most) all->poor_us = NEVER;
     else if (all->poor_us == NEVER) all->poor_us = all->sim->now_us;
 }
 

@@ -22,13 +22,15 @@ static bool judge_spent(struct gateway *gateway, const struct gateway_waiter *wa
 static bool try_spend(struct gateway *gateway, const struct gateway_waiter *waiter, bool waited) {
     struct spender_take take = {waiter->take.name, waiter->take.key, waiter->take.n};
     struct spender_answer answer;
-    bool last = gateway->all->sim->now_us >= waiter->since_us + GATEWAY_WAIT_MS * MS;
+    bool last = gateway->all->sim->now_us >= waiter->since_us + gateway_wait_us(gateway);
     int rv = spender_take(gateway->spender, &take, 1, waited, last, gateway_now(gateway).ns, &answer);
-    return judge_spent(gateway, waiter, rv, &answer);
+    bool decided = judge_spent(gateway, waiter, rv, &answer);
+    if (decided && waiter->client) client_decided(gateway, waiter->client, rv, answer.retry_ms);
+    return decided;
 }
 
-static bool judge_owned(struct gateway *gateway, struct gateway_waiter *waiter, int rv,
-                        const struct owning_answer *answer) {
+static bool owner_said(struct gateway *gateway, struct gateway_waiter *waiter, int rv,
+                       const struct owning_answer *answer) {
     struct gateway_key *key = &gateway->all->keys[waiter->key];
     switch (rv) {
         case CO_OK:
@@ -48,6 +50,13 @@ static bool judge_owned(struct gateway *gateway, struct gateway_waiter *waiter, 
             return true;
         default: sim_violation(gateway->all->sim, RULE_QUOTA, "a take: %s", co_strerror(rv)); return true;
     }
+}
+
+static bool judge_owned(struct gateway *gateway, struct gateway_waiter *waiter, int rv,
+                        const struct owning_answer *answer) {
+    bool decided = owner_said(gateway, waiter, rv, answer);
+    if (decided && waiter->client) client_decided(gateway, waiter->client, rv, answer->retry_ms);
+    return decided;
 }
 
 static bool try_owned(struct gateway *gateway, struct gateway_waiter *waiter) {
@@ -72,7 +81,7 @@ void gateway_retry(struct gateway *gateway) {
 void gateway_end_waits(struct gateway *gateway) {
     size_t over = 0;
     while (gateway->spender && over < gateway->waiting &&
-           gateway->all->sim->now_us >= gateway->waiters[over].since_us + GATEWAY_WAIT_MS * MS)
+           gateway->all->sim->now_us >= gateway->waiters[over].since_us + gateway_wait_us(gateway))
         CHECK(try_spend(gateway, &gateway->waiters[over++], true));
     gateway->waiting -= over;
     memmove(gateway->waiters, gateway->waiters + over, gateway->waiting * sizeof *gateway->waiters);
@@ -87,13 +96,23 @@ uint64_t gateway_next_take_us(const struct gateway *gateway) {
     return sim_random(all->sim, 1, 2 * 1000 * MS / rate);
 }
 
+/* As the program lets them wait, where that is judged. */
+uint64_t gateway_wait_us(const struct gateway *gateway) {
+    return (gateway->all->plan.clients ? GATEWAY_WAIT_MS / 2 : GATEWAY_WAIT_MS) * MS;
+}
+
 void gateway_take(struct gateway *gateway) {
+    if (gateway->waiting < GATEWAY_WAITERS) gateway_take_of(gateway, NULL);
+}
+
+void gateway_take_of(struct gateway *gateway, struct gateway_client *client) {
     struct gateways *all = gateway->all;
     struct sim *sim = all->sim;
-    if (gateway->waiting == GATEWAY_WAITERS) return;
+    CHECK(gateway->waiting < GATEWAY_WAITERS);
     struct gateway_waiter *waiter = &gateway->waiters[gateway->waiting++];
-    *waiter = (struct gateway_waiter){.since_us = sim->now_us};
-    if (all->owned) waiter->key = (unsigned)sim_random(sim, 0, all->plan.keys - 1);
+    *waiter = (struct gateway_waiter){.since_us = sim->now_us, .client = client};
+    if (client) waiter->key = client->key;
+    else if (all->owned) waiter->key = (unsigned)sim_random(sim, 0, all->plan.keys - 1);
     waiter->take.name = SLICE_LITERAL("budget");
     if (all->owned) waiter->take.key = slice_text(all->keys[waiter->key].text);
     else if (sim_chance(sim, 700)) waiter->take.key = SLICE_LITERAL("k");

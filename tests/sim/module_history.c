@@ -16,12 +16,15 @@
 #define P PRIu64
 
 struct history_own {
-    uint32_t key, form; /* key: SIM_KEYS and more: one of the prefixes */
-    uint64_t back, at;  /* so far before the index that the client knows */
-    /* What was seen. */
-    uint64_t floor, sum;
-    uint32_t count;
-    bool off;
+    uint8_t key, form; /* key: SIM_KEYS and more: one of the prefixes */
+    bool by_time;      /* asks for a time around that of the entry that the client knows */
+    bool off;          /* seen */
+    uint8_t verdict;   /* seen */
+    int16_t off_by_ms;
+    uint32_t count;    /* seen */
+    uint64_t back, at; /* so far before the index that the client knows; by_time: the time */
+    /* What was seen. meant: the index that a moment was taken for. */
+    uint64_t floor, sum, told_ms, meant;
 };
 static const struct history_own *own_of(const struct op *op) { return OP_AS(const struct history_own, op); }
 
@@ -29,14 +32,22 @@ static const struct history_own *own_of(const struct op *op) { return OP_AS(cons
 
 struct known {
     uint64_t index, change[SIM_KEYS]; /* up to where a server had applied; of a key's last change, as it was told */
+    uint64_t unix_ms;                 /* of the entry at that index, as it was told */
 };
 
 static bool generate(struct sim_turn *turn, struct op *op) {
     struct history_own *own = OP_AS(struct history_own, op);
+    if (turn_chance(turn, 40)) { /* a key that is none of the locks, or those below a prefix */
+        static const uint32_t prefixes[] = {SIM_KEYS, SIM_KEYS + 1, SIM_KEYS + 4};
+        uint32_t target = turn_chance(turn, 300) ? prefixes[turn_random(turn, 0, 2)]
+                                                 : (uint32_t)turn_random(turn, 0, SIM_KEYS - SIM_LOCKS - 1);
+        kv_back_op(op, target, turn_chance(turn, 500), turn_chance(turn, 200));
+        return true;
+    }
     op->module = &sim_history;
     op->way = OP_READ;
     op->stale = turn_chance(turn, 400);
-    own->key = (uint32_t)turn_random(turn, 0, SIM_KEYS - 1);
+    own->key = (uint8_t)turn_random(turn, 0, SIM_KEYS - 1);
     if (turn_chance(turn, 250)) {
         own->form = PB__KV_PAST_FORM__PAST_CHANGES;
         if (turn_chance(turn, 300)) op->wait_us = turn_random(turn, 50, 1000) * MS;
@@ -44,19 +55,29 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     }
     bool many = turn_chance(turn, 400);
     own->form = many ? PB__KV_PAST_FORM__PAST_ENTRIES : PB__KV_PAST_FORM__PAST_ENTRY;
-    if (many) own->key = SIM_KEYS + (uint32_t)turn_random(turn, 0, SIM_PREFIXES - 1);
+    if (many) own->key = (uint8_t)(SIM_KEYS + turn_random(turn, 0, SIM_PREFIXES - 1));
     own->back = turn_chance(turn, 500) ? turn_random(turn, 0, 30) : turn_random(turn, 0, 600);
+    own->by_time = turn_chance(turn, 500);
+    own->off_by_ms = turn_chance(turn, 400) ? 0 : (int16_t)((int)turn_random(turn, 0, 4000) - 3500);
     return true;
 }
 
 static bool complete(void *data, struct op *op) {
     const struct known *known = data;
+    if (op->module == &sim_kv) {
+        uint64_t back = op->id * 7 % 60; /* to what it was a while ago */
+        bool by_time = op->id % 3 == 0 && known->unix_ms > 50 * back;
+        kv_back_to(op, by_time ? 0 : known->index > back ? known->index - back : 1, known->unix_ms - 50 * back);
+        return known->index > 0;
+    }
     struct history_own *own = OP_AS(struct history_own, op);
     if (own->form == PB__KV_PAST_FORM__PAST_CHANGES) {
         op->known_index = known->change[own->key];
         if (op->known_index == 0) op->wait_us = 0;
     } else {
         own->at = known->index > own->back ? known->index - own->back : 1;
+        int64_t unix_ms = (int64_t)known->unix_ms + own->off_by_ms;
+        if (own->by_time) own->at = unix_ms > 0 ? (uint64_t)unix_ms : 0;
     }
     return true;
 }
@@ -64,8 +85,8 @@ static bool complete(void *data, struct op *op) {
 static void learn(void *data, const struct op *op) {
     struct known *known = data;
     const struct history_own *own = own_of(op);
-    if (op->state != OP_DONE) return;
-    if (op->index > known->index) known->index = op->index;
+    if (op->state != OP_DONE || op->module != &sim_history) return;
+    if (op->index > known->index) known->index = op->index, known->unix_ms = own->told_ms;
     if (own->form == PB__KV_PAST_FORM__PAST_CHANGES) known->change[own->key] = own->off ? 0 : op->seen_index;
 }
 
@@ -76,7 +97,11 @@ static const ProtobufCMessage *request(const struct op *op, struct arena *arena,
     pb__kv_past_request__init(request);
     kv_target_name(own->key, key);
     request->key = (ProtobufCBinaryData){strlen(key), (uint8_t *)key};
-    request->form = (Pb__KvPastForm)own->form, request->at = own->at;
+    request->form = (Pb__KvPastForm)own->form;
+    request->at = arena_alloc(arena, sizeof *request->at);
+    pb__kv_moment__init(request->at);
+    if (own->by_time) request->at->unix_ms = own->at;
+    else request->at->index = own->at;
     *type = &query_kv_past;
     return &request->base;
 }
@@ -92,6 +117,7 @@ static void seen(struct op *op, const struct query_result *result) {
     struct history_own *own = OP_AS(struct history_own, op);
     const Pb__KvPastResult *past = (const Pb__KvPastResult *)result->message;
     own->off = past->off, own->floor = past->floor, own->sum = 0;
+    own->meant = past->at, own->verdict = (uint8_t)past->verdict, own->told_ms = past->unix_ms;
     own->count = (uint32_t)(past->n_entries + past->n_changes);
     for (size_t i = 0; i < past->n_entries; i++) own->sum += kv_entry_sum(past->entries[i]);
     for (size_t i = 0; i < past->n_changes; i++) {
@@ -191,13 +217,48 @@ static void note_floor(struct sim *sim, const struct op *op) {
     model->floors[op->index] = floor;
 }
 
+/* The time of the state at an index: of its entries the highest. */
+static uint64_t time_at(struct sim *sim, uint64_t index) {
+    return index && index <= sim->chronicle->committed_count ? sim->chronicle->committed[index - 1].unix_ms : 0;
+}
+
+uint64_t history_meant(struct sim *sim, uint64_t index, uint64_t unix_ms, uint64_t floor, uint64_t present,
+                       uint64_t present_ms) {
+    if (index) return index >= floor && index <= present ? index : 0;
+    if (unix_ms < time_at(sim, floor) || unix_ms > present_ms) return 0;
+    for (index = present; index > floor && time_at(sim, index) > unix_ms;) index--;
+    return index;
+}
+
+/* 0: it is not kept. */
+static uint64_t meant(struct sim *sim, const struct op *op) {
+    const struct history_own *own = own_of(op);
+    return history_meant(sim, own->by_time ? 0 : own->at, own->at, own->floor, op->index, time_at(sim, op->index));
+}
+
+static void judge_time(struct sim *sim, const struct op *op, uint64_t at) {
+    const struct history_own *own = own_of(op);
+    bool kept = own->verdict == PB__KV_MOMENT_VERDICT__MOMENT_KEPT;
+    if (kept != (at != 0) || own->told_ms != time_at(sim, op->index))
+        sim_violation(sim, RULE_MODEL,
+                      "read %" P " at s%u, applied %" P " of time %" P " (told: %" P "): time %" P
+                      " is %s, expected index %" P "; the floor is %" P " of time %" P,
+                      op->id, op->server + 1, op->index, time_at(sim, op->index), own->told_ms, own->at,
+                      kept ? "kept" : "not kept", at, own->floor, time_at(sim, own->floor));
+    else if (kept && (own->meant > at || own->meant < own->floor))
+        sim_violation(sim, RULE_MODEL,
+                      "read %" P " at s%u, applied %" P ": time %" P " is taken for index %" P ", expected %" P
+                      " or the change before it",
+                      op->id, op->server + 1, op->index, own->at, own->meant, at);
+}
+
 static void judge_past(struct sim *sim, const struct op *op) {
     const struct history_own *own = own_of(op);
-    bool kept = own->at >= own->floor && own->at <= op->index;
-    uint64_t sum = 0;
+    uint64_t sum = 0, at = meant(sim, op);
     uint32_t count = 0;
-    for (uint32_t key = 0; kept && key < SIM_KEYS; key++) {
-        const struct key_version *version = kv_at(sim, key, own->at);
+    if (own->by_time) judge_time(sim, op, at);
+    for (uint32_t key = 0; at && key < SIM_KEYS; key++) {
+        const struct key_version *version = kv_at(sim, key, at);
         if (!kv_is_target(own->key, key) || version->gone) continue;
         sum += kv_version_sum(key, version);
         count++;
@@ -266,7 +327,7 @@ static void judge_end(struct sim *sim, struct server *server) {
     for (uint32_t target = 0; target < SIM_KEYS + SIM_PREFIXES; target++) {
         struct op op = {.module = &sim_history, .way = OP_READ};
         struct history_own *own = OP_AS(struct history_own, &op);
-        own->key = target;
+        own->key = (uint8_t)target;
         own->form = PB__KV_PAST_FORM__PAST_CHANGES;
         if (target < SIM_KEYS) op_judge(server, &op);
         own->form = target < SIM_KEYS ? PB__KV_PAST_FORM__PAST_ENTRY : PB__KV_PAST_FORM__PAST_ENTRIES;

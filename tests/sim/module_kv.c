@@ -14,7 +14,8 @@
 
 struct kv_own {
     uint32_t key, size;
-    uint64_t cas; /* the index that a CAS expects */
+    uint64_t cas; /* the index that a CAS expects; that a key goes back to */
+    bool remove, dry_run;
     /* What a read saw: by whom it was written, and the record's own numbers. */
     uint64_t writer, lock_index, holder, lease;
 };
@@ -25,6 +26,15 @@ void kv_op(struct op *op, enum kv_kind kind, uint32_t key, uint32_t size) {
     op->kind = kind;
     op->way = kind == KV_GET ? OP_READ : OP_WRITE;
     *OP_AS(struct kv_own, op) = (struct kv_own){.key = key, .size = size};
+}
+
+void kv_back_op(struct op *op, uint32_t target, bool remove, bool dry_run) {
+    kv_op(op, KV_BACK, target, 0);
+    OP_AS(struct kv_own, op)->remove = remove, OP_AS(struct kv_own, op)->dry_run = dry_run;
+}
+
+void kv_back_to(struct op *op, uint64_t index, uint64_t unix_ms) {
+    OP_AS(struct kv_own, op)->cas = index, OP_AS(struct kv_own, op)->writer = unix_ms;
 }
 
 uint32_t kv_key(const struct op *op) { return own_of(op)->key; }
@@ -124,11 +134,33 @@ static void learn(void *data, const struct op *op) {
 
 /* -- bytes: the flags of a key say which operation wrote it ----------------------------------------------------------- */
 
+static const ProtobufCMessage *back_command(const struct op *op, struct arena *arena) {
+    const struct kv_own *own = own_of(op);
+    Pb__KvRestoreCommand *command = arena_alloc(arena, sizeof *command);
+    Pb__KvMoment *moment = arena_alloc(arena, sizeof *moment);
+    char *key = arena_alloc(arena, 16);
+    pb__kv_restore_command__init(command);
+    pb__kv_moment__init(moment);
+    kv_target_name(own->key, key);
+    command->key = (ProtobufCBinaryData){strlen(key), (uint8_t *)key};
+    command->recurse = own->key >= SIM_KEYS;
+    command->remove = own->remove, command->dry_run = own->dry_run;
+    if (own->cas) moment->index = own->cas;
+    else moment->unix_ms = own->writer;
+    command->at = moment;
+    op_label(&command->base, op->id, arena);
+    return &command->base;
+}
+
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
     static const Pb__KvVerb verbs[] = {
         [KV_PUT] = PB__KV_VERB__KV_SET,   [KV_CAS] = PB__KV_VERB__KV_CAS,       [KV_DELETE] = PB__KV_VERB__KV_DELETE,
         [KV_LOCK] = PB__KV_VERB__KV_LOCK, [KV_UNLOCK] = PB__KV_VERB__KV_UNLOCK, [KV_LEASED] = PB__KV_VERB__KV_SET,
     };
+    if (op->kind == KV_BACK) {
+        *number = KV_RESTORE;
+        return back_command(op, arena);
+    }
     const struct kv_own *own = own_of(op);
     char *key = arena_alloc(arena, 16), *id = arena_alloc(arena, 40);
     uint8_t *value = arena_alloc(arena, own->size + 1);
@@ -149,6 +181,7 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
 }
 
 static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
+    if (number == KV_RESTORE) return op_labelled(number, command);
     return number == KV_APPLY ? ((const Pb__KvCommand *)command)->flags : 0;
 }
 
@@ -285,6 +318,40 @@ static struct sim_expected unlock(struct sim *sim, const struct sim_applied *app
     return expect_yes();
 }
 
+/* One key becomes what it was. False: it is so already. */
+static bool back_one(struct sim *sim, const struct op *op, uint32_t key, uint64_t at, uint64_t index, bool *removed) {
+    const struct kv_own *own = own_of(op);
+    const struct key_version was = *kv_at(sim, key, at), now = *kv_now(sim, key);
+    struct key_version next = {.index = index, .gone = was.gone, .writer = was.writer};
+    *removed = was.gone;
+    if (was.gone ? now.gone || (own->key < SIM_KEYS && !own->remove) : !now.gone && now.writer == was.writer)
+        return false;
+    if (!was.gone && !now.gone) next.holder = now.holder, next.token = now.token;
+    if (!own->dry_run) change(sim, key, next);
+    return true;
+}
+
+/* All of them in one entry, as of one moment, which is before it. */
+static struct sim_expected back(struct sim *sim, const struct sim_applied *applied) {
+    const struct kv_own *own = own_of(applied->op);
+    const Pb__KvRestoreAnswer *answer = (const Pb__KvRestoreAnswer *)applied->result->message;
+    if (!answer || answer->off) return expect_no(); /* whether there is a history: see module_history.c */
+    uint64_t present_ms = sim->chronicle->committed[applied->index - 1].unix_ms, set = 0, gone = 0;
+    uint64_t at = history_meant(sim, own->cas, own->writer, answer->floor, applied->index - 1, present_ms);
+    for (uint32_t key = 0; at && key < SIM_KEYS; key++) {
+        bool removed;
+        if (!kv_is_target(own->key, key) || !back_one(sim, applied->op, key, at, applied->index, &removed)) continue;
+        *(removed ? &gone : &set) += 1;
+    }
+    if (answer->set != set || answer->removed != gone ||
+        (answer->verdict == PB__KV_MOMENT_VERDICT__MOMENT_KEPT) != !!at)
+        sim_violation(sim, RULE_MODEL,
+                      "%" P " at %" P " takes keys back to %" P ": %" P " set, %" P " deleted, expected %" P " and %" P
+                      "; the floor is %" P,
+                      applied->op->id, applied->index, at, answer->set, answer->removed, set, gone, answer->floor);
+    return set + gone ? expect_yes() : expect_no();
+}
+
 static void delay_ended(struct sim *sim, const Pb__LockDelayEndCommand *command) {
     for (uint32_t key = 0; key < SIM_KEYS; key++) {
         struct story_of_key *story = story_of(sim, key);
@@ -313,6 +380,7 @@ static struct sim_expected apply(struct sim *sim, const struct sim_applied *appl
         case KV_LEASED:
             if (version_raised(sim) && !expiring_alive(sim, op->owner)) return expect_error();
             return set(sim, op, applied->index);
+        case KV_BACK: return back(sim, applied);
         case KV_GET: break;
     }
     UNREACHABLE();

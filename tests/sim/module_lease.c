@@ -1,4 +1,5 @@
-/* Leases, free ones and those of nodes: their clients are granted one, renew it or not, and bind keys to it. */
+/* Leases, free ones and those of nodes: their clients are granted one, renew it or not, and bind keys to it. Now and
+ * then somebody has a node leave, whose agent may live. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 
 struct lease_own {
     uint32_t node, owner; /* node 0: a free one */
+    bool leaves;          /* no lease: the node is to leave */
 };
 
 static const char kind[] = "1ea50000";
@@ -21,7 +23,11 @@ uint64_t lease_maker(const char *id) { return expiring_maker(kind, id); }
 void lease_op(struct op *op, uint32_t node, uint32_t owner, uint64_t ttl_ms) {
     op->module = &sim_lease;
     op->ttl_ms = ttl_ms;
-    *OP_AS(struct lease_own, op) = (struct lease_own){node, owner};
+    *OP_AS(struct lease_own, op) = (struct lease_own){.node = node, .owner = owner};
+}
+
+static bool leaves(const struct op *op) {
+    return op->module == &sim_lease && op->way == OP_WRITE && OP_AS(const struct lease_own, op)->leaves;
 }
 
 /* -- clients ---------------------------------------------------------------------------------------------------------- */
@@ -32,8 +38,16 @@ static bool grant_next(struct sim_turn *turn, struct op *op, uint64_t ttl_ms) {
     return true;
 }
 
+static bool leave_next(struct sim_turn *turn, struct op *op) {
+    op->module = &sim_lease;
+    *OP_AS(struct lease_own, op) =
+        (struct lease_own){.node = (uint32_t)turn_random(turn, 1, SIM_NODES), .leaves = true};
+    return true;
+}
+
 static bool generate(struct sim_turn *turn, struct op *op) {
     struct keep_plan *plan = turn->plan;
+    if (turn_chance(turn, 40)) return leave_next(turn, op);
     switch (keep_step(turn, plan, 120, 200)) {
         case KEEP_MAKE: return grant_next(turn, op, plan->ttl_ms);
         case KEEP_RENEW: renew_op(op, &sim_lease); return true;
@@ -46,8 +60,23 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     return false;
 }
 
+static bool complete(void *known, struct op *op) { return leaves(op) || keep_complete(known, op); }
+static void learn(void *known, const struct op *op) {
+    if (!leaves(op)) keep_learn(known, op);
+}
+
+static const ProtobufCMessage *leave_command(const struct op *op, struct arena *arena, uint8_t *number) {
+    Pb__NodeLeaveCommand *command = arena_alloc(arena, sizeof *command);
+    pb__node_leave_command__init(command);
+    node_name(OP_AS(const struct lease_own, op)->node, command->node = arena_alloc(arena, 8));
+    op_label(&command->base, op->id, arena);
+    *number = NODE_LEAVE;
+    return &command->base;
+}
+
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
     const struct lease_own *own = OP_AS(const struct lease_own, op);
+    if (own->leaves) return leave_command(op, arena, number);
     Pb__LeaseGrantCommand *command = arena_alloc(arena, sizeof *command);
     Pb__Lease *lease = arena_alloc(arena, sizeof *lease);
     pb__lease_grant_command__init(command);
@@ -65,6 +94,7 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
 }
 
 static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
+    if (number == NODE_LEAVE) return op_labelled(number, command);
     if (number != LEASE_GRANT) return 0;
     const Pb__Lease *lease = ((const Pb__LeaseGrantCommand *)command)->lease;
     return lease ? lease_maker(lease->id) : 0;
@@ -76,6 +106,7 @@ struct model {
     struct {
         uint64_t holder;              /* the newest lease of this name */
         uint64_t dead_index, dead_us; /* it expired, and the node is to be removed; 0: not */
+        bool left;                    /* there is only the note that it left, which is to be removed */
     } nodes[SIM_NODES + 1];
 };
 static struct model *model_of(struct sim *sim) { return sim_model(sim, &sim_lease); }
@@ -108,6 +139,20 @@ static void expired(struct sim *sim, uint64_t made, uint64_t index) {
     if (!node || !catalog_registered(sim, node)) return;
     model_of(sim)->nodes[node].dead_index = index;
     model_of(sim)->nodes[node].dead_us = sim->now_us;
+    model_of(sim)->nodes[node].left = false;
+}
+
+/* No node leaves whose agent holds a lease. Else it does if it is there and known to be dead. */
+static struct sim_expected made_to_leave(struct sim *sim, const struct sim_applied *applied) {
+    uint32_t node = OP_AS(const struct lease_own, applied->op)->node;
+    struct model *model = model_of(sim);
+    if (expiring_alive(sim, model->nodes[node].holder)) return expect_error();
+    if (!catalog_registered(sim, node)) return expect_no();
+    if (!applied->result->yes) return expect_any(applied);
+    model->nodes[node].dead_index = applied->index, model->nodes[node].dead_us = sim->now_us;
+    model->nodes[node].left = true;
+    sim_notify(sim, &(struct sim_notice){.type = SIM_NODE_REMOVED, .node = node, .index = applied->index});
+    return expect_yes();
 }
 
 /* A node that has been dead for so long goes, and what is on it. */
@@ -122,10 +167,12 @@ static void reaped(struct sim *sim, const Pb__LeaseReapCommand *command, uint64_
         sim_violation(sim, RULE_LEASE, "node n%u is removed %" P " ms after its lease expired", node,
                       (sim->now_us - died_us) / MS);
     model->nodes[node].dead_index = 0;
-    sim_notify(sim, &(struct sim_notice){.type = SIM_NODE_REMOVED, .node = node, .index = index});
+    if (!model->nodes[node].left)
+        sim_notify(sim, &(struct sim_notice){.type = SIM_NODE_REMOVED, .node = node, .index = index});
 }
 
 static struct sim_expected apply(struct sim *sim, const struct sim_applied *applied) {
+    if (applied->op && leaves(applied->op)) return made_to_leave(sim, applied);
     if (applied->op) return granted(sim, applied->op, applied->index);
     if (applied->result->yes && applied->number == LEASE_END)
         expired(sim, lease_maker(((const Pb__LeaseEndCommand *)applied->command)->id), applied->index);
@@ -140,7 +187,7 @@ static bool over(struct sim *sim) {
     return true;
 }
 
-static bool grants(const struct op *op) { return op->module == &sim_lease; }
+static bool grants(const struct op *op) { return op->module == &sim_lease && !leaves(op); }
 
 static void leases_seen(void *data, const struct query_result *result) {
     struct sim *sim = data;
@@ -164,8 +211,8 @@ const struct sim_module sim_lease = {
     .known_size = sizeof(struct keep_known),
     .model_size = sizeof(struct model),
     .generate = generate,
-    .complete = keep_complete,
-    .learn = keep_learn,
+    .complete = complete,
+    .learn = learn,
     .command = command,
     .made_by = made_by,
     .apply = apply,

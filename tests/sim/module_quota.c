@@ -296,7 +296,7 @@ static uint64_t follow_sum(const Pb__QuotaNotice *notice) {
         parts[split->key.data[0] - 'a'] = split->n_amounts;
     }
     for (unsigned i = 0; i < QUOTA_SPLITS; i++) sum = quota_on(sum, parts[i]);
-    return sum;
+    return quota_on(quota_on(sum, notice->came), notice->denied);
 }
 
 static uint64_t trail_sum(const Pb__QuotaAuditResult *page) {

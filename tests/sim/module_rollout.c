@@ -17,7 +17,7 @@
 static char name[] = "r";
 static const uint32_t percents[STEPS] = {20, 60, 90};
 
-enum kind { PUBLISH, FLIP, STAGE, PROMOTE, ROLLBACK, PAUSE, RESUME, ACK, ASK };
+enum kind { PUBLISH, FLIP, STAGE, PROMOTE, ROLLBACK, PAUSE, RESUME, DELETE, ACK, ASK };
 struct rollout_own {
     uint8_t version, caller, percent;
     bool steps, guard, back; /* of a stage; back: its guard rolls back */
@@ -30,7 +30,8 @@ static const struct rollout_own *own_of(const struct op *op) { return OP_AS(cons
 /* -- clients ---------------------------------------------------------------------------------------------------------- */
 
 static bool generate(struct sim_turn *turn, struct op *op) {
-    static const enum kind kinds[] = {PUBLISH, FLIP, STAGE, STAGE, STAGE, PROMOTE, ROLLBACK, PAUSE, RESUME, RESUME};
+    static const enum kind kinds[] = {PUBLISH,  FLIP,  STAGE,  STAGE,  STAGE, PROMOTE,
+                                      ROLLBACK, PAUSE, RESUME, RESUME, DELETE};
     struct rollout_own *own = OP_AS(struct rollout_own, op);
     op->module = &sim_rollout;
     own->version = (uint8_t)turn_random(turn, 0, VERSIONS - 1);
@@ -117,12 +118,23 @@ static const ProtobufCMessage *ack_command(const struct op *op, struct arena *ar
     return &command->base;
 }
 
+/* With its keys: what comes after it takes nothing over. */
+static const ProtobufCMessage *delete_command(const struct op *op, struct arena *arena) {
+    Pb__RolloutDeleteCommand *command = arena_alloc(arena, sizeof *command);
+    pb__rollout_delete_command__init(command);
+    command->name = name, command->with_keys = true;
+    op_label(&command->base, op->id, arena);
+    return &command->base;
+}
+
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
-    static const uint8_t numbers[] = {ROLLOUT_PUBLISH,  ROLLOUT_SET,   ROLLOUT_SET,    ROLLOUT_PROMOTE,
-                                      ROLLOUT_ROLLBACK, ROLLOUT_PAUSE, ROLLOUT_RESUME, ROLLOUT_ACK};
+    static const uint8_t numbers[] = {ROLLOUT_PUBLISH, ROLLOUT_SET,      ROLLOUT_SET,
+                                      ROLLOUT_PROMOTE, ROLLOUT_ROLLBACK, ROLLOUT_PAUSE,
+                                      ROLLOUT_RESUME,  ROLLOUT_DELETE,   ROLLOUT_ACK};
     *number = numbers[op->kind];
     if (op->kind == PUBLISH) return publish_command(op, arena);
     if (op->kind == ACK) return ack_command(op, arena);
+    if (op->kind == DELETE) return delete_command(op, arena);
     if (op->kind <= STAGE) return set_command(op, arena);
     Pb__RolloutChangeCommand *change = arena_alloc(arena, sizeof *change);
     pb__rollout_change_command__init(change);
@@ -149,6 +161,7 @@ static void seen(struct op *op, const struct query_result *result) {
 
 struct version { /* of the rollout, from `index` on */
     uint64_t index;
+    uint64_t gone;          /* where a rollout with a current version was deleted last */
     int8_t current, staged; /* -1: none */
     uint8_t published;      /* bits */
     uint8_t before_count, before[ROLLOUT_BEFORE_MOST];
@@ -250,6 +263,14 @@ static struct sim_expected paused(struct sim *sim, struct version *now, bool pau
     return expect_yes();
 }
 
+static struct sim_expected deleted(struct version *now) {
+    if (now->staged >= 0) return expect_error();
+    if (now->current >= 0) now->gone = now->index;
+    now->current = -1, now->published = now->before_count = 0;
+    for (uint8_t i = 0; i < CALLERS; i++) now->callers[i].said = -1;
+    return expect_yes();
+}
+
 static struct sim_expected asked_for(struct sim *sim, const struct op *op, struct version *now) {
     const struct rollout_own *own = own_of(op);
     bool there = now->published >> own->version & 1;
@@ -267,6 +288,7 @@ static struct sim_expected asked_for(struct sim *sim, const struct op *op, struc
         case ROLLBACK: return rolled_back(now);
         case PAUSE: return paused(sim, now, true);
         case RESUME: return paused(sim, now, false);
+        case DELETE: return deleted(now);
         default: return acknowledged(now, own);
     }
 }
@@ -327,7 +349,7 @@ static void judge_read(struct sim *sim, const struct op *op) {
     const struct rollout_own *own = own_of(op);
     const struct version *version = version_at(sim, op->index);
     int8_t wanted = version->callers[own->caller].version;
-    uint64_t since = wanted >= 0 ? version->callers[own->caller].since : 0;
+    uint64_t since = wanted >= 0 ? version->callers[own->caller].since : version->gone;
     if (own->seen != wanted || op->seen_index != since)
         sim_violation(sim, RULE_MODEL,
                       "read %" P " at s%u, applied %" P ": caller %u gets v%d since %" P ", expected v%d since %" P,

@@ -173,7 +173,9 @@ static struct reach reach_of(struct server *server) {
     struct reach reach = {0};
     Pb__KvPastRequest request = PB__KV_PAST_REQUEST__INIT;
     uint8_t key = 'k';
-    request.key = (ProtobufCBinaryData){1, &key}, request.at = 1;
+    Pb__KvMoment moment = PB__KV_MOMENT__INIT;
+    moment.index = 1;
+    request.key = (ProtobufCBinaryData){1, &key}, request.at = &moment;
     sim_query(server, &query_kv_past, &request.base, reach_seen, &reach);
     return reach;
 }

@@ -37,8 +37,12 @@ void renew_op(struct op *op, const struct sim_module *module); /* of `owner`, wh
 
 #define SIM_KEYS  12 /* k0 ..., then */
 #define SIM_LOCKS 4  /* of them: only locked and unlocked */
-enum kv_kind { KV_PUT, KV_CAS, KV_DELETE, KV_LOCK, KV_UNLOCK, KV_LEASED, KV_GET };
+enum kv_kind { KV_PUT, KV_CAS, KV_DELETE, KV_LOCK, KV_UNLOCK, KV_LEASED, KV_BACK, KV_GET };
 void kv_op(struct op *op, enum kv_kind kind, uint32_t key, uint32_t size); /* size: of the value */
+/* Takes a target back (no locks: their LockIndex would begin anew). `remove`, `dry_run`: as KvRestoreCommand has them. When
+ * to is said before it is sent: an index, or 0 and a time. */
+void kv_back_op(struct op *op, uint32_t target, bool remove, bool dry_run);
+void kv_back_to(struct op *op, uint64_t index, uint64_t unix_ms);
 uint32_t kv_key(const struct op *op);
 struct key_version { /* of a key, from `index` on */
     uint64_t index, writer, lock_index, token, holder, lease;
@@ -48,6 +52,10 @@ const struct key_version *kv_now(struct sim *sim, uint32_t key);
 const struct key_version *kv_at(struct sim *sim, uint32_t key, uint64_t index);    /* as of that index */
 const struct key_version *kv_after(struct sim *sim, uint32_t key, uint64_t index); /* the next; NULL: there is none */
 void kv_key_name(uint32_t key, char name[16]);
+/* The index that is meant by an index, or with 0 by a time, when `present` was applied last and the history reaches back to
+ * `floor`. 0: it is not kept, or not there yet. */
+uint64_t history_meant(struct sim *sim, uint64_t index, uint64_t unix_ms, uint64_t floor, uint64_t present,
+                       uint64_t present_ms);
 uint64_t kv_version_sum(uint32_t key, const struct key_version *version);
 uint64_t kv_entry_sum(const Pb__KvEntry *entry); /* the same of what was read */
 uint32_t kv_key_number(struct slice name);       /* SIM_KEYS: none of them */

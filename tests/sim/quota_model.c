@@ -47,7 +47,19 @@ static uint64_t lease_most(const struct quota_budget *b) { return b->capacity / 
 static uint64_t notice_sum(const struct quota_budget *b) {
     uint64_t sum = quota_on(quota_on(b->defined, b->epoch), b->active);
     for (unsigned i = 0; i < QUOTA_SPLITS; i++) sum = quota_on(sum, b->parts[i]);
-    return sum;
+    return quota_on(quota_on(sum, b->came), b->denied);
+}
+
+/* True: its notice says so. Where something was denied it says when there is more again. */
+static bool news(struct quota_budget *b, unsigned which, uint64_t index) {
+    uint64_t room = b->there && which != QUOTA_OWNED ? takeable(b, which) : 0;
+    bool came = b->denied && room > b->room;
+    if (came) b->denied = false, b->came = index;
+    bool denied = b->denies && !b->denied;
+    if (denied) b->denied = true;
+    b->denies = false;
+    b->room = room;
+    return came || denied;
 }
 
 static void changed(struct sim *sim, unsigned which, uint64_t index, bool notice) {
@@ -58,7 +70,7 @@ static void changed(struct sim *sim, unsigned which, uint64_t index, bool notice
         b->noted = false;
     }
     bool low = is_bounded(which) && b->there && b->spent + b->stranded + b->capacity / 10 >= b->capacity;
-    if (notice || (low && !b->low)) b->noticed = index;
+    if (news(b, which, index) || notice || (low && !b->low)) b->noticed = index;
     b->low = low;
     const struct quota_sums sums = {b->capacity, b->spent, b->stranded, balances(b, false), balances(b, true),
                                     b->armed,    b->epoch, b->active,   b->starving};
@@ -196,6 +208,7 @@ static void take(const struct asked *a) {
     bool taken = a->ask->take && a->ask->take <= takeable(a->b, a->which);
     if (a->grant->taken != taken && !(taken && others_want(a))) differs(a, "taken", a->grant->taken, taken);
     if (a->grant->taken) a->b->spent += a->ask->take;
+    else a->b->denies |= a->ask->take > 0;
 }
 
 static bool enough_for_all(const struct asked *a) {
@@ -216,6 +229,7 @@ static bool grant(const struct asked *a, struct quota_lease *lease, uint64_t bac
     lease->balance += granted;
     bool starves = lease->balance < wish, begins = starves && !b->starving;
     if (starves || back > granted) b->starving = starves;
+    b->denies |= starves && !is_bounded(a->which);
     return begins;
 }
 
@@ -246,7 +260,8 @@ static void close_lease(const struct asked *a, struct quota_lease *lease) {
 
 static void without_lease(const struct asked *a) {
     take(a);
-    if (a->grant->taken) changed(a->sim, a->which, a->index, false);
+    if (a->grant->taken || (a->b->denies && !a->b->denied)) changed(a->sim, a->which, a->index, false);
+    a->b->denies = false;
 }
 
 static void renewed(const struct asked *a, struct quota_lease *lease, uint64_t invoked_us) {
@@ -339,7 +354,7 @@ static struct sim_expected defines(struct sim *sim, const struct sim_applied *ap
     bool tokens = own->budget != QUOTA_WINDOWED;
     if (b->there && b->capacity == own->want && (!tokens || b->tokens == own->take)) return expect_yes();
     if (b->there && tokens && b->tokens != own->take && b->armed) b->armed = applied->index, b->armed_us = sim->now_us;
-    if (!b->there) *b = (struct quota_budget){.there = true};
+    if (!b->there) *b = (struct quota_budget){.there = true, .came = applied->index};
     b->capacity = own->want, b->tokens = own->take, b->defined = applied->index;
     b->starving = false;
     uint64_t highest = b->capacity + (is_bounded(own->budget) ? drift(b) : 0);

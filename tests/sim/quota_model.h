@@ -76,6 +76,8 @@ struct quota_lease {
 };
 struct quota_budget {
     bool there, starving, noted, low;
+    bool denied, denies; /* somebody got less than it asked for, and nothing came since; by this entry */
+    uint64_t came, room; /* when something came after that; what could be taken at the last entry */
     uint64_t capacity, tokens, defined;
     uint64_t spent, stranded, armed, armed_us;
     int64_t window_s;

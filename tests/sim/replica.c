@@ -112,7 +112,8 @@ void replica_apply(struct replica *replica, const struct raft_entry *entries, vo
                                            .term = entry->term,
                                            .command = raft_entry_bytes(entry),
                                            .is_command = entry->type == RAFT_ENTRY_COMMAND,
-                                           .origin = origins[i]};
+                                           .origin = origins[i],
+                                           .unix_ms = entry->unix_ms};
         if (entry->type == RAFT_ENTRY_MEMBERS &&
             raft_members_decode(raft_entry_bytes(entry), &replica->members) == CO_OK)
             replica->members_index = entry->index;

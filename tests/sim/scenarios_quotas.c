@@ -137,3 +137,103 @@ void scenario_gateways_spend_within_the_bound(struct sim *s) {
 void scenario_owners_count_alone(struct sim *s) {
     scene(s, &owner_kinds[s->options.seed % (sizeof owner_kinds / sizeof owner_kinds[0])], 40);
 }
+
+/* -- clients that obey ----------------------------------------------------------------------------------------------- */
+
+struct obeyed {
+    Pb__QuotaMode mode;
+    Pb__QuotaLoss on_loss;
+    uint64_t budget, tokens, every_ms; /* tokens 0: by the minute */
+    unsigned gateways, clients;
+    bool modest;
+};
+static const struct obeyed obeyed[] = {
+    {PB__QUOTA_MODE__QUOTA_LEASE, PB__QUOTA_LOSS__QUOTA_CLOSED, 5, 0, 0, 1, 1, false},
+    {PB__QUOTA_MODE__QUOTA_LEASE, PB__QUOTA_LOSS__QUOTA_CLOSED, 2, 2, 1000, 1, 1, false},
+    {PB__QUOTA_MODE__QUOTA_BOUNDED, PB__QUOTA_LOSS__QUOTA_CLOSED, 5, 0, 0, 1, 1, false},
+    {PB__QUOTA_MODE__QUOTA_LEASE, PB__QUOTA_LOSS__QUOTA_OPEN, 5, 0, 0, 6, 1, false},
+    {PB__QUOTA_MODE__QUOTA_LEASE, PB__QUOTA_LOSS__QUOTA_CLOSED, 4, 4, 1000, 8, 2, false},
+    {PB__QUOTA_MODE__QUOTA_BOUNDED, PB__QUOTA_LOSS__QUOTA_CLOSED, 4, 4, 1000, 8, 1, false},
+    {PB__QUOTA_MODE__QUOTA_LEASE, PB__QUOTA_LOSS__QUOTA_CLOSED, 60, 6, 1000, 8, 1, false},
+    {PB__QUOTA_MODE__QUOTA_BOUNDED, PB__QUOTA_LOSS__QUOTA_LAST, 30, 0, 0, 6, 2, false},
+    {PB__QUOTA_MODE__QUOTA_LEASE, PB__QUOTA_LOSS__QUOTA_LAST, 12, 0, 0, 3, 4, true},
+    {PB__QUOTA_MODE__QUOTA_LEASE, PB__QUOTA_LOSS__QUOTA_CLOSED, 3, 3, 5000, 4, 2, false},
+    {PB__QUOTA_MODE__QUOTA_BOUNDED, PB__QUOTA_LOSS__QUOTA_CLOSED, 10, 1, 300, 4, 1, false},
+    {PB__QUOTA_MODE__QUOTA_OWNER, PB__QUOTA_LOSS__QUOTA_CLOSED, 5, 0, 0, 4, 2, true},
+    {PB__QUOTA_MODE__QUOTA_BOUNDED, PB__QUOTA_LOSS__QUOTA_CLOSED, 6, 6, 1000, 6, 1, true},
+    {PB__QUOTA_MODE__QUOTA_LEASE, PB__QUOTA_LOSS__QUOTA_CLOSED, 6, 6, 1000, 6, 1, true},
+    {PB__QUOTA_MODE__QUOTA_OWNER, PB__QUOTA_LOSS__QUOTA_CLOSED, 4, 4, 1000, 4, 1, false},
+};
+
+static struct gateways *obeyed_begin(struct sim *s, const struct obeyed *kind) {
+    static Pb__QuotaDefinition definition;
+    struct gateways_plan plan = {.definition = &definition,
+                                 .gateways = kind->gateways,
+                                 .take_most = 1,
+                                 .clients = kind->clients,
+                                 .modest = kind->modest,
+                                 .skew_ms = sim_chance(s, 500) ? 0 : 300};
+    pb__quota_definition__init(&definition);
+    definition.mode = kind->mode, definition.on_loss = kind->on_loss;
+    definition.budget = kind->budget, definition.tokens = kind->tokens, definition.every_ms = kind->every_ms;
+    if (!kind->tokens) definition.window = PB__QUOTA_WINDOW__QUOTA_MINUTE;
+    if (kind->on_loss == PB__QUOTA_LOSS__QUOTA_OPEN) definition.local_cap = 1;
+    definition.lease_ttl_ms = sim_chance(s, 500) ? 60000 : 3000;
+    definition.max_lease = sim_chance(s, 500) ? QUOTA_WHOLE : 0;
+    if (kind->mode == PB__QUOTA_MODE__QUOTA_OWNER) plan.keys = 2, plan.members = kind->gateways;
+    return gateways_begin(s, &plan);
+}
+
+/* What comes without a refill: the budget is raised, somebody gives back. And what is no refusal's end: another leader. */
+static void obeyed_change(struct sim *s) {
+    struct gateways *all = s->gateways;
+    struct server *leader = sim_leader(s);
+    struct gateway *gateway = &all->gateways[all->plan.gateways - 1];
+    switch (sim_random(s, 0, 3)) {
+        case 0: gateways_raise(all, all->definition.budget * 5); break;
+        case 1:
+            if (leader) (void)transfer_to(leader, story_other(s, leader, NULL));
+            all->trouble_us = s->now_us; /* refills wait for the next one */
+            break;
+        case 2:
+            if (all->plan.gateways == 1) break;
+            gateway_leave(gateway);
+            sim_run(s, 3000 * MS);
+            gateway_start(gateway);
+            break;
+        default: break;
+    }
+}
+
+/* A client of a budget that nobody else takes from gets what comes: all of it, but for what its sleep in whole seconds
+ * costs. */
+static void expect_all_served(struct sim *s, uint64_t admitted, uint64_t us, const struct obeyed *kind) {
+    uint64_t due = kind->tokens ? kind->tokens * us / (kind->every_ms * MS) : 0;
+    if (admitted * 10 < due * 9) sim_violation(s, RULE_QUOTA, "%" PRIu64 " served of %" PRIu64 " due", admitted, due);
+}
+
+void scenario_clients_that_obey_are_served(struct sim *s) {
+    const struct obeyed *kind = &obeyed[s->options.seed % (sizeof obeyed / sizeof obeyed[0])];
+    story_begin(s, 3);
+    struct server *leader = story_leader(s);
+    EXPECT(s, leader != NULL);
+    for (uint32_t i = 0; i < s->server_count; i++) EXPECT(s, story_raised(s, s->servers[i]));
+    struct gateways *all = obeyed_begin(s, kind);
+    EXPECT(s, all != NULL);
+    sim_run(s, 10000 * MS);
+    uint64_t before = all->admitted, from_us = s->now_us;
+    sim_run(s, 15000 * MS);
+    if (kind->gateways == 1) expect_all_served(s, all->admitted - before, s->now_us - from_us, kind);
+    if (!s->failed) obeyed_change(s);
+    sim_run(s, (kind->tokens ? 15000 : 45000) * MS); /* a minute ends */
+    TRACE(s,
+          "mode %d: %" PRIu64 " admitted, %" PRIu64 " refused, %" PRIu64 " asks in %" PRIu64 " s; %" PRIu64
+          " refusals in a row, %" PRIu64 " refills, %" PRIu64 " ms at most",
+          kind->mode, all->admitted, all->refused, all->asks, s->now_us / 1000 / MS, all->most_refusals,
+          all->most_refills, all->longest_wait_us / MS);
+    EXPECT(s, all->admitted > 0);
+    for (unsigned i = 0; i < kind->gateways; i++) gateway_leave(&all->gateways[i]);
+    sim_run(s, 5000 * MS);
+    gateways_stop(s);
+    story_end(s);
+}

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "tests/sim/sim.h"
 
@@ -15,6 +16,11 @@ static uint64_t server_clock_us(const struct server *server) {
 }
 
 uint64_t server_now_ms(const struct server *server) { return server_clock_us(server) / 1000; }
+
+uint64_t server_wall_ms(const struct server *server) {
+    uint64_t which[] = {server->sim->options.seed, server->id};
+    return 1000000 + server_now_ms(server) + hash64(which, sizeof which) % 4000;
+}
 
 /* Virtual microseconds until its clock shows `ms`. */
 static uint64_t server_until_us(const struct server *server, uint64_t ms) {
@@ -157,7 +163,8 @@ void server_start(struct server *server) {
     server->restarts++;
     server_arm(server);
     if (start.term == 0 && server->founders.count > 0) {
-        struct raft_event event = {.type = RAFT_BOOTSTRAP, .u.bootstrap = &server->founders};
+        struct raft_event event = {
+            .type = RAFT_BOOTSTRAP, .unix_ms = server_wall_ms(server), .u.bootstrap = &server->founders};
         CHECK(server_step(server, &event) == CO_OK);
     }
 }
@@ -246,7 +253,7 @@ void server_flush(struct server *server) {
     struct sim *sim = server->sim;
     server->turn_planned = false;
     edge_judge_disk(server);
-    requests_turn(&server->requests, server->raft, server_now_ms(server));
+    requests_turn(&server->requests, server->raft, server_now_ms(server), server_wall_ms(server));
     const struct raft_effects *fx = raft_effects(server->raft);
     if (fx->role_changed)
         TRACE(sim, "s%u %s, term %" PRIu64, server->slot + 1, role_names[raft_role(server->raft)],

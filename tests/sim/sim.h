@@ -358,6 +358,8 @@ void server_drop_applies(struct server *server);                  /* a snapshot 
 void server_event(struct server *server, struct event *event);    /* one of the kinds that concern a server */
 bool server_leads(const struct server *server);
 uint64_t server_now_ms(const struct server *server);
+/* Its wall clock, up to some seconds before or behind those of others: leaders differ. */
+uint64_t server_wall_ms(const struct server *server);
 void server_expiry_wake(void *server);      /* something began or ended in its state machine */
 struct server *sim_leader(struct sim *sim); /* of the highest term; NULL: none */
 void server_turn(struct server *server);    /* one is due */
@@ -453,6 +455,7 @@ struct seen { /* one entry that some log has held */
     uint8_t type;
     struct raft_members *members; /* type MEMBERS */
     struct seen *next;            /* another term at the same index */
+    uint64_t unix_ms;             /* as its leader proposed it */
 };
 struct truth { /* one committed entry */
     uint64_t term, commit_term;
@@ -461,7 +464,8 @@ struct truth { /* one committed entry */
     bool applied;       /* by somebody; what came of it: */
     bool yes;
     int error;
-    uint64_t record; /* hash of the result's record */
+    uint64_t record;  /* hash of the result's record */
+    uint64_t unix_ms; /* the state machine's: the highest of all entries up to it */
 };
 struct chronicle {
     struct seen **seen; /* by index */

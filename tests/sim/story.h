@@ -159,6 +159,7 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(waiter_gone_before_its_turn, "who took a place and is not heard of again holds nobody up for long")           \
     X(highest_priority_leads_next, "with the leader's session the lead goes to the highest priority, and is seen")  \
     X(gateways_spend_within_the_bound, "agents that spend one budget admit what it has and the bound, no more")     \
+    X(clients_that_obey_are_served, "who is refused and comes when it is told is served, or sees others served")    \
     X(owners_count_alone, "each key of a budget is counted by one agent, within its budget")                        \
     X(copy_outlives_its_leaders, "a copy that its leader has begun is finished by the next, and equals its source") \
     X(a_healthy_home_is_not_left,                                                                                   \

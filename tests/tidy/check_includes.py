@@ -23,7 +23,7 @@ FLOORS = [
 FLOOR_OF = {folder: number for number, floor in enumerate(FLOORS) for folder in floor}
 # Folders whose files are all in rooms. Rooms have floors of their own, by the same rule.
 ROOMS = {
-    "kv": [["session", "event"], ["lock"], ["*"], ["txn", "stream", "rollout"]],  # "*": every other folder, a module of its own
+    "kv": [["session", "event"], ["lock"], ["*"], ["txn", "stream", "rollout", "holding"]],  # "*": every other folder, a module of its own
     "rpc": [
         ["wire", "offline"],
         ["api"],

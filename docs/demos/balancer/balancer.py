@@ -18,7 +18,7 @@ import subprocess, sys, threading, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 from client import Client
-from demo_agent import PROGRAM, Agent, request
+from demo_agent import PROGRAM, Agent, dies_with_its_parent, play, progress, request, say
 
 SPEEDS, WORKERS, WORK = (1, 1, 1, 0.5, 0.5, 0.25), 4, 0.05  # WORK: seconds of a request at speed 1, on average
 NEIGHBOUR = 1 / 3                                           # what it leaves of the speed
@@ -87,6 +87,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def serve(agent, id, speed, port):
+    dies_with_its_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     web = Web(agent, id, speed)
     port.value = web.server_address[1]
@@ -112,10 +113,6 @@ class Fleet:
             "ID": id, "Name": "web", "Address": self.agent, "Port": port.value, "Weights": {"Passing": int(speed * 4), "Warning": 1},
             "Check": {"HTTP": "http://%s:%d/alive" % (self.agent, port.value), "Interval": "1s"}}))
         assert status == 200, text
-
-    def end(self):
-        for process in self.processes:
-            process.terminate()
 
 
 # ---- a run --------------------------------------------------------------------------------------------------------
@@ -152,11 +149,12 @@ class Run:
 
 
 def measure(args, policy, fleet):
+    progress("%s: %g s" % (policy, args.seconds))
     run = Run(Client("web", policy, fleet.agent))
     run.go(args.seconds, args.load * sum(SPEEDS) * WORKERS / WORK, fleet.speeds[0])
     shares = " ".join("%3.0f" % (100 * run.instances["web-%d" % (i + 1)] / len(run.latencies)) for i in range(len(SPEEDS)))
-    print("| %-8s | %8d | %6d | %6.0f | %6.0f | %6.0f | %s |" % (
-        policy, len(run.latencies), run.failed, run.within(0.5), run.within(0.9), run.within(0.99), shares), flush=True)
+    say("| %-8s | %8d | %6d | %6.0f | %6.0f | %6.0f | %s |" % (
+        policy, len(run.latencies), run.failed, run.within(0.5), run.within(0.9), run.within(0.99), shares))
     return run
 
 
@@ -178,21 +176,15 @@ def draw(args, runs):
 def main():
     args = arguments()
     agent = Agent(args.coord, limits={"http_max_conns_per_client": 2 * THREADS})
-    fleet = None
-    try:
-        fleet = Fleet(agent.ip)
-        print("| policy   | requests | failed | median | 90 %%   | 99 %%, ms | %% of the requests at each server (speeds %s) |" %
-              ", ".join("%g" % s for s in SPEEDS))
-        print("|---|---|---|---|---|---|---|", flush=True)
-        runs = {policy: measure(args, policy, fleet) for policy in args.policies.split(",")}
-    finally:
-        if fleet:
-            fleet.end()
-        agent.end()
+    fleet = Fleet(agent.ip)
+    say("| policy   | requests | failed | median | 90 %%   | 99 %%, ms | %% of the requests at each server (speeds %s) |" %
+        ", ".join("%g" % s for s in SPEEDS))
+    say("|---|---|---|---|---|---|---|")
+    runs = {policy: measure(args, policy, fleet) for policy in args.policies.split(",")}
     if args.plot:
         draw(args, runs)
     return 1 if any(run.failed for run in runs.values()) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    play(main)

@@ -10,8 +10,10 @@ One more watcher knows only keys: it follows the key config/shop/current to the 
 Each line shows the version that every watcher uses, after all have heard of the change. Exit code 0 when everything went as
 the text says.
 """
-import argparse, http.client, json, os, random, shutil, socket, subprocess, sys, tempfile, threading, time
-import urllib.parse
+import argparse, http.client, json, os, sys, threading, time, urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from demo_agent import PROGRAM, Agent, play, say
 
 NAME = "shop"
 DOCUMENTS = {"v1": {"pool": 10}, "v2": {"pool": 20}, "v3": {"pool": 0}}
@@ -21,7 +23,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--watchers", type=int, default=40)
     p.add_argument("--hold", type=float, default=3.0, help="seconds that each step lasts")
-    p.add_argument("--coord", default=os.environ.get("COORD_BIN") or shutil.which("coord") or "build/coord")
+    p.add_argument("--coord", default=PROGRAM)
     return p.parse_args()
 
 
@@ -84,36 +86,7 @@ class Program:
 
 
 # ---- a server of this run's own -----------------------------------------------------------------------------------
-def free_address():
-    while True:
-        ip = "127.%d.%d.%d" % (random.randint(100, 199), random.randint(1, 254), random.randint(2, 254))
-        try:
-            for port in (8500, 8600, 8300):
-                with socket.socket() as s:
-                    s.bind((ip, port))
-            return ip
-        except OSError:
-            continue
-
-
-class Server:
-    def __init__(self, program, connections):
-        self.ip, self.folder = free_address(), tempfile.mkdtemp(prefix="watcher-")
-        settings = os.path.join(self.folder, "settings.json")
-        with open(settings, "w") as f:
-            json.dump({"limits": {"http_max_conns_per_client": connections}}, f)
-        self.process = subprocess.Popen(
-            [program, "agent", "-dev", "-bind=" + self.ip, "-client=" + self.ip, "-config-file=" + settings],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while True:
-            try:
-                if self.json("GET", "/v1/status/leader"):
-                    return
-            except (OSError, ValueError):
-                if self.process.poll() is not None:
-                    sys.exit("the server has ended")
-            time.sleep(0.05)
-
+class Server(Agent):
     def ask(self, method, path, body=None):
         c = http.client.HTTPConnection(self.ip, 8500, timeout=600)
         try:
@@ -133,11 +106,6 @@ class Server:
         """(text, index), newer than `index`; text is None where there is none."""
         status, headers, text = self.ask("GET", "/v1/kv/%s?raw&wait=5m&index=%s" % (key, index))
         return (text.decode() if status == 200 else None), int(headers["X-Consul-Index"])
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 # ---- the run ------------------------------------------------------------------------------------------------------
@@ -173,7 +141,7 @@ class Run:
                 raise AssertionError("not all have heard of: " + what)
             time.sleep(0.02)
         *staged, keys = [p.letter() for p in self.programs]
-        print("%5.1f s  %-32s %s  %s" % (time.monotonic() - self.begun, what, "".join(staged), keys), flush=True)
+        say("%5.1f s  %-32s %s  %s" % (time.monotonic() - self.begun, what, "".join(staged), keys))
         return "".join(staged), keys
 
     def wait(self, condition):
@@ -195,7 +163,7 @@ def alone(version):
 
 def story(run):
     count = len(run.watchers) - 1
-    print("   time  %-32s %-*s  keys" % ("what", count, "watchers"))
+    say("   time  %-32s %-*s  keys" % ("what", count, "watchers"))
     assert run.show("v1 for everybody") == ("1" * count, "1")
 
     guard = {"MaxFailing": 0.05, "MinSamples": 1, "OnFail": "rollback"}
@@ -217,26 +185,24 @@ def story(run):
     run.server.json("PUT", "/v1/rollout/%s/rollback?comment=not+so+many" % NAME)
     assert run.show("`rollback`: v1 for everybody") == ("1" * count, "1")
 
-    print("\nx: refused it, and goes on with v2. What coord remembers:\n")
+    say("\nx: refused it, and goes on with v2. What coord remembers:\n")
     for change in reversed(run.server.json("GET", "/v1/rollout/%s/history" % NAME)):
         if change["Kind"] != "publish":
             by = "an operator" if change["By"].startswith("node ") else "the " + change["By"]
             line = "  %-9s %-11s %2s -> %-2s %3.0f %%  %s" % (change["Kind"], by, change["From"], change["To"], change["Percent"], change["Comment"])
-            print(line.rstrip())
+            say(line.rstrip())
 
 
 def main():
     args = arguments()
-    server = Server(args.coord, 2 * args.watchers + 50)
+    server = Server(args.coord, limits={"http_max_conns_per_client": 2 * args.watchers + 50})
     try:
         story(Run(server, args.watchers, args.hold))
     except AssertionError as e:
-        print("it went another way: %s" % e)
+        say("it went another way: %s" % e)
         return 1
-    finally:
-        server.end()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    play(main)

@@ -15,7 +15,7 @@ Exit code 0 when fences lost nothing.
 import argparse, json, multiprocessing, os, random, signal, sys, time, urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from demo_agent import PROGRAM, Agent, request
+from demo_agent import PROGRAM, Agent, dies_with_its_parent, play, progress, request, say
 
 LOCK, ACCOUNT = "ledger", "ledger/account"
 
@@ -32,6 +32,7 @@ def arguments():
 # ---- a writer -----------------------------------------------------------------------------------------------------
 def write(ip, name, fenced, ttl, holding, deposits, refused, stop):
     """`holding`: who is between its read and its write, 0: nobody."""
+    dies_with_its_parent()
     random.seed(name)
     while not stop.value:
         status, text = request(ip, "PUT", "/v1/lock/%s/acquire?ttl=%gs&wait=10s" % (LOCK, ttl), "writer %d" % name)
@@ -80,26 +81,26 @@ def pause(ip, holding):
 
 
 def run(args, fenced):
+    name = "with fences:" if fenced else "without fences:"
     agent = Agent(args.coord, session_ttl_min="1s")
-    try:
-        assert request(agent.ip, "PUT", "/v1/kv/" + ACCOUNT, json.dumps({"Balance": 0}))[0] == 200
-        deposits, refused = multiprocessing.Value("q", 0), multiprocessing.Value("q", 0)
-        holding, stop = multiprocessing.Value("q", 0), multiprocessing.Value("b", 0)
-        writers = [multiprocessing.Process(target=write, args=(agent.ip, i, fenced, args.ttl, holding, deposits, refused, stop))
-                   for i in range(args.writers)]
-        for writer in writers:
-            writer.start()
-        for _ in range(args.pauses):
-            pause(agent.ip, holding)
-        stop.value = 1
-        for writer in writers:
-            writer.join()
-        balance = balance_of(agent.ip)
-    finally:
-        agent.end()
+    assert request(agent.ip, "PUT", "/v1/kv/" + ACCOUNT, json.dumps({"Balance": 0}))[0] == 200
+    deposits, refused = multiprocessing.Value("q", 0), multiprocessing.Value("q", 0)
+    holding, stop = multiprocessing.Value("q", 0), multiprocessing.Value("b", 0)
+    writers = [multiprocessing.Process(target=write, args=(agent.ip, i, fenced, args.ttl, holding, deposits, refused, stop))
+               for i in range(args.writers)]
+    for writer in writers:
+        writer.start()
+    for i in range(args.pauses):
+        progress("%s pause %d of %d" % (name, i + 1, args.pauses))
+        pause(agent.ip, holding)
+    stop.value = 1
+    for writer in writers:
+        writer.join()
+    balance = balance_of(agent.ip)
+    agent.end()
     lost = deposits.value - balance
-    print("%-15s %4d deposits acknowledged, balance %4d, lost %4d; %d writes refused; %d pauses" %
-          ("with fences:" if fenced else "without fences:", deposits.value, balance, lost, refused.value, args.pauses), flush=True)
+    say("%-15s %4d deposits acknowledged, balance %4d, lost %4d; %d writes refused; %d pauses" %
+        (name, deposits.value, balance, lost, refused.value, args.pauses))
     return lost
 
 
@@ -107,11 +108,11 @@ def main():
     args = arguments()
     without, with_fences = run(args, False), run(args, True)
     if with_fences:
-        print("fences have lost %d deposits" % with_fences)
+        say("fences have lost %d deposits" % with_fences)
     if not without:
-        print("no pause has provoked a lost deposit: try more --pauses")
+        say("no pause has provoked a lost deposit: try more --pauses")
     return 0 if not with_fences and without else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    play(main)

@@ -11,20 +11,23 @@ still (SIGSTOP), so that every gateway is cut off from them, and agents stand st
 
 What each limiter admitted in each window is printed and plotted beside what it may admit: the capacity, what is refilled in
 the window, and the bound that `GET /v1/quota/NAME` publishes. Exit code 0 when no budget admitted more than that in any
-window, wherever it begins, and `plain` did. The program is COORD_BIN, or build/coord.
+window, wherever it begins, and `plain` did. What goes on meanwhile is told on stderr. The program is COORD_BIN, or build/coord.
 """
-import argparse, asyncio, base64, bisect, json, os, random, signal, sys, time
+import argparse, asyncio, base64, bisect, json, os, random, shutil, signal, sys, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../../../tests/e2e"))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../../../tests/e2e")]
 sys.argv, given = sys.argv[:1], sys.argv[1:]      # coordtest has arguments of its own
-from coordtest import Cluster, until
+from coordtest import AGENTS, COORD, Agent, Cluster, until
+from demo_agent import at_end, kill, play, progress, say
 from plot import plot
 
 COST = 5                                          # tokens of each request
 WANTED = 3                                        # times what is refilled
 SYNC_S = 0.5
 KEY = "customer"
+argv = Agent.argv
+Agent.argv = lambda agent: ["setpriv", "--pdeathsig", "KILL"] + argv(agent)     # it ends with the demo, also when that is killed
 MODES = ("lease", "bounded", "owner")
 
 
@@ -146,6 +149,7 @@ class Run:
 
     # -- the cluster
     def start(self):
+        progress("3 servers and %d agents are started" % self.options.agents)
         self.cluster = Cluster(3).start()
         self.agents = [self.cluster.agent("g%d" % i).start(wait=False) for i in range(self.options.agents)]
         for agent in self.agents:
@@ -169,9 +173,11 @@ class Run:
     # -- what fails
     async def fault(self, at, name, begin, end, after):
         await asyncio.sleep(at - (time.monotonic() - self.begun))
+        self.tell(name)
         begin()
         await asyncio.sleep(after)
         self.faults.append((at, time.monotonic() - self.begun, name))
+        self.tell("... no longer")
         end()
 
     def owner(self):
@@ -211,10 +217,21 @@ class Run:
         gateways = [Gateway(i, self.agents[i % len(self.agents)].ip, self) for i in range(self.options.gateways)]
         tasks = [asyncio.ensure_future(work) for g in gateways for work in (g.serve(), g.plain.sync())]
         faults = [asyncio.ensure_future(f) for f in self.plan()]
-        await asyncio.sleep(self.options.windows * self.options.window)
+        await self.tell_windows()
         await asyncio.gather(*faults)
         self.over = True                                     # a task that is cancelled may not hear of it (wait_for)
         await asyncio.gather(*tasks)
+
+    # -- meanwhile
+    def tell(self, text):
+        progress("%5.1f s  %s" % (time.monotonic() - self.begun, text))
+
+    async def tell_windows(self):
+        w = self.options.window
+        progress("%d gateways for %d s; admitted in each window of %d s:" % (self.options.gateways, self.options.windows * w, w))
+        for i in range(self.options.windows):
+            await asyncio.sleep((i + 1) * w - (time.monotonic() - self.begun))
+            self.tell("  ".join("%s %5d" % (name, sum(i * w <= at < (i + 1) * w for _, at in self.admitted[name]) * COST) for name in self.admitted))
 
     # -- what came of it
     def in_windows(self, name):
@@ -231,11 +248,11 @@ class Run:
 
     def report(self):
         good = True
-        print("allowed in %d s: %d, and the bound" % (self.options.window, self.allowed))
+        say("allowed in %d s: %d, and the bound" % (self.options.window, self.allowed))
         for name in list(self.modes) + ["plain"]:
             bound = self.bound.get(name, 0)
             counts, most = self.in_windows(name), self.most_in_any(name)
-            print("%-8s bound %4d  admitted %s  most in any %d s: %d" % (name, bound, " ".join("%5d" % c for c in counts), self.options.window, most))
+            say("%-8s bound %4d  admitted %s  most in any %d s: %d" % (name, bound, " ".join("%5d" % c for c in counts), self.options.window, most))
             if name == "plain":
                 good &= max(counts) > self.allowed
             else:
@@ -250,17 +267,28 @@ class Run:
             f.write(plot("%d gateways: admitted in each window of %d s" % (self.options.gateways, w), w, series, marks, sorted(self.faults)))
 
 
+def end():
+    """Nothing is left of servers and agents, those that stand still too."""
+    for agent in AGENTS:
+        if agent.proc:
+            kill(agent.proc)
+        shutil.rmtree(agent.dir, ignore_errors=True)
+
+
 def main():
     options = arguments()
-    random.seed(options.seed)
+    if not os.path.exists(COORD):
+        sys.exit("there is no %s: build it with ./dev build, or name it with COORD_BIN" % os.path.normpath(COORD))
+    at_end.append(end)
     run = Run(options)
     run.start()
+    random.seed(options.seed)                            # not before: runs beside each other take different addresses
     asyncio.run(run.play())
     good = run.report()
     if options.svg:
         run.draw(options.svg)
-    sys.stdout.flush()
-    sys.exit(0 if good else 1)
+        progress("drawn: " + options.svg)
+    return 0 if good else 1
 
 
-main()
+play(main)

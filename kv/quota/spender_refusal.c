@@ -1,0 +1,224 @@
+/* What is refused, and until when: a refusal ends with its reason (kv/quota/spender.h). */
+#include "base/error.h"
+#include "kv/quota/spender_internal.h"
+
+#define EARLY_MS  50   /* who comes so long before more is expected waits for it */
+#define LINE_MS   950  /* the first one also so long before, where others got it all before */
+#define WAIT_MS   1000 /* and until so long after that */
+#define LATE_MS   200  /* nothing was heard of what is expected: the servers are asked one to two times so much later */
+#define VAIN_MS   1000 /* where refills come more often, asks in vain in a row are at most so far apart */
+#define SLOT_MS   20   /* of those who ask when more has come */
+#define SLOTS     16
+#define SLOTS_MS  300 /* all of them together */
+#define SPREAD_MS 400 /* within a slot, at most */
+
+static uint64_t period_ns(const struct spender_budget *budget) {
+    return quota_refill_period_ms(&budget->definition) * SPENDER_MS;
+}
+
+static bool has_windows(const struct spender_budget *budget) {
+    return budget->definition.window != PB__QUOTA_WINDOW__QUOTA_CONTINUOUS;
+}
+
+/* Others may give something back of which no notice comes here, when the servers cannot be followed. */
+static uint64_t poll_ns(const struct spender_budget *budget) { return spender_ttl_ns(budget) / 2 + 1000 * SPENDER_MS; }
+
+/* -- when more is expected ------------------------------------------------------------------------------------------ */
+
+/* The window that counts is the servers'. Until the leader has said which one that is, it may be this clock's. */
+static uint64_t next_window_ns(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
+    if (!spender->wall_known) return now_ns + poll_ns(budget);
+    int64_t now_ms = spender->wall_ms + (int64_t)(now_ns / SPENDER_MS);
+    int64_t here_s = quota_window_start(&budget->definition, now_ms / 1000), start_s = budget->window_s;
+    if (!budget->window_noted && here_s > start_s) start_s = here_s;
+    int64_t left_ms = quota_window_end(&budget->definition, start_s) * 1000 - now_ms;
+    if (left_ms >= 0) return now_ns + (uint64_t)left_ms * SPENDER_MS;
+    return spender_less(now_ns, (uint64_t)-left_ms * SPENDER_MS);
+}
+
+/* At the latest, if nothing is wrong. The servers' time runs from a refill, or from the first entry that spent something. */
+static uint64_t next_refill_ns(const struct spender_budget *budget, uint64_t waited_ms, uint64_t now_ns) {
+    uint64_t at_ns = now_ns + spender_less(period_ns(budget), waited_ms * SPENDER_MS);
+    return budget->period ? spender_min(at_ns, budget->period_ns + period_ns(budget)) : at_ns;
+}
+
+/* -- a refusal ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t slots_of(const struct spender_budget *budget) { return spender_min(2 * budget->leases, SLOTS); }
+static uint64_t slot_ns(const struct spender_budget *budget) {
+    return spender_min(SLOT_MS * SPENDER_MS, SLOTS_MS * SPENDER_MS / slots_of(budget));
+}
+static uint64_t spread_ns(const struct spender_budget *budget) {
+    return spender_min(spender_max(slot_ns(budget), budget->leases * SPENDER_MS / 3), SPREAD_MS * SPENDER_MS);
+}
+
+/* When what came may be asked for. Each agent waits for its turn: who has seen more come in vain asks earlier, so that
+ * nobody is left behind by those who just got something; and not all come at the same time. */
+static uint64_t slot_of(const struct spender_budget *budget) {
+    return budget->leases > 1 ? spender_less(slots_of(budget) - 1, budget->missed) * slot_ns(budget) : 0;
+}
+static uint64_t turn_ns(struct spender *spender, const struct spender_budget *budget) {
+    return budget->leases > 1 ? slot_of(budget) + rng_below(&spender->rng, spread_ns(budget)) : 0;
+}
+
+static void came(struct spender_budget *budget, uint64_t index, uint64_t now_ns) {
+    budget->came = index;
+    if (budget->in_vain) budget->missed++;
+    budget->round_ns = budget->leases > 1 ? now_ns + slots_of(budget) * slot_ns(budget) + spread_ns(budget) : 0;
+}
+
+/* One that began earlier than it is heard of, so that the next refill comes earlier too. */
+static void period_is(struct spender_budget *budget, uint64_t index, uint64_t now_ns) {
+    if (index != budget->period) budget->period = index, budget->period_ns = now_ns;
+}
+
+/* How far asks in vain are apart at least. */
+static uint64_t vain_ns(const struct spender_budget *budget) {
+    if (spender_bounded(budget) || has_windows(budget) || period_ns(budget) >= VAIN_MS * SPENDER_MS ||
+        budget->in_vain < 2)
+        return 0;
+    unsigned doubled = budget->in_vain - 1 < 10 ? budget->in_vain - 1 : 10;
+    return spender_min(period_ns(budget) << doubled, VAIN_MS * SPENDER_MS);
+}
+
+static void refuse_until(struct spender *spender, struct spender_budget *budget, uint64_t at_ns, uint64_t now_ns) {
+    if (at_ns > now_ns) {
+        budget->refused_ns = at_ns;
+        spender_tick_at(spender, at_ns);
+        return;
+    }
+    budget->refused_ns = 0;
+    spender_wake(spender);
+}
+
+/* Its level was that of less. */
+static void forget_level(struct spender_budget *budget) {
+    if (!spender_bounded(budget)) budget->reach = budget->keyless_reach = budget->most;
+}
+
+/* There may be more now. What was left counts no longer, so that takes of all sizes wait for the turn. */
+static void reason_over(struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
+    budget->more_ns = now_ns;
+    budget->fits = 0;
+    forget_level(budget);
+    refuse_until(spender, budget, spender_max(now_ns + turn_ns(spender, budget), budget->vain_ns), now_ns);
+}
+
+/* Until more is expected; and until so much later, when nothing is heard of it. */
+static void remember(struct spender *spender, struct spender_budget *budget, uint64_t more_ns, uint64_t now_ns) {
+    uint64_t late_ns = (LATE_MS + rng_below(&spender->rng, LATE_MS)) * SPENDER_MS;
+    uint64_t late_since_ns = spender_less(now_ns, more_ns); /* by so much clocks are apart, perhaps */
+    uint64_t at_ns = spender_min(spender_max(more_ns, now_ns) + late_ns + late_since_ns, now_ns + poll_ns(budget));
+    if (has_windows(budget) && !budget->window_noted) at_ns = spender_min(at_ns, now_ns + late_ns);
+    budget->more_ns = more_ns;
+    budget->vain_ns = now_ns + vain_ns(budget);
+    if (spender->mutations & SPENDER_MUTATE_REMEMBERS) budget->more_ns = at_ns = now_ns + poll_ns(budget);
+    refuse_until(spender, budget, spender_max(at_ns, budget->vain_ns), now_ns);
+}
+
+void spender_refused(struct spender *spender, struct spender_budget *budget, const Pb__QuotaGrant *grant,
+                     uint64_t now_ns) {
+    budget->fits = grant ? budget->available : 0;
+    if (!grant) remember(spender, budget, now_ns + poll_ns(budget), now_ns);
+    else if (has_windows(budget)) remember(spender, budget, next_window_ns(spender, budget, now_ns), now_ns);
+    else remember(spender, budget, next_refill_ns(budget, grant->waited_ms, now_ns), now_ns);
+    /* More has come since, of which the notice was here first. */
+    if (grant && grant->came < budget->came && !(spender->mutations & SPENDER_MUTATE_REMEMBERS))
+        reason_over(spender, budget, now_ns);
+}
+
+/* Levels see to it that all get the same; where there are none, who was served lets the others have their turn first. */
+void spender_served(struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
+    if (!spender_bounded(budget) || now_ns >= budget->round_ns) return;
+    budget->more_ns = now_ns;
+    budget->fits = 0;
+    refuse_until(spender, budget, budget->round_ns, now_ns);
+}
+
+void spender_heard(struct spender_budget *budget, const Pb__QuotaGrant *grant, uint64_t now_ns) {
+    budget->leases = grant->leases, budget->owed = grant->owed;
+    if (grant->came < budget->came) return;
+    budget->window_s = grant->window, budget->window_noted = grant->window_noted;
+    period_is(budget, grant->period_index, now_ns);
+    if (grant->came > budget->came) came(budget, grant->came, now_ns);
+}
+
+void spender_noticed(struct spender *spender, struct spender_budget *budget, const Pb__QuotaNotice *notice, bool anew,
+                     uint64_t now_ns) {
+    bool more = notice->came > budget->came;
+    if (notice->came < budget->came) return; /* of a server that is behind */
+    budget->leases = notice->leases, budget->owed = notice->owed;
+    budget->window_s = notice->window, budget->window_noted = notice->window_noted;
+    period_is(budget, notice->period_index, now_ns);
+    if (more) came(budget, notice->came, now_ns);
+    if (spender->mutations & SPENDER_MUTATE_REMEMBERS) return;
+    bool is_refused = budget->refused_ns > now_ns;
+    /* Who was refused nothing takes its turn too. */
+    if (is_refused ? more || anew : more && budget->ever) reason_over(spender, budget, now_ns);
+    bool waits = budget->refused_ns > now_ns && budget->more_ns <= now_ns;
+    if (!waits || !notice->denied || notice->left) return;
+    /* Others have been there, and nothing is left: it needs not ask. */
+    uint64_t more_ns =
+        has_windows(budget) ? next_window_ns(spender, budget, now_ns) : next_refill_ns(budget, 0, now_ns);
+    if (more_ns <= now_ns) return;
+    remember(spender, budget, more_ns, now_ns);
+    spender_wake(spender);
+}
+
+/* -- takes that are refused ------------------------------------------------------------------------------------------- */
+
+/* A client that sleeps for whole seconds may always come when others have just taken all that there was. So one of them
+ * waits in line, which this agent asks for in its turn. */
+static bool may_wait_long(const struct spender_budget *budget, uint64_t now_ns) {
+    if (!budget->missed || budget->leases <= 1) return false;
+    return now_ns + LINE_MS * SPENDER_MS >= budget->more_ns + slot_of(budget) + spread_ns(budget);
+}
+
+/* What comes at most. */
+static uint64_t comes(const struct spender_budget *budget) {
+    uint32_t next;
+    return has_windows(budget) ? budget->capacity : quota_refill_part(&budget->definition, 0, &next);
+}
+
+/* No more of them than can be served. */
+bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
+    uint64_t in_line = budget->line_turn == spender->turn ? budget->in_line : 0;
+    bool near = now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns;
+    bool late = now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS;
+    if (late || (in_line && (!near || in_line + n > comes(budget))) || (!near && !may_wait_long(budget, now_ns)))
+        return false;
+    budget->line_turn = spender->turn;
+    budget->in_line = in_line + n;
+    return true;
+}
+
+/* As many wait as what comes is for: the refill after it is for those that come now. */
+uint64_t spender_retry_after_line_ms(const struct spender_budget *budget, uint64_t now_ns) {
+    bool near = now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns,
+         late = now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS;
+    if (!near || late || has_windows(budget)) return spender_retry_ms(budget, now_ns);
+    return spender_less(budget->more_ns + period_ns(budget), now_ns) / SPENDER_MS + 1;
+}
+
+uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t now_ns) {
+    if (budget->more_ns <= now_ns) return WAIT_MS; /* it is late, and nobody knows how late */
+    return (budget->more_ns - now_ns + SPENDER_MS - 1) / SPENDER_MS;
+}
+
+/* Refills bring back what the servers know to be spent. Where that is less than the next one brings, what this agent has
+ * spent is missing there. */
+bool spender_owes_report(const struct spender_budget *budget, uint64_t now_ns) {
+    uint32_t next;
+    if (spender_bounded(budget) || has_windows(budget) || !budget->spent || budget->asked) return false;
+    if (period_ns(budget) < 1000 * SPENDER_MS && now_ns < budget->since_ns + 500 * SPENDER_MS) return false;
+    return budget->owed < quota_refill_part(&budget->definition, 0, &next);
+}
+
+uint64_t spender_refusal_tick(struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
+    if (!budget->refused_ns) return SPENDER_NEVER;
+    if (now_ns < budget->refused_ns) return budget->refused_ns;
+    budget->refused_ns = 0;
+    forget_level(budget);
+    spender_wake(spender);
+    return SPENDER_NEVER;
+}
