@@ -181,13 +181,13 @@ int store_open(const struct store_config *config, struct store **out, bool *trus
 
 void store_close(struct store *store) {
     if (!store) return;
-    CHECK(list_empty(&store->readers) && !store->write_open);
+    store_compact_stop(store);
+    CHECK(list_empty(&store->readers) && list_empty(&store->views) && !store->write_open);
     if (store->looking) {
         if (store->file) store_file_discard(store->file, false);
         store_free(store);
         return;
     }
-    store_compact_stop(store);
     store_flush_stop(store);
     struct fault fault = {0};
     int error = store_file_close(store->file);
