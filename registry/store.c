@@ -167,7 +167,8 @@ bool store_has_table(const struct store *store, uint8_t table) {
 int store_open(const struct store_config *config, struct store **out, bool *trusted, struct fault *fault) {
     struct store *store = store_make(config);
     int error = lock_folder(store, fault);
-    if (!error) store_compact_cleanup(store);
+    if (!error) store_compact_init(store);
+    store_sizes_init();
     store_crash_opening(true);
     if (!error) error = open_data(store, trusted, fault);
     store_crash_opening(false);
