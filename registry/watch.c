@@ -60,7 +60,7 @@ struct watch_table {
 };
 
 static inline void fence(void) {
-#ifndef __SANITIZE_THREAD__
+#ifndef COORD_TSAN
     atomic_thread_fence(memory_order_seq_cst);
 #endif
 }

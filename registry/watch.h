@@ -40,7 +40,7 @@ void watch_add(struct watch_table *table, struct watch_waiter *waiter, struct wa
  * sanitizer does not know fences). */
 static inline void watch_arm(struct watch_waiter *waiter) {
     atomic_store(&waiter->armed, true);
-#ifndef __SANITIZE_THREAD__
+#ifndef COORD_TSAN
     atomic_thread_fence(memory_order_seq_cst);
 #endif
 }

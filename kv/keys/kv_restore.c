@@ -152,7 +152,8 @@ static int plan_make(struct store_txn *txn, const Pb__KvRestoreCommand *command,
 
 static bool key_fits(const Pb__KvRestoreCommand *command) {
     struct slice key = message_slice(command->key);
-    return key.size <= KV_KEY_MAX && (key.size > 0 || command->recurse) && !memchr(key.data, 0, key.size);
+    if (key.size == 0) return command->recurse;
+    return key.size <= KV_KEY_MAX && !memchr(key.data, 0, key.size);
 }
 
 /* -- the command -------------------------------------------------------------------------------------------------- */

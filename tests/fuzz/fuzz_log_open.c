@@ -118,7 +118,7 @@ static void check_log(const struct log_writer *writer) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct log_writer writer;
     if (size > INSTRUCTIONS_MOST * 4) size = INSTRUCTIONS_MOST * 4;
-    log_write(&writer, slice_make(data, size));
+    log_writer_run(&writer, slice_make(data, size));
     check_log(&writer);
     log_writer_free(&writer);
     return 0;

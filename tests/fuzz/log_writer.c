@@ -224,7 +224,7 @@ static void damage(struct run *run, const uint8_t *code) {
 
 /* ---- the whole ---- */
 
-void log_write(struct log_writer *writer, struct slice program) {
+void log_writer_run(struct log_writer *writer, struct slice program) {
     *writer = (struct log_writer){.fake = fake_disk_new(1)};
     writer->config = (struct wal_config){.first_segment_bytes = 2048, .segment_bytes = 8192, .log_id = LOG_ID};
     struct run run = {.writer = writer, .file_seq = FIRST_SEQ, .seq = FIRST_SEQ, .log_id = LOG_ID};

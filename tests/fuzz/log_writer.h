@@ -47,7 +47,7 @@ struct log_writer {
     bool must_refuse; /* the only damage is a flip in a batch that is not the last */
 };
 
-void log_write(struct log_writer *writer, struct slice program);
+void log_writer_run(struct log_writer *writer, struct slice program);
 void log_writer_free(struct log_writer *writer);
 
 #endif

@@ -66,7 +66,7 @@ static bool catalog_is(struct agent *agent, const char *node, const char *id, Pb
 /* -- what an alias makes of its target: pure
  * ------------------------------------------------------------------------ */
 
-Test(alias, the_worst_counts) {
+Test(kinds_alias, the_worst_counts) {
     static const struct {
         const char *statuses;
         bool found;
@@ -111,7 +111,7 @@ Test(alias, the_worst_counts) {
 /* -- aliases at work
  * ------------------------------------------------------------------------------------------------ */
 
-Test(alias, follows_a_local_service_at_once) {
+Test(kinds_alias, follows_a_local_service_at_once) {
     struct agent *agent = agent_new(false);
     service(agent, "{\"Name\":\"front\",\"Check\":{\"Name\":\"behind\",\"CheckID\":\"a\",\"AliasService\":\"back\"}}");
     UNTIL(is(agent, "a", PB__STATUS__CRITICAL, "Service back could not be found on node " NODE));
@@ -141,7 +141,7 @@ Test(alias, follows_a_local_service_at_once) {
 }
 
 /* Two that look at each other do not keep each other down, and what one of them rests on counts for both. */
-Test(alias, circles_come_up_again) {
+Test(kinds_alias, circles_come_up_again) {
     struct agent *agent = agent_new(false);
     service(agent,
             "{\"Name\":\"x\",\"Checks\":[{\"CheckID\":\"ax\",\"AliasService\":\"y\"},{\"CheckID\":\"bx\","
@@ -163,7 +163,7 @@ Test(alias, circles_come_up_again) {
 }
 
 /* A restart is no reason for a fall. */
-Test(alias, keeps_its_state_over_a_restart) {
+Test(kinds_alias, keeps_its_state_over_a_restart) {
     struct agent *agent = agent_new(true);
     service(agent, "{\"Name\":\"back\",\"Check\":{\"CheckID\":\"b\",\"TTL\":\"10m\"}}");
     service(agent, "{\"Name\":\"front\",\"Check\":{\"CheckID\":\"a\",\"AliasService\":\"back\"}}");
@@ -185,7 +185,7 @@ Test(alias, keeps_its_state_over_a_restart) {
 /* -- scripts
  * -------------------------------------------------------------------------------------------------------- */
 
-Test(script, runs_only_where_it_may) {
+Test(kinds_script, runs_only_where_it_may) {
     static const char text[] =
         "{\"Name\":\"s\",\"Args\":[\"/bin/sh\",\"-c\",\"echo ran; exit 1\"],\"Interval\":\"1s\"}";
     struct agent *agent = agent_new(true);
@@ -228,7 +228,7 @@ Test(script, runs_only_where_it_may) {
 }
 
 /* Thresholds, the size of the output and the service's end are not a matter of the kind. */
-Test(script, settings_of_all_checks_apply) {
+Test(kinds_script, settings_of_all_checks_apply) {
     struct agent *agent = agent_new(false);
     agent_stop(agent);
     agent->permission.scripts = true;
@@ -260,7 +260,7 @@ Test(script, settings_of_all_checks_apply) {
 /* -- damping
  * -------------------------------------------------------------------------------------------------------- */
 
-Test(damping, is_seen_and_ends) {
+Test(kinds_damping, is_seen_and_ends) {
     struct agent *agent = agent_new(true);
     agent_stop(agent);
     agent->flap_limit = 3;

@@ -553,7 +553,7 @@ static int listens_silently(char *text, size_t room) {
     return fd;
 }
 
-Test(restart, definitions_and_states_survive) {
+Test(local_restart, definitions_and_states_survive) {
     struct agent *agent = agent_new(true);
     char silent[200];
     int listener = listens_silently(silent, sizeof silent);
@@ -616,7 +616,7 @@ Test(restart, definitions_and_states_survive) {
     agent_free(agent);
 }
 
-Test(restart, deregistered_while_away_stays_gone) {
+Test(local_restart, deregistered_while_away_stays_gone) {
     struct agent *agent = agent_new(true);
     register_service(agent, "{\"Name\":\"a\",\"Check\":{\"TTL\":\"60s\"}}");
     register_service(agent, "{\"Name\":\"b\"}");
@@ -633,7 +633,7 @@ Test(restart, deregistered_while_away_stays_gone) {
 }
 
 /* Services from configuration files are not written, and win over saved ones; what the API hung on them is kept. */
-Test(restart, configuration_files_win) {
+Test(local_restart, configuration_files_win) {
     struct agent *agent = agent_new(true);
     register_service(agent, "{\"Name\":\"both\",\"Port\":1}");
     cr_assert_eq(register_service_as(agent, "{\"Name\":\"conf\"}", false, false), CO_OK);

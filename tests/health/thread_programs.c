@@ -221,7 +221,7 @@ static void the_last_bytes_are_kept(void) {
 
 /* 1 GB, while the loop goes on. Sanitizers read slower: less of it. */
 static void a_gigabyte_costs_nothing(void) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(COORD_TSAN) || defined(COORD_ASAN)
     const unsigned long long megabytes = 100;
 #else
     const unsigned long long megabytes = 1000;

@@ -40,7 +40,7 @@ struct lease {
         bool taken;
     } answer;
 };
-struct budget {
+static struct budget {
     bool there, window, bounded;
     char name[4];
     uint64_t capacity, most, drift, tokens, ttl_s;

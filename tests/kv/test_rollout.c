@@ -103,7 +103,7 @@ Test(rollout, a_match_and_a_percentage_have_to_hold_both) {
     cr_assert(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = 0, .node = "n1"}).yes);
     cr_expect_str_eq(rollout_version(&world, "web", &here, NULL), "v1");
     cr_assert(rollout_set(&world, "web", "v2", &(struct stage_plan){.percent = -1, .region = "eu"}).yes);
-    cr_expect_str_eq(rollout_version(&world, "web", &here, NULL), "v2", "100 % unless it is said");
+    cr_expect_str_eq(rollout_version(&world, "web", &here, NULL), "v2", "all of them unless it is said");
     cr_expect_eq(rollout_ask(&world, "web", &here)->reason, PB__ROLLOUT_REASON__ROLLOUT_REASON_MATCH);
     here.region = "us";
     cr_expect_eq(rollout_ask(&world, "web", &here)->reason, PB__ROLLOUT_REASON__ROLLOUT_REASON_STATIC);

@@ -71,7 +71,7 @@ static void apply_delta(struct instances *list, const Pb__StreamEvent *event, st
 }
 
 /* Part by part the list becomes what it is, and no part says what had not changed. */
-Test(stream, parts_of_a_service_make_the_whole, .timeout = 300) {
+Test(stream_delta, parts_of_a_service_make_the_whole, .timeout = 300) {
     size_t parts = 0;
     for (seed = 1; seed <= SEEDS; seed++) {
         struct stream_model model;

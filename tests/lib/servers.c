@@ -15,7 +15,7 @@
 #include "tests/lib/free_ports.h"
 
 /* Several servers in one process, and the sanitizer's: elections would replace leaders that are only slow. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(COORD_TSAN) || defined(COORD_ASAN)
 #define PATIENCE_LEAST 3
 #else
 #define PATIENCE_LEAST 1

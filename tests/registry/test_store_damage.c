@@ -19,7 +19,7 @@
 #define ROOM  12000
 #define TURNS 2 /* with each kind of damage to each page: after a stop, and after a kill */
 #define DATA  "data.mdb"
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(COORD_ASAN) || defined(COORD_TSAN)
 #define STRIDE 7
 #else
 #define STRIDE 1

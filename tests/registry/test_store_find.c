@@ -16,7 +16,7 @@
 #define FEW     3 /* in table 2: one leaf, no branch */
 #define ROOM    6000
 #define APPLIED "0123456789abcdef"
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(COORD_ASAN) || defined(COORD_TSAN)
 #define STRIDE 37
 #else
 #define STRIDE 1

@@ -93,13 +93,13 @@ static void on_signal(int number) {
 
 static void catch_signals(void) {
     signal(SIGABRT, on_signal);
-#ifndef __SANITIZE_ADDRESS__
+#ifndef COORD_ASAN
     signal(SIGSEGV, on_signal);
     signal(SIGFPE, on_signal);
 #endif
 }
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef COORD_ASAN
 /* Called by the sanitizer before its report. */
 void __asan_on_error(void);
 void __asan_on_error(void) { fprintf(stderr, "sim: in seed %" PRIu64 ":\n", running_seed); }

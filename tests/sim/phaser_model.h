@@ -22,7 +22,10 @@ static inline struct phaser_own *own_of(const struct op *op) {
     return OP_AS(struct phaser_own, (struct op *)(uintptr_t)op);
 }
 
-static inline void phaser_name(uint32_t name, char room[8]) { snprintf(room, 8, name == NO_PHASER ? "" : "p%u", name); }
+static inline void phaser_name(uint32_t name, char room[8]) {
+    room[0] = '\0';
+    if (name != NO_PHASER) snprintf(room, 8, "p%u", name);
+}
 static inline uint32_t phaser_number(const char *name) {
     return name[0] == 'p' ? (uint32_t)strtoul(name + 1, NULL, 10) : NO_PHASER;
 }
