@@ -32,14 +32,12 @@ static int help(const struct cmd_flag *flags, size_t count, const char *usage) {
     return 0;
 }
 
-/* "kv get" of "coord kv get [FLAGS] KEY". */
+/* "kv get" of "coord kv get [FLAGS] KEY": words, up to the first that is none. */
 static struct slice command_of(const char *usage) {
     static const char program[] = "coord ";
     const char *from = strncmp(usage, program, sizeof program - 1) == 0 ? usage + sizeof program - 1 : usage;
-    size_t size = strcspn(from, "[<-");
-    for (size_t i = 0; i < size; i++)
-        if (from[i] >= 'A' && from[i] <= 'Z') size = i; /* an argument */
-    while (size > 0 && from[size - 1] == ' ') size--;
+    size_t size = 0;
+    while (from[size] && !(from[size] == ' ' && !(from[size + 1] >= 'a' && from[size + 1] <= 'z'))) size++;
     return slice_make(from, size);
 }
 

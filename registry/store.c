@@ -167,7 +167,8 @@ bool store_has_table(const struct store *store, uint8_t table) {
 int store_open(const struct store_config *config, struct store **out, bool *trusted, struct fault *fault) {
     struct store *store = store_make(config);
     int error = lock_folder(store, fault);
-    if (!error) store_compact_cleanup(store);
+    if (!error) store_compact_init(store);
+    store_sizes_init();
     store_crash_opening(true);
     if (!error) error = open_data(store, trusted, fault);
     store_crash_opening(false);
@@ -181,13 +182,13 @@ int store_open(const struct store_config *config, struct store **out, bool *trus
 
 void store_close(struct store *store) {
     if (!store) return;
-    CHECK(list_empty(&store->readers) && !store->write_open);
+    store_compact_stop(store);
+    CHECK(list_empty(&store->readers) && list_empty(&store->views) && !store->write_open);
     if (store->looking) {
         if (store->file) store_file_discard(store->file, false);
         store_free(store);
         return;
     }
-    store_compact_stop(store);
     store_flush_stop(store);
     struct fault fault = {0};
     int error = store_file_close(store->file);

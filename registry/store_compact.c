@@ -381,7 +381,6 @@ bool store_compact_begin(struct store *store) {
     compact->before_bytes = store->file->used_bytes;
     pthread_mutex_init(&compact->lock, NULL);
     pthread_cond_init(&compact->moved, NULL);
-    metric_register(&compactions);
     pthread_mutex_lock(&store->views_lock);
     store->compact = compact; /* from here on changes are noted; the thread's view begins later */
     pthread_mutex_unlock(&store->views_lock);
@@ -408,7 +407,8 @@ void store_compact_judge(struct store *store, uint64_t now_ms, uint64_t file_byt
     if (!begun) store->compact_due_ms = now_ms + DUE_MS;
 }
 
-void store_compact_cleanup(const struct store *store) {
+void store_compact_init(const struct store *store) {
+    metric_register(&compactions);
     char *path = store_path(store->folder, COMPACT), *lock = store_path(store->folder, COMPACT "-lock");
     (void)unlink(path);
     (void)unlink(lock);

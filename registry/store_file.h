@@ -245,7 +245,8 @@ bool store_compact_begin(struct store *store);
 void store_compact_judge(struct store *store, uint64_t now_ms, uint64_t file_bytes, uint64_t live_bytes);
 /* Given up, if one is under way. Before the file is closed or replaced; applier thread. */
 void store_compact_stop(struct store *store);
-void store_compact_cleanup(const struct store *store); /* what a process that was killed has left */
+void store_compact_init(const struct store *store); /* removes what a process that was killed has left */
+void store_sizes_init(void);                        /* gauges, store_txn.c */
 /* A key that is about to change; with views_lock held. */
 void store_compact_note(struct store *store, uint8_t table, struct slice key);
 bool store_compact_collects(const struct store *store); /* with views_lock held */

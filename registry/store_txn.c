@@ -204,13 +204,16 @@ METRIC file_bytes = {
 METRIC live_bytes = {
     .name = "coord_store_live_bytes", .type = METRIC_GAUGE, .help = "Of the store's file, pages that hold records"};
 
+void store_sizes_init(void) {
+    metric_register(&file_bytes);
+    metric_register(&live_bytes);
+}
+
 /* Counting pages walks over all tables: once a second. */
 static void measure(struct store *store) {
     uint64_t now_ms = clock_mono_ms();
     if (now_ms - store->measured_ms < MEASURE_MS) return;
     store->measured_ms = now_ms;
-    metric_register(&file_bytes);
-    metric_register(&live_bytes);
     metric_set(&file_bytes, store->file->used_bytes);
     uint64_t live = store_live_bytes(&store->write);
     metric_set(&live_bytes, live);

@@ -204,10 +204,10 @@ def errors_are_not_stored():
     for source in ("-", "@" + empty):
         for more in ((), ("-base64",)):
             code, out = words(agent, "kv", "put", *more, "a", source)
-            check(code == 1 and "is empty, as it is after a command that failed: nothing was sent" in out, "%d %s" % (code, out))
+            check(code == 2 and "is empty, as it is after a command that failed: nothing was sent" in out, "%d %s" % (code, out))
         for args in (("rollout", "create", "web", "v1", source), ("rollout", "put", "web", "v1", source), ("rollout", "schema", "web", source)):
             code, out = words(agent, *args)
-            check(code == 1 and "is empty" in out, "%r: %d %s" % (args, code, out))
+            check(code == 2 and "is empty" in out, "%r: %d %s" % (args, code, out))
     check(agent.request("GET", "/v1/kv/config?keys")[0] == 404, "nor is there anything else")
     check(raw(agent, "/v1/kv/a?raw") == (200, "1"), "it is what it was")
     for meant in (("-allow-empty", "a", "-"), ("a", ""), ("a",)):

@@ -69,8 +69,8 @@ def nobody_else_writes_them():
     check(status == 409 and "are copied from region us" in body.decode() and value(eu, "free") is None, "%d %r" % (status, body))
     check(eu.put("/v1/kv/app/1?dc=us", "with dc") == b"true", "there it is written")
     until("it comes back", lambda: value(eu, "app/1") == "with dc")
-    for bad, says in ((("app/x", "us"), "already"), (("mine/", "eu"), "another region"), (("mine/", "mars"), "another region")):
-        check(says in eu.coord("region", "keys", "add", *bad, code=1), "%r" % (bad,))
+    for bad, says, code in ((("app/x", "us"), "already", 1), (("mine/", "eu"), "another region", 2), (("mine/", "mars"), "another region", 2)):
+        check(says in eu.coord("region", "keys", "add", *bad, code=code), "%r" % (bad,))
 
 
 def waits_end_by_changes():

@@ -181,7 +181,7 @@ def the_command_goes_on():
     until("what comes after it", lambda: len(lines(out)) == 2)
     late.send_signal(signal.SIGTERM)
     check(late.wait(10 * SLOW) == 0, "SIGTERM is no failure")
-    for words, code, word in ((["-key=a", "-from=-1"], 1, "from"), ([], 2, "nothing to follow"), (["-key=a", "program"], 2, "no program"),
+    for words, code, word in ((["-key=a", "-from=-1"], 2, "from"), ([], 2, "nothing to follow"), (["-key=a", "program"], 2, "no program"),
                               (["-key=a", "-form=1"], 2, "-from")):
         wrong, _, err = begin(*words)
         check(wrong.wait(20 * SLOW) == code, words)

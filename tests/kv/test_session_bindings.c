@@ -6,7 +6,7 @@
 #include "commands.h"
 
 /* A module of things that sessions hold: its one command makes a thing for the session that it names or makes. */
-enum { HOLD = 200, THINGS = 62, THING_ROWS = 63 };
+enum { HOLD = 200, THINGS = 61, THING_ROWS = 63 };
 
 static int thing_ended(struct machine_tx *tx, const struct binding_end *end);
 static const struct module_binding thing_binding = {.number = THING_ROWS, .ended = thing_ended};

@@ -121,7 +121,8 @@ int main(void) {
     for (int i = 0; i < READERS; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, NULL) == 0);
     CHECK(pthread_create(&viewer, NULL, view_thread, NULL) == 0);
     unsigned compacted = 0;
-    for (uint64_t turn = 2; turn <= TURNS || atomic_load(&reads) < 100 || atomic_load(&views) < 20 || compacted < 3; turn++) {
+    for (uint64_t turn = 2; turn <= TURNS || atomic_load(&reads) < 100 || atomic_load(&views) < 20 || compacted < 3;
+         turn++) {
         bool compacts = store->compact;
         write_turn(turn);
         compacted += compacts && !store->compact;
