@@ -352,7 +352,7 @@ const char *client_leaderless(const struct client_answer *answer) {
 
 /* Says it, unless that was done before. Carries `call` on too, and ends with it; NULL: there is none. */
 static void tell_leaderless(CURLM *calls, const struct client *client, const struct client_call *call) {
-    const struct fault *failed;
+    const struct fault *failed = NULL;
     const struct client_answer *leader = NULL;
     uint64_t end_ms = now_ms() + LEADER_MS;
     if (leaderless_told) return;
