@@ -49,6 +49,7 @@ static struct neighbour *of(struct neighbours *world, const char *region) {
         return neighbour;
     }
     CHECK(false);
+    return NULL;
 }
 
 static struct neighbour *known(struct neighbours *world, const char *region, Pb__CatalogAt *from, Pb__CatalogAt *to) {
