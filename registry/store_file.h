@@ -232,6 +232,7 @@ bool store_views_write(struct store *store);   /* a write transaction is about t
 void store_views_written(struct store *store); /* it has ended */
 /* `old`: what LMDB has for the record, which is about to change; NULL: nothing */
 void store_views_note(struct store *store, uint8_t table, const MDB_val *key, const MDB_val *old);
+size_t store_view_noted(struct store_view *view); /* bytes of its notes */
 
 /* Behind the closed gate, when `next` has the name already: it is the store's file now. The old one is the caller's. */
 struct store_file *store_switch(struct store *store, struct store_file *next);

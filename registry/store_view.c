@@ -14,8 +14,9 @@
  * (2) A piece's transaction begins before its notes are taken away. A change that the transaction sees was noted before
  *     it was committed, so its note is among them. A note of a later change says what the transaction sees as well.
  * (3) What was handed out is not noted any more, so notes are taken away in order, and for good.
- * (4) A writer that changes more than VIEW_NOTES_MOST meanwhile makes the view hold its next transaction to the end;
- *     nothing is noted any more then. */
+ * (4) When the notes of a view need more than config.view_notes_bytes, it holds a transaction to the end, and nothing is
+ *     noted any more: the transaction of the piece that is being read, or one that the writer begins for it, which sees
+ *     what was committed last. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -38,13 +39,13 @@ struct store_view {
     struct store_reader *reader;
     struct store *store;
     /* under store->views_lock */
-    bool begun, noting, crowded;
+    bool begun, noting;
+    bool reading, holds; /* a transaction is open; it stays so */
     struct store_notes notes;
     uint8_t table; /* handed out: all tables before it, and of it what is not behind `key`; none: key_size 0 */
     size_t key_size;
     char key[STORE_KEY_MAX + 1];
     /* the view's thread */
-    bool reading, holds; /* a transaction is open; it stays so */
     struct piece_record *records;
     size_t count;
     uint64_t kept, sum; /* as it was kept with the records; of those that were handed out */
@@ -55,6 +56,16 @@ struct store_view {
 static void begin(struct store_view *view) {
     (void)store_reader_begin(view->reader);
     view->begun = view->noting = view->reading = true;
+}
+
+static bool is_crowded(const struct store_view *view) {
+    return view->notes.bytes > view->store->config.view_notes_bytes;
+}
+
+/* What its transaction sees does not change any more. The notes that are there say what was before it. */
+static void hold(struct store_view *view) {
+    view->noting = false, view->holds = true;
+    log_debug("store", "a copy holds a read, too much changes meanwhile file=%s", view->store->file->path);
 }
 
 static void begin_waiting(struct store *store) {
@@ -97,7 +108,7 @@ void store_views_note(struct store *store, uint8_t table, const MDB_val *key, co
         struct store_view *view = LIST_ENTRY(item, struct store_view, link);
         if (!view->noting || handed_out(view, table, name)) continue;
         store_notes_add(&view->notes, table, name, old != NULL, before);
-        view->crowded = view->crowded || view->notes.bytes > store->config.view_notes_bytes;
+        if (is_crowded(view) && !view->reading) begin(view), hold(view);
     }
     pthread_mutex_unlock(&store->views_lock);
 }
@@ -117,6 +128,13 @@ struct store_view *store_view_open(struct store *store) {
     pthread_mutex_unlock(&store->views_lock);
     view->kept = store_sum(store_reader_txn(view->reader));
     return view;
+}
+
+size_t store_view_noted(struct store_view *view) {
+    pthread_mutex_lock(&view->store->views_lock);
+    size_t bytes = view->notes.bytes;
+    pthread_mutex_unlock(&view->store->views_lock);
+    return bytes;
 }
 
 uint64_t store_view_sum(const struct store_view *view) { return view->kept; }
@@ -141,25 +159,17 @@ void store_view_close(struct store_view *view) {
 
 /* The transaction of the next piece. */
 static struct store_txn *piece_begin(struct store_view *view) {
-    if (view->reading) return store_reader_txn(view->reader);
     pthread_mutex_lock(&view->store->views_lock);
-    bool crowded = view->crowded;
+    if (!view->reading) begin(view);
     pthread_mutex_unlock(&view->store->views_lock);
-    struct store_txn *txn = store_reader_begin(view->reader);
-    view->reading = true;
-    if (!crowded) return txn;
-    view->holds = true;
-    pthread_mutex_lock(&view->store->views_lock);
-    view->noting = false;
-    pthread_mutex_unlock(&view->store->views_lock);
-    log_debug("store", "a copy holds a read, too much changes meanwhile file=%s", txn->file->path);
-    return txn;
+    return store_reader_txn(view->reader);
 }
 
 static void piece_end(struct store_view *view) {
-    if (view->holds) return;
-    store_reader_pause(view->reader);
-    view->reading = false;
+    pthread_mutex_lock(&view->store->views_lock);
+    if (is_crowded(view) && !view->holds) hold(view);
+    if (!view->holds) store_reader_pause(view->reader), view->reading = false;
+    pthread_mutex_unlock(&view->store->views_lock);
 }
 
 /* The first record of the table that was not handed out. */

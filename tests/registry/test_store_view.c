@@ -168,6 +168,34 @@ Test(store_view, the_file_does_not_grow_beside_a_slow_view) {
     scratch_remove(folder);
 }
 
+/* One entry may change more than all that may be noted. */
+Test(store_view, notes_are_bounded_within_one_transaction) {
+    const char *folder = scratch_folder();
+    struct rng rng;
+    rng_seed(&rng, 5);
+    struct store *store = filled(folder, 20000, &rng);
+    struct told wanted = told_now(store), seen = {0};
+    struct store_view *view = store_view_open(store);
+    cr_assert_eq(store_view_next(view, tell, &seen), CO_OK);
+    struct store_txn *txn = store_write(store);
+    for (unsigned i = 0; i < KEYS; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "k%06u", i);
+        for (size_t t = 1; t < ARRAY_COUNT(numbers); t++) (void)store_del(txn, numbers[t], slice_text(key));
+        cr_assert_lt(store_view_noted(view), 25000);
+    }
+    cr_assert_eq(store_commit(txn), CO_OK);
+    int rv;
+    while ((rv = store_view_next(view, tell, &seen)) == CO_OK) continue;
+    cr_expect_eq(rv, CO_NOTFOUND);
+    cr_expect(slice_equal(buffer_slice(&seen.text), buffer_slice(&wanted.text)));
+    store_view_close(view);
+    buffer_free(&seen.text);
+    buffer_free(&wanted.text);
+    store_close(store);
+    scratch_remove(folder);
+}
+
 Test(store_view, damage_is_noticed) {
     const char *folder = scratch_folder();
     struct rng random;
