@@ -81,11 +81,11 @@ int cmd_kv_restore(int argc, char **argv) {
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &restore.client, usage, &rest);
     if (code >= 0) return code;
     if (!restore.at) return cmd_wrong(usage, "-at is wanted: which moment to go back to");
-    if ((rest[0] && rest[1]) || (!rest[0] && !restore.prefix))
-        return cmd_wrong(usage, "one KEY is wanted, and flags before it");
+    if (!rest[0] || rest[1])
+        return cmd_wrong(usage, "one KEY or PREFIX is wanted, and flags before it; all keys: -prefix \"\"");
     if (restore.prefix && restore.remove)
         return cmd_wrong(usage, "-prefix deletes what was not there anyway, and goes without -delete");
-    const char *key = rest[0] ? rest[0] : "";
+    const char *key = rest[0];
     restore.key = key[0] == '/' ? key + 1 : key; /* as in the other commands of keys */
     if (!restore.key[0] && !restore.prefix) return cmd_wrong(usage, "KEY is empty");
     return ask(&restore);

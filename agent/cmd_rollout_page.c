@@ -41,7 +41,14 @@ static void append_moment(struct buffer *out, uint64_t unix_ms, uint64_t now_ms)
 static uint64_t now_unix_ms(void) { return (uint64_t)clock_wall_ns() / 1000000; }
 
 /* -- the page ----------------------------------------------------------------------------------------------------- */
+/* Callers say some of it: nothing of it moves the cursor, or begins a line. */
+static void clean(struct buffer *text) {
+    for (size_t i = 0; i < text->size; i++)
+        if ((unsigned char)text->data[i] < ' ' || text->data[i] == 0x7f) text->data[i] = '?';
+}
+
 static void line(const char *label, struct buffer *text) {
+    clean(text);
     printf(LABEL "%.*s\n", label, (int)text->size, text->size ? text->data : "");
     buffer_reset(text);
 }
@@ -113,8 +120,11 @@ static void print_stage(struct json_object *state, struct json_object *stage, st
         buffer_printf(text, "%s\"%s\"", text->size ? ", " : "", cmd_json_text(stage, "Comment"));
     if (text->size) line("since", text);
     if (flag_of(stage, "Paused")) {
-        buffer_printf(text, "  paused: %s", cmd_json_text(stage, "Reason"));
-        if (paused_ms) buffer_append_text(text, ", since "), append_moment(text, paused_ms, now_ms);
+        const char *reason = cmd_json_text(stage, "Reason");
+        buffer_printf(text, "  paused%s%s", reason[0] ? ": " : "", reason);
+        if (paused_ms)
+            buffer_append_text(text, reason[0] ? ", since " : " since "), append_moment(text, paused_ms, now_ms);
+        clean(text);
         printf("%.*s\n", (int)text->size, text->data);
         buffer_reset(text);
     }

@@ -118,7 +118,8 @@ int cmd_watch(int argc, char **argv) {
         client.address = client_address(&client);
         client_url(client.address, "", &url);
         buffer_append_byte(&url, '\0');
-        if (strncmp(url.data, "https://", 8) == 0) client.address = url.data;
+        bool plain = !strstr(client.address, "://") && strncmp(url.data, "http://", 7) == 0;
+        if (strncmp(client.address, "unix://", 7) != 0) client.address = url.data + (plain ? 7 : 0);
         client_note_leader(&client);
         watch_run(watch, &client, stop, true, false);
         watch_stop_free(stop);

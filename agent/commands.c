@@ -1,4 +1,5 @@
 /* The program's commands. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,5 +66,10 @@ int cli_main(int argc, char **argv) {
     size_t count = cli_commands(all, &names);
     int code = cli_run(all, count, argc, argv);
     arena_free(&names);
-    return code;
+    errno = 0;
+    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (!written && errno != EPIPE) /* else the reader has what it wanted */
+        fprintf(stderr, "coord: the output is not whole, it could not be written%s%s\n", errno ? ": " : "",
+                errno ? strerror(errno) : "");
+    return written || code ? code : 2;
 }

@@ -119,7 +119,8 @@ static void url_of(const struct watch *watch, const struct client *client, uint6
     if (datacenter) client_parameter(&path, "dc", datacenter);
     if (watch->stale || client->stale) client_parameter(&path, "stale", NULL);
     buffer_append_byte(&path, '\0');
-    buffer_printf(url, "%s%s%s", strstr(client->address, "://") ? "" : "http://", client->address, path.data);
+    bool local = strncmp(client->address, "unix://", 7) == 0, whole = strstr(client->address, "://") != NULL;
+    buffer_printf(url, "%s%s%s", whole ? "" : "http://", local ? "http://localhost" : client->address, path.data);
     buffer_append_byte(url, '\0');
     buffer_free(&path);
 }
@@ -131,6 +132,8 @@ static int ask(const struct watch *watch, const struct client *client, const str
     url_of(watch, client, index, &url);
     CURL *curl = client_curl(url.data, reason);
     struct curl_slist *to_server = client_tls(curl, url.data);
+    if (strncmp(client->address, "unix://", 7) == 0)
+        CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->address + 7) == CURLE_OK);
     struct curl_slist *headers = header_list(watch->token ? watch->token : client->token, NULL, 0);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body), curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);

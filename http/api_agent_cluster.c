@@ -12,7 +12,7 @@
 struct acting {
     struct http_call call;
     struct http_control act;
-    char said[2048]; /* its warnings, lines */
+    char said[2048]; /* its warnings, in one line */
 };
 
 /* Loop thread. */
@@ -20,7 +20,7 @@ static void act_done(struct http_control *act, int error) {
     struct acting *acting = CONTAINER_OF(act, struct acting, act);
     size_t size = 0;
     for (const char **line = act->warnings; line && *line && size < sizeof acting->said; line++)
-        size += (size_t)snprintf(acting->said + size, sizeof acting->said - size, "%s%s", size ? "\n" : "", *line);
+        size += (size_t)snprintf(acting->said + size, sizeof acting->said - size, "%s%s", size ? "; " : "", *line);
     http_called(&CONTAINER_OF(act, struct acting, act)->call, error);
 }
 

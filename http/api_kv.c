@@ -211,6 +211,16 @@ static bool fence_parse(struct http_request *request, Pb__KvCommand *command, ui
     return true;
 }
 
+/* Parameters that would be a great mistake to ignore: somebody asks for something else than a write. */
+static bool misplaced(struct http_request *request, const char *const *names, const char *where) {
+    for (; *names; names++) {
+        if (!http_has(request, *names)) continue;
+        http_reply_text(request, 400, "%s goes with %s only: nothing was done", *names, where);
+        return true;
+    }
+    return false;
+}
+
 static void kv_put(struct http_request *request) {
     static const char *const exclusive[] = {"acquire", "cas", "release", NULL};
     struct slice key = http_path_value(request, "key"), body = http_body(request);
@@ -218,7 +228,8 @@ static void kv_put(struct http_request *request) {
         http_kv_restore(request);
         return;
     }
-    if (key_refused(request, key) || conflicts(request, exclusive)) return;
+    static const char *const of_restore[] = {"at", "dry-run", "delete", NULL};
+    if (misplaced(request, of_restore, "restore") || key_refused(request, key) || conflicts(request, exclusive)) return;
     Pb__KvCommand *command = command_new(request, key);
     if (!number_parse(request, "flags", &command->flags)) return;
     if (http_has(request, "cas")) {
@@ -246,7 +257,8 @@ static void kv_put(struct http_request *request) {
 static void kv_delete(struct http_request *request) {
     static const char *const exclusive[] = {"cas", "recurse", NULL};
     struct slice key = http_path_value(request, "key");
-    if (conflicts(request, exclusive)) return;
+    static const char *const of_restore[] = {"restore", "at", "dry-run", "delete", NULL};
+    if (misplaced(request, of_restore, "PUT and restore") || conflicts(request, exclusive)) return;
     bool recurse = http_has(request, "recurse");
     if ((key.size != 0 || !recurse) && key_refused(request, key)) return;
     Pb__KvCommand *command = command_new(request, key);

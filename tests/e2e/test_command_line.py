@@ -337,6 +337,12 @@ def log_and_pid_file():
         code, out = words("reload", "-http-addr=" + agent.ip)           # without its port
         check(code == 0 and 'datacenter: "dc2" counts after a restart; it is "dc1" until then' in out, "said: %r" % out)
         until("and in the log", lambda: "dc2" in text(log) and "counts after a restart" in text(log))
+        write(datacenter="dc2", domain="other", log_level="debug")
+        code, out = words("reload", "-http-addr=" + agent.ip)
+        check(code == 0 and "?" not in out and '; domain: "other"' in out, "two keys in one line: %r" % out)
+        with open("/dev/full", "w") as full:
+            r = subprocess.run([COORD, "members", "-http-addr=" + agent.ip], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+        check(r.returncode == 2 and "No space left on device" in r.stderr, "an output that is not whole: %r" % r)
         write(datacenter="dc2", dataa=1, portz=2)
         code, out = words("reload", "-http-addr=" + agent.ip)
         check(code == 1 and "dataa" in out and "portz" in out, "both mistakes: %r" % out)

@@ -210,6 +210,14 @@ def errors_are_not_stored():
             check(code == 2 and "is empty" in out, "%r: %d %s" % (args, code, out))
     check(agent.request("GET", "/v1/kv/config?keys")[0] == 404, "nor is there anything else")
     check(raw(agent, "/v1/kv/a?raw") == (200, "1"), "it is what it was")
+    # what is asked of a restore is not done to the key because a word is missing
+    for method, more in (("PUT", "at=-1s"), ("PUT", "dry-run"), ("PUT", "delete"), ("DELETE", "dry-run"), ("DELETE", "restore&at=-1s"),
+                         ("DELETE", "recurse&dry-run")):
+        status, _, said = agent.request(method, "/v1/kv/a?" + more, b"x" if method == "PUT" else None)
+        check(status == 400 and b"nothing was done" in said, "%s %s: %d %r" % (method, more, status, said))
+    code, out = words(agent, "kv", "restore", "-at", "-1s", "-prefix")
+    check(code == 2 and "KEY or PREFIX is wanted" in out, "all keys only when that is said: %d %s" % (code, out))
+    check(raw(agent, "/v1/kv/a?raw") == (200, "1"), "and it is still what it was")
     for meant in (("-allow-empty", "a", "-"), ("a", ""), ("a",)):
         write(agent, "a", b"1")
         check(words(agent, "kv", "put", *meant)[0] == 0 and raw(agent, "/v1/kv/a?raw") == (200, ""), "%r" % (meant,))

@@ -161,7 +161,7 @@ def on_the_command_line():
     check(json.loads(words(agent, "watch", "-type=event")) == [], "events")
     for args, says in ((["-type=key"], "Must specify a single key to watch"), ([], "Watch type must be specified"), (["-type=bogus"], "Unsupported watch type: bogus")):
         check(says in words(agent, "watch", *args, code=2), says)
-    p = subprocess.Popen([COORD, "watch", "-http-addr=%s:8500" % agent.ip, "-type=key", "-key=k", "cat; echo; echo $CONSUL_INDEX $CONSUL_HTTP_ADDR"],
+    p = subprocess.Popen([COORD, "watch", "-http-addr=" + agent.ip, "-type=key", "-key=k", "cat; echo; echo $CONSUL_INDEX $CONSUL_HTTP_ADDR"],
                          stdout=subprocess.PIPE, text=True)
     try:
         first = json.loads(p.stdout.readline())
