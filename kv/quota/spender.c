@@ -173,6 +173,7 @@ void spender_tick(struct spender *spender, uint64_t now_ns) {
     uint64_t next_ns = SPENDER_NEVER;
     for (size_t i = spender->count; i-- > 0;) { /* from the end: the last one takes the place of one that is dropped */
         uint64_t at_ns = SPENDER_NEVER;
+        next_ns = spender_min(next_ns, spender_rest_tick(spender, spender->budgets[i], now_ns));
         next_ns = spender_min(next_ns, spender_refusal_tick(spender, spender->budgets[i], now_ns));
         if (spender_follow_tick(spender, spender->budgets[i], now_ns, &at_ns))
             spender_drop(spender, spender->budgets[i]);
@@ -253,7 +254,7 @@ static struct verdict judge_ask(struct spender *spender, struct spender_budget *
     if (asked + take->n <= budget->fits || spender_owes_report(budget, now_ns)) return out;
     out.pot = FROM_NONE;
     if (spender_waits_for_more(spender, budget, take->n, now_ns)) return out;
-    return verdict_of(budget, CO_BUSY, spent_text, spender_retry_after_line_ms(budget, now_ns));
+    return verdict_of(budget, CO_BUSY, spent_text, spender_retry_after_line_ms(budget, take->n, now_ns));
 }
 
 static struct verdict judge_known(struct spender *spender, struct spender_budget *budget,
@@ -271,7 +272,7 @@ static struct verdict judge_known(struct spender *spender, struct spender_budget
     if (out.error != CO_AGAIN || !last_try) return out;
     /* The servers do answer, but they had not enough. */
     if (budget->in_vain && !spender_is_lost(spender))
-        return verdict_of(budget, CO_BUSY, spent_text, spender_retry_ms(budget, now_ns));
+        return verdict_of(budget, CO_BUSY, spent_text, spender_retry_ms(budget, take->n, now_ns));
     judge_loss(spender, budget, take, true, now_ns, &out);
     return out;
 }
@@ -422,6 +423,7 @@ static int take_slowly(struct spender *spender, const struct spender_take *takes
         if (!waited && verdicts[i].pot != FROM_LEFT && takes[i].n <= budget->most) budget->demand += takes[i].n;
         if (worst->error == CO_OK) spend(spender, &verdicts[i], &takes[i], waited, now_ns, answer);
         else ask_for(spender, &verdicts[i], &all[i], worst->error == CO_AGAIN, now_ns);
+        if (worst->error == CO_BUSY) spender_told(budget, verdicts[i].retry_ms, now_ns);
         answer->retry_ms = spender_max(answer->retry_ms, verdicts[i].retry_ms);
     }
     return worst->error;

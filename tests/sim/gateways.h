@@ -31,6 +31,8 @@ struct gateways_plan {
     /* In place of these takes: clients of each gateway. One takes 1 again and again; when it is refused it sleeps for exactly
      * the Retry-After that it would read, in whole seconds. Wall clocks of all are `skew_ms` apart at most then. */
     unsigned clients;
+    unsigned
+        leavers; /* of the first so many gateways a client that was served goes away when it is refused, for ever */
     bool modest; /* one that was served takes again after a refill period, and there is enough for all of them */
     uint64_t skew_ms;
 };
@@ -41,6 +43,7 @@ struct gateway_client {
     uint64_t want_us; /* since when it was not served */
     uint64_t took_us; /* when its take came, the last one that was refused; 0: none was */
     unsigned refusals;
+    bool served;
 };
 
 struct gateway_call;
@@ -102,6 +105,8 @@ struct gateways {
     size_t fallback_count;
     uint64_t *over; /* leases whose time has ended */
     size_t over_count;
+    unsigned left;                                         /* clients that have gone away */
+    uint64_t left_us;                                      /* when, the last one */
     uint64_t refills, came_us;                             /* of all: how many; when there was more than before, last */
     int64_t available;                                     /* as it was seen last */
     uint64_t most_refusals, most_refills, longest_wait_us; /* of a client in a row; of a gateway; of a client */
