@@ -213,7 +213,7 @@ static void spend_left(struct spender *spender, struct spender_budget *budget, c
     if (!take->key.size) budget->keyless_left -= take->n;
     budget->spent += take->n;
     if (!waited) budget->demand += take->n;
-    budget->used_ns = now_ns;
+    budget->used_ns = budget->want_ns = now_ns;
     if (budget->left < budget->low && !budget->asked)
         spender_due(spender, budget, spender_max(now_ns, budget->refused_ns));
     if (!budget->left && budget->starving && spender_owes_report(budget, now_ns)) spender_due(spender, budget, now_ns);
@@ -352,6 +352,7 @@ static int budgets_of(struct spender *spender, const struct spender_take *takes,
             return fault(answer, i, CO_INVALID, "a budget is named twice, with the same key");
         budget->mark = spender->mark;
         budget->used_ns = now_ns;
+        if (takes[i].n) budget->want_ns = now_ns;
         if (budget->known == SPENDER_NONE && now_ns >= budget->follow_ns) spender_follow_begin(spender, budget, now_ns);
         verdicts[i].budget = budget;
     }

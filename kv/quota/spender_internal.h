@@ -40,9 +40,9 @@ struct spender_budget {
     uint64_t left;         /* to be spent before end_ns */
     uint64_t keyless_left; /* as above, of takes without a key */
     uint64_t end_ns;
-    uint64_t low;           /* when less is left an ask is due */
-    uint64_t spent, demand; /* since the last ask was made; demand: of all that could be spent locally */
-    uint64_t used_ns;
+    uint64_t low;              /* when less is left an ask is due */
+    uint64_t spent, demand;    /* since the last ask was made; demand: of all that could be spent locally */
+    uint64_t used_ns, want_ns; /* when it was taken from last, or looked at; when something was wanted of it */
     char *name;
     size_t name_size;
 

@@ -66,7 +66,7 @@ uint64_t spender_rest_ns(const struct spender *spender, const struct spender_bud
     /* Without a balance it stands in line for those who were told to come; what came is for those who come soon. */
     uint64_t told_ns = budget->told_ns;
     if (spender_has(budget)) told_ns = spender_min(told_ns, budget->got_ns + SOON_MS * SPENDER_MS);
-    return spender_max(spender_max(budget->used_ns, budget->got_ns), told_ns) + SPENDER_REST_MS * SPENDER_MS;
+    return spender_max(spender_max(budget->want_ns, budget->got_ns), told_ns) + SPENDER_REST_MS * SPENDER_MS;
 }
 
 bool spender_rests(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
