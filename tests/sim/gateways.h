@@ -67,6 +67,7 @@ struct gateway {
     uint64_t paused_us, cut_us; /* until then */
     uint64_t wake_us, take_us;  /* when it wakes; when the next take comes */
     uint64_t trouble_us;        /* last seen */
+    uint64_t on_its_way;        /* the servers have spent it for its takes, and it has not heard of that */
     uint64_t refused_us;        /* since when all was refused; NEVER: it was not */
     struct gateway_waiter waiters[GATEWAY_WAITERS];
     size_t waiting;
@@ -96,10 +97,12 @@ struct gateways {
     struct gateway_call **calls;
     size_t call_count, call_capacity;
     /* What is judged. */
-    uint64_t level, window; /* admitted and not refilled since; since the last refill, fallbacks too */
-    uint64_t poor_us;       /* since when there is enough for each take; NEVER: there is not */
-    uint64_t trouble_us;    /* of the servers, or in owner mode of anybody, last seen */
-    uint64_t audited;       /* the next row of the trail */
+    int64_t level,
+        window;          /* admitted and not refilled since; since the last refill, fallbacks too. Less than 0: of what
+                            * came back the servers had spent so much for takes that are admitted later */
+    uint64_t poor_us;    /* since when there is enough for each take; NEVER: there is not */
+    uint64_t trouble_us; /* of the servers, or in owner mode of anybody, last seen */
+    uint64_t audited;    /* the next row of the trail */
     struct gateway_key keys[GATEWAY_KEYS];
     struct gateway_fallback *fallbacks;
     size_t fallback_count;
