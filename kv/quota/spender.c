@@ -207,6 +207,11 @@ static bool is_covered(const struct spender_budget *budget, const struct spender
     return take->n <= budget->left && (take->key.size || take->n <= budget->keyless_left) && now_ns < budget->end_ns;
 }
 
+/* What the servers spent is for it alone: of that first, because it is gone when nobody comes for it. */
+static bool is_credited(const struct spender_budget *budget, uint64_t n, bool waited, uint64_t now_ns) {
+    return waited && n && n == budget->credit && now_ns < budget->credit_end_ns;
+}
+
 static void spend_left(struct spender *spender, struct spender_budget *budget, const struct spender_take *take,
                        bool waited, uint64_t now_ns) {
     budget->left -= take->n;
@@ -262,6 +267,7 @@ static struct verdict judge_known(struct spender *spender, struct spender_budget
     if (budget->unsupported) return verdict_of(budget, CO_UNSUPPORTED, budget->unsupported, 0);
     if (take->n > budget->capacity) return verdict_of(budget, CO_TOOLARGE, too_large, 0);
     if (take->n == 0) return verdict_of(budget, CO_OK, NULL, 0);
+    if (is_credited(budget, take->n, waited, now_ns)) return (struct verdict){.budget = budget, .pot = FROM_CREDIT};
     if (is_covered(budget, take, now_ns)) return (struct verdict){.budget = budget, .pot = FROM_LEFT};
     if (waited && take->n <= budget->credit && now_ns < budget->credit_end_ns)
         return (struct verdict){.budget = budget, .pot = FROM_CREDIT};
@@ -435,7 +441,7 @@ int spender_take(struct spender *spender, const struct spender_take *takes, size
     *answer = (struct spender_answer){.source = SPENDER_LOCAL};
     if (count == 1 && takes->n && takes->key.size <= SPENDER_KEY_MOST) {
         struct spender_budget *budget = spender_find(spender, takes->name);
-        if (budget && is_covered(budget, takes, now_ns)) {
+        if (budget && is_covered(budget, takes, now_ns) && !is_credited(budget, takes->n, waited, now_ns)) {
             spend_left(spender, budget, takes, waited, now_ns);
             answer->lease = budget->lease;
             if (waited) answer->source = SPENDER_RENEWED;

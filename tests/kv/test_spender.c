@@ -286,6 +286,18 @@ Test(spender, slack_is_not_spent_after_it_has_heard_that_little_is_left) {
     cr_assert(command && command->asks[0]->take == 1);
 }
 
+/* With what the servers spent for it slack came, too. */
+Test(spender, what_the_servers_spent_is_not_lost_beside_slack) {
+    plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
+    hold(&s, &plain, 9);
+    cr_assert_eq(take(&s, "calls", 50), CO_AGAIN);
+    cr_assert(ask_within(&s, SPENDER_ASK_MS));
+    cr_assert_eq(asked()->take, 50);
+    GIVE(&s, .granted = 90, .balance = 100, .available = 900, .taken = true);
+    cr_assert_eq(take_again(&s, "calls", 50), CO_OK);
+    cr_assert_eq(admits("calls"), 100, "all of the slack is there");
+}
+
 /* The drift of a small budget is nothing: all that is taken of it the servers spend, from the first take on. */
 static void first_is_spent(uint64_t budget, uint32_t drift, uint64_t n) {
     end(), begin();
