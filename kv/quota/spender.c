@@ -173,6 +173,7 @@ void spender_tick(struct spender *spender, uint64_t now_ns) {
     uint64_t next_ns = SPENDER_NEVER;
     for (size_t i = spender->count; i-- > 0;) { /* from the end: the last one takes the place of one that is dropped */
         uint64_t at_ns = SPENDER_NEVER;
+        next_ns = spender_min(next_ns, spender_rest_tick(spender, spender->budgets[i], now_ns));
         next_ns = spender_min(next_ns, spender_refusal_tick(spender, spender->budgets[i], now_ns));
         if (spender_follow_tick(spender, spender->budgets[i], now_ns, &at_ns))
             spender_drop(spender, spender->budgets[i]);
@@ -206,13 +207,18 @@ static bool is_covered(const struct spender_budget *budget, const struct spender
     return take->n <= budget->left && (take->key.size || take->n <= budget->keyless_left) && now_ns < budget->end_ns;
 }
 
+/* What the servers spent is for it alone: of that first, because it is gone when nobody comes for it. */
+static bool is_credited(const struct spender_budget *budget, uint64_t n, bool waited, uint64_t now_ns) {
+    return waited && n && n == budget->credit && now_ns < budget->credit_end_ns;
+}
+
 static void spend_left(struct spender *spender, struct spender_budget *budget, const struct spender_take *take,
                        bool waited, uint64_t now_ns) {
     budget->left -= take->n;
     if (!take->key.size) budget->keyless_left -= take->n;
     budget->spent += take->n;
     if (!waited) budget->demand += take->n;
-    budget->used_ns = now_ns;
+    budget->used_ns = budget->want_ns = now_ns;
     if (budget->left < budget->low && !budget->asked)
         spender_due(spender, budget, spender_max(now_ns, budget->refused_ns));
     if (!budget->left && budget->starving && spender_owes_report(budget, now_ns)) spender_due(spender, budget, now_ns);
@@ -253,7 +259,7 @@ static struct verdict judge_ask(struct spender *spender, struct spender_budget *
     if (asked + take->n <= budget->fits || spender_owes_report(budget, now_ns)) return out;
     out.pot = FROM_NONE;
     if (spender_waits_for_more(spender, budget, take->n, now_ns)) return out;
-    return verdict_of(budget, CO_BUSY, spent_text, spender_retry_after_line_ms(budget, now_ns));
+    return verdict_of(budget, CO_BUSY, spent_text, spender_retry_after_line_ms(budget, take->n, now_ns));
 }
 
 static struct verdict judge_known(struct spender *spender, struct spender_budget *budget,
@@ -261,6 +267,7 @@ static struct verdict judge_known(struct spender *spender, struct spender_budget
     if (budget->unsupported) return verdict_of(budget, CO_UNSUPPORTED, budget->unsupported, 0);
     if (take->n > budget->capacity) return verdict_of(budget, CO_TOOLARGE, too_large, 0);
     if (take->n == 0) return verdict_of(budget, CO_OK, NULL, 0);
+    if (is_credited(budget, take->n, waited, now_ns)) return (struct verdict){.budget = budget, .pot = FROM_CREDIT};
     if (is_covered(budget, take, now_ns)) return (struct verdict){.budget = budget, .pot = FROM_LEFT};
     if (waited && take->n <= budget->credit && now_ns < budget->credit_end_ns)
         return (struct verdict){.budget = budget, .pot = FROM_CREDIT};
@@ -271,7 +278,7 @@ static struct verdict judge_known(struct spender *spender, struct spender_budget
     if (out.error != CO_AGAIN || !last_try) return out;
     /* The servers do answer, but they had not enough. */
     if (budget->in_vain && !spender_is_lost(spender))
-        return verdict_of(budget, CO_BUSY, spent_text, spender_retry_ms(budget, now_ns));
+        return verdict_of(budget, CO_BUSY, spent_text, spender_retry_ms(budget, take->n, now_ns));
     judge_loss(spender, budget, take, true, now_ns, &out);
     return out;
 }
@@ -351,6 +358,7 @@ static int budgets_of(struct spender *spender, const struct spender_take *takes,
             return fault(answer, i, CO_INVALID, "a budget is named twice, with the same key");
         budget->mark = spender->mark;
         budget->used_ns = now_ns;
+        if (takes[i].n) budget->want_ns = now_ns;
         if (budget->known == SPENDER_NONE && now_ns >= budget->follow_ns) spender_follow_begin(spender, budget, now_ns);
         verdicts[i].budget = budget;
     }
@@ -422,6 +430,7 @@ static int take_slowly(struct spender *spender, const struct spender_take *takes
         if (!waited && verdicts[i].pot != FROM_LEFT && takes[i].n <= budget->most) budget->demand += takes[i].n;
         if (worst->error == CO_OK) spend(spender, &verdicts[i], &takes[i], waited, now_ns, answer);
         else ask_for(spender, &verdicts[i], &all[i], worst->error == CO_AGAIN, now_ns);
+        if (worst->error == CO_BUSY) spender_told(budget, verdicts[i].retry_ms, now_ns);
         answer->retry_ms = spender_max(answer->retry_ms, verdicts[i].retry_ms);
     }
     return worst->error;
@@ -432,7 +441,7 @@ int spender_take(struct spender *spender, const struct spender_take *takes, size
     *answer = (struct spender_answer){.source = SPENDER_LOCAL};
     if (count == 1 && takes->n && takes->key.size <= SPENDER_KEY_MOST) {
         struct spender_budget *budget = spender_find(spender, takes->name);
-        if (budget && is_covered(budget, takes, now_ns)) {
+        if (budget && is_covered(budget, takes, now_ns) && !is_credited(budget, takes->n, waited, now_ns)) {
             spend_left(spender, budget, takes, waited, now_ns);
             answer->lease = budget->lease;
             if (waited) answer->source = SPENDER_RENEWED;

@@ -8,8 +8,10 @@
  *           its time is over (after half of the TTL at the earliest), earlier when less is left than the rate needs until an
  *           answer is there, or an eighth, and for a take that the balance does not cover. All budgets that have something to
  *           ask, or were not asked for a third of their TTL, go along. When nothing was taken for a TTL it closes its lease
- *           instead. When somebody starves, it gives back at once what is above its level or what it does not need; else
- *           what it does not need goes back with an ask that is due anyway, when that is more than half of what it has.
+ *           instead. When somebody starves, it gives back at once what is above its level or what it does not need, and
+ *           closes its lease when nobody came for SPENDER_REST_MS, neither since the last grant nor since who was refused was
+ *           told to come (so that what was asked for somebody who stays away is nobody's for a few seconds only). Else what
+ *           it does not need goes back with an ask that is due anyway, when that is more than half of what it has.
  * bounded   The same with slack for a balance, which is at most its part of the drift; it asks (and so reports) also when
  *           half of it is used. It spends down to the low watermark, as far as it knows; at or below it each take is asked of
  *           the servers (all takes that wait go in one ask).
@@ -69,6 +71,7 @@
 #define SPENDER_LOSS_MS      1000  /* an ask that is on its way for so long counts as lost for takes that wait */
 #define SPENDER_ASK_MS       40    /* between two asks: takes gather; those for which a take waits may go 8 in a row */
 #define SPENDER_AHEAD_MS     2000  /* it renews so long before it would end: a change of leader takes less */
+#define SPENDER_REST_MS      1100  /* nobody came for so long: what it holds is for those who starve */
 #define SPENDER_WINDOW_MS    300   /* it tells what it spent so long before a window ends */
 #define SPENDER_IDLE_MS      60000 /* a budget that nobody takes from for so long is forgotten, and followed no more */
 #define SPENDER_BUDGETS_MOST 10000
@@ -151,6 +154,7 @@ uint64_t spender_deadline_ns(const struct spender *spender); /* UINT64_MAX: noth
 /* Rules broken on purpose, for the simulator only. */
 enum spender_mutation {
     SPENDER_MUTATE_OVERSTAYS = 1, /* it spends a lease beyond its end */
+    SPENDER_MUTATE_HOARDS = 4,    /* what nobody comes for it keeps for a TTL, whoever starves */
     SPENDER_MUTATE_REMEMBERS = 2, /* it refuses for half of a TTL and a second, whatever comes meanwhile */
 };
 void spender_mutate(struct spender *spender, unsigned mutations);

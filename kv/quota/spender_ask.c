@@ -51,20 +51,27 @@ bool spender_ask_late(struct spender *spender, uint64_t now_ns) {
 
 /* -- an ask ------------------------------------------------------------------------------------------------------- */
 
+/* In bounded mode slack, which is at most the drift: larger takes, and where that is nothing all of them, are the servers'. */
+void spender_reach_anew(struct spender_budget *budget) {
+    uint64_t most = budget->most;
+    if (spender_bounded(budget)) most = spender_min(most, quota_part(budget->capacity, budget->definition.drift));
+    budget->reach = budget->keyless_reach = most;
+    if (budget->definition.unknown_slack_given)
+        budget->keyless_reach = quota_part(most, budget->definition.unknown_slack);
+}
+
 void spender_forget_lease(struct spender_budget *budget) {
     budget->lease = budget->balance = budget->left = budget->keyless_left = budget->spent = budget->low = 0;
     budget->end_ns = 0;
     budget->due_ns = SPENDER_NEVER;
     budget->owes = budget->starving = false;
-    budget->reach = budget->keyless_reach = budget->most;
-    if (budget->definition.unknown_slack_given)
-        budget->keyless_reach = quota_part(budget->most, budget->definition.unknown_slack);
+    spender_reach_anew(budget);
 }
 
-/* Nothing was taken for a TTL, and nothing waits. */
+/* Nothing was taken for a TTL, or for a while where somebody starves, and nothing waits. */
 static bool closes(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
     if (!budget->lease) return false;
-    if (spender->leaving || budget->owes) return true;
+    if (spender->leaving || budget->owes || spender_rests(spender, budget, now_ns)) return true;
     return now_ns - budget->used_ns >= spender_ttl_ns(budget) && !spender_waiting(spender, budget, SPENDER_WANT) &&
            !spender_waiting(spender, budget, SPENDER_TAKE);
 }
@@ -285,6 +292,7 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     budget->starving = grant->starving;
     budget->level = grant->level;
     budget->since_ns = spender->sent_ns;
+    if (grant->granted) budget->got_ns = now_ns;
     if (ask->close) {
         spender_forget_lease(budget);
     } else {
@@ -304,6 +312,7 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     if (ask->take && grant->taken) taken(spender, budget, ask->take, now_ns), spender_served(spender, budget, now_ns);
     fell_short(spender, budget, ask, grant, now_ns);
     if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
+    spender_tick_at(spender, spender_rest_ns(spender, budget));
     if (spender->mutations & SPENDER_MUTATE_OVERSTAYS) budget->end_ns = SPENDER_NEVER;
 }
 

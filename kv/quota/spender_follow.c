@@ -90,6 +90,7 @@ static void define(struct spender_budget *budget, const Pb__QuotaNotice *notice)
     budget->most = quota_lease_most(&budget->definition);
     budget->low_mark = quota_part(budget->capacity, budget->definition.low_watermark);
     if (anew) lose(budget);
+    else if (!budget->lease) spender_reach_anew(budget);
     budget->known = SPENDER_KNOWN;
 }
 
@@ -118,6 +119,7 @@ void spender_followed(struct spender *spender, const char *name, int error, cons
         if (notice->low && spender_bounded(budget)) spender_is_low(budget);
         bool reports = budget->starving && spender_owes_report(budget, now_ns);
         if (reports || spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);
+        spender_tick_at(spender, spender_rest_ns(spender, budget));
         budget->follow_ns = now_ns;
     }
     if (waited) spender_wake(spender);

@@ -40,9 +40,9 @@ struct spender_budget {
     uint64_t left;         /* to be spent before end_ns */
     uint64_t keyless_left; /* as above, of takes without a key */
     uint64_t end_ns;
-    uint64_t low;           /* when less is left an ask is due */
-    uint64_t spent, demand; /* since the last ask was made; demand: of all that could be spent locally */
-    uint64_t used_ns;
+    uint64_t low;              /* when less is left an ask is due */
+    uint64_t spent, demand;    /* since the last ask was made; demand: of all that could be spent locally */
+    uint64_t used_ns, want_ns; /* when it was taken from last, or looked at; when something was wanted of it */
     char *name;
     size_t name_size;
 
@@ -72,17 +72,18 @@ struct spender_budget {
     uint64_t refused_ns, fits;   /* until then nothing is asked for takes that do not fit into this; 0: all is asked */
     uint64_t more_ns;            /* then more is expected; before that such takes are refused, from then on they wait */
     uint64_t vain_ns;            /* it does not ask before, whatever comes */
+    uint64_t got_ns, told_ns;    /* it was granted something last; when who was refused was told to come, the latest */
     uint64_t round_ns;           /* until then all others have their turn */
     uint64_t line_turn, in_line; /* so much waits for more in this turn of the spender, without being asked for */
     uint64_t came;               /* as of the newest grant or notice */
     uint64_t period, period_ns;  /* of refills, by its index; when it heard of that first */
     int64_t window_s;            /* the servers' */
     bool window_noted;
-    uint64_t leases, owed;    /* of the budget, as of the newest grant or notice */
-    unsigned in_vain, missed; /* refusals in a row that brought nothing; and how often more came meanwhile */
-    double rate, pace;        /* per second: smoothed; with what is new counting in full */
-    uint64_t counted_ns;      /* `demand` counts from then on */
-    bool asked, asked_void;   /* it is in the command; which means nothing any more */
+    uint64_t leases, owed, stock; /* of the budget, as of the newest grant or notice; stock: what the servers had */
+    unsigned in_vain, missed;     /* refusals in a row that brought nothing; and how often more came meanwhile */
+    double rate, pace;            /* per second: smoothed; with what is new counting in full */
+    uint64_t counted_ns;          /* `demand` counts from then on */
+    bool asked, asked_void;       /* it is in the command; which means nothing any more */
     uint64_t asked_left, asked_keyless_left, asked_spent; /* before the ask was made */
 
     /* Following. */
@@ -169,6 +170,8 @@ void spender_drop(struct spender *spender, struct spender_budget *budget);
 uint64_t spender_waiting(const struct spender *spender, const struct spender_budget *budget, enum spender_way way);
 void spender_wait(struct spender *spender, struct spender_budget *budget, enum spender_way way, uint64_t n,
                   uint64_t now_ns);
+/* What may be held at all, of a budget of which nothing is held. */
+void spender_reach_anew(struct spender_budget *budget);
 /* Forgets what it holds: its lease is gone, and what was not told of it counts as spent. */
 void spender_forget_lease(struct spender_budget *budget);
 void spender_is_low(struct spender_budget *budget); /* bounded: from now on the servers spend */
@@ -189,8 +192,11 @@ void spender_noticed(struct spender *spender, struct spender_budget *budget, con
                      uint64_t now_ns);
 /* Of a take that is not asked for: it waits for more. Else it is refused, and this says when more comes. */
 bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns);
-uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t now_ns);
-uint64_t spender_retry_after_line_ms(const struct spender_budget *budget, uint64_t now_ns);
+uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t n, uint64_t now_ns);
+uint64_t spender_retry_after_line_ms(const struct spender_budget *budget, uint64_t n, uint64_t now_ns);
+/* A take was refused, and told to come again so much later. */
+void spender_told(struct spender_budget *budget, uint64_t retry_ms, uint64_t now_ns);
+bool spender_in_line(const struct spender *spender, const struct spender_budget *budget); /* a take waits for more */
 bool spender_owes_report(const struct spender_budget *budget, uint64_t now_ns); /* it is asked for nevertheless */
 /* Ends a refusal that is over; when it is to be called again. */
 uint64_t spender_refusal_tick(struct spender *spender, struct spender_budget *budget, uint64_t now_ns);
@@ -205,6 +211,11 @@ uint64_t spender_need(const struct spender *spender, const struct spender_budget
 void spender_count(struct spender_budget *budget, uint64_t now_ns); /* takes `demand` over into the rate */
 uint64_t spender_low(const struct spender *spender, const struct spender_budget *budget);
 uint64_t spender_surplus(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns);
+/* Somebody starves, and nobody comes for what this agent may hold: it closes its lease. */
+bool spender_rests(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns);
+uint64_t spender_rest_ns(const struct spender *spender, const struct spender_budget *budget); /* when; NEVER: not so */
+/* Has it asked, when it rests; when this is to be called again. */
+uint64_t spender_rest_tick(struct spender *spender, struct spender_budget *budget, uint64_t now_ns);
 
 /* -- spender_loss.c -- */
 /* What on_loss admits now of n: CO_OK, CO_BUSY with *retry_ms, CO_NOLEADER. */

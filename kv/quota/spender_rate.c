@@ -6,6 +6,7 @@
 #define AHEAD_TTLS 1.5 /* it wants what its rate needs for so long */
 #define GROWTH     16 /* and at most so many times what was taken since the last ask, when that is more than its rate */
 #define SECOND     1e9
+#define SOON_MS    2000 /* after a grant: who was told to come later than that gets what comes then */
 
 /* -- how fast it is taken from --------------------------------------------------------------------------------------- */
 
@@ -55,6 +56,33 @@ uint64_t spender_surplus(const struct spender *spender, const struct spender_bud
     return surplus > has / 8 ? surplus : 0;
 }
 
+/* -- what nobody comes for --------------------------------------------------------------------------------------------- */
+
+/* Slack keeps nobody from anything: what is not granted the servers spend. */
+uint64_t spender_rest_ns(const struct spender *spender, const struct spender_budget *budget) {
+    bool others_starve = budget->starving && budget->leases > 1;
+    if (!others_starve || !budget->lease || spender_bounded(budget)) return SPENDER_NEVER;
+    if (spender->mutations & SPENDER_MUTATE_HOARDS) return SPENDER_NEVER;
+    /* Without a balance it stands in line for those who were told to come; what came is for those who come soon. */
+    uint64_t told_ns = budget->told_ns;
+    if (spender_has(budget)) told_ns = spender_min(told_ns, budget->got_ns + SOON_MS * SPENDER_MS);
+    return spender_max(spender_max(budget->want_ns, budget->got_ns), told_ns) + SPENDER_REST_MS * SPENDER_MS;
+}
+
+bool spender_rests(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
+    return now_ns >= spender_rest_ns(spender, budget) && !spender_waiting(spender, budget, SPENDER_WANT) &&
+           !spender_waiting(spender, budget, SPENDER_TAKE) && !spender_in_line(spender, budget);
+}
+
+uint64_t spender_rest_tick(struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
+    uint64_t at_ns = spender_rest_ns(spender, budget);
+    if (budget->asked) return SPENDER_NEVER; /* the answer sees to it */
+    if (now_ns < at_ns) return at_ns;
+    if (!spender_rests(spender, budget, now_ns)) return now_ns + SPENDER_REST_MS * SPENDER_MS;
+    spender_due(spender, budget, now_ns);
+    return SPENDER_NEVER;
+}
+
 /* -- RateLimit fields ---------------------------------------------------------------------------------------------- */
 
 /* What may be admitted of it now. */
@@ -76,6 +104,6 @@ bool spender_rate(const struct spender *spender, struct slice name, struct slice
     if (!budget || budget->known != SPENDER_KNOWN || budget->unsupported) return false;
     rate->remaining = remaining(spender, budget, key.size == 0, now_ns);
     quota_rate_fields(&budget->definition, unix_s, rate);
-    if (now_ns < budget->refused_ns) rate->reset_s = (spender_retry_ms(budget, now_ns) + 999) / 1000;
+    if (now_ns < budget->refused_ns) rate->reset_s = (spender_retry_ms(budget, 1, now_ns) + 999) / 1000;
     return true;
 }

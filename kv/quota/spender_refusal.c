@@ -136,7 +136,7 @@ void spender_served(struct spender *spender, struct spender_budget *budget, uint
 }
 
 void spender_heard(struct spender_budget *budget, const Pb__QuotaGrant *grant, uint64_t now_ns) {
-    budget->leases = grant->leases, budget->owed = grant->owed;
+    budget->leases = grant->leases, budget->owed = grant->owed, budget->stock = budget->available;
     if (grant->came < budget->came) return;
     budget->window_s = grant->window, budget->window_noted = grant->window_noted;
     period_is(budget, grant->period_index, now_ns);
@@ -147,7 +147,7 @@ void spender_noticed(struct spender *spender, struct spender_budget *budget, con
                      uint64_t now_ns) {
     bool more = notice->came > budget->came;
     if (notice->came < budget->came) return; /* of a server that is behind */
-    budget->leases = notice->leases, budget->owed = notice->owed;
+    budget->leases = notice->leases, budget->owed = notice->owed, budget->stock = notice->left;
     budget->window_s = notice->window, budget->window_noted = notice->window_noted;
     period_is(budget, notice->period_index, now_ns);
     if (more) came(budget, notice->came, now_ns);
@@ -180,9 +180,13 @@ static uint64_t comes(const struct spender_budget *budget) {
     return has_windows(budget) ? budget->capacity : quota_refill_part(&budget->definition, 0, &next);
 }
 
+bool spender_in_line(const struct spender *spender, const struct spender_budget *budget) {
+    return budget->line_turn == spender->turn && budget->in_line;
+}
+
 /* No more of them than can be served. */
 bool spender_waits_for_more(const struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
-    uint64_t in_line = budget->line_turn == spender->turn ? budget->in_line : 0;
+    uint64_t in_line = spender_in_line(spender, budget) ? budget->in_line : 0;
     bool near = now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns;
     bool late = now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS;
     if (late || (in_line && (!near || in_line + n > comes(budget))) || (!near && !may_wait_long(budget, now_ns)))
@@ -192,17 +196,33 @@ bool spender_waits_for_more(const struct spender *spender, struct spender_budget
     return true;
 }
 
-/* As many wait as what comes is for: the refill after it is for those that come now. */
-uint64_t spender_retry_after_line_ms(const struct spender_budget *budget, uint64_t now_ns) {
-    bool near = now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns,
-         late = now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS;
-    if (!near || late || has_windows(budget)) return spender_retry_ms(budget, now_ns);
-    return spender_less(budget->more_ns + period_ns(budget), now_ns) / SPENDER_MS + 1;
+/* So much later than the next refill enough has come for n, if nobody else takes any of it. */
+static uint64_t refills_ms(const struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
+    uint64_t left = now_ns < budget->end_ns ? budget->left : 0, there = left + budget->stock;
+    if (has_windows(budget)) return 0;
+    if (spender_bounded(budget)) there = spender_max(left, spender_less(budget->stock, budget->spent));
+    return spender_less(n, there + 1) / comes(budget) * (period_ns(budget) / SPENDER_MS);
 }
 
-uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t now_ns) {
-    if (budget->more_ns <= now_ns) return WAIT_MS; /* it is late, and nobody knows how late */
-    return (budget->more_ns - now_ns + SPENDER_MS - 1) / SPENDER_MS;
+/* As many wait as what comes is for: the refill after it is for those that come now. */
+uint64_t spender_retry_after_line_ms(const struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
+    bool near = now_ns + EARLY_MS * SPENDER_MS >= budget->more_ns,
+         late = now_ns >= budget->more_ns + WAIT_MS * SPENDER_MS;
+    if (!near || late || has_windows(budget)) return spender_retry_ms(budget, n, now_ns);
+    uint64_t next_ms = spender_less(budget->more_ns + period_ns(budget), now_ns) / SPENDER_MS + 1;
+    return next_ms + refills_ms(budget, n, now_ns);
+}
+
+uint64_t spender_retry_ms(const struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
+    uint64_t next_ms = (spender_less(budget->more_ns, now_ns) + SPENDER_MS - 1) / SPENDER_MS;
+    if (!next_ms) next_ms = WAIT_MS; /* it is late, and nobody knows how late */
+    return next_ms + refills_ms(budget, n, now_ns);
+}
+
+/* It reads that in whole seconds. */
+void spender_told(struct spender_budget *budget, uint64_t retry_ms, uint64_t now_ns) {
+    uint64_t at_ns = now_ns + (retry_ms + 999) / 1000 * 1000 * SPENDER_MS;
+    budget->told_ns = spender_max(budget->told_ns, at_ns);
 }
 
 /* Refills bring back what the servers know to be spent. Where that is less than the next one brings, what this agent has

@@ -104,6 +104,13 @@ def one_budget_for_all():
     check(status == 429 and 1 <= int(headers["Retry-After"]) <= 2, (status, answer, headers))
     until("it is refilled", lambda: take(a1, "burst", 10)[0] == 200, 6)
 
+    # what comes for a client that was refused and stays away is not kept from those at another agent
+    define(a1, "single", Budget=1, Refill={"Tokens": 1, "Every": "1s"}, LeaseTTL="5m")
+    until("from a1", lambda: take(a1, "single")[0] == 200)
+    until("and refused there", lambda: take(a1, "single")[0] == 429)
+    for n in range(3):
+        until("from a2, %d" % n, lambda: take(a2, "single")[0] == 200, 30)
+
     # an agent that is stopped gives back, one that is killed does not
     define(a1, "held", Budget=100, Refill={"Tokens": 100, "Every": "3s"}, MaxLeaseFraction=0.5, LeaseTTL="1s")
     for _ in range(3):
@@ -191,7 +198,19 @@ def who_obeys_is_served():
     # It stood still for a second? Then a take waited in vain, once.
     check(again <= 1 and served >= (10 if SLOW == 1 else 4), "%d served, %d refused again" % (served, again))
 
+    # so much takes so many refills
+    define(agent, "five", Budget=5, Refill={"Tokens": 1, "Every": "10s"})
+    until("spent", lambda: take(agent, "five", 5)[0] == 200)
+    status, answer, headers = take(agent, "five", 5)
+    check(status == 429 and 40 < int(headers["Retry-After"]) <= 50, (status, headers))
+
     window = {"Window": "month"}
+    lost = 0
+    for n, (mode, loss) in enumerate((mode, loss) for mode in ("lease", "bounded") for loss in ("closed", "open")):
+        define(agent, "small%d" % n, Budget=5, Refill=window, Mode=mode, OnLoss=loss, LocalCap=1)
+        status, answer, _ = take(agent, "small%d" % n)       # the first one: before anything is held
+        lost += status == 503                                # the machine stood still? Not twice
+        check(lost <= 1 and (status == 503 or answer["Source"] == "renewed"), (mode, loss, status, answer))
     for mode in ("lease", "bounded"):
         define(agent, mode, Budget=5, Refill=window, Mode=mode, LeaseTTL="1m")
         until("spent", lambda: take(agent, mode)[0] == 429)

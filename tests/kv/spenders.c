@@ -29,7 +29,8 @@ void notice_heard(struct spending *s, const Pb__QuotaDefinition *definition, con
     notice.definition = (Pb__QuotaDefinition *)(uintptr_t)definition;
     notice.defined_index = defined += noticed->anew;
     notice.came = noticed->came, notice.leases = noticed->leases, notice.left = noticed->left;
-    notice.denied = noticed->denied, notice.period_index = noticed->period;
+    notice.denied = noticed->denied, notice.starving = noticed->starving;
+    notice.period_index = noticed->period;
     spender_followed(s->spender, definition->name, CO_OK, &notice, ++defined, s->now_ns);
     defined = notice.defined_index;
     while (spender_follow(s->spender, &name, &index)) continue;

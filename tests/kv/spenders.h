@@ -46,7 +46,7 @@ void answer_error(struct spending *s, int error);
 /* A notice of it. */
 struct noticed {
     uint64_t came, leases, left, period;
-    bool denied;
+    bool denied, starving;
     bool anew; /* it was defined anew */
 };
 void notice_heard(struct spending *s, const Pb__QuotaDefinition *definition, const struct noticed *noticed);

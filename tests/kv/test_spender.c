@@ -286,6 +286,51 @@ Test(spender, slack_is_not_spent_after_it_has_heard_that_little_is_left) {
     cr_assert(command && command->asks[0]->take == 1);
 }
 
+/* With what the servers spent for it slack came, too. */
+Test(spender, what_the_servers_spent_is_not_lost_beside_slack) {
+    plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
+    hold(&s, &plain, 9);
+    cr_assert_eq(take(&s, "calls", 50), CO_AGAIN);
+    cr_assert(ask_within(&s, SPENDER_ASK_MS));
+    cr_assert_eq(asked()->take, 50);
+    GIVE(&s, .granted = 90, .balance = 100, .available = 900, .taken = true);
+    cr_assert_eq(take_again(&s, "calls", 50), CO_OK);
+    cr_assert_eq(admits("calls"), 100, "all of the slack is there");
+}
+
+/* The drift of a small budget is nothing: all that is taken of it the servers spend, from the first take on. */
+static void first_is_spent(uint64_t budget, uint32_t drift, uint64_t n) {
+    end(), begin();
+    plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
+    plain.budget = budget, plain.drift = drift;
+    cr_assert_eq(take(&s, "calls", n), CO_AGAIN);
+    budget_follow(&s, &plain, false);
+    cr_assert_eq(take_again(&s, "calls", n), CO_AGAIN);
+    cr_assert(ask_within(&s, 0), "of %lu", budget);
+    cr_assert_eq(asked()->take, n);
+    GIVE(&s, .taken = true, .available = (int64_t)(budget - n), .leases = 1);
+    cr_assert_eq(take_again(&s, "calls", n), CO_OK);
+}
+Test(spender, where_there_is_no_slack_the_servers_spend) {
+    first_is_spent(5, 10000, 1);
+    first_is_spent(20, 10000, 7);
+    first_is_spent(1000, 10000, 50); /* more than the slack */
+}
+
+Test(spender, where_there_is_no_slack_any_more_the_servers_spend) {
+    plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
+    hold(&s, &plain, 50);
+    while (!asked()->close) {
+        cr_assert(ask_within(&s, 20000));
+        GIVE(&s, .balance = asked()->held, .available = 900);
+    }
+    plain.budget = 20, plain.drift = 10000; /* nothing is held */
+    NOTICE(&s, &plain, .anew = true);
+    cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
+    cr_assert(ask_within(&s, 100));
+    cr_assert_eq(asked()->take, 1);
+}
+
 Test(spender, takes_without_a_key_have_a_part_of_the_slack) {
     plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
     plain.unknown_slack = 250000;

@@ -242,3 +242,103 @@ Test(spender_refusal, it_says_what_it_spent_before_it_refuses_when_the_refill_wo
     GIVE(&s, .starving = true, .level = 5, .leases = 1, .owed = 45);
     refused_for(1000, 1000);
 }
+
+/* -- who does not come again -------------------------------------------------------------------------------------- */
+
+/* Of a token a second: it was refused, told to come in a second, and this agent has got the next one. */
+static void got_one(uint64_t leases) {
+    plain.budget = plain.tokens = 1;
+    hold(&s, &plain, 0);
+    cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
+    cr_assert(ask_within(&s, SPENDER_ASK_MS));
+    GIVE(&s, .starving = true, .level = 1, .owed = 1, .leases = leases);
+    cr_assert(spender_woken(s.spender));
+    refused_for(1000, 1000);
+    cr_assert(ask_within(&s, 1500));
+    cr_assert_eq(asked()->want, 1);
+    GIVE(&s, .granted = 1, .balance = 1, .level = 1, .came = 50, .leases = leases);
+    cr_assert(spender_woken(s.spender));
+}
+
+Test(spender_refusal, what_came_for_who_stays_away_goes_to_those_who_starve) {
+    got_one(2);
+    NOTICE(&s, &plain, .came = 50, .leases = 2, .denied = true, .starving = true);
+    cr_assert_not(ask_within(&s, SPENDER_REST_MS - 1), "who was refused comes at any moment");
+    cr_assert(ask_within(&s, 1000));
+    cr_assert(asked()->close);
+    cr_assert_eq(asked()->held + asked()->spent + asked()->want, 0);
+    GIVE(&s, .came = 60, .starving = true, .leases = 1);
+    cr_assert_not(ask_within(&s, 60000), "nobody comes");
+}
+
+Test(spender_refusal, what_came_for_who_comes_again_is_there) {
+    got_one(2);
+    NOTICE(&s, &plain, .came = 50, .leases = 2, .denied = true, .starving = true);
+    pass_ms(1000); /* it was refused longer ago than that */
+    cr_assert_eq(take(&s, "calls", 1), CO_OK);
+    cr_assert_eq(s.answer.source, SPENDER_LOCAL);
+}
+
+Test(spender_refusal, what_lies_idle_is_given_back_when_somebody_begins_to_starve) {
+    plain.lease_ttl_ms = 60000;
+    got_one(2);
+    cr_assert_not(ask_within(&s, 5000), "nobody needs it");
+    cr_assert_eq(take(&s, "calls", 0), CO_OK, "a look is nothing that is wanted");
+    NOTICE(&s, &plain, .came = 50, .leases = 2, .denied = true, .starving = true);
+    cr_assert(ask_within(&s, SPENDER_ASK_MS));
+    cr_assert(asked()->close);
+    cr_assert_eq(asked()->held, 0);
+}
+
+Test(spender_refusal, nobody_else_is_there_to_give_it_to) {
+    plain.lease_ttl_ms = 60000;
+    got_one(1);
+    NOTICE(&s, &plain, .came = 50, .leases = 1, .denied = true, .starving = true);
+    cr_assert_not(ask_within(&s, 4000));
+    cr_assert_eq(take(&s, "calls", 1), CO_OK);
+}
+
+/* What it has left is too little for one take and enough for others; who was told a minute comes after that. */
+Test(spender_refusal, it_stays_in_line_until_who_was_refused_has_come) {
+    plain.lease_ttl_ms = 600000;
+    windowed();
+    wall_at(20);
+    SPENT(.window_s = MINUTE_S, .leases = 3);
+    refused_for(39000, 40000);
+    while (ask_within(&s, 20000)) {
+        cr_assert_not(asked()->close);
+        GIVE(&s, .starving = true, .level = 10, .owed = 1000, .window_s = MINUTE_S, .leases = 3);
+    }
+}
+
+/* -- takes of more ------------------------------------------------------------------------------------------------ */
+
+Test(spender_refusal, a_take_of_more_is_told_when_so_much_has_come) {
+    plain.budget = 5, plain.tokens = 1;
+    hold(&s, &plain, 4);
+    cr_assert_eq(take(&s, "calls", 4), CO_OK);
+    cr_assert_eq(take(&s, "calls", 5), CO_AGAIN);
+    cr_assert(ask_within(&s, SPENDER_ASK_MS));
+    GIVE(&s, .starving = true, .level = 5, .owed = 5, .leases = 1);
+    cr_assert_eq(take_again(&s, "calls", 5), CO_BUSY);
+    cr_assert_eq(s.answer.retry_ms, 5000);
+    cr_assert_eq(take(&s, "calls", 3), CO_BUSY);
+    cr_assert_eq(s.answer.retry_ms, 3000);
+    refused_for(1000, 1000);
+}
+
+Test(spender_refusal, what_is_there_of_it_comes_no_more) {
+    plain.budget = 100, plain.tokens = 10, plain.max_lease = 10000;
+    hold(&s, &plain, 0);
+    cr_assert_eq(take(&s, "calls", 50), CO_AGAIN);
+    cr_assert(ask_within(&s, SPENDER_ASK_MS));
+    GIVE(&s, .starving = true, .level = 1, .available = 25, .owed = 75, .leases = 1);
+    cr_assert_eq(take_again(&s, "calls", 50), CO_BUSY);
+    cr_assert_eq(s.answer.retry_ms, 3000, "25 are missing, of 10 a second");
+    pass_ms(1000);
+    NOTICE(&s, &plain, .came = 50, .left = 35, .leases = 1, .period = 50);
+    cr_assert(ask_within(&s, 1000));
+    GIVE(&s, .starving = true, .level = 1, .available = 35, .owed = 65, .leases = 1, .came = 50, .period = 50);
+    cr_assert_eq(take(&s, "calls", 50), CO_BUSY);
+    cr_assert(s.answer.retry_ms > 1500 && s.answer.retry_ms <= 2000, "15 are: %lu ms", s.answer.retry_ms);
+}

@@ -81,7 +81,7 @@ void gateway_start(struct gateway *gateway) {
     gateway->waiting = 0;
     gateway->following = gateway->leaving = false;
     gateway->refused_us = gateway->wake_us = NEVER;
-    gateway->paused_us = 0;
+    gateway->paused_us = gateway->on_its_way = 0;
     gateway->server = (uint32_t)sim_random(sim, 0, sim->server_count - 1);
     gateway->take_us = all->plan.clients ? NEVER : sim->now_us + sim_random(sim, 1, 100) * MS;
     clients_begin(gateway);
@@ -184,6 +184,7 @@ static void asked(struct gateway *gateway, struct gateway_call *call, struct are
     if (call->error == CO_OK) {
         grants = message_unpack(arena, &pb__quota_grants__descriptor, buffer_slice(&call->reply));
         CHECK(grants);
+        gateway->on_its_way = 0; /* it asks one at a time */
     }
     for (size_t i = 0; grants && i < grants->n_grants; i++)
         TRACE(sim, "%s hears: granted %" PRIu64 ", balance %" PRIu64 "%s, available %" PRId64 ", level %" PRIu64,

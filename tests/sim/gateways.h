@@ -31,6 +31,8 @@ struct gateways_plan {
     /* In place of these takes: clients of each gateway. One takes 1 again and again; when it is refused it sleeps for exactly
      * the Retry-After that it would read, in whole seconds. Wall clocks of all are `skew_ms` apart at most then. */
     unsigned clients;
+    unsigned
+        leavers; /* of the first so many gateways a client that was served goes away when it is refused, for ever */
     bool modest; /* one that was served takes again after a refill period, and there is enough for all of them */
     uint64_t skew_ms;
 };
@@ -41,6 +43,7 @@ struct gateway_client {
     uint64_t want_us; /* since when it was not served */
     uint64_t took_us; /* when its take came, the last one that was refused; 0: none was */
     unsigned refusals;
+    bool served;
 };
 
 struct gateway_call;
@@ -64,6 +67,7 @@ struct gateway {
     uint64_t paused_us, cut_us; /* until then */
     uint64_t wake_us, take_us;  /* when it wakes; when the next take comes */
     uint64_t trouble_us;        /* last seen */
+    uint64_t on_its_way;        /* the servers have spent it for its takes, and it has not heard of that */
     uint64_t refused_us;        /* since when all was refused; NEVER: it was not */
     struct gateway_waiter waiters[GATEWAY_WAITERS];
     size_t waiting;
@@ -93,15 +97,19 @@ struct gateways {
     struct gateway_call **calls;
     size_t call_count, call_capacity;
     /* What is judged. */
-    uint64_t level, window; /* admitted and not refilled since; since the last refill, fallbacks too */
-    uint64_t poor_us;       /* since when there is enough for each take; NEVER: there is not */
-    uint64_t trouble_us;    /* of the servers, or in owner mode of anybody, last seen */
-    uint64_t audited;       /* the next row of the trail */
+    int64_t level,
+        window;          /* admitted and not refilled since; since the last refill, fallbacks too. Less than 0: of what
+                            * came back the servers had spent so much for takes that are admitted later */
+    uint64_t poor_us;    /* since when there is enough for each take; NEVER: there is not */
+    uint64_t trouble_us; /* of the servers, or in owner mode of anybody, last seen */
+    uint64_t audited;    /* the next row of the trail */
     struct gateway_key keys[GATEWAY_KEYS];
     struct gateway_fallback *fallbacks;
     size_t fallback_count;
     uint64_t *over; /* leases whose time has ended */
     size_t over_count;
+    unsigned left;                                         /* clients that have gone away */
+    uint64_t left_us;                                      /* when, the last one */
     uint64_t refills, came_us;                             /* of all: how many; when there was more than before, last */
     int64_t available;                                     /* as it was seen last */
     uint64_t most_refusals, most_refills, longest_wait_us; /* of a client in a row; of a gateway; of a client */

@@ -6,6 +6,8 @@
  *     no gateway sees more refills pass, with nothing for its clients, than twice as many as it takes to serve one of each,
  *     and TURNS_MORE (where refills come more often than a client may: in turns of two seconds). In owner mode there is no
  *     such order: the owner of a key serves who comes first
+ *     none waits longer than these refills take when they come as often as they may: what those hold who went away, and
+ *     their agents, which are idle from then on, comes to those who stay
  */
 #include "base/check.h"
 #include "tests/sim/gateways_internal.h"
@@ -75,8 +77,11 @@ static void hungers(struct gateway *gateway) {
     uint64_t refills = all->refills - gateway->hungry_refills;
     uint64_t at_once = refill_us(all) < 1000 * MS ? 2000 * MS / refill_us(all) : 1;
     uint64_t tokens = at_once * tokens_of(all), turns = (all->plan.gateways + tokens - 1) / tokens;
+    uint64_t most = (2 * turns + TURNS_MORE) * at_once, for_us = all->sim->now_us - gateway->hungry_us;
+    if (for_us > most * refill_us(all) + 2000 * MS)
+        sim_violation(all->sim, RULE_QUOTA, "%s's clients got nothing for %" PRIu64 " ms", gateway->node, for_us / MS);
     if (refills > all->most_refills) all->most_refills = refills;
-    if (refills > (2 * turns + TURNS_MORE) * at_once)
+    if (refills > most)
         sim_violation(all->sim, RULE_QUOTA, "%s saw %" PRIu64 " refills, and its clients got nothing", gateway->node,
                       refills);
 }
@@ -121,6 +126,7 @@ void client_decided(struct gateway *gateway, struct gateway_client *client, int 
     TRACE(all->sim, "%s: client %u: %s, %" PRIu64 " ms", gateway->node, (unsigned)(client - gateway->clients),
           co_strerror(error), retry_ms);
     if (error == CO_OK) {
+        client->served = true;
         gateway->hungry_us = NEVER;
         if (calm_since(gateway, client->want_us) && now_us - client->want_us > all->longest_wait_us)
             all->longest_wait_us = now_us - client->want_us;
@@ -129,5 +135,11 @@ void client_decided(struct gateway *gateway, struct gateway_client *client, int 
     }
     if (error == CO_BUSY) refused(gateway, client, seconds);
     client->took_us = took_us;
+    if (error == CO_BUSY && client->served && gateway->number < all->plan.leavers) {
+        TRACE(all->sim, "%s: it goes away", gateway->node);
+        client->at_us = NEVER;
+        all->left++, all->left_us = now_us;
+        return;
+    }
     client->at_us = now_us + seconds * 1000 * MS + sim_random(all->sim, 0, 2 * MS);
 }

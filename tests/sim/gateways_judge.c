@@ -1,5 +1,6 @@
 /* What must hold of gateways, whatever happens to them, the servers and the network. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -8,8 +9,8 @@
 
 #define P PRIu64
 
-static void must(struct gateways *all, const char *what, uint64_t sum, uint64_t most) {
-    if (sum > most) sim_violation(all->sim, RULE_QUOTA, "%s: %" P " admitted, of %" P, what, sum, most);
+static void must(struct gateways *all, const char *what, int64_t sum, uint64_t most) {
+    if (sum > (int64_t)most) sim_violation(all->sim, RULE_QUOTA, "%s: %" PRId64 " admitted, of %" P, what, sum, most);
 }
 
 static uint64_t period_of(const struct gateways *all) {
@@ -44,8 +45,8 @@ void judge_admitted(struct gateway *gateway, uint64_t n, enum spender_source sou
     if (source == SPENDER_RENEWED) all->renewed += n;
     if (source == SPENDER_FALLBACK) fell_back(gateway, n);
     if (all->owned) return; /* the rest is judged where it is counted */
-    if (source != SPENDER_FALLBACK) all->level += n;
-    all->window += n;
+    if (source != SPENDER_FALLBACK) all->level += (int64_t)n;
+    all->window += (int64_t)n;
     must(all, "of the budget", all->level, all->capacity + bound.drift);
     if (all->definition.window) must(all, "in a window", all->window, all->capacity + bound.sum);
 }
@@ -165,6 +166,22 @@ struct trail {
     uint64_t index;
 };
 
+/* What the servers have spent and comes back counts as admitted before, also what its agent hears of only now. */
+static void refilled(struct gateways *all, uint64_t amount) {
+    int64_t least = 0;
+    for (unsigned i = 0; i < all->plan.gateways; i++) least -= (int64_t)all->gateways[i].on_its_way;
+    all->level -= (int64_t)amount;
+    if (all->level < least) all->level = least;
+    all->window = least;
+    all->refills++;
+}
+
+/* Takes of servers for an agent. */
+static void servers_took(struct gateways *all, const Pb__QuotaAudit *row) {
+    for (unsigned i = 0; i < all->plan.gateways; i++)
+        if (strcmp(all->gateways[i].node, row->node) == 0) all->gateways[i].on_its_way += row->amount;
+}
+
 static void trail_seen(void *data, const struct query_result *result) {
     const struct trail *trail = data;
     struct gateways *all = trail->all;
@@ -173,10 +190,8 @@ static void trail_seen(void *data, const struct query_result *result) {
     for (size_t i = 0; i < page->n_entries && page->entries[i]->index <= trail->index; i++) {
         const Pb__QuotaAudit *row = page->entries[i];
         all->audited = row->number + 1;
-        if (row->kind != PB__QUOTA_KIND__QUOTA_REFILLED || row->amount == 0) continue;
-        all->level = all->level > row->amount ? all->level - row->amount : 0;
-        all->window = 0;
-        all->refills++;
+        if (row->kind == PB__QUOTA_KIND__QUOTA_TAKEN) servers_took(all, row);
+        if (row->kind == PB__QUOTA_KIND__QUOTA_REFILLED && row->amount) refilled(all, row->amount);
     }
 }
 

@@ -48,6 +48,7 @@ static const struct mutation mutations[] = {
     {"quota-split-exceeds", .module = MUTATE_QUOTA_SPLIT_EXCEEDS},
     {"quota-overstays", .spender = SPENDER_MUTATE_OVERSTAYS, .owning = OWNING_MUTATE_OVERSTAYS},
     {"quota-remembers", .spender = SPENDER_MUTATE_REMEMBERS},
+    {"quota-hoards", .spender = SPENDER_MUTATE_HOARDS},
     {"quota-counts-early", .owning = OWNING_MUTATE_COUNTS_EARLY},
     {"quota-skips-hand-over", .owning = OWNING_MUTATE_SKIPS_HAND_OVER},
     {"rollout-repeats", .module = MUTATE_ROLLOUT_REPEATS},
