@@ -288,6 +288,7 @@ static void kv_delete(struct http_request *request) {
     {                                                                                                    \
         "token", HTTP_U64, .help = "with fence: the fencing token"                                       \
     }
+#define REFUSED "refused: it belongs to a restore, which is a PUT"
 const struct http_route http_routes_kv[] = {
     {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write",
      HTTP_PARAMS(
@@ -315,7 +316,9 @@ const struct http_route http_routes_kv[] = {
      "One key, all entries below a prefix, or their names; 404 when there is none", 0,
      .example = {"/v1/kv/color", .status = 200}},
     {HTTP_DELETE, "/v1/kv/*key", kv_delete, "key:write",
-     HTTP_PARAMS(KEY, HTTP_DC, {"recurse", HTTP_FLAG, .help = "all keys that begin with it"}, CAS, FENCE),
+     HTTP_PARAMS(KEY, HTTP_DC, {"recurse", HTTP_FLAG, .help = "all keys that begin with it"}, CAS, FENCE,
+                 {"restore", HTTP_FLAG, .help = REFUSED}, {"at", HTTP_TEXT, .help = REFUSED},
+                 {"dry-run", HTTP_FLAG, .help = REFUSED}, {"delete", HTTP_FLAG, .help = REFUSED}),
      "Removes a key, or all below a prefix", HTTP_BODY_RAW, .example = {"/v1/kv/color", .status = 200}},
     {0},
 };

@@ -450,7 +450,7 @@ const struct http_route http_routes_session[] = {
     {HTTP_GET, "/v1/session/list", session_list, "session:read", HTTP_PARAMS(HTTP_READS), "All sessions", 0,
      .example = {.status = 200, .depth = 1}},
     {HTTP_GET, "/v1/session/explain/:id", session_explain, "session:read",
-     HTTP_PARAMS({":id", HTTP_UUID, .help = "the session's ID", .field = "id"}, HTTP_DC),
+     HTTP_PARAMS({":id", HTTP_UUID, .help = "the session's ID", .field = "id"}, HTTP_READS),
      "A session, how much of its TTL is left as the leader knows, and the first 100 of each kind that it holds or "
      "waits "
      "for",
