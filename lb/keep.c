@@ -10,11 +10,11 @@
 #define UP_MOST     1.1 /* times as many in one step up */
 #define STEP_MOST   0.35667494394 /* -log(DOWN_LEAST) */
 #define STEP_LEAST  0.02
-#define GROWS       1.25  /* a step, when the one before was in the same way */
-#define HELPED      0.15  /* of what a step was to bring */
-#define ENOUGH      0.125 /* of the keys: who has tried with so few knows */
-#define WORSE       1.1   /* times the load that a step was made at: then another one may */
-#define FULL_LEAST  0.95  /* loads that may be the end of the scale */
+#define GROWS       1.25 /* a step, when the one before was in the same way */
+#define HELPED      0.15 /* of what a step was to bring */
+#define TRIED       6    /* steps in a row that do not help: the largest leave an eighth of the keys */
+#define WORSE       1.1  /* times the load that a step was made at: then another one may */
+#define FULL_LEAST  0.95 /* loads that may be the end of the scale */
 #define FULL_MOST   1.0
 #define ERRORS_MOST 0.9 /* that count: who fails more is no worse */
 #define WHOLE       0.995
@@ -65,34 +65,34 @@ static bool says_nothing(const struct keep *keep) {
     return (keep->load >= FULL_LEAST && keep->load <= FULL_MOST) || keep->errors > 0.5;
 }
 
-/* The last step was down, and the load has not followed. */
-static bool was_in_vain(const struct keep *keep, double over) {
-    return keep->before > 0 && keep->before - over < HELPED * keep->before * (1 - keep->part);
-}
-
-/* Several steps may have done together what one of them does not show. */
-static bool were_in_vain(const struct keep *keep, double over) {
-    return keep->first - over < HELPED * keep->first * (1 - keep->share / keep->first_share);
+/* The load has not followed the share: neither by itself, nor compared with others. (Where many give up keys the mean
+ * falls as well; where few are there it grows.) */
+static bool was_in_vain(const struct keep *keep, const struct keep_seen *seen, double over) {
+    double least = 1 - HELPED * (1 - keep->share / seen->share);
+    return over > least * seen->over && keep->load > least * seen->load;
 }
 
 static void count_vain(struct keep *keep, double over, double most, uint64_t now_ns) {
-    if (!was_in_vain(keep, over) || says_nothing(keep)) {
-        keep->first = 0;
+    if (keep->before.over == 0 || !was_in_vain(keep, &keep->before, over) || says_nothing(keep)) {
+        keep->first.over = 0;
         return;
     }
-    if (keep->first == 0) keep->first = keep->before, keep->first_share = keep->base;
-    if (keep->share > fmax(ENOUGH * keep->first_share, 1.5 * KEEP_LEAST * most)) return;
-    if (were_in_vain(keep, over)) keep->vain = fmax(keep->first, over), keep->vain_ns = now_ns, keep->vain_times++;
-    keep->first = 0;
+    if (keep->first.over == 0) keep->first = keep->before, keep->tried = 0;
+    if (++keep->tried < TRIED && keep->share > 1.5 * KEEP_LEAST * most) return;
+    if (was_in_vain(keep, &keep->first, over)) { /* several may have done together what one does not show */
+        keep->vain = fmax(keep->first.over, over), keep->vain_share = keep->first.share;
+        keep->vain_ns = now_ns, keep->vain_times++;
+    }
+    keep->first.over = 0;
 }
 
 /* True: its keys are not why it is loaded. */
 static bool is_vain(struct keep *keep, double over, uint64_t now_ns) {
     if (keep->vain == 0) return false;
     unsigned times = keep->vain_times < 6 ? keep->vain_times : 6;
-    bool due = keep->share >= keep->first_share && now_ns > keep->vain_ns + (KEEP_VAIN_NS << (times - 1));
+    bool due = keep->share >= keep->vain_share && now_ns > keep->vain_ns + (KEEP_VAIN_NS << (times - 1));
     if (!due && over > KEEP_BOUND && over < WORSE * keep->vain) return true;
-    keep->vain = keep->before = 0;
+    keep->vain = keep->before.over = 0;
     return false;
 }
 
@@ -102,22 +102,21 @@ static double part_of(const struct keep *keep, double over) {
 }
 
 static bool step_down(struct keep *keep, double over, double most, uint64_t now_ns) {
+    struct keep_seen seen = {over, keep->load, keep->share};
     adapt(keep, -1, now_ns);
-    double part = part_of(keep, over), base = keep->share;
-    if (!change(keep, base * part, most, now_ns)) return false;
-    keep->before = over, keep->part = part, keep->base = base;
+    if (!change(keep, seen.share * part_of(keep, over), most, now_ns)) return false;
+    keep->before = seen;
     return true;
 }
 
 /* Its load was compared with the mean of too few: reports come one after the other. */
 static bool step_anew(struct keep *keep, double over, double most, uint64_t now_ns) {
-    double part = part_of(keep, over);
-    keep->before = over, keep->part = part;
-    return change(keep, keep->base * part, most, now_ns);
+    keep->before.over = over, keep->before.load = keep->load;
+    return change(keep, keep->before.share * part_of(keep, over), most, now_ns);
 }
 
 static bool step_up(struct keep *keep, double times, double most, uint64_t now_ns) {
-    keep->before = keep->first = 0;
+    keep->before.over = keep->first.over = 0;
     return change(keep, keep->share * times, most, now_ns);
 }
 
@@ -130,15 +129,15 @@ static bool is_time(const struct keep *keep, bool beyond, uint64_t now_ns) {
 bool keep_decide(struct keep *keep, const struct keep_others *others, uint64_t now_ns) {
     if (isnan(keep->load) || isnan(others->mean)) return false;
     double over = over_of(keep, others->mean), most = others->most;
-    bool just = keep->before > 0 && keep->reports == 0 && now_ns < keep->changed_ns + KEEP_SETTLE_NS;
+    bool just = keep->before.over > 0 && keep->reports == 0 && now_ns < keep->changed_ns + KEEP_SETTLE_NS;
     if (others->anew && just) return step_anew(keep, over, most, now_ns);
     if (keep->reports == 0) return false;
     bool beyond = over > KEEP_BOUND * (1 + 1e-9);
     if (!is_time(keep, beyond, now_ns)) return false;
     if (beyond && keep->vain == 0) count_vain(keep, over, most, now_ns);
     if (is_vain(keep, over, now_ns)) {
-        if (keep->share >= keep->first_share) return false;
-        return step_up(keep, fmin(UP_MOST, keep->first_share / keep->share), most, now_ns);
+        if (keep->share >= keep->vain_share) return false;
+        return step_up(keep, fmin(UP_MOST, keep->vain_share / keep->share), most, now_ns);
     }
     if (beyond) return step_down(keep, over, most, now_ns);
     if (keep->share == 1 || over >= KEEP_BOUND * (1 - KEEP_SLACK)) return false;
@@ -149,11 +148,11 @@ bool keep_decide(struct keep *keep, const struct keep_others *others, uint64_t n
 
 bool keep_take(struct keep *keep, double share, uint64_t now_ns) {
     if (!(share >= KEEP_TINY && share <= 1)) return false;
-    keep->before = keep->first = 0;
+    keep->before.over = keep->first.over = 0;
     return change(keep, share, 0, now_ns);
 }
 
 void keep_scale(struct keep *keep, double times) {
     keep->share = fmin(keep->share * times, 1);
-    keep->base = fmin(keep->base * times, 1), keep->first_share = fmin(keep->first_share * times, 1);
+    keep->before.share *= times, keep->first.share *= times, keep->vain_share = fmin(keep->vain_share * times, 1);
 }

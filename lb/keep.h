@@ -10,10 +10,10 @@
  * A step that has to be taken back was too large: the next one is at most half as large and waits for twice as long. Steps
  * that go on in one way grow again, and after KEEP_CALM_NS without one all is as in the beginning.
  *
- * A step that did not help is no reason to stop: an owner that is far beyond what it can do is full before and after. Further
- * ones follow, slowly. Where an eighth of the keys is kept and the load is what it was, it does not come from the keys: they
- * come back, and stay until the load is another, or for KEEP_VAIN_NS, twice as long each time. A report at the end of the
- * scale (1: all that it can do), or of one whose requests fail, does not say that a step did not help.
+ * A step that did not help is no reason to stop: an owner that is far beyond what it can do is full before and after. When
+ * six in a row have not helped, which may leave an eighth of the keys, the load does not come from the keys: they come
+ * back, and stay until the load is another, or for KEEP_VAIN_NS, twice as long each time. A report at the end of the scale
+ * (1: all that it can do), or of one whose requests fail, does not say that a step did not help.
  *
  * One process decides for an instance, the server that hears of it directly, and the share goes with the hint: so all
  * others have the same one as soon as they know of it (docs/decisions/key-owners.md).
@@ -37,22 +37,28 @@
 #define KEEP_LEAST     (1.0 / 64)                       /* of the greatest share of the service */
 #define KEEP_TINY      1e-9                             /* no share is less */
 
+/* What was seen when a step was made. */
+struct keep_seen {
+    double over; /* load / mean load; 0: nothing */
+    double load;
+    double share; /* before the step */
+};
+
 struct keep {
     double share;  /* above 0 to 1 */
     double load;   /* the mean of reports since the share changed, without errors; NAN: none ever */
     double errors; /* part of the requests that fail, over the last reports: 0 to 1. One report alone says little */
     unsigned reports;
-    uint64_t changed_ns; /* 0: never */
-    double before, part; /* at the last step down: load / mean load, and the part of the keys that was kept; 0: none */
-    double base;         /* the share before it */
-    int way;             /* of the last step: -1 down, 1 up, 0: none */
-    double step;         /* how large the next one may be: a logarithm */
-    uint64_t pause_ns;   /* until then */
-    double first,
-        first_share;  /* before the first of the steps that did not help: load / mean load; 0: the last one did */
-    double vain;      /* load / mean load that does not come from the keys; 0: it may */
-    uint64_t vain_ns; /* since when */
-    unsigned vain_times;
+    uint64_t changed_ns;     /* 0: never */
+    int way;                 /* of the last step: -1 down, 1 up, 0: none */
+    double step;             /* how large the next one may be: a logarithm */
+    uint64_t pause_ns;       /* until then */
+    struct keep_seen before; /* at the last step, if it was down */
+    struct keep_seen first;  /* at the first of the last steps down if none of them helped */
+    unsigned tried;          /* how many they are */
+    double vain, vain_share; /* load / mean load that does not come from the keys, 0: it may; the share to go back to */
+    uint64_t vain_ns;        /* since when */
+    unsigned vain_times;     /* how often that was found */
 };
 struct keep keep_new(void);
 /* The instance says its load, and the part of its requests that fails. */
