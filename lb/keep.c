@@ -28,7 +28,9 @@ void keep_report(struct keep *keep, double load, double errors, uint64_t now_ns)
     if (isnan(keep->load)) keep->load = load; /* others are compared with it at once */
     if (keep->changed_ns && now_ns < keep->changed_ns + KEEP_SETTLE_NS) return;
     if (keep->reports < REMEMBERED) keep->reports++;
-    keep->load = keep->reports == 1 ? load : keep->load + (load - keep->load) / keep->reports;
+    keep->fell = load < keep->load / 2 ? keep->fell + 1 : 0;
+    if (keep->fell >= KEEP_REPORTS) keep->load = load; /* else the means of all fall alike when all become idle */
+    else keep->load = keep->reports == 1 ? load : keep->load + (load - keep->load) / keep->reports;
 }
 
 static bool change(struct keep *keep, double share, double most, uint64_t now_ns) {

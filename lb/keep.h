@@ -48,7 +48,7 @@ struct keep {
     double share;  /* above 0 to 1 */
     double load;   /* the mean of reports since the share changed, without errors; NAN: none ever */
     double errors; /* part of the requests that fail, over the last reports: 0 to 1. One report alone says little */
-    unsigned reports;
+    unsigned reports, fell;  /* fell: the last ones, of less than half of `load` */
     uint64_t changed_ns;     /* 0: never */
     int way;                 /* of the last step: -1 down, 1 up, 0: none */
     double step;             /* how large the next one may be: a logarithm */
