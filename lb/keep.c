@@ -2,69 +2,159 @@
 
 #include <math.h>
 
-#define REMEMBERED 8    /* reports that the mean is over, about */
-#define DOWN_LEAST 0.7  /* of the keys kept in one step down */
-#define UP_MOST    1.1  /* times as many in one step up */
-#define HELPED     0.15 /* of what a step was to bring */
-#define WORSE      1.05 /* times the load that a step was made at: then another one may */
-#define WHOLE      0.995
+#include "lb/figure.h"
+
+#define REMEMBERED  8   /* reports that the mean is over, about */
+#define ERRORS_OVER 12  /* reports that the mean of errors is over: one of them alone makes nobody overloaded */
+#define DOWN_LEAST  0.7 /* of the keys kept in one step down */
+#define UP_MOST     1.1 /* times as many in one step up */
+#define STEP_MOST   0.35667494394 /* -log(DOWN_LEAST) */
+#define STEP_LEAST  0.02
+#define GROWS       1.25 /* a step, when the one before was in the same way */
+#define HELPED      0.15 /* of what a step was to bring */
+#define TRIED       6    /* steps in a row that do not help: the largest leave an eighth of the keys */
+#define WORSE       1.1  /* times the load that a step was made at: then another one may */
+#define FULL_LEAST  0.95 /* loads that may be the end of the scale */
+#define FULL_MOST   1.0
+#define ERRORS_MOST 0.9 /* that count: who fails more is no worse */
+#define WHOLE       0.995
 
 struct keep keep_new(void) {
-    return (struct keep){.share = 1, .load = NAN};
+    return (struct keep){.share = 1, .load = NAN, .step = STEP_MOST, .pause_ns = KEEP_STEP_NS};
 }
 
-void keep_report(struct keep *keep, double load, uint64_t now_ns) {
+void keep_report(struct keep *keep, double load, double errors, uint64_t now_ns) {
+    keep->errors += (errors - keep->errors) / ERRORS_OVER;
     if (isnan(keep->load)) keep->load = load; /* others are compared with it at once */
     if (keep->changed_ns && now_ns < keep->changed_ns + KEEP_SETTLE_NS) return;
     if (keep->reports < REMEMBERED) keep->reports++;
-    keep->load = keep->reports == 1 ? load : keep->load + (load - keep->load) / keep->reports;
+    keep->fell = load < keep->load / 2 ? keep->fell + 1 : 0;
+    if (keep->fell >= KEEP_REPORTS) keep->load = load; /* else the means of all fall alike when all become idle */
+    else keep->load = keep->reports == 1 ? load : keep->load + (load - keep->load) / keep->reports;
 }
 
-static bool change(struct keep *keep, double share, uint64_t now_ns) {
+static bool change(struct keep *keep, double share, double most, uint64_t now_ns) {
+    double least = fmin(fmax(KEEP_LEAST * most, KEEP_TINY), keep->share);
     if (share > WHOLE) share = 1;
-    if (share < KEEP_LEAST) share = KEEP_LEAST;
+    if (share < least) share = least;
     if (share == keep->share) return false;
     keep->share = share, keep->changed_ns = now_ns, keep->reports = 0;
     return true;
 }
 
-/* The last step was down, and the load has not followed. */
-static bool was_in_vain(const struct keep *keep, double over) {
-    if (keep->before == 0 || over > WORSE * keep->before) return false;
-    return keep->before - over < HELPED * keep->before * (1 - keep->part);
+/* How large the next step may be, and when: before it is made. */
+static void adapt(struct keep *keep, int way, uint64_t now_ns) {
+    if (keep->changed_ns && now_ns > keep->changed_ns + KEEP_CALM_NS) {
+        keep->step = STEP_MOST, keep->pause_ns = KEEP_STEP_NS;
+    } else if (keep->way == -way) {
+        keep->step = fmax(fmin(keep->step, STEP_MOST) / 2, STEP_LEAST);
+        keep->pause_ns = 2 * keep->pause_ns < KEEP_PAUSE_NS ? 2 * keep->pause_ns : KEEP_PAUSE_NS;
+    } else if (keep->way == way) {
+        keep->step = fmin(keep->step * GROWS, STEP_MOST);
+        keep->pause_ns = keep->pause_ns / 2 > KEEP_STEP_NS ? keep->pause_ns / 2 : KEEP_STEP_NS;
+    }
+    keep->way = way;
 }
 
-static bool step_down(struct keep *keep, double over, uint64_t now_ns) {
-    if (was_in_vain(keep, over)) return false;
-    double part = fmax(KEEP_BOUND / over, DOWN_LEAST), base = keep->share;
-    if (!change(keep, base * part, now_ns)) return false;
-    keep->before = over, keep->part = part, keep->base = base;
+static double over_of(const struct keep *keep, double mean) {
+    double load = figure_with_errors(keep->load, fmin(keep->errors, ERRORS_MOST), mean);
+    return mean > 0 ? load / mean : load > 0 ? INFINITY : 0;
+}
+
+/* -- steps that do not help --------------------------------------------------------------------------------------- */
+/* What its load says of a step is only that it is full, or that it fails. */
+static bool says_nothing(const struct keep *keep) {
+    return (keep->load >= FULL_LEAST && keep->load <= FULL_MOST) || keep->errors > 0.5;
+}
+
+/* The load has not followed the share: neither by itself, nor compared with others. (Where many give up keys the mean
+ * falls as well; where few are there it grows.) */
+static bool was_in_vain(const struct keep *keep, const struct keep_seen *seen, double over) {
+    double least = 1 - HELPED * (1 - keep->share / seen->share);
+    return over > least * seen->over && keep->load > least * seen->load;
+}
+
+static void count_vain(struct keep *keep, double over, double most, uint64_t now_ns) {
+    if (keep->before.over == 0 || !was_in_vain(keep, &keep->before, over) || says_nothing(keep)) {
+        keep->first.over = 0;
+        return;
+    }
+    if (keep->first.over == 0) keep->first = keep->before, keep->tried = 0;
+    if (++keep->tried < TRIED && keep->share > 1.5 * KEEP_LEAST * most) return;
+    if (was_in_vain(keep, &keep->first, over)) { /* several may have done together what one does not show */
+        keep->vain = fmax(keep->first.over, over), keep->vain_share = keep->first.share;
+        keep->vain_ns = now_ns, keep->vain_times++;
+    }
+    keep->first.over = 0;
+}
+
+/* True: its keys are not why it is loaded. */
+static bool is_vain(struct keep *keep, double over, uint64_t now_ns) {
+    if (keep->vain == 0) return false;
+    unsigned times = keep->vain_times < 6 ? keep->vain_times : 6;
+    bool due = keep->share >= keep->vain_share && now_ns > keep->vain_ns + (KEEP_VAIN_NS << (times - 1));
+    if (!due && over > KEEP_BOUND && over < WORSE * keep->vain) return true;
+    keep->vain = keep->before.over = 0;
+    return false;
+}
+
+/* -- steps -------------------------------------------------------------------------------------------------------- */
+static double part_of(const struct keep *keep, double over) {
+    return fmin(fmax(KEEP_BOUND / over, fmax(DOWN_LEAST, exp(-keep->step))), 1);
+}
+
+static bool step_down(struct keep *keep, double over, double most, uint64_t now_ns) {
+    struct keep_seen seen = {over, keep->load, keep->share};
+    adapt(keep, -1, now_ns);
+    if (!change(keep, seen.share * part_of(keep, over), most, now_ns)) return false;
+    keep->before = seen;
     return true;
 }
 
 /* Its load was compared with the mean of too few: reports come one after the other. */
-static bool step_anew(struct keep *keep, double over, uint64_t now_ns) {
-    double part = fmin(fmax(KEEP_BOUND / over, DOWN_LEAST), 1);
-    keep->before = over, keep->part = part;
-    return change(keep, keep->base * part, now_ns);
+static bool step_anew(struct keep *keep, double over, double most, uint64_t now_ns) {
+    keep->before.over = over, keep->before.load = keep->load;
+    return change(keep, keep->before.share * part_of(keep, over), most, now_ns);
 }
 
-bool keep_decide(struct keep *keep, double mean, bool others, uint64_t now_ns) {
-    if (isnan(keep->load) || !(mean > 0)) return false;
-    bool just = keep->before > 0 && keep->reports == 0 && now_ns < keep->changed_ns + KEEP_SETTLE_NS;
-    if (others && just) return step_anew(keep, keep->load / mean, now_ns);
+static bool step_up(struct keep *keep, double times, double most, uint64_t now_ns) {
+    keep->before.over = keep->first.over = 0;
+    return change(keep, keep->share * times, most, now_ns);
+}
+
+static bool is_time(const struct keep *keep, bool beyond, uint64_t now_ns) {
+    uint64_t pause_ns = keep->pause_ns;
+    if (beyond && pause_ns > KEEP_HURRY_NS) pause_ns = KEEP_HURRY_NS;
+    return !keep->changed_ns || (keep->reports >= KEEP_REPORTS && now_ns >= keep->changed_ns + pause_ns);
+}
+
+bool keep_decide(struct keep *keep, const struct keep_others *others, uint64_t now_ns) {
+    if (isnan(keep->load) || isnan(others->mean)) return false;
+    double over = over_of(keep, others->mean), most = others->most;
+    bool just = keep->before.over > 0 && keep->reports == 0 && now_ns < keep->changed_ns + KEEP_SETTLE_NS;
+    if (others->anew && just) return step_anew(keep, over, most, now_ns);
     if (keep->reports == 0) return false;
-    if (keep->changed_ns && (keep->reports < KEEP_REPORTS || now_ns < keep->changed_ns + KEEP_STEP_NS)) return false;
-    double over = keep->load / mean;
-    if (over > KEEP_BOUND * (1 + 1e-9)) return step_down(keep, over, now_ns);
+    bool beyond = over > KEEP_BOUND * (1 + 1e-9);
+    if (!is_time(keep, beyond, now_ns)) return false;
+    if (beyond && keep->vain == 0) count_vain(keep, over, most, now_ns);
+    if (is_vain(keep, over, now_ns)) {
+        if (keep->share >= keep->vain_share) return false;
+        return step_up(keep, fmin(UP_MOST, keep->vain_share / keep->share), most, now_ns);
+    }
+    if (beyond) return step_down(keep, over, most, now_ns);
     if (keep->share == 1 || over >= KEEP_BOUND * (1 - KEEP_SLACK)) return false;
-    keep->before = 0;
+    adapt(keep, 1, now_ns);
     double wanted = KEEP_BOUND * (1 - KEEP_SLACK / 2) / fmax(over, 0.01);
-    return change(keep, keep->share * fmin(sqrt(wanted), UP_MOST), now_ns);
+    return step_up(keep, fmin(fmin(sqrt(wanted), UP_MOST), exp(keep->step)), most, now_ns);
 }
 
 bool keep_take(struct keep *keep, double share, uint64_t now_ns) {
-    if (!(share >= KEEP_LEAST && share <= 1)) return false;
-    keep->before = 0;
-    return change(keep, share, now_ns);
+    if (!(share >= KEEP_TINY && share <= 1)) return false;
+    keep->before.over = keep->first.over = 0;
+    return change(keep, share, 0, now_ns);
+}
+
+void keep_scale(struct keep *keep, double times) {
+    keep->share = fmin(keep->share * times, 1);
+    keep->before.share *= times, keep->first.share *= times, keep->vain_share = fmin(keep->vain_share * times, 1);
 }

@@ -108,15 +108,11 @@ static void service_enter(struct load_table *table, struct entry *entry, struct 
     list_append(&entry->service->entries, &entry->of_service);
 }
 
-/* What its requests that fail add is in it. */
-static double load_of(const struct entry *entry) {
-    double errors = isnan(entry->hint.errors) ? 0 : entry->hint.errors;
-    return fmin(figure_with_errors(entry->hint.load, errors, 1), LOAD_MOST);
-}
+static double errors_of(const struct entry *entry) { return isnan(entry->hint.errors) ? 0 : entry->hint.errors; }
 
 /* One of its entries has said its load. */
 static void service_speaks(struct load_table *table, struct entry *entry, uint64_t now_ns) {
-    keep_report(&entry->keep, load_of(entry), now_ns);
+    keep_report(&entry->keep, entry->hint.load, errors_of(entry), now_ns);
     if (!entry->service) return;
     if (list_empty(&entry->service->heard)) list_append(&table->heard, &entry->service->heard);
     if (entry->service->known) return;
@@ -348,22 +344,46 @@ void load_forget(struct load_table *table, struct load_instance instance) {
 }
 
 /* -- which share of its keys each one keeps ------------------------------------------------------------------------ */
+static double greatest_share(const struct service *service) {
+    double most = 0;
+    LIST_FOREACH(at, (struct list *)(uintptr_t)&service->entries)
+        most = fmax(most, LIST_ENTRY(at, const struct entry, of_service)->keep.share);
+    return most;
+}
+
+/* Only ratios count: where nobody keeps all, all of them grow alike. Whoever does not decide for all of them leaves them,
+ * because another one may do the same. */
+static void scale(struct load_table *table, struct service *service) {
+    double most = greatest_share(service);
+    bool decides = true;
+    LIST_FOREACH(at, &service->entries) decides &= LIST_ENTRY(at, struct entry, of_service)->direct;
+    if (most == 1 || !decides) return;
+    LIST_FOREACH(at, &service->entries) {
+        struct entry *entry = LIST_ENTRY(at, struct entry, of_service);
+        keep_scale(&entry->keep, 1 / most);
+        changed(table, entry);
+    }
+}
+
+static bool counts(const struct entry *entry, uint64_t now_ns) { return reported(entry) && !aged_out(entry, now_ns); }
+
+/* What one says whose requests fail counts the less in the mean: its load and its errors are of the same reports. */
 static void decide(struct load_table *table, struct service *service, uint64_t now_ns) {
     struct figure loads = {0};
     LIST_FOREACH(at, &service->entries) {
         const struct entry *entry = LIST_ENTRY(at, struct entry, of_service);
-        if (!reported(entry) || aged_out(entry, now_ns)) continue;
-        double errors = isnan(entry->hint.errors) ? 0 : entry->hint.errors;
-        figure_add(&loads, &(struct figure_said){entry->keep.load, 1, errors});
+        if (counts(entry, now_ns)) figure_add(&loads, &(struct figure_said){entry->keep.load, 1, entry->keep.errors});
     }
-    double mean = figure_mean(&loads);
-    bool others = loads.known != service->counted;
+    struct keep_others others = {figure_mean(&loads), greatest_share(service), loads.known != service->counted};
+    bool any = false;
     service->counted = loads.known;
     LIST_FOREACH(at, &service->entries) {
         struct entry *entry = LIST_ENTRY(at, struct entry, of_service);
-        if (!entry->direct || !reported(entry) || aged_out(entry, now_ns)) continue;
-        if (keep_decide(&entry->keep, mean, others, now_ns)) changed(table, entry);
+        if (!entry->direct || !counts(entry, now_ns) || !keep_decide(&entry->keep, &others, now_ns)) continue;
+        changed(table, entry);
+        any = true;
     }
+    if (any) scale(table, service);
 }
 
 void load_decide(struct load_table *table, uint64_t now_ns) {

@@ -51,7 +51,8 @@ int load_merge(struct load_table *table, const struct load_entry *entry, uint64_
 /* Of an instance of this process: the share of its keys alone, as another process decided it. */
 void load_merge_kept(struct load_table *table, const struct load_entry *entry, uint64_t now_ns);
 /* Decides which share of its keys each instance keeps that is heard of directly, where the load of a service's instances
- * has changed. The mean is over all instances whose load is known; one whose requests fail counts for it in part. */
+ * has changed. The mean is over all instances whose load is known; one whose requests fail counts for it in part. Shares are
+ * parts of the greatest one: where all are decided here, that is 1. */
 void load_decide(struct load_table *table, uint64_t now_ns);
 /* The instance was registered then: it starts slowly although it may never report. The earliest time counts. */
 int load_started(struct load_table *table, struct load_instance instance, uint64_t then_ns);

@@ -8,6 +8,7 @@
 
 #include "balance.h"
 #include "base/check.h"
+#include "fleets.h"
 #include "keys.h"
 #include "subsets.h"
 
@@ -173,6 +174,47 @@ static void expect_owners(void) {
     expect(got.most_moved > 0.3, "all given up: part of the keys that moves, at least", got.most_moved, 0.3);
 }
 
+/* Random fleets (fleets.h), and the two that were found first: one of eight that is full before and after a step, and two
+ * whose load is five times as sensitive as their keys. */
+static void expect_fleet(const char *name, enum fleets_kind kind, const double *costs, size_t count) {
+    struct fleets_seen got;
+    char what[120];
+    fleets_one(kind, costs, count, &got);
+    snprintf(what, sizeof what, "%s: greatest load, times the mean", name);
+    expect(got.load <= 1.3, what, got.load, 1.3);
+    snprintf(what, sizeof what, "%s: part of the keys that moves in a second", name);
+    expect(got.moved <= 0.001, what, got.moved, 0.001);
+}
+
+static void expect_fleets(void) {
+    static const double full[] = {.18, .40, .57, .42, .59, .51, .42, 1.6}, two[] = {1.06, .59};
+    expect_fleet("one of eight is full", FLEETS_USE, full, ARRAY_COUNT(full));
+    expect_fleet("two with queues", FLEETS_LATE, two, ARRAY_COUNT(two));
+    for (enum fleets_kind kind = 0; kind < FLEETS_KINDS; kind++) {
+        struct fleets_outcome got;
+        char what[120];
+        fleets_run(kind, 150, &got);
+        snprintf(what, sizeof what, "random fleets, %s: part that stays overloaded", fleets_names[kind]);
+        expect(got.overloaded <= 0.01, what, got.overloaded, 0.01);
+        snprintf(what, sizeof what, "random fleets, %s: part that swings", fleets_names[kind]);
+        expect(got.swinging <= 0.01, what, got.swinging, 0.01);
+        snprintf(what, sizeof what, "random fleets, %s: part that needs more than %d s", fleets_names[kind],
+                 FLEETS_SETTLED);
+        expect(got.slow <= 0.01, what, got.slow, 0.01);
+    }
+}
+
+static int print_fleets(unsigned count) {
+    for (enum fleets_kind kind = 0; kind < FLEETS_KINDS; kind++) {
+        struct fleets_outcome got;
+        fleets_run(kind, count, &got);
+        printf("%-27s of %u fleets: overloaded %5.1f %%, swinging %5.1f %%, slow %5.1f %%; seed %llu\n",
+               fleets_names[kind], count, 100 * got.overloaded, 100 * got.swinging, 100 * got.slow,
+               (unsigned long long)got.seed);
+    }
+    return 0;
+}
+
 /* The same seed gives the same run; another one does not. */
 static void expect_replay(void) {
     struct run run = {.fleet = mixed_fleet, .policy = P2C, .hint_ms = 100, .load = 0.9, .requests = 5000, .seed = 7};
@@ -214,6 +256,7 @@ static int check(void) {
     }
     expect_subsets();
     expect_owners();
+    expect_fleets();
     return failures ? 1 : 0;
 }
 
@@ -270,8 +313,10 @@ int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "docs") == 0) return report_write(argv[2]);
     if (argc >= 2 && argc <= 7 && strcmp(argv[1], "run") == 0) return print(argc - 2, argv + 2);
     if (argc >= 2 && strcmp(argv[1], "keys") == 0) return print_keys(argc - 2, argv + 2);
+    if ((argc == 2 || argc == 3) && strcmp(argv[1], "fleets") == 0)
+        return print_fleets(argc == 3 ? (unsigned)strtoul(argv[2], NULL, 10) : 300);
     fprintf(stderr,
             "usage: balance check | docs DOCS | plot < TEXT | run [mixed|equal [LOAD %% [HINT ms [CLIENTS [SEED]]]]]\n"
-            "       | keys [INSTANCES [SLOW [REPORT s [DELAY s [MEAN s [NOISE [SLOWNESS]]]]]]]\n");
+            "       | keys [INSTANCES [SLOW [REPORT s [DELAY s [MEAN s [NOISE [SLOWNESS]]]]]]] | fleets [COUNT]\n");
     return 2;
 }
