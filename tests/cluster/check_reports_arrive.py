@@ -10,7 +10,7 @@ RUNTIME = {"ASAN_OPTIONS": "AddressSanitizer", "TSAN_OPTIONS": "ThreadSanitizer"
 def main():
     harness.tidy_on_signals()
     with tempfile.TemporaryDirectory() as folder:
-        for name in RUNTIME:             # as in CMakePresets.json, but into a folder of ours
+        for name in (*RUNTIME, "UBSAN_OPTIONS"):  # one runtime reads both; as in CMakePresets.json, but into a folder of ours
             kept = re.sub("(^|:)log_path=[^:]*", "", os.environ.get(name, ""))
             os.environ[name] = "log_path=%s/report:exitcode=99" % folder + (":" + kept.strip(":") if kept.strip(":") else "")
         with harness.Cluster(1) as cluster:
