@@ -252,7 +252,13 @@ static int add_events(struct replay *replay) {
     if (i == replay->count) {
         result->position = arena_alloc(replay->arena, sizeof *result->position);
         pb__stream_position__init(result->position);
-        result->position->index = result->index > replay->from.index ? result->index : replay->from.index;
+        result->position->index = result->index;
+        /* This server is behind: what is left of the position's own entry is still to come. */
+        if (result->index < replay->from.index)
+            *result->position = (Pb__StreamPosition){.base = result->position->base,
+                                                     .index = replay->from.index,
+                                                     .topic = replay->from.topic,
+                                                     .place = replay->from.place};
     }
     return CO_OK;
 }
