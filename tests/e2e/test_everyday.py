@@ -160,7 +160,8 @@ def leaving():
     for asked in cluster.servers + agents[1:]:
         until("it has left, on " + asked.name, lambda: members(asked).get("a1") == "left")
     check(server.get("/v1/catalog/node/a1")[2] is None, "its node is gone")
-    until("a server saw it go", lambda: any("a client agent went node=a1 " in s.log() for s in cluster.servers))
+    went = until("a server saw it go", lambda: [line for s in cluster.servers for line in s.log().splitlines() if "a client agent went node=a1 " in line])
+    check(not any("input/output" in line or 'reason=""' in line for line in went), "and why: %r" % went)
     check(server.get("/v1/catalog/service/web")[2] == [], "with its services")
     told = words(server, "force-leave", "a2", code=1)
     check("a2: nothing: it is alive" in told and members(server).get("a2") == "alive", "one that lives is left alone: %s" % told)
