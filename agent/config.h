@@ -59,6 +59,7 @@ struct config_block {
 /* A key that asks for protection, and who gave it: each pair once, in the order read. */
 struct config_guard {
     const char *key, *source, *guard; /* "acl.enabled", "web.json" or "-encrypt", "access control" */
+    const char *place;                /* "web.json:3:14", or the source where there is none */
     bool by_flag;
 };
 
@@ -225,7 +226,7 @@ void config_differences(const struct config *was, struct config *now, struct con
 /* Nobody may believe to be protected who is not. CO_UNSUPPORTED and a fault that names the first key where the
  * configuration asks for protection that is not there yet, unless that is to be ignored. */
 int config_require_protection(const struct config *config, struct fault *fault);
-/* One line about a guard, without a line feed: "web.json: acl.enabled: access control is not there yet". */
+/* One line about a guard, without a line feed: "web.json:1:9: acl.enabled: access control is not there yet". */
 void config_guard_line(const struct config_guard *guard, struct buffer *line);
 /* All of them, each in a line of its own, and what to do. */
 void config_guards_print(const struct config *config, FILE *out);
