@@ -151,6 +151,7 @@ struct config {
     /* the process */
     const char *log_level;     /* valid for log_level_parse */
     const char *log_file;      /* NULL: none */
+    const char *log_file_place, *pid_file_place; /* who says so: "web.json:3:14", "-log-file" */
     uint64_t log_rotate_bytes; /* 0: never */
     int64_t log_rotate_duration_ns, log_rotate_max_files;
     bool log_json, enable_syslog;

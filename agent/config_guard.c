@@ -24,16 +24,13 @@ void key_guard(const struct origin *origin, const struct key *key, bool asked) {
     if (!key->guard) return;
     if (!asked) take_back(config, key);
     if (!asked || is_known(config, key, origin->source)) return;
-    struct buffer place = {0};
-    origin_print(origin, &place);
     config->guards = items_grow(config, config->guards, config->guard_count, sizeof *config->guards);
     config->guards[config->guard_count++] =
         (struct config_guard){.key = key->path,
                               .source = arena_strndup(&config->arena, origin->source, strlen(origin->source)),
-                              .place = arena_strndup(&config->arena, place.data, place.size),
+                              .place = origin_text(origin),
                               .guard = key->guard,
                               .by_flag = !origin->path};
-    buffer_free(&place);
 }
 
 void config_guard_line(const struct config_guard *guard, struct buffer *line) {

@@ -81,6 +81,7 @@ void key_guard(const struct origin *origin, const struct key *key, bool asked);
 
 /* Appends "web.json:3:14", or the source alone where there is no place. Looking for the place reads the file's text again. */
 void origin_print(const struct origin *origin, struct buffer *out);
+const char *origin_text(const struct origin *origin); /* the same, kept in the config's arena */
 
 /* The value as one writes it, lists and maps too: for comparing. */
 void key_value_write(const struct config *config, const struct key *key, struct buffer *out);

@@ -28,6 +28,14 @@ void origin_print(const struct origin *origin, struct buffer *out) {
     buffer_printf(out, ":%zu:%zu", line, column);
 }
 
+const char *origin_text(const struct origin *origin) {
+    struct buffer text = {0};
+    origin_print(origin, &text);
+    const char *kept = arena_strndup(&origin->config->arena, text.data, text.size);
+    buffer_free(&text);
+    return kept;
+}
+
 int origin_fault(const struct origin *origin, int code, const char *format, ...) {
     char text[256];
     va_list arguments;
@@ -118,7 +126,12 @@ static int set_text(const struct origin *origin, const struct key *key, struct s
         const char *written = text, *wrong = key->accept(&origin->config->arena, &text);
         if (wrong) return origin_fault(origin, CO_INVALID, "\"%.60s\" %s", written, wrong);
     }
-    if (key->field != NO_FIELD) *(const char **)field_of(origin, key) = text;
+    if (key->field == NO_FIELD) return CO_OK;
+    struct config *config = origin->config;
+    const char **field = field_of(origin, key);
+    *field = text;
+    if (field == &config->log_file) config->log_file_place = origin_text(origin);
+    if (field == &config->pid_file) config->pid_file_place = origin_text(origin);
     return CO_OK;
 }
 
