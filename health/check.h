@@ -27,7 +27,7 @@ struct check {
     uint64_t changed_ns;          /* since when `status` is what it is, as far as is known here */
     uint64_t ended_ns;            /* of the last run */
     int64_t reported_ns;          /* TTL: when its status was reported; may lie before the clock began */
-    bool running, has_result, hurried;
+    bool running, has_result, hurried; /* has_result of a TTL: its status was reported, as far as is known */
     bool held;                  /* when last looked at */
     uint64_t critical_since_ns; /* as the check has it, damped or not; CHECK_NEVER: it is not */
     uint64_t spared_ns;         /* it deregisters nothing before; CHECK_NEVER: before its first result */
