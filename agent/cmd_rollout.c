@@ -3,6 +3,7 @@
 
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
+#include "agent/cmd_json.h"
 #include "agent/cmd_rollout.h"
 #include "base/check.h"
 #include "base/json_in.h"
@@ -26,28 +27,22 @@ void rollout_parameters(struct buffer *path, const struct rollout_identity *who)
 
 /* -- status ------------------------------------------------------------------------------------------------------- */
 
+static void print_status(const struct client *client, struct json_object *state) {
+    (void)client;
+    rollout_print(state, true);
+}
+
 static int status_main(int argc, char **argv) {
     static const char usage[] = "coord rollout status [FLAGS] NAME";
     struct client client = {0};
     bool json = false;
     const struct cmd_flag flags[] = {{"json", CMD_BOOL, &json, "the answer as it came"}};
-    char **rest;
-    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    const char *name;
+    int code = cmd_flags_and_one(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, "NAME", &name);
     if (code >= 0) return code;
-    if (!rest[0] || rest[1]) return cmd_wrong(usage, "NAME is wanted, and nothing else");
     struct buffer path = {0};
-    struct client_answer answer = {0};
-    struct fault fault = {0};
-    rollout_path(&path, rest[0], "/status");
-    buffer_append_byte(&path, '\0');
-    int rv = client_want(&client, "GET", path.data, NULL, false, &answer, &fault);
-    struct json_object *state = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    if (state && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
-    else if (state) rollout_print(state, true);
-    json_object_put(state);
-    client_answer_free(&answer);
-    buffer_free(&path);
-    return fault.code ? cmd_failed("reading the rollout", &fault) : 0;
+    rollout_path(&path, name, "/status");
+    return cmd_show(&client, &path, json, "reading the rollout", print_status);
 }
 
 /* -- stage -------------------------------------------------------------------------------------------------------- */

@@ -172,7 +172,7 @@ def no_leader():
         proc.kill()
         proc.communicate(timeout=60 * SLOW)
     code, out, err = coord(server, "operator", "raft", "list-peers", "-stale")
-    check(code == 0 and out.startswith("Node") and not err, "what it names works: %d %r" % (code, err))
+    check(code == 0 and "waiting for servers: 1 of 3 seen" in out and not err, "what it names works: %d %r %r" % (code, out, err))
 
 
 class Leaderless(http.server.BaseHTTPRequestHandler):
