@@ -240,8 +240,7 @@ static void print_next(struct json_object *standing, bool critical) {
     if (told) print_told(standing, critical);
     if (!told && json_get(standing, "ResultAge"))
         print_time("  last     result ", duration_of(standing, "ResultAge"), " ago\n");
-    if (!told && json_get(standing, "NextIn"))
-        print_time("  next     run in ", duration_of(standing, "NextIn"), "\n");
+    if (!told && json_get(standing, "NextIn")) print_time("  next     run in ", duration_of(standing, "NextIn"), "\n");
     if (json_get(standing, "DeregisterAfter"))
         cmd_print_words("           its service is removed when it has been critical for ",
                         cmd_json_text(standing, "DeregisterAfter"), "\n");

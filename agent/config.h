@@ -149,10 +149,10 @@ struct config {
     uint64_t coordinate_batch_size, coordinate_batches; /* in one command; commands in a period */
 
     /* the process */
-    const char *log_level;     /* valid for log_level_parse */
-    const char *log_file;      /* NULL: none */
+    const char *log_level;                       /* valid for log_level_parse */
+    const char *log_file;                        /* NULL: none */
     const char *log_file_place, *pid_file_place; /* who says so: "web.json:3:14", "-log-file" */
-    uint64_t log_rotate_bytes; /* 0: never */
+    uint64_t log_rotate_bytes;                   /* 0: never */
     int64_t log_rotate_duration_ns, log_rotate_max_files;
     bool log_json, enable_syslog;
     const char *syslog_facility, *pid_file; /* pid_file NULL: none */

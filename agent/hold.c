@@ -65,7 +65,8 @@ static void time_is_up(struct hold *hold, uint64_t now_ms) {
     if (no_answer) say(hold, "was not obtained: no answer in time");
     else say(hold, "%s", hold->rules.wait_ms ? hold->rules.late : hold->rules.not_free);
     leave(hold, HOLD_EXIT_NOT_OBTAINED, now_ms);
-    if (no_answer) hold->give_up_ms = earlier(hold->give_up_ms, now_ms + LATE_MS); /* perhaps nobody answers that either */
+    if (no_answer)
+        hold->give_up_ms = earlier(hold->give_up_ms, now_ms + LATE_MS); /* perhaps nobody answers that either */
 }
 
 /* True: the command may run from now on. */
@@ -124,7 +125,8 @@ static struct hold_order asking(struct hold *hold, uint64_t now_ms) {
     const struct hold_request *of = &hold->requests[HOLD_GRANT];
     if (hold->interrupted && (!of->under_way || now_ms >= hold->give_up_ms)) over(hold, hold->code);
     else if (hold->complained && !of->under_way && now_ms >= hold->wait_end_ms) over(hold, HOLD_EXIT_NOT_OBTAINED);
-    else if (of->under_way && now_ms >= hold->ask_end_ms) time_is_up(hold, now_ms); /* its TTL ends a session that it made */
+    else if (of->under_way && now_ms >= hold->ask_end_ms)
+        time_is_up(hold, now_ms); /* its TTL ends a session that it made */
     else if (is_due(of, now_ms)) return request(hold, HOLD_GRANT, HOLD_ASK, REQUEST_MS, now_ms);
     else if (peek_is_due(hold, now_ms)) return request(hold, HOLD_LOOKING, HOLD_PEEK, PEEK_MS, now_ms);
     else if (of->under_way)

@@ -77,11 +77,13 @@ static int may_write(const char *path) {
     if (stat(path, &status) == 0) return S_ISDIR(status.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
     if (errno != ENOENT) return errno;
     const char *slash = strrchr(path, '/');
-    char *folder = !slash ? mem_strdup(".") : slash == path ? mem_strdup("/") : mem_strndup(path, (size_t)(slash - path));
-    int error = stat(folder, &status) != 0      ? errno
-                : !S_ISDIR(status.st_mode)      ? ENOTDIR
+    char *folder = !slash          ? mem_strdup(".")
+                   : slash == path ? mem_strdup("/")
+                                   : mem_strndup(path, (size_t)(slash - path));
+    int error = stat(folder, &status) != 0    ? errno
+                : !S_ISDIR(status.st_mode)    ? ENOTDIR
                 : access(folder, W_OK | X_OK) ? errno
-                                                : 0;
+                                              : 0;
     free(folder);
     return error;
 }

@@ -117,7 +117,8 @@ bool route_nearest(struct slice path, unsigned method, bool only_method, struct 
             if (only_method && !same) continue;
             unsigned found = route_distance(route, &asked, &literals);
             /* There all of it has to be the same. */
-            if (has_other && same && route_distance(route, &other, &literals) == 0 && literals > 1 && found > OTHER_SIDE)
+            if (has_other && same && route_distance(route, &other, &literals) == 0 && literals > 1 &&
+                found > OTHER_SIDE)
                 found = OTHER_SIDE;
             if (found == UINT_MAX || (found == 0 && same)) continue;
             found = found * 2 + !same;

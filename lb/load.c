@@ -21,15 +21,15 @@ struct entry {
     struct entry *chain; /* in its bucket */
     struct list changed; /* in table->changes */
     uint64_t hash;
-    uint64_t sequence;     /* of its last change */
-    struct load_hint hint; /* load NAN: it never reported */
-    uint64_t reported_ns;  /* when; or when it was started */
-    uint64_t since_ns;     /* when it became known */
-    uint64_t created;      /* the catalog's index of its registration; 0: not known */
-    uint64_t created_ns;   /* when that became known */
+    uint64_t sequence;      /* of its last change */
+    struct load_hint hint;  /* load NAN: it never reported */
+    uint64_t reported_ns;   /* when; or when it was started */
+    uint64_t since_ns;      /* when it became known */
+    uint64_t created;       /* the catalog's index of its registration; 0: not known */
+    uint64_t created_ns;    /* when that became known */
     uint64_t since_hint_ns; /* by the hint: when the instance that said it began, */
     uint64_t late_ns;       /* or so much earlier, because ages come a little late */
-    uint64_t interval_ns;  /* 0: not known yet */
+    uint64_t interval_ns;   /* 0: not known yet */
     struct keep keep;
     bool direct;
     struct service *service; /* NULL: not known */

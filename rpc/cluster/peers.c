@@ -124,7 +124,13 @@ static bool tell(struct peers *peers, const char *remote, int kind) {
     return true;
 }
 
-enum { TELL_THEIRS = 1000, TELL_NO_HELLO, TELL_BAD_HELLO, TELL_UNWANTED, TELL_NAMESAKE }; /* besides enum hello_verdict */
+enum {
+    TELL_THEIRS = 1000,
+    TELL_NO_HELLO,
+    TELL_BAD_HELLO,
+    TELL_UNWANTED,
+    TELL_NAMESAKE
+}; /* besides enum hello_verdict */
 
 static void judged(struct contact *contact, enum reach_what what, const char *why) {
     contact->judged = true;

@@ -307,43 +307,40 @@ Test(config, protection_that_is_not_there_is_refused) {
     static const struct {
         const char *text, *lines;
     } rows[] = {
-        {"{\"acl\":{\"enabled\":true}}",
-         "web.json:1:9: acl.enabled: access control is not there yet"},
+        {"{\"acl\":{\"enabled\":true}}", "web.json:1:9: acl.enabled: access control is not there yet"},
         {"{\"acl\":{\"default_policy\":\"deny\"}}",
          "web.json:1:9: acl.default_policy: access control is not there yet"},
-        {"{\"acl_default_policy\":\"DENY\"}",
-         "web.json:1:2: acl_default_policy: access control is not there yet"},
+        {"{\"acl_default_policy\":\"DENY\"}", "web.json:1:2: acl_default_policy: access control is not there yet"},
         {"{\"acl\":{\"default_policy\":\"deny \"}}",
          "web.json:1:9: acl.default_policy: access control is not there yet"},
         {"{\"acl_default_policy\":\"Allow\"}", ""},
-        {"{\"acl_datacenter\":\"dc1\"}",
-         "web.json:1:2: acl_datacenter: access control is not there yet"},
+        {"{\"acl_datacenter\":\"dc1\"}", "web.json:1:2: acl_datacenter: access control is not there yet"},
         {"{\"acl\":{\"tokens\":{\"master\":\"s\",\"agent\":\"s\"}}}",
-         "web.json:1:19: acl.tokens.master: access control is not there yet\nweb.json:1:32: acl.tokens.agent: access control is not there yet"},
+         "web.json:1:19: acl.tokens.master: access control is not there yet\nweb.json:1:32: acl.tokens.agent: access "
+         "control is not there yet"},
         {"{\"acl\":{\"tokens\":{\"managed_service_provider\":[{\"secret_id\":\"s\"},{\"secret_id\":\"\"}]}}}",
          "web.json:1:48: acl.tokens.managed_service_provider.[].secret_id: access control is not there yet"},
         {"{\"acl_token\":\"s\",\"ACL_Master_Token\":\"s\"}",
-         "web.json:1:2: acl_token: access control is not there yet\nweb.json:1:18: acl_master_token: access control is not there yet"},
-        {"{\"enable_acl_replication\":true}",
-         "web.json:1:2: enable_acl_replication: access control is not there yet"},
+         "web.json:1:2: acl_token: access control is not there yet\nweb.json:1:18: acl_master_token: access control is "
+         "not there yet"},
+        {"{\"enable_acl_replication\":true}", "web.json:1:2: enable_acl_replication: access control is not there yet"},
         {"{\"encrypt\":\"k==\",\"encrypt_verify_incoming\":true}",
          "web.json:1:2: encrypt: encryption between agents is not there yet"},
         {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}",
-         "web.json:1:2: verify_incoming: TLS is not there yet\nweb.json:1:25: verify_outgoing: TLS is not there yet\nweb.json:1:48: verify_server_hostname: TLS is not there yet"},
+         "web.json:1:2: verify_incoming: TLS is not there yet\nweb.json:1:25: verify_outgoing: TLS is not there "
+         "yet\nweb.json:1:48: verify_server_hostname: TLS is not there yet"},
         {"{\"verify_incoming_rpc\":true,\"verify_incoming_https\":true}",
-         "web.json:1:2: verify_incoming_rpc: TLS is not there yet\nweb.json:1:29: verify_incoming_https: TLS is not there yet"},
-        {"{\"ports\":{\"https\":8501}}",
-         "web.json:1:11: ports.https: TLS is not there yet"},
+         "web.json:1:2: verify_incoming_rpc: TLS is not there yet\nweb.json:1:29: verify_incoming_https: TLS is not "
+         "there yet"},
+        {"{\"ports\":{\"https\":8501}}", "web.json:1:11: ports.https: TLS is not there yet"},
         {"{\"ca_file\":\"a\",\"cert_file\":\"b\",\"key_file\":\"c\",\"ca_path\":\"d\"}",
-         "web.json:1:2: ca_file: TLS is not there yet\nweb.json:1:16: cert_file: TLS is not there yet\nweb.json:1:32: key_file: TLS is not there yet\nweb.json:1:47: ca_path: TLS is not there yet"},
-        {"{\"auto_encrypt\":{\"tls\":true}}",
-         "web.json:1:18: auto_encrypt.tls: TLS is not there yet"},
-        {"{\"auto_encrypt\":{\"allow_tls\":true}}",
-         "web.json:1:18: auto_encrypt.allow_tls: TLS is not there yet"},
+         "web.json:1:2: ca_file: TLS is not there yet\nweb.json:1:16: cert_file: TLS is not there yet\nweb.json:1:32: "
+         "key_file: TLS is not there yet\nweb.json:1:47: ca_path: TLS is not there yet"},
+        {"{\"auto_encrypt\":{\"tls\":true}}", "web.json:1:18: auto_encrypt.tls: TLS is not there yet"},
+        {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json:1:18: auto_encrypt.allow_tls: TLS is not there yet"},
         {"{\"auto_config\":{\"enabled\":true}}",
          "web.json:1:17: auto_config.enabled: TLS and access control is not there yet"},
-        {"{\"audit\":{\"enabled\":true}}",
-         "web.json:1:11: audit.enabled: an audit log is not there yet"},
+        {"{\"audit\":{\"enabled\":true}}", "web.json:1:11: audit.enabled: an audit log is not there yet"},
         {"{\"http_config\":{\"allow_write_http_from\":[\"127.0.0.0/8\"]}}",
          "web.json:1:42: http_config.allow_write_http_from: a limit on who may write is not there yet"},
         {"{\"http_config\":{\"block_endpoints\":[\"/v1/kv\"]}}",
@@ -470,25 +467,32 @@ Test(config, refused) {
         {"{\"retry_join\":\"a\"}", "web.json:1:2: retry_join: a list of texts is wanted"},
         {"{\"retry_join\":[1]}", "web.json:1:16: retry_join: a list of texts is wanted"},
         {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"soon\"}}}",
-         "web.json:1:33: coord.reconnect_timeouts: \"spot\": \"soon\" is not a duration above 0 (write it with a unit: 30m, "
+         "web.json:1:33: coord.reconnect_timeouts: \"spot\": \"soon\" is not a duration above 0 (write it with a unit: "
+         "30m, "
          "24h)"},
         {"{\"coord\":{\"reconnect_timeouts\":{\"a\":\"1m\",\"spot\":\"0s\"}}}",
-         "web.json:1:42: coord.reconnect_timeouts: \"spot\": \"0s\" is not a duration above 0 (write it with a unit: 30m, "
+         "web.json:1:42: coord.reconnect_timeouts: \"spot\": \"0s\" is not a duration above 0 (write it with a unit: "
+         "30m, "
          "24h)"},
         {"{\"node_meta\":{\"reconnect_timeout\":\"-1s\"}}",
-         "web.json:1:15: node_meta: \"reconnect_timeout\": \"-1s\" is not a duration above 0 (write it with a unit: 30m, "
+         "web.json:1:15: node_meta: \"reconnect_timeout\": \"-1s\" is not a duration above 0 (write it with a unit: "
+         "30m, "
          "24h)"},
         {"{\"retry_join\":[\"provider=aws tag_key=role tag_value=consul region=eu-west-1\"]}",
-         "web.json:1:16: retry_join: \"provider=aws tag_key=role tag_value=cons\" asks for cloud auto-join, which is not "
-         "built in: name the servers, by address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that "
+         "web.json:1:16: retry_join: \"provider=aws tag_key=role tag_value=cons\" asks for cloud auto-join, which is "
+         "not "
+         "built in: name the servers, by address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes "
+         "that "
          "of a headless service)"},
         {"{\"start_join\":[\"10.0.0.1\",\"{{ GetPrivateIP }}\"]}",
-         "web.json:1:27: start_join: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: write the "
+         "web.json:1:27: start_join: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: write "
+         "the "
          "address itself"},
         {"{\"start_join_wan\":[\"http://a\"]}",
          "web.json:1:20: start_join_wan: \"http://a\" is a URL: write HOST or HOST:8300"},
         {"{\"retry_join_wan\":[\"tag_key=x provider=gce\"]}",
-         "web.json:1:20: retry_join_wan: \"tag_key=x provider=gce\" asks for cloud auto-join, which is not built in: name "
+         "web.json:1:20: retry_join_wan: \"tag_key=x provider=gce\" asks for cloud auto-join, which is not built in: "
+         "name "
          "the servers, by address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that of a headless "
          "service)"},
         {"{\"retry_join\":[\"\"]}", "web.json:1:16: retry_join: an empty text is no member of this list"},

@@ -201,9 +201,7 @@ Test(hold, waits_no_longer_for_a_server_that_hangs) {
 
 /* No session, because there is no leader: the agent waits for one longer than the command may wait. */
 Test(hold, waits_no_longer_for_a_session) {
-    static const struct {
-        uint64_t wait_ms, end_ms;
-    } rows[] = {{5000, 5000}, {1000, 1000}, {10, 1000}, {0, 10000}};
+    static const struct { uint64_t wait_ms, end_ms; } rows[] = {{5000, 5000}, {1000, 1000}, {10, 1000}, {0, 10000}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin(rows[i].wait_ms);
         NEXT(HOLD_ASK);
