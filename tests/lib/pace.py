@@ -6,7 +6,7 @@ for some seconds; a poll waits so many seconds more.
 
 Where this process may mount, its temporary folder is in memory: a disk that stands still makes leaders hand over, and that is another story than the
 one that is told. Stories about disks mount their own. The mounts are in a namespace of this process, so the kernel removes them with it."""
-import atexit, ctypes, json, os, signal, subprocess, tempfile
+import ctypes, json, os, signal, subprocess, tempfile
 
 
 class Late(AssertionError):
@@ -39,20 +39,12 @@ def server_arguments(folder):
 
 
 def _in_memory():
-    folder = tempfile.mkdtemp(prefix="coord-memory-")
-    mounted = os.geteuid() == 0 and ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0 and \
-        all(subprocess.run(words, capture_output=True).returncode == 0
-            for words in (["mount", "--make-rprivate", "/"], ["mount", "-t", "tmpfs", "-o", "size=75%", "coord-test", folder]))
-    if not mounted:
-        os.rmdir(folder)
-        return
-    tempfile.tempdir = os.environ["TMPDIR"] = folder
-
-    def remove(owner=os.getpid()):
-        if os.getpid() == owner:
-            subprocess.run(["umount", "-l", folder], capture_output=True)
-            os.rmdir(folder)
-    atexit.register(remove)
+    used = [os.path.abspath(path) + "/" for path in (__file__, os.getcwd(), os.environ.get("COORD_BIN", "."))]
+    folder = next((path for path in ("/mnt", "/media", "/srv") if os.path.isdir(path) and not any(u.startswith(path + "/") for u in used)), None)
+    if folder and os.geteuid() == 0 and ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0 and \
+            all(subprocess.run(words, capture_output=True).returncode == 0
+                for words in (["mount", "--make-rprivate", "/"], ["mount", "-t", "tmpfs", "-o", "size=75%,mode=1777", "coord-test", folder])):
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
 
 
 _in_memory()
