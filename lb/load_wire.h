@@ -4,7 +4,7 @@
  * long; its node, unless it is that of the hint before; its id; its service's name, unless that is the id; the load and
  * what else it says, and the share of its keys that it keeps, unless that is all of them, 8 bytes each (IEEE 754,
  * little-endian). Numbers are varints (base/varint.h), names have their size in
- * front. Ages are rounded up, so that a copy never looks newer than what it is of. Since protocol version 7.
+ * front. Ages are rounded up, so that a copy never looks newer than what it is of.
  *
  * Pure; any number of threads. */
 #ifndef COORD_LB_LOAD_WIRE_H

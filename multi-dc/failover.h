@@ -50,7 +50,6 @@
 #include "multi-dc/failover.pb-c.h"
 #include "multi-dc/global.h"
 
-#define FAILOVER_SINCE        7 /* cluster version */
 #define FAILOVER_RETURN_MS    10000
 #define FAILOVER_SERVICES_MAX 10000 /* on record; beyond, services come home at once, and orders are refused */
 #define FAILOVER_TARGETS_MAX  16

@@ -30,7 +30,7 @@ struct follower *follower_new(const char *region);
 void follower_free(struct follower *follower);
 void follower_rows_most(struct follower *follower, size_t rows); /* in one command; at first COPY_ROWS_MOST */
 
-/* Whether this server leads our region (and its cluster version has reached COPY_SINCE), and whether there is a link. What
+/* Whether this server leads our region, and whether there is a link. What
  * was under way counts as never asked: its answer is ignored. */
 void follower_leads(struct follower *follower, bool leads, uint64_t now_ms);
 void follower_linked(struct follower *follower, bool linked, uint64_t now_ms);

@@ -65,14 +65,6 @@ static void marker_text(const struct stat *file, const struct stat *next, char r
     room[size] = '\n'; /* instead of snprintf's end */
 }
 
-/* Older versions did not pad it. */
-static bool same_marker(const char *found, size_t size, const char wanted[MARKER_SIZE]) {
-    while (size > 0 && found[size - 1] == '\n') size--;
-    size_t length = MARKER_SIZE;
-    while (wanted[length - 1] == '\n') length--;
-    return size == length && memcmp(found, wanted, size) == 0;
-}
-
 /* Without a boot id nothing can be known about the time between. */
 static bool names(const char *found, const struct stat *file) {
     char line[64], boot[BOOT_ID_SIZE], head[MARKER_SIZE];
@@ -88,7 +80,7 @@ bool store_marker_fits(const char *folder, const struct stat *file, bool *clean)
     *clean = false;
     if (got < 0) return false;
     marker_text(NULL, NULL, closed);
-    *clean = same_marker(found, (size_t)got, closed);
+    *clean = got == MARKER_SIZE && memcmp(found, closed, MARKER_SIZE) == 0;
     return !*clean && names(found, file);
 }
 

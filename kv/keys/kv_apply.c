@@ -97,8 +97,7 @@ static int verb_cas(struct machine_tx *tx, const struct kv_command_view *command
 
 /* A backup brings LockIndex back as it was, and holders since then know higher ones. None of them is above the index
  * of the restore, since each acquisition took an index of its own (but in a transaction that takes the same lock
- * several times). Below cluster version 3 no restore is noted down: what old commands do there stays as it is
- * (docs/decisions/upgrades.md). */
+ * several times). */
 static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
     uint64_t restored = machine_restored(tx->store);
     return lock_index < restored ? restored : lock_index;
@@ -114,13 +113,11 @@ static void answer_token(struct machine_tx *tx, const struct kv_command_view *co
     result->message = &answer->base;
 }
 
-/* Of a lock that is taken, or held. Its holder keeps the token, but for two: one that took the lock below cluster version
- * 5 has none yet, and one that a restored backup brought back has a token of before, and others may have had higher ones
- * since. Both get one when they acquire the lock again. */
+/* Of a lock that is taken, or held. Its holder keeps the token, but one that a restored backup brought back: it has a token
+ * of before, and others may have had higher ones since. It gets a new one when it acquires the lock again. */
 static uint64_t token_of(struct machine_tx *tx, const struct target *target, bool held) {
     const struct kv_record *now = &target->now;
-    if (machine_tx_version(tx) < KV_FENCED_SINCE) return 0;
-    return held && now->token && now->token >= machine_restored(tx->store) ? now->token : tx->index;
+    return held && now->token >= machine_restored(tx->store) ? now->token : tx->index;
 }
 
 static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
@@ -257,11 +254,7 @@ static int command_run(struct machine_tx *tx, struct kv_command_view *command, s
     if (command->key.size == 0) return machine_refuse(result, CO_INVALID, "Must provide key");
     if (command->verb >= ARRAY_COUNT(verbs))
         return CO_UNSUPPORTED; /* a newer server's: stop here, as for unknown types */
-    if (command->lease.size != 0) {
-        if (machine_tx_version(tx) < LEASE_SINCE)
-            command->lease = no_lease; /* as programs that do not know the field */
-        else if (!lease_known(tx, command->lease, result)) return CO_OK;
-    }
+    if (command->lease.size != 0 && !lease_known(tx, command->lease, result)) return CO_OK;
     struct target target;
     int rv;
     if (!target_find(tx, command->key, &target, result, &rv)) return rv;

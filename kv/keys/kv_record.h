@@ -18,8 +18,7 @@ struct kv_record {
     uint64_t create_index, modify_index, lock_index, flags;
     struct slice session; /* empty, or UUID_TEXT_SIZE bytes followed by a NUL */
     struct slice lease;   /* likewise */
-    /* Of one with a session: the index of the entry by which it took the key's lock, which is its fencing token. 0: the
-     * session has held it since before cluster version 5. */
+    /* Of one with a session: the index of the entry by which it took the key's lock, which is its fencing token. */
     uint64_t token;
     struct slice key; /* as the client wrote it */
     struct slice value;

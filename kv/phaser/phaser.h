@@ -24,7 +24,6 @@ enum phaser_space {
     SPACE_PHASER = 44,       /* a phaser's name: anything of it */
     SPACE_PHASER_PHASE = 45, /* its name: its phase. Name, NUL, session: that member comes or goes */
 };
-#define PHASER_SINCE       5 /* cluster version (registry/version.h) */
 #define PHASER_NAME_MAX    256
 #define PHASER_DEPTH_MAX   8     /* of a tree */
 #define PHASER_TREE_MAX    1000  /* phasers below a root: what one entry writes when it advances */

@@ -113,7 +113,6 @@ enum quota_space {
     SPACE_QUOTA_OWNED = 98,  /* "": which budgets are in owner mode, and of which services */
 };
 
-#define QUOTA_SINCE        7 /* cluster version (registry/version.h) */
 #define QUOTA_NAME_MOST    256
 #define QUOTA_AMOUNT_MOST  UINT64_C(1000000000000000) /* 10^15: of a budget, of tokens, of a take */
 #define QUOTA_WHOLE        1000000                    /* parts are in millionths of it */

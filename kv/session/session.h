@@ -14,9 +14,7 @@ enum session_space {
     SPACE_SESSION_NODE = 35,  /* sessions of a node */
 };
 
-#define SESSION_AFAR_SINCE 7                    /* cluster version: one with a TTL may have no node */
-#define SESSION_TTL_SINCE  5                    /* cluster version (registry/version.h): SESSION_TTL */
-#define LOCK_DELAY_MAX_NS  INT64_C(60000000000) /* longer ones are kept as written, and count as this */
+#define LOCK_DELAY_MAX_NS INT64_C(60000000000) /* longer ones are kept as written, and count as this */
 
 extern const struct module session_module;
 extern const struct expiry_kind session_expiry; /* 0: id; a period of 0: it does not end by itself */

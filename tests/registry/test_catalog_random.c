@@ -238,9 +238,6 @@ static void check_things(uint64_t index, bool simple, bool refused, int step) {
 static void run_seed(uint64_t seed, int steps) {
     fixture_open(&f);
     memset(things, 0, sizeof things);
-    Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
-    version.version = FOLD_SINCE, version.cluster_id = 1;
-    if (any_case) cr_assert(fixture_apply(&f, CLUSTER_VERSION, &version.base).yes);
     watch_things();
     struct rng rng;
     rng_seed(&rng, seed);
