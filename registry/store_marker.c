@@ -19,7 +19,7 @@
 
 #define MARKER      "marker"
 #define MARKER_SIZE 256               /* padded with line ends; within one sector */
-#define FORMAT      "coord store 2\n" /* of the store; in 1 records had no checksums */
+#define FORMAT      "coord store 1\n" /* of the store */
 
 char *store_path(const char *folder, const char *name) {
     size_t size = strlen(folder) + strlen(name) + 2;
@@ -135,7 +135,8 @@ int store_marker_write(const char *folder, const struct stat *file, struct fault
     char wanted[MARKER_SIZE], found[MARKER_SIZE + 2];
     ssize_t got = read_marker(folder, found);
     marker_text(file, NULL, wanted);
-    return got >= 0 && same_marker(found, (size_t)got, wanted) ? CO_OK : write_marker(folder, file, NULL, fault);
+    return got == MARKER_SIZE && memcmp(found, wanted, MARKER_SIZE) == 0 ? CO_OK
+                                                                         : write_marker(folder, file, NULL, fault);
 }
 
 int store_marker_write_both(const char *folder, const struct stat *file, const struct stat *next, struct fault *fault) {

@@ -509,17 +509,6 @@ Test(wal, reading_stops_at_the_bytes_asked_for) {
 
 /* -- the real disk -- */
 
-static unsigned version_of_last_batch(void) {
-    static struct place places[64];
-    const char *name = last_segment(fake);
-    size_t count = batch_places(fake, name, places, 64);
-    char head[WAL_HEAD_BYTES];
-    struct wal_head decoded;
-    fake_disk_peek(fake, name, places[count - 1].offset, head, sizeof head);
-    cr_assert_eq(wal_head_decode(head, &decoded), WAL_HEAD_OK);
-    return decoded.version;
-}
-
 Test(wal, works_on_a_real_disk) {
     char folder[] = "/tmp/coord-wal-XXXXXX", inner[64];
     cr_assert(mkdtemp(folder));

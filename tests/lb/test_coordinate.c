@@ -8,7 +8,6 @@
 #include "coordinates.h"
 #include "lb/near.h"
 #include "registry/fold.h"
-#include "registry/version.h"
 
 static struct fixture world;
 static void setup(void) {

@@ -11,7 +11,6 @@
 #include "base/message.h"
 #include "kv/session/session.h"
 #include "registry/lease.h"
-#include "registry/version.h"
 #include "rpc/api/ask.h"
 #include "rpc/reads/fetch.h"
 #include "tests/lib/fixture.h"

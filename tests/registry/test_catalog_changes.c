@@ -8,7 +8,6 @@
 #include "history_rows.h"
 #include "registry/catalog_changes.h"
 #include "registry/operator.h"
-#include "registry/version.h"
 #include "tests/lib/random_catalog.h"
 
 static struct fixture f;

@@ -16,7 +16,6 @@
 #include "base/random.h"
 #include "catalog_specs.h"
 #include "registry/fold.h"
-#include "registry/version.h"
 #include "tests/lib/scratch.h"
 
 enum { NODES = 5, IDS = 4, NAMES = 4, CHECKS = 4, THINGS = 4 + NODES + NAMES };

@@ -332,15 +332,6 @@ Test(history, an_entry_that_is_too_large_breaks_it, .init = setup, .fini = teard
     cr_assert_eq(floor_of(&f, HISTORY_KEYS), gone);
 }
 
-static size_t breaks_noted(void) {
-    struct arena arena = {0};
-    const Pb__HistoryState *state = history_state(store_read(f.reader), &arena);
-    size_t count = state->n_breaks;
-    store_read_done(f.reader);
-    arena_free(&arena);
-    return count;
-}
-
 Test(history, what_is_older_than_the_age_goes, .init = setup, .fini = teardown) {
     limit(&f, 1000, 1 << 20, 100);
     uint64_t marks[12], begin = floor_of(&f, HISTORY_KEYS);

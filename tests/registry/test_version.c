@@ -138,7 +138,7 @@ Test(version, a_command_names_the_version_that_introduced_it) {
     static const struct {
         uint8_t type;
         unsigned needs;
-    } table[] = {{TELL, 1}, {LATER, 2}, {CLUSTER_VERSION, 1}, {CLUSTER_VERSION + 1, 0}, {0, 0}, {255, 0}};
+    } table[] = {{TELL, 1}, {LATER, 2}, {CLUSTER_VERSION, 1}, {CLUSTER_VERSION + 1, 0}, {0, 0}, {LATER - 1, 0}};
     const char *folder = scratch_folder();
     struct machine_config config = {
         .store = scratch_config(folder, NULL, 0), .modules = with_tell, .version_newest = LATER_VERSION};
