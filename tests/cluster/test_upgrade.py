@@ -254,7 +254,7 @@ def main():
         gaps = load.gaps()
         print("%d writes acknowledged, %d reads, %d requests refused or cut off; longest times without a write: %s" % (
             len(load.acknowledged), load.reads, load.refused, ", ".join("%.2f s" % g for g, _ in gaps[:3])), flush=True)
-        assert gaps[0][0] < 5 * harness.SLOW, "service did not go on: %.1f s without a write" % gaps[0][0]
+        assert gaps[0][0] < 5 or not harness.FIGURES, "service did not go on: %.1f s without a write" % gaps[0][0]
         downgrade(cluster)
         restored(cluster, backup)
         dead = cluster.unexpected_ends()
