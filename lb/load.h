@@ -57,10 +57,12 @@ void load_merge_kept(struct load_table *table, const struct load_entry *entry, u
 void load_decide(struct load_table *table, uint64_t now_ns);
 /* The instance was registered at that time, so it starts slowly even if it never reports. The earliest time counts. */
 int load_started(struct load_table *table, struct load_instance instance, uint64_t then_ns);
-/* The catalog has the instance, registered by the change `created`. If the table, or the caller (`anew`), knows an
- * earlier registration, the instance begins anew now, and its former hint no longer counts. */
-int load_created(struct load_table *table, struct load_instance instance, uint64_t created, bool anew, uint64_t now_ns);
-void load_forget(struct load_table *table, struct load_instance instance); /* the instance was deregistered */
+/* The catalog has the instance, registered by the change `created`. When the table, or the caller (it saw an earlier
+ * registration at `before_ns`; 0: it saw none), knows an earlier one, the instance begins anew now: its former hint no
+ * longer counts, except a hint that it has said since this registration. */
+int load_created(struct load_table *table, struct load_instance instance, uint64_t created, uint64_t before_ns,
+                 uint64_t now_ns);
+void load_forget(struct load_table *table, struct load_instance instance); /* it was deregistered */
 
 /* False: the table does not have the instance. */
 bool load_get(const struct load_table *table, struct load_instance instance, uint64_t now_ns, struct load_entry *entry);
