@@ -82,6 +82,7 @@ static void servers_add(struct servers *servers, const char *address, const char
     *server = (Pb__RegionServer)PB__REGION_SERVER__INIT;
     server->address = (char *)(uintptr_t)address;
     server->node = (char *)(uintptr_t)node, server->version = (char *)(uintptr_t)version;
+    CHECK(servers->count < REGION_SERVERS_MAX);
     servers->count++;
 }
 
