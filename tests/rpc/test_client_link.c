@@ -111,7 +111,7 @@ static bool asked_again(struct world *world) { return world->fakes[1].fetches + 
 static bool says(struct world *world, const char *wanted) {
     struct buffer line = {0};
     rpc_client_hurry(world->rpc);
-    client_servers_say(world->rpc->client, &line);
+    connections_say(&world->rpc->client->connections, &line);
     buffer_append_byte(&line, 0);
     bool yes = strstr(line.data, wanted) && strncmp(line.data, "127.0.0.1:", 10) == 0;
     buffer_free(&line);
