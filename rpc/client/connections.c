@@ -68,6 +68,7 @@ static void become_current(struct connections *c, struct connection *connection,
     c->connected = true;
     if (before) before->draining = true, before->since_ms = now_ms;
     c->rebalance_ms = now_ms + REBALANCE_MS + rng_below(&c->rng, REBALANCE_MS);
+    LIST_FOREACH(item, &c->servers) LIST_ENTRY(item, struct client_server, link)->other_cluster = 0;
 }
 
 static bool names_leader(const Pb__PeerServers *servers) {
@@ -199,7 +200,7 @@ void connection_leave(struct connections *c, struct connection *connection, cons
 static bool may_dial(const struct connections *c) { return !c->trying && !c->to_dial && !c->stopping && !c->paused; }
 
 static void dial_next(struct connections *c, uint64_t now_ms) {
-    if (may_dial(c) && !c->current) c->to_dial = connections_best(c, now_ms, NULL);
+    if (may_dial(c) && !c->current) c->to_dial = connections_best(c, now_ms, NULL, false);
 }
 
 void connections_dialled(struct connections *c, struct connection *connection, struct client_server *server,
@@ -308,17 +309,16 @@ void connection_tick(struct connections *c, struct connection *connection, const
 /* Back to the server that this agent belongs to. */
 static void rebalance(struct connections *c, uint64_t now_ms) {
     if (!c->current || !may_dial(c) || now_ms < c->rebalance_ms) return;
-    struct client_server *best = connections_best(c, now_ms, NULL);
+    struct client_server *home = connections_home(c, now_ms);
     c->rebalance_ms = now_ms + REBALANCE_MS + rng_below(&c->rng, REBALANCE_MS);
-    if (best && best->listed && best != c->current->server) c->to_dial = best;
+    if (home && home->listed && home != c->current->server) c->to_dial = home;
 }
 
 static void seek_leader(struct connections *c, uint64_t now_ms) {
     const struct connection *current = c->current;
     if (!current || !may_dial(c) || !current->leave_ms || now_ms < current->leave_ms) return;
     if (c->mutations & CONNECTIONS_MUTATE_KEEPS_LEADERLESS) return;
-    struct client_server *best = connections_best(c, now_ms, current->server);
-    if (best && best->listed) c->to_dial = best;
+    c->to_dial = connections_best(c, now_ms, current->server, true);
 }
 
 /* The servers were founded anew, with empty folders: this agent goes with them. */

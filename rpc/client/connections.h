@@ -11,14 +11,17 @@
  * (1) A server has a rank, made of its address and a seed of the agent: members of the cluster come first, among them the
  *     one of the highest rank. An agent elsewhere goes back there after REBALANCE_MS.
  * (2) A server that failed is not dialled for a while that doubles from CONNECTIONS_BACKOFF_LEAST_MS to
- *     CONNECTIONS_BACKOFF_MOST_MS; its hello sets that back. The addresses of one name are tried one after the other
- *     before the name has failed.
+ *     CONNECTIONS_BACKOFF_MOST_MS; its hello sets that back. A part of it is random, so that agents that lost their
+ *     server at one moment do not come back at one moment. Servers that failed less are tried first, because each that
+ *     hangs takes a while: all are tried once before one is tried twice. The addresses of one name are tried one after
+ *     the other before the name has failed.
  * (3) A connection that is silent is asked whether somebody is there (a ping), and given up when nothing comes back: soon
  *     where an answer is due or somebody waits for a change, later where nobody does.
  * (4) A server that knows no leader is left for one that knows one, after the time that an election takes. One that is cut
  *     off from the other servers is left at once, also for one that waits for an election.
- * (5) A server of another cluster is not used. Only when all members say for CONNECTIONS_OTHER_CLUSTER_MS that they
- *     belong to one other cluster, which was founded anew, the agent belongs to that one.
+ * (5) A server of another cluster is not used. Only when all members have said, since the last connection was lost, that
+ *     they belong to one other cluster, which was founded anew, the agent belongs to that one, CONNECTIONS_OTHER_CLUSTER_MS
+ *     after the loss at the earliest.
  * (6) A region without a connection is waited for during `hold_ms` from the loss of the last one on. What is asked later
  *     ends at once.
  *
@@ -121,8 +124,11 @@ struct connections_order connections_next(struct connections *c);
 
 /* -- servers (connections_servers.c) -- */
 struct client_server *connections_know(struct connections *c, const char *address); /* NULL: too many, or too long */
-/* By (1). Only those that may be dialled by then; `but` (may be NULL): not this one. NULL: none. */
-struct client_server *connections_best(struct connections *c, uint64_t when_ms, const struct client_server *but);
+/* The one to belong to, by (1), of those that may be dialled by then. NULL: none. */
+struct client_server *connections_home(struct connections *c, uint64_t when_ms);
+/* The one to try now, by (1) and (2): `but` (may be NULL) is not; `listed`: only members are. NULL: none. */
+struct client_server *connections_best(struct connections *c, uint64_t now_ms, const struct client_server *but,
+                                       bool listed);
 /* It is not dialled for that long at least; (2). */
 void connections_failed(struct connections *c, struct client_server *server, uint64_t least_ms, uint64_t now_ms);
 void connections_learn(struct connections *c, const Pb__PeerServers *servers);

@@ -31,13 +31,31 @@ struct client_server *connections_know(struct connections *c, const char *addres
     return server;
 }
 
-struct client_server *connections_best(struct connections *c, uint64_t when_ms, const struct client_server *but) {
+static bool may_be_dialled(const struct client_server *server, uint64_t when_ms) {
+    return server->next_ms <= when_ms && !server->resolving;
+}
+
+static bool is_preferred(const struct client_server *server, const struct client_server *to) {
+    return server->listed != to->listed ? server->listed : server->rank > to->rank;
+}
+
+struct client_server *connections_home(struct connections *c, uint64_t when_ms) {
+    struct client_server *home = NULL;
+    LIST_FOREACH(item, &c->servers) {
+        struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+        if (may_be_dialled(server, when_ms) && (!home || is_preferred(server, home))) home = server;
+    }
+    return home;
+}
+
+struct client_server *connections_best(struct connections *c, uint64_t now_ms, const struct client_server *but,
+                                       bool listed) {
     struct client_server *best = NULL;
     LIST_FOREACH(item, &c->servers) {
         struct client_server *server = LIST_ENTRY(item, struct client_server, link);
-        if (server->next_ms > when_ms || server->resolving || server == but) continue;
-        if (!best || server->listed > best->listed || (server->listed == best->listed && server->rank > best->rank))
-            best = server;
+        if (!may_be_dialled(server, now_ms) || server == but || (listed && !server->listed)) continue;
+        bool same = best && server->backoff_ms == best->backoff_ms;
+        if (!best || (same ? is_preferred(server, best) : server->backoff_ms < best->backoff_ms)) best = server;
     }
     return best;
 }
@@ -48,7 +66,8 @@ void connections_failed(struct connections *c, struct client_server *server, uin
     if (c->mutations & CONNECTIONS_MUTATE_NO_BACKOFF) server->backoff_ms = CONNECTIONS_BACKOFF_LEAST_MS;
     if (server->backoff_ms < least_ms) server->backoff_ms = least_ms;
     if (server->backoff_ms > CONNECTIONS_BACKOFF_MOST_MS) server->backoff_ms = CONNECTIONS_BACKOFF_MOST_MS;
-    server->next_ms = now_ms + server->backoff_ms;
+    uint64_t wait_ms = server->backoff_ms - rng_below(&c->rng, server->backoff_ms / 2 + 1);
+    server->next_ms = now_ms + (wait_ms > least_ms ? wait_ms : least_ms);
 }
 
 void connections_say(const struct connections *c, struct buffer *out) {
