@@ -116,7 +116,6 @@ static void unwanted(struct connections *c, struct connection *connection, const
     judged(connection, REACH_UNWANTED, why);
     log_warn("client", "a server is not talked to address=%s reason=\"%s\"", connection->at, why);
     if (connection->server) connections_failed(c, connection->server, least_ms, now_ms);
-    if (connection->server && c->mutations & CONNECTIONS_MUTATE_DIALS_STRANGERS) connection->server->next_ms = 0;
     give_up(connection);
 }
 

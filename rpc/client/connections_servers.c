@@ -67,7 +67,9 @@ void connections_failed(struct connections *c, struct client_server *server, uin
     if (server->backoff_ms < least_ms) server->backoff_ms = least_ms;
     if (server->backoff_ms > CONNECTIONS_BACKOFF_MOST_MS) server->backoff_ms = CONNECTIONS_BACKOFF_MOST_MS;
     uint64_t wait_ms = server->backoff_ms - rng_below(&c->rng, server->backoff_ms / 2 + 1);
-    server->next_ms = now_ms + (wait_ms > least_ms ? wait_ms : least_ms);
+    uint64_t next_ms = now_ms + (wait_ms > least_ms ? wait_ms : least_ms);
+    if (next_ms > server->next_ms) server->next_ms = next_ms; /* else it was told already to wait for longer */
+    if (c->mutations & CONNECTIONS_MUTATE_DIALS_STRANGERS && server->other_cluster) server->next_ms = now_ms;
 }
 
 void connections_say(const struct connections *c, struct buffer *out) {

@@ -19,7 +19,7 @@ enum { DIAL_HOSTS = 10, DIAL_AGENTS = 64, DIAL_NAME_MOST = 4, DIAL_READERS = 64 
 #define DIAL_CLUSTER  UINT64_C(0xc1)
 #define DIAL_STRANGER UINT64_C(0x5712)
 #define DIAL_NAME     "servers.example:8300" /* resolves to d->named */
-#define DIAL_LATE_MS  120 /* how late a story may see what happens at once: two ticks, two round trips */
+#define DIAL_LATE_MS  180 /* how late a story may see what happens at once: two ticks, two round trips */
 
 enum dial_state { DIAL_UP, DIAL_DOWN /* refuses connections */, DIAL_GONE /* without power */ };
 struct dial_host {
