@@ -7,10 +7,9 @@ What holds all the time: a cut makes no election, local reads take no longer, th
 import http.client, itertools, json, os, queue, shutil, socket, statistics, subprocess, sys, tempfile, threading, time
 import harness
 from agents import ask, do, get, now, resolve
-from harness import MULTIPLIER, SLOW, STANDSTILL, check, kept, until
+from harness import MULTIPLIER, SLOW, check, kept, until
 
 HOLD = 2.0          # performance.rpc_hold_timeout
-UNSEEN = 1.5        # until a link says that nobody answers
 BULK = 1500
 
 
@@ -204,13 +203,10 @@ def all_know_all(regions, within=20):
 
 
 def away(server, region):
-    """?dc= of a region that cannot be reached: an error that names it, in time."""
+    """?dc= of a region that cannot be reached: an error that names it. (When: ./dev sim, a_region_that_is_away_says_so_at_once.)"""
     for method, path in (("GET", "/v1/catalog/nodes?dc="), ("PUT", "/v1/kv/away?dc=")):
-        begun = now()
         status, _, answer = ask(server, method, path + region, "x" if method == "PUT" else None, timeout=30)
-        took = now() - begun
         check(status == 500 and ('"%s"' % region in answer or "outcome" in answer), "%s of %s at %s: %d %s" % (method, region, server.name, status, answer))
-        check(took < UNSEEN + HOLD + 1 + SLOW + STANDSTILL / 4, "%s of %s at %s: answered after %.1f s" % (method, region, server.name, took))
 
 
 def cut_apart(world, what, cut, near, far, restart=None):

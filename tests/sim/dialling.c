@@ -347,17 +347,18 @@ static void look_at_host(struct dialling *d, struct dial_host *host) {
         if (d->links[i]->host == host && d->links[i]->greeted) tell_servers(d->links[i]);
 }
 
-/* -- readers of a region ------------------------------------------------------------------------------------------ */
+/* -- readers ------------------------------------------------------------------------------------------------------ */
 static void judge_told(struct dial_agent *agent, const struct dial_reader *reader) {
     struct sim *s = agent->all->sim;
     const struct connections *c = &agent->connections;
-    uint64_t now = now_ms(agent), lost_ms = c->lost_ms, due_ms = lost_ms + c->config.hold_ms;
+    uint64_t now = now_ms(agent), since_ms = c->config.region ? c->lost_ms : reader->begun_ms;
+    uint64_t due_ms = since_ms + c->config.hold_ms;
+    if (now < due_ms)
+        sim_violation(s, RULE_LINKS, "a reader is told that nobody can be reached after %" PRIu64 " of %" PRIu64 " ms",
+                      now - since_ms, c->config.hold_ms);
     if (due_ms < reader->begun_ms) due_ms = reader->begun_ms;
-    if (now < lost_ms + c->config.hold_ms)
-        sim_violation(s, RULE_LINKS, "a reader is told that the region is away after %" PRIu64 " of %" PRIu64 " ms",
-                      now - lost_ms, c->config.hold_ms);
     if (now > due_ms + DIAL_LATE_MS)
-        sim_violation(s, RULE_LINKS, "a reader is told that the region is away %" PRIu64 " ms late", now - due_ms);
+        sim_violation(s, RULE_LINKS, "a reader is told that nobody can be reached %" PRIu64 " ms late", now - due_ms);
 }
 
 /* As client_fetch.c: when one begins, and every tick. True: it is over. */

@@ -8,7 +8,9 @@
  * judged as it runs, unless a story says so itself:
  *
  *     an agent without a connection that works has one `bound_ms` later, while some server would give it one
- *     it never uses a server of another cluster than its own */
+ *     it never uses a server of another cluster than its own
+ *     a reader is told that no server can be reached when hold_ms is over, which an agent counts from the reader's
+ *     beginning, and a link to a region from the loss of its connection; not before, and at most DIAL_LATE_MS later */
 #ifndef COORD_TESTS_SIM_DIALLING_H
 #define COORD_TESTS_SIM_DIALLING_H
 
@@ -54,7 +56,7 @@ struct dial_agent {
     unsigned changes, dials, anew; /* of its current connection; that it tried; to another cluster */
     uint64_t changed_us;
     uint64_t lost_us, longest_us; /* without a connection that works since; NEVER: it has one. The longest time so */
-    /* Of a region: who reads over it, and waits. */
+    /* Who reads over it, and waits. */
     struct dial_reader readers[DIAL_READERS];
     unsigned reading, served, told;
 };
@@ -84,8 +86,8 @@ struct dial_agent *dialling_agent(struct dialling *d, const struct dial_host *jo
 void dialling_run(struct dialling *d, uint64_t ms);
 
 void dial_host_is(struct dialling *d, struct dial_host *host, enum dial_state state);
-void dial_read(struct dial_agent *agent);                                   /* over a region's link */
-struct dial_host *dial_current(const struct dial_agent *agent);             /* NULL: none */
+void dial_read(struct dial_agent *agent);                       /* waits for a server, as client_fetch.c has it */
+struct dial_host *dial_current(const struct dial_agent *agent); /* NULL: none */
 bool dial_good(const struct dial_agent *agent, const struct dial_host *of); /* would a connection there work? */
 bool dial_works(const struct dial_agent *agent);
 struct dial_host *dial_home(const struct dial_agent *agent); /* the host that it ranks highest, of all */

@@ -292,7 +292,7 @@ void scenario_agents_stay_with_their_cluster(struct sim *s) {
 
 /* -- another region ----------------------------------------------------------------------------------------------- */
 
-static void cut_region(struct dialling *d, bool cut) {
+static void cut_servers(struct dialling *d, bool cut) {
     bool silent = sim_chance(d->sim, 500);
     for (unsigned i = 0; i < d->host_count; i++)
         if (!cut) dial_host_is(d, &d->hosts[i], DIAL_UP), d->agents[0].cut[i] = false;
@@ -318,19 +318,33 @@ void scenario_a_region_that_is_away_says_so_at_once(struct sim *s) {
     for (unsigned i = 0; i < 6 && !s->failed; i++) {
         uint64_t away_ms = sim_random(s, 1, 30000);
         read_for(d, sim_random(s, 1000, 20000));
-        cut_region(d, true);
+        cut_servers(d, true);
         read_for(d, away_ms);
         unsigned told = link->told, served = link->served;
         bool noticed = !link->connections.current;
         dial_read(link);
         if (noticed && connections_away(&link->connections, s->now_us / 1000 + link->clock_ms))
             EXPECT(s, link->told == told + 1);
-        cut_region(d, false);
+        cut_servers(d, false);
         /* Packets that were held back come again; else the longest back-off, and an attempt that hangs. */
         EXPECT(s, DIAL_WITHIN(d, AGAIN_MS + DIAL_MS + 2 * DIAL_LATE_MS, all_work(d)));
         served = link->served;
         dial_read(link);
         EXPECT(s, link->served == served + 1);
+    }
+    dialling_end(d);
+}
+
+/* Of an agent: each reader waits for its own 7 s. */
+void scenario_a_read_without_servers_ends_in_time(struct sim *s) {
+    struct dialling *d = dialling_begin(s, (unsigned)sim_random(s, 1, 3));
+    struct dial_agent *agent = dialling_agent(d, &d->hosts[0], 0);
+    EXPECT(s, DIAL_WITHIN(d, 2000, all_work(d)));
+    for (unsigned i = 0; i < 3 && !s->failed; i++) {
+        cut_servers(d, true);
+        read_for(d, sim_random(s, 1, 20000));
+        cut_servers(d, false);
+        EXPECT(s, DIAL_WITHIN(d, AGAIN_MS + DIAL_MS + 2 * DIAL_LATE_MS, all_work(d) && !agent->reading));
     }
     dialling_end(d);
 }

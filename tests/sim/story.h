@@ -176,6 +176,7 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
       "an agent uses no server of another cluster, and comes home when its own is back")                            \
     X(a_region_that_is_away_says_so_at_once,                                                                        \
       "who reads of a region is told that it is away after hold_ms, no sooner or later")                            \
+    X(a_read_without_servers_ends_in_time, "a read waits for a server for 7 s, no less and no longer")              \
     X(a_healthy_home_is_not_left,                                                                                   \
       "regions answer for each other only while, and for a while after, one has no healthy instances")
 
