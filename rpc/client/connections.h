@@ -36,7 +36,7 @@
 #include "rpc/wire/peer.pb-c.h"
 #include "rpc/wire/reach.h"
 
-/* so long another server is looked for before what is of before is given out, or said to be unknown */
+/* So long another server is looked for before what is of before is given out, or said to be unknown */
 #define CONNECTIONS_REACH_MS         1000
 #define CONNECTIONS_BACKOFF_LEAST_MS 100
 #define CONNECTIONS_BACKOFF_MOST_MS  5000
