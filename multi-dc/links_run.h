@@ -11,7 +11,7 @@
  *
  * A region is one cluster. Another that claims its name is refused, logged, and shown (rpc_ask_regions), unless all
  * servers known of the region say that they belong to the new one. Links without a use cost a question each
- * FOLLOWING_HEARTBEAT_MS (multi-dc/following.h). What happens to links never touches the own cluster: no election, no wait.
+ * COPY_AGE_HEARTBEAT_MS (multi-dc/copy_age.h). What happens to links never touches the own cluster: no election, no wait.
  *
  * When a region is asked what is decided in multi-dc/links.h. Loop thread only; what other threads ask of a region goes through rpc/api/rpc.h. */
 #ifndef COORD_MULTI_DC_LINKS_RUN_H
