@@ -6,7 +6,6 @@
 
 /* Keys of COORDINATE_TABLE; `room`: STORE_KEY_MAX bytes. */
 struct slice coordinate_key(struct store_txn *txn, char *room, struct slice node, struct slice segment);
-struct slice coordinate_keys(struct store_txn *txn, char *room,
-                             struct slice node); /* what those of a node begin with */
+struct slice coordinate_keys(struct store_txn *txn, char *room, struct slice node); /* the beginning of a node's keys */
 
 #endif

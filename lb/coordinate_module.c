@@ -1,4 +1,4 @@
-/* The module: commands, and what nodes take with them. */
+/* The module: the command, and the removal of a node's coordinates with the node. */
 #include "base/check.h"
 #include "lb/coordinate_internal.h"
 #include "lb/near.h"
@@ -58,7 +58,7 @@ static struct slice packed(struct arena *arena, const Pb__Coordinate *record) {
     return slice_make(bytes, size);
 }
 
-/* *bytes: what the record is to become. */
+/* *bytes: the new record. */
 static bool changes(struct store_txn *txn, const Pb__Coordinate *record, struct arena *arena, struct slice *bytes) {
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(record->node), now;
@@ -73,7 +73,7 @@ bool coordinate_changes(struct store_txn *txn, const Pb__Coordinate *record, str
     return changes(txn, record, arena, &bytes);
 }
 
-/* Did anything change? */
+/* True: something has changed. */
 static bool update(struct machine_tx *tx, const Pb__Coordinate *record) {
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(record->node), bytes;

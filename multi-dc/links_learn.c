@@ -1,5 +1,4 @@
-/* How regions become known: what hellos, operators, neighbours and a region's own catalog say of them becomes a command,
- * if it is news. */
+/* How regions become known: news from hellos, operators, neighbours, and a region's own catalog become commands. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -86,7 +85,7 @@ void links_learn_hello(struct links *links, const Pb__PeerHello *hello) {
     if (!links->stopping && news(links, &command)) links_learn(links, &command, NULL, NULL);
 }
 
-/* Only those that are not known at all: of the others each region says itself who its servers are. */
+/* Only regions without a record, because each known region names its servers itself. */
 void links_learn_neighbours(struct links *links, const Pb__RegionsResult *known) {
     for (size_t i = 0; i < known->n_regions; i++) {
         const Pb__Region *region = known->regions[i];
@@ -119,7 +118,7 @@ void links_learn_servers(struct link_to *to, const Pb__MembersResult *members) {
         link_held_back(&to->schedule, clock_mono_ms()); /* something of it was proposed just before */
 }
 
-/* Its link goes with a new cluster only when all servers known of the region belong to that one (rpc/client/client.h). */
+/* The link accepts a new cluster only when all known servers of the region belong to it (rpc/client/client.h). */
 void links_learn_identity(struct link_to *to) {
     struct links *links = to->links;
     struct rpc_status status;
@@ -177,7 +176,7 @@ void links_forget_copy(struct links *links, const char *region) {
 }
 
 /* -- services ----------------------------------------------------------------------------------------------------- */
-/* One that went again meanwhile stays away: nobody needs to hear of that. */
+/* A service that has gone away again meanwhile stays away, and the refusal needs no log line. */
 static void came_home(void *data, int error, bool yes, const char *text) {
     (void)data, (void)yes;
     if (error && error != CO_CONFLICT) log_warn("region", "a service does not come home yet reason=\"%s\"", text);
@@ -265,14 +264,14 @@ void links_learn_start(struct links *links) {
         struct join_address *address = mem_zalloc(sizeof *address);
         address->links = links, address->join.done = address_joined;
         if (!address_complete(*at, links->config.port, address->join.address)) {
-            free(address); /* the configuration was checked: there is none */
+            free(address); /* there is none, because the configuration was checked */
             continue;
         }
         list_append(&links->joins, &address->item);
     }
 }
 
-/* Those that worked are asked now and then: the name may lead to another region later. */
+/* Addresses that worked are asked again now and then, because a name may lead to another region later. */
 void links_learn_tick(struct links *links, uint64_t now_ms) {
     struct rpc_status status;
     rpc_status(links->config.own, &status);

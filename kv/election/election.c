@@ -52,7 +52,7 @@ const struct query_type query_election = {.number = 42,
                                           .watched = watched,
                                           .run = run};
 
-/* Candidates come and go without a change of this. */
+/* A candidate that comes or goes does not change this. */
 static struct watch_key leader_watched(const ProtobufCMessage *request) {
     return queue_watched(SPACE_ELECTION_LEADER, request);
 }

@@ -25,9 +25,9 @@ static uint64_t greater(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* -- the command -------------------------------------------------------------------------------------------------- */
 
-/* What the token has to hold, if anything. */
+/* The lock that the token has to hold, if the command names one. */
 struct holding {
-    const char *name; /* "": nothing */
+    const char *name; /* "": none */
     const struct queue_family *family;
 };
 static struct holding holding_of(const Pb__FenceCheckCommand *command) {
@@ -118,13 +118,13 @@ static struct watch_key watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_FENCE, resource_of(request)};
 }
 
-/* A restore changes all of them, see (5). */
+/* A restore changes the answers for all resources, see (5). */
 static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                struct query_result *result) {
     struct slice resource = resource_of(request);
     Pb__Fence *fence;
     *result = (struct query_result){0};
-    if (!resource.size || resource.size > FENCE_NAME_MAX) return CO_OK; /* such a one cannot be */
+    if (!resource.size || resource.size > FENCE_NAME_MAX) return CO_OK; /* no resource has such a name */
     int rv = fence_get(txn, resource, arena, &fence);
     if (rv != CO_OK || !fence->highest) return rv;
     uint64_t restored = machine_restored(txn);

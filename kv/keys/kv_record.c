@@ -25,7 +25,7 @@ int kv_record_decode(struct slice store_key, struct slice bytes, struct kv_recor
     record->lock_index = get_le64(bytes.data + 24);
     record->flags = get_le64(bytes.data + 32);
     unsigned parts = (unsigned char)bytes.data[1];
-    if (parts == 0 && !kv_is_long(store_key)) { /* most are such */
+    if (parts == 0 && !kv_is_long(store_key)) { /* most keys are short */
         record->session = record->lease = slice_make(bytes.data, 0);
         record->token = 0;
         record->key = store_key;

@@ -97,7 +97,7 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     pb__phasers_result__init(list);
     *result = (struct query_result){.index = machine_removed_below(txn, SPACE_PHASER, prefix), .found = true};
     result->message = &list->base;
-    if (prefix.size > PHASER_NAME_MAX) return CO_OK; /* such a name cannot be */
+    if (prefix.size > PHASER_NAME_MAX) return CO_OK; /* no phaser has such a name */
     STORE_PREFIX(&cursor, txn, PHASER_TABLE, prefix) {
         if (list->n_phasers == room) {
             room = room ? 2 * room : 16;
@@ -134,7 +134,7 @@ static struct watch_key phase_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_PHASER_PHASE, slice_text(awaits(request)->name)};
 }
 
-/* Counts of it are shown too. */
+/* The answer shows the phaser's counts too. */
 static struct watch_key phase_also(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_PHASER, slice_text(awaits(request)->name)};
 }

@@ -4,7 +4,7 @@
 
 #include "kv/rollout/rollout_internal.h"
 
-/* -- what ends by itself ------------------------------------------------------------------------------------------ */
+/* -- ends by time ------------------------------------------------------------------------------------------------- */
 
 /* Calls `begin` for each record with a stage. */
 static int read_stages(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry,

@@ -1,4 +1,5 @@
-/* Commands on sessions, and what ends them: destroy, the leader's table, and events of the catalog. */
+/* Commands on sessions, and the ends of sessions: by destroy, by the leader's table of deadlines, and by events of the
+ * catalog. */
 #include "kv/session/session_internal.h"
 #include "registry/catalog.h"
 #include "registry/fold.h"
@@ -26,7 +27,7 @@ int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb_
 }
 
 static void record_put(struct machine_tx *tx, const Pb__Session *session) {
-    CHECK(session->ttl_ns >= 0); /* session_record_ttl_ns takes what is below 0 for damage */
+    CHECK(session->ttl_ns >= 0); /* because session_record_ttl_ns takes a TTL below 0 for damage */
     size_t size = pb__session__get_packed_size(session);
     char *bytes = arena_alloc(tx->arena, 8 + size);
     put_le64(bytes, (uint64_t)session->ttl_ns);
@@ -50,7 +51,7 @@ static struct slice index_row(struct store_txn *txn, struct slice node, struct s
     return slice_make(room, prefix.size + UUID_TEXT_SIZE);
 }
 
-/* Every check a session is bound to, by number; NULL after the last. */
+/* The checks that a session is bound to, by number; NULL after the last. */
 static const char *bound_check(const Pb__Session *session, size_t number) {
     if (number < session->n_node_checks) return session->node_checks[number];
     number -= session->n_node_checks;
@@ -100,7 +101,7 @@ static int bound_session(struct machine_tx *tx, struct slice node, struct slice 
 
 /* -- create ------------------------------------------------------------------------------------------------------- */
 
-/* Everything that can be refused is refused here, before the first write. The words are Consul's. */
+/* Refuses here, before the first write, everything that can be refused. The words are Consul's. */
 static int create_refused(struct machine_tx *tx, const Pb__Session *session, struct machine_result *result) {
     struct slice ignored;
     struct slice node = slice_text(session->node);
@@ -111,7 +112,7 @@ static int create_refused(struct machine_tx *tx, const Pb__Session *session, str
     int rv = store_get(tx->store, SESSION_TABLE, slice_text(session->id), &ignored);
     if (rv == CO_OK) return machine_refuse(result, CO_EXISTS, "a session of this id exists already");
     if (rv != CO_NOTFOUND) return rv;
-    /* Of a client in another region, whose node is not registered here: it ends with its TTL alone. */
+    /* The session of a client in another region, whose node is not registered here: only its TTL ends it. */
     bool afar = session->ttl_ns > 0 && machine_tx_version(tx) >= SESSION_AFAR_SINCE;
     if (node.size == 0 && afar && !bound_check(session, 0)) return CO_OK;
     if (node.size == 0) return machine_refuse(result, CO_INVALID, "Must provide Node");
@@ -227,7 +228,7 @@ int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_r
 
 _Static_assert((int)SPACE_SESSION_NODE == (int)FOLD_SPACE_SESSION_NODE, "one list of numbers");
 
-/* Names are folded from now on. */
+/* From now on node names are stored folded (in lower case). */
 static void fold_session(struct machine_tx *tx, struct slice id, struct slice bytes, struct arena *arena) {
     (void)id;
     Pb__Session *session;

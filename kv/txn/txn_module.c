@@ -1,4 +1,4 @@
-/* Transactions as a module: the command, the query, and what both give. */
+/* Transactions as a module: the command, the query, and the answer of both. */
 #include "base/buffer.h"
 #include "kv/keys/kv.h"
 #include "kv/txn/txn_internal.h"
@@ -7,7 +7,7 @@ _Static_assert(TXN_APPLY >= 128 && TXN_APPLY <= UINT8_MAX, "a command of kv (reg
 _Static_assert(TXN_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 _Static_assert(TXN_APPLY == KV_BY_TRANSACTION, "the history of keys knows it by this");
 
-/* -- what is answered --------------------------------------------------------------------------------------------- */
+/* -- the answer --------------------------------------------------------------------------------------------------- */
 
 static void *grown(struct arena *arena, void *items, size_t count, size_t *room, size_t size) {
     if (count < *room) return items;
@@ -76,7 +76,8 @@ static int choose(struct txn_run *run, const Pb__TxnCommand *command) {
     return CO_OK;
 }
 
-/* All operations of the list that counts. CO_OK: the answer says what came of them; else the store failed. */
+/* Runs all operations of the list that the comparisons chose. CO_OK: the answer has their results and failures; else
+ * the store failed. */
 static int run_all(struct txn_run *run, const Pb__TxnCommand *command) {
     int rv = command->conditional ? choose(run, command) : CO_OK;
     bool otherwise = command->conditional && !run->answer->succeeded;
@@ -127,7 +128,7 @@ bool txn_writes(const Pb__TxnCommand *command) {
 
 /* -- the query ---------------------------------------------------------------------------------------------------- */
 
-/* It is asked once, without waiting; somebody who waited all the same would do so for this key. */
+/* Clients ask once, without waiting; a client that waited all the same would wait for this key. */
 static struct watch_key watched(const ProtobufCMessage *request) {
     const Pb__TxnCommand *command = (const Pb__TxnCommand *)request;
     struct slice key = {"", 0};
