@@ -1,7 +1,7 @@
 /* A server's links to other regions: when a region is asked what, how often the same is told, and what is remembered of
  * others that claim a region's name. Decides only: what happened and the time are its arguments. The acting part is
- * multi-dc/links_run.c, with links_learn.c. Which connection a link has, and when its region counts as away, is decided in
- * rpc/client/connections.h; what a copy wants next, in multi-dc/follower.h.
+ * multi-dc/links_run.c, with links_learn.c. rpc/client/connections.h decides
+ * which connection a link has, and when its region counts as away; multi-dc/follower.h, what a copy wants next.
  *
  * (1) The leader asks each region that can be reached whom it knows, every LINKS_KNOWN_MS, and who its servers are, every
  *     LINKS_SERVERS_MS. A question waits for the answer to the one before.

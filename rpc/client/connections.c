@@ -152,11 +152,9 @@ void connection_hello(struct connections *c, struct connection *connection, cons
     bool unfounded = c->config.region && c->cluster_id && !hello->cluster_id;
     if (unfounded) snprintf(why, sizeof why, "it has no cluster id yet");
     if (connection->server) connection->server->other_cluster = verdict == HELLO_OTHER_CLUSTER ? hello->cluster_id : 0;
-    if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT || unfounded) {
-        if (!why[0]) snprintf(why, sizeof why, "it is too old for client agents");
+    if (verdict != HELLO_OK || unfounded) {
         unwanted(c, connection, why, unfounded ? UNFOUNDED_MS : CONNECTIONS_BACKOFF_MOST_MS, now_ms);
     } else if (!connection->greeted) {
-        connection->protocol = terms.protocol;
         met(c, connection, hello, now_ms);
     }
 }

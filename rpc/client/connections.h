@@ -22,7 +22,7 @@
  * (5) A server of another cluster is not used. Only when all members have said, since the last connection was lost, that
  *     they belong to one other cluster, which was founded anew, the agent belongs to that one, CONNECTIONS_OTHER_CLUSTER_MS
  *     after the loss at the earliest.
- * (6) A region without a connection is waited for during `hold_ms` from the loss of the last one on. What is asked later
+ * (6) A region without a connection is waited for during `hold_ms` from the loss of the last one on. A later request
  *     ends at once.
  *
  * Times are milliseconds of any monotonic clock. One thread; others may read the atomic fields. */
@@ -63,7 +63,6 @@ struct connection {
     char at[128], node[256];      /* the address that was dialled, and who answered there ("": nobody yet) */
     uint64_t number;              /* never given twice */
     uint64_t server_id;
-    unsigned protocol; /* the version that both speak */
     uint64_t since_ms, last_seen_ms;
     uint64_t asked_ms, pinged_ms; /* the oldest question whose answer is due soon; the ping under way; 0: none */
     uint64_t delivered, ping_at;  /* bytes that the other side's kernel acknowledged; where the ping ends */
@@ -119,7 +118,7 @@ struct connections_order {
 
 void connections_begin(struct connections *c, const struct connections_config *config, uint64_t now_ms);
 void connections_end(struct connections *c); /* there is no connection any more */
-/* What is to be done now: after each event, ask until it is CONNECTIONS_NOTHING. What it orders counts as done. */
+/* The next thing to do now. After each event, ask until it is CONNECTIONS_NOTHING. An order counts as done. */
 struct connections_order connections_next(struct connections *c);
 
 /* -- servers (connections_servers.c) -- */
@@ -186,7 +185,7 @@ bool connections_unreachable(const struct connections *c,
                              uint64_t now_ms); /* any thread: no server, for CONNECTIONS_REACH_MS */
 /* A region that was waited for already: (6). */
 bool connections_away(const struct connections *c, uint64_t now_ms);
-/* What begins now waits so long for a server, of `most_ms` at most. */
+/* A request that begins now waits so long for a server, `most_ms` at most. */
 uint64_t connections_wait_ms(const struct connections *c, uint64_t most_ms, uint64_t now_ms);
 /* A read without a connection, begun at begun_ms: is it to be given up? One that waits for a change (`blocking`) until
  * `until_ms` is not given up before, except by a region. */

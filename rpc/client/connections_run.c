@@ -71,7 +71,7 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     bool met = conn->state.greeted;
     connection_hello(&client->connections, &conn->state, hello, clock_mono_ms());
     if (!met && conn->state.greeted) {
-        struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node, .protocol = conn->state.protocol};
+        struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node};
         conn->asks = ask_up(client->rpc, conn->wire, &asks);
     }
     if (hello) frame_drop(hello);

@@ -1,4 +1,4 @@
-/* What rpc/client/connections.h decides, one rule after the other; together, over time: ./dev sim, scenarios of links. */
+/* The decisions of rpc/client/connections.h, one rule after the other; together, over time: ./dev sim, scenarios of links. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <uv.h>

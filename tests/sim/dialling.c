@@ -34,7 +34,7 @@ enum dial_kind {
     AT_AGENT_RESOLVED
 };
 
-/* What one end sends to the other, or to itself. */
+/* One end sends it to the other, or to itself. */
 struct dial_message {
     struct dial_message *next;
     uint64_t due_us;

@@ -4,8 +4,8 @@
  * resolver, and the servers, as far as connections see them: a hello, whether they know a leader, answers. A host may stand
  * for a server of the simulated cluster, which then says whether it runs, stands still, and knows a leader.
  *
- * A connection works, in truth, where the host runs, can be reached, is of the agent's cluster, and knows a leader. What is
- * judged as it runs, unless a story says so itself:
+ * A connection works, in truth, where the host runs, can be reached, is of the agent's cluster, and knows a leader. The
+ * judge says, as it runs:
  *
  *     an agent without a connection that works has one `bound_ms` later, while some server would give it one
  *     it never uses a server of another cluster than its own
@@ -56,7 +56,7 @@ struct dial_agent {
     unsigned changes, dials, anew; /* of its current connection; that it tried; to another cluster */
     uint64_t changed_us;
     uint64_t lost_us, longest_us; /* without a connection that works since; NEVER: it has one. The longest time so */
-    /* Who reads over it, and waits. */
+    /* Its readers, who wait. */
     struct dial_reader readers[DIAL_READERS];
     unsigned reading, served, told;
 };

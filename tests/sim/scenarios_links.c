@@ -309,7 +309,7 @@ static void read_for(struct dialling *d, uint64_t ms) {
     }
 }
 
-/* What readers are told, and when, is judged as they read (dialling.c). */
+/* The judge in dialling.c sees when readers are told, and of what. */
 void scenario_a_region_that_is_away_says_so_at_once(struct sim *s) {
     struct dialling *d = dialling_begin(s, (unsigned)sim_random(s, 1, 3));
     uint64_t hold_ms = sim_random(s, 300, 7000);
