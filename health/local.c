@@ -202,6 +202,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     struct local *local = local_new(config, random_u64());
     local->loop = loop;
     local->rpc = rpc;
+    local->hints = rpc_hints(rpc);
     local->begun_ns = clock_mono_ns();
     CHECK(uv_async_init(loop, &local->wake, on_wake) == 0);
     local->wake.data = local;

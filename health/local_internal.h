@@ -89,6 +89,7 @@ struct local {
     struct arena strings; /* of config */
     uv_loop_t *loop;
     struct rpc *rpc;
+    struct hints *hints; /* rpc's; NULL: of a table by itself, where nobody wants to know of load */
     uint64_t begun_ns;
 
     /* Any thread, under `lock`. */

@@ -119,7 +119,7 @@ static void lost(struct sync *sync, uint64_t now_ms) {
 static void failed(struct sync *sync, int error, uint64_t now_ms) {
     log_debug("health", "catalog not reached: %s", co_strerror(error));
     land(sync);
-    put_back(sync);
+    if (!mutated(sync, SYNC_MUTATE_DROPS)) put_back(sync);
     tried(sync, error);
     if (error == CO_UNKNOWN_OUTCOME) {
         lost(sync, now_ms);
@@ -168,9 +168,9 @@ static void refused(struct sync *sync, const struct sync_answer *answer, uint64_
 
 void sync_written(struct sync *sync, const struct sync_answer *answer, uint64_t now_ms) {
     struct liveness *liveness = sync->local->liveness;
-    bool unknown = answer->error == CO_UNKNOWN_OUTCOME, trusts = unknown && mutated(sync, SYNC_MUTATE_TRUSTS);
+    bool unknown = answer->error == CO_UNKNOWN_OUTCOME;
     sync->writing = false;
-    if (answer->error != CO_OK && !trusts) failed(sync, answer->error, now_ms);
+    if (answer->error != CO_OK) failed(sync, answer->error, now_ms);
     else if (answer->refused != CO_OK) refused(sync, answer, now_ms);
     else delivered(sync);
     sync->batch_count = 0;

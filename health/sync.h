@@ -33,7 +33,7 @@
 
 /* Rules that the simulator breaks, one at a time. */
 enum sync_mutation {
-    SYNC_MUTATE_TRUSTS = 1,   /* a write of unknown outcome counts as delivered */
+    SYNC_MUTATE_DROPS = 1,    /* what the servers did not get is not sent again */
     SYNC_MUTATE_BLIND = 2,    /* a new node lease is no reason to compare */
     SYNC_MUTATE_TOGETHER = 4, /* a record whose writes lose their connection travels with the others */
     SYNC_MUTATE_ASIDE = 8     /* what was set aside never travels again */

@@ -11,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "health/liveness.h"
+#include "health/sync.h"
 #include "kv/quota/owning.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/leader/lessor.h"
@@ -18,7 +20,7 @@
 
 struct mutation {
     const char *name;
-    unsigned bit, forwarding, lease, watch, module, spender, owning;
+    unsigned bit, forwarding, lease, watch, module, spender, owning, liveness, sync;
 };
 static const struct mutation mutations[] = {
     {"count-old-terms", .bit = RAFT_MUTATE_COUNT_OLD_TERMS},
@@ -57,6 +59,15 @@ static const struct mutation mutations[] = {
     {"copy-mixes", .module = MUTATE_COPY_MIXES},
     {"failover-lingers", .module = MUTATE_FAILOVER_LINGERS},
     {"turns-forget", .module = MUTATE_TURNS_FORGET},
+    {"renewal-once", .liveness = LIVENESS_MUTATE_NEVER_AGAIN},
+    {"lost-lease-kept", .liveness = LIVENESS_MUTATE_KEEPS_LOST},
+    {"void-lease-kept", .liveness = LIVENESS_MUTATE_KEEPS_VOID},
+    {"leave-without-end", .liveness = LIVENESS_MUTATE_STAYS},
+    {"taken-name-writes", .liveness = LIVENESS_MUTATE_TAKEN_WRITES},
+    {"sync-drops", .sync = SYNC_MUTATE_DROPS},
+    {"sync-blind", .sync = SYNC_MUTATE_BLIND},
+    {"sync-together", .sync = SYNC_MUTATE_TOGETHER},
+    {"sync-aside-for-good", .sync = SYNC_MUTATE_ASIDE},
 };
 
 struct arguments {
@@ -142,7 +153,7 @@ static void run_once(const struct sim_options *options, const struct scenario *s
     outcome_take(outcome, &sim);
     bool broken = options->mutations || options->forwarding_mutations || options->lease_mutations ||
                   options->watch_mutations || options->module_mutations || options->spender_mutations ||
-                  options->owning_mutations;
+                  options->owning_mutations || options->liveness_mutations || options->sync_mutations;
     if (sim.failed && !broken) cluster_print(&sim, stderr);
     sim_close(&sim);
 }
@@ -337,6 +348,8 @@ static bool parse_mutation(struct arguments *a, const char *name) {
     a->options.module_mutations |= a->mutation->module;
     a->options.spender_mutations |= a->mutation->spender;
     a->options.owning_mutations |= a->mutation->owning;
+    a->options.liveness_mutations |= a->mutation->liveness;
+    a->options.sync_mutations |= a->mutation->sync;
     return true;
 }
 
