@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/announce.h"
+#include "agent/cmd.h"
 #include "agent/control.h"
 #include "agent/definitions.h"
 #include "agent/flags.h"
@@ -538,8 +539,10 @@ static bool ready_to_run(struct agent *agent, int argc, char **argv) {
         if (rv == CO_OK && (rv = outputs_open(c, &fault)) != CO_OK) identity_close(&agent->identity);
         if (rv == CO_OK) return true;
         fprintf(stderr, "coord agent: %s\n", fault.text);
+        agent->exit_code = cmd_exit_of(&fault);
+    } else {
+        agent->exit_code = CMD_EXIT_MISTAKE;
     }
-    agent->exit_code = 1;
     return false;
 }
 
@@ -573,7 +576,7 @@ int agent_main(int argc, char **argv) {
     if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns);
     else {
         log_error("agent", "cannot start: %s", fault.text);
-        agent->exit_code = 1;
+        agent->exit_code = CMD_EXIT_REFUSED;
         stop(agent);
     }
     uv_run(&agent->loop, UV_RUN_DEFAULT);

@@ -141,6 +141,17 @@ int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count,
     return -1;
 }
 
+int cmd_flags_and_one(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,
+                      const char *usage, const char *what, const char **argument) {
+    char **rest, wrong[80];
+    int code = cmd_flags(argc, argv, flags, count, client, usage, &rest);
+    if (code >= 0) return code;
+    snprintf(wrong, sizeof wrong, "one %s is wanted, and flags before it", what);
+    if (!rest[0] || !rest[0][0] || rest[1]) return cmd_wrong(usage, wrong);
+    *argument = rest[0];
+    return -1;
+}
+
 /* -- sub-commands ------------------------------------------------------------------------------------------------- */
 int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv) {
     const char *wanted = argc > 1 ? argv[1] : "-h";

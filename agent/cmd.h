@@ -25,6 +25,10 @@ struct cmd_list {
 int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,
               const char *usage, char ***rest);
 
+/* The same for a command that wants one argument, after its flags: "one NAME is wanted, and flags before it". */
+int cmd_flags_and_one(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,
+                      const char *usage, const char *what, const char **argument);
+
 /* Runs the sub-command that argv[1] names; `name` is what stands before it ("kv"). */
 int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv);
 

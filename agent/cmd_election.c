@@ -27,7 +27,8 @@ static void number_line(struct cmd_table *table, const char *head, uint64_t numb
     line(table, head, text);
 }
 
-static void print_election(struct json_object *election) {
+static void print_election(const struct client *client, struct json_object *election) {
+    (void)client;
     struct json_object *leader = json_get_object(election, "Leader", NULL);
     struct cmd_table table = {.columns = 2};
     const char *node = cmd_json_text(leader, "Node");
@@ -53,20 +54,12 @@ static int election_get(int argc, char **argv) {
     struct client client = {0};
     bool json = false;
     const struct cmd_flag flags[] = {{"json", CMD_BOOL, &json, "the answer as it came"}};
-    char **rest;
-    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    const char *name;
+    int code = cmd_flags_and_one(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, "NAME", &name);
     if (code >= 0) return code;
-    if (!rest[0] || !rest[0][0] || rest[1]) return cmd_wrong(usage, "one NAME is wanted, and flags before it");
     struct buffer path = {0};
-    struct fault fault = {0};
-    path_of(&path, rest[0]);
-    buffer_append_byte(&path, '\0');
-    struct json_object *election = cmd_json_get(&client, path.data, &fault);
-    if (election && json) printf("%s\n", json_object_to_json_string_ext(election, JSON_C_TO_STRING_NOSLASHESCAPE));
-    else if (election) print_election(election);
-    json_object_put(election);
-    buffer_free(&path);
-    return fault.code ? cmd_failed("asking for the election", &fault) : 0;
+    path_of(&path, name);
+    return cmd_show(&client, &path, json, "asking for the election", print_election);
 }
 
 /* -- observe ------------------------------------------------------------------------------------------------------ */
@@ -133,11 +126,9 @@ static int election_observe(int argc, char **argv) {
     static const char usage[] = "coord election observe [FLAGS] NAME";
     struct observing observing = {0};
     const struct cmd_flag flags[] = {{"json", CMD_BOOL, &observing.json, "the answers as they come, one in a line"}};
-    char **rest;
-    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &observing.client, usage, &rest);
+    int code =
+        cmd_flags_and_one(argc, argv, flags, ARRAY_COUNT(flags), &observing.client, usage, "NAME", &observing.name);
     if (code >= 0) return code;
-    if (!rest[0] || !rest[0][0] || rest[1]) return cmd_wrong(usage, "one NAME is wanted, and flags before it");
-    observing.name = rest[0];
     for (;;) {
         struct fault fault = {0};
         code = look(&observing, &fault);

@@ -101,19 +101,26 @@ int cmd_reload(int argc, char **argv) {
                                  "Configuration reload triggered", .notes = stderr});
 }
 
-/* Exit code 1 where it stays. */
+/* Consul's words, with a 500, of a node that there is not. */
+static bool is_unknown(const struct client_answer *answer) {
+    return answer->status == 500 &&
+           slice_starts(buffer_slice(&answer->body), SLICE_LITERAL("agent: No node found with name "));
+}
+
+/* CMD_EXIT_REFUSED where it stays. */
 static int force_leave(const struct client *client, struct buffer *path, const char *node) {
     struct client_answer answer = {0};
     struct fault fault = {0};
     buffer_append_byte(path, '\0');
-    int rv = client_want(client, "PUT", path->data, NULL, false, &answer, &fault), code = 1;
+    int rv = client_want(client, "PUT", path->data, NULL, false, &answer, &fault), code = CMD_EXIT_REFUSED;
     buffer_free(path);
+    if (rv != CO_OK && is_unknown(&answer)) fault.code = CO_NOTFOUND;
     bool mute = rv == CO_OK && answer.body.size == 0; /* Consul's */
     struct json_object *did = rv == CO_OK && !mute ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
     if (mute) code = 0;
     if (did) {
         struct json_object *left = json_get(did, "Left");
-        code = json_object_get_boolean(left) ? 0 : 1;
+        code = json_object_get_boolean(left) ? 0 : CMD_EXIT_REFUSED;
         fprintf(code ? stderr : stdout, "%s: %s\n", node, cmd_json_text(did, "Did"));
         json_object_put(did);
     }

@@ -91,7 +91,8 @@ static void print_waiters(const struct client *client, struct json_object *lock,
     buffer_free(&reason);
 }
 
-static void print_transitions(struct json_object *transitions) {
+static void print_transitions(struct json_object *view) {
+    struct json_object *transitions = json_get_array(view, "Transitions", NULL);
     struct cmd_table table = {.columns = 3};
     if (!cmd_json_length(transitions)) return;
     printf("The last transitions, the newest last:\n");
@@ -110,6 +111,7 @@ static void print_lock(const struct client *client, struct json_object *lock) {
     struct json_object *holders = json_get_array(lock, "Holders", NULL), *queue = json_get_array(lock, "Queue", NULL);
     print_holders(client, lock, holders);
     print_waiters(client, lock, queue, holders);
+    print_transitions(lock);
 }
 
 /* -- elections ---------------------------------------------------------------------------------------------------- */
@@ -147,6 +149,7 @@ static void print_election(const struct client *client, struct json_object *elec
     if (leader) print_leader(client, leader);
     else printf("Nobody leads it.\n");
     print_candidates(client, leader, json_get_array(election, "Candidates", NULL));
+    print_transitions(election);
 }
 
 /* -- both --------------------------------------------------------------------------------------------------------- */
@@ -154,24 +157,14 @@ static void print_election(const struct client *client, struct json_object *elec
 static int explain(int argc, char **argv, const char *usage, const char *where, const char *doing,
                    void (*print)(const struct client *client, struct json_object *view)) {
     struct client client = {0};
-    char **rest;
-    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
+    const char *name;
+    int code = cmd_flags_and_one(argc, argv, NULL, 0, &client, usage, "NAME", &name);
     if (code >= 0) return code;
-    if (!rest[0] || !rest[0][0] || rest[1]) return cmd_wrong(usage, "one NAME is wanted, and flags before it");
     struct buffer path = {0};
-    struct fault fault = {0};
     buffer_append_text(&path, where);
-    client_encode(&path, rest[0], true);
+    client_encode(&path, name, true);
     client_parameter(&path, "transitions", NULL);
-    buffer_append_byte(&path, '\0');
-    struct json_object *view = cmd_json_get(&client, path.data, &fault);
-    if (view) {
-        print(&client, view);
-        print_transitions(json_get_array(view, "Transitions", NULL));
-        json_object_put(view);
-    }
-    buffer_free(&path);
-    return fault.code ? cmd_failed(doing, &fault) : 0;
+    return cmd_show(&client, &path, false, doing, print);
 }
 
 int explain_lock(int argc, char **argv) {

@@ -224,16 +224,23 @@ static bool flag(struct json_object *object, const char *name) {
     return value;
 }
 
-static void print_next(struct json_object *standing) {
-    bool told = flag(standing, "Told");
+/* Of a TTL check. */
+static void print_told(struct json_object *standing, bool critical) {
+    if (json_get(standing, "ResultAge")) print_time("  last     told ", duration_of(standing, "ResultAge"), " ago\n");
+    else printf("  last     nobody has told its status since it was registered, or since its agent started\n");
+    if (json_get(standing, "NextIn") && !critical)
+        print_time("  next     critical in ", duration_of(standing, "NextIn"), ", unless it is told its status\n");
+    else printf("  next     nothing, until it is told its status\n");
+}
+
+static void print_next(struct json_object *standing, bool critical) {
     if (flag(standing, "Held"))
         printf("  because  it changes too often: damping keeps the worse word (coord.check_flap_limit)\n");
-    if (json_get(standing, "ResultAge"))
-        print_time(told ? "  last     told " : "  last     result ", duration_of(standing, "ResultAge"), " ago\n");
-    if (json_get(standing, "NextIn"))
-        print_time(told ? "  next     critical in " : "  next     run in ", duration_of(standing, "NextIn"),
-                   told ? ", unless it is told its status\n" : "\n");
-    else if (told) printf("  next     nothing, until it is told its status\n");
+    bool told = flag(standing, "Told");
+    if (told) print_told(standing, critical);
+    if (!told && json_get(standing, "ResultAge"))
+        print_time("  last     result ", duration_of(standing, "ResultAge"), " ago\n");
+    if (!told && json_get(standing, "NextIn")) print_time("  next     run in ", duration_of(standing, "NextIn"), "\n");
     if (json_get(standing, "DeregisterAfter"))
         cmd_print_words("           its service is removed when it has been critical for ",
                         cmd_json_text(standing, "DeregisterAfter"), "\n");
@@ -255,7 +262,7 @@ static void print_check(struct json_object *check, struct json_object *standing,
     if (cmd_json_text(check, "Notes")[0]) cmd_print_words("  notes    ", cmd_json_text(check, "Notes"), "\n");
     print_runner(check, standing, node);
     if (flag(standing, "Runs")) print_thresholds(standing);
-    if (standing) print_next(standing);
+    if (standing) print_next(standing, strcmp(cmd_json_text(check, "Status"), "critical") == 0);
     else if (!here && cmd_json_text(check, "Type")[0])
         cmd_print_words("  more     is known to the agent on ", node, ": ask it with -http-addr\n");
 }
@@ -265,13 +272,15 @@ static int explain_check_of(const struct client *client, const char *node, bool 
     struct fault none = {0};
     struct json_object *checks = get(client, "/v1/health/node/", node, fault), *check = find(checks, "CheckID", id);
     if (!check) check = find(checks, "Name", id);
-    if (checks && !check) {
+    if (checks && cmd_json_length(checks) == 0) json_object_put(get_node(client, node, fault));
+    if (checks && !check && !fault->code) {
         struct buffer others = {0};
         for (size_t i = 0; i < cmd_json_length(checks) && i < SHOWN_MOST; i++)
             buffer_printf(&others, "%s%s", i ? ", " : "",
                           cmd_json_text(json_object_array_get_idx(checks, i), "CheckID"));
+        if (!others.size) buffer_append_text(&others, "none");
         fault_set(fault, CO_NOTFOUND, "node \"%s\" has no check \"%s\"; it has: %.*s", node, id, (int)others.size,
-                  others.size ? others.data : "none");
+                  others.data);
         buffer_free(&others);
     }
     struct json_object *standing =

@@ -124,33 +124,28 @@ static void print_regions(struct json_object *regions) {
     cmd_table_print(&table);
 }
 
+static void print_service(const struct client *client, struct json_object *why) {
+    struct json_object *regions = json_get_array(why, "Regions", NULL);
+    const char *here = cmd_json_length(regions) ? cmd_json_text(json_object_array_get_idx(regions, 0), "Region") : "";
+    (void)client;
+    print_answer(why, here);
+    print_why(why, here);
+    print_targets(why);
+    print_regions(regions);
+}
+
 int explain_service(int argc, char **argv) {
     static const char usage[] = "coord explain service [FLAGS] NAME";
     struct client client = {0};
     struct cmd_list tags = {0};
     const struct cmd_flag flags[] = {{"tag", CMD_LIST, &tags, "only instances with this tag"}};
-    char **rest;
-    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    const char *name;
+    int code = cmd_flags_and_one(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, "NAME", &name);
     if (code >= 0) return code;
-    if (!rest[0] || !rest[0][0] || rest[1]) return cmd_wrong(usage, "one NAME is wanted, and flags before it");
     struct buffer path = {0};
-    struct fault fault = {0};
     buffer_append_text(&path, "/v1/failover/");
-    client_encode(&path, rest[0], false);
+    client_encode(&path, name, false);
     buffer_append_text(&path, "/explain");
     for (size_t i = 0; i < tags.count; i++) client_parameter(&path, "tag", tags.items[i]);
-    buffer_append_byte(&path, '\0');
-    struct json_object *why = cmd_json_get(&client, path.data, &fault);
-    if (why) {
-        struct json_object *regions = json_get_array(why, "Regions", NULL);
-        const char *here =
-            cmd_json_length(regions) ? cmd_json_text(json_object_array_get_idx(regions, 0), "Region") : "";
-        print_answer(why, here);
-        print_why(why, here);
-        print_targets(why);
-        print_regions(regions);
-        json_object_put(why);
-    }
-    buffer_free(&path);
-    return fault.code ? cmd_failed("asking for the service", &fault) : 0;
+    return cmd_show(&client, &path, false, "asking for the service", print_service);
 }

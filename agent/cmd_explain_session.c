@@ -64,32 +64,28 @@ static void print_holdings(struct json_object *why) {
     if (flag(why, "More")) printf("           ... and more\n");
 }
 
+static void print_session(const struct client *client, struct json_object *why) {
+    struct json_object *session = json_get_object(why, "Session", NULL);
+    const char *name = cmd_json_text(session, "Name"), *node = cmd_json_text(session, "Node");
+    (void)client;
+    cmd_print_words("Session ", cmd_json_text(session, "ID"), "");
+    if (node[0]) cmd_print_words(" on ", node, "");
+    if (name[0]) cmd_print_words(", \"", name, "\"");
+    printf(".\n");
+    print_holdings(why);
+    print_ends(why, session);
+    print_then(session);
+}
+
 int explain_session(int argc, char **argv) {
     static const char usage[] = "coord explain session [FLAGS] ID";
     struct client client = {0};
-    char **rest;
-    int code = cmd_flags(argc, argv, NULL, 0, &client, usage, &rest);
+    const char *id;
+    int code = cmd_flags_and_one(argc, argv, NULL, 0, &client, usage, "ID", &id);
     if (code >= 0) return code;
-    if (!rest[0] || !rest[0][0] || rest[1]) return cmd_wrong(usage, "one ID is wanted, and flags before it");
     struct buffer path = {0};
-    struct fault fault = {0};
     client.stale = false; /* the leader is asked for what is left */
     buffer_append_text(&path, "/v1/session/explain/");
-    client_encode(&path, rest[0], false);
-    buffer_append_byte(&path, '\0');
-    struct json_object *why = cmd_json_get(&client, path.data, &fault);
-    if (why) {
-        struct json_object *session = json_get_object(why, "Session", NULL);
-        const char *name = cmd_json_text(session, "Name"), *node = cmd_json_text(session, "Node");
-        cmd_print_words("Session ", cmd_json_text(session, "ID"), "");
-        if (node[0]) cmd_print_words(" on ", node, "");
-        if (name[0]) cmd_print_words(", \"", name, "\"");
-        printf(".\n");
-        print_holdings(why);
-        print_ends(why, session);
-        print_then(session);
-        json_object_put(why);
-    }
-    buffer_free(&path);
-    return fault.code ? cmd_failed("asking for the session", &fault) : 0;
+    client_encode(&path, id, false);
+    return cmd_show(&client, &path, false, "asking for the session", print_session);
 }

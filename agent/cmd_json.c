@@ -25,6 +25,21 @@ struct json_object *cmd_json_given(const char *argument, struct slice text, stru
     return NULL;
 }
 
+int cmd_show(const struct client *client, struct buffer *path, bool json, const char *doing,
+             void (*print)(const struct client *client, struct json_object *answer)) {
+    struct client_answer answer = {0};
+    struct fault fault = {0};
+    buffer_append_byte(path, '\0');
+    int rv = client_want(client, "GET", path->data, NULL, false, &answer, &fault);
+    struct json_object *object = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
+    if (object && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
+    else if (object) print(client, object);
+    json_object_put(object);
+    client_answer_free(&answer);
+    buffer_free(path);
+    return fault.code ? cmd_failed(doing, &fault) : 0;
+}
+
 int cmd_list(const struct client *client, const char *path, bool json, const char *doing,
              void (*print)(struct json_object *list)) {
     struct client_answer answer = {0};

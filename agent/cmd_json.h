@@ -10,6 +10,10 @@ struct json_object *cmd_json_get(const struct client *client, const char *path, 
 /* JSON that the user gave: `argument` is "FILE", "@FILE", "-" or the text itself, as the commands take it. NULL and a fault
  * with its place: "tx.json:3:14: JSON: ...". */
 struct json_object *cmd_json_given(const char *argument, struct slice text, struct fault *fault);
+/* A command that shows something: a GET whose answer is 200, which `print` prints; with `json` as it came. Frees the path,
+ * which needs no NUL at its end. Returns the exit code. `doing`: what failed then, as "asking for the lock". */
+int cmd_show(const struct client *client, struct buffer *path, bool json, const char *doing,
+             void (*print)(const struct client *client, struct json_object *answer));
 /* A command that shows a list: a GET whose answer is 200 and an array, which `print` prints; with `json` as it came. Returns
  * the exit code. `doing`: what failed then, as "listing the locks". */
 int cmd_list(const struct client *client, const char *path, bool json, const char *doing,

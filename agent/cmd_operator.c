@@ -55,7 +55,9 @@ static int raft_list_peers(int argc, char **argv) {
     if (*rest) return cmd_wrong(usage, "no argument is wanted");
     struct fault fault = {0};
     struct json_object *state = ask_object(&client, "/v1/operator/raft/configuration", false, &fault);
-    if (state) print_peers(json_get_array(state, "Servers", NULL));
+    const char *waiting = state ? cmd_json_text(state, "Waiting") : "";
+    if (waiting[0]) printf("This server belongs to no cluster yet: %s\n", waiting);
+    else if (state) print_peers(json_get_array(state, "Servers", NULL));
     if (state) json_object_put(state);
     return fault.code ? cmd_failed("getting peers", &fault) : 0;
 }

@@ -3,10 +3,12 @@
 
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
+#include "agent/cmd_json.h"
 #include "agent/cmd_rollout.h"
 #include "base/check.h"
 #include "base/json_in.h"
 #include "base/json_out.h"
+#include "base/text.h"
 
 /* -- asking ------------------------------------------------------------------------------------------------------- */
 
@@ -25,28 +27,22 @@ void rollout_parameters(struct buffer *path, const struct rollout_identity *who)
 
 /* -- status ------------------------------------------------------------------------------------------------------- */
 
+static void print_status(const struct client *client, struct json_object *state) {
+    (void)client;
+    rollout_print(state, true);
+}
+
 static int status_main(int argc, char **argv) {
     static const char usage[] = "coord rollout status [FLAGS] NAME";
     struct client client = {0};
     bool json = false;
     const struct cmd_flag flags[] = {{"json", CMD_BOOL, &json, "the answer as it came"}};
-    char **rest;
-    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    const char *name;
+    int code = cmd_flags_and_one(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, "NAME", &name);
     if (code >= 0) return code;
-    if (!rest[0] || rest[1]) return cmd_wrong(usage, "NAME is wanted, and nothing else");
     struct buffer path = {0};
-    struct client_answer answer = {0};
-    struct fault fault = {0};
-    rollout_path(&path, rest[0], "/status");
-    buffer_append_byte(&path, '\0');
-    int rv = client_want(&client, "GET", path.data, NULL, false, &answer, &fault);
-    struct json_object *state = rv == CO_OK ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
-    if (state && json) printf("%.*s\n", (int)answer.body.size, answer.body.data);
-    else if (state) rollout_print(state, true);
-    json_object_put(state);
-    client_answer_free(&answer);
-    buffer_free(&path);
-    return fault.code ? cmd_failed("reading the rollout", &fault) : 0;
+    rollout_path(&path, name, "/status");
+    return cmd_show(&client, &path, json, "reading the rollout", print_status);
 }
 
 /* -- stage -------------------------------------------------------------------------------------------------------- */
@@ -114,6 +110,41 @@ static bool is_part(const struct stage *stage) {
            stage->max_failing;
 }
 
+/* As JSON writes one, without an exponent: it goes into the body as it is. */
+static bool is_decimal(struct slice text) {
+    size_t whole = 0, at;
+    while (whole < text.size && text.data[whole] >= '0' && text.data[whole] <= '9') whole++;
+    if (whole == 0 || (whole > 1 && text.data[0] == '0')) return false;
+    if (whole == text.size) return true;
+    for (at = whole + 1; at < text.size && text.data[at] >= '0' && text.data[at] <= '9';) at++;
+    return text.data[whole] == '.' && at == text.size && at > whole + 1;
+}
+
+static bool is_step(const char *step) {
+    size_t percent = strcspn(step, ":");
+    int64_t hold_ns;
+    return is_decimal(slice_make(step, percent)) &&
+           (!step[percent] || duration_parse(slice_text(step + percent + 1), &hold_ns) == CO_OK);
+}
+
+/* CMD_EXIT_MISTAKE with a line that names the flag; -1: they may go into the body. */
+static int check_numbers(const struct stage *stage) {
+    const struct {
+        const char *flag, *text;
+    } numbers[] = {{"percent", stage->percent}, {"max-failing", stage->max_failing}};
+    for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
+        if (!numbers[i].text || is_decimal(slice_text(numbers[i].text))) continue;
+        fprintf(stderr, "coord: -%s: \"%.60s\" is not a number (10, 0.5)\n", numbers[i].flag, numbers[i].text);
+        return CMD_EXIT_MISTAKE;
+    }
+    for (size_t i = 0; i < stage->steps.count; i++) {
+        if (is_step(stage->steps.items[i])) continue;
+        fprintf(stderr, "coord: -step: \"%.60s\" is not PERCENT:HOLD (10:5m, 2.5:1h30m)\n", stage->steps.items[i]);
+        return CMD_EXIT_MISTAKE;
+    }
+    return -1;
+}
+
 static int stage_main(int argc, char **argv) {
     static const char usage[] = "coord rollout stage [FLAGS] NAME VERSION";
     struct client client = {0};
@@ -141,6 +172,8 @@ static int stage_main(int argc, char **argv) {
     if (!rest[0] || !rest[1] || rest[2]) return cmd_wrong(usage, "NAME and VERSION are wanted, and flags before them");
     if (!stage.max_failing && (stage.service || stage.min_samples || stage.on_fail))
         return cmd_wrong(usage, "a guard needs -max-failing");
+    code = check_numbers(&stage);
+    if (code >= 0) return code;
     if (stage.in_regions && stage.cas) return cmd_wrong(usage, "-cas is of one region: it does not go with -regions");
     struct buffer path = {0}, body = {0};
     if (stage.in_regions) {

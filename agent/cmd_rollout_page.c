@@ -237,6 +237,13 @@ static void cell_stage(struct json_object *record, struct buffer *out) {
                       json_get(stage, "Match") ? " that match" : "", flag_of(stage, "Paused") ? ", paused" : "");
 }
 
+/* Of the stage, where there is one: why it is there. */
+static void cell_comment(struct json_object *record, struct buffer *out) {
+    struct json_object *stage = json_get(record, "Stage");
+    const char *comment = cmd_json_text(stage ? stage : record, "Comment");
+    buffer_append_text(out, comment[0] ? comment : "-");
+}
+
 static void cell_next(struct json_object *record, struct buffer *out) {
     struct json_object *stage = json_get(record, "Stage"), *next = json_get(stage, "Next");
     uint64_t now_ms = now_unix_ms(), at_ms = cmd_json_number(next, "Time");
@@ -256,7 +263,8 @@ cmd_cell_write cmd_rollout_cell(const char *command, const char *column) {
     } cells[] = {{"rollout history", "Time", cell_time},
                  {"rollout list", "Since", cell_since},
                  {"rollout list", "Stage", cell_stage},
-                 {"rollout list", "Next", cell_next}};
+                 {"rollout list", "Next", cell_next},
+                 {"rollout list", "Comment", cell_comment}};
     for (size_t i = 0; i < ARRAY_COUNT(cells); i++)
         if (strcmp(cells[i].command, command) == 0 && strcmp(cells[i].column, column) == 0) return cells[i].write;
     return NULL;

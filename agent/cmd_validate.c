@@ -2,6 +2,7 @@
 #include "agent/cmd.h"
 #include "agent/config.h"
 #include "agent/definitions.h"
+#include "agent/outputs.h"
 #include "base/check.h"
 
 static int judge(struct config *config, char **paths) {
@@ -12,6 +13,7 @@ static int judge(struct config *config, char **paths) {
     if (config->retry_join_wan.count + config->start_join_wan.count || config->bootstrap || config->bootstrap_expect)
         config->server = true;
     config_finish(config, &fault);
+    outputs_check(config, &fault);
     definitions_check(config, &fault);
     return fault.code;
 }
@@ -40,5 +42,5 @@ int cmd_validate(int argc, char **argv) {
     }
     if (!error && !quiet) puts("Configuration is valid!");
     config_free(&config);
-    return error ? 1 : 0;
+    return error ? CMD_EXIT_MISTAKE : 0;
 }

@@ -263,9 +263,12 @@ void config_forget_texts(struct config *config) {
 }
 
 int config_add_text(struct config *config, const char *file, struct slice text, struct fault *fault) {
+    static const char mark[] = "\xEF\xBB\xBF"; /* some editors begin a file of UTF-8 with a byte order mark */
     const char *why;
     size_t at;
     struct slice key;
+    if (text.size >= sizeof mark - 1 && memcmp(text.data, mark, sizeof mark - 1) == 0)
+        text = slice_make(text.data + sizeof mark - 1, text.size - (sizeof mark - 1));
     struct json_object *json = json_parse_placed(text, &why, &at);
     if (!json) return no_json(config, file, text, at, why, fault);
     int error = CO_OK;
@@ -389,54 +392,16 @@ static int check_bootstrap(struct config *config, struct fault *fault) {
     return CO_OK;
 }
 
-/* How long dead nodes stay: of classes of nodes, of this one. */
-static int read_reconnect(struct config *config, struct fault *fault) {
-    static const char wrong[] = "%s%s: \"%.60s\" is not a duration above 0 (write it with a unit: 30m, 24h)";
-    const struct config_pairs *classes = &config->reconnect_timeouts, *meta = &config->node_meta;
-    int64_t ignored_ns;
-    int error = CO_OK;
+/* Each was judged when it was read. */
+static void read_reconnect(struct config *config) {
+    const struct config_pairs *classes = &config->reconnect_timeouts;
     config->reconnect_classes = arena_zalloc(&config->arena, (classes->count + 1) * sizeof *config->reconnect_classes);
     for (size_t i = 0; i < classes->count; i++) {
-        config->reconnect_classes[i].name = classes->items[i].name;
-        if (!reconnect_parse(classes->items[i].value, &config->reconnect_classes[i].timeout_ns))
-            error = config_wrong(config, fault, CO_INVALID, wrong, "coord.reconnect_timeouts.", classes->items[i].name,
-                                 classes->items[i].value);
-    }
-    for (size_t i = 0; i < meta->count; i++) {
-        if (strcmp(meta->items[i].name, RECONNECT_META_TIMEOUT) == 0 &&
-            !reconnect_parse(meta->items[i].value, &ignored_ns))
-            error = config_wrong(config, fault, CO_INVALID, wrong, "node_meta.", RECONNECT_META_TIMEOUT,
-                                 meta->items[i].value);
+        struct reconnect_class *class = &config->reconnect_classes[i];
+        class->name = classes->items[i].name;
+        CHECK(reconnect_parse(classes->items[i].value, &class->timeout_ns));
     }
     if (config->reconnect_timeout_ns == 0) config->reconnect_timeout_ns = LEASE_RECONNECT_NS;
-    return error;
-}
-
-static int check_join(struct config *config, const struct config_texts *addresses, const char *key,
-                      struct fault *fault) {
-    int error = CO_OK;
-    for (size_t i = 0; i < addresses->count; i++) {
-        const char *why = address_refused(addresses->items[i]);
-        if (why) error = config_wrong(config, fault, CO_INVALID, "%s: \"%.40s\" %s", key, addresses->items[i], why);
-    }
-    return error;
-}
-
-/* Values that are judged when all of them are known. All errors are told. */
-static int check_values(struct config *config, struct fault *fault) {
-    const struct {
-        const struct config_texts *addresses;
-        const char *key;
-    } joins[] = {{&config->retry_join, "retry_join"},
-                 {&config->start_join, "start_join"},
-                 {&config->retry_join_wan, "retry_join_wan"},
-                 {&config->start_join_wan, "start_join_wan"}};
-    int error = read_reconnect(config, fault);
-    for (size_t i = 0; i < ARRAY_COUNT(joins); i++) {
-        int wrong = check_join(config, joins[i].addresses, joins[i].key, fault);
-        if (!error) error = wrong;
-    }
-    return error;
 }
 
 /* What follows from a key that is not there would be misleading where it was only written wrong. */
@@ -450,11 +415,11 @@ static int check_together(struct config *config, struct fault *fault) {
 }
 
 int config_finish(struct config *config, struct fault *fault) {
-    bool wrong = config->errors.count > 0;
     config_note_given(config);
-    int error = check_values(config, fault);
-    if (!wrong && !error) error = check_together(config, fault);
-    if (error || wrong) return error ? error : CO_INVALID;
+    if (config->errors.count) return CO_INVALID;
+    int error = check_together(config, fault);
+    if (error) return error;
+    read_reconnect(config);
     if (config->alt_domain && strcasecmp(config->alt_domain, config->domain) == 0) config->alt_domain = NULL;
     if (config->default_query_time_ns > config->max_query_time_ns) {
         config->default_query_time_ns = config->max_query_time_ns;

@@ -59,6 +59,7 @@ struct config_block {
 /* A key that asks for protection, and who gave it: each pair once, in the order read. */
 struct config_guard {
     const char *key, *source, *guard; /* "acl.enabled", "web.json" or "-encrypt", "access control" */
+    const char *place;                /* "web.json:3:14", or the source where there is none */
     bool by_flag;
 };
 
@@ -148,9 +149,10 @@ struct config {
     uint64_t coordinate_batch_size, coordinate_batches; /* in one command; commands in a period */
 
     /* the process */
-    const char *log_level;     /* valid for log_level_parse */
-    const char *log_file;      /* NULL: none */
-    uint64_t log_rotate_bytes; /* 0: never */
+    const char *log_level;                       /* valid for log_level_parse */
+    const char *log_file;                        /* NULL: none */
+    const char *log_file_place, *pid_file_place; /* who says so: "web.json:3:14", "-log-file" */
+    uint64_t log_rotate_bytes;                   /* 0: never */
     int64_t log_rotate_duration_ns, log_rotate_max_files;
     bool log_json, enable_syslog;
     const char *syslog_facility, *pid_file; /* pid_file NULL: none */
@@ -225,7 +227,7 @@ void config_differences(const struct config *was, struct config *now, struct con
 /* Nobody may believe to be protected who is not. CO_UNSUPPORTED and a fault that names the first key where the
  * configuration asks for protection that is not there yet, unless that is to be ignored. */
 int config_require_protection(const struct config *config, struct fault *fault);
-/* One line about a guard, without a line feed: "web.json: acl.enabled: access control is not there yet". */
+/* One line about a guard, without a line feed: "web.json:1:9: acl.enabled: access control is not there yet". */
 void config_guard_line(const struct config_guard *guard, struct buffer *line);
 /* All of them, each in a line of its own, and what to do. */
 void config_guards_print(const struct config *config, FILE *out);

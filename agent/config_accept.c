@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/log_targets.h"
 #include "base/text.h"
+#include "rpc/wire/address.h"
 
 /* An empty text stands for a key that is not given, where a key need not be. */
 static bool none(const char **text) {
@@ -174,6 +175,11 @@ const char *accept_facility(struct arena *arena, const char **text) {
 const char *accept_not_empty(struct arena *arena, const char **text) {
     (void)arena;
     return **text ? NULL : "must not be empty";
+}
+
+const char *accept_join(struct arena *arena, const char **text) {
+    (void)arena;
+    return address_refused(*text);
 }
 
 const char *accept_meta(const char *name, const char *value) {

@@ -28,12 +28,13 @@ void key_guard(const struct origin *origin, const struct key *key, bool asked) {
     config->guards[config->guard_count++] =
         (struct config_guard){.key = key->path,
                               .source = arena_strndup(&config->arena, origin->source, strlen(origin->source)),
+                              .place = origin_text(origin),
                               .guard = key->guard,
                               .by_flag = !origin->path};
 }
 
 void config_guard_line(const struct config_guard *guard, struct buffer *line) {
-    buffer_printf(line, "%s: ", source_tail(guard->source));
+    buffer_printf(line, "%s: ", guard->place);
     if (!guard->by_flag) buffer_printf(line, "%s: ", guard->key);
     buffer_printf(line, "%s is not there yet", guard->guard);
 }

@@ -15,7 +15,7 @@ enum key_kind {
     KEY_COUNT,    /* int64_t, -1 and above */
     KEY_DURATION, /* int64_t nanoseconds, least..most, never negative; text with a unit */
     KEY_TEXT,     /* const char *, judged and maybe rewritten by `accept` */
-    KEY_TEXTS,    /* struct config_texts, appended to */
+    KEY_TEXTS,    /* struct config_texts, appended to; each judged by `accept` */
     KEY_MAP,      /* struct config_pairs */
     KEY_TTLS,     /* service_ttl */
     KEY_BLOCK,    /* one object into a struct config_blocks */
@@ -79,8 +79,9 @@ const char *source_tail(const char *source);
 /* The key was given, and asks for its protection or not; the last word on a key counts. */
 void key_guard(const struct origin *origin, const struct key *key, bool asked);
 
-/* Appends "web.json:3:14", or the source alone where there is no place. */
+/* Appends "web.json:3:14", or the source alone where there is no place. Looking for the place reads the file's text again. */
 void origin_print(const struct origin *origin, struct buffer *out);
+const char *origin_text(const struct origin *origin); /* the same, kept in the config's arena */
 
 /* The value as one writes it, lists and maps too: for comparing. */
 void key_value_write(const struct config *config, const struct key *key, struct buffer *out);
@@ -107,6 +108,7 @@ const char *accept_version(struct arena *arena, const char **text);  /* 1.8.7, 1
 const char *accept_any(struct arena *arena, const char **text);      /* or none */
 const char *accept_facility(struct arena *arena, const char **text); /* one that syslog has */
 const char *accept_not_empty(struct arena *arena, const char **text);
+const char *accept_join(struct arena *arena, const char **text); /* of a server to join by */
 /* NULL, or what is wrong with a pair of node_meta. */
 const char *accept_meta(const char *name, const char *value);
 

@@ -25,6 +25,8 @@
 #define BOOL(path, member, help) FIELD(path, KEY_BOOL, member, help)
 #define TEXT(path, member, accept, help) \
     { path, KEY_TEXT, offsetof(struct config, member), 0, UINT64_MAX, accept, false, NULL, NULL, help }
+#define LIST(path, member, accept, help) \
+    { path, KEY_TEXTS, offsetof(struct config, member), 0, UINT64_MAX, accept, false, NULL, NULL, help }
 #define NUMBER(path, member, least, most, help) \
     { path, KEY_NUMBER, offsetof(struct config, member), least, most, NULL, false, NULL, NULL, help }
 #define DURATION(path, member, least, most, help) \
@@ -81,12 +83,12 @@ const struct key config_keys[] = {
     FIELD("ports.http", KEY_PORT, http_port, "-1: off; 0: any free one"),
     FIELD("ports.dns", KEY_PORT, dns_port, "UDP and TCP; -1: off; 0: any free one"),
     FIELD("ports.server", KEY_PORT, server_port, "between servers and agents"),
-    FIELD("start_join", KEY_TEXTS, start_join, "the same as retry_join"),
-    FIELD("retry_join", KEY_TEXTS, retry_join, "servers to join by, HOST or HOST:8300, tried until one works"),
-    FIELD("start_join_wan", KEY_TEXTS, start_join_wan, "the same as retry_join_wan"),
-    FIELD("retry_join_wan", KEY_TEXTS, retry_join_wan,
-          "of servers: servers of other regions, tried until one of each region works; one region is enough, it names "
-          "the others"),
+    LIST("start_join", start_join, accept_join, "the same as retry_join"),
+    LIST("retry_join", retry_join, accept_join, "servers to join by, HOST or HOST:8300, tried until one works"),
+    LIST("start_join_wan", start_join_wan, accept_join, "the same as retry_join_wan"),
+    LIST("retry_join_wan", retry_join_wan, accept_join,
+         "of servers: servers of other regions, tried until one of each region works; one region is enough, it names "
+         "the others"),
     FIELD("retry_interval_wan", KEY_DURATION, retry_interval_wan_ns,
           "how often an address of another region is tried again, at the slowest"),
     KEPT("retry_interval", KEY_DURATION, retry_interval_ns, UINT64_MAX, "coord tries again by itself, within seconds"),
@@ -193,7 +195,9 @@ const struct key config_keys[] = {
     BOOL("log_json", log_json, "the log is JSON, an object a line, on stderr and in the file"),
     BOOL("enable_syslog", enable_syslog, "the log goes to syslog, too"),
     TEXT("syslog_facility", syslog_facility, accept_facility, "of what goes to syslog"),
-    TEXT("pid_file", pid_file, accept_any, "the process's number is in this file while it runs"),
+    TEXT("pid_file", pid_file, accept_any,
+         "the process's number is in this file while it runs; an agent whose file is another running agent's does not "
+         "start"),
     BOOL("disable_update_check", disable_update_check, "coord never looks for updates"),
     NUMBER("coord.self_preservation_percent", self_preservation_percent, 1, 100,
            "of a service's instances lost at once, from which they are held"),

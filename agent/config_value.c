@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/json_in.h"
 #include "base/text.h"
+#include "registry/reconnect.h"
 
 #define META_PAIRS_MOST 64
 #define LIST_MOST       4096
@@ -21,11 +22,18 @@ const char *source_tail(const char *source) {
 void origin_print(const struct origin *origin, struct buffer *out) {
     size_t line, column;
     buffer_append_text(out, source_tail(origin->source));
-    /* Finding a place reads the text again: not for those that are only counted. */
-    if (!origin->from || config_errors_full(origin->config)) return;
+    if (!origin->from) return;
     struct slice text = buffer_slice(&origin->from->text);
     text_place(text, json_place(text, origin->step), &line, &column);
     buffer_printf(out, ":%zu:%zu", line, column);
+}
+
+const char *origin_text(const struct origin *origin) {
+    struct buffer text = {0};
+    origin_print(origin, &text);
+    const char *kept = arena_strndup(&origin->config->arena, text.data, text.size);
+    buffer_free(&text);
+    return kept;
 }
 
 int origin_fault(const struct origin *origin, int code, const char *format, ...) {
@@ -36,7 +44,7 @@ int origin_fault(const struct origin *origin, int code, const char *format, ...)
     va_end(arguments);
     const char *path = origin->path ? origin->path : "", *colon = origin->path ? ": " : "";
     struct buffer where = {0};
-    origin_print(origin, &where);
+    if (!config_errors_full(origin->config)) origin_print(origin, &where); /* else the fault is only counted */
     config_wrong(origin->config, origin->fault, code, "%.*s: %.80s%s%s", (int)where.size, where.data, path, colon,
                  text);
     buffer_free(&where);
@@ -118,7 +126,12 @@ static int set_text(const struct origin *origin, const struct key *key, struct s
         const char *written = text, *wrong = key->accept(&origin->config->arena, &text);
         if (wrong) return origin_fault(origin, CO_INVALID, "\"%.60s\" %s", written, wrong);
     }
-    if (key->field != NO_FIELD) *(const char **)field_of(origin, key) = text;
+    if (key->field == NO_FIELD) return CO_OK;
+    struct config *config = origin->config;
+    const char **field = field_of(origin, key);
+    *field = text;
+    if (field == &config->log_file) config->log_file_place = origin_text(origin);
+    if (field == &config->pid_file) config->pid_file_place = origin_text(origin);
     return CO_OK;
 }
 
@@ -138,12 +151,21 @@ void texts_append(struct config *config, struct config_texts *texts, const char 
 
 static int add_text(const struct origin *origin, const struct key *key, struct slice text) {
     if (text.size == 0) return origin_fault(origin, CO_INVALID, "an empty text is no member of this list");
+    const char *member = arena_strndup(&origin->config->arena, text.data, text.size), *written = member;
+    const char *wrong = key->accept ? key->accept(&origin->config->arena, &member) : NULL;
+    if (wrong) return origin_fault(origin, CO_INVALID, "\"%.40s\" %s", written, wrong);
     key_guard(origin, key, true);
     if (key->field == NO_FIELD) return CO_OK;
     struct config_texts *texts = field_of(origin, key);
     if (texts->count == LIST_MOST) return origin_fault(origin, CO_INVALID, "more than %d members", LIST_MOST);
-    texts_append(origin->config, texts, arena_strndup(&origin->config->arena, text.data, text.size));
+    texts_append(origin->config, texts, member);
     return CO_OK;
+}
+
+/* How long dead nodes stay: of classes of nodes, of this one. */
+static bool is_reconnect(const struct config *config, const struct config_pairs *pairs, const char *name) {
+    return pairs == &config->reconnect_timeouts ||
+           (pairs == &config->node_meta && strcmp(name, RECONNECT_META_TIMEOUT) == 0);
 }
 
 /* The rules of node_meta hold for every map, and for every source. */
@@ -152,6 +174,11 @@ static int add_pair(const struct origin *origin, const struct key *key, const ch
     struct config_pairs *pairs = field_of(origin, key);
     const char *wrong = accept_meta(name, value);
     if (wrong) return origin_fault(origin, CO_INVALID, "\"%.60s\": %s", name, wrong);
+    int64_t ignored_ns;
+    if (is_reconnect(origin->config, pairs, name) && !reconnect_parse(value, &ignored_ns))
+        return origin_fault(origin, CO_INVALID,
+                            "\"%.60s\": \"%.60s\" is not a duration above 0 (write it with a unit: 30m, 24h)", name,
+                            value);
     struct arena *arena = &origin->config->arena;
     value = arena_strndup(arena, value, strlen(value));
     for (size_t i = 0; i < pairs->count; i++) {

@@ -1,25 +1,18 @@
 #include "agent/definitions.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/ids.h"
 #include "agent/watch.h"
 #include "base/check.h"
 #include "base/json_in.h"
 #include "base/text.h"
 #include "health/local.h"
 
-/* Ids seen so far, with the block that had them. */
-struct seen {
-    const char *id;
-    const struct config_block *block;
-};
 struct judge {
     struct config *config;
-    struct arena arena;
-    struct seen *services, *checks;
-    size_t service_count, check_count, check_capacity;
+    struct ids services, checks; /* seen so far */
     bool incomplete; /* some services are not known, because they are wrong or their file could not be read */
     struct fault *fault;
 };
@@ -68,17 +61,18 @@ static int wrong(struct judge *judge, const struct config_block *block, const ch
     return config_wrong(judge->config, judge->fault, CO_INVALID, "%s%s: %s: %s", block->file, place, block->key, text);
 }
 
-static const struct seen *find(const struct seen *list, size_t count, const char *id) {
-    for (size_t i = 0; i < count; i++) {
-        if (slice_equal_nocase(slice_text(list[i].id), slice_text(id))) return &list[i];
+/* One more id, or a mistake: it is there already. */
+static int put(struct judge *judge, struct ids *ids, const struct config_block *block, const char *what,
+               const char *id) {
+    const struct lh_entry *entry = ids_find(ids, id);
+    if (!entry) {
+        ids_put(ids, id, block);
+        return CO_OK;
     }
-    return NULL;
-}
-
-static int again(struct judge *judge, const struct config_block *block, const char *what, const struct seen *first) {
+    const struct config_block *first = lh_entry_v(entry);
     struct fault text = {0};
-    fault_set(&text, CO_INVALID, "a second %s with the id \"%.60s\", which %.60s (%s) has", what, first->id,
-              first->block->file, first->block->key);
+    fault_set(&text, CO_INVALID, "a second %s with the id \"%.60s\", which %.60s (%s) has", what,
+              (const char *)lh_entry_k(entry), first->file, first->key);
     return wrong(judge, block, text.text);
 }
 
@@ -90,25 +84,12 @@ static int check_seen(struct judge *judge, const struct config_block *block, con
     struct check_permission permission = config_check_permission(judge->config);
     struct fault inner = {0};
     if (check_definition_permit(check, &permission, true, &inner) != CO_OK) return wrong(judge, block, inner.text);
-    if (!check->check_id[0]) return CO_OK;
-    const struct seen *first = find(judge->checks, judge->check_count, check->check_id);
-    if (first) return again(judge, block, "check", first);
-    if (judge->check_count == judge->check_capacity) {
-        judge->check_capacity = judge->check_capacity ? judge->check_capacity * 2 : 16;
-        judge->checks = mem_realloc(judge->checks, judge->check_capacity * sizeof *judge->checks);
-    }
-    const char *id = arena_strndup(&judge->arena, check->check_id, strlen(check->check_id));
-    judge->checks[judge->check_count++] = (struct seen){id, block};
-    return CO_OK;
+    return check->check_id[0] ? put(judge, &judge->checks, block, "check", check->check_id) : CO_OK;
 }
 
 static int service_seen(struct judge *judge, const struct config_block *block,
                         const struct service_definition *definition) {
-    const char *id = definition->service->id;
-    const struct seen *first = find(judge->services, judge->service_count, id);
-    if (first) return again(judge, block, "service", first);
-    judge->services[judge->service_count++] = (struct seen){arena_strndup(&judge->arena, id, strlen(id)), block};
-    int rv = CO_OK;
+    int rv = put(judge, &judge->services, block, "service", definition->service->id);
     for (size_t i = 0; i < definition->check_count && rv == CO_OK; i++)
         rv = check_seen(judge, block, definition->checks[i]);
     return rv;
@@ -164,7 +145,7 @@ static int judge_check(struct judge *judge, const struct config_block *block) {
     if (!definition) return wrong(judge, block, inner.text);
     int rv = check_seen(judge, block, definition);
     const char *service = definition->service_id;
-    bool known = !service[0] || judge->incomplete || find(judge->services, judge->service_count, service);
+    bool known = !service[0] || judge->incomplete || ids_find(&judge->services, service);
     if (rv == CO_OK && !known && !may_be_saved(judge)) {
         fault_set(&inner, CO_INVALID, "no service has the id \"%.100s\"", service);
         rv = wrong(judge, block, inner.text);
@@ -185,13 +166,11 @@ static int judge_watch(struct judge *judge, const struct config_block *block) {
 int definitions_check(struct config *config, struct fault *fault) {
     struct judge judge = {.config = config, .fault = fault, .incomplete = config->unread};
     size_t errors = config->errors.count;
-    judge.services = mem_alloc((config->services.count + 1) * sizeof *judge.services);
     for (size_t i = 0; i < config->services.count; i++) judge_service(&judge, &config->services.items[i]);
     for (size_t i = 0; i < config->checks.count; i++) judge_check(&judge, &config->checks.items[i]);
     for (size_t i = 0; i < config->watches.count; i++) judge_watch(&judge, &config->watches.items[i]);
-    free(judge.services);
-    free(judge.checks);
-    arena_free(&judge.arena);
+    ids_free(&judge.services);
+    ids_free(&judge.checks);
     config_forget_texts(config);
     return config->errors.count == errors && !config->more_errors ? CO_OK : CO_INVALID;
 }

@@ -61,9 +61,12 @@ static void leave(struct hold *hold, int code, uint64_t now_ms) {
 }
 
 static void time_is_up(struct hold *hold, uint64_t now_ms) {
-    if (hold->requests[HOLD_GRANT].under_way) say(hold, "was not obtained: no answer in time");
+    bool no_answer = hold->requests[HOLD_GRANT].under_way;
+    if (no_answer) say(hold, "was not obtained: no answer in time");
     else say(hold, "%s", hold->rules.wait_ms ? hold->rules.late : hold->rules.not_free);
     leave(hold, HOLD_EXIT_NOT_OBTAINED, now_ms);
+    if (no_answer)
+        hold->give_up_ms = earlier(hold->give_up_ms, now_ms + LATE_MS); /* perhaps nobody answers that either */
 }
 
 /* True: the command may run from now on. */
@@ -122,10 +125,12 @@ static struct hold_order asking(struct hold *hold, uint64_t now_ms) {
     const struct hold_request *of = &hold->requests[HOLD_GRANT];
     if (hold->interrupted && (!of->under_way || now_ms >= hold->give_up_ms)) over(hold, hold->code);
     else if (hold->complained && !of->under_way && now_ms >= hold->wait_end_ms) over(hold, HOLD_EXIT_NOT_OBTAINED);
+    else if (of->under_way && now_ms >= hold->ask_end_ms)
+        time_is_up(hold, now_ms); /* its TTL ends a session that it made */
     else if (is_due(of, now_ms)) return request(hold, HOLD_GRANT, HOLD_ASK, REQUEST_MS, now_ms);
     else if (peek_is_due(hold, now_ms)) return request(hold, HOLD_LOOKING, HOLD_PEEK, PEEK_MS, now_ms);
     else if (of->under_way)
-        return nothing(earlier(hold->interrupted ? hold->give_up_ms : HOLD_FOREVER, next_peek(hold)));
+        return nothing(earlier(hold->interrupted ? hold->give_up_ms : hold->ask_end_ms, next_peek(hold)));
     else return nothing(earlier(earlier(of->next_ms, hold->wait_end_ms), next_peek(hold)));
     return hold_next(hold, now_ms);
 }
@@ -407,7 +412,10 @@ void hold_ended(struct hold *hold, const struct supervisor_end *end, uint64_t no
 }
 
 void hold_begin(struct hold *hold, const struct hold_rules *rules, uint64_t now_ms) {
-    *hold = (struct hold){.rules = *rules, .wait_end_ms = later(now_ms, rules->wait_ms)};
+    uint64_t wait_ms = rules->wait_ms, least_ms = wait_ms ? LATE_MS : REQUEST_MS;
+    *hold = (struct hold){.rules = *rules,
+                          .wait_end_ms = later(now_ms, wait_ms),
+                          .ask_end_ms = later(now_ms, wait_ms > least_ms ? wait_ms : least_ms)};
     for (int i = 0; i < HOLD_LINES; i++) hold->requests[i].next_ms = now_ms;
-    hold->requests[HOLD_LOOKING].next_ms = later(now_ms, RETRY_MS);
+    hold->requests[HOLD_LOOKING].next_ms = later(now_ms, earlier(RETRY_MS, wait_ms ? wait_ms / 2 : RETRY_MS));
 }

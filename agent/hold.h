@@ -21,7 +21,7 @@
  *     connection, no leader, an error) it reads again, and (2) and (3) say how long the command may run. It waits no
  *     longer than until the next renewal, and never besides one, so that a holder has one connection: an agent takes so
  *     many of one host, and a renewal must not be the one too many.
- * (5) After a second of waiting it looks once who is in the way, for people. Nothing depends on that.
+ * (5) After a second of waiting, or half of the time that it may wait, it looks once who is in the way, for people. Nothing depends on that.
  *
  * Times are milliseconds of CLOCK_BOOTTIME. One thread. */
 #ifndef COORD_AGENT_HOLD_H
@@ -118,6 +118,7 @@ struct hold {
     char say[400];                   /* a line for people; whoever prints it empties it */
     /* Its own. */
     uint64_t wait_end_ms, give_up_ms, seen_index;
+    uint64_t ask_end_ms; /* the answer to HOLD_ASK is waited for until then */
     struct hold_request {
         enum hold_act act;
         bool under_way;            /* if not, and it was sent, its answer is not wanted any more */

@@ -8,16 +8,13 @@
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_lock.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
-
-#define LOCK_TRIES    40
-#define LOCK_PAUSE_US 50000
 
 /* -- folder ------------------------------------------------------------------------------------------------------- */
 static int make_folders(const char *path, struct fault *fault) {
@@ -55,11 +52,7 @@ int identity_lock(const char *folder, bool make, int *fd, struct fault *fault) {
     snprintf(path, sizeof path, "%s/lock", folder);
     *fd = open(path, O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
     if (*fd < 0) return fault_set(fault, co_from_errno(errno), "%s: %s", path, strerror(errno));
-    /* The kernel lets go a moment after the process that held it is gone: a restart at once is not to fail for that. */
-    bool locked = false;
-    for (int tries = 0; !(locked = flock(*fd, LOCK_EX | LOCK_NB) == 0) && tries < LOCK_TRIES; tries++)
-        usleep(LOCK_PAUSE_US);
-    if (locked) return CO_OK;
+    if (file_lock(*fd)) return CO_OK;
     close(*fd);
     *fd = -1;
     return fault_set(fault, CO_BUSY, "data folder %s is in use by another agent", folder);

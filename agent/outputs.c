@@ -4,36 +4,109 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_lock.h"
 #include "base/log_targets.h"
+
+/* -- the pid file: locked while the process runs ------------------------------------------------------------------- */
+static int pid_fd = -1;
 
 static int pid_fault(const char *path, int error, struct fault *fault) {
     return fault_set(fault, CO_IO, "pid_file: %.180s: %s", path, strerror(error));
 }
 
+/* Of the file, if it has been written. */
+static long pid_read(int fd) {
+    char text[24] = "";
+    return pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
+}
+
+static bool is_at(int fd, const char *path) {
+    struct stat open_file, named;
+    return fstat(fd, &open_file) == 0 && stat(path, &named) == 0 && open_file.st_dev == named.st_dev &&
+           open_file.st_ino == named.st_ino;
+}
+
+/* Another agent that ended meanwhile may have removed the file that was opened: then the next one is tried. */
+static int pid_open(const char *path, int *fd, struct fault *fault) {
+    for (;;) {
+        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+        if (*fd < 0) return pid_fault(path, errno, fault);
+        bool locked = file_lock(*fd);
+        if (locked && is_at(*fd, path)) return CO_OK;
+        if (!locked)
+            fault_set(fault, CO_BUSY, "pid_file: %.180s is that of another agent, which runs: process %ld", path,
+                      pid_read(*fd));
+        close(*fd);
+        if (!locked) return CO_BUSY;
+    }
+}
+
+/* What an agent left that was killed is overwritten. */
 static int pid_write(const char *path, struct fault *fault) {
     char text[24];
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return pid_fault(path, errno, fault);
-    int size = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    ssize_t written = write(fd, text, (size_t)size);
+    int fd, rv = pid_open(path, &fd, fault), size = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (rv != CO_OK) return rv;
+    struct stat status;
+    bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    ssize_t written = regular && ftruncate(fd, 0) != 0 ? -1 : write(fd, text, (size_t)size);
     int error = written < 0 ? errno : ENOSPC;
-    close(fd);
-    if (written == size) return CO_OK;
+    if (written == size) {
+        pid_fd = fd;
+        return CO_OK;
+    }
     unlink(path);
+    close(fd);
     return pid_fault(path, error, fault);
 }
 
+/* Somebody may have put another file there. */
 static void pid_remove(const char *path) {
-    char text[24] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (size > 0 && strtol(text, NULL, 10) == (long)getpid()) unlink(path);
+    if (pid_fd < 0) return;
+    if (is_at(pid_fd, path) && pid_read(pid_fd) == (long)getpid()) unlink(path);
+    close(pid_fd);
+    pid_fd = -1;
 }
 
+/* -- what can be said without opening anything --------------------------------------------------------------------- */
+/* An errno, or 0: could this file be written, as far as one can tell without doing it? */
+static int may_write(const char *path) {
+    struct stat status;
+    if (stat(path, &status) == 0) return S_ISDIR(status.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+    if (errno != ENOENT) return errno;
+    const char *slash = strrchr(path, '/');
+    char *folder = !slash          ? mem_strdup(".")
+                   : slash == path ? mem_strdup("/")
+                                   : mem_strndup(path, (size_t)(slash - path));
+    int error = stat(folder, &status) != 0    ? errno
+                : !S_ISDIR(status.st_mode)    ? ENOTDIR
+                : access(folder, W_OK | X_OK) ? errno
+                                              : 0;
+    free(folder);
+    return error;
+}
+
+static int judge(struct config *config, const char *place, const char *key, const char *path, struct fault *fault) {
+    int error = may_write(path);
+    return error ? config_wrong(config, fault, CO_IO, "%s: %s: %.180s: %s", place, key, path, strerror(error)) : CO_OK;
+}
+
+int outputs_check(struct config *config, struct fault *fault) {
+    int rv = CO_OK;
+    if (config->log_file) {
+        struct buffer path = {0};
+        log_file_path(config->log_file, &path);
+        buffer_append_byte(&path, '\0');
+        rv = judge(config, config->log_file_place, "log_file", path.data, fault);
+        buffer_free(&path);
+    }
+    int wrong = config->pid_file ? judge(config, config->pid_file_place, "pid_file", config->pid_file, fault) : CO_OK;
+    return rv == CO_OK ? wrong : rv;
+}
+
+/* -- life ---------------------------------------------------------------------------------------------------------- */
 int outputs_open(const struct config *config, struct fault *fault) {
     struct log_targets_config targets = {.file = config->log_file,
                                          .rotate_bytes = config->log_rotate_bytes,
@@ -42,8 +115,9 @@ int outputs_open(const struct config *config, struct fault *fault) {
                                          .json = config->log_json,
                                          .syslog = config->enable_syslog,
                                          .facility = config->syslog_facility};
-    if (config->pid_file && pid_write(config->pid_file, fault) != CO_OK) return CO_IO;
-    int error = log_targets_open(&targets, fault);
+    int error = config->pid_file ? pid_write(config->pid_file, fault) : CO_OK;
+    if (error) return error;
+    error = log_targets_open(&targets, fault);
     if (error && config->pid_file) pid_remove(config->pid_file);
     return error;
 }

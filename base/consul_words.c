@@ -96,6 +96,7 @@ const struct consul_word consul_words[] = {
     {CONSUL_KEY, "reporting", ENTERPRISE},
     {CONSUL_KEY, "rpc", "streams are always there, see docs/streams.md"},
     {CONSUL_KEY, "server_rejoin_age_max", "there is no such age"},
+    {CONSUL_KEY, "telemetry.disable_compat_1.9", "there are no such metrics; read /v1/agent/metrics"},
     {CONSUL_KEY, "telemetry.disable_per_tenancy_usage_metrics", "metrics are read, not sent"},
     {CONSUL_KEY, "telemetry.enable_host_metrics", "metrics are read, not sent"},
     {CONSUL_KEY, "telemetry.retry_failed_connection", "metrics are read, not sent"},

@@ -178,6 +178,7 @@ void check_resume(struct check *check, const struct check_definition *definition
     if (definition->kind != CHECK_TTL) return;
     uint64_t ttl = definition->ttl_ns > 0 ? (uint64_t)definition->ttl_ns : 0, most = INT64_MAX / 4;
     check->reported_ns = (int64_t)now_ns - (int64_t)(age_ns < most ? age_ns : most);
+    check->has_result = age_ns < most;
     if (age_ns < ttl) check->due_ns = later(now_ns, (int64_t)(ttl - age_ns));
     else check->due_ns = status == PB__STATUS__CRITICAL ? CHECK_NEVER : now_ns;
 }

@@ -21,16 +21,16 @@
 struct check {
     Pb__Status status; /* as the world is told; flap.said: as the check has it */
     struct flap flap;
-    uint64_t successes, failures; /* in a row */
-    uint64_t due_ns;              /* next run, or the TTL's end */
-    uint64_t started_ns;          /* of the run that is out */
-    uint64_t changed_ns;          /* since when `status` is what it is, as far as is known here */
-    uint64_t ended_ns;            /* of the last run */
-    int64_t reported_ns;          /* TTL: when its status was reported; may lie before the clock began */
-    bool running, has_result, hurried;
-    bool held;                  /* when last looked at */
-    uint64_t critical_since_ns; /* as the check has it, damped or not; CHECK_NEVER: it is not */
-    uint64_t spared_ns;         /* it deregisters nothing before; CHECK_NEVER: before its first result */
+    uint64_t successes, failures;      /* in a row */
+    uint64_t due_ns;                   /* next run, or the TTL's end */
+    uint64_t started_ns;               /* of the run that is out */
+    uint64_t changed_ns;               /* since when `status` is what it is, as far as is known here */
+    uint64_t ended_ns;                 /* of the last run */
+    int64_t reported_ns;               /* TTL: when its status was reported; may lie before the clock began */
+    bool running, has_result, hurried; /* has_result of a TTL: its status was reported, as far as is known */
+    bool held;                         /* when last looked at */
+    uint64_t critical_since_ns;        /* as the check has it, damped or not; CHECK_NEVER: it is not */
+    uint64_t spared_ns;                /* it deregisters nothing before; CHECK_NEVER: before its first result */
 };
 
 /* `delay_ns`: until the first run (where it runs). Status is the definition's initial one. Of a zeroed struct, or

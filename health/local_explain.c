@@ -47,8 +47,8 @@ static void describe(const struct check *check, const struct check_definition *d
     out->successes = check->successes, out->failures = check->failures;
     out->held = check_held(check);
     out->since_ns = age(critical ? check->critical_since_ns : check->changed_ns, now_ns);
-    if (out->told) out->last_ns = (int64_t)now_ns - check->reported_ns;
-    else if (check->has_result) out->last_ns = age(check->ended_ns, now_ns);
+    if (check->has_result)
+        out->last_ns = out->told ? (int64_t)now_ns - check->reported_ns : age(check->ended_ns, now_ns);
     if (check->due_ns != CHECK_NEVER) out->next_ns = check->due_ns > now_ns ? (int64_t)(check->due_ns - now_ns) : 0;
     if (definition->deregister_after_ns > 0 && definition->service_id[0])
         out->deregister_ns = definition->deregister_after_ns;

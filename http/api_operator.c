@@ -43,6 +43,7 @@ static void view_raft(struct http_request *request, int error, const struct rpc_
     for (size_t i = 0; i < state->count; i++) raft_server(json, &state->servers[i]);
     json_array_end(json);
     json_key(json, "Index"), json_u64(json, state->index);
+    if (state->waiting) json_key(json, "Waiting"), json_string(json, state->waiting);
     json_object_end(json);
     http_reply_json(request, 200);
 }

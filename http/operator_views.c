@@ -1,6 +1,7 @@
 #include "http/operator_views.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -11,6 +12,7 @@ struct asking {
     struct rpc_ask_cluster ask;
     struct rpc_cluster_state state;
     struct rpc_server_state servers[32];
+    char waiting[2048];
     http_cluster_view view;
     const void *context;
 };
@@ -23,6 +25,10 @@ static void cluster_known(struct rpc_ask_cluster *ask, int error, const struct r
         if (asking->state.count > ARRAY_COUNT(asking->servers)) asking->state.count = ARRAY_COUNT(asking->servers);
         memcpy(asking->servers, state->servers, asking->state.count * sizeof *asking->servers);
         asking->state.servers = asking->servers;
+        if (state->waiting) {
+            snprintf(asking->waiting, sizeof asking->waiting, "%s", state->waiting);
+            asking->state.waiting = asking->waiting;
+        }
     }
     http_called(&asking->call, error);
 }

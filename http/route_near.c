@@ -10,6 +10,7 @@
 #define SEGMENTS_MOST 16
 #define MISSING       4 /* for a segment that is not there; more than a word that was cut short or mistyped once */
 #define NO_VERSION    1 /* "/lock/x" for "/v1/lock/x" */
+#define OTHER_SIDE    1 /* "/v1/quota/x/take" for "/v1/agent/quota/x/take", or the other way round */
 
 static const struct {
     unsigned bit;
@@ -66,6 +67,24 @@ static bool is_version(const struct segments *segments) {
     return segments->count && slice_is(segments->items[0], "v1");
 }
 
+/* The same path of the agent where it is of the cluster, and of the cluster where it is of the agent. False: there is none. */
+static bool other_side(const struct segments *asked, struct segments *other) {
+    static const char agent[] = "agent";
+    if (asked->count < 2 || !is_version(asked)) return false;
+    bool removes = slice_is(asked->items[1], agent);
+    if (removes ? asked->count == 2 : asked->count == SEGMENTS_MOST) return false;
+    *other = *asked;
+    if (removes) {
+        other->count--;
+        memmove(&other->items[1], &other->items[2], (other->count - 1) * sizeof other->items[0]);
+    } else {
+        memmove(&other->items[2], &other->items[1], (other->count - 1) * sizeof other->items[0]);
+        other->items[1] = slice_text(agent);
+        other->count++;
+    }
+    return true;
+}
+
 /* UINT_MAX: not alike. */
 static unsigned route_distance(const struct http_route *route, const struct segments *asked, unsigned *literals) {
     struct segments row;
@@ -89,13 +108,18 @@ void route_show(const struct http_route *route, unsigned method, struct buffer *
 bool route_nearest(struct slice path, unsigned method, bool only_method, struct buffer *out) {
     const struct http_route *nearest = NULL;
     unsigned best = UINT_MAX, literals;
-    struct segments asked;
+    struct segments asked, other;
     if (!split(path.data, path.size, &asked)) return false;
+    bool has_other = other_side(&asked, &other);
     for (const struct http_topic *topic = http_topics; topic->title; topic++) {
         for (const struct http_route *route = topic->rows; route->path; route++) {
             bool same = (route->methods & method) != 0;
             if (only_method && !same) continue;
             unsigned found = route_distance(route, &asked, &literals);
+            /* There all of it has to be the same. */
+            if (has_other && same && route_distance(route, &other, &literals) == 0 && literals > 1 &&
+                found > OTHER_SIDE)
+                found = OTHER_SIDE;
             if (found == UINT_MAX || (found == 0 && same)) continue;
             found = found * 2 + !same;
             if (found < best) best = found, nearest = route;

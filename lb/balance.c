@@ -57,7 +57,7 @@ struct balance {
     struct list views;
     struct buffer key;
     uint64_t sequence; /* of the hints, when they were looked at */
-    uint64_t looked_ns, grown_ns, distances_ns;
+    uint64_t made_ns, looked_ns, grown_ns, distances_ns;
     bool known, growing; /* some of the hints are known; some of the shares are not 1 */
     bool distant, moved;
 };
@@ -110,7 +110,7 @@ static int by_hash(const void *a, const void *b) {
 
 struct balance *balance_new(struct hints *hints, const Pb__ServiceEntriesResult *entries, uint64_t now_ns) {
     struct balance *balance = mem_zalloc(sizeof *balance);
-    balance->hints = hints, balance->grown_ns = now_ns;
+    balance->hints = hints, balance->grown_ns = balance->made_ns = now_ns;
     list_init(&balance->views);
     balance->count = entries ? entries->n_entries : 0;
     balance->instances = mem_alloc((balance->count + 1) * sizeof *balance->instances);
@@ -159,7 +159,7 @@ void balance_follows(const struct balance *balance, const struct balance *before
         const struct instance *instance = &balance->instances[i];
         const struct incarnation *was = find(before, instance);
         if (!was || was->created != instance->created)
-            hints_created(balance->hints, instance->name, instance->created, was != NULL, now_ns);
+            hints_created(balance->hints, instance->name, instance->created, was ? before->made_ns : 0, now_ns);
     }
     for (size_t i = 0; i < before->count; i++) {
         const struct instance *instance = &before->instances[i];

@@ -72,9 +72,10 @@ int hints_report(struct hints *hints, struct load_instance instance, const struc
     return rv;
 }
 
-void hints_created(struct hints *hints, struct load_instance instance, uint64_t created, bool anew, uint64_t now_ns) {
+void hints_created(struct hints *hints, struct load_instance instance, uint64_t created, uint64_t before_ns,
+                   uint64_t now_ns) {
     lock(hints);
-    (void)load_created(hints->table, instance, created, anew, now_ns);
+    (void)load_created(hints->table, instance, created, before_ns, now_ns);
     unlock(hints);
 }
 

@@ -20,7 +20,7 @@ uint64_t hints_slow_start(const struct hints *hints);
 /* An instance of this host says its load. `registered_ns`: when it was registered; 0: long ago. As load_report. */
 int hints_report(struct hints *hints, struct load_instance instance, const struct load_hint *hint,
                  uint64_t registered_ns, uint64_t now_ns);
-void hints_created(struct hints *hints, struct load_instance instance, uint64_t created, bool anew,
+void hints_created(struct hints *hints, struct load_instance instance, uint64_t created, uint64_t before_ns,
                    uint64_t now_ns); /* load_created */
 void hints_forget(struct hints *hints, struct load_instance instance);
 

@@ -11,6 +11,7 @@
 #include "lb/keep.h"
 
 #define BUCKETS_MIN 64
+#define LATE_NS     UINT64_C(250000000)
 /* A hint counts until the third report that did not come is half an interval late. */
 #define AGE_OUT(interval_ns) ((interval_ns) / 2 * 7)
 /* Entries stay for as long as the slowest reporter may be silent, because its interval is in them. */
@@ -20,12 +21,15 @@ struct entry {
     struct entry *chain; /* in its bucket */
     struct list changed; /* in table->changes */
     uint64_t hash;
-    uint64_t sequence;     /* of its last change */
-    struct load_hint hint; /* load NAN: it never reported */
-    uint64_t reported_ns;  /* when; or when it was started */
-    uint64_t since_ns;     /* when it became known */
-    uint64_t created;      /* the catalog's index of its registration; 0: not known */
-    uint64_t interval_ns;  /* 0: not known yet */
+    uint64_t sequence;      /* of its last change */
+    struct load_hint hint;  /* load NAN: it never reported */
+    uint64_t reported_ns;   /* when; or when it was started */
+    uint64_t since_ns;      /* when it became known */
+    uint64_t created;       /* the catalog's index of its registration; 0: not known */
+    uint64_t created_ns;    /* when that became known */
+    uint64_t since_hint_ns; /* by the hint: when the instance that said it began, */
+    uint64_t late_ns;       /* or so much earlier, because ages come a little late */
+    uint64_t interval_ns;   /* 0: not known yet */
     struct keep keep;
     bool direct;
     struct service *service; /* NULL: not known */
@@ -262,6 +266,7 @@ int load_report(struct load_table *table, struct load_instance instance, const s
     if (rc != CO_OK) return rc;
     if (reported(entry)) learn(entry, age(entry->reported_ns, now_ns));
     entry->hint = *hint;
+    entry->since_hint_ns = entry->since_ns, entry->late_ns = 0;
     entry->reported_ns = now_ns;
     entry->direct = true;
     service_speaks(table, entry, now_ns);
@@ -308,6 +313,7 @@ int load_merge(struct load_table *table, const struct load_entry *from, uint64_t
         return CO_OK;
     }
     entry->hint = from->hint;
+    entry->since_hint_ns = age(from->known_ns, now_ns), entry->late_ns = LATE_NS;
     entry->reported_ns = reported_ns;
     entry->interval_ns = interval_ns;
     entry->direct = from->direct;
@@ -323,18 +329,27 @@ int load_started(struct load_table *table, struct load_instance instance, uint64
     return rc;
 }
 
-int load_created(struct load_table *table, struct load_instance instance, uint64_t created, bool anew,
+/* Has the instance itself said something since it was registered anew? Its hint came here before the catalog told of that.
+ * `before_ns`: when the one before was there. */
+static bool speaks_already(const struct entry *entry, uint64_t before_ns) {
+    return reported(entry) && entry->since_hint_ns > before_ns + entry->late_ns;
+}
+
+int load_created(struct load_table *table, struct load_instance instance, uint64_t created, uint64_t before_ns,
                  uint64_t now_ns) {
     struct entry *entry;
     int rc = ensure(table, instance, now_ns, &entry);
     if (rc != CO_OK || created <= entry->created) return rc;
-    if (entry->created || anew) {
+    if (entry->created_ns > before_ns) before_ns = entry->created_ns;
+    if (before_ns && speaks_already(entry, before_ns)) {
+        entry->since_ns = entry->since_hint_ns;
+    } else if (before_ns) {
         entry->since_ns = entry->reported_ns = now_ns;
         entry->hint = load_unknown(), entry->interval_ns = 0;
         entry->keep = keep_new();
         changed(table, entry);
     }
-    entry->created = created;
+    entry->created = created, entry->created_ns = now_ns;
     return CO_OK;
 }
 

@@ -57,8 +57,10 @@ void load_decide(struct load_table *table, uint64_t now_ns);
 /* The instance was registered then: it starts slowly although it may never report. The earliest time counts. */
 int load_started(struct load_table *table, struct load_instance instance, uint64_t then_ns);
 /* The catalog has it, registered by the change `created`. When it was registered by an earlier one before, as is known here
- * or by the caller (`anew`), it begins now: nothing that was known of it counts. */
-int load_created(struct load_table *table, struct load_instance instance, uint64_t created, bool anew, uint64_t now_ns);
+ * or by the caller (it saw that one at `before_ns`; 0: it saw none), it begins now: nothing that was known of it counts,
+ * except for what it has said itself since it was registered by this one. */
+int load_created(struct load_table *table, struct load_instance instance, uint64_t created, uint64_t before_ns,
+                 uint64_t now_ns);
 void load_forget(struct load_table *table, struct load_instance instance); /* it was deregistered */
 
 /* False: nothing is known of it, not even since when it is there. */

@@ -23,6 +23,7 @@ struct rpc_cluster_state {
     char leader_address[128];         /* "": unknown */
     struct rpc_server_state *servers; /* valid during the call */
     size_t count;
+    const char *waiting; /* what a server waits for that belongs to no cluster yet; else NULL. Valid during the call */
 };
 
 /* The configuration; `done` on the loop thread. `of_leader`: as the leader knows it, which is asked when this server

@@ -8,6 +8,7 @@
 void operator_state_pack(const struct rpc_cluster_state *state, struct arena *arena, Pb__PeerClusterAnswer *answer) {
     answer->index = state->index, answer->committed = state->committed, answer->follows = !state->here_leads;
     answer->leader_address = (char *)(uintptr_t)state->leader_address;
+    if (state->waiting) answer->waiting = (char *)(uintptr_t)state->waiting;
     answer->servers = arena_alloc(arena, (state->count + 1) * sizeof *answer->servers);
     for (; answer->n_servers < state->count; answer->n_servers++) {
         const struct rpc_server_state *from = &state->servers[answer->n_servers];
@@ -43,6 +44,7 @@ void operator_state_unpack(const Pb__PeerClusterAnswer *answer, struct arena *ar
     *state = (struct rpc_cluster_state){
         .index = answer->index, .committed = answer->committed, .here_leads = !answer->follows, .count = count};
     snprintf(state->leader_address, sizeof state->leader_address, "%s", answer->leader_address);
+    if (answer->waiting[0]) state->waiting = arena_strndup(arena, answer->waiting, strlen(answer->waiting));
     state->servers = arena_alloc(arena, (count + 1) * sizeof *state->servers);
     for (size_t i = 0; i < count; i++) server_of(answer->servers[i], &state->servers[i]);
 }

@@ -124,7 +124,13 @@ static bool tell(struct peers *peers, const char *remote, int kind) {
     return true;
 }
 
-enum { TELL_THEIRS = 1000, TELL_NO_HELLO, TELL_BAD_HELLO, TELL_UNWANTED }; /* besides enum hello_verdict */
+enum {
+    TELL_THEIRS = 1000,
+    TELL_NO_HELLO,
+    TELL_BAD_HELLO,
+    TELL_UNWANTED,
+    TELL_NAMESAKE
+}; /* besides enum hello_verdict */
 
 static void judged(struct contact *contact, enum reach_what what, const char *why) {
     contact->judged = true;
@@ -201,6 +207,14 @@ static bool fits(struct contact *contact, const Pb__PeerHello *hello) {
     return false;
 }
 
+/* The catalog takes nodes of one name for one node, so their records replace each other. */
+static void warn_of_namesake(struct peers *peers, const struct peer_info *other) {
+    if (!peers->node[0] || !slice_equal_nocase(slice_text(peers->node), slice_text(other->node))) return;
+    if (!strrchr(other->address, ':') || !tell(peers, other->address, TELL_NAMESAKE)) return;
+    log_warn("peer", "another server has this server's name: give one of them another (-node) name=%s here=%s there=%s",
+             peers->node, peers->address, other->address);
+}
+
 static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     struct peers *peers = contact->peers;
     struct contact *other = contact_of(peers, hello->id);
@@ -228,6 +242,7 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     }
     log_info("peer", "connected node=%s address=%s id=%016llx", info->node, info->address,
              (unsigned long long)info->id);
+    warn_of_namesake(peers, info);
     peers->callbacks.up(peers->callbacks.data, info->id);
 }
 

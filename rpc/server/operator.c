@@ -90,7 +90,14 @@ void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask) {
         if (member->id == self) fill_self(rpc, &servers[i]);
         else fill_peer(rpc, &servers[i], peers, count, state.here_leads);
     }
+    struct buffer waiting = {0};
+    if (state.count == 0 && rpc->others) {
+        server_peers_waiting(rpc, &waiting);
+        buffer_append_byte(&waiting, '\0');
+        state.waiting = waiting.data;
+    }
     ask->done(ask, CO_OK, &state);
+    buffer_free(&waiting);
 }
 
 /* -- changes ---------------------------------------------------------------------------------------------------------

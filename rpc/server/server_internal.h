@@ -16,6 +16,8 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
 void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
+/* What a server without a leader waits for (rpc/cluster/waiting.h). */
+void server_peers_waiting(struct rpc *rpc, struct buffer *out);
 
 /* server_changes.c: the next change, if one is due. On a leader that is ready. `peers`: those that are connected; the
  * callee's to change. */

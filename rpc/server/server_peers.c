@@ -304,20 +304,25 @@ static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
     return true;
 }
 
-/* Why there is no leader, once in a while, as nobody else says it. */
-static void tell_waiting(struct rpc *rpc, const struct peer_info *self, const struct peer_info *peers, size_t count) {
-    bool waits = atomic_load(&node_view(rpc->node)->leader) == 0;
-    if (!waiting_due(&rpc->waiting, waits, self->has_log, clock_mono_ms())) return;
+void server_peers_waiting(struct rpc *rpc, struct buffer *out) {
+    struct peer_info peers[PEERS_MAX], self = self_info(rpc);
     struct peers_address addresses[PEERS_MAX];
-    struct waiting waiting = {.self = self,
+    struct waiting waiting = {.self = &self,
                               .members = node_members(rpc->node),
                               .peers = peers,
-                              .peer_count = count,
+                              .peer_count = peers_list(rpc->others, peers, PEERS_MAX),
                               .addresses = addresses,
                               .address_count = peers_addresses(rpc->others, addresses, PEERS_MAX),
                               .port = rpc->port};
+    waiting_say(&waiting, out);
+}
+
+/* Why there is no leader, once in a while, as nobody else says it. */
+static void tell_waiting(struct rpc *rpc, const struct peer_info *self) {
+    bool waits = atomic_load(&node_view(rpc->node)->leader) == 0;
+    if (!waiting_due(&rpc->waiting, waits, self->has_log, clock_mono_ms())) return;
     struct buffer line = {0};
-    waiting_say(&waiting, &line);
+    server_peers_waiting(rpc, &line);
     log_warn("raft", "%.*s", (int)line.size, line.data);
     buffer_free(&line);
 }
@@ -333,7 +338,7 @@ static void manage(struct rpc *rpc) {
     tell_agents(rpc, members);
     for (uint32_t i = 0; i < members->count; i++) peers_know(rpc->others, members->member[i].address);
     if (!self.has_log) found_cluster(rpc, &self, peers, count);
-    tell_waiting(rpc, &self, peers, count);
+    tell_waiting(rpc, &self);
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
     server_changes(rpc, &self, peers, count);
 }

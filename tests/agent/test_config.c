@@ -307,43 +307,46 @@ Test(config, protection_that_is_not_there_is_refused) {
     static const struct {
         const char *text, *lines;
     } rows[] = {
-        {"{\"acl\":{\"enabled\":true}}", "web.json: acl.enabled: access control is not there yet"},
-        {"{\"acl\":{\"default_policy\":\"deny\"}}", "web.json: acl.default_policy: access control is not there yet"},
-        {"{\"acl_default_policy\":\"DENY\"}", "web.json: acl_default_policy: access control is not there yet"},
-        {"{\"acl\":{\"default_policy\":\"deny \"}}", "web.json: acl.default_policy: access control is not there yet"},
+        {"{\"acl\":{\"enabled\":true}}", "web.json:1:9: acl.enabled: access control is not there yet"},
+        {"{\"acl\":{\"default_policy\":\"deny\"}}",
+         "web.json:1:9: acl.default_policy: access control is not there yet"},
+        {"{\"acl_default_policy\":\"DENY\"}", "web.json:1:2: acl_default_policy: access control is not there yet"},
+        {"{\"acl\":{\"default_policy\":\"deny \"}}",
+         "web.json:1:9: acl.default_policy: access control is not there yet"},
         {"{\"acl_default_policy\":\"Allow\"}", ""},
-        {"{\"acl_datacenter\":\"dc1\"}", "web.json: acl_datacenter: access control is not there yet"},
+        {"{\"acl_datacenter\":\"dc1\"}", "web.json:1:2: acl_datacenter: access control is not there yet"},
         {"{\"acl\":{\"tokens\":{\"master\":\"s\",\"agent\":\"s\"}}}",
-         "web.json: acl.tokens.master: access control is not there yet\n"
-         "web.json: acl.tokens.agent: access control is not there yet"},
+         "web.json:1:19: acl.tokens.master: access control is not there yet\nweb.json:1:32: acl.tokens.agent: access "
+         "control is not there yet"},
         {"{\"acl\":{\"tokens\":{\"managed_service_provider\":[{\"secret_id\":\"s\"},{\"secret_id\":\"\"}]}}}",
-         "web.json: acl.tokens.managed_service_provider.[].secret_id: access control is not there yet"},
+         "web.json:1:48: acl.tokens.managed_service_provider.[].secret_id: access control is not there yet"},
         {"{\"acl_token\":\"s\",\"ACL_Master_Token\":\"s\"}",
-         "web.json: acl_token: access control is not there yet\n"
-         "web.json: acl_master_token: access control is not there yet"},
-        {"{\"enable_acl_replication\":true}", "web.json: enable_acl_replication: access control is not there yet"},
+         "web.json:1:2: acl_token: access control is not there yet\nweb.json:1:18: acl_master_token: access control is "
+         "not there yet"},
+        {"{\"enable_acl_replication\":true}", "web.json:1:2: enable_acl_replication: access control is not there yet"},
         {"{\"encrypt\":\"k==\",\"encrypt_verify_incoming\":true}",
-         "web.json: encrypt: encryption between agents is not there yet"},
+         "web.json:1:2: encrypt: encryption between agents is not there yet"},
         {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}",
-         "web.json: verify_incoming: TLS is not there yet\nweb.json: verify_outgoing: TLS is not there yet\n"
-         "web.json: verify_server_hostname: TLS is not there yet"},
+         "web.json:1:2: verify_incoming: TLS is not there yet\nweb.json:1:25: verify_outgoing: TLS is not there "
+         "yet\nweb.json:1:48: verify_server_hostname: TLS is not there yet"},
         {"{\"verify_incoming_rpc\":true,\"verify_incoming_https\":true}",
-         "web.json: verify_incoming_rpc: TLS is not there yet\nweb.json: verify_incoming_https: TLS is not there yet"},
-        {"{\"ports\":{\"https\":8501}}", "web.json: ports.https: TLS is not there yet"},
+         "web.json:1:2: verify_incoming_rpc: TLS is not there yet\nweb.json:1:29: verify_incoming_https: TLS is not "
+         "there yet"},
+        {"{\"ports\":{\"https\":8501}}", "web.json:1:11: ports.https: TLS is not there yet"},
         {"{\"ca_file\":\"a\",\"cert_file\":\"b\",\"key_file\":\"c\",\"ca_path\":\"d\"}",
-         "web.json: ca_file: TLS is not there yet\nweb.json: cert_file: TLS is not there yet\n"
-         "web.json: key_file: TLS is not there yet\nweb.json: ca_path: TLS is not there yet"},
-        {"{\"auto_encrypt\":{\"tls\":true}}", "web.json: auto_encrypt.tls: TLS is not there yet"},
-        {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json: auto_encrypt.allow_tls: TLS is not there yet"},
+         "web.json:1:2: ca_file: TLS is not there yet\nweb.json:1:16: cert_file: TLS is not there yet\nweb.json:1:32: "
+         "key_file: TLS is not there yet\nweb.json:1:47: ca_path: TLS is not there yet"},
+        {"{\"auto_encrypt\":{\"tls\":true}}", "web.json:1:18: auto_encrypt.tls: TLS is not there yet"},
+        {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json:1:18: auto_encrypt.allow_tls: TLS is not there yet"},
         {"{\"auto_config\":{\"enabled\":true}}",
-         "web.json: auto_config.enabled: TLS and access control is not there yet"},
-        {"{\"audit\":{\"enabled\":true}}", "web.json: audit.enabled: an audit log is not there yet"},
+         "web.json:1:17: auto_config.enabled: TLS and access control is not there yet"},
+        {"{\"audit\":{\"enabled\":true}}", "web.json:1:11: audit.enabled: an audit log is not there yet"},
         {"{\"http_config\":{\"allow_write_http_from\":[\"127.0.0.0/8\"]}}",
-         "web.json: http_config.allow_write_http_from: a limit on who may write is not there yet"},
+         "web.json:1:42: http_config.allow_write_http_from: a limit on who may write is not there yet"},
         {"{\"http_config\":{\"block_endpoints\":[\"/v1/kv\"]}}",
-         "web.json: http_config.block_endpoints: blocking of endpoints is not there yet"},
+         "web.json:1:36: http_config.block_endpoints: blocking of endpoints is not there yet"},
         {"{\"serf_lan_allowed_cidrs\":[\"10.0.0.0/8\",\"10.1.0.0/16\"]}",
-         "web.json: serf_lan_allowed_cidrs: a limit on who may join is not there yet"},
+         "web.json:1:28: serf_lan_allowed_cidrs: a limit on who may join is not there yet"},
         /* These protect nobody: they say no, or mean something only beside one of those above. */
         {"{\"acl\":{\"enabled\":false,\"default_policy\":\"allow\",\"down_policy\":\"deny\",\"tokens\":{\"agent\":\"\"}"
          ","
@@ -381,11 +384,11 @@ Test(config, protection_may_be_taken_back_by_a_later_source) {
         config_add_text(&config, "z.json", slice_text("{\"encrypt\":\"\",\"acl\":{\"enabled\":true}}"), &fault), CO_OK);
     must("{\"acl\":{\"enabled\":true}}");
     cr_expect_str_eq(guards(),
-                     "web.json: acl.enabled: access control is not there yet\n"
-                     "web.json: verify_incoming: TLS is not there yet\n"
-                     "z.json: acl.enabled: access control is not there yet");
+                     "web.json:1:9: acl.enabled: access control is not there yet\n"
+                     "web.json:1:39: verify_incoming: TLS is not there yet\n"
+                     "z.json:1:22: acl.enabled: access control is not there yet");
     must("{\"acl\":{\"enabled\":false},\"verify_incoming\":false,\"encrypt\":\"b\"}");
-    cr_expect_str_eq(guards(), "web.json: encrypt: encryption between agents is not there yet");
+    cr_expect_str_eq(guards(), "web.json:1:50: encrypt: encryption between agents is not there yet");
 }
 
 Test(config, refused) {
@@ -463,6 +466,35 @@ Test(config, refused) {
         {"{\"dns_config\":{\"soa\":{\"expire\":4294967296}}}", NULL},
         {"{\"retry_join\":\"a\"}", "web.json:1:2: retry_join: a list of texts is wanted"},
         {"{\"retry_join\":[1]}", "web.json:1:16: retry_join: a list of texts is wanted"},
+        {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"soon\"}}}",
+         "web.json:1:33: coord.reconnect_timeouts: \"spot\": \"soon\" is not a duration above 0 (write it with a unit: "
+         "30m, "
+         "24h)"},
+        {"{\"coord\":{\"reconnect_timeouts\":{\"a\":\"1m\",\"spot\":\"0s\"}}}",
+         "web.json:1:42: coord.reconnect_timeouts: \"spot\": \"0s\" is not a duration above 0 (write it with a unit: "
+         "30m, "
+         "24h)"},
+        {"{\"node_meta\":{\"reconnect_timeout\":\"-1s\"}}",
+         "web.json:1:15: node_meta: \"reconnect_timeout\": \"-1s\" is not a duration above 0 (write it with a unit: "
+         "30m, "
+         "24h)"},
+        {"{\"retry_join\":[\"provider=aws tag_key=role tag_value=consul region=eu-west-1\"]}",
+         "web.json:1:16: retry_join: \"provider=aws tag_key=role tag_value=cons\" asks for cloud auto-join, which is "
+         "not "
+         "built in: name the servers, by address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes "
+         "that "
+         "of a headless service)"},
+        {"{\"start_join\":[\"10.0.0.1\",\"{{ GetPrivateIP }}\"]}",
+         "web.json:1:27: start_join: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: write "
+         "the "
+         "address itself"},
+        {"{\"start_join_wan\":[\"http://a\"]}",
+         "web.json:1:20: start_join_wan: \"http://a\" is a URL: write HOST or HOST:8300"},
+        {"{\"retry_join_wan\":[\"tag_key=x provider=gce\"]}",
+         "web.json:1:20: retry_join_wan: \"tag_key=x provider=gce\" asks for cloud auto-join, which is not built in: "
+         "name "
+         "the servers, by address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that of a headless "
+         "service)"},
         {"{\"retry_join\":[\"\"]}", "web.json:1:16: retry_join: an empty text is no member of this list"},
         {"{\"node_meta\":{\"a\":1}}", "web.json:1:15: node_meta: an object of texts is wanted"},
         {"{\"node_meta\":{\"a b\":\"1\"}}",
@@ -502,6 +534,24 @@ Test(config, refused) {
         if (rows[i].fault) cr_expect_str_eq(fault.text, rows[i].fault, "%s\n  %s", rows[i].text, fault.text);
         cr_expect_eq(strncmp(fault.text, "web.json:", 9), 0, "%s", fault.text);
         for (const char *at = fault.text; *at; at++) cr_expect((unsigned char)*at >= 0x20, "%s", rows[i].text);
+    }
+}
+
+/* Some editors begin a file with a byte order mark. It is no character of the text, for places neither. */
+Test(config, a_byte_order_mark_is_passed_over) {
+    must("\xEF\xBB\xBF{\"node_name\":\"a\"}");
+    cr_expect_str_eq(config.node_name, "a");
+    static const char *const rows[][2] = {
+        {"\xEF\xBB\xBF{\"serve\":true}", "web.json:1:2: unknown key \"serve\" (nearest: \"server\")"},
+        {"\xEF\xBB\xBF{\"server\":true]", "web.json:1:15: JSON: "},
+        {"\xEF\xBB\xBF\xEF\xBB\xBF{}", "web.json:1:1: JSON: "}, /* one, not two */
+        {"{} \xEF\xBB\xBF", "web.json:1:4: JSON: "},
+        {"\xEF\xBB\xBF", "web.json: JSON: "},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        again();
+        cr_expect_eq(add(rows[i][0]), CO_INVALID);
+        cr_expect_eq(strncmp(fault.text, rows[i][1], strlen(rows[i][1])), 0, "%zu: %s", i, fault.text);
     }
 }
 
@@ -547,24 +597,6 @@ Test(config, whole) {
         {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"10m\"}},\"node_meta\":{\"class\":\"spot\",\"reconnect_"
          "timeout\":\"1h\"}}",
          true, NULL},
-        {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"soon\"}}}", true,
-         "coord.reconnect_timeouts.spot: \"soon\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
-        {"{\"coord\":{\"reconnect_timeouts\":{\"spot\":\"0s\"}}}", true,
-         "coord.reconnect_timeouts.spot: \"0s\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
-        {"{\"node_meta\":{\"reconnect_timeout\":\"-1s\"}}", true,
-         "node_meta.reconnect_timeout: \"-1s\" is not a duration above 0 (write it with a unit: 30m, 24h)"},
-        {"{\"data_dir\":\"d\",\"retry_join\":[\"provider=aws tag_key=role tag_value=consul region=eu-west-1\"]}", false,
-         "retry_join: \"provider=aws tag_key=role tag_value=cons\" asks for cloud auto-join, which is not built in: "
-         "name "
-         "the servers, by address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that of a headless "
-         "service)"},
-        {"{\"data_dir\":\"d\",\"start_join\":[\"10.0.0.1\",\"{{ GetPrivateIP }}\"]}", false,
-         "start_join: \"{{ GetPrivateIP }}\" is a go-sockaddr template, which is not supported: write the address "
-         "itself"},
-        {"{\"data_dir\":\"d\",\"server\":true,\"retry_join_wan\":[\"tag_key=x provider=gce\"]}", false,
-         "retry_join_wan: \"tag_key=x provider=gce\" asks for cloud auto-join, which is not built in: name the "
-         "servers, by "
-         "address or by a DNS name of all of them (HOST or HOST:8300; in Kubernetes that of a headless service)"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         again();
@@ -672,12 +704,12 @@ Test(config, all_mistakes_are_told_at_once) {
         "a.json:2:3: unknown key \"data_dirr\" (nearest: \"data_dir\")",
         "a.json:4:13: ports.http: 70000 is above 65535",
         "a.json:4:28: unknown key \"ports.dnss\" (nearest: \"ports.dns\")",
+        "a.json:5:18: retry_join: \"h:99999\" is not an address",
         "a.json:6:8: retry_join: an empty text is no member of this list",
         "a.json:7:17: unknown key \"segments.[].nam\" (nearest: \"segments.[].name\")",
         "b.json:2:18: JSON: boolean expected",
         "c.json:1:24: unknown key \"portz\" (nearest: \"ports\")",
         "-bind: \"zz\" is not an IP address",
-        "retry_join: \"h:99999\" is not an address",
     };
     cr_expect_eq(config_add_text(&config, "a.json",
                                  SLICE_LITERAL("{\n"

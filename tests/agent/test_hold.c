@@ -193,6 +193,26 @@ Test(hold, waits_no_longer_for_a_server_that_hangs) {
     wait_for_it(2000);
     IDLE(1003000);
     NEXT(HOLD_RELEASE);
+    SAYS("no answer in time");
+    IDLE(1004000);
+    EXITS(HOLD_EXIT_NOT_OBTAINED);
+    SAYS("could not be released");
+}
+
+/* No session, because there is no leader: the agent waits for one longer than the command may wait. */
+Test(hold, waits_no_longer_for_a_session) {
+    static const struct { uint64_t wait_ms, end_ms; } rows[] = {{5000, 5000}, {1000, 1000}, {10, 1000}, {0, 10000}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(rows[i].wait_ms);
+        NEXT(HOLD_ASK);
+        while ((order = hold_next(&hold, now)).act != HOLD_EXIT) {
+            cr_assert(order.act == HOLD_NOTHING || order.act == HOLD_PEEK, "%d", (int)order.act);
+            if (order.act == HOLD_NOTHING) now = order.until_ms;
+        }
+        cr_assert_eq(now, 1000000 + rows[i].end_ms, "%zu: %llu", i, (unsigned long long)now);
+        cr_assert_eq(order.number, HOLD_EXIT_NOT_OBTAINED);
+        SAYS("no answer in time");
+    }
 }
 
 Test(hold, does_not_wait_when_it_is_told_so) {

@@ -178,6 +178,18 @@ static void until_peek(void) {
     }
 }
 
+/* A wait that is over in a second is told why, too. */
+Test(hold_looks, looks_halfway_when_it_waits_for_a_short_time) {
+    begin(1000);
+    NEXT(HOLD_ASK);
+    NEXT(HOLD_NOTHING);
+    cr_assert_eq(order.until_ms, 1000500u);
+    now = order.until_ms;
+    NEXT(HOLD_PEEK);
+    peek(200, true, "no leader");
+    SAYS("no leader");
+}
+
 Test(hold_looks, says_once_that_there_is_no_leader_and_then_who_is_in_the_way) {
     begin(HOLD_FOREVER);
     NEXT(HOLD_ASK);

@@ -20,7 +20,7 @@ WORK = {
     "puts": ["custom", "--step", "PUT /v1/kv/steady/<k> <v>", "-K", "400000", "--expect", "true"],
     "register": ["custom", "--step", 'PUT /v1/catalog/register {"Node":"n<c>","Address":"10.0.0.1","Service":{"Service":"s<c>","ID":"s<k>","Port":80}}',
                  "--step", 'PUT /v1/catalog/deregister {"Node":"n<c>","ServiceID":"s<k>"}', "-K", "1000", "--expect", "true"],
-    "sessions": ["custom", "--step", 'PUT /v1/session/create {"TTL":"60s","LockDelay":"0s"}', "--step", "PUT /v1/session/destroy/<y>"],
+    "sessions": ["custom", "--step", 'PUT /v1/session/create {"TTL":"60s","LockDelay":"0s"}', "--take", '"ID":"', "--step", "PUT /v1/session/destroy/<y>"],
 }
 
 

@@ -288,7 +288,7 @@ def clocks(cluster, agent, servers):
 
 def main():
     harness.tidy_on_signals()
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         cluster.start()
         cluster.wait_writable()
         agents = [cluster.agent("a%d" % n, settings(**({"node_meta": {"reconnect_timeout": "2s"}} if n == 3 else {}))) for n in (1, 2, 3)]
@@ -314,4 +314,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(harness.tell(main))
+    sys.exit(main())

@@ -82,4 +82,4 @@ def main():
 
 if __name__ == "__main__":
     harness.tidy_on_signals()
-    harness.tell(main)
+    main()

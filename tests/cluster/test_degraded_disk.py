@@ -167,4 +167,4 @@ def main():
 
 
 if __name__ == "__main__":
-    harness.tell(main)
+    main()

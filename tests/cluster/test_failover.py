@@ -72,10 +72,11 @@ def median(sorted_list):
 
 
 def kept(what, measure, middle, longest):
-    """Whether one of three measurements is within the bounds: the machine may stand still during one, and what is too slow is so in each."""
+    """Whether one of three measurements is within the bounds: the machine may stand still during one, and what is too slow is so in each. Where figures
+    are not judged (pace.FIGURES), it has to happen."""
     for _ in range(3):
         took = measure()
-        good = median(took) <= middle and took[-1] <= longest
+        good = not harness.FIGURES or median(took) <= middle and took[-1] <= longest
         print("%s: median %.2f s, maximum %.2f s of %d%s" % (what, median(took), took[-1], len(took), "" if good else ": too slow"), flush=True)
         if good:
             return True
@@ -85,14 +86,10 @@ def kept(what, measure, middle, longest):
 def main():
     options = arguments()
     harness.tidy_on_signals()
-    # What was promised. Under sanitizers it is no promise: there the bounds are those that servers with the longer elections of harness.py have
-    # to keep, say 8 s in the median when elections take five times as long, beside other tests.
-    room = 1 if harness.MULTIPLIER == 1 else 2 * harness.MULTIPLIER
-    print("bounds: start %.1f s; failover %.1f s in the median, %.1f s at most" % (1.0 * room, 0.8 * room, 1.5 * room), flush=True)
-    good = kept("3 servers from start to the first write", lambda: starts(options.starts), 1.0 * room, math.inf)
-    good = kept("leader killed to the first write through another", lambda: kills(options.kills), 0.8 * room, 1.5 * room) and good
+    good = kept("3 servers from start to the first write", lambda: starts(options.starts), 1.0, math.inf)
+    good = kept("leader killed to the first write through another", lambda: kills(options.kills), 0.8, 1.5) and good
     return 0 if good else 1
 
 
 if __name__ == "__main__":
-    sys.exit(harness.tell(main))
+    sys.exit(main())

@@ -91,4 +91,4 @@ def main():
 
 
 if __name__ == "__main__":
-    harness.tell(main)
+    main()

@@ -157,7 +157,7 @@ def space_comes_back_under_load(leader, full):
 
 def main():
     harness.tidy_on_signals()
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         full = cluster.servers[2]
         small_disk(cluster, full, 400)
         cluster.start()
@@ -191,4 +191,4 @@ def main():
 
 
 if __name__ == "__main__":
-    harness.tell(main)
+    main()

@@ -27,7 +27,7 @@ def room_stays(server):
 
 
 def follower():
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         full = cluster.servers[2]
         small_disk(cluster, full, 500)
         cluster.start()
@@ -72,7 +72,7 @@ def answered(server, path):
 
 
 def leader():
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         small = cluster.servers[2]
         small_disk(cluster, small, 1000)
         cluster.start()
@@ -117,4 +117,4 @@ def main():
 
 
 if __name__ == "__main__":
-    harness.tell(main)
+    main()

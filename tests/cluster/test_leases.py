@@ -192,7 +192,7 @@ def again(story, cluster, *more):
 def main():
     options = arguments()
     harness.tidy_on_signals()
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         cluster.start()
         cluster.wait_writable()
         again(all_is_well, cluster)
@@ -204,4 +204,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(harness.tell(main))
+    sys.exit(main())

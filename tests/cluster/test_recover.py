@@ -103,7 +103,7 @@ def new_ones_join(cluster, third, lost, acknowledged):
 
 def two_go_on():
     """Of five servers two are left: they go on together."""
-    with harness.Cluster(5, in_memory=True) as cluster:
+    with harness.Cluster(5) as cluster:
         cluster.start()
         cluster.wait_writable()
         until("five voters", lambda: len(voters(cluster.servers[0])) == 5, 30)
@@ -130,7 +130,7 @@ def two_go_on():
 
 def one_that_was_not_known():
     """The survivor never heard of a fourth server, which has more than it: that does not come back with what it has either."""
-    with harness.Cluster(4, expect=3, in_memory=True) as cluster:
+    with harness.Cluster(4, expect=3) as cluster:
         first, second, third, fourth = cluster.servers
         for server in (first, second, third):
             server.start()
@@ -169,7 +169,7 @@ def moved(server):
 def less_was_chosen(move, times=1):
     """An operator goes on from the survivor that has less, together with the one that has more: that one says so and acknowledges nothing, so nothing
     is written into two histories; then it is done the right way round. times: done again, before it was started and after."""
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         cluster.start()
         cluster.wait_writable()
         less, more, lost = cluster.servers
@@ -258,7 +258,7 @@ def is_not_too_stale(third):
 
 def main():
     harness.tidy_on_signals()
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         cluster.start()
         cluster.wait_writable()
         until("three voters", lambda: len(voters(cluster.servers[0])) == 3)
@@ -301,4 +301,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(harness.tell(main))
+    sys.exit(main())

@@ -189,7 +189,7 @@ def asked_for(server, otherwise):
 
 def a_backup_that_did_not_arrive_leaves_nothing():
     """The leader is lost in between: whoever took it in gives it up. Its pieces would stand in every state and every backup."""
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         cluster.start()
         cluster.wait_writable()
         overwrite(cluster.leader(), 30)
@@ -222,7 +222,7 @@ def a_backup_that_did_not_arrive_leaves_nothing():
 
 def main():
     harness.tidy_on_signals()
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         lost = cluster.servers[2]
         for server in cluster.servers:
             with open(server.dir + "/snapshots.json", "w") as f:  # without history, whose rows would double this state
@@ -250,4 +250,4 @@ def main():
 
 
 if __name__ == "__main__":
-    harness.tell(main)
+    main()

@@ -438,7 +438,7 @@ def long_refusals(cluster):
 def main():
     harness.tidy_on_signals()
     rng = random.Random(5)
-    with harness.Cluster(3, in_memory=True) as cluster:
+    with harness.Cluster(3) as cluster:
         path = os.path.join(cluster.dir, "patient.json")
         with open(path, "w") as f:      # elections take their time: few are to come of a busy machine
             json.dump({"performance": {"raft_multiplier": max(4, harness.MULTIPLIER)}}, f)
@@ -481,4 +481,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(harness.tell(main))
+    sys.exit(main())

@@ -5,7 +5,7 @@ begins with #! is a program: it is kept as the file that its next line names. In
 (with as many further lines as the shell needs), the others are what they print."""
 import os, re, subprocess
 
-FENCE = re.compile(r"^( *)```([a-z]*)$")
+FENCE = re.compile(r"^( *)(`{3,}|~{3,})([^`]*)$")
 NOT_RUN = re.compile(r"^ *<!-- not run: (.+) -->$")
 SHELL = {"sh": "sh", "bash": "sh", "shell": "sh", "console": "console"}
 
@@ -40,16 +40,18 @@ def blocks_of(text):
     for number, line in lines:
         fence, said = FENCE.match(line), NOT_RUN.match(line)
         if fence:
-            inside = []
+            inside, language = [], fence[3].strip()
+            if not re.fullmatch("[a-z]*", language):
+                raise Wrong("line %d: a block's language is one word in lower case, not \"%s\"" % (number, language))
             for _, inner in lines:
-                if inner.strip() == "```":
+                if inner.strip().startswith(fence[2]) and not inner.strip().strip(fence[2][0]):
                     break
                 inside.append(inner[len(fence[1]):])
             else:
                 raise Wrong("line %d: the block has no end" % number)
-            block = Block(number + 1, fence[2], "\n".join(inside), section, reason)
+            block = Block(number + 1, language, "\n".join(inside), section, reason)
             if not block.shell() and (block.reason or any(l.startswith("$ ") for l in inside)):
-                raise Wrong("line %d: a block with commands is \"console\" or \"sh\", not \"%s\"" % (number, fence[2]))
+                raise Wrong("line %d: a block with commands is \"console\" or \"sh\", not \"%s\"" % (number, language))
             blocks.append(block)
             reason = None
         elif reason and line.strip():

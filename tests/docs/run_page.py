@@ -46,6 +46,7 @@ def run(page, blocks):
         for block in filter(runs, blocks):
             world.before(block)
             session.run(block)
+        session.finish()
         session.end()
         world.end()
     finally:

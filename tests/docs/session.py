@@ -8,11 +8,16 @@ LONGEST = 60 * SLOW + STANDSTILL        # a step
 SOON = 10 * SLOW + STANDSTILL           # until what was asked for is so
 # `wait` fails when what was waited for failed, unless a signal ended it: nobody sees the exit code of what runs in the background otherwise.
 BEGIN = r"""
-in_background=("")
+in_background=("") of_sh=() waited=" "
 trap '[ "${!:-}" = "${in_background[-1]}" ] || in_background+=("$!")' DEBUG; set -T
 wait() {
-    [ $# -eq 0 ] || { builtin wait "$@"; return; }
+    if [ $# -gt 0 ]; then
+        waited+="$* $(jobs -p "$@" 2> /dev/null | tr '\n' ' ') "
+        builtin wait "$@"
+        return
+    fi
     local job code all=0
+    waited+="${in_background[*]} "
     for job in ${in_background[@]}; do
         code=0
         builtin wait "$job" 2> /dev/null || code=$?
@@ -21,7 +26,19 @@ wait() {
     return "$all"
 }
 """
-SH = "set -Eeuo pipefail; trap 'echo \"$LINENO $? $BASH_COMMAND\" >> \"%s\"' ERR; . \"%s\""
+# What a block of sh began in the background, and what has failed by the end of the page although nobody waited for it: its exit code.
+# A block of console may end such a command as it likes.
+UNSEEN = r"""
+unseen=0
+for job in ${of_sh[@]}; do
+    case $waited in *" $job "*) continue ;; esac
+    code=0
+    kill -0 "$job" 2> /dev/null || builtin wait "$job" 2> /dev/null || code=$?
+    [ "$code" -eq 0 ] || [ "$code" -ge 127 ] || unseen=$code
+done
+(exit "$unseen")
+"""
+SH = "set -Eeuo pipefail; trap 'echo \"$LINENO $? $BASH_COMMAND\" >> \"%s\"' ERR; before=${#in_background[@]}; . \"%s\"; of_sh+=(\"${in_background[@]:before}\")"
 CONSOLE = "set +eE; set -uo pipefail; trap - ERR; (exit %d); . \"%s\""      # $? is what it was
 # Commands that only ask may be asked again until the answer is what is shown: something takes a moment, which the page says.
 ASKS = re.compile(r"(dig|curl|coord (-\S+ )*(members|regions|info|locks|explain|\w+ (list|get|status|keys list))\b)(?!.* (-X|-d|--data|-T)\b)(?!.*&$)", re.S)
@@ -123,6 +140,12 @@ class Session:
             time.sleep(0.1)
         raise Wrong("line %d: %s\nexit code %d; the page shows:\n%s\nit printed:\n%s" %
                     (line, text, code, "\n".join(shown), self.seen(before)))
+
+    def finish(self):
+        """After the last block."""
+        code = self.step(UNSEEN, lambda path: CONSOLE % (self.last, path))
+        if code:
+            raise Wrong("a command in the background ended with exit code %d, and nothing waits for it" % code)
 
     def end(self):
         if self.bash.poll() is None:

@@ -15,6 +15,8 @@ RIGHT = {
                                "```console\n$ curl localhost:8500/none | grep -o 'File not found' | head -1\nFile not found\n```\n",
     "a program": "```sh\n#!/bin/sh\n# hello.sh NAME  greets\necho hello $1\n```\n```console\n$ sh hello.sh world\nhello world\n```\n",
     "not run": "<!-- not run: it would fail -->\n```sh\nfalse\n```\n",
+    "in the background, until it is ended": "```sh\nsleep 1000 &\nfalse & wait $! || true\nkill %1\n```\n",
+    "tildes, and a block in a block": "~~~sh\ntrue\n~~~\n````console\n$ echo '```'\n```\n````\n",
     "in a list": "- so:\n\n  ```console\n  $ echo a\n  a\n  ```\n",
 }
 WRONG = {
@@ -24,6 +26,10 @@ WRONG = {
     "```sh\nf() { false; }\nf\n```\n": "exit code 1 of: false",
     "```sh\nfor i in 1 2; do (exit $((i % 2))) & done; wait\n```\n": "exit code 1",
     "```sh\nexit 0\n```\n```sh\ntrue\n```\n": "exit code None",
+    "~~~sh\nfalse\n~~~\n": "exit code 1 of: false",
+    "~~~ sh\nfalse\n```\n": "has no end",
+    "```sh -e\nfalse\n```\n": "is one word in lower case",
+    "```sh\n(exit 3) &\nsleep 0.3\n```\n": "in the background ended with exit code 3",
     "```sh\npython3 -m http.server 8500 > /dev/null 2>&1 &\nuntil curl localhost:8500/ 2> /dev/null; do sleep 0.05; done\ncurl localhost:8500/none\n```\n": "returned error: 404",
     "```console\n$ echo a\nb\n```\n": "the page shows:\nb\nit printed:\na",
     "```console\n$ echo a\n```\n": "it printed:\na",

@@ -8,10 +8,10 @@ import http.client, urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
-from pace import CONFESSIONS, Late, MULTIPLIER, SLOW, STANDSTILL, only_late, server_arguments, undecided
+from pace import CONFESSIONS, FIGURES, Late, MULTIPLIER, SLOW, STANDSTILL, server_arguments, undecided
 
 COORD = os.environ.get("COORD_BIN") or os.path.join(HERE, "../../build/coord")
-AGENTS, CLUSTERS = [], []       # all that were made
+AGENTS = []       # all that were made
 
 
 def free_address():
@@ -125,6 +125,10 @@ class Agent:
     def log(self):
         with open(self.log_path, "rb") as f:
             return f.read().decode("utf-8", "replace")
+
+    def confessed(self):
+        """It reported a fault (pace.CONFESSIONS): one that was killed later cannot say so by its exit code."""
+        return os.path.exists(self.log_path) and any(word in self.log() for word in CONFESSIONS)
 
     def kill(self):
         if self.proc and self.proc.poll() is None:
@@ -251,7 +255,6 @@ class Cluster:
             joins = ["-retry-join=" + other for other in addresses if other != ip]
             agent = Agent("-server", "-bootstrap-expect=%d" % servers, *joins, *args, server=False, ip=ip, name="s%d" % (i + 1))
             self.servers.append(agent)
-        CLUSTERS.append(self)
 
     def start(self):
         for agent in self.servers:
@@ -299,44 +302,22 @@ def together(*stories):
     check(not failed, "\n".join(failed))
 
 
-def undone(error, clusters):
-    """Whether servers that elected a leader came in the way of a story: it was told so (pace.undecided), and some cluster had a second leader.
-    The program is right then, and a request that cannot be repeated ends the story."""
-    text = "%s %s" % (error, getattr(error, "doc", ""))         # the text that is no JSON
-    return ("outcome unknown" in text or "No cluster leader" in text) and \
-        any(sum(s.log().count("[INFO] raft: leading term=") for s in c.servers if os.path.exists(s.log_path)) > 1 for c in clusters)
+def told(test):
+    """Runs a story. Returns whether it went well."""
+    begun = time.monotonic()
+    try:
+        test()
+        check(not any(agent.confessed() for agent in AGENTS), "a process reported a fault")
+    except Exception:
+        print("FAIL %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
+        traceback.print_exc()
+        return False
+    print("ok   %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
+    return True
 
 
-def sound(agent):
-    """It reported no fault, and runs or was ended by its story."""
-    if not agent.proc:
-        return True
-    ended = agent.proc.poll()
-    return (not ended or -ended in (signal.SIGTERM, signal.SIGKILL)) and not (os.path.exists(agent.log_path) and any(word in agent.log() for word in CONFESSIONS))
-
-
-def told(test, afresh):
-    """Runs a story; again when it is undone, at most twice, or when it was only late (pace.Late), once. Returns whether it went well."""
-    for turn in range(3):
-        begun, before, clusters = time.monotonic(), len(AGENTS), len(CLUSTERS)
-        try:
-            test()
-            print("ok   %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
-            return True
-        except Exception as error:
-            again = turn < 2 and undone(error, CLUSTERS[clusters:] or CLUSTERS) or turn == 0 and only_late(error) and all(sound(a) for a in AGENTS)
-            print("%s %s (%.1f s)" % ("undo" if again else "FAIL", test.__name__, time.monotonic() - begun), flush=True)
-            traceback.print_exc()
-            if not again:
-                return False
-        for agent in AGENTS if afresh else AGENTS[before:]:
-            agent.kill()
-        if afresh:
-            afresh()
-
-
-def run(tests, afresh=None):
-    """Runs the named stories one after another; any failure is the whole script's. `afresh`: makes what all stories share, when one is told again."""
+def run(tests):
+    """Runs the named stories one after another; any failure is the whole script's."""
     wanted = sys.argv[1:]
-    results = [told(test, afresh) for test in tests if not wanted or test.__name__ in wanted]
+    results = [told(test) for test in tests if not wanted or test.__name__ in wanted]
     sys.exit(0 if all(results) else 1)

@@ -1,6 +1,6 @@
 """As a new user: wrong flags, typos, stopping, starting fast."""
 import json, os, shutil, signal, socket, ssl, subprocess, tempfile, threading, time
-from coordtest import COORD, SLOW, Agent, check, run, until
+from coordtest import COORD, FIGURES, SLOW, Agent, check, run, until
 
 
 def words(*args, timeout=20):
@@ -93,7 +93,7 @@ def answers_at_once():
     """A busy machine delays some starts, a slow program all of them. The bound is measured by the benchmark; here only sanity."""
     for _ in range(8):
         first, write = seconds_of_a_start()
-        if SLOW > 1 or (first < 0.5 and write < 1.0):
+        if not FIGURES or (first < 0.5 and write < 1.0):
             return
     check(False, "no start was quick")
 
@@ -283,9 +283,20 @@ def all_mistakes_at_once():
         wanted = ["a.json:2:3: unknown key \"datacentre\"", "a.json:3:13: unknown key \"ports.htpp\"", "a.json:5:5: service: unknown key \"prot\"",
                   "b.json:1:15: JSON: ", "c.json:1:2: Consul's `tls`", "access control is not there yet"]
         code, out = words("agent", "-dev", "-config-dir=" + d, "-htp-port=1")
-        check(code == 1 and all(w in out for w in wanted + ["unknown flag -htp-port"]), "all of them: %s" % out)
+        check(code == 2 and all(w in out for w in wanted + ["unknown flag -htp-port"]), "all of them: %s" % out)
         code, out = words("validate", d)
-        check(code == 1 and all(w in out for w in wanted), "validate says the same: %s" % out)
+        check(code == 2 and all(w in out for w in wanted), "validate says the same: %s" % out)
+        code, out = words("validate", d + "/none.json")
+        check(code == 2 and d + "/none.json: No such file or directory" in out, "a file that is not there: %d %r" % (code, out))
+        os.mkdir(os.path.join(d, "folder"))
+        file("w.json", json.dumps({"log_file": d + "/none/x.log", "pid_file": d + "/folder"}))
+        code, out = words("validate", os.path.join(d, "w.json"))
+        check(code == 2 and "w.json:1:2: log_file: %s/none/x.log: No such file or directory" % d in out
+              and "pid_file: %s/folder: Is a directory" % d in out, "what could not be written: %d %s" % (code, out))
+        file("w.json", json.dumps({"log_file": d + "/folder/", "pid_file": d + "/pid"}))
+        code, out = words("validate", os.path.join(d, "w.json"))
+        check(code == 0 and os.listdir(d + "/folder") == [] and not os.path.exists(d + "/pid"), "nothing is made: %d %s" % (code, out))
+        os.unlink(os.path.join(d, "w.json"))
         for name in ("a.json", "b.json"):
             os.unlink(os.path.join(d, name))
         file("c.json", '{"service": {"name": "a"}}')
@@ -326,6 +337,9 @@ def log_and_pid_file():
         write(datacenter="dc1")
         agent = Agent("-config-file=" + config, "-log-file=" + log[:-4], "-log-json", dev=True).start()
         check(int(text(pid)) == agent.proc.pid, "the pid file")
+        code, out = words("agent", "-dev", "-bind=" + agent.ip, "-client=" + agent.ip, "-pid-file=" + pid)
+        check(code == 1 and "%s is that of another agent, which runs: process %d" % (pid, agent.proc.pid) in out, "a second agent: %d %r" % (code, out))
+        check(int(text(pid)) == agent.proc.pid, "it is as it was")
         lines = until("lines in the file", lambda: os.path.exists(log) and text(log).splitlines())
         check(all({"@level", "@message", "@module", "@timestamp"} <= set(json.loads(line)) for line in lines[:-1]), "objects: %r" % lines)
         check(all(json.loads(line)["@level"] for line in agent.log().splitlines()[:-1]), "on stderr too")
@@ -349,9 +363,17 @@ def log_and_pid_file():
         code, _ = agent.stop()
         check(code == 0 and not os.path.exists(pid), "the pid file is gone")
         check("stopped" in text(log).splitlines()[-1], "the last line is there")
+        with open(pid, "w") as f:
+            f.write("%d and more than the number of an agent that was killed\n" % os.getpid())
+        stale = Agent("-pid-file=" + pid, dev=True).start()
+        check(text(pid) == "%d\n" % stale.proc.pid, "a stale file is overwritten: %r" % text(pid))
+        stale.kill()
+        check(os.path.exists(pid), "it was killed")
+        stale.start()
+        check(text(pid) == "%d\n" % stale.proc.pid, "and it starts again: %r" % text(pid))
         for flag, path in (("-log-file", os.path.join(d, "none/x.log")), ("-pid-file", os.path.join(d, "none/pid"))):
             code, out = words("agent", "-dev", "-bind=" + agent.ip, "-client=" + agent.ip, "%s=%s" % (flag, path))
-            check(code == 1 and "%s: %s: No such file or directory" % (flag[1:].replace("-", "_"), path) in out, "refused: %r" % out)
+            check(code == 2 and "%s: %s: No such file or directory" % (flag[1:].replace("-", "_"), path) in out, "refused: %r" % out)
 
 
 if __name__ == "__main__":

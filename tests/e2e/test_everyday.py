@@ -165,7 +165,7 @@ def leaving():
     check(server.get("/v1/catalog/service/web")[2] == [], "with its services")
     told = words(server, "force-leave", "a2", code=1)
     check("a2: nothing: it is alive" in told and members(server).get("a2") == "alive", "one that lives is left alone: %s" % told)
-    check("No node found with name 'nosuch'" in words(server, "force-leave", "nosuch", code=1), "unknown")
+    check("No node found with name 'nosuch'" in words(server, "force-leave", "nosuch", code=2), "unknown: a mistake")
     server.put("/v1/catalog/register", {"Node": "dead", "Address": "10.0.0.9", "Service": {"Service": "old"},
                                         "Check": {"Name": "Serf Health Status", "CheckID": "serfHealth", "Status": "critical"}})
     until("it is failed", lambda: members(agents[1]).get("dead") == "failed")

@@ -109,6 +109,11 @@ def nodes_and_checks():
     agent.put("/v1/agent/service/register", {"Name": "api", "Port": 1, "Checks": [
         {"CheckID": "front", "TCP": agent.ip + ":1", "Interval": "1s", "SuccessBeforePassing": 3, "FailuresBeforeCritical": 2, "DeregisterCriticalServiceAfter": "2h"},
         {"CheckID": "told", "TTL": "1h"}]})
+    holds(coord(agent, "explain", "check", "told")[1], "is critical", "last     nobody has told its status since", "next     nothing, until it is told")
+    agent.put("/v1/agent/check/register", {"CheckID": "fresh", "Name": "fresh", "TTL": "1h", "Status": "passing"})
+    until("it is known", lambda: coord(agent, "explain", "check", "fresh")[0] == 0)
+    holds(coord(agent, "explain", "check", "fresh")[1], "is passing", "last     nobody has told its status since", "next     critical in 59m", "unless it is told")
+    agent.put("/v1/agent/check/deregister/fresh")
     agent.put("/v1/agent/check/warn/told?note=slow")
     agent.put("/v1/catalog/register", {"Node": "ext", "Address": "10.0.0.9", "Check": {"CheckID": "up", "Name": "up", "Status": "warning", "Output": "by hand"}})
     until("it has failed", lambda: agent.get("/v1/agent/check/explain/front")[2]["Failures"] >= 2)
@@ -118,6 +123,12 @@ def nodes_and_checks():
     holds(coord(agent, "explain", "check", "told")[1], "is warning", "output   slow", "at least every 1h", "next     critical in 59m", "unless it is told")
     holds(coord(agent, "explain", "check", "serfHealth")[1], "is passing", "run by   the servers")
     holds(coord(agent, "explain", "check", "-node=ext", "up")[1], "is warning", "by hand", "whoever wrote it into the catalog")
+    holds(coord(agent, "explain", "check", "told")[1], "last     told ")
+    code, _, err = coord(agent, "explain", "check", "-node=nope", "told")
+    check(code == 2 and 'there is no node "nope"' in err, "%d %r" % (code, err))
+    agent.put("/v1/catalog/register", {"Node": "bare", "Address": "10.0.0.8"})
+    code, _, err = coord(agent, "explain", "check", "-node=bare", "told")
+    check(code == 2 and 'node "bare" has no check "told"; it has: none' in err, "%d %r" % (code, err))
     code, _, err = coord(agent, "explain", "check", "none")
     check(code in (1, 2) and "it has: front, serfHealth, told" in err, "%d %r" % (code, err))
     status, _, body = agent.request("GET", "/v1/agent/check/explain/none")
@@ -161,7 +172,7 @@ def no_leader():
         proc.kill()
         proc.communicate(timeout=60 * SLOW)
     code, out, err = coord(server, "operator", "raft", "list-peers", "-stale")
-    check(code == 0 and out.startswith("Node") and not err, "what it names works: %d %r" % (code, err))
+    check(code == 0 and "waiting for servers: 1 of 3 seen" in out and not err, "what it names works: %d %r %r" % (code, out, err))
 
 
 class Leaderless(http.server.BaseHTTPRequestHandler):

@@ -304,4 +304,4 @@ def nothing_is_forgotten():
 if __name__ == "__main__":
     begin()
     run([writes_count_only_while_the_token_holds, shared_and_counting, resources, bad_input, a_paused_holder, a_write_races_a_release, tokens_of_keys,
-         nothing_is_forgotten], afresh=begin)
+         nothing_is_forgotten])

@@ -146,6 +146,16 @@ def the_catalog_and_the_log_stay_as_they_are():
     check(server.get("/v1/health/service/api")[1]["X-Consul-Index"] == headers["X-Consul-Index"], "and wake nobody")
     check(loads(server)[("n1", "api-1")] == 49, "the last one counts")
 
+    def created():
+        return [s["CreateIndex"] for s in server.get("/v1/catalog/service/api")[2]]
+    before = created()
+    server.put("/v1/agent/service/deregister/api-1")
+    until("it is gone", lambda: created() == [])
+    register(server, "api-1")
+    report(server, "api-1", 7)           # nobody asks for the service meanwhile
+    until("it is there again", lambda: created() and created() != before)
+    check(loads(server)[("n1", "api-1")] == 7, "what it says after it was registered again counts: %r" % loads(server))
+
 
 def what_makes_no_sense_is_refused():
     server = Agent(dev=True).start()

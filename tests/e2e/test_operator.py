@@ -186,6 +186,23 @@ def replacement():
     until("empty, it is taken in as a new one", lambda: peers(leader).get(dead.name, {}).get("Voter"), 20)
 
 
+def a_new_server_waits():
+    """What for, list-peers says; a lock is waited for no longer than it says; and two servers that have one name, by mistake, say so."""
+    first = Agent("-server", "-bootstrap-expect=3", server=False, name="twin").start(wait=False)
+    until("it listens", lambda: "http address=" in first.log())
+    told = words(COORD, first, "operator", "raft", "list-peers", "-stale")
+    check("belongs to no cluster yet: waiting for servers: 1 of 3 seen" in told and told.count("\n") == 1, told)
+    start = time.monotonic()
+    told = words(COORD, first, "lock", "-wait=1s", "x", "--", "true", code=75)
+    check(time.monotonic() - start < 5, "an agent waits for a leader for 7 s: %.1f s" % (time.monotonic() - start))
+    check("was not obtained: no answer in time" in told, told)
+    second = Agent("-server", "-bootstrap-expect=3", "-retry-join=" + first.ip, server=False, name="Twin").start(wait=False)
+    for here, there in ((first, second), (second, first)):
+        warnings = until("the clash is told", lambda: [line for line in here.log().splitlines() if "another server has this server's name" in line])
+        check(len(warnings) == 1 and "[WARN]" in warnings[0] and "here=%s:8300 there=%s:8300" % (here.ip, there.ip) in warnings[0], warnings)
+    until("both are counted", lambda: "2 of 3 seen" in words(COORD, first, "operator", "raft", "list-peers", "-stale"))
+
+
 def long_elections():
     """With the longest elections that can be set an idle cluster is as healthy as with the shortest."""
     folder = tempfile.mkdtemp(prefix="coord-e2e-")
@@ -501,4 +518,4 @@ def recover_of_two_clusters():
 
 
 if __name__ == "__main__":
-    run([recover_of_two_clusters, members_and_peers, leadership_and_removal, comes_back_empty, replacement, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups, *([restorer_is_lost] if SLOW == 1 else [])])      # that one takes half a minute
+    run([recover_of_two_clusters, members_and_peers, leadership_and_removal, comes_back_empty, replacement, a_new_server_waits, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups, *([restorer_is_lost] if SLOW == 1 else [])])      # that one takes half a minute

@@ -252,7 +252,12 @@ def as_documented_and_as_commands():
     text = words(agent, "stage", "-step", "1:5m", "-step", "50:10m", "-max-failing", "0.02", "-service", "api", "-comment", "slowly", "web", "v3")
     check(text.startswith("web: v3 for 1 % of the callers, v1 for the others\n  since ") and "step 1 of 2, \"slowly\"\n  next     50 % at " in text, text)
     row = [line for line in words(agent, "list").splitlines() if line.startswith("web ")][0]
-    check("v3 1 %" in row and "50 % in 4m5" in row, row)
+    check("v3 1 %" in row and "50 % in 4m5" in row and row.endswith("slowly"), row)
+    for wrong, said in ((("-step", "abc"), '-step: "abc" is not PERCENT:HOLD'), (("-step", "10:soon"), '-step: "10:soon" is not PERCENT:HOLD'),
+                        (("-step", "1,2"), '-step: "1,2" is not'), (("-percent", "x"), '-percent: "x" is not a number'), (("-percent", "07"), '-percent: "07" is not'),
+                        (("-max-failing", "1."), '-max-failing: "1." is not a number')):
+        told = refused(agent, "stage", *wrong, "web", "v3")
+        check(said in told and told.count("\n") == 1, told)
     words(agent, "pause", "-comment", "lunch", "web")
     check("paused: lunch, since 20" in words(agent, "status", "web") and "resume begins its hold anew" in words(agent, "status", "web"), "paused")
     words(agent, "resume", "web"), words(agent, "promote", "web")

@@ -99,6 +99,7 @@ Test(follow, services_and_checks_are_of_one_moment) {
         while (!is(agent, "s", PB__STATUS__CRITICAL, expected)) {
             cr_assert_not(is(agent, "s", PB__STATUS__PASSING, "No checks found."), "turn %d", i);
             cr_assert_lt(clock_mono_ms(), end, "turn %d", i);
+            usleep(100); /* the loop thread wants the lock, too */
         }
     }
     agent_free(agent);
@@ -124,9 +125,9 @@ Test(follow, keeps_its_state_for_a_while_without_answers) {
     agent->alias_lost_ns = 1000 * MS;
     agent_start(agent);
     far_service(agent, "n2", PB__STATUS__PASSING, "");
+    uint64_t begun_ms = clock_mono_ms(); /* the last answer comes later */
     check(agent, alias_db);
     UNTIL(is(agent, "s", PB__STATUS__PASSING, up));
-    uint64_t begun_ms = clock_mono_ms();
     fake_rpc_fence(agent->rpc, true);
     far_service(agent, "n2", PB__STATUS__WARNING, "tail"); /* what waits is read again, and ends */
     UNTIL(fake_rpc_fenced(agent->rpc) > 0);

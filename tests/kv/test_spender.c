@@ -2,27 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spenders.h"
+#include "spender_calls.h"
 
-static struct spending s;
-static Pb__QuotaDefinition plain;
-
-static void begin(void) {
-    spending_begin(&s);
-    plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_LEASE);
-}
-static void end(void) { spending_end(&s); }
 TestSuite(spender, .init = begin, .fini = end);
-
-static const Pb__QuotaAsk *asked(void) { return s.command->asks[0]; }
-static void pass_ms(uint64_t ms) { s.now_ns += ms * MS; }
-
-/* How many takes of 1 it admits now. */
-static uint64_t admits(const char *name) {
-    uint64_t count = 0;
-    while (take(&s, name, 1) == CO_OK) count++;
-    return count;
-}
 
 /* -- what cannot be ----------------------------------------------------------------------------------------------- */
 
@@ -320,8 +302,9 @@ Test(spender, where_there_is_no_slack_the_servers_spend) {
 Test(spender, where_there_is_no_slack_any_more_the_servers_spend) {
     plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
     hold(&s, &plain, 50);
-    while (!asked()->close) {
+    for (bool closed = false; !closed;) {
         cr_assert(ask_within(&s, 20000));
+        closed = asked()->close;
         GIVE(&s, .balance = asked()->held, .available = 900);
     }
     plain.budget = 20, plain.drift = 10000; /* nothing is held */

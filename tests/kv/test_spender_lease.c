@@ -1,26 +1,8 @@
 /* What an agent holds of one budget: how it asks for it, spends it and gives it back, and what the servers spend for it. */
 #include "base/text.h"
-#include "spenders.h"
+#include "spender_calls.h"
 
-static struct spending s;
-static Pb__QuotaDefinition plain;
-
-static void begin(void) {
-    spending_begin(&s);
-    plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_LEASE);
-}
-static void end(void) { spending_end(&s); }
 TestSuite(spender_lease, .init = begin, .fini = end);
-
-static const Pb__QuotaAsk *asked(void) { return s.command->asks[0]; }
-static void pass_ms(uint64_t ms) { s.now_ns += ms * MS; }
-
-/* How many takes of 1 it admits now. */
-static uint64_t admits(const char *name) {
-    uint64_t count = 0;
-    while (take(&s, name, 1) == CO_OK) count++;
-    return count;
-}
 
 /* -- a lease ------------------------------------------------------------------------------------------------------ */
 

@@ -1,17 +1,7 @@
 /* What an agent admits while no server answers it. */
-#include "spenders.h"
+#include "spender_calls.h"
 
-static struct spending s;
-static Pb__QuotaDefinition plain;
-
-static void begin(void) {
-    spending_begin(&s);
-    plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_LEASE);
-}
-static void end(void) { spending_end(&s); }
 TestSuite(spender_loss, .init = begin, .fini = end);
-
-static void pass_ms(uint64_t ms) { s.now_ns += ms * MS; }
 
 /* Time goes by, and all that is asked fails. */
 static void fail_for(uint64_t ms) {
@@ -21,7 +11,7 @@ static void fail_for(uint64_t ms) {
 }
 
 /* How many takes of 1 it admits now; what has to be asked for fails. */
-static uint64_t admits(void) {
+static uint64_t admits_at_all(void) {
     uint64_t count = 0;
     for (;;) {
         int rv = take(&s, "calls", 1);
@@ -37,7 +27,7 @@ Test(spender_loss, what_is_held_is_spent_until_its_end) {
     cr_assert_eq(take(&s, "calls", 60), CO_OK);
     cr_assert_eq(s.answer.source, SPENDER_LOCAL);
     fail_for(1000);
-    cr_assert_eq(admits(), 0); /* OnLoss is closed */
+    cr_assert_eq(admits_at_all(), 0); /* OnLoss is closed */
     cr_assert_eq(take(&s, "calls", 1), CO_NOLEADER);
     cr_assert_not_null(s.answer.text);
 }
@@ -79,13 +69,13 @@ Test(spender_loss, open_admits_so_much_in_any_period) {
     cr_assert_eq(take(&s, "calls", 11), CO_BUSY);
     cr_assert_gt(s.answer.retry_ms, 0);
     fail_for(30000);
-    cr_assert_eq(admits(), 10);
+    cr_assert_eq(admits_at_all(), 10);
     fail_for(29000);
-    cr_assert_eq(admits(), 0); /* no minute has more than 30 */
+    cr_assert_eq(admits_at_all(), 0); /* no minute has more than 30 */
     fail_for(10000);
-    cr_assert_eq(admits(), 20);
+    cr_assert_eq(admits_at_all(), 20);
     fail_for(3600000);
-    cr_assert_eq(admits(), 30);
+    cr_assert_eq(admits_at_all(), 30);
 }
 
 Test(spender_loss, last_admits_what_was_granted_last) {
@@ -95,12 +85,12 @@ Test(spender_loss, last_admits_what_was_granted_last) {
     plain.tokens = 1000;
     hold(&s, &plain, 19); /* 20 were granted */
     fail_for(10200);
-    cr_assert_eq(admits(), 20);
+    cr_assert_eq(admits_at_all(), 20);
     cr_assert_eq(take(&s, "calls", 1), CO_BUSY);
     fail_for(10200);
-    cr_assert_eq(admits(), 20);
+    cr_assert_eq(admits_at_all(), 20);
     fail_for(30000);
-    cr_assert_eq(admits(), 0); /* its time is over */
+    cr_assert_eq(admits_at_all(), 0); /* its time is over */
     cr_assert_eq(take(&s, "calls", 1), CO_NOLEADER);
 }
 
@@ -109,7 +99,7 @@ Test(spender_loss, an_agent_that_was_never_granted_anything_admits_nothing) {
     plain.local_cap = 30;
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
     budget_follow(&s, &plain, false);
-    cr_assert_eq(admits(), 0);
+    cr_assert_eq(admits_at_all(), 0);
 }
 
 Test(spender_loss, the_servers_come_back) {
@@ -117,7 +107,7 @@ Test(spender_loss, the_servers_come_back) {
     plain.local_cap = 5;
     hold(&s, &plain, 10);
     fail_for(20000);
-    cr_assert_eq(admits(), 5);
+    cr_assert_eq(admits_at_all(), 5);
     cr_assert(ask_within(&s, 1500));
     cr_assert_eq(s.command->asks[0]->lease, 77);
     GIVE(&s, .error = CO_NOTFOUND);

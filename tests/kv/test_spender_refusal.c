@@ -1,20 +1,11 @@
 /* What an agent refuses, and until when: a refusal ends with its reason, and says when that is. */
-#include "spenders.h"
+#include "spender_calls.h"
 
 #define MINUTE_S INT64_C(1699999980) /* one begins */
 
-static struct spending s;
-static Pb__QuotaDefinition plain;
-
-static void begin(void) {
-    spending_begin(&s);
-    plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_LEASE);
-}
-static void end(void) { spending_end(&s); }
 TestSuite(spender_refusal, .init = begin, .fini = end);
 
-static const Pb__QuotaAsk *asked(void) { return s.command->asks[0]; }
-static void pass_ms(uint64_t ms) {
+static void tick_after_ms(uint64_t ms) {
     s.now_ns += ms * MS;
     spender_tick(s.spender, s.now_ns);
 }
@@ -47,11 +38,11 @@ static void refused_for(uint64_t least_ms, uint64_t most_ms) {
 
 Test(spender_refusal, until_the_next_refill_nothing_is_asked) {
     SPENT(.leases = 1);
-    for (int i = 0; i < 94; i++, pass_ms(10)) {
+    for (int i = 0; i < 94; i++, tick_after_ms(10)) {
         refused_for(1000 - 10 * (uint64_t)i, 1000 - 10 * (uint64_t)i);
         cr_assert_not(ask_within(&s, 0));
     }
-    pass_ms(20); /* it comes at any moment, so that who comes now waits for it */
+    tick_after_ms(20); /* it comes at any moment, so that who comes now waits for it */
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
     cr_assert_not(ask_within(&s, 60));
     NOTICE(&s, &plain, .came = 50, .leases = 1);
@@ -72,10 +63,10 @@ Test(spender_refusal, a_refill_that_is_half_way_is_said_to_come_sooner) {
 /* When it has seen one it knows when the next one comes, whenever it was refused. */
 Test(spender_refusal, refills_that_were_seen_tell_when_the_next_one_comes) {
     SPENT(.leases = 1);
-    pass_ms(990);
+    tick_after_ms(990);
     NOTICE(&s, &plain, .came = 50, .leases = 1, .period = 50);
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
-    pass_ms(400);
+    tick_after_ms(400);
     cr_assert(ask_within(&s, SPENDER_ASK_MS));
     GIVE(&s, .starving = true, .level = 5, .came = 50, .leases = 1, .owed = 1000, .period = 50);
     refused_for(560, 600);
@@ -90,12 +81,12 @@ Test(spender_refusal, until_the_next_window_nothing_is_said_to_come) {
     cr_assert(ask_within(&s, 2000)); /* others may have given something back, and no notice came */
     wall_at(59);
     GIVE(&s, .starving = true, .level = 10, .window_s = MINUTE_S);
-    pass_ms(200);
+    tick_after_ms(200);
     refused_for(800, 1000);
     struct spender_rate rate;
     cr_assert(spender_rate(s.spender, SLICE_LITERAL("calls"), SLICE_LITERAL("k"), s.now_ns, MINUTE_S + 59, &rate));
     cr_assert_eq(rate.reset_s, 1);
-    pass_ms(800);
+    tick_after_ms(800);
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN, "it begins");
     NOTICE(&s, &plain, .came = 50, .leases = 1);
     cr_assert(spender_woken(s.spender));
@@ -109,7 +100,7 @@ Test(spender_refusal, a_window_that_is_late_is_waited_for_and_then_asked_for) {
     wall_at(60); /* by this clock the next minute has begun */
     SPENT(.window_s = MINUTE_S, .leases = 1);
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
-    pass_ms(1100);
+    tick_after_ms(1100);
     struct spender_take one = {.name = SLICE_LITERAL("calls"), .key = SLICE_LITERAL("k"), .n = 1};
     cr_assert_eq(take_as(&s, &one, 1, true, true), CO_BUSY);
     cr_assert_eq(s.answer.retry_ms, 1000, "not 60,000");
@@ -119,7 +110,7 @@ Test(spender_refusal, a_window_that_is_late_is_waited_for_and_then_asked_for) {
 
 Test(spender_refusal, no_more_wait_than_what_comes_is_for) {
     SPENT(.leases = 1);
-    pass_ms(970);
+    tick_after_ms(970);
     for (int i = 0; i < 100; i++) cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
     refused_for(1030, 1031); /* the refill after that one is for it */
     cr_assert_eq(take(&s, "calls", 500), CO_BUSY);
@@ -166,7 +157,7 @@ Test(spender_refusal, a_refusal_that_is_older_than_the_notice_is_none) {
 Test(spender_refusal, without_a_notice_it_asks_soon_after_more_was_expected) {
     SPENT(.leases = 1);
     refused_for(1000, 1000);
-    pass_ms(1000);
+    tick_after_ms(1000);
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
     uint64_t from_ns = s.now_ns;
     while (!spender_woken(s.spender)) {
@@ -182,7 +173,7 @@ Test(spender_refusal, without_a_notice_it_asks_soon_after_more_was_expected) {
 
 Test(spender_refusal, others_have_taken_it_all_and_it_does_not_ask) {
     SPENT(.leases = 20);
-    pass_ms(990);
+    tick_after_ms(990);
     NOTICE(&s, &plain, .came = 50, .leases = 20, .period = 50);
     cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
     cr_assert_not(ask_within(&s, 10)); /* its turn comes later */
@@ -198,7 +189,7 @@ static uint64_t turn_after(unsigned missed) {
     uint64_t came = 50;
     SPENT(.leases = 10);
     for (unsigned i = 0; i < missed; i++) {
-        pass_ms(1000);
+        tick_after_ms(1000);
         NOTICE(&s, &plain, .came = ++came, .leases = 10, .left = 5);
         cr_assert_eq(take(&s, "calls", 1), CO_AGAIN);
         uint64_t from_ns = s.now_ns;
@@ -274,7 +265,7 @@ Test(spender_refusal, what_came_for_who_stays_away_goes_to_those_who_starve) {
 Test(spender_refusal, what_came_for_who_comes_again_is_there) {
     got_one(2);
     NOTICE(&s, &plain, .came = 50, .leases = 2, .denied = true, .starving = true);
-    pass_ms(1000); /* it was refused longer ago than that */
+    tick_after_ms(1000); /* it was refused longer ago than that */
     cr_assert_eq(take(&s, "calls", 1), CO_OK);
     cr_assert_eq(s.answer.source, SPENDER_LOCAL);
 }
@@ -335,7 +326,7 @@ Test(spender_refusal, what_is_there_of_it_comes_no_more) {
     GIVE(&s, .starving = true, .level = 1, .available = 25, .owed = 75, .leases = 1);
     cr_assert_eq(take_again(&s, "calls", 50), CO_BUSY);
     cr_assert_eq(s.answer.retry_ms, 3000, "25 are missing, of 10 a second");
-    pass_ms(1000);
+    tick_after_ms(1000);
     NOTICE(&s, &plain, .came = 50, .left = 35, .leases = 1, .period = 50);
     cr_assert(ask_within(&s, 1000));
     GIVE(&s, .starving = true, .level = 1, .available = 35, .owed = 65, .leases = 1, .came = 50, .period = 50);

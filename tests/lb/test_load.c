@@ -250,12 +250,36 @@ Test(load_table, an_instance_that_comes_again_begins_anew, .init = setup, .fini 
     cr_assert_eq(merge("a", 0.3, 0, 4 * SECOND, now + 2 * SECOND), CO_OK);
     cr_expect_eq(get("a", now + 2 * SECOND).known_ns, 4 * SECOND);
     /* as the catalog has it */
-    cr_assert_eq(load_created(table, named("a"), 17, false, now), CO_OK);
+    cr_assert_eq(load_created(table, named("a"), 17, 0, now), CO_OK);
     cr_expect_eq(get("a", now).known_ns, 2 * SECOND, "it was there before this was known");
-    cr_assert_eq(load_created(table, named("a"), 17, true, now), CO_OK);
+    cr_assert_eq(load_created(table, named("a"), 17, now, now), CO_OK);
     cr_expect_eq(load_of("a", now), 0.3, "known already");
-    cr_assert_eq(load_created(table, named("a"), 19, false, now), CO_OK);
+    cr_assert_eq(load_created(table, named("a"), 19, 0, now), CO_OK);
     cr_expect(get("a", now).known_ns == 0 && isnan(load_of("a", now)), "registered anew");
+}
+
+/* Nobody asked for the service while it was registered anew, so its first report is here before the catalog's word. */
+Test(load_table, what_it_says_before_the_catalog_is_looked_at_counts, .init = setup, .fini = teardown) {
+    uint64_t now = 100 * SECOND;
+    cr_assert_eq(merge("a", 0.9, SECOND, 90 * SECOND, now), CO_OK);
+    cr_assert_eq(load_created(table, named("a"), 17, 0, now), CO_OK);
+    now += 20 * SECOND;
+    cr_assert_eq(merge("a", 0.2, SECOND, 5 * SECOND, now), CO_OK);
+    cr_assert_eq(load_created(table, named("a"), 19, 0, now), CO_OK);
+    cr_expect_eq(load_of("a", now), 0.2, "the report of the new one");
+    cr_expect_eq(get("a", now).known_ns, 5 * SECOND, "and since when it is there");
+    cr_assert_eq(load_created(table, named("a"), 23, 0, now), CO_OK);
+    cr_expect(isnan(load_of("a", now)), "of a third one nothing is known");
+    /* here the one before never reported, and only the caller has seen it */
+    cr_assert_eq(load_started(table, named("b"), now), CO_OK);
+    report("b", 0.3, now + SECOND);
+    cr_assert_eq(load_created(table, named("b"), 19, now - 1, now + SECOND), CO_OK);
+    cr_expect_eq(load_of("b", now + SECOND), 0.3);
+    /* an age that came late is no new instance */
+    cr_assert_eq(load_created(table, named("c"), 17, 0, now), CO_OK);
+    cr_assert_eq(merge("c", 0.4, 0, 0, now + SECOND / 5), CO_OK);
+    cr_assert_eq(load_created(table, named("c"), 19, 0, now + SECOND), CO_OK);
+    cr_expect(isnan(load_of("c", now + SECOND)));
 }
 
 Test(load_table, the_later_hint_counts, .init = setup, .fini = teardown) {

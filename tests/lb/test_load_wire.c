@@ -133,7 +133,7 @@ Test(hints, the_share_of_keys_is_decided_once) {
     other = hints_new(0); /* a server that has just started learns it of the agent */
     pass_on(agent, other, true, "", now);
     cr_expect_eq(kept(other, now), decided);
-    hints_created(other, api_1(NULL, 0), 5, true, now);
+    hints_created(other, api_1(NULL, 0), 5, now, now);
     cr_expect_eq(kept(other, now), 1, "one that is registered anew begins with all of them");
     hints_free(agent), hints_free(server), hints_free(other);
 }
