@@ -65,6 +65,7 @@ struct agent {
     /* What is judged. */
     uint64_t gone_us;    /* since when it is down */
     uint64_t trouble_us; /* last seen; may be in the future */
+    uint64_t late_us;    /* when its last message arrives of those that are late */
     uint64_t alive_us;   /* when its node was seen to be alive last */
 };
 struct agents {

@@ -82,11 +82,13 @@ static const struct sim_module sim_agent = {.name = "agent",
 /* -- the way there ------------------------------------------------------------------------------------------------------ */
 
 /* It arrives after its sender gave it up; of one that is cut off, not before that is over. */
-static void late(const struct agent *agent, struct agent_call *call) {
+static void late(struct agent *agent, struct agent_call *call) {
     struct sim *sim = agent->all->sim;
     uint64_t cut_us = agent->cut_us > sim->now_us ? agent->cut_us - sim->now_us : 0;
     call->arrives = agent->all->plan.late_ms > 0;
     call->after_us = cut_us + sim_random(sim, 50 * MS, agent->all->plan.late_ms * MS + 50 * MS);
+    uint64_t arrives_us = sim->now_us + call->after_us;
+    if (call->arrives && arrives_us > agent->late_us) agent->late_us = arrives_us;
 }
 
 /* It is lost on the way, late, or answered in vain. What its sender learns is said in call->error. */

@@ -207,19 +207,37 @@ static void judge_present(struct agent *agent, const struct view *view) {
     }
 }
 
-static void judge_absent(struct agent *agent, const struct view *view, bool somebody) {
-    struct agents *all = agent->all;
-    unsigned name = agent_name(agent);
-    uint64_t now_us = all->sim->now_us, gone_us = latest(agent->gone_us, all->trouble_us) + all->plan.late_ms * MS;
-    if (agent_holds(agent) && now_us > gone_us + ttl_us(all) + END_US)
+static void judge_gone(const struct agent *agent) {
+    const struct agents *all = agent->all;
+    uint64_t gone_us = latest(latest(agent->gone_us, agent->late_us), all->trouble_us);
+    if (!agent->up && agent_holds(agent) && all->sim->now_us > gone_us + ttl_us(all) + END_US)
         sim_violation(all->sim, RULE_AGENTS, "agent %u (%s) has been gone for %" P " ms, and its lease stands",
-                      agent->number, agent->node, (now_us - agent->gone_us) / MS);
-    if (somebody || !view->node) return;
-    uint64_t ended_us = latest(all->lease_ended_us[name], gone_us + ttl_us(all));
-    if (all->node_left[name]) sim_violation(all->sim, RULE_AGENTS, "%s has left, and is in the catalog", agent->node);
+                      agent->number, agent->node, (all->sim->now_us - agent->gone_us) / MS);
+}
+
+/* No agent of its name is there. gone_us: when the last one went, or was heard of. */
+static void judge_absent(const struct agent *agent, const struct view *view, uint64_t gone_us) {
+    const struct agents *all = agent->all;
+    uint64_t now_us = all->sim->now_us, silent_us = latest(gone_us, all->trouble_us);
+    uint64_t ended_us = latest(all->lease_ended_us[agent_name(agent)], silent_us + ttl_us(all));
+    if (!view->node) return;
+    if (all->node_left[agent_name(agent)])
+        sim_violation(all->sim, RULE_AGENTS, "%s has left, and is in the catalog", agent->node);
     if (now_us > ended_us + CLOCK(all->plan.reconnect_ms * MS) + END_US)
         sim_violation(all->sim, RULE_AGENTS, "%s is in the catalog, and was not heard of for %" P " ms", agent->node,
-                      (now_us - agent->gone_us) / MS);
+                      (now_us - gone_us) / MS);
+}
+
+/* Is an agent of this name up? *gone_us: when the last one went, or its last message came. */
+static bool somebody(const struct agents *all, unsigned name, uint64_t *gone_us) {
+    bool up = false;
+    *gone_us = 0;
+    for (unsigned i = 0; i < all->plan.agents; i++) {
+        if (agent_name(&all->agents[i]) != name) continue;
+        up |= all->agents[i].up;
+        *gone_us = latest(*gone_us, latest(all->agents[i].gone_us, all->agents[i].late_us));
+    }
+    return up;
 }
 
 void agents_judge(struct agents *all) {
@@ -229,15 +247,14 @@ void agents_judge(struct agents *all) {
     for (unsigned i = 0; server && i < all->plan.agents; i++) {
         struct agent *agent = &all->agents[i];
         unsigned name = agent_name(agent);
-        bool somebody = false;
-        for (unsigned k = 0; k < all->plan.agents; k++)
-            somebody |= all->agents[k].up && agent_name(&all->agents[k]) == name;
+        uint64_t gone_us;
         look(agent, server, &view);
         if (view.alive && (!all->lease_op[name] || all->lease_ended_us[name]))
             sim_violation(all->sim, RULE_AGENTS, "%s is alive in the catalog, and there is no lease of it",
                           agent->node);
+        judge_gone(agent);
         if (agent->up) judge_present(agent, &view);
-        else judge_absent(agent, &view, somebody);
+        else if (!somebody(all, name, &gone_us)) judge_absent(agent, &view, gone_us);
     }
 }
 
