@@ -16,8 +16,6 @@
 /* an agent that loses the lease again and again after such a time is not alone with its name */
 #define SHORT_MS           60000
 #define LOST_MOST_MS       30000
-#define OLD_AGAIN_MS       5000
-#define RISING_MS          1000
 #define TELL_MS            60000
 #define COMPARED_WITHIN_MS 10000 /* all agents of a cluster have the same reason */
 
@@ -102,21 +100,9 @@ static void taken(struct liveness *liveness, const struct liveness_answer *answe
     become(liveness, LIVENESS_WAITING);
 }
 
-/* A new cluster's version is about to rise. */
-static void unsupported(struct liveness *liveness, uint64_t now_ms) {
-    if (liveness->state == LIVENESS_ASKING && now_ms - liveness->begun_ms < RISING_MS) {
-        later(liveness, now_ms);
-        return;
-    }
-    liveness->next_ms = now_ms + OLD_AGAIN_MS;
-    become(liveness, LIVENESS_WITHOUT);
-}
-
 static void asked(struct liveness *liveness, const struct liveness_answer *answer, uint64_t now_ms) {
     if (answer->error == CO_OK && answer->refused == CO_OK) granted(liveness, answer, now_ms);
     else if (answer->error == CO_OK && answer->refused == CO_EXISTS) taken(liveness, answer, now_ms);
-    else if (answer->error == CO_UNSUPPORTED || (answer->error == CO_OK && answer->refused == CO_UNSUPPORTED))
-        unsupported(liveness, now_ms);
     else {
         if (answer->error == CO_OK) log_warn("health", "the lease of this node is refused: %s", answer->text);
         later(liveness, now_ms);
@@ -175,7 +161,7 @@ void liveness_leave(struct liveness *liveness, uint64_t now_ms) {
 
 bool liveness_may_write(const struct liveness *liveness) {
     bool waits = liveness->state == LIVENESS_WAITING && mutated(liveness, LIVENESS_MUTATE_TAKEN_WRITES);
-    return liveness->state == LIVENESS_HELD || liveness->state == LIVENESS_WITHOUT || waits;
+    return liveness->state == LIVENESS_HELD || waits;
 }
 
 const char *liveness_lease(const struct liveness *liveness) {
@@ -225,6 +211,6 @@ struct liveness_order liveness_next(struct liveness *liveness, bool known_leader
 }
 
 void liveness_begin(struct liveness *liveness, const struct liveness_rules *rules, uint64_t now_ms) {
-    *liveness = (struct liveness){.rules = *rules, .begun_ms = now_ms};
+    *liveness = (struct liveness){.rules = *rules, .next_ms = now_ms};
     rng_seed(&liveness->rng, rules->seed);
 }

@@ -7,7 +7,6 @@
  *     ASKING --granted--> HELD --ended--> ASKING
  *      |                 '--replaced--> ASKING: what still goes by the lease before becomes void
  *        '--another agent has the name--> WAITING: asks every 1 to 3 s, says so once a minute
- *        '--the cluster is too old for leases--> WITHOUT: asks now and then
  *
  * Another agent is one with another node id, or with the same one at another address (registry/lease.h). Two on one
  * host that share everything take the lease from each other: an agent that loses it again and again soon after it was
@@ -72,10 +71,10 @@ struct liveness_rules {
 struct liveness {
     struct liveness_rules rules;
     /* Its own. */
-    enum liveness_state { LIVENESS_ASKING, LIVENESS_WAITING, LIVENESS_HELD, LIVENESS_WITHOUT, LIVENESS_GONE } state;
+    enum liveness_state { LIVENESS_ASKING, LIVENESS_WAITING, LIVENESS_HELD, LIVENESS_GONE } state;
     char id[LIVENESS_ID_SIZE];
     enum liveness_act asked; /* the question that is under way; LIVENESS_REST: none */
-    uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms;
+    uint64_t next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms;
     unsigned lost; /* so often in a row soon after it was granted */
     bool granted;  /* at least once */
     bool stands;   /* ASKING, though `id` is not known to have ended: it is to be replaced */
@@ -103,7 +102,7 @@ void liveness_replace(struct liveness *liveness, const char *lease);
 void liveness_leave(struct liveness *liveness, uint64_t now_ms);
 
 bool liveness_may_write(const struct liveness *liveness);
-/* The id of the lease that is held; NULL: none (WITHOUT), or nothing may be written. */
+/* The id of the lease that is held; NULL: none, and nothing may be written. */
 const char *liveness_lease(const struct liveness *liveness);
 
 uint64_t liveness_period_ms(int64_t ttl_ns); /* from one renewal to the next */

@@ -13,7 +13,7 @@
 #define LOOK_EACH_NS      50000 /* for each instance */
 #define LOOK_MOST_NS      (200 * MS)
 #define AGE_NS            (250 * MS) /* hints age out without anything new */
-#define GROW_PARTS        60         /* of a slow start: shares are counted anew so often */
+#define GROW_PARTS        60         /* during a slow start, shares are counted anew this often */
 #define GROW_LEAST_NS     (100 * MS)
 #define DISTANCES_NS      (5000 * MS)
 #define VIEWS_MOST        16
@@ -23,7 +23,7 @@
 struct instance {
     struct load_instance name;
     struct slice ring; /* "node/id" */
-    uint64_t hash;     /* of the two */
+    uint64_t hash;     /* bytes of the two */
     uint64_t created;
     const struct slice *tags;
     size_t tag_count;
@@ -33,18 +33,18 @@ struct instance {
     uint64_t reported_ns;
 };
 
-/* Of an instance, to tell which are new. */
+/* An instance, by which a later balance tells the new ones. */
 struct incarnation {
     uint64_t hash, created; /* the index of its registration */
 };
 
-/* Those that a request asks for, by tags and passing, ready to be picked from. */
+/* A view: the instances that a request asks for, by tags and passing, ready to be picked from. */
 struct view {
     struct list link; /* in balance->views, the one used least recently first */
     struct slice key; /* passing, tags */
     struct pick_set *set;
-    uint32_t *place; /* of an instance among the candidates; UINT32_MAX: it is none */
-    uint32_t *entry; /* of a candidate */
+    uint32_t *place; /* place of an instance among the candidates; UINT32_MAX: it is none */
+    uint32_t *entry; /* the instance of a candidate */
     size_t count;
 };
 

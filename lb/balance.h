@@ -1,5 +1,5 @@
-/* The instances of a service as the catalog has them at one moment, together with what is known of their load: what is
- * picked from, by HTTP and by DNS. Kept by whoever picks for as long as the catalog's generation of the service stands;
+/* The instances of a service as the catalog has them at one moment, together with the hints of their load. HTTP and DNS
+ * pick from it. A thread that picks keeps a balance for as long as the catalog's generation of the service stands;
  * filling costs some 100 us for 1,000 instances, a pick less than one.
  *
  * Hints are looked at again when there are new ones, at most every 10 ms to 200 ms, less often the more instances there
@@ -14,14 +14,15 @@
 #include "registry/catalog.h"
 
 struct balance;
-/* Copies what it needs of the entries; they are known by their index from then on. `hints` live longer. */
+/* Copies the fields that it needs from the entries; later calls name an entry by its index. `hints` has to live
+ * longer. */
 struct balance *balance_new(struct hints *hints, const Pb__ServiceEntriesResult *entries, uint64_t now_ns);
 void balance_free(struct balance *balance); /* NULL allowed */
 size_t balance_count(const struct balance *balance);
-size_t balance_bytes(const struct balance *balance); /* memory that it holds, about */
+size_t balance_bytes(const struct balance *balance); /* the memory that it holds, about */
 
-/* `balance` comes after `before`, of the same service: what is new in it begins slowly, what is gone is forgotten. Only for
- * all the instances of a service, not for a part. */
+/* `balance` follows `before`, of the same service: its new instances start slowly, and hints of missing ones are
+ * forgotten. Both have to have all the instances of the service. */
 void balance_follows(const struct balance *balance, const struct balance *before, uint64_t now_ns);
 
 struct balance_ask {
@@ -33,8 +34,8 @@ struct balance_ask {
     struct rng *rng;
     uint64_t now_ns;
 };
-/* Indexes of entries, with how loaded they count (NAN: nobody has said anything). CO_NOTFOUND: there is nobody to be
- * picked, balance_why says why. */
+/* Picks: indexes of entries, with the load that counts for them (NAN: nobody has reported any). CO_NOTFOUND: no
+ * instance can be picked; balance_why has the reason. */
 struct balance_picked {
     size_t picked, considered[PICK_CONSIDERED_MAX], count;
     double loads[PICK_CONSIDERED_MAX];
@@ -44,15 +45,15 @@ int balance_pick(struct balance *balance, const struct balance_ask *ask, struct 
 size_t balance_owners(struct balance *balance, const struct balance_ask *ask, size_t most, size_t *owners);
 void balance_why(struct balance *balance, const struct balance_ask *ask, struct buffer *out);
 
-/* Is it one of those that are asked for, by tags and passing? */
+/* Is the instance one that `ask` asks for, by tags and passing? */
 bool balance_is_asked(struct balance *balance, const struct balance_ask *ask, size_t entry);
-/* What ?lb= shows of an entry. load, age: NAN: nothing is known. */
+/* The figures of an entry that ?lb= shows. load, age: NAN: not known. */
 struct balance_shown {
-    double load, weight, age_ms; /* weight: with its share; 0: it is not picked */
+    double load, weight, age_ms; /* weight: multiplied by its share; 0: it is never picked */
 };
 struct balance_shown balance_show(struct balance *balance, const struct balance_ask *ask, size_t entry);
 
-/* For policy nearest: distances are wanted, because there are none or they are old. Then for each instance's node. */
+/* For policy nearest. True: the distances are missing or old, and the caller sets that of each instance's node. */
 bool balance_wants_distances(const struct balance *balance, uint64_t now_ns);
 void balance_distances(struct balance *balance, double (*of)(void *data, struct slice node), void *data,
                        uint64_t now_ns);

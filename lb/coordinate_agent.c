@@ -9,7 +9,7 @@ struct coordinate_agent {
     uint64_t interval_ms, deadline_ms;
     struct rng rng;
     struct vivaldi *vivaldi;
-    struct vivaldi_coordinate reported; /* what a record points to */
+    struct vivaldi_coordinate reported; /* the numbers that a record points to */
 };
 
 static void schedule(struct coordinate_agent *agent, size_t nodes, uint64_t now_ms) {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#define SOUND_LEAST 1e-3 /* of those that say it: fewer successes are no measure for the others */
+#define SOUND_LEAST 1e-3 /* part of the weight: with fewer successes the mean is no measure for others */
 
 void figure_add(struct figure *figure, const struct figure_said *said) {
     if (isnan(said->value)) return;

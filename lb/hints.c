@@ -156,7 +156,7 @@ void hints_tick(struct hints *hints, uint64_t now_ns) {
     unlock(hints);
 }
 
-/* -- what is asked ------------------------------------------------------------------------------------------------ */
+/* -- queries ------------------------------------------------------------------------------------------------------ */
 uint64_t hints_sequence(const struct hints *hints) {
     return atomic_load_explicit(&hints->sequence, memory_order_acquire);
 }

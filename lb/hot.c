@@ -14,7 +14,7 @@
 #define TOTAL_MOST   UINT32_MAX /* look-ups that one process passes on at once */
 
 struct counter {
-    uint64_t count, error; /* it is at least count - error */
+    uint64_t count, error; /* the true count is at least count - error */
     uint16_t size;
     char key[HOT_KEY_SIZE];
 };
@@ -23,13 +23,13 @@ struct sketch {
     uint64_t total;
     uint8_t registers[REGISTERS];
     size_t count;
-    uint64_t hashes[HOT_KEYS]; /* of the keys: looked through for each look-up */
+    uint64_t hashes[HOT_KEYS]; /* hashes of the keys, which each look-up searches */
     struct counter *counters;  /* HOT_KEYS; NULL: nothing was counted */
 };
 
 struct hot_counts {
     struct list link; /* in hot->services, the one asked for least recently first */
-    /* Look-ups here are in `fresh` until they are passed on or looked at; then in `now` and `onward`. */
+    /* This process's look-ups are in `fresh` until they are passed on or read, and then in `now` and `onward`. */
     struct sketch now, before, fresh, onward;
     uint64_t began_ns; /* of `now` */
     size_t size;
@@ -56,7 +56,7 @@ static struct counter *counter_find(struct sketch *sketch, struct slice key, uin
     return NULL;
 }
 
-/* A new one, in the place of the least where all are taken. */
+/* A new counter; when all are taken, the least one makes room for it. */
 static struct counter *counter_take(struct sketch *sketch, struct slice key, uint64_t hash) {
     if (!sketch->counters) sketch->counters = mem_alloc(HOT_KEYS * sizeof *sketch->counters);
     struct counter *counter = sketch->counters;
@@ -116,7 +116,7 @@ static struct hot_counts *counts_find(struct hot *hot, struct slice service) {
     return NULL;
 }
 
-/* What is older than two windows says nothing. */
+/* Clears counts that are older than two windows. */
 static void roll(struct hot_counts *counts, uint64_t now_ns) {
     uint64_t passed_ns = now_ns > counts->began_ns ? now_ns - counts->began_ns : 0;
     if (passed_ns < HOT_WINDOW_NS) return;
@@ -183,8 +183,10 @@ static void fold(struct hot_counts *counts) {
     sketch_clear(&counts->fresh);
 }
 
-/* -- between processes: service; total; registers that are not 0, with their places; keys with what they are at least
- * counted ---------------------------------------------------------------------------------------------------------- */
+/* -- between processes -------------------------------------------------------------------------------------------- */
+
+/* A frame has, for each service: its name; the total of its look-ups; the registers that are not 0, with their places;
+ * its keys with their least counts. */
 static void sketch_write(const struct sketch *sketch, struct buffer *out) {
     size_t filled = 0, keys = 0;
     varint_append(out, sketch->total < TOTAL_MOST ? sketch->total : TOTAL_MOST);
@@ -257,7 +259,7 @@ int hot_merge(struct hot *hot, struct slice frame, bool onward, uint64_t now_ns)
     return CO_OK;
 }
 
-/* -- what is hot -------------------------------------------------------------------------------------------------- */
+/* -- hot keys ----------------------------------------------------------------------------------------------------- */
 static int more_frequent(const void *a, const void *b) {
     double one = ((const struct hot_key *)a)->rate, other = ((const struct hot_key *)b)->rate;
     return one > other ? -1 : one < other;
@@ -283,7 +285,7 @@ bool hot_look(struct hot *hot, struct slice service, uint64_t now_ns, struct hot
         const struct counter *counter = &sketch->counters[i % HOT_KEYS];
         struct slice key = slice_make(counter->key, counter->size);
         const struct counter *other = counter_find(sketch == now ? before : now, key, sketch->hashes[i % HOT_KEYS]);
-        if (sketch == before && other) continue; /* it has been looked at */
+        if (sketch == before && other) continue; /* it has been read */
         double seen = (double)(counter->count - counter->error),
                seen_other = other ? (double)(other->count - other->error) : 0;
         double times = sketch == now ? seen + old * seen_other : old * seen;

@@ -4,19 +4,19 @@
 
 #include "lb/figure.h"
 
-#define REMEMBERED  8   /* reports that the mean is over, about */
-#define ERRORS_OVER 12  /* reports that the mean of errors is over: one of them alone makes nobody overloaded */
-#define DOWN_LEAST  0.7 /* of the keys kept in one step down */
-#define UP_MOST     1.1 /* times as many in one step up */
+#define REMEMBERED  8             /* reports in the mean, about */
+#define ERRORS_OVER 12            /* reports in the mean of errors: one of them alone makes no owner overloaded */
+#define DOWN_LEAST  0.7           /* part of the keys kept, at least, in one step down */
+#define UP_MOST     1.1           /* times as many keys in one step up, at most */
 #define STEP_MOST   0.35667494394 /* -log(DOWN_LEAST) */
 #define STEP_LEAST  0.02
-#define GROWS       1.25 /* a step, when the one before was in the same way */
-#define HELPED      0.15 /* of what a step was to bring */
-#define TRIED       6    /* steps in a row that do not help: the largest leave an eighth of the keys */
-#define WORSE       1.1  /* times the load that a step was made at: then another one may */
-#define FULL_LEAST  0.95 /* loads that may be the end of the scale */
+#define GROWS       1.25 /* factor for the next step, when the last one went the same way */
+#define HELPED      0.15 /* part of the expected effect of a step */
+#define TRIED       6    /* steps in a row without an effect: the largest leave an eighth of the keys */
+#define WORSE       1.1  /* times the load at which a step was made: then another step may follow */
+#define FULL_LEAST  0.95 /* loads from here on may be the end of the scale */
 #define FULL_MOST   1.0
-#define ERRORS_MOST 0.9 /* that count: who fails more is no worse */
+#define ERRORS_MOST 0.9 /* errors count up to here: failing more is no worse */
 #define WHOLE       0.995
 
 struct keep keep_new(void) {
@@ -25,11 +25,11 @@ struct keep keep_new(void) {
 
 void keep_report(struct keep *keep, double load, double errors, uint64_t now_ns) {
     keep->errors += (errors - keep->errors) / ERRORS_OVER;
-    if (isnan(keep->load)) keep->load = load; /* others are compared with it at once */
+    if (isnan(keep->load)) keep->load = load; /* so that others are compared with it at once */
     if (keep->changed_ns && now_ns < keep->changed_ns + KEEP_SETTLE_NS) return;
     if (keep->reports < REMEMBERED) keep->reports++;
     keep->fell = load < keep->load / 2 ? keep->fell + 1 : 0;
-    if (keep->fell >= KEEP_REPORTS) keep->load = load; /* else the means of all fall alike when all become idle */
+    if (keep->fell >= KEEP_REPORTS) keep->load = load; /* else the means of all would fall alike when all become idle */
     else keep->load = keep->reports == 1 ? load : keep->load + (load - keep->load) / keep->reports;
 }
 
@@ -42,7 +42,7 @@ static bool change(struct keep *keep, double share, double most, uint64_t now_ns
     return true;
 }
 
-/* How large the next step may be, and when: before it is made. */
+/* Sets the size of the next step, and its time, before it is made. */
 static void adapt(struct keep *keep, int way, uint64_t now_ns) {
     if (keep->changed_ns && now_ns > keep->changed_ns + KEEP_CALM_NS) {
         keep->step = STEP_MOST, keep->pause_ns = KEEP_STEP_NS;
@@ -61,14 +61,14 @@ static double over_of(const struct keep *keep, double mean) {
     return mean > 0 ? load / mean : load > 0 ? INFINITY : 0;
 }
 
-/* -- steps that do not help --------------------------------------------------------------------------------------- */
-/* What its load says of a step is only that it is full, or that it fails. */
+/* -- steps without an effect -------------------------------------------------------------------------------------- */
+/* True: its load only says that it is full, or that it fails, and nothing about the effect of a step. */
 static bool says_nothing(const struct keep *keep) {
     return (keep->load >= FULL_LEAST && keep->load <= FULL_MOST) || keep->errors > 0.5;
 }
 
-/* The load has not followed the share: neither by itself, nor compared with others. (Where many give up keys the mean
- * falls as well; where few are there it grows.) */
+/* The load has not followed the share, neither by itself nor compared with others. (When many owners give up keys the
+ * mean falls as well; with few owners it grows.) */
 static bool was_in_vain(const struct keep *keep, const struct keep_seen *seen, double over) {
     double least = 1 - HELPED * (1 - keep->share / seen->share);
     return over > least * seen->over && keep->load > least * seen->load;
@@ -81,14 +81,14 @@ static void count_vain(struct keep *keep, double over, double most, uint64_t now
     }
     if (keep->first.over == 0) keep->first = keep->before, keep->tried = 0;
     if (++keep->tried < TRIED && keep->share > 1.5 * KEEP_LEAST * most) return;
-    if (was_in_vain(keep, &keep->first, over)) { /* several may have done together what one does not show */
+    if (was_in_vain(keep, &keep->first, over)) { /* several steps may have an effect together that one does not show */
         keep->vain = fmax(keep->first.over, over), keep->vain_share = keep->first.share;
         keep->vain_ns = now_ns, keep->vain_times++;
     }
     keep->first.over = 0;
 }
 
-/* True: its keys are not why it is loaded. */
+/* True: its keys are not the reason for its load. */
 static bool is_vain(struct keep *keep, double over, uint64_t now_ns) {
     if (keep->vain == 0) return false;
     unsigned times = keep->vain_times < 6 ? keep->vain_times : 6;
@@ -111,7 +111,7 @@ static bool step_down(struct keep *keep, double over, double most, uint64_t now_
     return true;
 }
 
-/* Its load was compared with the mean of too few: reports come one after the other. */
+/* Its load was compared with a mean of too few instances, because reports come one after the other. */
 static bool step_anew(struct keep *keep, double over, double most, uint64_t now_ns) {
     keep->before.over = over, keep->before.load = keep->load;
     return change(keep, keep->before.share * part_of(keep, over), most, now_ns);

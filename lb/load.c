@@ -12,9 +12,9 @@
 
 #define BUCKETS_MIN 64
 #define LATE_NS     UINT64_C(250000000)
-/* A hint counts until the third report that did not come is half an interval late. */
+/* A hint counts until the third missing report is half an interval late. */
 #define AGE_OUT(interval_ns) ((interval_ns) / 2 * 7)
-/* Entries stay for as long as the slowest reporter may be silent, because its interval is in them. */
+/* An entry stays for as long as the slowest reporter may be silent, because it has the reporter's interval. */
 #define KEEP_NS AGE_OUT(LOAD_INTERVAL_MAX_NS)
 
 struct entry {
@@ -33,28 +33,28 @@ struct entry {
     struct keep keep;
     bool direct;
     struct service *service; /* NULL: not known */
-    uint64_t service_hash;   /* of its name */
+    uint64_t service_hash;   /* hash of its name */
     struct list of_service;  /* in service->entries, or by itself */
     uint32_t node_size, id_size;
     char names[]; /* node, service id */
 };
 
-/* Its name without case; gone with its last entry. */
+/* A service, by its name in any case; it goes with its last entry. */
 struct service {
     struct service *chain; /* in its bucket */
     struct list entries;
     struct list heard; /* in table->heard, or by itself */
     uint64_t hash;
-    size_t counted; /* whose load was known at the last load_decide */
-    bool known;     /* one of them has said its load */
+    size_t counted; /* entries whose load was known at the last load_decide */
+    bool known;     /* some entry has reported its load */
     uint32_t size;
     char name[];
 };
 
 struct load_table {
     struct entry **buckets;
-    struct service **services;        /* as many buckets */
-    size_t bucket_count, count, most; /* a power of two; entries */
+    struct service **services;        /* buckets of services, as many as of entries */
+    size_t bucket_count, count, most; /* number of buckets, a power of two; number of entries */
     struct list changes;              /* by sequence, the oldest first */
     struct list heard;                /* services whose load has changed since load_decide */
     uint64_t sequence, refused, begun;
@@ -62,7 +62,8 @@ struct load_table {
 
 /* -- services ----------------------------------------------------------------------------------------------------- */
 static uint64_t service_hash(struct slice name) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a: names are short, and are looked at without case */
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a, because names are short and upper and lower case are the
+                                                   * same */
     for (size_t i = 0; i < name.size; i++) {
         char byte = name.data[i];
         if (byte >= 'A' && byte <= 'Z') byte += 'a' - 'A';
@@ -103,7 +104,7 @@ static struct service *service_take(struct load_table *table, struct slice name)
     return service;
 }
 
-/* Mostly it is there already, which is told without looking at the service: that is memory far away. */
+/* Mostly the entry has its service already, which its hash tells without a look at the service's memory. */
 static void service_enter(struct load_table *table, struct entry *entry, struct slice name) {
     if (name.size == 0 || (entry->service && entry->service_hash == service_hash(name))) return;
     service_leave(table, entry);
@@ -114,7 +115,7 @@ static void service_enter(struct load_table *table, struct entry *entry, struct 
 
 static double errors_of(const struct entry *entry) { return isnan(entry->hint.errors) ? 0 : entry->hint.errors; }
 
-/* One of its entries has said its load. */
+/* An entry of the service has reported its load. */
 static void service_speaks(struct load_table *table, struct entry *entry, uint64_t now_ns) {
     keep_report(&entry->keep, entry->hint.load, errors_of(entry), now_ns);
     if (!entry->service) return;
@@ -191,7 +192,7 @@ static bool aged_out(const struct entry *entry, uint64_t now_ns) {
     return age(entry->reported_ns, now_ns) > AGE_OUT(interval_of(entry));
 }
 
-/* Room for one more: of those whose change is the oldest, one that has aged out gives way. */
+/* Makes room for one more: among the entries with the oldest changes, one that has aged out gives way. */
 static bool make_room(struct load_table *table, uint64_t now_ns) {
     if (table->count < table->most) return true;
     struct entry *oldest = LIST_ENTRY(table->changes.next, struct entry, changed);
@@ -203,7 +204,7 @@ static bool make_room(struct load_table *table, uint64_t now_ns) {
     return false;
 }
 
-/* The entry of an instance, made if need be. */
+/* The entry of an instance, which is made if there is none. */
 static int ensure(struct load_table *table, struct load_instance instance, uint64_t now_ns, struct entry **out) {
     size_t node_size = instance.node.size, id_size = instance.service_id.size;
     if (node_size > LOAD_NAME_SIZE || id_size > LOAD_NAME_SIZE || instance.service.size > LOAD_NAME_SIZE)
@@ -242,14 +243,14 @@ static void changed(struct load_table *table, struct entry *entry) {
 
 static bool reported(const struct entry *entry) { return !isnan(entry->hint.load); }
 
-/* -- what comes --------------------------------------------------------------------------------------------------- */
+/* -- reports and hints -------------------------------------------------------------------------------------------- */
 static uint64_t clamp(uint64_t interval_ns) {
     if (interval_ns < LOAD_INTERVAL_MIN_NS) return LOAD_INTERVAL_MIN_NS;
     return interval_ns < LOAD_INTERVAL_MAX_NS ? interval_ns : LOAD_INTERVAL_MAX_NS;
 }
 
-/* The first gap is the interval. A longer one at most doubles it, because a silence is more often a pause than a new
- * habit; a shorter one takes away a quarter of the difference. */
+/* The first gap between reports is the interval. A longer gap at most doubles it, because a silence is more often a
+ * pause than a new interval; a shorter gap lowers it by a quarter of the difference. */
 static void learn(struct entry *entry, uint64_t gap_ns) {
     uint64_t before = entry->interval_ns;
     if (!before) entry->interval_ns = gap_ns;
@@ -274,16 +275,16 @@ int load_report(struct load_table *table, struct load_instance instance, const s
     return CO_OK;
 }
 
-/* By a hint: the earliest time counts, unless it was registered anew between the hint that is there and this one. What an
- * older hint says of the time before that is over. */
+/* Learns from a hint since when the instance is known. The earliest time counts, unless the instance was registered
+ * anew between the present hint and this one; then the older hint no longer counts. */
 static void known_since(struct entry *entry, uint64_t since_ns, uint64_t reported_ns) {
     bool anew = reported(entry) && since_ns > entry->reported_ns && since_ns <= reported_ns;
     bool over = reported(entry) && reported_ns < entry->since_ns;
     if (anew || (!over && since_ns < entry->since_ns)) entry->since_ns = since_ns;
 }
 
-/* An agent says again what it was told; a server that decides, or tells what was decided, knows better. A hint that came
- * late by another way does not. */
+/* An agent only repeats the share that it was told; a server that decides it, or passes on a decision, knows better. A
+ * hint that came late by another way does not. */
 static void kept_take(struct load_table *table, struct entry *entry, const struct load_entry *from,
                       uint64_t reported_ns, uint64_t now_ns) {
     if (reported(entry) && reported_ns + KEEP_SETTLE_NS < entry->reported_ns) return;
@@ -305,7 +306,7 @@ int load_merge(struct load_table *table, const struct load_entry *from, uint64_t
     known_since(entry, age(from->known_ns, now_ns), reported_ns);
     if (!from->direct || !reported(entry)) kept_take(table, entry, from, reported_ns, now_ns);
     if (reported(entry) && reported_ns <= entry->reported_ns) {
-        /* Its agent was connected to another server before, which passed it on until then. */
+        /* The instance's agent was connected to another server before, which passed its hints on until then. */
         if (from->direct && !entry->direct) {
             entry->direct = true;
             changed(table, entry);
@@ -358,7 +359,7 @@ void load_forget(struct load_table *table, struct load_instance instance) {
     if (*at) drop(table, at);
 }
 
-/* -- which share of its keys each one keeps ------------------------------------------------------------------------ */
+/* -- shares of keys ----------------------------------------------------------------------------------------------- */
 static double greatest_share(const struct service *service) {
     double most = 0;
     LIST_FOREACH(at, (struct list *)(uintptr_t)&service->entries)
@@ -366,8 +367,8 @@ static double greatest_share(const struct service *service) {
     return most;
 }
 
-/* Only ratios count: where nobody keeps all, all of them grow alike. Whoever does not decide for all of them leaves them,
- * because another one may do the same. */
+/* Only ratios count: when no instance keeps all its keys, all shares grow alike. A process that does not decide for all
+ * instances of the service leaves the shares, because another process may do the same. */
 static void scale(struct load_table *table, struct service *service) {
     double most = greatest_share(service);
     bool decides = true;
@@ -382,7 +383,8 @@ static void scale(struct load_table *table, struct service *service) {
 
 static bool counts(const struct entry *entry, uint64_t now_ns) { return reported(entry) && !aged_out(entry, now_ns); }
 
-/* What one says whose requests fail counts the less in the mean: its load and its errors are of the same reports. */
+/* The more requests of an instance fail, the less its load counts in the mean; load and errors are of the same
+ * reports. */
 static void decide(struct load_table *table, struct service *service, uint64_t now_ns) {
     struct figure loads = {0};
     LIST_FOREACH(at, &service->entries) {
@@ -408,7 +410,7 @@ void load_decide(struct load_table *table, uint64_t now_ns) {
     }
 }
 
-/* -- what is asked ------------------------------------------------------------------------------------------------ */
+/* -- queries ------------------------------------------------------------------------------------------------------ */
 static struct load_entry view(const struct entry *entry, uint64_t now_ns) {
     struct load_entry seen = {.instance = instance_of(entry),
                               .hint = load_unknown(),
@@ -438,7 +440,7 @@ uint64_t load_sequence(const struct load_table *table) { return table->sequence;
 
 uint64_t load_changes(const struct load_table *table, uint64_t since, enum load_which which, size_t most,
                       uint64_t now_ns, void (*each)(void *data, const struct load_entry *entry), void *data) {
-    const struct list *at = table->changes.prev; /* back to what is known already, then forwards */
+    const struct list *at = table->changes.prev; /* backwards to the last change that the caller knows, then forwards */
     while (at != &table->changes && LIST_ENTRY(at, const struct entry, changed)->sequence > since) at = at->prev;
     for (at = at->next; at != &table->changes; at = at->next) {
         const struct entry *entry = LIST_ENTRY(at, const struct entry, changed);
@@ -494,7 +496,7 @@ void load_table_free(struct load_table *table) {
 void load_tick(struct load_table *table, uint64_t now_ns) {
     LIST_FOREACH_SAFE(at, next, &table->changes) {
         struct entry *entry = LIST_ENTRY(at, struct entry, changed);
-        if (age(entry->reported_ns, now_ns) <= KEEP_NS) break; /* those behind it changed later */
+        if (age(entry->reported_ns, now_ns) <= KEEP_NS) break; /* the following ones changed later */
         drop_entry(table, entry);
     }
 }

@@ -6,7 +6,7 @@
 #include "base/json_in.h"
 #include "base/text.h"
 
-#define SHOWN_MAX 40 /* bytes of what was sent that an error repeats */
+#define SHOWN_MAX 40 /* bytes of the sent text that an error repeats */
 
 /* -- the hint ----------------------------------------------------------------------------------------------------- */
 static const struct field {
@@ -51,7 +51,7 @@ static struct slice trimmed(struct slice text) {
     return text;
 }
 
-/* Cuts off what stands before the first byte that `ends` accepts, and that byte. */
+/* Cuts off the text before the first byte that `ends` accepts, and that byte. */
 static struct slice take_until(struct slice *text, bool (*ends)(char)) {
     size_t size = 0;
     while (size < text->size && !ends(text->data[size])) size++;
@@ -67,7 +67,7 @@ static int number_parse(struct slice name, struct slice text, double *value, str
                      text.data);
 }
 
-/* One number of a line into its field. */
+/* Reads one number of a line into its field. */
 static int field_set(struct load_hint *hint, struct slice name, struct slice text, struct fault *fault) {
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         if (!slice_is(name, fields[i].name)) continue;
@@ -109,7 +109,7 @@ int load_parse_output(struct slice output, struct load_hint *hint, struct fault 
 
 /* -- ORCA --------------------------------------------------------------------------------------------------------- */
 
-/* Of a report, what we look at. NAN: not said. */
+/* The fields of a report that we use. NAN: not given. */
 struct orca {
     double application, cpu, rps, eps, inflight, latency_ms;
 };
@@ -129,7 +129,7 @@ static double *metric_of(struct orca *orca, const struct metric *metric) {
     return (double *)(void *)((char *)orca + metric->offset);
 }
 
-/* NULL: nothing is made of it, and its value may be anything: there are newer reports than this program. */
+/* NULL: a field that we do not use. Its value may be anything, because reports may be newer than this program. */
 static const struct metric *metric_find(struct slice name) {
     for (size_t i = 0; i < ARRAY_COUNT(metrics); i++)
         if (slice_is(name, metrics[i].name)) return &metrics[i];
@@ -171,7 +171,7 @@ static int orca_number(struct json_object *value, const struct metric *metric, s
     return metric_set(orca, metric, number, fault);
 }
 
-/* Members of a map: "named_metrics": {"inflight": 3} is named_metrics.inflight. */
+/* Reads the members of a map: "named_metrics": {"inflight": 3} is named_metrics.inflight. */
 static int orca_map(struct json_object *map, struct orca *orca, struct fault *fault) {
     int rc = CO_OK;
     if (!json_object_is_type(map, json_type_object))

@@ -69,11 +69,11 @@ static const char *node_of_check(const void *item) { return ((const Pb__Check *)
 struct sorting {
     struct store_txn *txn;
     struct arena *arena;
-    Pb__Coordinate **from; /* of the node that all are measured from */
+    Pb__Coordinate **from; /* coordinates of the node from which all are measured */
     size_t from_count;
 };
 
-/* Items of one node often follow one another. */
+/* Successive items are often of one node. */
 static int measure(const struct sorting *sorting, struct place *places, size_t count,
                    const char *(*node_of)(const void *item)) {
     struct arena scratch = {0};
@@ -107,7 +107,7 @@ static int sort(const struct sorting *sorting, void **items, size_t count, const
     return CO_OK;
 }
 
-/* The records were made for this result: their order is ours to change. */
+/* The records were made for this result, so their order may be changed. */
 static int sort_result(const struct sorting *sorting, const ProtobufCMessage *records) {
     void *own = (void *)(uintptr_t)records;
     if (records->descriptor == &pb__nodes_result__descriptor) {

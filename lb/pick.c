@@ -8,7 +8,7 @@
 #include "base/rendezvous.h"
 #include "lb/figure.h"
 
-#define TRIES 8 /* to draw somebody else by weight, before the next one is taken */
+#define TRIES 8 /* draws by weight that look for another slot, before the next slot is taken instead */
 
 struct slot { /* a candidate that may be picked */
     size_t candidate;
@@ -17,25 +17,25 @@ struct slot { /* a candidate that may be picked */
     struct load_hint hint;
     double kept;
     uint64_t reported_ns;
-    /* The table of drawing by weight (Walker, Vose): a slot is drawn by chance alone; then it stays with this
-     * probability, and is its alias otherwise. */
+    /* The table for drawing by weight (Walker, Vose): each slot is drawn with the same probability, and then replaced
+     * by its alias unless it stays, with this probability. */
     double stays;
     uint32_t alias;
 };
 
 struct pick_set {
     struct slot *slots;
-    uint32_t *place; /* of a candidate among the slots; UINT32_MAX: it may not be picked */
+    uint32_t *place; /* place of a candidate among the slots; UINT32_MAX: it may not be picked */
     size_t count, candidates, room;
     struct figure load, inflight, latency; /* requests in flight: for a weight of 1 */
-    double hot;                            /* requests in flight for a weight of 1, above which a slot is hot */
+    double hot;                            /* a slot with more requests in flight for a weight of 1 is hot */
     bool hot_stale;
     uint32_t *nearest; /* slots at the least distance */
     size_t nearest_count;
     size_t excluded[PICK_STATUSES];
     struct rendezvous *ring; /* of the slots */
     double *scratch;         /* one for each slot */
-    double *kept;            /* shares of keys, one for each slot, beside each other */
+    double *kept;            /* shares of keys, one for each slot, relative to the greatest */
     bool kept_stale;
 };
 
@@ -56,7 +56,7 @@ int pick_policy_parse(struct slice name, enum pick_policy *policy, struct fault 
 }
 
 /* -- hints -------------------------------------------------------------------------------------------------------- */
-/* Not said is no error. */
+/* Errors that are not reported count as none. */
 static double errors_of(const struct slot *slot) { return isnan(slot->hint.errors) ? 0 : slot->hint.errors; }
 
 static struct figure_said load_said(const struct slot *slot) {
@@ -81,18 +81,18 @@ static double own_of(const struct pick_ask *ask, const struct slot *slot) {
     return ask->own ? ask->own[slot->candidate] / slot->weight : 0;
 }
 
-/* Two slots, by a figure that is to be small. */
+/* Compares two slots by a figure; the smaller one is better. */
 struct pair {
     double a, b;
 };
 
-/* For comparisons: nothing said by anybody is 0. */
+/* For comparisons: a figure that nobody reports is 0. */
 static double beside(const struct figure *figure, struct figure_said said, struct figure_said other) {
     double value = isnan(said.value) ? figure_beside(figure, &other) : said.value / said.weight;
     return isnan(value) ? 0 : value;
 }
 
-/* `unit`: what is much of it, at least. */
+/* `unit`: the least value that counts as much of the figure. */
 static struct pair pair_of(const struct figure *figure, struct figure_said a, struct figure_said b, double own_a,
                            double own_b, double unit) {
     double of_a = beside(figure, a, b) + own_a, of_b = beside(figure, b, a) + own_b;
@@ -114,7 +114,7 @@ static struct pair latencies_of(const struct pick_set *set, const struct slot *a
     return pair_of(&set->latency, latency_said(a), latency_said(b), 0, 0, 0);
 }
 
-/* By itself, without its errors. */
+/* The slot's own load, without its errors. */
 static double inflight_of(const struct pick_set *set, const struct slot *slot) {
     double inflight = isnan(slot->hint.inflight) ? figure_mean(&set->inflight) : slot->hint.inflight / slot->weight;
     return isnan(inflight) ? 0 : inflight;
@@ -187,7 +187,7 @@ static bool may_be_picked(const struct pick_candidate *candidate, bool passing) 
     return candidate->status == PICK_PASSING || (candidate->status == PICK_WARNING && !passing);
 }
 
-/* Those without weight are there for nobody, unless nobody has any. */
+/* Instances without weight get no requests, unless no instance has any weight. */
 static double weight_of(const struct pick_candidate *candidate, bool any_weight) {
     double share = candidate->share > 0 && candidate->share < 1 ? candidate->share : 1;
     return (any_weight ? candidate->weight : 1) * share;
@@ -235,7 +235,7 @@ static void alias_fill(struct pick_set *set) {
         large->stays -= 1 - small->stays;
         if (large->stays < 1) waiting[below++] = waiting[above++];
     }
-    while (below > 0) set->slots[waiting[--below]].stays = 1; /* what rounding left over */
+    while (below > 0) set->slots[waiting[--below]].stays = 1; /* rounding leaves some over */
 }
 
 static void nearest_fill(struct pick_set *set) {
@@ -264,7 +264,7 @@ void pick_set_fill(struct pick_set *set, const struct pick_candidate *candidates
     struct rendezvous_member *members = mem_alloc((set->count + 1) * sizeof *members);
     for (size_t i = 0; i < set->count; i++) {
         const struct pick_candidate *candidate = &candidates[set->slots[i].candidate];
-        /* Without the share: keys that move to a new instance one by one would all move in the end. */
+        /* The slow start's share is left out, because the keys would otherwise move to a new instance one by one. */
         members[i] = (struct rendezvous_member){candidate->name, candidate->weight > 0 ? candidate->weight : 1};
     }
     set->ring = rendezvous_new(members, set->count);
@@ -324,22 +324,23 @@ static void hot_update(struct pick_set *set) {
     set->hot_stale = false;
 }
 
-/* How long requests take at two slots, on average, of what they say themselves. NAN: neither says it. */
+/* The mean latency of two slots, as they report it themselves. NAN: neither reports it. */
 static double latency_of_both(const struct slot *a, const struct slot *b) {
     double of_a = a->hint.latency_ms, of_b = b->hint.latency_ms;
     return isnan(of_a) ? of_b : isnan(of_b) ? of_a : (of_a + of_b) / 2;
 }
 
-/* How often the requests in flight have been replaced by others since a hint was true: by age / latency (Little's law).
- * 0: the hint is of now. */
+/* How often the requests in flight have been replaced by others since a hint was true: age / latency (Little's law). 0:
+ * the hint is of now. */
 static double turnover(const struct pick_ask *ask, const struct slot *slot, double latency_ms) {
     if (isnan(slot->hint.load) || !(latency_ms > 0) || ask->now_ns <= slot->reported_ns) return 0;
     return (double)(ask->now_ns - slot->reported_ns) / 1e6 / latency_ms;
 }
 
-/* Does the one that is less win? What everybody has known for a turnover has been acted upon by everybody: requests that
- * are worth the mean times the turnover have been placed since. A difference above that is sure; one below is worth its
- * part of that, else chance decides. So old hints never herd, and correct what lasts. */
+/* Does the lesser of two figures win? All pickers have the same hint, and all have acted upon it: since it was true
+ * they have placed requests worth the mean times the turnover. A larger difference surely still holds. A smaller one
+ * decides with the probability of its part of that, else chance does. So old hints cause no herding, and still correct
+ * lasting differences. */
 static bool less_wins(const struct figure *figure, const struct pick_ask *ask, const struct slot *a,
                       const struct slot *b, double apart) {
     double latency_ms = latency_of_both(a, b), mean = figure->known ? figure->sum / figure->weight : 0;
@@ -348,7 +349,7 @@ static bool less_wins(const struct figure *figure, const struct pick_ask *ask, c
     return 2 * rng_unit(ask->rng) < 1 + apart / placed;
 }
 
-/* Is `a` rather than `b` to be picked? */
+/* Is `a` the better pick than `b`? */
 static bool beats(const struct figure *figure, const struct pick_ask *ask, const struct slot *a, const struct slot *b,
                   struct pair of) {
     return less_wins(figure, ask, a, b, fabs(of.a - of.b)) ? of.a < of.b : of.a > of.b;
@@ -369,7 +370,7 @@ static bool is_hot(const struct pick_set *set, const struct pick_ask *ask, const
     return inflight_of(set, slot) + own_of(ask, slot) > set->hot;
 }
 
-/* A cold one is better than a hot one. What these figures do not decide, the load does. */
+/* A cold slot is better than a hot one. The load decides when these figures are equal. */
 static bool hcl_better(const struct pick_set *set, const struct pick_ask *ask, const struct slot *a,
                        const struct slot *b) {
     bool hot = is_hot(set, ask, a) || is_hot(set, ask, b);
@@ -392,7 +393,8 @@ static uint32_t pick_nearest(struct pick_set *set, const struct pick_ask *ask) {
     if (set->nearest_count == set->count) return draw(set, ask->rng);
     double sum = 0;
     uint32_t picked = set->nearest[0];
-    for (size_t i = 0; i < set->nearest_count; i++) { /* each takes the place of those before it in proportion */
+    for (size_t i = 0; i < set->nearest_count; i++) { /* each replaces the earlier ones with the probability of its part
+                                                       * of their weight */
         double weight = set->slots[set->nearest[i]].weight;
         sum += weight;
         if (rng_unit(ask->rng) * sum < weight) picked = set->nearest[i];
@@ -441,7 +443,7 @@ int pick(struct pick_set *set, const struct pick_ask *ask, struct pick_result *r
     return CO_OK;
 }
 
-/* -- nobody ------------------------------------------------------------------------------------------------------- */
+/* -- the reason for no pick --------------------------------------------------------------------------------------- */
 size_t pick_count(const struct pick_set *set) { return set->count; }
 size_t pick_excluded(const struct pick_set *set, enum pick_status status) { return set->excluded[status]; }
 

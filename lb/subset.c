@@ -1,8 +1,8 @@
-/* A caller "web-17" has the number 17 among those that are called "web-"; one that ends in no number has its hash for
- * a number. What it draws for an instance: its first four bits are its place (17 modulo 16) within its row of 16, after
- * a permutation that belongs to the row and the instance. The next four are the row's place among the 16 rows of its
- * 256, after a permutation that belongs to the first four bits and the instance. So rows differ from each other in all
- * but what stratifies them. */
+/* A caller "web-17" has the number 17 among the callers "web-"; a name without a number at its end has its hash for a
+ * number. For each instance a caller draws a number. The first four bits are the caller's place (17 modulo 16) within
+ * its row of 16, after a permutation that belongs to the row and the instance. The next four are the row's place among
+ * the 16 rows of its 256, after a permutation that belongs to the first four bits and the instance. So rows differ from
+ * each other in everything but these strata. */
 #include "lb/subset.h"
 
 #include "base/hash.h"
@@ -10,7 +10,7 @@
 enum { DIGITS_MAX = 18 };
 
 struct caller {
-    uint64_t family; /* what stands before the number */
+    uint64_t family; /* the name before the number */
     uint64_t number;
 };
 

@@ -1,5 +1,5 @@
-/* ?subset=N&id=CALLER: which N of the instances a caller is to use. The same ones whichever server it asks and however
- * often, as long as they are there.
+/* ?subset=N&id=CALLER: chooses the N instances that a caller should use. They are the same at each server and each
+ * time, as long as they exist.
  *
  * Each caller ranks all instances by rendezvous hashing (base/rendezvous.h) and takes the first N. So movement is
  * minimal, exactly: without an instance only those callers change that used it, by one each; a new one takes the place
@@ -21,8 +21,8 @@
 
 #include "base/rendezvous.h"
 
-/* `set`: the instances, each of weight 1, or heavier where more callers are wanted. Writes at most `most` indexes of
- * instances, this caller's first choice first; returns how many. */
+/* `set`: the instances, each of weight 1, or heavier for more callers. Writes at most `most` indexes of instances, this
+ * caller's first choice first; returns how many. */
 size_t subset_choose(const struct rendezvous *set, struct slice caller, size_t most, size_t *chosen);
 
 #endif

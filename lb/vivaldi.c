@@ -17,7 +17,7 @@ struct peer {
     size_t name_size;
     double samples[VIVALDI_FILTER];
     unsigned count, next;
-    uint64_t last_seen; /* number of the sample */
+    uint64_t last_seen; /* number of its last sample */
 };
 
 struct vivaldi {
@@ -37,7 +37,7 @@ static double magnitude(const double vec[VIVALDI_DIMENSIONS]) {
     return sqrt(sum);
 }
 
-/* As the coordinates have it, adjustments left out. */
+/* The distance of two coordinates without their adjustments. */
 static double raw_distance(const struct vivaldi_coordinate *a, const struct vivaldi_coordinate *b) {
     double between[VIVALDI_DIMENSIONS];
     for (int i = 0; i < VIVALDI_DIMENSIONS; i++) between[i] = a->vec[i] - b->vec[i];
@@ -85,7 +85,7 @@ bool vivaldi_valid(const struct vivaldi_coordinate *coordinate) {
            sane(coordinate->height) && coordinate->height >= 0;
 }
 
-/* Adjustments that would make a time negative are left out. */
+/* Leaves the adjustments out when they would make the time negative. */
 double vivaldi_distance(const struct vivaldi_coordinate *a, const struct vivaldi_coordinate *b) {
     double raw = raw_distance(a, b), adjusted = raw + a->adjustment + b->adjustment;
     return adjusted > 0 ? adjusted : raw;
@@ -114,7 +114,8 @@ static int ascending(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-/* Takes the sample; returns the median of the peer's last ones (of two the shorter: what goes wrong takes longer). */
+/* Notes the sample; returns the median of the peer's last ones (the shorter of two, because disturbances make round
+ * trips longer). */
 static double filtered(struct vivaldi *vivaldi, struct slice name, double rtt) {
     struct peer *peer = peer_find(vivaldi, name);
     if (!peer) {
@@ -150,7 +151,7 @@ static void move(struct vivaldi *vivaldi, const struct vivaldi_coordinate *there
     push(vivaldi, VIVALDI_CC * weight * (rtt - predicted), there);
 }
 
-/* Half of what the last samples were off by on average: the other half is the other side's to add. */
+/* Half of the mean error of the last samples, because the other side adds the other half. */
 static void adjust(struct vivaldi *vivaldi, const struct vivaldi_coordinate *there, double rtt) {
     vivaldi->window[vivaldi->window_next] = rtt - raw_distance(&vivaldi->here, there);
     vivaldi->window_next = (vivaldi->window_next + 1) % VIVALDI_WINDOW;
@@ -159,7 +160,7 @@ static void adjust(struct vivaldi *vivaldi, const struct vivaldi_coordinate *the
     vivaldi->here.adjustment = sum / (2 * VIVALDI_WINDOW);
 }
 
-/* Only distances are measured: without this the whole cluster would drift away together. */
+/* Samples measure only distances, so without this the whole cluster would drift away together. */
 static void gravitate(struct vivaldi *vivaldi) {
     struct vivaldi_coordinate origin = vivaldi_origin();
     double away = vivaldi_distance(&origin, &vivaldi->here) / VIVALDI_GRAVITY;

@@ -1,4 +1,4 @@
-/* Who answers for a service, and why (multi-dc/failover.h). */
+/* Chooses the region that answers for a service, and explains the choice (multi-dc/failover.h). */
 #include <string.h>
 
 #include "base/check.h"
@@ -6,7 +6,7 @@
 
 static const struct slice everything = SLICE_LITERAL("");
 
-/* -- what it depends on ------------------------------------------------------------------------------------------- */
+/* -- watch keys --------------------------------------------------------------------------------------------------- */
 static struct slice service_of(const ProtobufCMessage *message) {
     return slice_text(((const Pb__AnswerRequest *)message)->service);
 }
@@ -25,16 +25,16 @@ static struct watch_key own(const ProtobufCMessage *message, size_t i) {
     return (struct watch_key){i % 2 ? SPACE_SERVICE : SPACE_COPY_SERVICE, slice_text(request->others[i / 2])};
 }
 
-/* -- here, elsewhere ---------------------------------------------------------------------------------------------- */
+/* -- this region and others --------------------------------------------------------------------------------------- */
 struct answering {
     struct store_txn *txn;
     const Pb__AnswerRequest *request;
     struct arena *arena;
-    const Pb__Failover *record; /* NULL: there is none */
-    uint64_t index;             /* of all that was looked at */
+    const Pb__Failover *record; /* NULL: the service has none */
+    uint64_t index;             /* the highest index of everything that was read */
     Pb__AnswerResult *answer;
-    bool rests_too; /* regions at rest are not passed over */
-    bool found;     /* somebody elsewhere */
+    bool rests_too; /* asks regions at rest too */
+    bool found;     /* another region, or another service, has healthy instances */
 };
 
 static void looked_at(struct answering *of, uint64_t index) {
@@ -52,7 +52,8 @@ struct wish {
     size_t n_tags;
 };
 
-/* Which regions are passed over for this: their names. What is on record is of the service that was asked for. */
+/* Names the regions at rest, which are passed over. The record's rests are of the service that was asked for, so other
+ * services have none. */
 static size_t passed_over(const struct answering *of, const struct wish *wish, char ***names) {
     size_t count = of->record && !of->rests_too ? of->record->n_rests : 0;
     if (!slice_equal_nocase(slice_text(wish->service), slice_text(of->request->service))) count = 0;
@@ -77,7 +78,7 @@ static int ask_here(struct answering *of, const struct wish *wish, Pb__GlobalSer
     return CO_OK;
 }
 
-/* *found stays as it is unless somebody has healthy instances. */
+/* *found changes only when a region has healthy instances. */
 static int ask(struct answering *of, const struct wish *wish, Pb__GlobalServiceRegion **found) {
     Pb__GlobalRequest request = PB__GLOBAL_REQUEST__INIT;
     struct query_result result = {0};
@@ -101,8 +102,8 @@ static int ask(struct answering *of, const struct wish *wish, Pb__GlobalServiceR
     return CO_OK;
 }
 
-/* The first target that has healthy instances. A target that names another service is not for the tags that were asked
- * for: these are the other one's. */
+/* Finds the first target that has healthy instances. The request's tags are not asked of a target that names another
+ * service, which has tags of its own. */
 static int elsewhere(struct answering *of) {
     const Pb__AnswerRequest *request = of->request;
     const Pb__Failover *order = of->record;
@@ -142,10 +143,10 @@ static int find(struct answering *of) {
     error = ask_here(of, &wish, &answer->from);
     if (error) return error;
     answer->none_here = !any_healthy(answer->from);
-    if (!answer->none_here && !(of->record && of->record->back_index)) return CO_OK; /* it is at home */
+    if (!answer->none_here && !(of->record && of->record->back_index)) return CO_OK; /* the service is at home */
     error = elsewhere(of);
     of->rests_too = !error && answer->none_here && !of->found && of->record && of->record->n_rests;
-    if (of->rests_too) error = elsewhere(of); /* rather than nobody */
+    if (of->rests_too) error = elsewhere(of); /* because a region at rest is better than none */
     answer->away = !answer->none_here && strcmp(answer->from->region, request->own) != 0;
     return error;
 }
@@ -167,7 +168,7 @@ const struct query_type query_answer = {.number = 218,
                                         .run = answer_run,
                                         .own = own};
 
-/* -- why ---------------------------------------------------------------------------------------------------------- */
+/* -- explanation -------------------------------------------------------------------------------------------------- */
 static Pb__ExplainCounts *count(struct arena *arena, const Pb__GlobalServiceRegion *region) {
     Pb__ExplainCounts *counts = arena_alloc(arena, sizeof *counts);
     pb__explain_counts__init(counts);
@@ -180,7 +181,7 @@ static Pb__ExplainCounts *count(struct arena *arena, const Pb__GlobalServiceRegi
     return counts;
 }
 
-/* A region that would answer if it were not at rest. */
+/* Names a region that would answer if it were not at rest. */
 static int name_passed_over(const struct answering *of, Pb__ExplainResult *why) {
     struct answering again = *of;
     Pb__AnswerResult answer = *of->answer;

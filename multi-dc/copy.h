@@ -1,30 +1,28 @@
 /* Copies of other regions' catalogs, as replicated state: every server of this region answers from them, also while no
  * other region can be reached, and right after a restart.
  *
- * The rule: what readers see of a region is its catalog as it was at one index, never a mixture of two. That index (its
- * *position*) rises only, unless the region was restored from a backup or founded anew, which its cluster id and
- * `restored` tell; then it is read anew.
+ * The rule: readers see a region's catalog as it was at one index, never a mixture of two. That index (the copy's
+ * *position*) only rises, unless the region was restored from a backup or founded anew. Its cluster id and `restored`
+ * tell that; then the copy is read anew.
  *
- * A change is one command when it is small (COPY_UPDATE). It says what the copy must equal before (`from`) and what it
- * equals afterwards (`to`), and is refused when the first does not fit: a command that comes twice, late, or of a leader
- * that is none any more, does nothing.
- * A large one is *staged*, so that no entry takes long: COPY_STAGE puts values beside the present ones, which nobody sees;
- * COPY_COMMIT, which is small, makes all of them the present at once; COPY_TIDY then makes one value of two, some rows an
- * entry. Readers compare a row's stage with the region's. A stage is named by the index of the entry that began it,
- * which no other ever has; its parts are counted. One that is not committed is given up by COPY_TIDY.
- * COPY_FORGET hides a copy and removes it in steps: who wants it gone proposes it until the answer is yes. A copy of
- * a region that nobody knows any more may come back by a late command of a former leader: the leader compares now
- * and then (query_copies), and forgets it again. */
+ * A small change is one command (COPY_UPDATE). It names the position that the copy must have before (`from`) and has
+ * afterwards (`to`), and is refused when `from` does not fit. So a command that comes twice, late, or from a former
+ * leader, does nothing. A large change is *staged*, so that no entry takes long. COPY_STAGE puts values beside the
+ * present ones, which readers do not see yet. COPY_COMMIT, which is small, makes all of them the present ones at once.
+ * COPY_TIDY then removes the superseded values, some rows in each entry. Readers compare a row's stage with the
+ * region's. A stage is named by the index of the entry that began it, which no other stage ever has; its parts are
+ * counted. COPY_TIDY gives up a stage that is not committed. COPY_FORGET hides a copy and removes it in steps: the
+ * leader proposes it until the answer is yes. A late command of a former leader may bring back the copy of a region
+ * that is no longer on record: the leader compares now and then (query_copies), and forgets it again. */
 #ifndef COORD_MULTI_DC_COPY_H
 #define COORD_MULTI_DC_COPY_H
 
 #include "multi-dc/copy.pb-c.h"
 #include "registry/catalog_changes.h"
 
-#define COPY_SINCE      7 /* cluster version */
 #define COPY_REGION_MAX 64
 #define COPY_ROWS_MOST  256                 /* entries and removals in one command; rows that one step passes */
-#define COPY_BYTES_MOST ((size_t)512 << 10) /* of a command's entries and names */
+#define COPY_BYTES_MOST ((size_t)512 << 10) /* bytes of a command's entries and names */
 
 enum copy_command {
     COPY_UPDATE = 208,
@@ -34,10 +32,10 @@ enum copy_command {
     COPY_FORGET = 212,
 };
 enum copy_space {
-    SPACE_COPY_SERVICE = 112,  /* a service's name, without regard to case: its instances in any region */
+    SPACE_COPY_SERVICE = 112,  /* a service's name in any case: its instances in any region */
     SPACE_COPY_SERVICES = 113, /* name "": which services there are, in which regions with which tags */
     SPACE_COPY = 114,          /* name "": the copies, and their positions */
-    SPACE_COPY_FLIP = 115,     /* name "": all of some copy changed at once */
+    SPACE_COPY_FLIP = 115,     /* name "": a whole copy changed at once */
 };
 
 /* Results: yes; result.index of the COPY_STAGE that begins a stage is its id. Refused: CO_CONFLICT (from does not fit;
@@ -45,39 +43,40 @@ enum copy_space {
  * decode), CO_TOOLARGE. */
 extern const struct module copy_module;
 
-/* Instances of a service in other regions: GlobalServiceRequest -> GlobalServiceResult. Entries by node, id; complete
- * (catalog_unstrip), with indexes of their region. */
+/* Instances of a service in other regions: GlobalServiceRequest -> GlobalServiceResult. The entries are sorted by node
+ * and id, complete (catalog_unstrip), and have the indexes of their region. */
 extern const struct query_type query_global_service;
 extern const struct query_type query_global_services; /* GlobalServicesRequest -> GlobalServicesResult */
 extern const struct query_type query_copies;          /* CopiesRequest -> CopiesResult */
-extern const struct query_type query_copy;            /* CopyRequest -> CopyResult; not waited for */
+extern const struct query_type query_copy;            /* CopyRequest -> CopyResult; nobody waits for it */
 
-/* GlobalNodeRequest -> GlobalNodeResult: a node of another region that has an instance of a service. Copies have no others,
- * and no list of them: it is looked for among the first COPY_NODE_SERVICES_MOST services of the region. It wakes when
- * services come or go there, or all of the copy changes, not for what is changed of the node alone. */
+/* GlobalNodeRequest -> GlobalNodeResult: a node of another region that has an instance of a service. Copies have no
+ * other nodes, and no list of nodes: the query searches the first COPY_NODE_SERVICES_MOST services of the region. It
+ * wakes when services come or go there, or when the whole copy changes, but not for changes of the node alone. */
 extern const struct query_type query_global_node;
 #define COPY_NODE_SERVICES_MOST 4096
 
-/* Has the copy of any region the service? Also one that readers do not see yet, or any more. Some look-ups for each region. */
+/* Does the copy of any region have the service? Copies that readers do not see count too. Costs some look-ups for each
+ * region. */
 bool copy_service_anywhere(struct store_txn *txn, struct slice service);
-/* Instances of a service, all of them or those with all of these tags. */
+/* Instances of a service: all, or those with all of these tags. */
 struct copy_wish {
     struct slice service;
     char *const *tags;
     size_t n_tags;
 };
-/* Do readers see a healthy one (passing or warning) in that copy? CO_OK; CO_NOTFOUND: none, *there (may be NULL): others.
- * CO_CORRUPT. */
+/* Do readers see a healthy instance (passing or warning) in that copy? CO_OK; CO_NOTFOUND: none, and *there (may be
+ * NULL) says whether there are unhealthy ones; CO_CORRUPT. */
 int copy_service_healthy(struct store_txn *txn, const char *region, const struct copy_wish *wish, struct arena *arena,
                          bool *there);
-/* The same in any copy, but of the regions `without`. */
+/* The same for any copy, except those of the regions `without`. */
 int copy_service_healthy_anywhere(struct store_txn *txn, const struct copy_wish *wish, char *const *without,
                                   size_t n_without, struct arena *arena);
-/* Is it a name that a region can have here? Not empty, at most COPY_REGION_MAX bytes, no NUL. */
+/* May a region have this name? It is not empty, and has at most COPY_REGION_MAX bytes and no NUL. */
 bool copy_region_good(const char *region);
-/* Are both of one life of one cluster? NULL: of none. */
+/* Are both positions of the same cluster, without a restore or refounding in between? NULL: no position. */
 bool copy_same_life(const Pb__CatalogAt *a, const Pb__CatalogAt *b);
-/* The same moment? */
+/* Are both the same position? */
 bool copy_same_at(const Pb__CatalogAt *a, const Pb__CatalogAt *b);
 
 #endif

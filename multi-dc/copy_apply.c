@@ -10,11 +10,11 @@
 
 static const struct slice no_name = {"", 0};
 
-/* What an entry is about, read before anything is written. */
+/* The copy that a command changes, read before anything is written. */
 struct work {
     struct machine_tx *tx;
     struct machine_result *result;
-    Pb__CopyRegion *region; /* as it is, or made */
+    Pb__CopyRegion *region; /* from the store, or new */
     bool made;
     Pb__ServiceEntry **entries;
 };
@@ -23,7 +23,8 @@ static int refuse(const struct work *work, int error, const char *text) {
     return machine_refuse(work->result, error, text);
 }
 
-/* CO_NOTFOUND: the name is none, and it is refused. Else a record, or the store's error. */
+/* Reads the record, or makes a new one. CO_NOTFOUND: the region's name is invalid, and `result` refuses. Else the
+ * store's error. */
 static int work_begin(struct work *work, const char *name) {
     struct arena *arena = work->tx->arena;
     if (!copy_region_good(name)) {
@@ -53,20 +54,21 @@ static void put_region(const struct work *work) {
     work->result->yes = true;
 }
 
-/* All of it may be another than before. */
+/* The whole copy may have changed. */
 static void flip(const struct work *work) {
     work->region->flipped = work->tx->index;
     machine_changed(work->tx, SPACE_COPY_FLIP, no_name, false);
     machine_changed(work->tx, SPACE_COPY_SERVICES, no_name, false);
 }
 
-/* -- what a change says ------------------------------------------------------------------------------------------- */
+/* -- the content of a change
+ * ------------------------------------------------------------------------------------------- */
 
-/* Indexes of one cluster rise, those of its restores with them. */
+/* The indexes of one cluster rise, and so do those of its restores. */
 static bool goes_on(const Pb__CatalogAt *from, const Pb__CatalogAt *to) {
     if (!to || to->index == 0 || to->restored > to->index) return false;
     if (!from) return true;
-    if (from->cluster_id && !to->cluster_id) return false; /* of a server that has not heard of its cluster yet */
+    if (from->cluster_id && !to->cluster_id) return false; /* from a server that does not know its cluster yet */
     if (from->cluster_id != to->cluster_id) return true;
     return to->index > from->index && (to->restored == from->restored || to->restored > from->index);
 }
@@ -81,7 +83,7 @@ static bool entry_good(const Pb__ServiceEntry *entry) {
            entry->service->id[0];
 }
 
-/* Decodes all of them. CO_OK, or refused. */
+/* Decodes all entries. CO_OK, or `result` refuses. */
 static bool read_rows(struct work *work, const ProtobufCBinaryData *entries, size_t n_entries,
                       Pb__CatalogKey *const *removed, size_t n_removed) {
     size_t bytes = 0;
@@ -220,7 +222,7 @@ static int forget_apply(struct machine_tx *tx, void *request, struct machine_res
     int error = work_begin(&work, command->region);
     if (error) return error == CO_NOTFOUND ? CO_OK : error;
     result->yes = true;
-    if (work.made) return CO_OK; /* there is none */
+    if (work.made) return CO_OK; /* there is no copy */
     bool seen = work.region->state != FORGETTING;
     work.region->state = FORGETTING;
     if (seen) flip(&work);
@@ -233,11 +235,8 @@ static int forget_apply(struct machine_tx *tx, void *request, struct machine_res
     return CO_OK;
 }
 
-#define COMMAND(number_, name_, type, apply_)                                                                \
-    {                                                                                                        \
-        .number = (number_), .since = COPY_SINCE, .servers_only = true, .name = (name_), .request = &(type), \
-        .apply = (apply_)                                                                                    \
-    }
+#define COMMAND(number_, name_, type, apply_) \
+    { .number = (number_), .servers_only = true, .name = (name_), .request = &(type), .apply = (apply_) }
 const struct module_command copy_commands[] = {
     COMMAND(COPY_UPDATE, "copy-update", pb__copy_update_command__descriptor, update_apply),
     COMMAND(COPY_STAGE, "copy-stage", pb__copy_stage_command__descriptor, stage_apply),

@@ -16,14 +16,15 @@ static struct watch_key own(const ProtobufCMessage *message, size_t i) {
     return i == 0 ? (struct watch_key){SPACE_COPY_FLIP, no_name} : (struct watch_key){0};
 }
 
-/* Of an instance of the service on the node that is seen. `service`: the service's key. NULL: there is none. */
+/* The node's record in a visible instance of the service. `service`: the service's key. NULL: there is no such
+ * instance. */
 static Pb__Node *node_of(struct store_txn *txn, struct slice service, struct slice node, uint64_t stage,
                          struct arena *arena) {
     char room[STORE_KEY_MAX];
     Pb__Node *found = NULL;
     struct store_cursor cursor;
     memcpy(room, service.data, service.size);
-    struct slice rest = fold_key_as(true, room + service.size, 1, &node);
+    struct slice rest = fold_key(room + service.size, 1, &node);
     struct slice prefix = slice_make(room, service.size + rest.size);
     STORE_PREFIX(&cursor, txn, COPY_TABLE_ROWS, prefix) {
         struct copy_cell cell;

@@ -1,4 +1,4 @@
-/* Queries of the copies. Cells that are seen are those of the region's committed stage, else the present ones. */
+/* Queries of the copies. Readers see the values of the region's committed stage, else the present ones. */
 #include <stdlib.h>
 
 #include "base/message.h"
@@ -9,7 +9,7 @@ static const struct slice no_name = {"", 0};
 
 /* -- regions ------------------------------------------------------------------------------------------------------ */
 
-/* Records of all copies, by name. */
+/* Reads the records of all copies, by name. */
 static int all_regions(struct store_txn *txn, struct arena *arena, struct pointers *regions) {
     struct store_cursor cursor;
     STORE_PREFIX(&cursor, txn, COPY_TABLE_REGIONS, no_name) {
@@ -21,7 +21,7 @@ static int all_regions(struct store_txn *txn, struct arena *arena, struct pointe
     return store_txn_error(txn);
 }
 
-/* Those that are asked for, in that order, as far as they are seen. None: all. */
+/* The visible copies that are asked for, in that order. None: all. */
 static int seen_regions(struct store_txn *txn, char *const *names, size_t count, struct arena *arena,
                         struct pointers *seen) {
     struct pointers all = {0};
@@ -81,7 +81,7 @@ static bool wanted(const Pb__ServiceEntry *entry, const Pb__GlobalServiceRequest
            (!request->passing_only || catalog_entry_status(entry) == PB__STATUS__PASSING);
 }
 
-/* NULL: nobody sees one. */
+/* The visible instance of a row; NULL: there is none. */
 static Pb__ServiceEntry *entry_seen(struct store_txn *txn, struct slice value, uint64_t stage, struct arena *arena) {
     struct copy_cell cell;
     if (!copy_cell_read(value, &cell)) {
@@ -184,7 +184,7 @@ static struct watch_key services_thing(const ProtobufCMessage *message) {
 struct found {
     const Pb__CopyService *service;
     const char *region;
-    size_t order; /* of the region */
+    size_t order; /* the place of the region */
 };
 
 static int services_of(struct store_txn *txn, const Pb__CopyRegion *region, size_t order, struct arena *arena,
@@ -216,7 +216,7 @@ static int compare_found(const void *a, const void *b) {
 
 static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Those of one name become one record. */
+/* Merges the services of one name to one record. */
 static Pb__GlobalServiceName *join(struct arena *arena, struct found *const *found, size_t count) {
     Pb__GlobalServiceName *name = arena_alloc(arena, sizeof *name);
     size_t tags = 0;

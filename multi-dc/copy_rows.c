@@ -1,5 +1,5 @@
-/* Rows of a copy, and what their services sum up: how many instances, and which tags how many of them have. Both change
- * in the same stage, so that they are seen together. */
+/* Rows of a copy, and their sums by service: the number of instances, and the number of instances with each tag. Rows
+ * and sums change in the same stage, so that readers see both at once. */
 #include <stdlib.h>
 
 #include "base/message.h"
@@ -7,7 +7,7 @@
 
 static const struct slice no_name = {"", 0};
 
-/* `value` becomes what the cell has, in the stage of the change. A stage leaves the present as it is. */
+/* Puts `value` into the cell, in the stage of the change. A stage does not change the present value. */
 static void cell_put(struct copy_change *change, uint8_t table, struct slice key, struct copy_cell *cell,
                      struct copy_value value) {
     struct machine_tx *tx = change->tx;
@@ -20,7 +20,7 @@ static void cell_put(struct copy_change *change, uint8_t table, struct slice key
     else (void)store_del(tx->store, table, key);
 }
 
-/* As the change sees it: with the stage that it belongs to. A cell that is not there is empty. */
+/* The value that the change sees, which is that of its own stage. A missing cell is empty. */
 static struct copy_value cell_look(struct copy_change *change, uint8_t table, struct slice key,
                                    struct copy_cell *cell) {
     *cell = (struct copy_cell){0};
@@ -95,9 +95,9 @@ static void drop_tag(Pb__CopyService *service, const Pb__CopyTag *tag) {
     memmove(service->tags + place, service->tags + place + 1, (service->n_tags - place) * sizeof *service->tags);
 }
 
-#define TAGS_COUNTED 1024 /* of an instance; whoever has more has them in its entry, and not in the union */
+#define TAGS_COUNTED 1024 /* tags of an instance that count for the union; its entry has all of them */
 
-/* Sorted, each once. */
+/* The tags, sorted, without duplicates. */
 struct tag_set {
     char **tags;
     size_t count;
@@ -127,7 +127,7 @@ static void count_tag(struct copy_change *change, const char *text, int by) {
     change->names = true;
 }
 
-/* Those that only one of the two has. */
+/* Counts the tags that only one of the two has. */
 static void count_tags(struct copy_change *change, struct tag_set before, struct tag_set after) {
     size_t i = 0, j = 0;
     while (i < before.count || j < after.count) {
@@ -144,7 +144,7 @@ static bool is_healthy(const Pb__ServiceEntry *entry) {
     return entry && catalog_entry_status(entry) <= PB__STATUS__WARNING;
 }
 
-/* Healthy, and with all tags of the old one. */
+/* Is the new entry healthy, and does it have all tags of the old one? */
 static bool is_as_good(const Pb__ServiceEntry *old, const Pb__ServiceEntry *entry) {
     return is_healthy(entry) && catalog_tags_fit(entry->service, old->service->tags, old->service->n_tags);
 }
@@ -187,13 +187,14 @@ void copy_change_end(struct copy_change *change) {
 
 /* -- steps -------------------------------------------------------------------------------------------------------- */
 
-#define PASSED_MOST (8 * COPY_ROWS_MOST) /* of cells that are tidy already */
+#define PASSED_MOST (8 * COPY_ROWS_MOST) /* cells that are looked at, tidy ones included */
 
 struct place {
     struct slice key, value;
 };
 
-/* Cells with two values behind `from`, as copies; *last: where it stopped. True: there are no more behind it. */
+/* Collects copies of the cells with two values behind `from`; *last: the last cell that was read. True: there are no
+ * more behind it. */
 static bool untidy(struct machine_tx *tx, uint8_t table, const char *region, struct slice from, struct place *found,
                    size_t *count, struct slice *last) {
     char room[STORE_KEY_MAX];
@@ -227,7 +228,7 @@ static void tidy_cells(struct machine_tx *tx, uint8_t table, uint64_t committed,
     }
 }
 
-/* *tidied: the table's number, and the key. */
+/* *tidied is the number of the table, and the key. */
 bool copy_tidy(struct machine_tx *tx, const char *region, uint64_t committed, struct slice *tidied) {
     struct place *found = arena_alloc(tx->arena, COPY_ROWS_MOST * sizeof *found);
     uint8_t table = tidied->size ? (uint8_t)tidied->data[0] : COPY_TABLE_ROWS;

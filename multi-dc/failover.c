@@ -1,4 +1,4 @@
-/* What is on record of services that are, or may be, answered from other regions. */
+/* The records of services that other regions answer for, or may answer for. */
 #include "multi-dc/failover.h"
 
 #include <string.h>
@@ -10,16 +10,16 @@
 
 enum {
     FAILOVER_TABLE = 43,       /* service, folded -> Failover */
-    FAILOVER_NAMED_TABLE = 62, /* other service, service: that names it in its order -> service */
+    FAILOVER_NAMED_TABLE = 62, /* other service, service -> service; the service's order names the other service */
 };
 _Static_assert(FAILOVER_SET >= 208 && FAILOVER_HOME < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert((int)SPACE_FAILOVER == (int)FOLD_SPACE_FAILOVER, "one list of numbers");
 
-#define WITNESSES 16 /* of half a KiB, for each thread */
+#define WITNESSES 16 /* each has half a KiB, for each thread */
 
 static const struct slice everything = SLICE_LITERAL("");
 
-/* Copies: what is changed between looks moves what a cursor showed. */
+/* Copies of names, because a change in between would move the cursor's slices. */
 struct names {
     struct slice *items;
     size_t count, room;
@@ -50,7 +50,7 @@ int failover_record(struct store_txn *txn, struct slice service, struct arena *a
     return CO_CORRUPT;
 }
 
-/* One that says nothing any more goes. */
+/* Writes the record, or removes it when it has neither a note nor an order. */
 static void record_put(struct machine_tx *tx, Pb__Failover *record) {
     struct fold_name key;
     bool stays = record->away_index || record->n_targets;
@@ -69,22 +69,23 @@ static void set_away(struct machine_tx *tx, Pb__Failover *record, uint64_t away,
     record_put(tx, record);
 }
 
-/* Whether it is healthy does not depend on where the search begins: what is remembered is not part of the state. */
+/* The witness only says where the search begins, and the result does not depend on it, because witnesses are not part
+ * of the state. */
 static int healthy(struct store_txn *txn, struct slice service, size_t most, struct arena *arena) {
     static _Thread_local struct catalog_witness witnesses[WITNESSES];
     struct catalog_witness *witness = &witnesses[hash64(service.data, service.size) % WITNESSES];
     return catalog_service_healthy(txn, service, most, arena, witness);
 }
 
-/* Is there anybody who could answer in its place? */
+/* Does the service have an order, or does another region have the service? */
 static bool wanted(struct store_txn *txn, struct slice service, const Pb__Failover *record) {
     return (record && record->n_targets) || copy_service_anywhere(txn, service);
 }
 
 static bool is_full(struct store_txn *txn) { return store_count(txn, FAILOVER_TABLE) >= FAILOVER_SERVICES_MAX; }
 
-/* -- going away, coming home -------------------------------------------------------------------------------------- */
-/* Could anybody answer in its place? Whoever has failed the store has failed the entry. */
+/* -- going away and coming home ----------------------------------------------------------------------------------- */
+/* Does another region have healthy instances? A store that failed fails the entry, whatever this returns. */
 static bool others_answer(struct machine_tx *tx, const Pb__Failover *record) {
     if (tx->mutations & MUTATE_FAILOVER_LINGERS) return true;
     return failover_others(tx->store, record, tx->arena) == CO_OK;
@@ -92,7 +93,7 @@ static bool others_answer(struct machine_tx *tx, const Pb__Failover *record) {
 
 static bool waits(const Pb__Failover *record) { return record->away_index && record->back_index; }
 
-/* It had healthy instances before this entry, and has none now. */
+/* The entry took the service's last healthy instance away. */
 static void went(struct machine_tx *tx, struct slice service, Pb__Failover *record) {
     Pb__Failover fresh = PB__FAILOVER__INIT;
     if (!record && is_full(tx->store)) return;
@@ -102,35 +103,33 @@ static void went(struct machine_tx *tx, struct slice service, Pb__Failover *reco
     set_away(tx, record, tx->index, 0);
 }
 
-/* Those who ask stay where they are for a while, if anybody answers them there. */
+/* The service is healthy again here. It waits to come home, if another region answers; else it is at home at once. */
 static void came_back(struct machine_tx *tx, struct slice service, Pb__Failover *record) {
     if (healthy(tx->store, service, 0, tx->arena) != CO_OK) return;
     if (others_answer(tx, record)) set_away(tx, record, record->away_index, tx->index);
     else set_away(tx, record, 0, 0);
 }
 
-/* The others may have lost somebody. */
+/* Another region or service may have lost its last healthy instance: a service that waits then comes home. */
 static void others_turned(struct machine_tx *tx, struct slice service) {
     Pb__Failover *record;
     if (failover_record(tx->store, service, tx->arena, &record) != CO_OK || !waits(record)) return;
     if (!others_answer(tx, record)) set_away(tx, record, 0, 0);
 }
 
-/* Services whose orders name this other one. */
+/* The same for the services whose orders name this other service. */
 static void others_turned_by_name(struct machine_tx *tx, struct slice other) {
     char room[STORE_KEY_MAX];
     struct names names = {0};
     struct store_cursor cursor;
     if (!store_count(tx->store, FAILOVER_NAMED_TABLE)) return;
-    STORE_PREFIX(&cursor, tx->store, FAILOVER_NAMED_TABLE, fold_key_as(true, room, 1, &other))
+    STORE_PREFIX(&cursor, tx->store, FAILOVER_NAMED_TABLE, fold_key(room, 1, &other))
     names_add(&names, tx->arena, cursor.value);
     store_cursor_close(&cursor);
     for (size_t i = 0; i < names.count; i++) others_turned(tx, names.items[i]);
 }
 
-static bool wants_turns(const struct machine_tx *tx) {
-    return region_any(tx->store) && machine_tx_version(tx) >= FAILOVER_SINCE;
-}
+static bool wants_turns(const struct machine_tx *tx) { return region_any(tx->store); }
 
 static void on_turn(struct machine_tx *tx, const struct module_turn *turn) {
     struct slice service = turn->service;
@@ -145,7 +144,7 @@ static void on_turn(struct machine_tx *tx, const struct module_turn *turn) {
 }
 
 /* -- other regions ------------------------------------------------------------------------------------------------ */
-/* SIZE_MAX: it has none. */
+/* The place of the region's rest; SIZE_MAX: it has none. */
 static size_t rest_at(const Pb__Failover *record, const char *region) {
     for (size_t i = 0; i < record->n_rests; i++)
         if (strcmp(record->rests[i]->region, region) == 0) return i;
@@ -163,7 +162,7 @@ static Pb__FailoverRest *rest_add(struct machine_tx *tx, Pb__Failover *record, c
     return rest;
 }
 
-/* False: it is known; or there is no room. */
+/* False: the rest is noted already, or there is no room. */
 static bool rest_note(struct machine_tx *tx, Pb__Failover *record, const char *region) {
     size_t at = rest_at(record, region);
     Pb__FailoverRest *rest = at == SIZE_MAX ? NULL : record->rests[at];
@@ -177,14 +176,13 @@ static void lost_there(struct machine_tx *tx, const char *region, Pb__Failover *
     struct copy_wish all = {.service = slice_text(record->service)};
     bool none = copy_service_healthy(tx->store, region, &all, tx->arena, NULL) == CO_NOTFOUND,
          noted = none && rest_note(tx, record, region);
-    bool may_end = waits(record) && (none || record->n_targets); /* an order may want certain tags */
+    bool may_end = waits(record) && (none || record->n_targets); /* an order may ask for certain tags */
     if (may_end && !others_answer(tx, record)) set_away(tx, record, 0, 0);
     else if (noted) record_put(tx, record);
 }
 
 void failover_lost_there(struct machine_tx *tx, const char *region, struct slice service) {
     Pb__Failover *record;
-    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
     if (failover_record(tx->store, service, tx->arena, &record) == CO_OK && record->away_index)
         lost_there(tx, region, record);
     others_turned_by_name(tx, service);
@@ -193,7 +191,6 @@ void failover_lost_there(struct machine_tx *tx, const char *region, struct slice
 void failover_copy_turned(struct machine_tx *tx) {
     struct names names = {0};
     struct store_cursor cursor;
-    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
     STORE_PREFIX(&cursor, tx->store, FAILOVER_TABLE, everything) {
         const Pb__Failover *record = message_unpack(tx->arena, &pb__failover__descriptor, cursor.value);
         if (!record) store_fail(tx->store, CO_CORRUPT);
@@ -203,7 +200,7 @@ void failover_copy_turned(struct machine_tx *tx) {
     for (size_t i = 0; i < names.count; i++) others_turned(tx, names.items[i]);
 }
 
-/* Healthy there; or gone, so that it makes no difference. CO_NOTFOUND: neither. */
+/* CO_OK: the service is healthy there, or gone, which ends the rest too. CO_NOTFOUND: neither. */
 static int rest_over(struct store_txn *txn, const char *region, struct slice service, struct arena *arena) {
     struct copy_wish all = {.service = service};
     bool there;
@@ -230,13 +227,14 @@ static const char *fault_of(const Pb__FailoverSetCommand *command) {
     return NULL;
 }
 
-/* Which other services it names: by these it is found when one of them turns. */
+/* Writes or removes a row for each other service that the order names, by which others_turned_by_name finds the
+ * record. */
 static void name_others(struct machine_tx *tx, const Pb__Failover *record, bool there) {
     char room[STORE_KEY_MAX];
     for (size_t i = 0; i < record->n_targets; i++) {
         if (!record->targets[i]->service[0]) continue;
         const struct slice both[] = {slice_text(record->targets[i]->service), slice_text(record->service)};
-        struct slice key = fold_key_as(true, room, 2, both);
+        struct slice key = fold_key(room, 2, both);
         if (there) store_put(tx->store, FAILOVER_NAMED_TABLE, key, both[1]);
         else (void)store_del(tx->store, FAILOVER_NAMED_TABLE, key);
     }
@@ -299,7 +297,7 @@ static int home(struct machine_tx *tx, void *request, struct machine_result *res
     return CO_OK;
 }
 
-/* -- what is on record -------------------------------------------------------------------------------------------- */
+/* -- records in queries ------------------------------------------------------------------------------------------- */
 static int state_of(struct store_txn *txn, struct arena *arena, Pb__Failover *record, Pb__FailoverState **out) {
     Pb__FailoverState *state = *out = arena_alloc(arena, sizeof *state);
     pb__failover_state__init(state);
@@ -360,7 +358,7 @@ static struct watch_key failover_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_FAILOVER, slice_text(((const Pb__FailoverRequest *)request)->service)};
 }
 
-/* Healthy changes with the service. */
+/* `healthy` changes with the service. */
 static struct watch_key failover_also(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_SERVICE, slice_text(((const Pb__FailoverRequest *)request)->service)};
 }
@@ -391,13 +389,8 @@ const struct query_type query_failover = {.number = 219,
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
-    {.number = FAILOVER_SET,
-     .since = FAILOVER_SINCE,
-     .name = "failover-set",
-     .request = &pb__failover_set_command__descriptor,
-     .apply = set},
+    {.number = FAILOVER_SET, .name = "failover-set", .request = &pb__failover_set_command__descriptor, .apply = set},
     {.number = FAILOVER_HOME,
-     .since = FAILOVER_SINCE,
      .servers_only = true,
      .name = "failover-home",
      .request = &pb__failover_home_command__descriptor,

@@ -1,10 +1,10 @@
-/* Who else could answer for a service: asked by entries that may end an absence, so it looks no further than the first
- * healthy instance. The answer itself, with all instances, is multi-dc/answer.c. */
+/* Decides whether other regions or services could answer for a service. Entries that may end an absence ask this, so
+ * the search ends at the first healthy instance. The answer itself, with all instances, is multi-dc/answer.c. */
 #include <string.h>
 
 #include "multi-dc/failover.h"
 
-/* Regions at rest are passed over for the service itself. */
+/* The regions that are passed over: those at rest, for the service itself only. */
 static size_t passed_over(const Pb__Failover *record, const struct copy_wish *wish, struct arena *arena,
                           char ***names) {
     size_t count = slice_equal_nocase(wish->service, slice_text(record->service)) ? record->n_rests : 0;

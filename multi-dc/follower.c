@@ -1,4 +1,4 @@
-/* What the follower does next. */
+/* The decisions of a follower. */
 #include "multi-dc/follower.h"
 
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 #include "base/message.h"
 #include "multi-dc/follower_answer.h"
 
-/* In the order in which they come; TIDY may come right after READ. */
+/* In their order; TIDY may come right after READ. */
 enum phase {
-    PHASE_READ, /* our copy's record */
-    PHASE_ASK,  /* the region */
-    PHASE_KEYS, /* what our copy has */
-    PHASE_TAKE, /* the answer, in one command or in parts */
+    PHASE_READ, /* reads our copy's record */
+    PHASE_ASK,  /* asks the region */
+    PHASE_KEYS, /* reads the keys of our copy */
+    PHASE_TAKE, /* proposes the answer, in one command or in parts */
     PHASE_COMMIT,
     PHASE_TIDY,
 };
@@ -27,15 +27,15 @@ struct follower {
     bool under_way;
     uint64_t not_before_ms, again_ms, marked_ms;
     int error;
-    /* Our copy: it equals the region's catalog at `copied`, and that at `reached` is the same. */
-    bool has; /* anything */
+    /* Our copy equals the region's catalog at `copied`, and the region's catalog at `reached` is the same. */
+    bool has; /* there is a copy */
     Pb__CatalogAt copied, reached;
-    uint64_t changed; /* the region's last change, as it said last */
+    uint64_t changed; /* index of the region's last change, by its last answer */
     uint64_t instances, stage;
-    /* What is on its way. */
+    /* The answer that is being proposed. */
     struct answer answer;
     uint64_t answer_as_of_ms;
-    struct arena message; /* of the present proposal */
+    struct arena message; /* memory of the present proposal */
     uint64_t confirmed_ms, taken;
     bool current;
 };
@@ -63,7 +63,7 @@ void follower_rows_most(struct follower *follower, size_t rows) {
     follower->rows_most = rows;
 }
 
-/* -- where it stands ---------------------------------------------------------------------------------------------- */
+/* -- state -------------------------------------------------------------------------------------------------------- */
 
 static void enter(struct follower *follower, enum phase phase) {
     follower->phase = phase;
@@ -92,7 +92,7 @@ void follower_leads(struct follower *follower, bool leads, uint64_t now_ms) {
 void follower_linked(struct follower *follower, bool linked, uint64_t now_ms) {
     if (follower->linked == linked) return;
     follower->linked = linked;
-    if (follower->phase != PHASE_ASK) return; /* the rest is our own region's business */
+    if (follower->phase != PHASE_ASK) return; /* the other phases only need our own region */
     follower->under_way = false;
     follower->not_before_ms = now_ms, follower->again_ms = 0;
 }
@@ -105,7 +105,7 @@ static void confirm(struct follower *follower, uint64_t as_of_ms) {
     if (as_of_ms > follower->confirmed_ms) follower->confirmed_ms = as_of_ms;
 }
 
-/* -- the next thing ----------------------------------------------------------------------------------------------- */
+/* -- the next step ------------------------------------------------------------------------------------------------ */
 
 static Pb__CatalogAt *at_in(struct follower *follower, const Pb__CatalogAt *at) {
     return (Pb__CatalogAt *)message_copy(&follower->message, &at->base);
@@ -157,7 +157,7 @@ static void propose_tidy(struct follower *follower, struct follower_effect *effe
     effect->command = COPY_TIDY, effect->message = &command->base;
 }
 
-/* The region's catalog changed since, though in nothing that copies have. */
+/* The region's catalog has changed since, but nothing in it that copies have. */
 static bool is_unmarked(const struct follower *follower) {
     return follower->has && follower->changed > follower->copied.index;
 }
@@ -217,7 +217,7 @@ static void learn(struct follower *follower, const Pb__CopyRegion *record, uint6
     follower->marked_ms = now_ms;
 }
 
-/* The answer is to be taken by the copy as it was when it was asked for. */
+/* The answer fits only the copy as it was when the region was asked. */
 static bool as_it_was(const struct follower *follower, const Pb__CopyRegion *record) {
     if (!record) return !follower->has;
     return record->state == PB__COPY_STATE__COPY_SETTLED &&
@@ -229,7 +229,7 @@ static bool wants_mark(const struct follower *follower, uint64_t now_ms) {
     return follower->reached.index > follower->copied.index && now_ms - follower->marked_ms >= least_ms;
 }
 
-/* Nothing but the index has moved. */
+/* Only the index has moved. */
 static void no_news(struct follower *follower, uint64_t now_ms) {
     const Pb__CatalogAt *to = follower->answer.changes->to;
     follower->reached.index = to->index;
@@ -262,7 +262,7 @@ void follower_read(struct follower *follower, uint64_t ticket, int error, const 
     } else if (follower->phase == PHASE_KEYS) {
         compared(follower, result, now_ms);
     } else if (record && record->state == PB__COPY_STATE__COPY_FORGETTING) {
-        failed(follower, PHASE_READ, CO_CONFLICT, now_ms); /* until it is gone */
+        failed(follower, PHASE_READ, CO_CONFLICT, now_ms); /* until the copy is gone */
     } else {
         learn(follower, record, now_ms);
         enter(follower, record && record->state != PB__COPY_STATE__COPY_SETTLED ? PHASE_TIDY : PHASE_ASK);
@@ -273,11 +273,11 @@ void follower_read(struct follower *follower, uint64_t ticket, int error, const 
 
 static bool goes_back(const struct follower *follower, const Pb__CatalogAt *to) {
     if (!follower->has) return false;
-    if (follower->reached.cluster_id && !to->cluster_id) return true; /* its server has not heard of its cluster yet */
+    if (follower->reached.cluster_id && !to->cluster_id) return true; /* it does not know its cluster yet */
     return to->cluster_id == follower->reached.cluster_id && to->index < follower->reached.index;
 }
 
-/* index: of the last change. A complete answer says what is there, not whether anything has changed. */
+/* index: of the last change. A complete answer has the whole catalog, and does not tell whether it has changed. */
 static bool has_news(const struct follower *follower, const Pb__CatalogAt *to, uint64_t index) {
     if (!follower->has || !copy_same_life(to, &follower->reached)) return true;
     return index > follower->reached.index && (follower->answer.changes->complete || !answer_empty(&follower->answer));
@@ -333,7 +333,7 @@ static void taken(struct follower *follower, enum phase phase, uint64_t now_ms) 
     follower->copied.index = to->index;
     follower->reached = follower->copied;
     follower->has = follower->current = true;
-    follower->instances = 1; /* it may have some: that is for comparing with what the region has */
+    follower->instances = 1; /* the copy may have some, for the comparison with the region's */
     follower->marked_ms = now_ms;
     follower->taken++;
     confirm(follower, follower->answer_as_of_ms);

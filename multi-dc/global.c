@@ -7,7 +7,7 @@
 
 static const struct slice everything = SLICE_LITERAL("");
 
-/* -- what it depends on ------------------------------------------------------------------------------------------- */
+/* -- watch keys --------------------------------------------------------------------------------------------------- */
 static struct slice service_of(const ProtobufCMessage *message) {
     return slice_text(((const Pb__GlobalRequest *)message)->service);
 }
@@ -55,7 +55,7 @@ static int own_region(struct store_txn *txn, const Pb__GlobalRequest *request, s
 }
 
 struct ranked {
-    const Pb__Region *record; /* NULL: only a copy is known */
+    const Pb__Region *record; /* NULL: there is a copy, but no record of the region */
     Pb__GlobalServiceRegion *region;
 };
 
@@ -77,7 +77,7 @@ static bool has_healthy(const Pb__GlobalServiceRegion *region) {
     return false;
 }
 
-/* Leaves the nearest of them that has healthy instances. */
+/* Keeps only the nearest of the regions that have healthy instances. */
 static int keep_nearest(struct store_txn *txn, const Pb__GlobalRequest *request, Pb__GlobalServiceResult *records,
                         struct arena *arena) {
     struct query_result found = {0};

@@ -9,9 +9,9 @@
 
 extern const struct module global_module;
 
-/* GlobalRequest -> GlobalServiceResult. Regions that are not known are not in it. Without `nearest`: this region first,
- * then the others by name. With it one region at most: the first that has instances which DNS would give out (passing or
- * warning), of those that can be reached before those that cannot, the nearest first (Region.rtt_us), then by name. */
+/* GlobalRequest -> GlobalServiceResult. Unknown regions are left out. Without `nearest`: this region first, then the
+ * others by name. With `nearest` at most one region, the first with instances that DNS would give out (passing or
+ * warning). Reachable regions come before others, and then the nearest first (Region.rtt_us), then by name. */
 extern const struct query_type query_global;
 
 #endif

@@ -12,7 +12,6 @@
 enum { KEYS_TABLE = 42 }; /* prefix -> KeysRule */
 _Static_assert(KEYS_SET >= 208 && KEYS_TAKE < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert(SPACE_KEYS >= 112 && SPACE_KEYS < 120, "a space of multi-dc");
-_Static_assert(KEYS_SINCE > MACHINE_VERSION_OLDEST && KEYS_SINCE <= MACHINE_VERSION_NEWEST, "a version there is");
 _Static_assert(KEYS_TAKE == KV_BY_COPY, "the history of keys names it");
 
 static const struct slice everything = SLICE_LITERAL("");
@@ -34,7 +33,7 @@ static void rule_put(struct machine_tx *tx, Pb__KeysRule *rule) {
     machine_changed(tx, SPACE_KEYS, everything, false);
 }
 
-/* A rule whose keys this name is one of; or, of a prefix, some of whose keys begin with it. NULL: none. */
+/* The rule whose prefix this name begins with; for a prefix also a rule whose prefix begins with it. NULL: none. */
 static Pb__KeysRule *rule_of(struct machine_tx *tx, struct slice name, bool prefix) {
     struct store_cursor cursor;
     Pb__KeysRule *rule = NULL;
@@ -51,7 +50,8 @@ static Pb__KeysRule *rule_of(struct machine_tx *tx, struct slice name, bool pref
     return rule;
 }
 
-/* -- whose keys they are ------------------------------------------------------------------------------------------ */
+/* -- the region to which keys belong
+ * ------------------------------------------------------------------------------------------ */
 static const char *forbids(struct machine_tx *tx, const struct machine_thing *thing) {
     if ((thing->space & ~WATCH_PREFIX_BIT) != SPACE_KEY) return NULL;
     const Pb__KeysRule *rule = rule_of(tx, thing->name, thing->space & WATCH_PREFIX_BIT);
@@ -117,7 +117,7 @@ static int unset(struct machine_tx *tx, void *request, struct machine_result *re
 }
 
 /* -- a page ------------------------------------------------------------------------------------------------------- */
-/* Keys here that the source has not, in a part of the page: up to `reached`. */
+/* Keys here that the source does not have, in the first part of the page, up to `reached`. */
 struct leftover {
     struct slice keys[KEYS_STEP_ROWS]; /* in the tx arena */
     size_t count;
@@ -129,7 +129,7 @@ static struct slice place_of(const Pb__KeysEntry *entry, char room[KV_STORE_KEY_
     return kv_store_key(message_slice(entry->key), room);
 }
 
-/* Both are in the order of their places. */
+/* Finds them by walking the page and the keys here side by side; both are in the order of their places. */
 static int find_leftover(struct machine_tx *tx, const Pb__KeysRule *rule, const Pb__KeysTakeCommand *command,
                          struct leftover *left) {
     struct kv_walk walk;
@@ -166,7 +166,7 @@ static int take_page(struct machine_tx *tx, Pb__KeysRule *rule, const Pb__KeysTa
     for (size_t i = 0; i < command->n_entries && !error; i++) {
         const Pb__KeysEntry *entry = command->entries[i];
         struct slice place = place_of(entry, room);
-        if (slice_compare(place, after) <= 0) continue; /* with the step before */
+        if (slice_compare(place, after) <= 0) continue; /* an earlier step has taken it */
         if (!left.all && slice_compare(place, left.reached) > 0) break;
         rule->listed++;
         if (!entry->same)
@@ -246,7 +246,7 @@ static int run(struct store_txn *txn, const ProtobufCMessage *request, struct ar
     Pb__KeysRulesResult *records = arena_alloc(arena, sizeof *records);
     pb__keys_rules_result__init(records);
     records->own = catalog_at_now(txn, arena);
-    records->own->index = 0; /* which changes with things that are not asked for */
+    records->own->index = 0; /* the source's index, which changes of other things raise too */
     records->rules = arena_alloc(arena, KEYS_RULES_MAX * sizeof *records->rules);
     struct store_cursor cursor;
     int error = CO_OK;
@@ -271,18 +271,9 @@ const struct query_type query_keys_rules = {.number = 213,
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
-    {.number = KEYS_SET,
-     .since = KEYS_SINCE,
-     .name = "keys-set",
-     .request = &pb__keys_set_command__descriptor,
-     .apply = set},
-    {.number = KEYS_UNSET,
-     .since = KEYS_SINCE,
-     .name = "keys-unset",
-     .request = &pb__keys_unset_command__descriptor,
-     .apply = unset},
+    {.number = KEYS_SET, .name = "keys-set", .request = &pb__keys_set_command__descriptor, .apply = set},
+    {.number = KEYS_UNSET, .name = "keys-unset", .request = &pb__keys_unset_command__descriptor, .apply = unset},
     {.number = KEYS_TAKE,
-     .since = KEYS_SINCE,
      .servers_only = true,
      .name = "keys-take",
      .request = &pb__keys_take_command__descriptor,

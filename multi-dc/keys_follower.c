@@ -13,21 +13,22 @@ enum phase { PHASE_READ, PHASE_ASK, PHASE_TAKE };
 struct keys_follower {
     char prefix[KEYS_PREFIX_MAX];
     size_t prefix_size;
-    uint32_t rows_most; /* 0: as many as a step may have */
+    uint32_t rows_most; /* 0: the most that a step may have */
     bool leads, linked, under_way;
     enum phase phase;
     uint64_t ticket, not_before_ms, again_ms;
-    /* Our rule, as far as is known. */
+    /* Our rule, as it was read or proposed last. */
     uint64_t revision, whole;
     bool has, lists;
-    Pb__CatalogAt copied, reached; /* has: where the rule is; what the copy is known to equal, of the same life */
-    Pb__CatalogAt listing;         /* lists: when that began, */
-    char after[KV_STORE_KEY_MAX];  /* and to where it has come */
+    Pb__CatalogAt copied, reached; /* valid with `has`: the rule's position; the position that the copy is known to
+                                    * equal, in the same life */
+    Pb__CatalogAt listing;         /* valid with `lists`: the position at which the listing began, */
+    char after[KV_STORE_KEY_MAX];  /* and the place that it has reached */
     size_t after_size;
-    /* What the source said last. */
+    /* The last answer of the source. */
     struct arena arena;
     Pb__KeysChangesResult *answer;
-    bool begins; /* its page is the first of a listing */
+    bool begins; /* the answer is the first page of a listing */
     uint64_t as_of_ms, marked_ms, confirmed_ms, newest, taken;
     int error;
 };
@@ -93,7 +94,7 @@ void keys_follower_linked(struct keys_follower *follower, bool linked, uint64_t 
     if (!linked && follower->phase == PHASE_ASK) enter(follower, PHASE_ASK, now_ms);
 }
 
-/* -- what to do --------------------------------------------------------------------------------------------------- */
+/* -- the next step ------------------------------------------------------------------------------------------------ */
 static void ask(struct keys_follower *follower, struct keys_effect *effect) {
     effect->wish = KEYS_ASKS;
     pb__keys_changes_request__init(&effect->ask);
@@ -161,7 +162,7 @@ static void confirm(struct keys_follower *follower) {
     if (follower->as_of_ms > follower->confirmed_ms) follower->confirmed_ms = follower->as_of_ms;
 }
 
-/* Of an earlier moment than what is known. */
+/* Is the answer's position older than the known one? */
 static bool is_behind(const Pb__CatalogAt *to, const Pb__CatalogAt *known) {
     return to->cluster_id == known->cluster_id && to->index < known->index;
 }
@@ -187,7 +188,7 @@ static bool answer_take(struct keys_follower *follower, struct slice records) {
 
 static void page_came(struct keys_follower *follower, uint64_t now_ms) {
     const Pb__CatalogAt *to = follower->answer->to;
-    if (follower->lists && !copy_same_life(to, &follower->listing)) { /* the source is another one now */
+    if (follower->lists && !copy_same_life(to, &follower->listing)) { /* the source has begun another life */
         follower->lists = false, follower->after_size = 0;
         enter(follower, PHASE_ASK, now_ms);
         return;
@@ -207,7 +208,7 @@ void keys_follower_answered(struct keys_follower *follower, uint64_t ticket, int
         return;
     }
     const Pb__KeysChangesResult *answer = follower->answer;
-    bool behind = !answer->to->cluster_id || /* its server has not heard of its cluster yet */
+    bool behind = !answer->to->cluster_id || /* the source's server does not know its cluster yet */
                   (follower->has && is_behind(answer->to, &follower->reached)) ||
                   (follower->lists && is_behind(answer->to, &follower->listing));
     if (behind) {
@@ -217,7 +218,7 @@ void keys_follower_answered(struct keys_follower *follower, uint64_t ticket, int
     follower->as_of_ms = as_of_ms, follower->newest = answer->to->index;
     bool of_copy = follower->has && !follower->lists && copy_same_life(answer->to, &follower->reached);
     if (answer->page) page_came(follower, now_ms);
-    else if (!of_copy) failed(follower, PHASE_READ, CO_CORRUPT, now_ms); /* it answers something else */
+    else if (!of_copy) failed(follower, PHASE_READ, CO_CORRUPT, now_ms); /* it does not answer the question */
     else if (answer->n_entries + answer->n_removed == 0) no_news(follower, now_ms);
     else enter(follower, PHASE_TAKE, now_ms);
 }
@@ -227,7 +228,7 @@ static void page_taken(struct keys_follower *follower, bool yes, uint64_t now_ms
     const Pb__KeysChangesResult *answer = follower->answer;
     if (follower->begins) follower->listing = at_copy(answer->to), follower->lists = true;
     follower->begins = false;
-    if (!yes) { /* there is more of ours in it than one entry takes away */
+    if (!yes) { /* the page has more keys of ours to remove than one entry may */
         enter(follower, PHASE_TAKE, now_ms);
         return;
     }

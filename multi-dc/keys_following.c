@@ -26,18 +26,18 @@ METRIC steps_metric = {
     .help = "pages and changes of copied keys that this server proposed as leader and that were taken",
     .type = METRIC_COUNTER};
 
-/* One rule. */
+/* The copy of one rule. */
 struct run {
     struct list item;
     struct keys_following *following;
-    struct slice prefix; /* its own */
+    struct slice prefix; /* its own copy of the name */
     char region[REGION_NAME_MAX + 1];
     uint64_t create_index;
     struct keys_follower *follower;
-    struct loop_fetch *fetch;          /* the follower's, or a look */
-    bool proposing, looking, gone, up; /* gone: there is no such rule any more */
-    uint64_t ticket, sent_ms, look_ms; /* of what is under way; of the next look */
-    Pb__CatalogAt at;                  /* as the rule said last; index 0: nowhere */
+    struct loop_fetch *fetch;          /* the follower's question, or a look at the source */
+    bool proposing, looking, gone, up; /* gone: the rule was removed */
+    uint64_t ticket, sent_ms, look_ms; /* start of the call under way; time of the next look */
+    Pb__CatalogAt at;                  /* the rule's position when it was read last; index 0: none */
     bool whole;
     uint64_t begun_ms, confirmed_ms, newest, taken;
     int told_error;
@@ -51,7 +51,7 @@ struct keys_following {
     struct list runs;
     struct loop_fetch *rules;
     uint64_t rules_index, rules_ms;
-    Pb__CatalogAt life; /* of our region: its cluster, and the backup that it was restored from */
+    Pb__CatalogAt life; /* our region's cluster, and its last restore */
     unsigned proposing;
     bool leads, stopping, closing;
     void (*closed)(void *data);
@@ -78,7 +78,7 @@ static void run_drop(struct run *run) {
     list_remove(&run->item);
     run_interrupt(run);
     run->gone = true;
-    if (!run->proposing) run_free(run); /* else with the outcome */
+    if (!run->proposing) run_free(run); /* else it is freed with the outcome */
 }
 
 static struct run *run_new(struct keys_following *following, const Pb__KeysRule *rule) {
@@ -103,7 +103,7 @@ static const Pb__KeysRule *rule_of(const Pb__KeysRulesResult *rules, const struc
     return NULL;
 }
 
-/* Our region is what a backup of it was: nothing that is known of this copy holds, and what is under way is of another. */
+/* Our region was restored from a backup: forgets everything that is known of this copy, and the answer under way. */
 static void set_back(struct run *run) {
     run_interrupt(run);
     run->confirmed_ms = 0, run->begun_ms = clock_mono_ms();
@@ -179,7 +179,7 @@ static void rule_read(void *data, int error, const struct rpc_fetched *fetched) 
     look(run);
 }
 
-/* Since when nothing can have changed without the answer telling it. */
+/* The time up to which the answer has all changes. */
 static uint64_t as_of(const struct run *run, const struct rpc_fetched *fetched) {
     uint64_t behind_ms = fetched->last_contact_ms;
     return fetched->known_leader && behind_ms < run->sent_ms ? run->sent_ms - behind_ms : 0;
@@ -308,7 +308,7 @@ static void look(struct run *run) {
 static void look_whether_we_lead(struct keys_following *following, uint64_t now_ms) {
     struct rpc_status status;
     rpc_status(following->own, &status);
-    bool leads = status.is_leader && status.cluster_version >= KEYS_SINCE;
+    bool leads = status.is_leader;
     if (leads == following->leads) return;
     following->leads = leads;
     LIST_FOREACH(item, &following->runs) {

@@ -1,8 +1,8 @@
-/* What the source of copied keys tells: a page of a listing, or what changed.
+/* The source's answers about copied keys: a page of a listing, or the changes.
  *
- * Changes come from the history (registry/history.h): its rows name the keys that were touched. So many rows are taken that
- * one step holds what they touched, and the keys are read as they were after the last of these: a copy that takes the
- * answer equals the keys at that index. */
+ * Changes come from the history (registry/history.h): its rows name the keys that were touched. An answer takes as many
+ * rows as touch no more keys than one step may have, and has the keys as they were after the last of these rows. So a
+ * copy that takes the answer equals the keys at that index. */
 #include "base/message.h"
 #include "kv/keys/kv_copied.h"
 #include "multi-dc/copy.h"
@@ -11,7 +11,7 @@
 
 struct touched {
     struct slice key;
-    uint64_t index; /* of the first row that names it */
+    uint64_t index; /* of the first row that touches the key */
 };
 struct source {
     struct store_txn *txn;
@@ -21,7 +21,7 @@ struct source {
     Pb__KeysChangesResult *result;
     struct touched touched[KEYS_ROWS_MOST];
     size_t count, most;
-    uint64_t upto; /* as of this index */
+    uint64_t upto; /* the answer's index */
 };
 
 /* -- a page ------------------------------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static void rows_new(struct source *source) {
     result->n_entries = result->n_removed = 0;
 }
 
-/* Keys that were not modified after `since` are told by their names. */
+/* Keys that were not modified after `since` come without their values. */
 static int page(struct source *source, struct slice after, uint64_t since) {
     Pb__KeysChangesResult *result = source->result;
     struct kv_walk walk;
@@ -66,7 +66,7 @@ static int page(struct source *source, struct slice after, uint64_t since) {
 }
 
 /* -- changes ------------------------------------------------------------------------------------------------------ */
-/* False: there is no room for it. */
+/* False: there is no room for the key. */
 static bool touch(struct source *source, struct slice key, uint64_t index) {
     for (size_t i = 0; i < source->count; i++)
         if (slice_equal(source->touched[i].key, key)) return true;
@@ -75,7 +75,7 @@ static bool touch(struct source *source, struct slice key, uint64_t index) {
     return true;
 }
 
-/* Only what was touched before this row. */
+/* Drops the keys that this row touched, and later ones. */
 static void cut(struct source *source, uint64_t index) {
     while (source->count && source->touched[source->count - 1].index >= index) source->count--;
     source->upto = index - 1;
@@ -96,7 +96,7 @@ static void read_rows(struct source *source, uint64_t from) {
     history_walk_close(&walk);
 }
 
-/* As of source->upto. What does not fit is cut off; CO_TOOLARGE: then nothing would be left. */
+/* Reads the values as of source->upto, and cuts off the rows that do not fit. CO_TOOLARGE: no row would be left. */
 static int read_values(struct source *source) {
     size_t bytes = 0;
     rows_new(source);
@@ -143,7 +143,7 @@ static int by_history(struct source *source, uint64_t from) {
     return error;
 }
 
-/* Where the history does not reach back: may anything have changed? */
+/* The history does not reach back: may anything have changed? */
 static bool may_have_changed(struct source *source, uint64_t from, int *error) {
     struct kv_walk walk;
     bool changed =
@@ -156,7 +156,7 @@ static bool may_have_changed(struct source *source, uint64_t from, int *error) {
 }
 
 /* -- the query ---------------------------------------------------------------------------------------------------- */
-/* *news: there is something to tell. */
+/* *news: there are changes. */
 static int tell(struct source *source, uint64_t from, bool known, bool *news) {
     const Pb__KeysChangesRequest *request = source->request;
     Pb__KeysChangesResult *result = source->result;
@@ -199,7 +199,7 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
     bool nonsense =
         !source->prefix.size || source->prefix.size > KEYS_PREFIX_MAX || source->request->after.len > KV_STORE_KEY_MAX;
     int error = behind || nonsense ? CO_OK : tell(source, from, copy_same_life(at, result->to), &news);
-    if (news && newest <= from) newest = from + 1; /* it does not wait */
+    if (news && newest <= from) newest = from + 1; /* the request does not wait */
     *out = (struct query_result){.index = news || !from ? newest : from, .found = !nonsense, .message = &result->base};
     return error;
 }

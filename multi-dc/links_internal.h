@@ -1,4 +1,4 @@
-/* Inside multi-dc/links.h: links.c (the records, the links, what rpc asks), links_learn.c (what becomes known). */
+/* Inside multi-dc/links.h: links.c (the records, the links, calls from rpc), links_learn.c (news of regions). */
 #ifndef COORD_MULTI_DC_LINKS_INTERNAL_H
 #define COORD_MULTI_DC_LINKS_INTERNAL_H
 
@@ -12,7 +12,7 @@
 #define LINKS_CONFLICTS 8
 #define LINKS_TOLD      16
 
-/* One question under way to a region, or to the own state. */
+/* A question under way to a region, or to the own state. */
 struct links_question {
     struct links *links;
     struct link_to *to;       /* NULL: the own state */
@@ -25,11 +25,11 @@ struct link_to {
     struct links *links;
     char name[REGION_NAME_MAX + 1];
     struct rpc *rpc;
-    uint64_t cluster_id; /* as the record has it */
-    bool wanted;         /* the record is there, and not removed */
+    uint64_t cluster_id; /* the record's */
+    bool wanted;         /* the region has a record, and is not removed */
     struct links_question ask, servers;
     struct following *following; /* NULL: the region was removed */
-    uint64_t seen_ms;            /* of the last proposal about it */
+    uint64_t seen_ms;            /* time of the last proposal about it */
 };
 
 struct links_conflict {
@@ -37,7 +37,7 @@ struct links_conflict {
     uint64_t cluster_id, at_ms;
 };
 
-/* What was proposed lately. */
+/* A recent proposal. */
 struct links_told {
     char region[REGION_NAME_MAX + 1];
     uint64_t at_ms;
@@ -48,23 +48,24 @@ struct links {
     struct links_config config;
     char *region, *node_name, *node_id, *address, *bind;
     uv_timer_t timer;
-    uv_mutex_t lock; /* of the table that other threads look into: */
+    uv_mutex_t lock; /* guards the table that other threads read: */
     struct {
         char name[REGION_NAME_MAX + 1];
         struct rpc *rpc;
     } table[REGIONS_MAX];
     size_t table_count;
-    struct list all; /* struct link_to; none goes before the end */
+    struct list all; /* struct link_to; links are freed only at the end */
     struct arena records_arena;
-    const Pb__RegionsResult *records; /* as of the last look; NULL: there was none yet */
+    const Pb__RegionsResult *records; /* as of the last look; NULL: before the first one */
     struct links_question follow, failovers;
     struct returning *returning;
     uint64_t records_index;
     struct links_conflict conflicts[LINKS_CONFLICTS];
     struct links_told told[LINKS_TOLD];
-    char forgotten[REGIONS_MAX][REGION_NAME_MAX + 1]; /* whose copies are surely gone, while this server leads */
+    char forgotten[REGIONS_MAX][REGION_NAME_MAX + 1]; /* regions whose copies are surely gone, while this server
+                                                       * leads */
     size_t forgotten_count;
-    char forgetting[REGION_NAME_MAX + 1]; /* whose is proposed now; "": none */
+    char forgetting[REGION_NAME_MAX + 1]; /* region whose copy is being forgotten; "": none */
     struct list joins;                    /* struct join_address, of the configuration */
     unsigned under_way;                   /* questions, proposals, joins */
     struct keys_following *keys;          /* NULL: it was stopped */
@@ -76,28 +77,28 @@ struct links {
 
 const Pb__Region *links_record(const struct links *links, const char *region); /* NULL: none */
 bool links_leads(const struct links *links);
-void links_over(struct links *links); /* one thing less is under way */
+void links_over(struct links *links); /* counts one thing less under way */
 
-/* What came of a proposal: `text` says why not. */
+/* The outcome of a proposal; `text` has the reason of a refusal. */
 typedef void (*links_learned)(void *data, int error, bool yes, const char *text);
 
 /* -- links_learn.c ------------------------------------------------------------------------------------------------ */
 void links_learn_start(struct links *links);
 void links_learn_tick(struct links *links, uint64_t now_ms);
 void links_learn_free(struct links *links);
-/* The leader's: services come home. */
+/* On the leader: services come home. */
 void links_bring_home(struct links *links, uint64_t now_ms);
-/* Proposes what would be news. `done` may be NULL. */
+/* Proposes the command if it would change the record. `done` may be NULL. */
 void links_learn(struct links *links, const Pb__RegionLearnCommand *command, links_learned done, void *data);
 void links_learn_hello(struct links *links, const Pb__PeerHello *hello);
-/* The leader's: what a region says of its neighbours; of its servers; and that it is another cluster now. */
+/* On the leader: a region's answers about its neighbours and its servers, and that it is another cluster now. */
 void links_learn_neighbours(struct links *links, const Pb__RegionsResult *known);
 void links_learn_servers(struct link_to *to, const Pb__MembersResult *members);
 void links_learn_identity(struct link_to *to);
-/* The leader's: how far the region is, and whether it can be reached. */
+/* On the leader: the region's distance, and whether it can be reached. */
 void links_learn_seen(struct link_to *to, bool reachable, uint32_t rtt_us);
-/* The leader's: the copy of a region that was removed goes, a step each time, until there is none. Remember: it is no
- * longer removed. */
+/* On the leader: removes the copy of a removed region, a step each time, until there is none. links_remember:
+ * the region is no longer removed. */
 void links_forget_copy(struct links *links, const char *region);
 void links_remember(struct links *links, const char *region);
 

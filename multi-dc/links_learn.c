@@ -1,5 +1,4 @@
-/* How regions become known: what hellos, operators, neighbours and a region's own catalog say of them becomes a command,
- * if it is news. */
+/* How regions become known: news from hellos, operators, neighbours, and a region's own catalog become commands. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,10 +10,10 @@
 #include "rpc/wire/address.h"
 
 #define JOIN_INTERVAL_MS 30000
-#define JOIN_FIRST_MS    1000 /* while it has not worked once, this and double each time, up to the interval */
+#define JOIN_FIRST_MS    1000 /* between tries before the first success; doubled up to the interval */
 #define SEEN_MS          2000
 #define HOME_MOST        256  /* services that come home after one look */
-#define AGAIN_MS         2000 /* the same is not proposed more often */
+#define AGAIN_MS         2000 /* the pause between equal proposals */
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
 struct learning {
@@ -49,7 +48,7 @@ void links_learn(struct links *links, const Pb__RegionLearnCommand *command, lin
     propose(links, REGION_LEARN, &command->base, command->name, done, data);
 }
 
-/* Not more often than AGAIN_MS for each region: until it is applied, it is news again and again. */
+/* At most one proposal each AGAIN_MS for each region, because it counts as news until it is applied. */
 static bool news(struct links *links, const Pb__RegionLearnCommand *command) {
     if (strcmp(command->name, links->region) == 0 || !region_name_good(command->name) || !command->cluster_id)
         return false;
@@ -102,7 +101,7 @@ void links_learn_hello(struct links *links, const Pb__PeerHello *hello) {
     if (!links->stopping && news(links, &command)) links_learn(links, &command, NULL, NULL);
 }
 
-/* Only those that are not known at all: of the others each region says itself who its servers are. */
+/* Only regions without a record, because each known region names its servers itself. */
 void links_learn_neighbours(struct links *links, const Pb__RegionsResult *known) {
     for (size_t i = 0; i < known->n_regions; i++) {
         const Pb__Region *region = known->regions[i];
@@ -132,10 +131,11 @@ void links_learn_servers(struct link_to *to, const Pb__MembersResult *members) {
     if (!servers.count) return;
     if (news(to->links, &command)) links_learn(to->links, &command, NULL, NULL);
     else if (region_is_news(&command, links_record(to->links, to->name)))
-        to->servers.next_ms = clock_mono_ms() + AGAIN_MS; /* something of it was proposed just before: held back */
+        to->servers.next_ms = clock_mono_ms() + AGAIN_MS; /* a proposal about it is still fresh, so this one is held
+                                                           * back */
 }
 
-/* Its link goes with a new cluster only when all servers known of the region belong to that one (rpc/client/client.h). */
+/* The link accepts a new cluster only when all known servers of the region belong to it (rpc/client/client.h). */
 void links_learn_identity(struct link_to *to) {
     struct links *links = to->links;
     struct rpc_status status;
@@ -153,7 +153,7 @@ void links_learn_identity(struct link_to *to) {
     links_learn(links, &command, NULL, NULL);
 }
 
-/* Distances change slowly, and what is proposed is applied soon: not more often than SEEN_MS. */
+/* At most one proposal each SEEN_MS, because distances change slowly. */
 void links_learn_seen(struct link_to *to, bool reachable, uint32_t rtt_us) {
     uint64_t now_ms = clock_mono_ms();
     Pb__RegionSeenCommand command = PB__REGION_SEEN_COMMAND__INIT;
@@ -196,7 +196,7 @@ void links_forget_copy(struct links *links, const char *region) {
 }
 
 /* -- services ----------------------------------------------------------------------------------------------------- */
-/* One that went again meanwhile stays away: nobody needs to hear of that. */
+/* A service that has gone away again meanwhile stays away, and the refusal needs no log line. */
 static void came_home(void *data, int error, bool yes, const char *text) {
     (void)data, (void)yes;
     if (error && error != CO_CONFLICT) log_warn("region", "a service does not come home yet reason=\"%s\"", text);
@@ -289,14 +289,14 @@ void links_learn_start(struct links *links) {
         struct join_address *address = mem_zalloc(sizeof *address);
         address->links = links, address->join.done = address_joined;
         if (!address_complete(*at, links->config.port, address->join.address)) {
-            free(address); /* the configuration was checked: there is none */
+            free(address); /* there is none, because the configuration was checked */
             continue;
         }
         list_append(&links->joins, &address->item);
     }
 }
 
-/* Those that worked are asked now and then: the name may lead to another region later. */
+/* Addresses that worked are asked again now and then, because a name may lead to another region later. */
 void links_learn_tick(struct links *links, uint64_t now_ms) {
     struct rpc_status status;
     rpc_status(links->config.own, &status);

@@ -10,9 +10,8 @@
 enum { REGION_TABLE = 47 }; /* name -> Region */
 _Static_assert(REGION_LEARN >= 208 && REGION_SEEN < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert(SPACE_REGIONS >= 112 && SPACE_REGIONS < 120, "a space of multi-dc");
-_Static_assert(REGION_SINCE > MACHINE_VERSION_OLDEST && REGION_SINCE <= MACHINE_VERSION_NEWEST, "a version there is");
 
-#define ADDRESS_BYTES 128 /* of an address; more is none */
+#define ADDRESS_BYTES 128 /* bytes of an address */
 #define NODE_BYTES    256
 #define VERSION_BYTES 64
 
@@ -70,7 +69,7 @@ static int by_address(const void *a, const void *b) {
     return strcmp((*(Pb__RegionServer *const *)a)->address, (*(Pb__RegionServer *const *)b)->address);
 }
 
-/* What is known and not named again stays, while there is room. */
+/* Keeps known servers that the command does not name, as far as there is room. */
 static void merge_servers(Pb__RegionLearnCommand *command, const Pb__Region *known, struct arena *arena) {
     Pb__RegionServer **servers = arena_alloc(arena, REGION_SERVERS_MAX * sizeof *servers);
     size_t count = 0;
@@ -200,8 +199,8 @@ const char *region_elsewhere(struct arena *arena, const char *noun, struct slice
                         name.data, (int)region.size, region.data, (int)region.size, region.data);
 }
 
-/* "db@us" is a name of region us: elsewhere nobody may take it for the same thing. What stands behind the last @ and is no
- * other region is nothing but a part of the name. */
+/* "db@us" is a name of region us, so it is refused elsewhere. When the text behind the last @ is not the name of
+ * another region, it is just a part of the name. */
 static const char *forbids(struct machine_tx *tx, const struct machine_thing *thing) {
     const struct slice name = thing->name;
     if (thing->space == SPACE_KEY || (thing->space & WATCH_PREFIX_BIT)) return NULL;
@@ -245,18 +244,15 @@ const struct query_type query_regions = {.number = 220,
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
     {.number = REGION_LEARN,
-     .since = REGION_SINCE,
      .servers_only = true,
      .name = "region-learn",
      .request = &pb__region_learn_command__descriptor,
      .apply = learn},
     {.number = REGION_REMOVE,
-     .since = REGION_SINCE,
      .name = "region-remove",
      .request = &pb__region_remove_command__descriptor,
      .apply = remove_region},
     {.number = REGION_SEEN,
-     .since = REGION_SINCE,
      .servers_only = true,
      .name = "region-seen",
      .request = &pb__region_seen_command__descriptor,

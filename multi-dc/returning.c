@@ -7,7 +7,7 @@
 
 /* Sorted by service and region. */
 struct seen {
-    char *service, *region;        /* region "": this one */
+    char *service, *region;        /* region "": the service comes home */
     uint64_t away, back, since_ms; /* since when this leader has seen `back` */
     bool wanted;
 };
@@ -15,7 +15,7 @@ struct seen {
 struct returning {
     uint64_t return_ms;
     struct seen *items;
-    size_t count, next; /* next: of those that are told */
+    size_t count, next; /* next: the next one that returning_next looks at */
 };
 
 struct returning *returning_new(uint64_t return_ms) {
@@ -42,7 +42,7 @@ static int by_names(const void *left, const void *right) {
     return order ? order : strcmp(a->region, b->region);
 }
 
-/* What is healthy now: since when the note stands is known from the look before. */
+/* Adds a service or region that is healthy now. The look before knows since when its note stands. */
 static void add(struct returning *returning, const struct returning *before, struct seen now, uint64_t now_ms) {
     const struct seen *known = before->count ? bsearch(&now, before->items, before->count, sizeof now, by_names) : NULL;
     now.since_ms = known && known->back == now.back ? known->since_ms : now_ms;

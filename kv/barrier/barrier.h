@@ -17,22 +17,22 @@
  *        |   leave, its end    |                  its end                 |             |        next round       |
  *        '---------------------+------------------------------------------'             '-----------> waiting <---'
  *
- * - A round is named by the log index of its first enter: it grows, and no round of any name has it again.
- * - Parties and kind (single or double) are those of the round's first session. Who enters with others is refused, and
- *   told both.
+ * - A round is named by the log index of its first enter: so it grows, and no other round of any barrier has the same.
+ * - Parties and kind (single or double) are those of the round's first session. A session that enters with other ones
+ *   is refused, and the answer names both.
  * - A session enters a round once; when it enters again, it is told how the round stands.
- * - One who comes when all parties have entered begins the next round, which gathers while a double round is at work,
- *   and is released when that is over. When it has all its parties by then, one more is refused: nobody would know
- *   which round is meant.
- * - A session that ends is taken out like one that leaves: before the release the others wait for another one in its
- *   place, after it nobody waits for it. A client that no longer waits for its answer stays entered.
- * - A client that has lost the answer to `enter` and asks again may find its round released. It cannot be told from one
- *   that enters the next round, except by what it knows: with `after`, the newest round that it knows itself to be
- *   released from (0: none), a release after that is the answer, and only who knows of it enters the next round.
- *   Without `after`, a session that was released enters the next round.
+ * - A session that enters when all parties have entered begins the next round. That round gathers while a double round
+ *   is at work, and is released when the double round is over. When it has all its parties before that, one more
+ *   session is refused, because nobody would know which round it means.
+ * - A session that ends is taken out as if it had left. Before the release the others wait for another session in its
+ *   place; after the release nobody waits for it. A client that stops waiting for its answer stays entered.
+ * - A client that has lost the answer to `enter` and asks again may find its round released. Then its request looks
+ *   like one that enters the next round. So a client may send `after`, the newest round from which it knows that it was
+ *   released (0: none). If the session was released from a later round, that release is the answer; otherwise the
+ *   session enters the next round. Without `after`, a session that was released enters the next round.
  * - For this promise, and for `leave`, a session stays bound to its last round of each barrier until it enters another,
- *   ends, or leaves (single barriers only); BARRIER_SESSION_MOST barriers a session, the oldest is forgotten. A barrier's
- *   record goes with the last session that is bound. */
+ *   ends, or leaves (single barriers only). A session is bound to BARRIER_SESSION_MOST barriers at most, and the one
+ *   that released it first is forgotten. A barrier's record is removed with the last session that is bound to it. */
 #ifndef COORD_KV_BARRIER_H
 #define COORD_KV_BARRIER_H
 
@@ -43,9 +43,8 @@
 enum barrier_command { BARRIER_ENTER = 46, BARRIER_LEAVE = 47 };
 enum barrier_space {
     SPACE_BARRIER = 42,       /* name: any change */
-    SPACE_BARRIER_PLACE = 43, /* name, NUL, session: where that one stands */
+    SPACE_BARRIER_PLACE = 43, /* name, NUL, session: where that session stands */
 };
-#define BARRIER_SINCE        5 /* cluster version (registry/version.h) */
 #define BARRIER_NAME_MOST    256
 #define BARRIER_PARTIES_MOST 10000
 #define BARRIER_SESSION_MOST 256 /* barriers that one session is bound to */
@@ -58,7 +57,8 @@ extern const struct module barrier_module;
 extern const struct query_type query_barrier;      /* BarrierRequest -> BarrierState; found=false */
 extern const struct query_type query_barrier_wait; /* BarrierWaitRequest -> BarrierAnswer */
 extern const struct query_type
-    query_barrier_place;                       /* BarrierPlaceRequest -> BarrierSeat; found=false: it is not there */
+    query_barrier_place;                       /* BarrierPlaceRequest -> BarrierSeat; found=false: the session has no
+                                                * place there */
 extern const struct query_type query_barriers; /* BarrierListRequest -> BarriersResult */
 
 #endif

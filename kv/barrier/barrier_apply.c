@@ -5,8 +5,8 @@
 
 /* -- rounds ------------------------------------------------------------------------------------------------------- */
 
-/* Those whose last round this is come to stand otherwise; the rows of a round that is done go. Their names are gathered
- * first, because no cursor outlives a write. */
+/* Gives every session whose last round is `round` the standing `to`, and removes the round's rows when it is done. The
+ * sessions are gathered first, because no cursor outlives a write. */
 static void move_parties(struct machine_tx *tx, struct slice name, uint64_t round, Pb__BarrierStanding to, bool done) {
     char room[STORE_KEY_MAX];
     struct buffer sessions = {0};
@@ -45,7 +45,8 @@ static void release_when_complete(struct machine_tx *tx, Pb__BarrierRecord *reco
     record->gathering = NULL;
 }
 
-/* A session that waits or is inside is so no more. CO_CORRUPT: its place is in no round of the record. */
+/* Takes a session out of the round in which it waits or is inside. CO_CORRUPT: no round of the record is the one of its
+ * place. */
 static int take_out(struct machine_tx *tx, Pb__BarrierRecord *record, struct slice session,
                     const Pb__BarrierPlace *place) {
     char room[STORE_KEY_MAX];
@@ -107,13 +108,13 @@ static bool name_fits(const char *name, struct machine_result *result) {
 
 struct enter {
     const Pb__BarrierEnterCommand *command;
-    Pb__BarrierRecord *record; /* of a new one: empty */
-    Pb__Session *session;      /* NULL: it is to be made */
-    Pb__BarrierPlace *place;   /* NULL: it has none */
-    struct slice forget;       /* a barrier that the session has no room for any more; empty: none */
+    Pb__BarrierRecord *record; /* empty, when the barrier is new */
+    Pb__Session *session;      /* NULL: the command makes it */
+    Pb__BarrierPlace *place;   /* NULL: the session has none */
+    struct slice forget;       /* the barrier that makes room for this one; empty: none has to */
 };
 
-/* Reads what there is. */
+/* Reads the barrier, the session and its place. */
 static int enter_look(struct machine_tx *tx, struct enter *enter, struct machine_result *result) {
     const Pb__BarrierEnterCommand *command = enter->command;
     struct slice name = slice_text(command->name);
@@ -131,7 +132,7 @@ static int enter_look(struct machine_tx *tx, struct enter *enter, struct machine
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
 
-/* Does the session have an answer already, or is it refused? */
+/* True: the session has its answer already, or it is refused. */
 static bool enter_is_answered(struct machine_tx *tx, const struct enter *enter, struct machine_result *result) {
     const Pb__BarrierEnterCommand *command = enter->command;
     const Pb__BarrierPlace *place = enter->place;
@@ -140,7 +141,7 @@ static bool enter_is_answered(struct machine_tx *tx, const struct enter *enter, 
     bool inside = place && place->standing == PB__BARRIER_STANDING__BARRIER_INSIDE;
     Pb__BarrierAnswer there = PB__BARRIER_ANSWER__INIT;
     if (place) {
-        bool knows = command->after_given ? command->after >= place->round : !inside; /* of its release */
+        bool knows = command->after_given ? command->after >= place->round : !inside; /* that it was released */
         there.round = place->round, there.parties = there.entered = place->parties;
         there.session = enter->session->id;
         there.released = !waits && !knows;
@@ -175,7 +176,8 @@ static bool enter_is_answered(struct machine_tx *tx, const struct enter *enter, 
     return false;
 }
 
-/* A session at its limit: *forget is the barrier that it was released from first. CO_BUSY: it is inside of all. */
+/* When the session is bound to as many barriers as it may be, *forget becomes the one that released it first. CO_BUSY:
+ * it waits or is inside at all of them. */
 static int find_forgettable(struct machine_tx *tx, struct slice session, struct slice *forget) {
     struct store_cursor cursor;
     unsigned count = 0;
@@ -267,7 +269,7 @@ static int leave(struct machine_tx *tx, Pb__BarrierRecord *record, struct slice 
     there.round = place->round, there.parties = place->parties;
     there.session = (char *)(uintptr_t)session.data;
     Pb__BarrierPlace left = *place;
-    if (inside) /* first, because with the last one all who have left are through */
+    if (inside) /* first, because the last one to leave moves all that have left */
         barrier_place_put(tx, session, slice_text(record->name), &left, PB__BARRIER_STANDING__BARRIER_LEFT);
     int rv = take_out(tx, record, session, place);
     if (rv == CO_OK && unbinds) rv = unbind(tx, record, session);

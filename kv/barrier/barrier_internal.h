@@ -15,14 +15,13 @@ enum barrier_table {
 _Static_assert(BARRIER_ENTER >= 32 && BARRIER_LEAVE < 64, "commands of kv (registry/module.h)");
 _Static_assert(BARRIER_TABLE >= 16 && BARRIER_TABLE_SESSIONS < 40, "tables of kv");
 _Static_assert(SPACE_BARRIER >= 32 && SPACE_BARRIER_PLACE < 64, "spaces of kv");
-_Static_assert(BARRIER_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 extern const struct module_binding barrier_binding;
 /* A session's place, in the arena. CO_NOTFOUND: it has none; CO_CORRUPT, or the store failed. */
 int barrier_place_get(struct store_txn *txn, struct slice session, struct slice name, struct arena *arena,
                       Pb__BarrierPlace **place);
 int barrier_place_decode(struct slice bytes, struct arena *arena, Pb__BarrierPlace **place);
-/* It stands so from this entry on. */
+/* The session has this standing from this entry on. */
 void barrier_place_put(struct machine_tx *tx, struct slice session, struct slice name, Pb__BarrierPlace *place,
                        Pb__BarrierStanding standing);
 void barrier_place_remove(struct machine_tx *tx, struct slice session, struct slice name);
@@ -30,14 +29,14 @@ void barrier_place_remove(struct machine_tx *tx, struct slice session, struct sl
 /* CO_NOTFOUND, CO_CORRUPT. The record is in the arena. */
 int barrier_get(struct store_txn *txn, struct slice name, struct arena *arena, Pb__BarrierRecord **record);
 int barrier_decode(struct slice bytes, struct arena *arena, Pb__BarrierRecord **record);
-/* After a change: written, or removed with its last session. */
+/* After a change: writes the record, or removes it when no session is bound any more. */
 void barrier_put(struct machine_tx *tx, Pb__BarrierRecord *record);
 
 /* Keys. `room`: STORE_KEY_MAX bytes. */
 struct slice barrier_key(struct slice name, char *room);
 struct slice barrier_party_prefix(struct slice name, uint64_t round, char *room); /* the parties of a round */
 struct slice barrier_party_key(struct slice name, uint64_t round, uint64_t index, struct slice session, char *room);
-/* Is it such a key, below the prefix that it has? If so, the party's session and the index of its enter. */
+/* Is `key` the key of a party below this prefix? The two below read the party's session and the index of its enter. */
 static inline bool barrier_is_party(struct slice key, struct slice prefix) {
     return key.size == prefix.size + 8 + UUID_TEXT_SIZE;
 }

@@ -11,7 +11,7 @@ static int round_read(struct store_txn *txn, struct slice name, const Pb__Barrie
     struct slice prefix = barrier_party_prefix(name, round->round, room);
     *parties = arena_alloc(arena, (round->inside + 1) * sizeof **parties);
     STORE_PREFIX(&cursor, txn, BARRIER_TABLE, prefix) {
-        if (cursor.value.size == 1 && cursor.value.data[0]) continue; /* it has left */
+        if (cursor.value.size == 1 && cursor.value.data[0]) continue; /* the party has left */
         if (*count == round->inside || !barrier_is_party(cursor.key, prefix)) break;
         struct slice session = barrier_party_session(cursor.key);
         Pb__BarrierParty *party = arena_alloc(arena, sizeof *party);
@@ -74,14 +74,14 @@ const struct query_type query_barrier = {.number = 46,
                                          .watched = barrier_watched,
                                          .run = barrier_run};
 
-/* -- what a session waits for ------------------------------------------------------------------------------------- */
+/* -- waiting of a session ----------------------------------------------------------------------------------------- */
 
 static struct slice wait_who(const ProtobufCMessage *request) {
     const Pb__BarrierWaitRequest *wait = (const Pb__BarrierWaitRequest *)request;
     return message_slice(wait->who);
 }
 
-/* Of a request that another process has sent, too. */
+/* The request may come from another process. */
 static bool who_split(struct slice who, struct slice *name, struct slice *session) {
     if (who.size <= UUID_TEXT_SIZE + 1 || who.size > BARRIER_WHO_MOST) return false;
     *name = slice_make(who.data, who.size - UUID_TEXT_SIZE - 1);
@@ -93,7 +93,7 @@ static struct watch_key wait_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_BARRIER_PLACE, wait_who(request)};
 }
 
-/* How many have come shows in the answer when the time is up, and wakes nobody. */
+/* The answer shows how many have entered when the time is up; a session that enters wakes nobody. */
 static struct watch_key wait_also(const ProtobufCMessage *request) {
     struct slice name = slice_make("", 0), session;
     (void)who_split(wait_who(request), &name, &session);
@@ -138,7 +138,7 @@ const struct query_type query_barrier_wait = {.number = 47,
                                               .also = wait_also,
                                               .run = wait_run};
 
-/* -- where a session stands --------------------------------------------------------------------------------------- */
+/* -- the place of a session --------------------------------------------------------------------------------------- */
 
 static struct slice place_who(const ProtobufCMessage *request) {
     return message_slice(((const Pb__BarrierPlaceRequest *)request)->who);
@@ -227,13 +227,11 @@ const struct query_type query_barriers = {.number = 54,
 
 static const struct module_command commands[] = {
     {.number = BARRIER_ENTER,
-     .since = BARRIER_SINCE,
      .name = "barrier-enter",
      .request = &pb__barrier_enter_command__descriptor,
      .result = &pb__barrier_answer__descriptor,
      .apply = barrier_enter_apply},
     {.number = BARRIER_LEAVE,
-     .since = BARRIER_SINCE,
      .name = "barrier-leave",
      .request = &pb__barrier_leave_command__descriptor,
      .result = &pb__barrier_answer__descriptor,

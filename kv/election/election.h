@@ -1,7 +1,7 @@
-/* Elections: of the sessions that campaign for a name one leads at a time, and says what it advertises. A module of the
- * state machine. An election is a queue (kv/lock/queue.h) with one exclusive holder, the leader; its term is the
- * fencing token, its value the note. Of those that wait the one with the highest priority goes first, among equals the
- * first who came; nobody takes the lead from one who has it. */
+/* Elections: many sessions campaign for a name, one of them leads at a time, and the leader advertises a value. A
+ * module of the state machine. An election is a queue (kv/lock/queue.h) with one exclusive holder, the leader; its term
+ * is the fencing token, its value is the note. When the leader goes, the waiting candidate with the highest priority
+ * follows; among equals the first that came. Nobody takes the lead from a leader. */
 #ifndef COORD_KV_ELECTION_H
 #define COORD_KV_ELECTION_H
 
@@ -18,15 +18,14 @@ enum election_space {
     SPACE_ELECTION_ENTRY = 40,  /* a session in an election: queue_entry_name */
     SPACE_ELECTION_LEADER = 48, /* a name: who leads, and the value */
 };
-#define ELECTION_SINCE 5 /* cluster version (registry/version.h) */
 
 extern const struct module election_module;
 extern const struct queue_family election_family;
 extern const struct query_type query_election;        /* QueueRequest -> QueueView */
-extern const struct query_type query_election_leader; /* QueueRequest -> QueueView without those who wait */
+extern const struct query_type query_election_leader; /* QueueRequest -> QueueView without the candidates */
 extern const struct query_type
-    query_election_entry; /* QueueEntryRequest -> QueueAnswer; found=false: it is not there */
-extern const struct query_type query_election_holder; /* QueueRequest -> QueueAnswer; found=false: nobody */
+    query_election_entry; /* QueueEntryRequest -> QueueAnswer; found=false: the session is no candidate */
+extern const struct query_type query_election_holder; /* QueueRequest -> QueueAnswer; found=false: nobody leads */
 extern const struct query_type query_elections;       /* QueueListRequest -> QueueListResult */
 
 #endif

@@ -8,8 +8,6 @@ enum { FENCE_TABLE = 28 }; /* resource -> pb.Fence */
 _Static_assert(FENCE_CHECK >= 32 && FENCE_CHECK < 64, "a command of kv (registry/module.h)");
 _Static_assert(FENCE_TABLE >= 16 && FENCE_TABLE < 40, "a table of kv");
 _Static_assert(SPACE_FENCE >= 32 && SPACE_FENCE < 64, "a space of kv");
-_Static_assert(FENCE_SINCE > MACHINE_VERSION_OLDEST && FENCE_SINCE <= MACHINE_VERSION_NEWEST,
-               "a version that there is");
 _Static_assert(FENCE_NAME_MAX <= STORE_KEY_MAX, "a key of the store");
 
 /* All zero: the resource has accepted no token yet. */
@@ -25,9 +23,9 @@ static uint64_t greater(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* -- the command -------------------------------------------------------------------------------------------------- */
 
-/* What the token has to hold, if anything. */
+/* The lock that the token has to hold, if the command names one. */
 struct holding {
-    const char *name; /* "": nothing */
+    const char *name; /* "": none */
     const struct queue_family *family;
 };
 static struct holding holding_of(const Pb__FenceCheckCommand *command) {
@@ -118,13 +116,13 @@ static struct watch_key watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_FENCE, resource_of(request)};
 }
 
-/* A restore changes all of them, see (5). */
+/* A restore changes the answers for all resources, see (5). */
 static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                struct query_result *result) {
     struct slice resource = resource_of(request);
     Pb__Fence *fence;
     *result = (struct query_result){0};
-    if (!resource.size || resource.size > FENCE_NAME_MAX) return CO_OK; /* such a one cannot be */
+    if (!resource.size || resource.size > FENCE_NAME_MAX) return CO_OK; /* no resource has such a name */
     int rv = fence_get(txn, resource, arena, &fence);
     if (rv != CO_OK || !fence->highest) return rv;
     uint64_t restored = machine_restored(txn);
@@ -147,7 +145,6 @@ const struct query_type query_fence = {.number = 45,
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
     {.number = FENCE_CHECK,
-     .since = FENCE_SINCE,
      .name = "fence-check",
      .request = &pb__fence_check_command__descriptor,
      .result = &pb__fence_answer__descriptor,

@@ -12,7 +12,6 @@ enum hazard_table {
 _Static_assert(HAZARD_PROTECT >= 32 && HAZARD_RETIRE < 64, "commands of kv (registry/module.h)");
 _Static_assert(HAZARD_TABLE >= 16 && HAZARD_TABLE_SESSIONS < 40, "tables of kv");
 _Static_assert(SPACE_HAZARD >= 32 && SPACE_HAZARD_OLDEST < 64, "spaces of kv");
-_Static_assert(HAZARD_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 static int ended(struct machine_tx *tx, const struct binding_end *end);
 static const struct module_binding binding = {.number = HAZARD_TABLE_SESSIONS, .ended = ended};
@@ -42,7 +41,7 @@ static struct slice protection_key(struct slice object, uint64_t epoch, struct s
     return slice_make(room, size + 8 + session.size);
 }
 
-/* Epoch and session of a row below the prefix. False: no server could have written it. */
+/* Reads epoch and session of a row below the prefix. False: no server writes such a row. */
 static bool protection_read(const struct store_cursor *cursor, struct slice prefix, uint64_t *epoch,
                             struct slice *session) {
     if (cursor->key.size != prefix.size + 8 + UUID_TEXT_SIZE) return false;
@@ -98,7 +97,7 @@ static void session_count_put(struct machine_tx *tx, struct slice session, uint6
     else (void)store_del(tx->store, HAZARD_TABLE, key);
 }
 
-/* The epoch that a session protects an object at. CO_NOTFOUND: it does not. */
+/* The epoch at which a session protects an object. CO_NOTFOUND: it does not protect it. */
 static int epoch_get(struct store_txn *txn, struct slice session, struct slice object, uint64_t *epoch) {
     struct slice bytes;
     int rv = session_bound(txn, &binding, session, object, &bytes);
@@ -180,7 +179,7 @@ static int protect_apply(struct machine_tx *tx, void *request, struct machine_re
 
 /* -- clear, and the end of a session ------------------------------------------------------------------------------ */
 
-/* The first protection that is left is the oldest. */
+/* The first of the remaining protections is the oldest. */
 static int oldest_move(struct machine_tx *tx, Pb__HazardRecord *record) {
     char room[STORE_KEY_MAX];
     struct slice object = slice_text(record->object), prefix = protections_prefix(object, room), session;
@@ -246,8 +245,8 @@ static int clear_apply(struct machine_tx *tx, void *request, struct machine_resu
 
 /* -- retire ------------------------------------------------------------------------------------------------------- */
 
-/* How it stands with a retire. `record` NULL: nobody protects the object. `passed`: the oldest so many are taken for
- * gone. */
+/* Answers a retire at `epoch`: done, or how many protections it still waits for. `record` NULL: nobody protects the
+ * object. `passed`: treats so many of the oldest protections as gone. */
 static int retirement(struct store_txn *txn, const Pb__HazardRecord *record, uint64_t epoch, unsigned passed,
                       Pb__HazardRetirement *out) {
     pb__hazard_retirement__init(out);
@@ -295,7 +294,7 @@ static struct slice retire_object(const ProtobufCMessage *request) {
 static struct watch_key retire_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_HAZARD_OLDEST, retire_object(request)};
 }
-/* How many are waited for shows in the answer when the time is up, and wakes nobody. */
+/* The answer shows how many protections are waited for when the time is up; a change of that number wakes nobody. */
 static struct watch_key retire_also(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_HAZARD, retire_object(request)};
 }
@@ -426,18 +425,15 @@ const struct query_type query_hazards = {.number = 55,
 
 static const struct module_command commands[] = {
     {.number = HAZARD_PROTECT,
-     .since = HAZARD_SINCE,
      .name = "hazard-protect",
      .request = &pb__hazard_protect_command__descriptor,
      .result = &pb__hazard_protection__descriptor,
      .apply = protect_apply},
     {.number = HAZARD_CLEAR,
-     .since = HAZARD_SINCE,
      .name = "hazard-clear",
      .request = &pb__hazard_clear_command__descriptor,
      .apply = clear_apply},
     {.number = HAZARD_RETIRE,
-     .since = HAZARD_SINCE,
      .name = "hazard-retire",
      .request = &pb__hazard_retire_command__descriptor,
      .result = &pb__hazard_retirement__descriptor,

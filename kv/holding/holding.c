@@ -16,7 +16,7 @@
 struct bound {
     struct store_txn *txn;
     struct arena *arena;
-    struct slice session, key, value; /* of the binding's row */
+    struct slice session, key, value; /* the binding's row */
 };
 
 static int queue_describe(const struct bound *bound, const struct queue_family *family, const char *held,
@@ -36,7 +36,7 @@ static int election_describe(const struct bound *bound, Pb__Holding *holding) {
     return queue_describe(bound, &election_family, "leading", holding);
 }
 
-/* The row has the whole key beside its name where that is long. */
+/* The row's value is the whole key, when the key is long. */
 static int key_describe(const struct bound *bound, Pb__Holding *holding) {
     if (bound->value.size) holding->name = message_bytes(slice_copy(bound->arena, bound->value));
     holding->standing = (char *)(uintptr_t) "held";
@@ -77,7 +77,7 @@ static int quota_describe(const struct bound *bound, Pb__Holding *holding) {
 
 /* -- all of them -------------------------------------------------------------------------------------------------- */
 
-/* In the order in which they are shown. A module has one binding of sessions. */
+/* In the order of the answer. Each module has one binding of sessions. */
 static const struct kind {
     const char *name;
     const struct module *module;

@@ -7,26 +7,29 @@
 #include "registry/machine.h"
 
 enum kv_command { KV_APPLY = 32, LOCK_DELAY_END = 35, KV_RESTORE = 62, KV_APPLY_FENCED = 63 };
-/* TXN_APPLY of kv/txn/txn.h, a floor above: rows of the history name it as the command by which a key changed. */
+/* The number of TXN_APPLY (kv/txn/txn.h, which lies above this folder): rows of the history name it as the command that
+ * changed a key. */
 #define KV_BY_TRANSACTION 128
-#define KV_BY_COPY        215 /* KEYS_TAKE of multi-dc/keys.h, likewise */
+#define KV_BY_COPY        215 /* likewise of KEYS_TAKE (multi-dc/keys.h) */
 enum kv_space {
     SPACE_KEY = 32, /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
 };
-#define KV_KEY_MAX      8192
-#define KV_FENCED_SINCE 5 /* cluster version (registry/version.h): KV_APPLY_FENCED, and tokens of locks */
+#define KV_KEY_MAX 8192
 
-/* Of one KV_RESTORE at most: keys; bytes of their names and of their values, as they were and as they are. */
+/* Limits of one KV_RESTORE: keys; bytes of their names and of their values, both old and present ones. */
 #define KV_RESTORE_KEYS_MAX  10000
 #define KV_RESTORE_BYTES_MAX ((size_t)4 << 20)
 
 extern const struct module kv_module;
-extern const struct expiry_kind lock_delay_expiry; /* 2: key; index: of the entry that began it */
+extern const struct expiry_kind lock_delay_expiry; /* kind 2; name: the key; index: of the entry that began the
+                                                    * lock-delay */
 extern const struct query_type query_kv_get;       /* KvRequest -> KvEntry */
-extern const struct query_type query_kv_list; /* KvRequest -> KvEntriesResult (recurse); found=false: nothing there */
+extern const struct query_type query_kv_list; /* KvRequest -> KvEntriesResult (recurse); found=false: there is no key
+                                               * below the prefix */
 extern const struct query_type query_kv_keys; /* KvRequest -> KvKeysResult */
-/* KvPastRequest -> KvPastResult; found=false: nothing was there, or `at` is not between floor and index (verdict).
- * Its index: of a list of changes that of the key's last, as query_kv_get has it; else the moment's. */
+/* KvPastRequest -> KvPastResult; found=false: there was nothing then, or `at` is not between floor and index (see
+ * `verdict`). The result's index: for a list of changes that of the key's last change, as query_kv_get has it; else
+ * that of the moment. */
 extern const struct query_type query_kv_past;
 
 #endif

@@ -6,7 +6,7 @@
  * - release and the end of a session keep it.
  *
  * Beside LockIndex, which Consul's clients know, a held key has a fencing token: the index of the entry by which its
- * session took it. It grows from holder to holder for ever, although nothing is kept of a key that is free. */
+ * session took it. The token grows from holder to holder for ever, although nothing is kept for a free key. */
 #include <stdio.h>
 
 #include "base/message.h"
@@ -18,7 +18,7 @@
 
 static const struct slice no_lease = SLICE_LITERAL("");
 
-/* The key that a command is about, and what stands there now. Slices of `now` end with the next write to the store. */
+/* The key that a command is about, and its present record. Slices of `now` end with the next write to the store. */
 struct target {
     struct slice key, store_key;
     bool exists;
@@ -36,11 +36,11 @@ static void lock_row_del(struct machine_tx *tx, struct slice session, struct sli
     session_unbind(tx, &key_lock_binding, session, store_key);
 }
 
-/* The key hangs on `after` from now on. The slices are of ids; empty: none. */
+/* Binds the key to the lease `after` in place of `before`. The slices are ids of leases; empty: none. */
 static void rebind(struct machine_tx *tx, struct slice key, struct slice before, struct slice after) {
     if (slice_equal(before, after)) return;
     char room[UUID_TEXT_SIZE];
-    if (before.size != 0) { /* of the map: it would not outlive the first write */
+    if (before.size != 0) { /* it points into the map, and would not outlive the first write */
         CHECK(before.size == sizeof room);
         memcpy(room, before.data, sizeof room);
         lease_unbind(tx, slice_make(room, sizeof room), LEASE_BINDS_KEY, key);
@@ -48,7 +48,7 @@ static void rebind(struct machine_tx *tx, struct slice key, struct slice before,
     if (after.size != 0) lease_bind(tx, after, LEASE_BINDS_KEY, key);
 }
 
-/* Stores `next` unless it equals what stands there. Does not touch lock rows. */
+/* Stores `next` unless it equals the present record. Does not touch lock rows. */
 static void record_put(struct machine_tx *tx, struct target *target, struct kv_record *next) {
     const struct kv_record *now = &target->now;
     if (target->exists && now->flags == next->flags && now->lock_index == next->lock_index &&
@@ -95,10 +95,9 @@ static int verb_cas(struct machine_tx *tx, const struct kv_command_view *command
     return CO_OK;
 }
 
-/* A backup brings LockIndex back as it was, and holders since then know higher ones. None of them is above the index
- * of the restore, since each acquisition took an index of its own (but in a transaction that takes the same lock
- * several times). Below cluster version 3 no restore is noted down: what old commands do there stays as it is
- * (docs/decisions/upgrades.md). */
+/* A restored backup brings older values of LockIndex back, and holders since then know higher ones. None of these is
+ * above the index of the restore, because each acquisition took an index of its own (except in a transaction that takes
+ * the same lock several times). */
 static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
     uint64_t restored = machine_restored(tx->store);
     return lock_index < restored ? restored : lock_index;
@@ -114,13 +113,12 @@ static void answer_token(struct machine_tx *tx, const struct kv_command_view *co
     result->message = &answer->base;
 }
 
-/* Of a lock that is taken, or held. Its holder keeps the token, but for two: one that took the lock below cluster version
- * 5 has none yet, and one that a restored backup brought back has a token of before, and others may have had higher ones
- * since. Both get one when they acquire the lock again. */
+/* The token of a session that takes the lock, or holds it. A holder keeps its token, except a holder that a
+ * restored backup brought back: others may have had higher tokens since, so it gets a new one when it acquires the lock
+ * again. */
 static uint64_t token_of(struct machine_tx *tx, const struct target *target, bool held) {
     const struct kv_record *now = &target->now;
-    if (machine_tx_version(tx) < KV_FENCED_SINCE) return 0;
-    return held && now->token && now->token >= machine_restored(tx->store) ? now->token : tx->index;
+    return held && now->token >= machine_restored(tx->store) ? now->token : tx->index;
 }
 
 static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
@@ -128,7 +126,7 @@ static int verb_lock(struct machine_tx *tx, const struct kv_command_view *comman
     struct slice ignored;
     if (command->session.size == 0) return machine_refuse(result, CO_INVALID, "missing session");
     int rv = store_get(tx->store, KV_TABLE_DELAYS, target->store_key, &ignored);
-    if (rv == CO_OK) { /* a lock-delay is under way: nobody gets it */
+    if (rv == CO_OK) { /* a lock-delay is under way: nobody gets the lock */
         result->yes = false;
         return CO_OK;
     }
@@ -192,8 +190,8 @@ static int verb_delete_cas(struct machine_tx *tx, const struct kv_command_view *
     return CO_OK;
 }
 
-/* One by one: a cursor does not outlive the writes. `from` goes on where the last one was, so that long keys which
- * only share their first bytes with the prefix are passed once. */
+/* Removes one key at a time, because a cursor does not outlive a write. `from` continues at the last key, so that long
+ * keys which only share their first bytes with the prefix are passed once. */
 static int delete_tree(struct machine_tx *tx, struct slice prefix) {
     struct slice head = kv_prefix_head(prefix);
     char from_room[KV_STORE_KEY_MAX], key_room[KV_KEY_MAX];
@@ -256,12 +254,8 @@ static int command_run(struct machine_tx *tx, struct kv_command_view *command, s
     }
     if (command->key.size == 0) return machine_refuse(result, CO_INVALID, "Must provide key");
     if (command->verb >= ARRAY_COUNT(verbs))
-        return CO_UNSUPPORTED; /* a newer server's: stop here, as for unknown types */
-    if (command->lease.size != 0) {
-        if (machine_tx_version(tx) < LEASE_SINCE)
-            command->lease = no_lease; /* as programs that do not know the field */
-        else if (!lease_known(tx, command->lease, result)) return CO_OK;
-    }
+        return CO_UNSUPPORTED; /* a newer server's verb: stop here, as for unknown types */
+    if (command->lease.size != 0 && !lease_known(tx, command->lease, result)) return CO_OK;
     struct target target;
     int rv;
     if (!target_find(tx, command->key, &target, result, &rv)) return rv;
@@ -274,7 +268,7 @@ int kv_command_apply(struct machine_tx *tx, struct slice payload, struct machine
     return command_run(tx, &command, result);
 }
 
-/* Refused, with how the lock is held instead, unless the token holds it. */
+/* Refuses unless the token holds the lock; the refusal says who holds it instead. */
 static int check_fence(struct machine_tx *tx, const struct kv_command_view *command, struct machine_result *result) {
     const char *text;
     int rv = queue_holds(tx->store, &lock_family, command->fence, command->token, tx->arena);
@@ -292,7 +286,7 @@ int kv_fenced_apply(struct machine_tx *tx, struct slice payload, struct machine_
     return rv != CO_OK || result->error ? rv : command_run(tx, &command, result);
 }
 
-/* -- for who restores keys ---------------------------------------------------------------------------------------- */
+/* -- restores of keys --------------------------------------------------------------------------------------------- */
 
 int kv_restore_set(struct machine_tx *tx, struct slice key, struct slice value, uint64_t flags,
                    struct machine_result *result) {
@@ -306,10 +300,9 @@ int kv_restore_remove(struct machine_tx *tx, struct slice key, struct machine_re
     return command_run(tx, &remove, result);
 }
 
-/* -- for who copies keys ------------------------------------------------------------------------------------------ */
+/* -- copies of keys ----------------------------------------------------------------------------------------------- */
 
-/* Of the key that it gets: with neither lock nor lease. False: nothing of it is told (*rv: the store's error), or another
- * key stands in its place. */
+/* Finds the key that is copied. False: another long key has its place, or *rv is the store's error. */
 static bool copied_find(struct machine_tx *tx, struct slice key, struct target *target, int *rv) {
     struct machine_result refused = {0};
     return target_find(tx, key, target, &refused, rv);
@@ -324,7 +317,7 @@ int kv_copied_set(struct machine_tx *tx, struct slice key, struct slice value, u
     struct kv_record next = {.flags = flags, .value = value};
     char session[UUID_TEXT_SIZE];
     bool held = target.exists && target.now.session.size == sizeof session;
-    if (held) memcpy(session, target.now.session.data, sizeof session); /* it would not outlive the first write */
+    if (held) memcpy(session, target.now.session.data, sizeof session); /* a slice ends with the first write */
     record_put(tx, &target, &next);
     if (held) lock_row_del(tx, slice_make(session, sizeof session), target.store_key);
     return CO_OK;
@@ -349,7 +342,7 @@ int key_lease_ended(struct machine_tx *tx, const struct binding_end *end) {
     int rv;
     if (!target_find(tx, end->name, &target, &ignored, &rv)) return rv != CO_OK ? rv : CO_CORRUPT;
     if (!target.exists || !slice_equal(target.now.lease, end->owner))
-        return CO_CORRUPT; /* the row says what is not so */
+        return CO_CORRUPT; /* the binding's row does not match the key */
     record_remove(tx, &target);
     return CO_OK;
 }
@@ -375,7 +368,7 @@ static void delay_begin(struct machine_tx *tx, const struct target *target, int6
     expiry_began_in(tx, &lock_delay_expiry, target->key, tx->index, delay_ns);
 }
 
-/* Released or deleted, as the session says; its lock-delay begins. */
+/* Releases or deletes the key, as the session says, and begins its lock-delay. */
 int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
     struct slice key = end->value.size ? end->value : end->name; /* as lock_row_put has it */
     CHECK(end->session && end->session->descriptor == &pb__session__descriptor);

@@ -4,9 +4,9 @@
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-enum { SHORT_BYTES = 5, LONG_BYTES = 10 }; /* at most, of a tag or size; of a number */
+enum { SHORT_BYTES = 5, LONG_BYTES = 10 }; /* the most bytes of a tag or size; of a number */
 
-/* Both step over what they read, or return false. */
+/* Both move `from` behind the field that they read, or return false. */
 static bool read_varint(struct slice *from, unsigned most, uint64_t *value) {
     uint64_t sum = 0;
     for (unsigned shift = 0; shift < 7 * most; shift += 7) {

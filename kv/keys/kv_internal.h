@@ -10,7 +10,7 @@
 
 enum kv_table {
     KV_TABLE_KEYS = 16,   /* store key -> record (kv_record.h) */
-    KV_TABLE_LOCKS = 17,  /* session id, store key -> full key when it is long: what a session holds */
+    KV_TABLE_LOCKS = 17,  /* session id, store key -> the full key when it is long; keys that a session holds */
     KV_TABLE_DELAYS = 18, /* store key -> lock-delay under way (struct kv_delay) */
 };
 
@@ -39,17 +39,17 @@ struct kv_delay {
 int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay *delay);
 
 /* -- the past ----------------------------------------------------------------------------------------------------- */
-struct history_moment kv_moment(const Pb__KvMoment *moment); /* NULL: as an empty one */
+struct history_moment kv_moment(const Pb__KvMoment *moment); /* NULL: as an empty field */
 Pb__KvMomentVerdict kv_moment_verdict(int error);            /* of history_moment */
 int kv_restore_apply(struct machine_tx *tx, void *request, struct machine_result *result);
-/* As clients' own KV_SET and KV_DELETE; the slices do not point into the map. CO_OK (see the result), or the store's
+/* As KV_SET and KV_DELETE of a client; the slices do not point into the map. CO_OK (see the result), or the store's
  * error. */
 int kv_restore_set(struct machine_tx *tx, struct slice key, struct slice value, uint64_t flags,
                    struct machine_result *result);
 int kv_restore_remove(struct machine_tx *tx, struct slice key, struct machine_result *result);
 
 /* -- walking keys ------------------------------------------------------------------------------------------------- */
-/* What store keys of the keys below `prefix` begin with; when it is shorter than the prefix, compare the full keys
+/* The beginning of the store keys of all keys below `prefix`. When it is shorter than the prefix, compare the full keys
  * too. */
 static inline struct slice kv_prefix_head(struct slice prefix) {
     return slice_make(prefix.data, prefix.size < STORE_KEY_PREFIX ? prefix.size : STORE_KEY_PREFIX);

@@ -7,7 +7,7 @@ static struct slice request_key(const Pb__KvPastRequest *request) { return messa
 
 /* -- as of an index ----------------------------------------------------------------------------------------------- */
 
-/* What the query of the present says, of the past. */
+/* Runs the query of the present on a past state. */
 static int ask_past(struct store_txn *txn, const Pb__KvPastRequest *request, struct arena *arena,
                     Pb__KvPastResult *answer, bool *found) {
     const struct query_type *types[] = {
@@ -63,7 +63,7 @@ static int run_at(struct store_txn *txn, const Pb__KvPastRequest *request, struc
 
 /* -- changes ------------------------------------------------------------------------------------------------------ */
 
-/* The key before and after a change: NULL: it was not there. */
+/* A change of the key, with its record before the change, if it existed. */
 struct change {
     uint64_t index, unix_ms;
     uint8_t command;
@@ -72,7 +72,7 @@ struct change {
     struct change *next;
 };
 
-/* What a client's command deletes is deleted; else what it hung on has ended. */
+/* True: a client's command removed the key. False: the session or lease that it was bound to has ended. */
 static bool by_client(uint8_t command) {
     return command == KV_APPLY || command == KV_APPLY_FENCED || command == KV_RESTORE || command == KV_BY_TRANSACTION ||
            command == KV_BY_COPY;
@@ -98,7 +98,7 @@ static Pb__KvChange *change_record(const struct change *change, const struct kv_
     return record;
 }
 
-/* The entry's first note of this key: how it was before. */
+/* Finds the entry's first note of this key, which has the key's record before the entry. */
 static bool key_noted(const struct history_row *row, struct slice store_key, struct slice key, struct change *change,
                       struct store_txn *txn) {
     struct slice rest = row->notes;
@@ -132,7 +132,8 @@ static struct change *changes_collect(struct store_txn *txn, struct slice store_
     return first;
 }
 
-/* Of its last change, as the query of the present says it: what a client that waits for the next one is woken by. */
+/* The index of the key's last change, as the query of the present answers it. A client that waits for the next change
+ * waits for a higher one. */
 static int present_index(struct store_txn *txn, struct slice key, struct arena *arena, uint64_t *index) {
     Pb__KvRequest *present = arena_alloc(arena, sizeof *present);
     struct query_result result = {0};
@@ -160,7 +161,7 @@ static int run_changes(struct store_txn *txn, struct slice key, struct arena *ar
     for (; change; change = change->next) {
         const struct change *next = change->next;
         const struct kv_record *after = next ? (next->existed ? &next->before : NULL) : there ? &now : NULL;
-        if (!change->existed && !after) continue; /* it came and went in one entry */
+        if (!change->existed && !after) continue; /* the key came and went in one entry */
         answer->changes[answer->n_changes++] = change_record(change, after, arena);
     }
     *found = there || answer->n_changes;
@@ -175,13 +176,14 @@ static struct watch_key past_watched(const ProtobufCMessage *message) {
     return (struct watch_key){one ? SPACE_KEY : SPACE_KEY | WATCH_PREFIX_BIT, request_key(request)};
 }
 
-/* Kept answers are of what can be asked for, too: they are old when a row is appended or the floor rises. */
+/* A kept answer also says which moments can be asked for, so it is stale when a row is appended or the floor rises. */
 static struct watch_key past_also(const ProtobufCMessage *message) {
     (void)message;
     return (struct watch_key){SPACE_HISTORY, slice_make("", 0)};
 }
 
-/* An index that is not there yet comes with any entry: what is said of it is never kept. Nobody waits for the past. */
+/* Any entry may bring an index that is not there yet, so an answer about such an index is never kept. Nobody waits for
+ * the past. */
 static struct watch_key past_own(const ProtobufCMessage *message, size_t i) {
     bool changes = ((const Pb__KvPastRequest *)message)->form == PB__KV_PAST_FORM__PAST_CHANGES;
     return changes || i > 0 ? (struct watch_key){0} : past_also(message);

@@ -1,7 +1,7 @@
-/* Queries on keys. Records are handed out as slices of the map.
+/* Queries on keys. The records of the results are slices of the map.
  *
- * The store keeps long keys that share their first STORE_KEY_PREFIX bytes in the order of their hashes: a walk
- * gathers such a run, sorts it by the full keys, then hands it out, so that every listing is sorted. */
+ * The store keeps long keys that share their first STORE_KEY_PREFIX bytes in the order of their hashes. A walk gathers
+ * such a run, sorts it by the full keys, and visits it then, so that every listing is sorted. */
 #include <stdlib.h>
 
 #include "base/message.h"
@@ -13,7 +13,7 @@ struct walk {
     struct slice prefix;
     void (*visit)(void *data, const struct kv_record *record);
     void *data;
-    struct kv_record *run; /* long keys of one beginning, not handed out yet */
+    struct kv_record *run; /* long keys with one beginning that are not visited yet */
     size_t run_count, run_room;
 };
 
@@ -96,7 +96,7 @@ static int get_run(struct store_txn *txn, const ProtobufCMessage *request, struc
     struct kv_record record;
     bool taken;
     *result = (struct query_result){0};
-    if (key.size > KV_KEY_MAX || key.size == 0) return CO_OK; /* such a key cannot be */
+    if (key.size > KV_KEY_MAX || key.size == 0) return CO_OK; /* no key is like that */
     int rv = kv_record_get(txn, kv_store_key(key, room), key, &record, &taken);
     if (rv == CO_NOTFOUND) {
         result->index = machine_change_index(txn, SPACE_KEY, key);
@@ -130,7 +130,7 @@ struct listing {
     size_t count, room;
 };
 
-/* Makes room for one more of `size` bytes in the arena. */
+/* Makes room in the arena for one more element of `size` bytes. */
 static void *listing_grow(struct listing *list, void *items, size_t size) {
     CHECK(list->count <= list->room);
     if (list->count < list->room) return items;

@@ -1,5 +1,5 @@
-/* How a key lies in the store: a fixed header, then session, lease, token, full key (long keys only) and value, so that a
- * read hands out slices of the map and unpacks nothing.
+/* The record of a key in the store: a fixed header, then session, lease, token, full key (long keys only) and value. So
+ * a read returns slices of the map and unpacks nothing.
  *
  * Keys longer than STORE_KEY_PREFIX are stored under their first STORE_KEY_PREFIX bytes + a 128-bit hash. All keys
  * that are stored as they are end at STORE_KEY_PREFIX bytes, so that no short key can pose as a long one. Long keys
@@ -18,20 +18,19 @@ struct kv_record {
     uint64_t create_index, modify_index, lock_index, flags;
     struct slice session; /* empty, or UUID_TEXT_SIZE bytes followed by a NUL */
     struct slice lease;   /* likewise */
-    /* Of one with a session: the index of the entry by which it took the key's lock, which is its fencing token. 0: the
-     * session has held it since before cluster version 5. */
+    /* The fencing token of the session that holds the key: the index of the entry by which it took the lock. */
     uint64_t token;
     struct slice key; /* as the client wrote it */
     struct slice value;
 };
 
-/* The key's place in a table: `key` itself, or built in `room`. */
+/* The key's place in a table: `key` itself, or a hashed key that is built in `room`. */
 struct slice kv_store_key(struct slice key, char room[KV_STORE_KEY_MAX]);
 static inline bool kv_is_long(struct slice store_key) { return store_key.size > STORE_KEY_PREFIX; }
 
 /* Slices point into `store_key` and `bytes`. CO_CORRUPT. */
 int kv_record_decode(struct slice store_key, struct slice bytes, struct kv_record *record);
-/* Fresh bytes in the arena. */
+/* The record as new bytes in the arena. */
 struct slice kv_record_encode(const struct kv_record *record, struct arena *arena);
 
 /* The record of `key`. CO_NOTFOUND (also when another long key holds the place: then *taken is true),

@@ -1,18 +1,18 @@
-/* Keys become what they were, in one entry: a plan, and carrying it out. A dry run is an entry, too, which takes everything
- * back: so it knows all reasons to refuse that the real one has.
+/* Restores keys to a past state in one entry: makes a plan, and carries it out. A dry run is an entry too, which takes
+ * everything back; so it finds every reason for which the real one would be refused.
  *
- * What changed since the moment stands in the rows of the history behind it; of each key the first of them says how it was.
- * So the cost is that of the changes since, whatever lies below the prefix.
+ * The rows of the history behind the moment name all changes since then, and the first row that names a key has its
+ * record at the moment. So the cost depends on the number of changes since, not on the number of keys below the prefix.
  *
- * The batch that an entry is applied in is no part of what it may look at: the present of the command is the entry before
- * its own, not what was committed last. */
+ * The command must not depend on the batch that its entry is applied in: its present is the state after the entry
+ * before it, not the state that was committed last. */
 #include <stdlib.h>
 
 #include "base/message.h"
 #include "kv/keys/kv_internal.h"
 #include "registry/history.h"
 
-/* A record of the store as it was before a row. Slices point into the map. */
+/* A record of the store before a row. Slices point into the map. */
 struct noted {
     struct slice store_key, bytes;
     size_t order;
@@ -29,7 +29,7 @@ struct plan {
     size_t changes_room, bytes;
 };
 
-/* -- what changed ------------------------------------------------------------------------------------------------- */
+/* -- changes since ------------------------------------------------------------------------------------------------ */
 
 static bool may_be_meant(const struct plan *plan, struct slice store_key) {
     char room[KV_STORE_KEY_MAX];
@@ -59,16 +59,16 @@ static void notes_collect(struct plan *plan) {
     history_walk_close(&walk);
 }
 
-/* By key, and of one key the oldest first. */
+/* By key; notes of one key by age, the oldest first. */
 static int noted_compare(const void *a, const void *b) {
     const struct noted *one = a, *other = b;
     int order = slice_compare(one->store_key, other->store_key);
     return order ? order : (one->order > other->order) - (one->order < other->order);
 }
 
-/* -- what is to be done ------------------------------------------------------------------------------------------- */
+/* -- the plan ----------------------------------------------------------------------------------------------------- */
 
-/* False: it is more than one entry may change. */
+/* False: the plan would change more than one entry may. */
 static bool change_add(struct plan *plan, const struct kv_record *was, const struct kv_record *now) {
     Pb__KvRestoreAnswer *answer = plan->answer;
     const struct kv_record *shown = was ? was : now;
@@ -93,7 +93,7 @@ static bool change_add(struct plan *plan, const struct kv_record *was, const str
     return true;
 }
 
-/* The key of the note, as it was and as it is. False: there is too much. */
+/* Adds the key of the note to the plan, with its past and its present record. False: there is too much. */
 static bool judge(struct plan *plan, const struct noted *noted) {
     struct kv_record was, now;
     struct slice bytes, wanted = message_slice(plan->command->key);
@@ -114,7 +114,7 @@ static bool judge(struct plan *plan, const struct noted *noted) {
     return change_add(plan, noted->existed ? &was : NULL, there ? &now : NULL);
 }
 
-/* Of one key: was it there? */
+/* Did the key exist at the moment? */
 static bool was_there(const struct plan *plan) {
     char room[KV_STORE_KEY_MAX];
     struct slice key = message_slice(plan->command->key);
@@ -124,7 +124,7 @@ static bool was_there(const struct plan *plan) {
     return kv_record_get(plan->txn, kv_store_key(key, room), key, &record, &taken) == CO_OK;
 }
 
-/* `present`: the newest entry that counts. CO_OK: the answer says it all; its changes are in the order of the keys. */
+/* `present`: the newest entry that counts. CO_OK: the answer has the whole plan, in the order of the keys. */
 static int plan_make(struct store_txn *txn, const Pb__KvRestoreCommand *command, struct history_place present,
                      struct arena *arena, Pb__KvRestoreAnswer *answer) {
     pb__kv_restore_answer__init(answer);
@@ -158,7 +158,7 @@ static bool key_fits(const Pb__KvRestoreCommand *command) {
 
 /* -- the command -------------------------------------------------------------------------------------------------- */
 
-/* All of them, or none. */
+/* Carries out all changes, or none. */
 static int carry_out(struct machine_tx *tx, const Pb__KvRestoreAnswer *answer, bool dry_run,
                      struct machine_result *result) {
     struct machine_point point = machine_point_set(tx);
@@ -186,7 +186,7 @@ int kv_restore_apply(struct machine_tx *tx, void *request, struct machine_result
     if (rv == CO_OK && answer->n_changes) rv = carry_out(tx, answer, command->dry_run, result);
     if (rv != CO_OK || result->error) return rv;
     result->yes = answer->n_changes > 0;
-    if (!command->dry_run) answer->n_changes = 0; /* they are counted: that is enough */
+    if (!command->dry_run) answer->n_changes = 0; /* the answer has their number, which is enough */
     result->message = &answer->base;
     return CO_OK;
 }

@@ -4,22 +4,22 @@
 #include "base/message.h"
 #include "kv/lock/queue_internal.h"
 
-/* One that waits for the session, itself included. */
+/* A session that waits for the session of the search, directly or over others; the first is that session itself. */
 struct reached {
     struct slice session;
-    size_t by;         /* for whom it waits; of the session itself: itself */
-    struct slice name; /* of what it waits for */
+    size_t by;         /* the place of the session for which it waits; the first: its own */
+    struct slice name; /* of the lock for which it waits */
 };
 struct search {
     struct store_txn *txn;
     const struct queue_family *family;
     struct arena *arena;
-    struct slice wanted;      /* the name that the session wants to wait for, */
-    char upto[POSITION_SIZE]; /* and who stands there up to here, those it would wait for */
+    struct slice wanted;      /* the name for which the session wants to wait, */
+    char upto[POSITION_SIZE]; /* and the position there up to which it would wait for others */
     struct reached reached[CIRCLE_MOST];
     size_t count, looked;
-    size_t closes;            /* the one that the session would wait for, */
-    struct slice closes_name; /* and for what; 0: none yet */
+    size_t closes;            /* the place of the session that closes the circle, */
+    struct slice closes_name; /* and the name for which it is waited; 0: none yet */
 };
 
 static bool is_known(const struct search *search, struct slice session) {
@@ -43,8 +43,8 @@ static int reach(struct search *search, struct slice session, size_t by, struct 
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
 
-/* Those who wait in a queue for number `by`, which stands at `position`: all behind it, but for a shared one those who
- * are granted together with it. */
+/* Reaches the sessions that wait in a queue for number `by`, which stands at `position`: all behind it, except that
+ * shared ones do not wait for a shared one with which they are granted together. */
 static int reach_behind(struct search *search, size_t by, struct slice name, struct position position) {
     char room[QUEUE_KEY_MAX], own[QUEUE_KEY_MAX];
     struct slice rows = queue_waiting_rows(name, room), from = rows;
@@ -53,12 +53,12 @@ static int reach_behind(struct search *search, size_t by, struct slice name, str
     int rv = queue_get(search->txn, search->family, name, search->arena, &queue);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
     if (queue->limit || !queue->waiters) return CO_OK;
-    bool alone = queue->holder != NULL; /* an exclusive one came in between */
+    bool alone = queue->holder != NULL; /* an exclusive entry stands in between */
     if (position_waits(position)) {
         from = queue_rows(name, own);
         position_put(own + from.size, position);
         from.size += POSITION_SIZE;
-        alone = false; /* its own row says it */
+        alone = false; /* its own row has the session */
     }
     for (store_cursor_open(&cursor, search->txn, search->family->table, from);
          cursor.valid && slice_starts(cursor.key, rows) && rv == CO_OK && !search->closes; store_cursor_next(&cursor)) {
@@ -72,7 +72,7 @@ static int reach_behind(struct search *search, size_t by, struct slice name, str
     return rv;
 }
 
-/* All who wait for number `number`, directly. */
+/* Reaches all sessions that wait for number `number` directly. */
 static int expand(struct search *search, size_t number) {
     struct store_cursor cursor;
     int rv = CO_OK;
@@ -118,8 +118,8 @@ static void open_before(struct store_cursor *cursor, struct store_txn *txn, uint
     }
 }
 
-/* How far those stand for whom the entry would wait: up to its own place; a shared one up to the last exclusive one
- * before it. False: it would wait for nobody. */
+/* Sets search->upto to the last position for which the entry would wait: an exclusive entry waits for everybody before
+ * its own place, a shared one up to the last exclusive entry before it. False: it would wait for nobody. */
 static bool waits_up_to(struct search *search, const Pb__QueueEntry *entry, const Pb__Queue *queue) {
     char room[QUEUE_KEY_MAX];
     struct slice rows = queue_rows(search->wanted, room), from = slice_make(room, rows.size + POSITION_SIZE);

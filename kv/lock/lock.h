@@ -1,7 +1,7 @@
-/* Locks: exclusive, shared and counting ones, first come, first served, each grant with a fencing token. A module of the
- * state machine; how they are queued and passed on: kv/lock/queue.h.
+/* Locks: exclusive, shared and counting ones, first come, first served, each grant with a fencing token. A module of
+ * the state machine; how they are queued and passed on: kv/lock/queue.h.
  *
- * A lock with a limit has so many shared holders at most. An exclusive holder is alone in either case. */
+ * A lock with a limit has at most that many shared holders. An exclusive holder is always alone. */
 #ifndef COORD_KV_LOCK_H
 #define COORD_KV_LOCK_H
 
@@ -12,13 +12,13 @@ enum lock_space {
     SPACE_LOCK = 37,       /* a name; with WATCH_PREFIX_BIT: prefixes of names */
     SPACE_LOCK_ENTRY = 38, /* a session in a lock: queue_entry_name */
 };
-#define LOCK_SINCE 5 /* cluster version (registry/version.h) */
 
 extern const struct module lock_module;
 extern const struct queue_family lock_family;
 extern const struct query_type query_lock;        /* QueueRequest -> QueueView */
-extern const struct query_type query_lock_entry;  /* QueueEntryRequest -> QueueAnswer; found=false: it is not there */
-extern const struct query_type query_lock_holder; /* QueueRequest -> QueueAnswer; found=false: nobody */
+extern const struct query_type query_lock_entry;  /* QueueEntryRequest -> QueueAnswer; found=false: the session is not
+                                                   * in the queue */
+extern const struct query_type query_lock_holder; /* QueueRequest -> QueueAnswer; found=false: nobody holds it */
 extern const struct query_type query_locks;       /* QueueListRequest -> QueueListResult */
 
 #endif

@@ -13,7 +13,7 @@ struct change {
     struct machine_tx *tx;
     const struct queue_family *family;
     struct slice name;
-    Pb__Queue *queue; /* in the tx arena; a new one has nobody */
+    Pb__Queue *queue; /* in the tx arena; a new queue is empty */
     int64_t now_unix_ms;
 };
 
@@ -29,7 +29,7 @@ static int begin(struct machine_tx *tx, const struct queue_family *family, struc
 
 /* -- entries ------------------------------------------------------------------------------------------------------ */
 
-/* Its row, or its place in the queue's record; and the session's. */
+/* Writes the entry's row, or its place in the queue's record, and the session's binding. */
 static void entry_put(struct change *change, Pb__QueueEntry *entry) {
     struct machine_tx *tx = change->tx;
     char room[QUEUE_KEY_MAX];
@@ -64,13 +64,13 @@ static void wake_entry(struct change *change, const char *session) {
     machine_touch(change->tx, change->family->entry_space, queue_entry_name(change->name, slice_text(session), room));
 }
 
-/* Somebody holds it from now on, or no more, or says something else. */
+/* The holder or its note has changed. */
 static void holder_changed(struct change *change) {
     change->queue->holder_index = change->tx->index;
     if (change->family->holder_space) machine_touch(change->tx, change->family->holder_space, change->name);
 }
 
-/* -- who is next -------------------------------------------------------------------------------------------------- */
+/* -- the next in turn --------------------------------------------------------------------------------------------- */
 
 static bool is_free_for(const Pb__Queue *queue, Pb__QueueMode mode) {
     if (queue->delays) return false;
@@ -104,13 +104,14 @@ static int first_waiting(struct change *change, Pb__QueueEntry **entry) {
     return *entry ? CO_OK : found ? CO_CORRUPT : CO_NOTFOUND;
 }
 
-/* A shared one is granted: has this entry granted another one before? Then they have one token, and both say so. */
+/* A shared entry is granted. When this log entry has granted another shared one before, they have one token, and both
+ * are marked as common. */
 static int note_common(struct change *change, Pb__QueueEntry *entry) {
     struct machine_tx *tx = change->tx;
     Pb__QueueEntry *other;
     if (change->queue->token != tx->index || entry->mode != PB__QUEUE_MODE__QUEUE_SHARED) return CO_OK;
     int rv = queue_shared_holder(tx->store, change->family, change->name, tx->index, tx->arena, &other, NULL);
-    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv; /* it has left again */
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv; /* the other one has left again */
     entry->common = true;
     if (other->common) return CO_OK;
     other->common = true;
@@ -137,7 +138,7 @@ static int move_on(struct change *change) {
 
 /* -- the end of a change ------------------------------------------------------------------------------------------ */
 
-/* What is remembered longest goes. */
+/* Forgets the name that has been free for longest, when too many are remembered. */
 static void forget_oldest(struct change *change) {
     struct slice name;
     if (!queue_free_oldest(change->tx, change->family, &name)) return;
@@ -149,7 +150,7 @@ static void commit(struct change *change) {
     struct machine_tx *tx = change->tx;
     Pb__Queue *queue = change->queue;
     bool used = queue->holders || queue->waiters || queue->delays;
-    CHECK(!queue->waiters || queue->holders || queue->delays); /* nobody waits for what is free */
+    CHECK(!queue->waiters || queue->holders || queue->delays); /* nobody waits for a free name */
     bool freed = !used && !queue->freed;
     queue->modify_index = tx->index;
     if (used && queue->freed) {
@@ -162,7 +163,7 @@ static void commit(struct change *change) {
     }
     store_put(tx->store, change->family->table, change->name, message_pack(tx->arena, &queue->base));
     machine_touch(tx, change->family->space, change->name);
-    if (freed) forget_oldest(change); /* perhaps this one, when delays take up the room */
+    if (freed) forget_oldest(change); /* perhaps this very name, when delays take up the room */
 }
 
 /* -- acquiring ---------------------------------------------------------------------------------------------------- */
@@ -186,8 +187,8 @@ static int refuse_limit(const struct change *change, const Pb__QueueAcquireComma
                      change->family->noun, wish->name, change->queue->limit, wish->limit));
 }
 
-/* A holder whose token is no fence gets one of its own: a restored backup has brought it back, and others may have had
- * higher ones since; or several were granted together. */
+/* Gives a new token to a holder whose token is no fence: either a restored backup brought the holder back, and others
+ * may have had higher tokens since; or several holders were granted together. */
 static void grant_anew(struct change *change, Pb__QueueEntry *entry) {
     row_del(change, entry);
     change->queue->holders--;
@@ -202,7 +203,7 @@ static void grant_anew(struct change *change, Pb__QueueEntry *entry) {
     commit(change);
 }
 
-/* The session is there already: the same again, or not. */
+/* The session is in the queue already: answers what it has, or refuses a different wish. */
 static int acquire_again(struct change *change, const Pb__QueueAcquireCommand *wish, struct slice session,
                          struct slice bytes, struct machine_result *result, Pb__QueueAnswer *answer) {
     struct position position;
@@ -230,7 +231,7 @@ static int refuse_shared_token(struct machine_result *result) {
                           "several shared holders were granted together and have this token: name the session");
 }
 
-/* With the token of a grant: is it still so? */
+/* Names a token and no session: does the token still hold the name? */
 static int acquire_by_token(struct change *change, const Pb__QueueAcquireCommand *wish, struct machine_result *result,
                             Pb__QueueAnswer *answer) {
     Pb__QueueEntry *entry;
@@ -247,7 +248,7 @@ static int acquire_by_token(struct change *change, const Pb__QueueAcquireCommand
 
 static uint32_t lesser(uint32_t wished, uint32_t most) { return wished && wished < most ? wished : most; }
 
-/* In how many queues of the family the session is; counted up to `most`. */
+/* The number of queues of the family that the session is in; counted up to `most`. */
 static uint32_t count_own(struct change *change, struct slice session, uint32_t most) {
     struct store_cursor cursor;
     uint32_t count = 0;
@@ -258,7 +259,8 @@ static uint32_t count_own(struct change *change, struct slice session, uint32_t 
     return count;
 }
 
-/* What a new entry must not do. Without a session: that is made by this command, and is nowhere yet. */
+/* Refuses a new entry that would break a limit or close a circle. A session that this command makes is in no queue yet,
+ * so only the limit of waiters applies to it. */
 static int refuse_entry(struct change *change, const Pb__QueueAcquireCommand *wish, const Pb__QueueEntry *entry,
                         bool waits, struct machine_result *result) {
     struct machine_tx *tx = change->tx;
@@ -278,13 +280,14 @@ static int refuse_entry(struct change *change, const Pb__QueueAcquireCommand *wi
             result, CO_BUSY,
             arena_printf(tx->arena, "the session is in %u %ss already, at most %u are allowed (coord.lock_session_max)",
                          own, change->family->noun, own));
-    /* Candidates stand by for each other: a leader of one election waits for another without keeping anybody. */
+    /* Elections have no circles: candidates stand by for each other, and a leader of one election may wait for another
+     * without delaying anybody. */
     if (!waits || wish->limit || change->family->is_election) return CO_OK;
     int rv = circle_find(tx->store, change->family, entry, change->name, change->queue, tx->arena, &circle);
     return rv == CO_OK && circle ? machine_refuse(result, CO_CONFLICT, circle) : rv;
 }
 
-/* As it would enter. */
+/* The entry that the wish makes, with its place. */
 static Pb__QueueEntry *entry_new(const struct change *change, const Pb__QueueAcquireCommand *wish,
                                  struct slice session) {
     Pb__QueueEntry *entry = arena_alloc(change->tx->arena, sizeof *entry);
@@ -380,7 +383,7 @@ int queue_acquire(struct machine_tx *tx, const struct queue_family *family, cons
 
 /* -- leaving ------------------------------------------------------------------------------------------------------ */
 
-/* The entry goes, and those who can are granted. `delay_ns`: nobody is before it is over. */
+/* Removes the entry, and grants the name to those that are next. `delay_ns`: to nobody before this time is over. */
 static int leave(struct change *change, Pb__QueueEntry *entry, Pb__QueueCause cause, int64_t delay_ns) {
     Pb__Queue *queue = change->queue;
     bool held = entry->token != 0;
@@ -390,7 +393,7 @@ static int leave(struct change *change, Pb__QueueEntry *entry, Pb__QueueCause ca
     if (held) queue->holders--, holder_changed(change);
     else queue->waiters--;
     note_transition(change, cause, entry->session);
-    wake_entry(change, entry->session); /* who waits for this entry elsewhere learns that it is gone */
+    wake_entry(change, entry->session); /* clients that watch this entry learn that it is gone */
     if (held && delay_ns > 0 && queue_delay_put(change->tx, change->family, change->name, delay_ns)) queue->delays++;
     int rv = move_on(change);
     if (rv == CO_OK) commit(change);
@@ -445,7 +448,7 @@ int queue_session_ended(struct machine_tx *tx, const struct queue_family *family
     if (rv == CO_OK) rv = queue_entry_at(tx->store, family, end->name, position, tx->arena, &entry);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
     int64_t delay_ns = session->lock_delay_ns < LOCK_DELAY_MAX_NS ? session->lock_delay_ns : LOCK_DELAY_MAX_NS;
-    if (entry->token == tx->index) delay_ns = 0; /* granted by the entry that ends it: it never knew */
+    if (entry->token == tx->index) delay_ns = 0; /* the same log entry granted it, so the holder never knew */
     if (tx->mutations & MUTATE_LOCK_FORGETS && entry->token) change.queue->delays++;
     return leave(&change, entry,
                  entry->token ? PB__QUEUE_CAUSE__CAUSE_SESSION_ENDED : PB__QUEUE_CAUSE__CAUSE_WAITER_ENDED, delay_ns);
@@ -467,7 +470,7 @@ int queue_delay_over(struct machine_tx *tx, const struct queue_family *family, c
     return rv;
 }
 
-/* -- the holder's note -------------------------------------------------------------------------------------------- */
+/* -- the note of a holder ----------------------------------------------------------------------------------------- */
 
 int queue_set_note(struct machine_tx *tx, const struct queue_family *family, const Pb__QueueNoteCommand *command,
                    struct machine_result *result) {

@@ -25,7 +25,7 @@ void queue_free_del(struct machine_tx *tx, const struct queue_family *family, st
 
 bool queue_free_oldest(struct machine_tx *tx, const struct queue_family *family, struct slice *name) {
     struct store_cursor cursor;
-    if (store_count(tx->store, family->aside) <= QUEUE_FREE_KEPT) return false; /* delays count too, there are few */
+    if (store_count(tx->store, family->aside) <= QUEUE_FREE_KEPT) return false; /* counts the few delays too */
     store_cursor_open(&cursor, tx->store, family->aside, SLICE_LITERAL("\1"));
     bool found = cursor.valid && cursor.key.data[0] == FREE && cursor.key.size > 9;
     if (found) {
@@ -45,7 +45,7 @@ static struct slice delay_key(struct slice name, uint64_t index, char room[ASIDE
     return slice_make(room, 2 + name.size + 8);
 }
 
-/* Of the expiry. */
+/* The name that the expiry has for it. */
 static struct slice delay_name(struct slice key) { return slice_make(key.data + 1, key.size - 1); }
 
 bool queue_delay_put(struct machine_tx *tx, const struct queue_family *family, struct slice name, int64_t delay_ns) {
@@ -89,7 +89,7 @@ void queue_delay_end(const struct queue_family *family, const struct expiry_due 
                      const struct expiry_leader *leader,
                      void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
     Pb__QueueDelayOverCommand command = PB__QUEUE_DELAY_OVER_COMMAND__INIT;
-    command.name = (char *)(uintptr_t)due->name.data; /* as far as its NUL */
+    command.name = (char *)(uintptr_t)due->name.data; /* the lock's name ends at the NUL */
     command.index = due->index, command.term = leader->term;
     command.now_unix_ms = leader->unix_ms;
     propose(data, family->delay_over, &command.base);

@@ -6,9 +6,9 @@
 #include "kv/lock/queue.h"
 #include "kv/session/session.h"
 
-/* Where an entry stands: token of its grant, or QUEUE_WAITS; priority, highest first; place. Big-endian, so that the
- * rows of a name have its holders first, and then the others in their turn. Exclusive holders have no row: they are in
- * the queue's record. */
+/* The position of an entry: the token of its grant, or QUEUE_WAITS; its priority, highest first; its place. The numbers
+ * are big-endian, so that the rows of a name are in the order of the queue, the holders first. An exclusive holder has
+ * no row: it is in the queue's record. */
 #define QUEUE_WAITS UINT64_MAX
 enum { POSITION_SIZE = 8 + 4 + 8, QUEUE_KEY_MAX = QUEUE_NAME_MAX + 1 + POSITION_SIZE };
 _Static_assert(QUEUE_KEY_MAX + UUID_TEXT_SIZE <= STORE_KEY_MAX, "a key of the store, with a session too");
@@ -25,15 +25,15 @@ int position_get(struct slice bytes, struct position *position); /* CO_CORRUPT *
 
 /* The name and a NUL, to which a position may be appended. */
 struct slice queue_rows(struct slice name, char room[QUEUE_KEY_MAX]);
-/* The same of those that wait. */
+/* The same for the rows of waiters. */
 struct slice queue_waiting_rows(struct slice name, char room[QUEUE_KEY_MAX]);
 /* The entry at a position. */
 int queue_entry_at(struct store_txn *txn, const struct queue_family *family, struct slice name,
                    struct position position, struct arena *arena, Pb__QueueEntry **entry);
-/* Among the rows of shared holders, as queue_holder. */
+/* As queue_holder, but looks among the rows of shared holders only. */
 int queue_shared_holder(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
                         struct arena *arena, Pb__QueueEntry **entry, bool *several);
-/* Is the binding row a waiting one? */
+/* Is the binding that of a waiting session? */
 static inline bool position_waits(struct position position) { return position.token == QUEUE_WAITS; }
 
 #endif

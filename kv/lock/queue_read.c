@@ -174,7 +174,7 @@ static void list_add(Pb__QueueListResult *list, size_t *room, struct arena *aren
     list->queues[list->n_queues++] = view;
 }
 
-/* The record under the cursor is a name's, or of its rows: those have a NUL in their keys. */
+/* Is the record under the cursor that of a name? The keys of a name's rows have a NUL. */
 static bool is_name(struct slice key) { return !memchr(key.data, '\0', key.size); }
 
 int queue_list(struct store_txn *txn, const struct queue_family *family, struct slice prefix, size_t most,
@@ -202,7 +202,7 @@ int queue_list(struct store_txn *txn, const struct queue_family *family, struct 
 
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 
-#define SHOWN_MOST 1000 /* of those that wait */
+#define SHOWN_MOST 1000 /* waiters in a view */
 
 static void answer_fill(struct arena *arena, struct slice name, const Pb__QueueEntry *entry, uint32_t position,
                         uint32_t waiters, struct query_result *result) {
@@ -254,7 +254,7 @@ int queue_entry_run(struct store_txn *txn, const struct queue_family *family, co
     }
     if (rv == CO_OK) rv = queue_get(txn, family, name, arena, &queue);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
-    bool old = entry->token && entry->token < machine_restored(txn); /* it has to acquire again */
+    bool old = entry->token && entry->token < machine_restored(txn); /* the holder has to acquire again */
     if (old) entry->token = 0;
     uint32_t position = entry->token || old ? 0 : queue_position(txn, family, name, entry);
     answer_fill(arena, name, entry, position, queue->waiters, result);

@@ -1,4 +1,4 @@
-/* Commands on phasers, and what the end of a session does to those that it is in. */
+/* Commands on phasers, and the end of a session that is in some. */
 #include "kv/phaser/phaser_internal.h"
 
 static int name_refused(const char *name, struct machine_result *result) {
@@ -20,7 +20,7 @@ static const char *circle(struct machine_tx *tx, const char *name, const struct 
 
 /* -- register ----------------------------------------------------------------------------------------------------- */
 
-/* A phaser that is not there yet. */
+/* A new phaser. */
 static Pb__Phaser *fresh(struct machine_tx *tx, const char *name) {
     Pb__Phaser *phaser = arena_alloc(tx->arena, sizeof *phaser);
     pb__phaser__init(phaser);
@@ -33,7 +33,7 @@ static bool is_fresh(const struct machine_tx *tx, const Pb__Phaser *phaser) {
     return phaser->create_index == tx->index && phaser->modify_index == 0;
 }
 
-/* `parent` and what is above it, fresh if it is not there. */
+/* Loads `parent` and its ancestors; makes the parent when there is none. */
 static int load_parent(struct machine_tx *tx, const char *parent, struct phaser_chain *above) {
     int rv = phaser_chain_load(tx, slice_text(parent), above);
     if (rv != CO_NOTFOUND) return rv;
@@ -41,7 +41,7 @@ static int load_parent(struct machine_tx *tx, const char *parent, struct phaser_
     return CO_OK;
 }
 
-/* Of a phaser that is there: the parent that it is registered with now has to be its own. */
+/* The phaser exists: its parent has to be the one that the command names. */
 static int parent_refused(struct machine_tx *tx, const Pb__Phaser *phaser, const char *parent,
                           struct machine_result *result) {
     struct phaser_chain above;
@@ -60,7 +60,7 @@ static int parent_refused(struct machine_tx *tx, const Pb__Phaser *phaser, const
             : arena_printf(tx->arena, "parent: phaser \"%.64s\" has none", phaser->name));
 }
 
-/* A phaser that begins, below its parent, which may begin as well. */
+/* A phaser that begins, below a parent that may begin as well. */
 static int begin(struct machine_tx *tx, const Pb__PhaserRegisterCommand *command, struct phaser_chain *chain,
                  struct machine_result *result) {
     struct phaser_chain above = {0};
@@ -84,7 +84,7 @@ static int begin(struct machine_tx *tx, const Pb__PhaserRegisterCommand *command
     return CO_OK;
 }
 
-/* Writes what begins, apart from the records. */
+/* Writes the child's row of a new phaser. phaser_tree_commit writes the records. */
 static void begun(struct machine_tx *tx, struct phaser_chain *chain) {
     Pb__Phaser *phaser = chain->at[0], *root = chain->at[chain->count - 1];
     for (unsigned i = 0; i < chain->count && i < 2; i++)
@@ -97,7 +97,7 @@ static void begun(struct machine_tx *tx, struct phaser_chain *chain) {
     chain->changed[1] = chain->changed[chain->count - 1] = true;
 }
 
-/* Of a session that is there; others are in none. */
+/* Only a session that exists already can be in phasers. */
 static unsigned phasers_of(struct machine_tx *tx, struct slice session) {
     struct store_cursor cursor;
     unsigned count = 0;
@@ -217,7 +217,7 @@ int phaser_arrive_apply(struct machine_tx *tx, void *request, struct machine_res
     bool over = command->has_phase && command->phase < phaser->phase, advanced = over;
     answer->phase = over ? command->phase : phaser->phase;
     answer->now = phaser->phase;
-    if (!over && member->arrived_before != phaser->phase + 1) { /* else it has been counted */
+    if (!over && member->arrived_before != phaser->phase + 1) { /* else it has arrived already, and was counted */
         member->arrived_before = phaser->phase + 1;
         rv = phaser_chain_count(&chain, 0, 1);
         if (rv != CO_OK) return rv;
@@ -236,7 +236,7 @@ int phaser_arrive_apply(struct machine_tx *tx, void *request, struct machine_res
 
 /* -- leaving ------------------------------------------------------------------------------------------------------ */
 
-/* `counted`: it is no longer waited for. */
+/* `counted`: the phase no longer waits for the member. */
 static int leave(struct machine_tx *tx, struct phaser_chain *chain, const Pb__PhaserMember *member, bool counted) {
     Pb__Phaser *phaser = chain->at[0];
     struct slice name = slice_text(phaser->name), session = slice_text(member->session);
@@ -260,14 +260,14 @@ int phaser_deregister_apply(struct machine_tx *tx, void *request, struct machine
     int rv = name_refused(command->name, result);
     if (rv != CO_OK || result->error) return rv;
     rv = load_member(tx, command->name, command->session, &chain, &member, result);
-    if (rv == CO_OK && result->error == CO_NOTFOUND) return machine_refuse(result, CO_OK, NULL); /* it is not in it */
+    if (rv == CO_OK && result->error == CO_NOTFOUND) return machine_refuse(result, CO_OK, NULL); /* no member */
     if (rv == CO_OK) rv = leave(tx, &chain, member, true);
     if (rv == CO_OK) rv = session_end_idle(tx, slice_text(command->session));
     result->yes = true;
     return rv;
 }
 
-/* The session's end. */
+/* A session ends that is a member. */
 static int member_ended(struct machine_tx *tx, const struct binding_end *end) {
     struct phaser_chain chain;
     Pb__PhaserMember *member;

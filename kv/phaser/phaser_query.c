@@ -97,7 +97,7 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     pb__phasers_result__init(list);
     *result = (struct query_result){.index = machine_removed_below(txn, SPACE_PHASER, prefix), .found = true};
     result->message = &list->base;
-    if (prefix.size > PHASER_NAME_MAX) return CO_OK; /* such a name cannot be */
+    if (prefix.size > PHASER_NAME_MAX) return CO_OK; /* no phaser has such a name */
     STORE_PREFIX(&cursor, txn, PHASER_TABLE, prefix) {
         if (list->n_phasers == room) {
             room = room ? 2 * room : 16;
@@ -134,7 +134,7 @@ static struct watch_key phase_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_PHASER_PHASE, slice_text(awaits(request)->name)};
 }
 
-/* Counts of it are shown too. */
+/* The answer shows the phaser's counts too. */
 static struct watch_key phase_also(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_PHASER, slice_text(awaits(request)->name)};
 }
@@ -190,19 +190,16 @@ const struct query_type query_phaser_await = {.number = 56,
 
 static const struct module_command commands[] = {
     {.number = PHASER_REGISTER,
-     .since = PHASER_SINCE,
      .name = "phaser-register",
      .request = &pb__phaser_register_command__descriptor,
      .result = &pb__phaser_registration__descriptor,
      .apply = phaser_register_apply},
     {.number = PHASER_ARRIVE,
-     .since = PHASER_SINCE,
      .name = "phaser-arrive",
      .request = &pb__phaser_arrive_command__descriptor,
      .result = &pb__phaser_arrival__descriptor,
      .apply = phaser_arrive_apply},
     {.number = PHASER_DEREGISTER,
-     .since = PHASER_SINCE,
      .name = "phaser-deregister",
      .request = &pb__phaser_deregister_command__descriptor,
      .apply = phaser_deregister_apply},

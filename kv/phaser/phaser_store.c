@@ -10,7 +10,7 @@ static struct slice pack(struct machine_tx *tx, const ProtobufCMessage *message)
 
 int phaser_get(struct store_txn *txn, struct slice name, struct arena *arena, Pb__Phaser **phaser) {
     struct slice bytes;
-    if (name.size == 0 || name.size > PHASER_NAME_MAX) return CO_NOTFOUND; /* such a name cannot be */
+    if (name.size == 0 || name.size > PHASER_NAME_MAX) return CO_NOTFOUND; /* no phaser has such a name */
     int rv = store_get(txn, PHASER_TABLE, name, &bytes);
     if (rv != CO_OK) return rv;
     *phaser = machine_decode(&pb__phaser__descriptor, bytes, arena);
@@ -39,7 +39,7 @@ static struct slice row_key(struct slice name, enum phaser_row row, struct slice
     struct slice rows = phaser_rows(name, row, whole);
     memcpy(whole + rows.size, what.data, what.size);
     struct slice key = store_key_long(slice_make(whole, rows.size + what.size), room);
-    if (key.data == whole) memcpy(room, whole, key.size); /* it is short */
+    if (key.data == whole) memcpy(room, whole, key.size); /* the key is short enough to be whole */
     return slice_make(room, key.size);
 }
 
@@ -69,7 +69,7 @@ void phaser_child_put(struct machine_tx *tx, const Pb__Phaser *parent, const Pb_
     char room[STORE_KEY_MAX];
     struct slice key = row_key(slice_text(parent->name), PHASER_ROW_CHILD, slice_text(child->name), room);
     Pb__PhaserChild record = PB__PHASER_CHILD__INIT;
-    record.name = child->name; /* a long key does not hold it */
+    record.name = child->name; /* a long key has no room for the name */
     store_put(tx->store, PHASER_TABLE_MEMBERS, key, pack(tx, &record.base));
 }
 

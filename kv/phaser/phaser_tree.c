@@ -1,8 +1,8 @@
-/* Trees of phasers: what a party's coming, arriving and going does to the ancestors, and the advance.
+/* Trees of phasers: how a party that comes, arrives or goes changes the counts of the ancestors, and the advance.
  *
- * A child is counted in its parent's `registered` while its own is not 0, and in `arrived` while it is complete. So
- * the parent's counts follow from the child's alone, in every entry, and what happens below stops at the first
- * ancestor whose two answers stay as they are. */
+ * A child is counted in its parent's `registered` while its own is not 0, and in `arrived` while it is complete. So the
+ * parent's counts follow from the child's alone in every entry, and a change below ends at the first ancestor for which
+ * both stay the same. */
 #include "kv/phaser/phaser_internal.h"
 
 int phaser_chain_load(struct machine_tx *tx, struct slice name, struct phaser_chain *chain) {
@@ -46,7 +46,7 @@ static void end(struct machine_tx *tx, const Pb__Phaser *phaser) {
     machine_changed(tx, SPACE_PHASER, slice_text(phaser->name), true);
 }
 
-/* From the first on: those that nobody is in. *left: how many have ended. */
+/* Removes empty phasers, from the first one upwards. *left: how many have ended. */
 static int end_empty(struct machine_tx *tx, struct phaser_chain *chain, unsigned *left) {
     unsigned i = 0;
     for (; i < chain->count && !chain->at[i]->members && !chain->at[i]->children; i++) {
@@ -75,7 +75,7 @@ static int advance_one(struct machine_tx *tx, const char *name) {
     return CO_OK;
 }
 
-/* The root, and all below it. */
+/* Advances the root, and all phasers below it. */
 static int advance(struct machine_tx *tx, const Pb__Phaser *root) {
     size_t most = 1 + (size_t)root->descendants, count = 1;
     if (root->descendants > PHASER_TREE_MAX) return CO_CORRUPT;

@@ -9,7 +9,7 @@
 #include "base/message.h"
 #include "kv/quota/owning_internal.h"
 
-/* -- life, and the table of budgets --------------------------------------------------------------------------------- */
+/* -- life, and the table of budgets ------------------------------------------------------------------------------- */
 
 struct owning *owning_new(const struct owning_config *config) {
     struct owning *owning = mem_zalloc(sizeof *owning);
@@ -82,7 +82,7 @@ static void grow(struct owning *owning) {
     owning->mask = mask;
 }
 
-/* NULL: there are too many. */
+/* NULL: the table is full. */
 static struct owning_budget *budget_of(struct owning *owning, struct slice name, uint64_t now_ns) {
     struct owning_budget *budget = owning_find(owning, name);
     if (budget || owning->count >= SPENDER_BUDGETS_MOST) return budget;
@@ -115,7 +115,7 @@ static void budget_drop(struct owning *owning, struct owning_budget *budget) {
     budget_free(owning, budget);
 }
 
-/* -- which budgets ------------------------------------------------------------------------------------------------- */
+/* -- which budgets ------------------------------------------------------------------------------------------------ */
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -155,7 +155,7 @@ bool owning_leave(struct owning *owning, struct owning_now now) {
     return left;
 }
 
-/* -- time ---------------------------------------------------------------------------------------------------------- */
+/* -- time --------------------------------------------------------------------------------------------------------- */
 
 void owning_wake(struct owning *owning) { owning->woken = true; }
 
@@ -198,7 +198,7 @@ struct count {
     uint64_t remaining, retry_ms, round;
 };
 
-/* CO_OK, CO_BUSY; CO_AGAIN: this agent does not count it now. */
+/* Counts the take. CO_OK, CO_BUSY; CO_AGAIN: this agent does not count the key now. */
 static int count_here(struct owning *owning, struct owning_budget *budget, struct owning_id id, uint64_t n,
                       struct owning_now now, struct count *out) {
     struct owning_bucket *bucket = owning_bucket_find(&budget->table, id);
@@ -229,11 +229,11 @@ static void back_here(struct owning *owning, struct owning_budget *budget, struc
     if (!bucket || !owning_counts(budget, id, 0) || !owning_alive(owning, budget, now.ns)) return;
     owning_refill(owning, budget, bucket, now);
     uint64_t capacity = owning_capacity(budget, id);
-    if (bucket->round != round || bucket->tokens >= capacity) return; /* it was full since: what is back is there */
+    if (bucket->round != round || bucket->tokens >= capacity) return; /* refilled since the take */
     bucket->tokens += n < capacity - bucket->tokens ? n : capacity - bucket->tokens;
 }
 
-/* -- takes --------------------------------------------------------------------------------------------------------- */
+/* -- takes -------------------------------------------------------------------------------------------------------- */
 
 static int refuse(struct owning_answer *answer, int error, uint64_t retry_ms, const char *text) {
     answer->text = text;
@@ -241,7 +241,7 @@ static int refuse(struct owning_answer *answer, int error, uint64_t retry_ms, co
     return error;
 }
 
-/* `lease`: of who would decide it; 0: nobody is known. */
+/* `lease`: of the member that would decide the take; 0: none is known. */
 static int wait(struct owning *owning, struct owning_budget *budget, const struct owning_take *take, uint64_t lease,
                 struct owning_now now, struct owning_answer *answer) {
     bool lost = budget->lost_version == budget->version && budget->lost_lease == lease;
@@ -265,7 +265,7 @@ static int ask_owner(struct owning *owning, struct owning_budget *budget, struct
                      struct owning_now now, struct owning_answer *answer) {
     const struct owning_ring *live = &budget->live;
     size_t owner = owning_owner(live, (struct owning_id){take->key, take->split ? take->part + 1 : 0});
-    /* It is this agent, or was before it began anew. */
+    /* Is the member this agent, or an earlier lease of this node? */
     bool here = owner != SIZE_MAX && strcmp(live->nodes[owner], owning->node) == 0;
     if (owner == SIZE_MAX || here) return wait(owning, budget, take, here ? live->leases[owner] : 0, now, answer);
     Pb__QuotaPeer peer = PB__QUOTA_PEER__INIT;
@@ -362,7 +362,7 @@ int owning_served(struct owning *owning, struct owning_take *take, enum owning_r
             }
             answer->remaining = known.remaining;
             return refuse(answer, CO_BUSY, known.retry_ms, "the budget is spent");
-        default: return wait(owning, budget, take, take->lease, now, answer); /* one of both has to learn something */
+        default: return wait(owning, budget, take, take->lease, now, answer); /* one has an older epoch */
     }
 }
 
@@ -377,7 +377,7 @@ bool owning_back(struct owning *owning, const struct owning_take *take, struct o
         return false;
     }
     size_t owner = owning_owner(&budget->live, id);
-    if (owner == SIZE_MAX || budget->live.leases[owner] != take->lease) return false; /* who counted it has gone */
+    if (owner == SIZE_MAX || budget->live.leases[owner] != take->lease) return false; /* the member is gone */
     struct owning_take again = *take;
     if (ask_owner(owning, budget, &again, now, answer) != CO_AGAIN || !answer->node) return false;
     Pb__QuotaPeer *peer = message_unpack(&owning->request, &pb__quota_peer__descriptor, answer->request);
@@ -396,9 +396,9 @@ bool owning_rate(const struct owning *owning, struct slice name, uint64_t remain
     return true;
 }
 
-/* -- takes of others ------------------------------------------------------------------------------------------------ */
+/* -- takes of other agents ---------------------------------------------------------------------------------------- */
 
-/* Is what the sender knows what this agent knows? */
+/* Compares the sender's epoch with this agent's. */
 static Pb__QuotaVerdict compare(const struct owning_budget *budget, const Pb__QuotaPeer *peer) {
     const struct owning_split *split = owning_split_find(budget, message_slice(peer->take->key));
     uint64_t index = split ? split->index : 0;
@@ -453,7 +453,7 @@ int owning_serve(struct owning *owning, struct slice payload, struct owning_now 
     return good ? CO_OK : CO_INVALID;
 }
 
-/* -- looks ---------------------------------------------------------------------------------------------------------- */
+/* -- looks -------------------------------------------------------------------------------------------------------- */
 
 bool owning_look(struct owning *owning, struct slice name, struct slice key, uint32_t part, struct owning_now now,
                  struct owning_view *view) {

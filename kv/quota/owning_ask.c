@@ -1,4 +1,4 @@
-/* The membership: leases, and what is asked of the servers. */
+/* The membership: leases, and asks to the servers. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -57,7 +57,7 @@ static void say_hot(struct owning *owning, struct owning_budget *budget, Pb__Quo
 static void say_split(struct owning *owning, struct owning_budget *budget, Pb__QuotaAsk *ask) {
     struct owning_id id = {buffer_slice(&budget->splitting), 0};
     if (!budget->proposing || budget->proposed || budget->leave || budget->epoch != budget->active) return;
-    if (!owning_is_mine(&budget->live, id)) return; /* another one counts it by now */
+    if (!owning_is_mine(&budget->live, id)) return; /* another member counts the key by now */
     Pb__QuotaSplit *split = arena_alloc(&owning->arena, sizeof *split);
     pb__quota_split__init(split);
     split->key = message_bytes(slice_copy(&owning->arena, buffer_slice(&budget->splitting)));
@@ -65,12 +65,13 @@ static void say_split(struct owning *owning, struct owning_budget *budget, Pb__Q
     ask->split = arena_alloc(&owning->arena, sizeof(Pb__QuotaSplit *));
     ask->split[0] = split;
     ask->n_split = 1;
-    ask->acked = budget->epoch; /* it is active: all have acknowledged it, or had nothing to */
+    ask->acked = budget->epoch; /* the epoch is active, so its members have acknowledged it, or had nothing to hand
+                                 * over */
     budget->acked = budget->acked > ask->acked ? budget->acked : ask->acked;
     budget->proposed = true;
 }
 
-/* False: there is nothing to ask. */
+/* False: the budget has nothing to ask. */
 static bool fill(struct owning *owning, struct owning_budget *budget, Pb__QuotaAsk *ask, struct owning_now now) {
     pb__quota_ask__init(ask);
     budget->ask_ns = OWNING_NEVER;
@@ -139,7 +140,7 @@ bool owning_ask(struct owning *owning, struct owning_now now, const Pb__QuotaAsk
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
-/* While there is time for a change of leader before the lease ends; spread. */
+/* The time of the next renewal, early enough for a change of leader before the lease ends; spread at random. */
 static uint64_t renewal_ns(struct owning *owning, uint64_t ttl_ns, uint64_t end_ns) {
     uint64_t ahead_ns = SPENDER_AHEAD_MS * OWNING_MS + rng_below(&owning->rng, SPENDER_AHEAD_MS * OWNING_MS / 8);
     uint64_t half_ns = owning->sent_ns + ttl_ns / 2, late_ns = end_ns > ahead_ns ? end_ns - ahead_ns : 0;
@@ -152,10 +153,11 @@ static void renewed(struct owning *owning, struct owning_budget *budget, const P
     uint64_t less_ns = ttl_ns / 1000000 * QUOTA_CLOCK_PPM + SPENDER_MARGIN_MS * OWNING_MS;
     bool fresh = !budget->lease;
     budget->lease = grant->lease;
-    budget->end_ns = owning->sent_ns + ttl_ns - less_ns; /* of the sending that was answered: repeated, it renews too */
+    budget->end_ns = owning->sent_ns + ttl_ns - less_ns; /* counts from the last sending, because a repeated ask renews
+                                                          * too */
     owning_ask_due(owning, budget, renewal_ns(owning, ttl_ns, budget->end_ns));
     if (!fresh) return;
-    if (budget->known != OWNING_KNOWN) return; /* its notice says who is a member */
+    if (budget->known != OWNING_KNOWN) return; /* the notice will have the members */
     owning_rings_mine(owning, budget);
     owning_incoming_settle(owning, budget, now);
     owning_wake(owning);
@@ -177,15 +179,15 @@ static void refused(struct owning *owning, struct owning_budget *budget, const P
     if (error == CO_NOTFOUND && budget->lease) {
         owning_lease_gone(owning, budget, now.ns);
     } else if (budget->lease && budget->leave == LEAVE_NONE) {
-        /* Its node has no passing instance any more, by what the servers know. What else they refuse of a member must not
-         * happen. Either way it goes. */
+        /* CO_CONFLICT: the servers know no passing instance on this node. No other refusal of a member's ask should
+         * happen. In both cases the member leaves. */
         budget->refused = error == CO_CONFLICT;
         if (!budget->refused) owning_close(owning, budget, true, now.ns);
     }
     owning_ask_due(owning, budget, now.ns + JOIN_AGAIN_MS * OWNING_MS);
 }
 
-/* NULL: there is none, which must not happen. */
+/* NULL: the answer does not have the grant of this ask, which should not happen. */
 static const Pb__QuotaGrant *grant_of(const Pb__QuotaGrants *grants, size_t i, const char *name) {
     bool there = grants && i < grants->n_grants && strcmp(grants->grants[i]->name, name) == 0;
     return there ? grants->grants[i] : NULL;
@@ -194,7 +196,7 @@ static const Pb__QuotaGrant *grant_of(const Pb__QuotaGrants *grants, size_t i, c
 static void command_end(struct owning *owning) {
     for (size_t i = 0; i < owning->command->n_asks; i++) {
         owning->asked[i]->asked = false;
-        owning_ask_due(owning, owning->asked[i], owning->asked[i]->ask_ns); /* what became due meanwhile */
+        owning_ask_due(owning, owning->asked[i], owning->asked[i]->ask_ns); /* it may have become due meanwhile */
     }
     owning->command = NULL;
     owning->asked = NULL;
@@ -221,7 +223,7 @@ static void answered(struct owning *owning, const Pb__QuotaGrants *grants, struc
     }
 }
 
-/* The session is gone. Its leases end by their time, for the servers; what this agent knows of them is worth nothing. */
+/* The session is gone. The servers end its leases when their time is over; this agent forgets them. */
 static void begin_anew(struct owning *owning, uint64_t now_ns) {
     owning->session = (struct quota_session){0};
     for (size_t i = 0; i < owning->command->n_asks; i++) owning_ask_due(owning, owning->asked[i], now_ns);
@@ -232,7 +234,7 @@ static void failed(struct owning *owning, int error, uint64_t now_ns) {
     owning->retry_ns = now_ns + quota_retry_ms(owning->failures++, &owning->rng) * OWNING_MS;
     owning_due(owning, owning->retry_ns);
     if (!quota_ask_certain(error)) owning->uncertain = true;
-    if (owning->uncertain) return; /* the same again */
+    if (owning->uncertain) return; /* the same command is sent again */
     for (size_t i = 0; i < owning->command->n_asks; i++) {
         owning_ask_due(owning, owning->asked[i], owning->retry_ns);
         owning->asked[i]->proposed = false;

@@ -1,4 +1,4 @@
-/* Buckets: what is left of each key that is counted, or handed over. */
+/* Buckets: the remaining tokens of each key that is counted, or handed over. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -74,8 +74,8 @@ static uint32_t parts_of(const struct owning_budget *budget, struct owning_id id
     return split ? split->parts : 1;
 }
 
-/* So many parts of a token come each ns, and this many are one: exact, by a clock that is slowed by the tolerated
- * difference. Each part of a key gets its equal part of the refill. */
+/* The unit in which `rest` counts: `tokens` units come each ns, and unit_of of them are one token. So refills are
+ * exact, by a clock that is slowed by the tolerated difference. Each part of a key gets an equal part of the refill. */
 static uint64_t unit_of(const struct owning_budget *budget, uint32_t parts) {
     return budget->definition->every_ms * (1000000 + QUOTA_CLOCK_PPM) * parts;
 }
@@ -113,7 +113,8 @@ void owning_refill(struct owning *owning, const struct owning_budget *budget, st
     if (bucket->tokens > capacity) bucket->tokens = capacity;
     if (window_s <= bucket->window_s) return;
     bucket->window_s = window_s;
-    bucket->tokens = 0; /* another round, also when nothing was taken: what is given back is that of its window */
+    bucket->tokens = 0; /* makes it another round also when nothing was taken, because a take is given back only to its
+                         * own window */
     fill(owning, bucket, capacity);
 }
 
@@ -143,7 +144,8 @@ static struct owning_bucket *bucket_new(struct owning *owning, struct owning_id 
     return bucket;
 }
 
-/* What losses after that index did to it: how many were in the present window; when the youngest was learned of. */
+/* The losses after an index that touch a key: how many are in the present window, and when this agent learned of the
+ * last one. */
 struct losses {
     size_t count, in_window;
     uint64_t since_ns;
@@ -165,7 +167,7 @@ static void begin_empty(struct owning_bucket *bucket, uint64_t since_ns) {
     bucket->at_ns = since_ns;
 }
 
-/* As one of this id would be that has no bucket, when only losses and splits after that index count. */
+/* A new bucket as a key without one has it, when only losses and splits after that index count. */
 static struct owning_bucket *bucket_after(struct owning *owning, struct owning_budget *budget, struct owning_id id,
                                           uint64_t after, struct owning_now now) {
     struct owning_bucket *bucket = bucket_new(owning, id, now);
@@ -206,10 +208,10 @@ bool owning_bucket_is_default(struct owning *owning, struct owning_budget *budge
     return same;
 }
 
-/* -- what comes from elsewhere ------------------------------------------------------------------------------------ */
+/* -- buckets from elsewhere --------------------------------------------------------------------------------------- */
 
 static void keep_least(struct owning_bucket *bucket, const struct owning_bucket *other) {
-    if (bucket->window_s > other->window_s) return; /* what is of an older window would be full now */
+    if (bucket->window_s > other->window_s) return; /* a bucket of an older window would be full now */
     bool later = bucket->window_s < other->window_s;
     if (!later && (bucket->tokens < other->tokens || (bucket->tokens == other->tokens && bucket->rest <= other->rest)))
         return;
@@ -259,7 +261,7 @@ static bool fits(const struct owning *owning, size_t key_size, bool in) {
 bool owning_room(struct owning *owning, size_t key_size, bool in, struct owning_now now) {
     if (fits(owning, key_size, in)) return true;
     if (now.ns < owning->sweep_ns) return false;
-    owning->sweep_ns = now.ns + 1000 * OWNING_MS; /* it looks at all of them */
+    owning->sweep_ns = now.ns + 1000 * OWNING_MS; /* because it looks at all buckets */
     OWNING_EACH(owning, budget)
     if (budget->known == OWNING_KNOWN) owning_forget_full(owning, budget, now);
     return fits(owning, key_size, in);

@@ -1,4 +1,4 @@
-/* Giving keys to others. */
+/* Handing keys over to other members. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -8,7 +8,7 @@
 
 #define RETRY_MS      200
 #define RETRY_MOST_MS 5000
-#define PACK_MOST     (OWNING_MESSAGE_MOST - QUOTA_KEY_MOST - 1024) /* a message that has so much is full */
+#define PACK_MOST     (OWNING_MESSAGE_MOST - QUOTA_KEY_MOST - 1024) /* a message of this size is full */
 
 /* -- messages ----------------------------------------------------------------------------------------------------- */
 
@@ -58,7 +58,7 @@ static bool may_go(const struct owning_out *out) { return out->budget->sending <
 bool owning_out_ready(const struct owning *owning) {
     LIST_FOREACH(item, &owning->outbox) {
         const struct owning_out *out = LIST_ENTRY(item, struct owning_out, link);
-        if (!out->not_before_ns && may_go(out)) return true; /* those that wait for their time are ticked for */
+        if (!out->not_before_ns && may_go(out)) return true; /* ticks wake those that wait for their time */
     }
     return false;
 }
@@ -126,7 +126,7 @@ static void parcel_add(struct owning *owning, struct owning_budget *budget, stru
     Pb__QuotaBucket *bucket = parcel->buckets[parcel->count++] = arena_alloc(&parcel->arena, sizeof *bucket);
     const struct owning_split *split = id.slot ? owning_split_find(budget, id.key) : NULL;
     pb__quota_bucket__init(bucket);
-    bucket->key = message_bytes(id.key); /* the table's, until it is packed; nothing changes that meanwhile */
+    bucket->key = message_bytes(id.key); /* points into the table, which does not change before the message is packed */
     if (split) bucket->split = split->index, bucket->part = id.slot - 1;
     bucket->tokens = from->tokens, bucket->rest = from->rest;
     bucket->window = from->window_s;
@@ -152,7 +152,7 @@ static struct parcel *parcels_for(const struct owning_ring *ring) {
 /* -- attempts ----------------------------------------------------------------------------------------------------- */
 
 void owning_hand_reset(struct owning *owning, struct owning_budget *budget) {
-    if (budget->leave) return; /* it goes on whatever happens */
+    if (budget->leave) return; /* leaving goes on whatever happens */
     drop(owning, budget, false);
     if (budget->hand.state >= HAND_FROZEN) owning_wake(owning);
     budget->hand.state = HAND_NONE;
@@ -172,7 +172,7 @@ static void attempt_begin(struct owning *owning, struct owning_budget *budget, e
     budget->version++;
 }
 
-/* It counts what it has not given away, and tries again later. */
+/* This agent counts its keys again, and tries again later. */
 static void attempt_failed(struct owning *owning, struct owning_budget *budget, uint64_t now_ns) {
     drop(owning, budget, false);
     unsigned failures = budget->hand.failures < 5 ? budget->hand.failures++ : 5;
@@ -200,7 +200,7 @@ static void done(struct owning *owning, struct owning_budget *budget, uint64_t n
     owning_ask_due(owning, budget, now_ns);
 }
 
-/* Are they there? They learn what this agent knows of losses and splits. */
+/* Asks the newcomers whether they are there, and tells them of the losses and splits that this agent knows. */
 static void probe(struct owning *owning, struct owning_budget *budget, uint64_t now_ns) {
     struct parcel *parcels = parcels_for(&budget->ring);
     attempt_begin(owning, budget, HAND_PROBES, now_ns);
@@ -255,7 +255,7 @@ void owning_leavers_forget(struct owning_budget *budget) {
     budget->leaver_count = kept;
 }
 
-/* The live ring without those that leave. The arrays are the caller's to free, and the set. */
+/* The live ring without the members that leave. The caller frees the arrays and the set. */
 static struct owning_ring heirs_of(const struct owning_budget *budget) {
     const struct owning_ring *live = &budget->live;
     struct owning_ring heirs = {.nodes = mem_alloc((live->count + 1) * sizeof(char *)),
@@ -273,7 +273,7 @@ static struct owning_ring heirs_of(const struct owning_budget *budget) {
     return heirs;
 }
 
-/* False: there is nobody to give it to. */
+/* False: some bucket has no heir. */
 static bool give(struct owning *owning, struct owning_budget *budget, struct owning_table *table,
                  const struct owning_ring *heirs, struct parcel *parcels, struct owning_now now) {
     bool good = true;
@@ -287,7 +287,7 @@ static bool give(struct owning *owning, struct owning_budget *budget, struct own
     return good;
 }
 
-/* All that it has goes to those that stay, also what others gave it that leave. */
+/* Hands all buckets over to the members that stay, also the ones that other leaving members gave it. */
 static void leave_begin(struct owning *owning, struct owning_budget *budget, struct owning_now now) {
     struct owning_ring heirs = heirs_of(budget);
     struct parcel *parcels = parcels_for(&heirs);
@@ -315,7 +315,8 @@ static bool wants_to_leave(const struct owning *owning, const struct owning_budg
 static void leave_tick(struct owning *owning, struct owning_budget *budget, struct owning_now now, uint64_t *next_ns) {
     if (budget->leave == LEAVE_NONE) {
         if (!wants_to_leave(owning, budget)) return;
-        /* What it has acknowledged may become active without it: then others count what it would give away. */
+        /* A pending epoch that it has acknowledged may become active at any moment; then others count the keys that it
+         * would hand over. */
         if (budget->epoch > budget->active && budget->acked >= budget->epoch && budget->live.mine != SIZE_MAX) return;
         budget->leave = LEAVE_HANDS;
         budget->leave_ns = now.ns + OWNING_LEAVE_MS * OWNING_MS;
@@ -327,7 +328,7 @@ static void leave_tick(struct owning *owning, struct owning_budget *budget, stru
     }
     if (budget->leave != LEAVE_HANDS) return;
     if (budget->known != OWNING_KNOWN || budget->live.mine == SIZE_MAX) {
-        /* As far as it knows it never counted anything. What it was given it may own by now. */
+        /* As far as it knows it never counted a key. But it may own by now the buckets that it was given. */
         owning_close(owning, budget, !list_empty(&budget->incoming), now.ns);
         return;
     }
@@ -339,7 +340,7 @@ static void leave_tick(struct owning *owning, struct owning_budget *budget, stru
     if (budget->leave == LEAVE_HANDS && budget->leave_ns < *next_ns) *next_ns = budget->leave_ns;
 }
 
-/* -- time, and what became of messages ------------------------------------------------------------------------------- */
+/* -- time, and the outcome of messages ---------------------------------------------------------------------------- */
 
 void owning_hand_tick(struct owning *owning, struct owning_budget *budget, struct owning_now now, uint64_t *next_ns) {
     if (!budget->lease) return;
@@ -399,7 +400,7 @@ static void hand_sent(struct owning *owning, struct owning_budget *budget, const
     else done(owning, budget, now.ns);
 }
 
-/* The same again, until it is too late for it: what is given twice counts once. */
+/* Sends the same message again until the receiver has left; a share that comes twice counts once. */
 static void share_sent(struct owning *owning, struct owning_out *out, bool answered, Pb__QuotaVerdict verdict,
                        struct owning_now now) {
     bool again = !answered || verdict == PB__QUOTA_VERDICT__QUOTA_LATER || verdict == PB__QUOTA_VERDICT__QUOTA_LEAVES;

@@ -1,4 +1,4 @@
-/* Hot keys: which ones there are, and splitting them. */
+/* Hot keys: finding them, and splitting them. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -17,14 +17,14 @@ void owning_hot_count(struct owning_budget *budget, struct owning_bucket *bucket
     budget->turn_takes++;
 }
 
-/* Compared with the others, because where there are few it makes the mean itself. */
+/* Compares the key with the mean of the others, because among few keys it would make most of the mean itself. */
 static bool is_hot(const struct owning_budget *budget, const struct owning_bucket *bucket) {
     if (bucket->turn != budget->turn || bucket->takes <= OWNING_HOT_LEAST || budget->turn_keys < 2) return false;
     uint64_t others = budget->turn_takes - bucket->takes;
     return (unsigned __int128)bucket->takes * (budget->turn_keys - 1) > (unsigned __int128)OWNING_HOT_TIMES * others;
 }
 
-/* The hottest ones, in order. The message's keys are copied: buckets may be forgotten. */
+/* Adds the key to the hottest ones, in order. The key is copied, because its bucket may be forgotten. */
 static void hot_add(struct owning_budget *budget, const struct owning_bucket *bucket, double rate) {
     size_t at = budget->hot_count;
     if (at == QUOTA_HOT_MOST) {
@@ -53,7 +53,8 @@ static bool may_split(const struct owning_budget *budget) {
     return budget->split_count < QUOTA_SPLITS_MOST && bytes + QUOTA_KEY_MOST <= QUOTA_SPLIT_BYTES;
 }
 
-/* The hottest key that is whole, and that this agent counts. It stops counting it before it says so. */
+/* Proposes to split the hottest key that is not split yet, and that this agent counts. It stops counting the key before
+ * it sends the proposal. */
 static void propose(struct owning *owning, struct owning_budget *budget, struct owning_now now) {
     if (!may_split(budget)) return;
     for (size_t i = 0; i < budget->hot_count; i++) {
@@ -101,7 +102,7 @@ void owning_split_end(struct owning_budget *budget) {
     budget->version++;
 }
 
-/* To the part's bucket, if it is still owed it. */
+/* Adds the share to the part's bucket, if the share is still owed. */
 static void share_add(struct owning *owning, struct owning_budget *budget, struct owning_id id, uint64_t tokens,
                       int64_t window_s, struct owning_now now) {
     struct owning_bucket *bucket = owning_bucket_find(&budget->table, id);
@@ -112,9 +113,9 @@ static void share_add(struct owning *owning, struct owning_budget *budget, struc
     owning_refill(owning, budget, bucket, now);
     bool windows = budget->definition->window != PB__QUOTA_WINDOW__QUOTA_CONTINUOUS;
     if (!bucket->owed || (windows && window_s > bucket->window_s))
-        return; /* later by its owner's clock: it will be full */
+        return; /* the sender's window is a later one, in which this bucket will be full */
     uint64_t capacity = owning_capacity(budget, id), room = capacity - bucket->tokens;
-    if (windows && window_s < bucket->window_s) tokens = capacity; /* nothing was taken of the whole key in this one */
+    if (windows && window_s < bucket->window_s) tokens = capacity; /* a later window, untouched */
     bucket->tokens += tokens < room ? tokens : room;
     bucket->owed = false;
 }
@@ -151,11 +152,12 @@ static void share_send(struct owning *owning, struct owning_budget *budget, cons
     owning_out_add(owning, budget, OUT_SHARE, budget->live.nodes[owner], budget->live.leases[owner], &peer);
 }
 
-/* What is left of the whole key is parted like the capacity, so that no part gets more than it may have. */
+/* Divides the remaining tokens of the whole key like the capacity, so that no part gets more than its capacity. */
 static void share_out(struct owning *owning, struct owning_budget *budget, const struct owning_split *split,
                       struct owning_now now) {
     int64_t window_s = owning_window(budget->definition, now.unix_s);
-    bool begun = budget->definition->window && window_s > budget->split_window_s; /* a window, since: all is left */
+    bool begun = budget->definition->window && window_s > budget->split_window_s; /* a window has begun since, so all
+                                                                                   * tokens are left */
     uint64_t left = begun ? budget->capacity : budget->split_tokens;
     for (uint32_t i = 0; i < split->parts; i++)
         share_send(owning, budget, split, i, quota_split_part(left, split->parts, i),
@@ -167,7 +169,7 @@ void owning_split_settle(struct owning *owning, struct owning_budget *budget, st
     struct owning_id id = {buffer_slice(&budget->splitting), 0};
     const struct owning_split *split = owning_split_find(budget, id.key);
     if (!split) {
-        bool in_vain = budget->accepted && budget->index >= budget->accepted_index; /* and taken back since */
+        bool in_vain = budget->accepted && budget->index >= budget->accepted_index; /* accepted, but taken back since */
         if (in_vain || (!budget->proposed && !owning_is_mine(&budget->live, id))) owning_split_end(budget);
         return;
     }

@@ -1,4 +1,4 @@
-/* Getting keys from others: from those that were there before this agent, and from those that go. */
+/* Taking keys over: as a newcomer from the members before it, and from members that leave. */
 #include <stdlib.h>
 
 #include "base/message.h"
@@ -15,8 +15,8 @@ void owning_incoming_clear(struct owning *owning, struct owning_budget *budget) 
         incoming_free(owning, LIST_ENTRY(item, struct owning_incoming, link));
 }
 
-/* What a newcomer got counts when it is on the live ring; what a leaver gave, when it is on it no more. What a sender that
- * ended unsettled meanwhile said may not be its last word. */
+/* May the parcel be counted? A newcomer counts a parcel as soon as the newcomer is on the live ring; a leaver's parcel,
+ * as soon as the leaver is off it. A parcel may be out of date if its sender ended unsettled afterwards. */
 static bool is_ripe(const struct owning_budget *budget, const struct owning_incoming *incoming) {
     if (budget->live.mine == SIZE_MAX) return false;
     return !incoming->leaving || (budget->epoch > incoming->epoch && !owning_is_live(budget, incoming->lease));
@@ -27,7 +27,7 @@ static bool is_for_here(const struct owning_budget *budget, struct owning_id id)
     return id.slot > 0 || !owning_split_find(budget, id.key);
 }
 
-/* The sender was given it by one that goes too, and has not gone yet. */
+/* The sender had the bucket from another leaving member, which is still on the live ring. */
 static bool is_for_later(const struct owning_budget *budget, const struct owning_incoming *incoming,
                          const struct owning_bucket *bucket) {
     size_t owner = owning_owner(&budget->live, owning_bucket_id(bucket));
@@ -53,7 +53,8 @@ void owning_incoming_settle(struct owning *owning, struct owning_budget *budget,
     }
 }
 
-/* What a sender gave to this agent as one that came is for good, also when the sender goes later: that is another one. */
+/* The parcel of the sender. A sender has one parcel for this agent as a newcomer, and another one when it leaves
+ * later. */
 static struct owning_incoming *incoming_of(struct owning *owning, struct owning_budget *budget,
                                            const Pb__QuotaPeer *peer) {
     struct owning_incoming *incoming = NULL;
@@ -75,7 +76,7 @@ static struct owning_incoming *incoming_of(struct owning *owning, struct owning_
     return peer->hand_over->attempt == incoming->attempt ? incoming : NULL;
 }
 
-/* A part of a split that this agent does not know yet is that of a key that it will know to be split. */
+/* Puts a bucket into the parcel, also a part of a split that this agent has not heard of yet. */
 static bool bucket_in(struct owning *owning, struct owning_budget *budget, struct owning_incoming *incoming,
                       const Pb__QuotaBucket *from, bool same_units, struct owning_now now) {
     struct owning_id id = {message_slice(from->key), from->split ? from->part + 1 : 0};

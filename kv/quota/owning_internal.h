@@ -1,13 +1,12 @@
-/* What the files of an agent's side of owner mode share (kv/quota/owning.h).
+/* Shared by the files of an agent's side of owner mode (kv/quota/owning.h).
  *
  *     owning.c           the table of budgets; takes, here and for others
- *     owning_loss.c      what is admitted while no owner can say
- *     owning_bucket.c    what is left of a key; what one has that has no bucket
- *     owning_ring.c      notices: members, losses, splits, and what follows from them
- *     owning_handover.c  giving keys to others
- *     owning_incoming.c  getting keys from others
+ *     owning_loss.c      admission while no owner answers
+ *     owning_bucket.c    the remaining tokens of a key, also of one without a bucket
+ *     owning_ring.c      notices: members, losses, splits, and their effects owning_handover.c handing keys over
+ *     owning_incoming.c taking keys over
  *     owning_hot.c       hot keys, splits, shares of parts
- *     owning_ask.c       the membership: what is asked of the servers and when */
+ *     owning_ask.c       the membership: asks to the servers, and their times */
 #ifndef COORD_KV_OWNING_INTERNAL_H
 #define COORD_KV_OWNING_INTERNAL_H
 
@@ -19,32 +18,33 @@
 
 #define OWNING_NEVER       UINT64_MAX
 #define OWNING_MS          QUOTA_NS_A_MS
-#define OWNING_LOSSES_MOST 48 /* that are kept, those of the notice among them */
+#define OWNING_LOSSES_MOST 48 /* losses that are kept, with those of the notice */
 #define OWNING_STEPS_MOST  256
 
 /* -- buckets (owning_bucket.c) ------------------------------------------------------------------------------------ */
 
-/* What is left of a key, or of a part of one. */
+/* The remaining tokens of a key, or of a part of one. */
 struct owning_bucket {
     struct owning_bucket *next;
     uint64_t hash;
-    uint64_t tokens, rest; /* rest: of the next token, in parts of it: unit_of */
-    uint64_t at_ns;        /* refilled until then */
-    int64_t window_s;      /* began then */
-    uint64_t round;        /* of its takes: another one once it was full since, or it came from elsewhere */
-    uint64_t checked;      /* the version in which `counted` was found out */
+    uint64_t tokens, rest; /* rest: the part of the next token that has come, in units: unit_of */
+    uint64_t at_ns;        /* refills are counted up to then */
+    int64_t window_s;      /* the window's beginning */
+    uint64_t round;        /* changes when the bucket became full, or came from elsewhere; takes of an older round
+                            * cannot be given back */
+    uint64_t checked;      /* the budget's version for which `counted` is valid */
     uint64_t turn, takes;  /* takes in this turn */
     uint32_t slot;         /* 0: the whole key; else part + 1 */
     uint32_t key_size;
-    bool owed;    /* a part whose share has not come, and that was not full since */
-    bool counted; /* this agent counts it, while its lease lasts */
+    bool owed;    /* a part that waits for its share, and has not been full since */
+    bool counted; /* this agent counts the key, while its lease lasts */
     char key[];
 };
 struct owning_table {
     struct owning_bucket **heads;
     size_t mask, count;
 };
-/* A key, or a part of it: what rings and tables are asked for. */
+/* A key, or a part of it: the argument of look-ups in rings and tables. */
 struct owning_id {
     struct slice key;
     uint32_t slot;
@@ -59,23 +59,23 @@ struct owning_ring {
     char **nodes; /* the notice's */
     uint64_t *leases;
     size_t count;
-    struct rendezvous *set; /* NULL: nobody */
+    struct rendezvous *set; /* NULL: there are no members */
     size_t mine;            /* SIZE_MAX: this agent is not on it */
 };
 
 struct owning_loss {
-    char *node; /* NULL: any */
+    char *node; /* NULL: an unknown node */
     uint64_t index, active;
-    uint64_t seen_ns; /* when it was learned of; by the wall clock: in this window */
+    uint64_t seen_ns; /* when this agent learned of it; the window of that moment by the wall clock */
     int64_t window_s;
-    struct rendezvous *set; /* the lost one, the first, and today's members that were there; NULL: not made yet */
+    struct rendezvous *set; /* the lost node, as the first, and today's members of that time; NULL: not made yet */
 };
 struct owning_step {
     uint64_t index, seen_ns;
     int64_t window_s;
 };
 struct owning_split {
-    struct slice key; /* the notice's, as amounts */
+    struct slice key; /* the capacities of the parts, from the notice */
     uint64_t index;
     const uint64_t *amounts;
     uint32_t parts;
@@ -83,33 +83,33 @@ struct owning_split {
     int64_t window_s;
 };
 
-/* What a member handed over, and is not counted yet. */
+/* Buckets that a member handed over, and that are not counted yet. */
 struct owning_incoming {
     struct list link;
-    uint64_t lease, epoch, attempt; /* of the sender */
+    uint64_t lease, epoch, attempt; /* the sender's */
     bool leaving;
     struct owning_table table;
 };
 
 enum owning_hand_state {
     HAND_NONE,
-    HAND_PROBES, /* the newcomers are asked whether they are there */
-    HAND_FROZEN, /* what goes to them is not counted; messages are under way */
-    HAND_DONE,   /* all is received */
+    HAND_PROBES, /* it asks the newcomers whether they are there */
+    HAND_FROZEN, /* it no longer counts the newcomers' keys, and messages are under way */
+    HAND_DONE,   /* the newcomers have received everything */
 };
 struct owning_hand {
     enum owning_hand_state state;
-    uint64_t epoch, attempt; /* the attempt: of the messages that count */
-    size_t left;             /* messages that are not answered */
+    uint64_t epoch, attempt; /* the attempt; older messages do not count */
+    size_t left;             /* messages without an answer */
     uint64_t progress_ns, retry_ns;
     unsigned failures;
 };
 
-/* How far this agent is with leaving a ring. */
+/* The steps of leaving a ring. */
 enum owning_leave_state {
     LEAVE_NONE,
-    LEAVE_HANDS,  /* it counts nothing any more, and hands over */
-    LEAVE_CLOSES, /* its lease is to be closed */
+    LEAVE_HANDS,  /* it counts no keys, and hands over */
+    LEAVE_CLOSES, /* it closes its lease */
 };
 
 enum owning_known { OWNING_UNKNOWN, OWNING_KNOWN, OWNING_NONE };
@@ -121,28 +121,28 @@ struct owning_budget {
     size_t name_size;
     bool serving;
 
-    /* What is known. */
+    /* The notice, and all that follows from it. */
     enum owning_known known;
     struct arena arena; /* of the notice */
     Pb__QuotaNotice *notice;
     const Pb__QuotaDefinition *definition; /* the notice's */
     uint64_t capacity, epoch, active;
-    struct owning_ring ring, live; /* of the newest epoch; live */
+    struct owning_ring ring, live; /* the rings of the newest epoch, and of live members */
     struct owning_loss *losses;    /* OWNING_LOSSES_MOST, OWNING_STEPS_MOST of them at most */
     size_t loss_count;
     struct owning_step *steps;
     size_t step_count;
-    struct owning_split *splits; /* the arena's */
+    struct owning_split *splits; /* in the arena */
     size_t split_count;
-    uint64_t version; /* of all that says who counts what */
+    uint64_t version; /* rises with each change of the rings, of splits, and of the hand-over */
 
     /* Its lease. */
-    uint64_t lease, end_ns; /* counts until then */
+    uint64_t lease, end_ns; /* this agent counts until then */
     uint64_t acked;         /* the highest epoch that was put into an ask */
     uint64_t ask_ns;        /* the next ask is due */
-    bool asked;             /* it is in the command */
+    bool asked;             /* the budget has an ask in the command */
     enum owning_leave_state leave;
-    bool unsettled; /* it closes as that */
+    bool unsettled; /* it closes the lease as unsettled */
     bool refused;   /* the servers know no passing instance of its node */
     uint64_t leave_ns;
 
@@ -150,7 +150,7 @@ struct owning_budget {
     struct owning_table table;
     struct list incoming;
     struct owning_hand hand;
-    uint64_t *leavers; /* leases of others that go, at most QUOTA_MEMBERS_MOST */
+    uint64_t *leavers; /* leases of other leaving members, at most QUOTA_MEMBERS_MOST */
     size_t leaver_count, sending;
     uint64_t admitted;
 
@@ -158,10 +158,12 @@ struct owning_budget {
     uint64_t turn, turn_end_ns, turn_takes, turn_keys;
     Pb__QuotaHotKey hot[QUOTA_HOT_MOST];
     size_t hot_count;
-    struct buffer splitting;            /* the key that is proposed to be split; not counted */
-    bool proposing, proposed, accepted; /* to be proposed; in an ask; the split is to come with a notice */
-    uint64_t accepted_index;            /* of this index at least */
-    uint64_t split_tokens;              /* what was left when it was proposed: refills belong to the parts since */
+    struct buffer splitting;            /* the key whose split is proposed; this agent does not count it */
+    bool proposing, proposed, accepted; /* a proposal exists; an ask has it; it was accepted, and a notice will bring
+                                         * the split */
+    uint64_t accepted_index;            /* the index of that notice, at least */
+    uint64_t split_tokens;              /* the key's tokens when the split was proposed; later refills belong to the
+                                         * parts */
     int64_t split_window_s;
 
     /* Following. */
@@ -170,19 +172,21 @@ struct owning_budget {
     uint64_t index, follow_ns, born_ns, used_ns;
 
     struct quota_cap cap;
-    bool ever;                         /* a take of it was decided by an owner, once */
-    uint64_t lost_version, lost_lease; /* a take waited in vain for this member, while the budget was so */
-    uint64_t loss_ns;                  /* the first take since then of which no owner could say; 0: none */
-    uint64_t last_ns, last_used;       /* on_loss last: since when, and how much, within a lease TTL */
+    bool ever;                         /* an owner has decided a take of it, at least once */
+    uint64_t lost_version, lost_lease; /* the member for which a take waited in vain, and the budget's version at that
+                                        * time */
+    uint64_t loss_ns;                  /* the first take since then that no owner decided; 0: none */
+    uint64_t last_ns, last_used;       /* on_loss last: the beginning of the present lease TTL, and the amount used in
+                                        * it */
 };
 
 enum owning_out_kind { OUT_HAND, OUT_SHARE };
 struct owning_out {
-    struct list link; /* to be sent, or under way */
+    struct list link; /* a message to be sent, or under way */
     uint64_t id, attempt, not_before_ns;
     struct owning_budget *budget;
     enum owning_out_kind kind;
-    bool void_; /* what comes of it does not matter */
+    bool void_; /* its outcome does not matter */
     bool sent;
     uint64_t to_lease;
     char *node;
@@ -191,32 +195,32 @@ struct owning_out {
 
 struct owning {
     char *node;
-    uint64_t begun_ns; /* the first budget; 0: there was none */
+    uint64_t begun_ns; /* time of the first budget; 0: there was none */
     uint64_t seed;
-    size_t keys_most, keys, key_bytes; /* of all tables */
-    uint64_t sweep_ns;                 /* they are not searched for full ones before */
+    size_t keys_most, keys, key_bytes; /* buckets, and bytes of keys, of all tables */
+    uint64_t sweep_ns;                 /* no search for full buckets before */
     struct rng rng;
     struct owning_budget **heads; /* by name; chained */
     size_t mask, count;
     uint64_t rounds, attempts, messages;
     unsigned mutations;
-    char **listed; /* the names of all that are in owner mode, sorted */
+    char **listed; /* the sorted names of all budgets in owner mode */
     size_t listed_count;
     bool woken, leaving;
-    uint64_t wake_ns, due_ns; /* takes that wait; ticks. May be too early */
+    uint64_t wake_ns, due_ns; /* times for waiting takes, and for ticks; they may be too early */
     struct list ready, outbox, under_way;
-    struct arena request; /* of the last answer that had one */
+    struct arena request; /* retry time of the last such answer */
 
     struct quota_session session;
-    struct arena arena; /* of the command */
+    struct arena arena; /* memory of the command */
     Pb__QuotaAskCommand *command;
     struct owning_budget **asked;
-    uint64_t seq, sent_ns, retry_ns, ask_due_ns; /* ask_due_ns: may be too early */
+    uint64_t seq, sent_ns, retry_ns, ask_due_ns; /* ask_due_ns may be too early */
     bool out, uncertain;
     unsigned failures;
 };
 
-/* All budgets; they may be dropped meanwhile. */
+/* All budgets; the body may drop them. */
 #define OWNING_EACH(owning, budget)                                                                                   \
     for (size_t head_ = 0; head_ <= (owning)->mask; head_++)                                                          \
         for (struct owning_budget *budget = (owning)->heads[head_], *after_; budget && (after_ = budget->next, true); \
@@ -227,22 +231,22 @@ struct owning_budget *owning_find(const struct owning *owning, struct slice name
 void owning_wake(struct owning *owning);
 void owning_due(struct owning *owning, uint64_t at_ns); /* a tick, or earlier */
 
-/* When the window began that this moment is in; continuous: 0. */
+/* The beginning of the window of this moment; continuous: 0. */
 static inline int64_t owning_window(const Pb__QuotaDefinition *definition, int64_t unix_s) {
     return definition->window ? quota_window_start(definition, unix_s) : 0;
 }
 
 /* -- owning_loss.c -- */
 void owning_decided(struct owning_budget *budget); /* an owner decided a take */
-/* No owner can say: as owning_take. */
+/* No owner decides the take: judges and returns as owning_take. */
 int owning_judge_loss(struct owning_budget *budget, const struct owning_take *take, struct owning_now now,
                       struct owning_answer *answer);
 
 /* -- owning_bucket.c -- */
 struct owning_bucket *owning_bucket_find(const struct owning_table *table, struct owning_id id);
-/* The bucket is the table's from then on. */
+/* The table owns the bucket from then on. */
 void owning_bucket_add(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket);
-/* It is the caller's then. */
+/* The caller owns it then. */
 void owning_bucket_unlink(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket);
 void owning_bucket_remove(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket);
 void owning_table_clear(struct owning *owning, struct owning_table *table);
@@ -250,44 +254,45 @@ void owning_table_clear(struct owning *owning, struct owning_table *table);
     for (size_t chain_ = 0; (table)->heads && chain_ <= (table)->mask; chain_++)    \
         for (struct owning_bucket *bucket = (table)->heads[chain_], *after_bucket_; \
              bucket && (after_bucket_ = bucket->next, true); bucket = after_bucket_)
-/* What it has at most; 0: there is no such part. */
+/* The capacity of a key or part; 0: there is no such part. */
 uint64_t owning_capacity(const struct owning_budget *budget, struct owning_id id);
-/* A new bucket, in no table, with what a key has that has none. */
+/* A new bucket, in no table, with the tokens of a key without a bucket. */
 struct owning_bucket *owning_bucket_default(struct owning *owning, struct owning_budget *budget, struct owning_id id,
                                             struct owning_now now);
 void owning_refill(struct owning *owning, const struct owning_budget *budget, struct owning_bucket *bucket,
                    struct owning_now now);
-/* Forgetting it, here or by somebody it goes to, changes nothing. */
+/* Is the bucket what a key without a bucket has? Then it may be forgotten, or not be handed over. */
 bool owning_bucket_is_default(struct owning *owning, struct owning_budget *budget, struct owning_bucket *bucket,
                               struct owning_now now);
-/* When it has n. */
+/* Time until the bucket has n tokens. */
 uint64_t owning_bucket_retry_ms(const struct owning_budget *budget, const struct owning_bucket *bucket, uint64_t n,
                                 struct owning_now now);
-/* What came from elsewhere, of the budget's table from then on: the least of both counts. */
+/* Puts a bucket from elsewhere into the budget's table, which owns it from then on. When there is one already, the
+ * lower one counts. */
 void owning_bucket_merge(struct owning *owning, struct owning_budget *budget, struct owning_bucket *bucket,
                          struct owning_now now);
-/* At most what losses after that index leave. */
+/* Limits the bucket to the tokens that losses after that index leave. */
 void owning_bucket_doubt(struct owning *owning, struct owning_budget *budget, struct owning_bucket *bucket,
                          uint64_t after, struct owning_now now);
-/* Room for one more of this size; full ones may be forgotten for it. `in`: of a hand-over, which has more room. */
+/* Is there room for one more key of this size? May forget full buckets. `in`: of a hand-over, which has more room. */
 bool owning_room(struct owning *owning, size_t key_size, bool in, struct owning_now now);
 void owning_forget_full(struct owning *owning, struct owning_budget *budget, struct owning_now now);
 
 /* -- owning_ring.c -- */
 void owning_ring_free(struct owning_ring *ring);
-/* SIZE_MAX: nobody is on it. */
+/* SIZE_MAX: the ring is empty. */
 size_t owning_owner(const struct owning_ring *ring, struct owning_id id);
 static inline bool owning_is_mine(const struct owning_ring *ring, struct owning_id id) {
     return ring->mine != SIZE_MAX && owning_owner(ring, id) == ring->mine;
 }
-void owning_rings_mine(const struct owning *owning, struct owning_budget *budget); /* its lease is another one */
-/* While its lease lasts. */
+void owning_rings_mine(const struct owning *owning, struct owning_budget *budget); /* the agent's lease has changed */
+/* Does its lease last? */
 bool owning_counts(const struct owning_budget *budget, struct owning_id id, unsigned mutations);
 bool owning_alive(const struct owning *owning, const struct owning_budget *budget, uint64_t now_ns);
 const struct owning_split *owning_split_find(const struct owning_budget *budget, struct slice key);
 /* Does this loss touch the key? */
 bool owning_loss_touches(const struct owning_budget *budget, struct owning_loss *loss, struct owning_id id);
-/* Somebody says that it learned of that then. */
+/* Another member tells when it learned of a loss or split. */
 void owning_step_add(struct owning_budget *budget, uint64_t index, uint64_t seen_ns, int64_t window_s);
 uint64_t owning_losses_over(const struct owning_budget *budget, struct owning_now now);
 void owning_follow_begin(struct owning *owning, struct owning_budget *budget, uint64_t now_ns);
@@ -298,18 +303,18 @@ void owning_forget_notice(struct owning_budget *budget);
 /* -- owning_handover.c -- */
 void owning_hand_tick(struct owning *owning, struct owning_budget *budget, struct owning_now now, uint64_t *next_ns);
 bool owning_is_live(const struct owning_budget *budget, uint64_t lease);    /* it is on the live ring */
-bool owning_leaves_too(const struct owning_budget *budget, uint64_t lease); /* it said that it goes */
+bool owning_leaves_too(const struct owning_budget *budget, uint64_t lease); /* it said that it leaves */
 void owning_leaver_add(struct owning_budget *budget, uint64_t lease);
-void owning_leavers_forget(struct owning_budget *budget);                    /* those that have gone */
-void owning_hand_reset(struct owning *owning, struct owning_budget *budget); /* nothing is handed over */
+void owning_leavers_forget(struct owning_budget *budget);                    /* forgets those that are gone */
+void owning_hand_reset(struct owning *owning, struct owning_budget *budget); /* ends the hand-over */
 void owning_out_add(struct owning *owning, struct owning_budget *budget, enum owning_out_kind kind, const char *node,
                     uint64_t lease, const Pb__QuotaPeer *peer);
-void owning_out_free(struct owning *owning);                                     /* all that is left */
-bool owning_out_ready(const struct owning *owning);                              /* something is to be sent */
-void owning_out_drop(struct owning *owning, const struct owning_budget *budget); /* all of it */
+void owning_out_free(struct owning *owning);                                     /* frees all messages */
+bool owning_out_ready(const struct owning *owning);                              /* a message may be sent now */
+void owning_out_drop(struct owning *owning, const struct owning_budget *budget); /* drops all parcels */
 
 /* -- owning_incoming.c -- */
-/* By the notice, what came in may be counted now, or not be worth anything. */
+/* After a notice: counts the parcels that may be counted now, and drops the ones that are void. */
 void owning_incoming_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now);
 void owning_incoming_clear(struct owning *owning, struct owning_budget *budget);
 Pb__QuotaVerdict owning_hand_serve(struct owning *owning, struct owning_budget *budget, const Pb__QuotaPeer *peer,
@@ -318,19 +323,19 @@ Pb__QuotaVerdict owning_hand_serve(struct owning *owning, struct owning_budget *
 /* -- owning_hot.c -- */
 void owning_hot_count(struct owning_budget *budget, struct owning_bucket *bucket);
 void owning_hot_tick(struct owning *owning, struct owning_budget *budget, struct owning_now now, uint64_t *next_ns);
-/* The notice has splits: what was whole before goes to the parts. */
+/* After a notice with splits: the tokens of whole keys go to the parts. */
 void owning_split_settle(struct owning *owning, struct owning_budget *budget, struct owning_now now);
 void owning_hot_clear(struct owning_budget *budget);
-void owning_split_end(struct owning_budget *budget); /* the key counts as whole again */
+void owning_split_end(struct owning_budget *budget); /* gives up the proposal: the key counts as whole again */
 Pb__QuotaVerdict owning_share_serve(struct owning *owning, struct owning_budget *budget, const Pb__QuotaShare *share,
                                     struct owning_now now);
 
 /* -- owning_ask.c -- */
 uint64_t owning_ask_deadline(const struct owning *owning);
 void owning_ask_due(struct owning *owning, struct owning_budget *budget, uint64_t at_ns); /* or earlier */
-/* Its lease is gone, and what it counted by it. */
+/* The lease is gone, and with it everything that it counted. */
 void owning_lease_gone(struct owning *owning, struct owning_budget *budget, uint64_t now_ns);
-/* It counts nothing from now on; the lease is closed, as unsettled or not. */
+/* Stops counting, and closes the lease with the next ask, as unsettled or not. */
 void owning_close(struct owning *owning, struct owning_budget *budget, bool unsettled, uint64_t now_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is admitted while no owner can say. */
+/* Admission while no owner answers. */
 #include "base/error.h"
 #include "kv/quota/owning_internal.h"
 
@@ -7,7 +7,7 @@ void owning_decided(struct owning_budget *budget) {
     budget->loss_ns = budget->lost_version = 0;
 }
 
-/* What OnLoss admits now; *more_ns: when that may be more; OWNING_NEVER: it admits nothing. */
+/* The amount that OnLoss admits now; *more_ns: when it may be more; OWNING_NEVER: it admits nothing. */
 static uint64_t loss_allows(struct owning_budget *budget, uint64_t now_ns, uint64_t *more_ns) {
     const Pb__QuotaDefinition *definition = budget->definition;
     uint64_t slot_end_ns, used = quota_cap_used(&budget->cap, definition, now_ns, &slot_end_ns);
@@ -28,7 +28,7 @@ static uint64_t loss_allows(struct owning_budget *budget, uint64_t now_ns, uint6
     return all - used < most - budget->last_used ? (uint64_t)(all - used) : most - budget->last_used;
 }
 
-/* Why nobody decides it. */
+/* The reason for which no owner decides the take. */
 static const char *nobody(const struct owning_budget *budget, bool spent) {
     bool none = budget->known == OWNING_KNOWN && !budget->live.count && !budget->ring.count;
     if (none && !spent)

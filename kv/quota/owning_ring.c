@@ -1,4 +1,4 @@
-/* Notices: who is a member, what was lost, what is split; and who counts what by that. */
+/* Notices: members, losses and splits; and the rings that follow from them. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -7,7 +7,7 @@
 #include "kv/quota/owning_internal.h"
 
 #define AGAIN_NS (1000 * OWNING_MS) /* after an error */
-#define NONE_MS  2000               /* a budget that does not exist is remembered for so long */
+#define NONE_MS  2000               /* for how long a missing budget is remembered */
 
 /* -- rings -------------------------------------------------------------------------------------------------------- */
 
@@ -61,7 +61,7 @@ static void rings_make(struct owning *owning, struct owning_budget *budget) {
     }
     rendezvous_free(budget->live.set);
     budget->live.set = set_of(budget->live.nodes, budget->live.count);
-    budget->ring.set = set_of(budget->ring.nodes, budget->ring.count); /* what it was is the passage's */
+    budget->ring.set = set_of(budget->ring.nodes, budget->ring.count); /* the former set belongs to the passage */
     owning_rings_mine(owning, budget);
 }
 
@@ -105,7 +105,8 @@ static void step_apply(struct owning_budget *budget, const struct owning_step *s
 void owning_step_add(struct owning_budget *budget, uint64_t index, uint64_t seen_ns, int64_t window_s) {
     struct owning_step *step = step_find(budget, index);
     if (!step) {
-        if (budget->step_count == OWNING_STEPS_MOST) { /* the oldest goes: it is learned of anew, when it matters */
+        if (budget->step_count == OWNING_STEPS_MOST) { /* drops the oldest, which is learned of again if it still
+                                                        * matters */
             memmove(budget->steps, budget->steps + 1, (OWNING_STEPS_MOST - 1) * sizeof *budget->steps);
             budget->step_count--;
         }
@@ -148,7 +149,7 @@ static bool is_listed(const struct owning_budget *budget, const struct owning_lo
     return false;
 }
 
-/* A key that was touched by it is full by now, if nothing was taken; a part too. */
+/* Would a key that the loss touched be full by now, if nothing was taken? So would a part. */
 static bool is_over(const struct owning_budget *budget, const struct owning_loss *loss, struct owning_now now) {
     const Pb__QuotaDefinition *definition = budget->definition;
     if (definition->window) return loss->window_s < owning_window(definition, now.unix_s - OWNING_SKEW_S);
@@ -158,7 +159,7 @@ static bool is_over(const struct owning_budget *budget, const struct owning_loss
 }
 
 uint64_t owning_losses_over(const struct owning_budget *budget, struct owning_now now) {
-    uint64_t over = 0, least = UINT64_MAX; /* the oldest that matters */
+    uint64_t over = 0, least = UINT64_MAX; /* index of the oldest loss that still matters */
     for (size_t i = 0; i < budget->loss_count; i++) {
         const struct owning_loss *loss = &budget->losses[i];
         if (!is_over(budget, loss, now)) least = loss->index < least ? loss->index : least;
@@ -172,19 +173,19 @@ static void loss_add(struct owning_budget *budget, const char *node, uint64_t in
                      struct owning_now now) {
     for (size_t i = 0; i < budget->loss_count; i++)
         if (budget->losses[i].index == index && !budget->losses[i].node == !node) return;
-    if (budget->loss_count == OWNING_LOSSES_MOST) loss_remove(budget, 0); /* it is not listed any more */
+    if (budget->loss_count == OWNING_LOSSES_MOST) loss_remove(budget, 0); /* the notice no longer lists it */
     budget->losses = mem_realloc(budget->losses, (budget->loss_count + 1) * sizeof *budget->losses);
     budget->losses[budget->loss_count++] =
         (struct owning_loss){.node = node ? mem_strdup(node) : NULL, .index = index, .active = active};
     owning_step_add(budget, index, now.ns, owning_window(budget->definition, now.unix_s + OWNING_SKEW_S));
 }
 
-/* What the notice does not list any more is kept while it matters by this agent's clock. */
+/* Keeps losses that the notice no longer lists while they matter by this agent's clock. */
 static void losses_set(struct owning_budget *budget, struct owning_now now) {
     const Pb__QuotaNotice *notice = budget->notice;
     for (size_t i = budget->loss_count; i-- > 0;) {
         struct owning_loss *loss = &budget->losses[i];
-        rendezvous_free(loss->set); /* of the members before */
+        rendezvous_free(loss->set); /* made of the former members */
         loss->set = NULL;
         if (!is_listed(budget, loss) && is_over(budget, loss, now)) loss_remove(budget, i);
     }
@@ -231,7 +232,7 @@ static void none(struct owning *owning, struct owning_budget *budget, uint64_t n
     owning_forget_notice(budget);
 }
 
-/* What is spent of each key stays spent. */
+/* The tokens that are spent of each key stay spent. */
 static void define_anew(struct owning *owning, struct owning_budget *budget, const Pb__QuotaNotice *notice,
                         struct owning_now now) {
     uint64_t before = budget->capacity, after = quota_capacity(notice->definition);
@@ -249,11 +250,11 @@ static void define_anew(struct owning *owning, struct owning_budget *budget, con
     }
 }
 
-/* Where the budget's buckets stand between the former notice and the new one. */
+/* The state before a notice, for the buckets that it changes. */
 struct passage {
-    bool doubt; /* what was handed over may have been counted elsewhere, and come back since */
+    bool doubt; /* keys that were handed over may have been counted elsewhere, and have come back */
     uint64_t epoch;
-    struct owning_ring ring; /* before; owns the set only */
+    struct owning_ring ring; /* the former ring; owns only the set */
 };
 
 static void buckets_settle(struct owning *owning, struct owning_budget *budget, const struct passage *before,
@@ -268,8 +269,8 @@ static void buckets_settle(struct owning *owning, struct owning_budget *budget, 
     }
 }
 
-/* A member that is on no ring of an epoch that is newer than its lease has ended, whatever it believes; or a newer lease of
- * this node took its place. */
+/* Is this member off the ring? When an epoch that is newer than its lease does not have it, its lease has ended, or a
+ * newer lease of this node has replaced it. */
 static bool is_off(const struct owning_budget *budget) {
     return budget->lease && budget->epoch >= budget->lease && budget->ring.mine == SIZE_MAX;
 }
@@ -324,7 +325,7 @@ static bool is_idle(const struct owning_budget *budget, uint64_t now_ns) {
 }
 
 bool owning_follow_tick(struct owning *owning, struct owning_budget *budget, uint64_t now_ns, uint64_t *next_ns) {
-    if (budget->following || !list_empty(&budget->ready)) return false; /* it is looked at when that is answered */
+    if (budget->following || !list_empty(&budget->ready)) return false; /* the answer will look at it */
     if (is_idle(budget, now_ns)) return true;
     if (now_ns >= budget->follow_ns) {
         budget->follow_ns = OWNING_NEVER;
@@ -345,7 +346,7 @@ bool owning_follow(struct owning *owning, const char **name, uint64_t *index) {
     return true;
 }
 
-/* A definition that this agent's version does not know is as good as none. */
+/* An unknown definition of a newer version counts as none. */
 static bool is_ours(Pb__QuotaDefinition *definition) {
     return definition && definition->mode == PB__QUOTA_MODE__QUOTA_OWNER &&
            quota_definition_check(definition, NULL) == CO_OK;

@@ -34,7 +34,7 @@ Pb__SessionUse *quota_session_use(struct quota_session *session, char *node, str
 
 void quota_session_answered(struct quota_session *session, const Pb__QuotaGrants *grants) {
     session->made = grants && grants->session[0];
-    if (!session->made) session->id[0] = '\0'; /* it ended with its last lease */
+    if (!session->made) session->id[0] = '\0'; /* the session ended with its last lease */
 }
 
 bool quota_ask_certain(int error) {
@@ -81,7 +81,7 @@ uint64_t quota_cap_used(struct quota_cap *cap, const Pb__QuotaDefinition *defini
         *more_ns = cap->begun_ns + period_ns;
         return UINT64_MAX;
     }
-    if (slot_ns != cap->slot_ns) { /* defined anew: all of it counts for a whole period from now on */
+    if (slot_ns != cap->slot_ns) { /* the definition has changed: everything counts for a whole period from now on */
         uint64_t sum = sum_of(cap);
         memset(cap->sums, 0, sizeof cap->sums);
         cap->sums[slot % QUOTA_CAP_SLOTS] = sum;
@@ -100,7 +100,7 @@ bool quota_cap_counts(const struct quota_cap *cap, uint64_t now_ns) {
     return sum_of(cap) && now_ns / cap->slot_ns < cap->slot + QUOTA_CAP_SLOTS;
 }
 
-/* -- RateLimit fields ---------------------------------------------------------------------------------------------- */
+/* -- RateLimit fields --------------------------------------------------------------------------------------------- */
 
 uint64_t quota_period_ms(const Pb__QuotaDefinition *definition) {
     switch (definition->window) {
@@ -120,7 +120,8 @@ void quota_rate_fields(const Pb__QuotaDefinition *definition, int64_t unix_s, st
         rate->reset_s = (uint64_t)(end_s - unix_s);
         return;
     }
-    /* Whole seconds: of a period that is shorter, or has a fraction, what comes in the next longer one. */
+    /* The fields have whole seconds. For a period with a fraction of a second they say what comes in the next longer
+     * whole one. */
     uint64_t every_ms = definition->every_ms ? definition->every_ms : 1, step_ms = quota_refill_period_ms(definition);
     rate->window_s = (every_ms + 999) / 1000;
     rate->quota = (uint64_t)((unsigned __int128)definition->tokens * rate->window_s * 1000 / every_ms);

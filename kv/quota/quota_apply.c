@@ -16,7 +16,7 @@ static bool same_refill(const Pb__QuotaDefinition *a, const Pb__QuotaDefinition 
            a->offset_minutes == b->offset_minutes;
 }
 
-/* Everything that can be refused, before the first write. *change has the record, or a new one. */
+/* Refuses everything that can be refused, before the first write. *change has the record, if it exists. */
 static int put_refused(struct machine_tx *tx, const Pb__QuotaPutCommand *command, struct machine_result *result,
                        struct quota_change *change, bool *exists) {
     struct fault fault = {0};
@@ -62,7 +62,7 @@ static int leases_of(struct machine_tx *tx, struct slice name, uint64_t **ids, s
     return good ? CO_OK : CO_CORRUPT;
 }
 
-/* `each` for all leases of the budget, and the sessions that were made for them end with them. */
+/* Calls `each` for all leases of the budget. A session that was made for a lease ends with its last one. */
 static int each_lease(struct quota_change *change, int (*each)(struct quota_change *change, Pb__QuotaLease *lease)) {
     struct machine_tx *tx = change->tx;
     uint64_t *ids;
@@ -78,7 +78,8 @@ static int each_lease(struct quota_change *change, int (*each)(struct quota_chan
     return rv;
 }
 
-/* The mode changes: what was granted may still be spent until its time is over. Members just go. */
+/* The mode changes: owners may still spend the granted tokens until their time is over, so they are reclaimed. Members
+ * are just removed. */
 static int reclaim_early(struct quota_change *change, Pb__QuotaLease *lease) {
     if (lease->reclaimed) return CO_OK; /* held back already */
     if (!quota_owned(change->record)) return quota_lease_reclaim(change, lease, false);
@@ -107,13 +108,14 @@ static int define_anew(struct quota_change *change, Pb__QuotaDefinition *definit
     }
     record->definition = definition;
     record->n_classes = 0, record->starving = false;
-    record->turn += 2; /* whoever waits begins to wait anew */
+    record->turn += 2; /* leases that wait begin to wait anew */
     record->kept = record->kept_next = record->turn_refills = 0;
     quota_splits_anew(change);
     return rv;
 }
 
-/* Which budgets are in owner mode, or of which services, is another list from now on. NULL: there is none. */
+/* Wakes the followers of the list of budgets in owner mode, if a definition changes it. NULL: there is no
+ * definition. */
 static void owned_changed(struct machine_tx *tx, const Pb__QuotaDefinition *before, const Pb__QuotaDefinition *after) {
     const char *from = before ? before->service : "", *to = after ? after->service : ""; /* other modes have none */
     if (strcmp(from, to) != 0) machine_changed(tx, SPACE_QUOTA_OWNED, slice_make("", 0), false);
@@ -135,7 +137,8 @@ int quota_put_apply(struct machine_tx *tx, void *request, struct machine_result 
         change.record = arena_alloc(tx->arena, sizeof *change.record);
         pb__quota_record__init(change.record);
         change.record->definition = command->definition;
-        change.record->create_index = change.record->came = tx->index; /* later than of one of the name before */
+        change.record->create_index = change.record->came = tx->index; /* later than that of a former budget of the
+                                                                        * name */
         change.record->audit_first = change.record->audit_next = 1;
         quota_count_put(tx, quota_count(tx->store) + 1);
         owned_changed(tx, NULL, command->definition);
@@ -217,7 +220,7 @@ int64_t quota_refill_ns(const Pb__QuotaRecord *record, int64_t unix_ms) {
     return left_ms > 0 ? left_ms * 1000000 : AT_ONCE_NS;
 }
 
-/* So much is spent no longer. What is held back stays stranded. */
+/* A refill: lowers `spent` by the tokens. Stranded tokens count as spent first, except those that are held back. */
 static void bring_back(struct quota_change *change, uint64_t tokens) {
     Pb__QuotaRecord *record = change->record;
     record->unsettled_ends = 0;
@@ -227,12 +230,12 @@ static void bring_back(struct quota_change *change, uint64_t tokens) {
     record->spent -= amount;
     if (!amount) return;
     record->starving = false;
-    record->asks = record->leases; /* the levels are those of less: the next who gets too little counts them */
+    record->asks = record->leases; /* the levels are too low now, so the next ask that gets too little counts them */
     quota_audit(change, PB__QUOTA_KIND__QUOTA_REFILLED, NULL, amount, 0);
 }
 
-/* The leader says first which window it is; then each begins once. A leader whose clock is behind the one before it begins
- * none until its clock has come there: else what was spent would come back twice. */
+/* The leader's first entry notes the present window; then each window begins once. A leader whose clock is behind the
+ * former leader's begins none until its clock has caught up, because spent tokens would come back twice otherwise. */
 static void begin_window(struct quota_change *change, int64_t unix_ms) {
     Pb__QuotaRecord *record = change->record;
     int64_t start = quota_window_start(record->definition, unix_ms / 1000);
@@ -243,7 +246,7 @@ static void begin_window(struct quota_change *change, int64_t unix_ms) {
     if (!first) bring_back(change, UINT64_MAX);
 }
 
-/* The leader has waited for another piece of the time. The next leader goes on from there. */
+/* The leader has waited for another piece of the time. A next leader continues from there. */
 static void go_on(struct quota_change *change) {
     Pb__QuotaRecord *record = change->record;
     record->waited_ms += quota_refill_wait_ms(record->definition, record->waited_ms);
@@ -281,7 +284,7 @@ int quota_lease_end_apply(struct machine_tx *tx, void *request, struct machine_r
     if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     int rv = quota_begin(tx, command->name, &change);
     if (rv == CO_OK) rv = quota_lease_get(tx->store, change.name, command->lease, tx->arena, &lease);
-    result->yes = true; /* also when it has ended */
+    result->yes = true; /* also when the lease is gone already */
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     if (command->index != lease->renew_index) return machine_refuse(result, CO_CONFLICT, "it was renewed");
     struct slice session = slice_text(lease->session);

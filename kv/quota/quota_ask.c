@@ -1,31 +1,30 @@
-/* Asks: what owners of leases say that they spent, give back, take and want; and what they are granted.
+/* Asks: the owners of leases report what they spent, give back, take and want, and are granted tokens.
  *
- * An ask is worked out in memory: the record and the lease are the arena's until everything about it is decided, and only
- * then written. So one that is refused leaves nothing, whatever became of those before it in its command. */
+ * An ask is worked out in memory: record and lease stay in the arena until everything about the ask is decided, and
+ * only then are written. So an ask that is refused leaves nothing, whatever became of those before it in its
+ * command. */
 #include <string.h>
 
 #include "base/check.h"
 #include "kv/quota/quota_internal.h"
 #include "registry/catalog.h"
 
-enum {
-    LEASES_A_COUNT = 64
-}; /* levels are counted once for so many leases and asks, so that a count costs each the same */
+enum { LEASES_A_COUNT = 64 }; /* levels are counted once for so many leases and asks, which share its cost */
 
 struct asking {
     struct quota_change change;
     const Pb__QuotaAsk *ask;
     const Pb__Session *session; /* NULL: no ask of the command is about a lease */
     char *node;
-    Pb__QuotaLease *lease; /* NULL: it is about none */
-    bool fresh;            /* the lease is made by this ask */
-    bool closed;           /* it is gone */
-    uint64_t back;         /* of what the lease held */
+    Pb__QuotaLease *lease; /* NULL: the ask is about no lease */
+    bool fresh;            /* this ask makes the lease */
+    bool closed;           /* the ask has closed the lease */
+    uint64_t back;         /* tokens that the lease gives back */
     Pb__QuotaGrant *grant;
 };
 
 static int refuse(struct asking *asking, int error, char *text) {
-    pb__quota_grant__init(asking->grant); /* nothing of what was worked out before */
+    pb__quota_grant__init(asking->grant); /* drops everything that was worked out before */
     asking->grant->name = asking->ask->name;
     asking->grant->error = (uint32_t)error, asking->grant->text = text;
     return CO_OK;
@@ -34,11 +33,11 @@ static bool is_refused(const struct asking *asking) { return asking->grant->erro
 
 #define NUMBER(n) ((unsigned long long)(n))
 
-/* -- which lease -------------------------------------------------------------------------------------------------- */
+/* -- the lease of an ask ------------------------------------------------------------------------------------------ */
 
 static bool wants_lease(const Pb__QuotaAsk *ask) { return ask->lease || ask->seq || ask->want || ask->close; }
 
-/* The one that it names, or that its session has. */
+/* Finds the lease that the ask names, or the numbered one of its session. */
 static int find_lease(struct asking *asking) {
     const struct quota_change *change = &asking->change;
     const Pb__QuotaAsk *ask = asking->ask;
@@ -98,7 +97,7 @@ static int instance_refused(struct asking *asking) {
         arena_printf(tx->arena, "node \"%.512s\" has no passing instance of service \"%s\"", asking->node, service));
 }
 
-/* -- what cannot be ----------------------------------------------------------------------------------------------- */
+/* -- checks ------------------------------------------------------------------------------------------------------- */
 
 static const char *claims_fault(struct asking *asking) {
     const Pb__QuotaAsk *ask = asking->ask;
@@ -125,8 +124,8 @@ static const char *ask_fault(struct asking *asking) {
 
 /* -- grants ------------------------------------------------------------------------------------------------------- */
 
-/* What it gives back, and what it says that it spent. In bounded mode what was reported is not slack any more until it is
- * granted again, so that spent and all slack together stay within the capacity and the drift. */
+/* Settles the tokens that the lease spent and gives back. In bounded mode reported tokens stop to be slack until they
+ * are granted again, so that spent and all slack together stay within the capacity and the drift. */
 static void settle(struct asking *asking) {
     const Pb__QuotaAsk *ask = asking->ask;
     Pb__QuotaRecord *record = asking->change.record;
@@ -161,7 +160,8 @@ static uint64_t grant_of(const struct asking *asking, uint64_t wish, bool spare)
     return more < room ? more : room;
 }
 
-/* It got less than it wants. Where there are fewer tokens than leases each is given out by a count. */
+/* The ask got less than it wants: is a count of the levels due? When there are fewer tokens than leases, only a count
+ * can give one out. */
 static bool is_count_due(const struct asking *asking) {
     const Pb__QuotaRecord *record = asking->change.record;
     uint64_t sure = quota_level_sure(quota_level_of(record, asking->ask->priority));
@@ -191,7 +191,7 @@ static int grant(struct asking *asking) {
     bool starves = lease->balance < wish;
     if (starves && !record->starving) change->notice = true;
     change->denied |=
-        starves && !quota_bounded(record); /* of slack others have the rest, and nothing is refused for that */
+        starves && !quota_bounded(record); /* missing slack is no denial, because takes can ask the servers */
     if (starves || asking->back > more) record->starving = starves;
     if (starves && !lease->balance && !asking->grant->taken) quota_waits(record, lease, wish);
     else quota_waits_not(record, lease);
@@ -222,7 +222,8 @@ static void answer(struct asking *asking) {
 
 /* -- one ask ------------------------------------------------------------------------------------------------------ */
 
-/* Its answer was lost. The lease's time counts anew, as its owner counts it from this ask on. */
+/* The answer to the ask was lost: repeats it. The lease's time counts anew, because its owner counts it from this ask
+ * on. */
 static int repeat(struct asking *asking) {
     struct quota_change *change = &asking->change;
     Pb__QuotaLease *lease = asking->lease;
@@ -235,7 +236,7 @@ static int repeat(struct asking *asking) {
     return CO_OK;
 }
 
-/* The lease is written, with what it is granted. */
+/* Writes the lease with the grant. */
 static int lease_write(struct asking *asking) {
     struct quota_change *change = &asking->change;
     Pb__QuotaLease *lease = asking->lease;
@@ -280,7 +281,7 @@ static int renew_lease(struct asking *asking) {
     return lease_write(asking);
 }
 
-/* Of an ask that is not refused. */
+/* Finds the lease of an ask, and checks its number. */
 static int lease_ready(struct asking *asking) {
     const Pb__QuotaAsk *ask = asking->ask;
     if (!wants_lease(ask)) return CO_OK;
@@ -315,15 +316,14 @@ static int ask_one(struct asking *asking) {
         new_lease(asking);
     }
     rv = ask->close ? close_lease(asking) : asking->lease ? renew_lease(asking) : (take(asking), answer(asking), CO_OK);
-    bool changes =
-        asking->lease || asking->grant->taken || change->notice; /* of a take that is denied: the first one */
+    bool changes = asking->lease || asking->grant->taken || change->notice; /* of a denied take: the first one */
     if (rv == CO_OK && !is_refused(asking) && changes) quota_commit(change);
     return rv;
 }
 
 /* -- the command -------------------------------------------------------------------------------------------------- */
 
-/* One that is to be made, and was made by an ask whose answer was lost, is there. */
+/* A command that is to make the session may find it: an earlier one, whose answer was lost, has made it. */
 static int session_of(struct machine_tx *tx, const Pb__QuotaAskCommand *command, struct machine_result *result,
                       Pb__Session **session, bool *made) {
     Pb__SessionUse there = PB__SESSION_USE__INIT;

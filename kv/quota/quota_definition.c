@@ -1,4 +1,4 @@
-/* What follows from a definition alone: defaults, checks, the capacity and its parts, refills, windows, the bound. */
+/* Functions of a definition alone: defaults, checks, the capacity and its parts, refills, windows, the bound. */
 #include <string.h>
 
 #include "base/check.h"
@@ -123,7 +123,7 @@ uint64_t quota_split_part(uint64_t capacity, uint32_t parts, uint32_t i) {
 
 /* -- refills ------------------------------------------------------------------------------------------------------ */
 
-/* In so many steps `tokens` come. */
+/* The number of steps in which `tokens` come. */
 static uint64_t refill_steps(const Pb__QuotaDefinition *d) {
     uint64_t steps = d->every_ms / 1000;
     if (steps > QUOTA_REFILL_STEPS) steps = QUOTA_REFILL_STEPS;
@@ -180,7 +180,7 @@ static int64_t length_of(Pb__QuotaWindow window) {
                                                     : DAY_S;
 }
 
-/* Clocks that are beyond all sense count as one that is just within. */
+/* Times that are beyond all sense count as the last one within. */
 #define UNIX_MOST_S INT64_C(1000000000000)
 static int64_t local_time(const Pb__QuotaDefinition *d, int64_t unix_s) {
     int64_t within = unix_s > UNIX_MOST_S ? UNIX_MOST_S : unix_s < -UNIX_MOST_S ? -UNIX_MOST_S : unix_s;

@@ -16,7 +16,6 @@ enum quota_table {
 _Static_assert(QUOTA_PUT >= 128 && QUOTA_LEASE_END < 256, "commands of kv (registry/module.h)");
 _Static_assert(QUOTA_TABLE >= 33 && QUOTA_TABLE_SESSIONS < 40, "tables of kv");
 _Static_assert(SPACE_QUOTA >= 96 && SPACE_QUOTA_OWNED < 128, "spaces of kv");
-_Static_assert(QUOTA_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 bool quota_name_fits(const char *name);
 /* "there is no budget "x"": CO_NOTFOUND. */
@@ -26,24 +25,25 @@ char *quota_lease_denied(struct arena *arena, const char *name, uint64_t lease);
 
 /* -- a budget that an entry changes (quota_store.c; applier thread) ----------------------------------------------- */
 
-/* What is changed lies in the tx arena until quota_commit: who gives up before that leaves nothing. */
+/* Changes stay in the tx arena until quota_commit, so a caller that gives up before that leaves no trace. */
 struct quota_change {
     struct machine_tx *tx;
     struct slice name;
     Pb__QuotaRecord *record;
     Pb__QuotaAudit *rows; /* of the audit trail, to be written */
     size_t row_count, row_room;
-    bool notice;   /* what the notice shows changes */
-    bool low;      /* bounded: it was at or below the low watermark before */
-    bool rearm;    /* the refill that is due is another one from now on */
-    bool denied;   /* somebody gets less than it asked for */
-    uint64_t room; /* what could be taken, as of the last quota_news */
+    bool notice;   /* the change concerns the notice */
+    bool low;      /* bounded: the budget was at or below the low watermark before */
+    bool rearm;    /* the due refill has to be armed anew */
+    bool denied;   /* an ask gets less than it asked for */
+    uint64_t room; /* the takeable amount at the last quota_news */
 };
 /* CO_OK; CO_NOTFOUND: no such budget; or the store failed. `name` lives until the commit. */
 int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *change);
-/* What was denied can be had again, or somebody is denied now: the record says so, and the notice. Also done by the commit. */
+/* Notes in the record, and for the notice, that denied tokens can be had again, or that an ask is denied now. The
+ * commit calls it too. */
 void quota_news(struct quota_change *change);
-/* Writes the record and the rows, arms the refill or takes it away, and wakes who waits. */
+/* Writes the record and the rows, arms or disarms the refill, and wakes the waiters. */
 void quota_commit(struct quota_change *change);
 void quota_audit(struct quota_change *change, Pb__QuotaKind kind, const Pb__QuotaLease *lease, uint64_t amount,
                  uint64_t back);
@@ -62,16 +62,16 @@ int quota_lease_get(struct store_txn *txn, struct slice name, uint64_t id, struc
 int quota_lease_numbered(struct store_txn *txn, struct slice session, struct slice name, struct arena *arena,
                          Pb__QuotaLease **lease);
 void quota_lease_put(struct machine_tx *tx, struct slice name, const Pb__QuotaLease *lease);
-/* A new one is bound to its session, and counts; what is put then is put with quota_lease_put. */
+/* Binds a new lease to its session, and counts it; quota_lease_put writes it afterwards. */
 void quota_lease_bind(struct quota_change *change, const Pb__QuotaLease *lease);
 /* Its TTL begins anew with this entry. */
 void quota_lease_renew(struct quota_change *change, Pb__QuotaLease *lease);
-/* It is there no more. Its balance is settled or stranded. */
+/* Removes a lease whose balance is settled or stranded. */
 void quota_lease_remove(struct quota_change *change, Pb__QuotaLease *lease);
-/* It ends, and `spent` of it was spent: at most its balance. */
+/* Ends a lease of which `spent`, at most its balance, was spent. */
 int quota_lease_settle(struct quota_change *change, Pb__QuotaLease *lease, uint64_t spent);
-/* It ends unsettled: its balance is stranded. over: so is its TTL; else what it has is held back until then. A member
- * stays one until then. */
+/* Ends a lease unsettled, so that its balance is stranded. over: its TTL is over; else its tokens are held back until
+ * then, and a member stays a member until then. */
 int quota_lease_reclaim(struct quota_change *change, Pb__QuotaLease *lease, bool over);
 int quota_session_leases(struct store_txn *txn, struct slice session, uint64_t *count);
 
@@ -93,9 +93,9 @@ static inline bool quota_owned(const Pb__QuotaRecord *record) {
     return record->definition->mode == PB__QUOTA_MODE__QUOTA_OWNER;
 }
 int64_t quota_available(const Pb__QuotaRecord *record);
-uint64_t quota_takeable(const Pb__QuotaRecord *record);  /* likewise; 0: nothing, or less */
-uint64_t quota_shareable(const Pb__QuotaRecord *record); /* of what all leases may hold together */
-uint64_t quota_grantable(const Pb__QuotaRecord *record); /* what of it is with nobody */
+uint64_t quota_takeable(const Pb__QuotaRecord *record);  /* likewise; 0, if that is negative */
+uint64_t quota_shareable(const Pb__QuotaRecord *record); /* the amount that all leases may hold together */
+uint64_t quota_grantable(const Pb__QuotaRecord *record); /* the part of it that no lease holds */
 bool quota_is_low(const Pb__QuotaRecord *record);        /* bounded: at or below the low watermark */
 uint64_t *quota_balances(Pb__QuotaRecord *record);       /* the sum of the leases' balances: leased, or slack */
 
@@ -106,48 +106,49 @@ struct quota_wish {
     uint64_t want, balance;
 };
 struct quota_level {
-    uint64_t most; /* that one may have */
-    bool uneven;   /* some have one less */
+    uint64_t most; /* the most that one may have */
+    bool uneven;   /* some get one less */
 };
 static inline uint64_t quota_level_sure(struct quota_level level) { return level.most - level.uneven; }
-/* Shares `total` over wishes, higher priorities first. levels[p]: of those of that priority; `most`, and even, where it
- * is enough for all of these and those above. Where it is not, max-min: who wants less than the level gets that, and
- * what they leave is shared evenly by the others. Sorts the wishes. */
+/* Shares `total` over wishes, higher priorities first. levels[p] is the level of a priority: `most`, and even, if the
+ * total is enough for its wishes and those above. Else max-min: a wish below the level is met, and the others share the
+ * rest evenly. Sorts the wishes. */
 void quota_share(uint64_t total, uint64_t most, struct quota_wish *wishes, size_t count,
                  struct quota_level levels[QUOTA_PRIORITIES]);
-/* Counts them from what all leases want, of which `mine` is one, as it stands in memory. *spare: there is more than all
- * others lack of what is surely theirs, and it may have one more. */
+/* Counts the levels from the wishes of all leases; `mine` is one of them, with its state in memory. *spare: there is
+ * more than the others lack of their sure amounts, so this lease may have one more. */
 int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine, bool *spare);
 struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priority);
 
-/* Who comes first where there is not enough: of what comes back so much is kept for those who got nothing before. 0: this
- * one (NULL: nobody's ask) is among them. */
+/* Turns: the amount of returning tokens that is kept for leases that got nothing before. 0: this lease (NULL: none) is
+ * one of them. */
 uint64_t quota_kept(const Pb__QuotaRecord *record, const Pb__QuotaLease *lease);
-/* It got nothing, and keeps its turn; or something, or it wants nothing. */
+/* The lease got nothing, and keeps its turn; or it got something, or wants nothing. */
 void quota_waits(Pb__QuotaRecord *record, Pb__QuotaLease *lease, uint64_t want);
 void quota_waits_not(Pb__QuotaRecord *record, Pb__QuotaLease *lease);
-void quota_turn_refilled(Pb__QuotaRecord *record); /* something came back: a turn lasts for QUOTA_TURN_MS of that */
+void quota_turn_refilled(Pb__QuotaRecord *record); /* to be called after a refill; a turn lasts for refills of
+                                                    * QUOTA_TURN_MS */
 
 /* -- owner mode (quota_owner.c) ----------------------------------------------------------------------------------- */
 
-/* A member is gone: a new epoch. `mine` (may be NULL), here and below: one of the leases, as it stands in memory. */
+/* A member is gone: begins a new epoch. `mine` (may be NULL), here and below: a lease with its state in memory. */
 int quota_members_changed(struct quota_change *change, const Pb__QuotaLease *mine);
-/* One comes: a new epoch, or it waits until none is pending. */
+/* A member comes: begins a new epoch, unless one is pending, for whose end it waits. */
 int quota_member_came(struct quota_change *change, const Pb__QuotaLease *mine);
-/* It ends unsettled: a loss, when it is one of the active epoch. */
+/* A member ends unsettled: notes a loss, if it is a member of the active epoch. */
 void quota_member_lost(struct quota_change *change, const Pb__QuotaLease *lease);
-/* Somebody has acknowledged an epoch: it may be active now. */
+/* A member has acknowledged an epoch, which may be active now. */
 int quota_members_acked(struct quota_change *change, const Pb__QuotaLease *mine);
-/* What an ask of a member says besides. NULL, or the reason of a refusal: nothing is changed then. */
+/* Checks the fields of a member's ask. NULL, or the reason of a refusal; changes nothing. */
 const char *quota_member_fault(const struct quota_change *change, const Pb__QuotaAsk *ask);
-/* True: its splits were accepted. */
+/* Takes over these fields. True: the splits were accepted. */
 bool quota_member_says(struct quota_change *change, Pb__QuotaLease *lease, const Pb__QuotaAsk *ask);
 void quota_splits_anew(struct quota_change *change); /* the capacity has changed */
 /* The members of the newest epoch and those of the active one, as notices show them. */
 int quota_members_show(struct store_txn *txn, const Pb__QuotaRecord *record, struct arena *arena,
                        Pb__QuotaNotice *notice);
 
-/* -- commands (as module_command.apply), and the end of a session ---------------------------------------------------- */
+/* -- commands (as module_command.apply), and the end of a session ------------------------------------------------- */
 
 int quota_put_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 int quota_delete_apply(struct machine_tx *tx, void *request, struct machine_result *result);
@@ -158,7 +159,7 @@ int quota_lease_end_apply(struct machine_tx *tx, void *request, struct machine_r
 int quota_session_ended(struct machine_tx *tx, const struct binding_end *end);
 extern const struct module_binding quota_binding;
 
-/* Time of the next refill, from now on. */
+/* Time until the next refill. */
 int64_t quota_refill_ns(const Pb__QuotaRecord *record, int64_t unix_ms);
 
 #endif

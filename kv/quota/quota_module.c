@@ -1,4 +1,4 @@
-/* Quotas as a module: the table, and what of them ends by itself. */
+/* Quotas as a module: the table, and the things that end by themselves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,9 +6,9 @@
 #include "base/message.h"
 #include "kv/quota/quota_internal.h"
 
-/* -- what ends by itself ------------------------------------------------------------------------------------------ */
+/* -- ends by time ------------------------------------------------------------------------------------------------- */
 
-/* Calls `begin` for each row of this sort; CO_CORRUPT: one does not decode. */
+/* Calls `begin` for each row of this sort. CO_CORRUPT: a row does not decode. */
 static int read_rows(struct store_txn *txn, const char *head, const ProtobufCMessageDescriptor *type,
                      const struct expiry_leader *leader, struct expiry *expiry,
                      void (*begin)(struct slice key, const void *record, const struct expiry_leader *leader,
@@ -41,7 +41,7 @@ static int refills_read(struct store_txn *txn, const struct expiry_leader *leade
     return read_rows(txn, "q", &pb__quota_record__descriptor, leader, expiry, begin_refill);
 }
 
-/* Where windows begin the leader knows best. */
+/* The leader's clock decides when windows begin. */
 static int64_t refill_period_ns(struct store_txn *txn, const struct expiry_update *began,
                                 const struct expiry_leader *leader) {
     struct arena arena = {0};
@@ -64,7 +64,7 @@ static void refill_end(const struct expiry_due *due, const struct expiry_leader 
 
 const struct expiry_kind quota_refill_expiry = {.number = 17,
                                                 .name = "quota refill",
-                                                .no_second_period = true, /* nobody's renewal is waited for */
+                                                .no_second_period = true, /* there are no renewals to wait for */
                                                 .quiet = true,
                                                 .read = refills_read,
                                                 .end = refill_end,
@@ -102,35 +102,26 @@ const struct expiry_kind quota_lease_expiry = {
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
 static const struct module_command commands[] = {
-    {.number = QUOTA_PUT,
-     .since = QUOTA_SINCE,
-     .name = "quota-put",
-     .request = &pb__quota_put_command__descriptor,
-     .apply = quota_put_apply},
+    {.number = QUOTA_PUT, .name = "quota-put", .request = &pb__quota_put_command__descriptor, .apply = quota_put_apply},
     {.number = QUOTA_DELETE,
-     .since = QUOTA_SINCE,
      .name = "quota-delete",
      .request = &pb__quota_delete_command__descriptor,
      .apply = quota_delete_apply},
     {.number = QUOTA_ASK,
-     .since = QUOTA_SINCE,
      .name = "quota-ask",
      .request = &pb__quota_ask_command__descriptor,
      .result = &pb__quota_grants__descriptor,
      .apply = quota_ask_apply},
     {.number = QUOTA_SETTLE,
-     .since = QUOTA_SINCE,
      .name = "quota-settle",
      .request = &pb__quota_settle_command__descriptor,
      .apply = quota_settle_apply},
     {.number = QUOTA_REFILL,
-     .since = QUOTA_SINCE,
      .servers_only = true,
      .name = "quota-refill",
      .request = &pb__quota_refill_command__descriptor,
      .apply = quota_refill_apply},
     {.number = QUOTA_LEASE_END,
-     .since = QUOTA_SINCE,
      .servers_only = true,
      .name = "quota-lease-end",
      .request = &pb__quota_lease_end_command__descriptor,

@@ -1,4 +1,4 @@
-/* Owner mode: who owns keys, since when, and which keys are split. */
+/* Owner mode: members, epochs, losses and splits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void member_add(struct members *members, const Pb__QuotaLease *lease, str
     members->items[members->count++] = lease;
 }
 
-/* All leases that are, or wait to be, members; `mine` as it stands in memory, also when it is not in the store yet. */
+/* Reads all leases that are members, or wait to be; takes `mine` from memory, also when it is not in the store yet. */
 static int members_read(struct store_txn *txn, struct slice name, struct arena *arena, const Pb__QuotaLease *mine,
                         struct members *members) {
     char room[STORE_KEY_MAX];
@@ -55,7 +55,7 @@ struct ring {
     size_t count;
 };
 
-/* Those of an epoch, with the newest lease of each node. Sorts the members. */
+/* The ring of an epoch: its members, with the newest lease of each node. Sorts the members. */
 static struct ring ring_of(const struct members *members, uint64_t epoch, struct arena *arena) {
     struct ring ring = {.nodes = arena_alloc(arena, (members->count + 1) * sizeof *ring.nodes),
                         .leases = arena_alloc(arena, (members->count + 1) * sizeof *ring.leases)};
@@ -87,8 +87,8 @@ int quota_members_show(struct store_txn *txn, const Pb__QuotaRecord *record, str
     return CO_OK;
 }
 
-/* Those who were there when the active epoch began have all acknowledged the newest one, or nobody has come since:
- * who goes takes nothing from the others. */
+/* May the newest epoch be active? All members of the active one have acknowledged it; or no member has come since,
+ * because members that go take no keys from the others. */
 static bool may_be_active(const Pb__QuotaRecord *record, const struct members *members) {
     bool came = false, acknowledged = true;
     for (size_t i = 0; i < members->count; i++) {
@@ -137,7 +137,7 @@ void quota_member_lost(struct quota_change *change, const Pb__QuotaLease *lease)
     size_t i = 0;
     if (record->definition->window) record->unsettled_ends++;
     while (i < record->n_active_leases && record->active_leases[i] != lease->id) i++;
-    if (i == record->n_active_leases) return; /* it counted nothing */
+    if (i == record->n_active_leases) return; /* the member counted no keys */
     Pb__QuotaLostOwner *loss = arena_alloc(change->tx->arena, sizeof *loss);
     Pb__QuotaLostOwner **wider = arena_alloc(change->tx->arena, (record->n_losses + 1) * sizeof *wider);
     size_t from = record->n_losses >= QUOTA_LOSSES_MOST ? record->n_losses - QUOTA_LOSSES_MOST + 1 : 0;
@@ -157,7 +157,7 @@ static void losses_drop(Pb__QuotaRecord *record, uint64_t over) {
     if (record->losses_before <= over) record->losses_before = 0;
 }
 
-/* -- what a member says ------------------------------------------------------------------------------------------- */
+/* -- fields of a member ------------------------------------------------------------------------------------------- */
 
 static size_t split_find(const Pb__QuotaRecord *record, struct slice key) {
     size_t i = 0;

@@ -1,4 +1,4 @@
-/* What is read of budgets: one with its leases, all, what agents follow, and the audit trail. */
+/* Queries: a budget with its leases, all budgets, notices for agents, and the audit trail. */
 #include <string.h>
 
 #include "base/check.h"
@@ -40,7 +40,7 @@ static int leases_read(struct store_txn *txn, struct slice name, struct arena *a
         rv = quota_lease_decode(cursor.value, arena, &lease);
         if (rv == CO_OK && !lease->reclaimed && state->n_leases == most) rv = CO_CORRUPT;
         if (rv != CO_OK) break;
-        lease->token = 0; /* its holder's alone */
+        lease->token = 0; /* only the holder knows the token */
         if (!lease->reclaimed) state->leases[state->n_leases++] = lease;
     }
     store_cursor_close(&cursor);
@@ -54,7 +54,7 @@ static struct slice request_name(const ProtobufCMessage *request) {
 static struct watch_key quota_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_QUOTA, request_name(request)};
 }
-/* The bound counts nodes, which wake nobody. */
+/* The bound depends on the number of nodes, whose change wakes nobody. */
 static struct watch_key nodes_also(const ProtobufCMessage *request) {
     (void)request;
     return (struct watch_key){SPACE_TABLE, slice_make("nodes", 5)};
@@ -120,7 +120,7 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     return rv;
 }
 
-/* -- what agents follow ------------------------------------------------------------------------------------------- */
+/* -- notices ------------------------------------------------------------------------------------------------------ */
 
 static struct slice notice_name(const ProtobufCMessage *request) {
     return slice_text(((const Pb__QuotaNoticeRequest *)request)->name);
@@ -128,7 +128,7 @@ static struct slice notice_name(const ProtobufCMessage *request) {
 static struct watch_key notice_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_QUOTA_NOTICE, notice_name(request)};
 }
-/* Nobody is woken when nobody starves any more. */
+/* The end of starving wakes nobody. */
 static struct watch_key notice_also(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_QUOTA, notice_name(request)};
 }
@@ -158,7 +158,7 @@ static int notice_run(struct store_txn *txn, const ProtobufCMessage *request, st
     return quota_owned(record) ? quota_members_show(txn, record, arena, notice) : CO_OK;
 }
 
-/* -- which are in owner mode -------------------------------------------------------------------------------------- */
+/* -- budgets in owner mode ---------------------------------------------------------------------------------------- */
 
 static struct watch_key owned_watched(const ProtobufCMessage *request) {
     (void)request;
@@ -183,7 +183,7 @@ static int owned_run(struct store_txn *txn, const ProtobufCMessage *request, str
                      struct query_result *result) {
     (void)request;
     Pb__QuotaOwnedResult *all = arena_alloc(arena, sizeof *all);
-    struct arena each = {0}; /* most are of other modes */
+    struct arena each = {0}; /* most budgets are of other modes */
     struct store_cursor cursor;
     size_t capacity = 0;
     int rv = CO_OK;

@@ -1,19 +1,19 @@
-/* Fair shares: who may hold how much while there is not enough for all. */
+/* Fair shares: how much each lease may hold while there is not enough for all. */
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/message.h"
 #include "kv/quota/quota_internal.h"
 
-/* Higher priorities first, of one the smallest wish. */
+/* Orders by priority, the highest first; within one the smallest wish first. */
 static int compare(const void *a, const void *b) {
     const struct quota_wish *one = a, *other = b;
     if (one->priority != other->priority) return one->priority > other->priority ? -1 : 1;
     return one->want < other->want ? -1 : one->want > other->want;
 }
 
-/* Of those who are served in the order of their wishes, and what is left afterwards. Who wants less than an equal part of
- * what is left gets it all; from the first who wants more on all get the same. */
+/* The level of wishes that are served in their order, and the rest afterwards. A wish below an equal part of the rest
+ * is met; from the first larger one on all get the same. */
 static struct quota_level level_of(const struct quota_wish *wishes, size_t count, uint64_t most, uint64_t *total) {
     for (size_t i = 0; i < count; i++) {
         uint64_t left = count - i, part = *total / left;
@@ -27,7 +27,7 @@ static struct quota_level level_of(const struct quota_wish *wishes, size_t count
     return (struct quota_level){.most = most};
 }
 
-/* Where it was not enough for those above, nothing is left for those below. */
+/* When there was not enough for higher priorities, nothing is left for lower ones. */
 void quota_share(uint64_t total, uint64_t most, struct quota_wish *wishes, size_t count,
                  struct quota_level levels[QUOTA_PRIORITIES]) {
     if (count) qsort(wishes, count, sizeof *wishes, compare);
@@ -77,7 +77,7 @@ static int wishes_read(const struct quota_change *change, const Pb__QuotaLease *
     return rv;
 }
 
-/* Those of one priority lie side by side. */
+/* Wishes of one priority lie side by side. */
 static void classes_set(struct quota_change *change, const struct wishes *wishes, const struct quota_level *levels) {
     struct arena *arena = change->tx->arena;
     Pb__QuotaRecord *record = change->record;
@@ -97,7 +97,7 @@ static void classes_set(struct quota_change *change, const struct wishes *wishes
     }
 }
 
-/* What all lack of what is surely theirs. */
+/* The sum that all lack of their sure amounts. */
 static uint64_t lacking(const struct wishes *wishes, const struct quota_level *levels) {
     uint64_t sum = 0;
     for (size_t i = 0; i < wishes->count; i++) {
@@ -124,7 +124,7 @@ int quota_levels_count(struct quota_change *change, const Pb__QuotaLease *mine, 
     return rv;
 }
 
-/* Of those who were not counted it is what one may hold at all. */
+/* The level of a priority that was not counted is the most that a lease may hold. */
 struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priority) {
     uint64_t most = quota_lease_most(record->definition);
     for (size_t i = 0; i < record->n_classes; i++) {
@@ -137,7 +137,7 @@ struct quota_level quota_level_of(const Pb__QuotaRecord *record, uint32_t priori
 
 /* -- turns -------------------------------------------------------------------------------------------------------- */
 
-/* Where refills come so often that they tell how long somebody has not come for what is kept for it. */
+/* Turns need refills that come often, because refills measure for how long a lease has not come for its kept tokens. */
 static bool has_turns(const Pb__QuotaRecord *record) {
     const Pb__QuotaDefinition *definition = record->definition;
     return definition->mode == PB__QUOTA_MODE__QUOTA_LEASE && !definition->window &&
@@ -158,14 +158,14 @@ static void turn_next(Pb__QuotaRecord *record) {
     record->kept_next = record->turn_refills = 0;
 }
 
-/* Of a turn that was over before all came nothing is kept any more. */
+/* Ends the keeping for a lease. Tokens of a turn that is over are kept no longer. */
 static void keep_no_more(Pb__QuotaRecord *record, Pb__QuotaLease *lease) {
     if (lease->turn == record->turn) record->kept -= lease->kept;
     if (lease->turn > record->turn) record->kept_next -= lease->kept;
     lease->kept = 0;
 }
 
-/* At most its share, and at least one; lower priorities have no turns. */
+/* Keeps its share for the lease, and at least one; lower priorities have no turns. */
 void quota_waits(Pb__QuotaRecord *record, Pb__QuotaLease *lease, uint64_t want) {
     uint64_t share = quota_level_of(record, lease->priority).most;
     bool lower = record->n_classes && lease->priority < record->classes[0]->priority;

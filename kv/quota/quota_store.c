@@ -56,7 +56,7 @@ void quota_record_del(struct machine_tx *tx, struct slice name) {
     (void)store_del(tx->store, QUOTA_TABLE, head_key('q', name, room));
 }
 
-/* A number that stands alone; 0: there is no row. */
+/* A row that is one number; 0: there is no row. */
 static int number_get(struct store_txn *txn, struct slice key, uint64_t *number) {
     struct slice bytes;
     *number = 0;
@@ -109,7 +109,7 @@ int quota_lease_get(struct store_txn *txn, struct slice name, uint64_t id, struc
     return rv == CO_OK ? quota_lease_decode(bytes, arena, lease) : rv;
 }
 
-/* What a lease is bound to its session by. */
+/* The key of a lease's binding to its session. */
 static struct slice bound_key(struct slice name, uint64_t id, char room[STORE_KEY_MAX]) {
     struct slice row = quota_row('l', name, id, room);
     return slice_make(row.data + 1, row.size - 1);
@@ -207,12 +207,12 @@ int quota_lease_reclaim(struct quota_change *change, Pb__QuotaLease *lease, bool
     Pb__QuotaRecord *record = change->record;
     uint64_t amount = lease->balance, *sum = quota_balances(record);
     bool early = !over && change->tx->mutations & MUTATE_QUOTA_RECLAIMS_EARLY;
-    if (lease->reclaimed) { /* its time is over: the next refill may bring it back */
+    if (lease->reclaimed) { /* its time is over, so the next refill may bring the tokens back */
         record->held = quota_minus(record->held, amount);
         quota_lease_remove(change, lease);
         return CO_OK;
     }
-    if (quota_owned(record) && !over) { /* it counts its keys until then */
+    if (quota_owned(record) && !over) { /* the member counts its keys until the end of its TTL */
         lease_unbind(change, lease);
         lease->session = (char *)(uintptr_t) "";
         quota_lease_put(change->tx, change->name, lease);
@@ -333,7 +333,8 @@ int quota_begin(struct machine_tx *tx, const char *name, struct quota_change *ch
     return CO_OK;
 }
 
-/* Who is denied something by the entry that gives something back may have left it to others: both count, in this order. */
+/* An entry may give tokens back and also deny an ask, which leaves the tokens to others: so both are noted, in this
+ * order. */
 void quota_news(struct quota_change *change) {
     Pb__QuotaRecord *record = change->record;
     uint64_t room = quota_takeable(record);
@@ -348,7 +349,7 @@ void quota_news(struct quota_change *change) {
     change->denied = false;
 }
 
-/* A refill would change something. */
+/* Would a refill change something? */
 static bool is_owed(const Pb__QuotaRecord *record) { return gone(record) || record->unsettled_ends; }
 
 static void arm(struct quota_change *change) {

@@ -51,7 +51,7 @@ static uint64_t hash_of(const struct spender *spender, struct slice name) {
     return hash64_seed(name.data, name.size, spender->seed);
 }
 
-/* The slot of a budget, or the free one where it would be. */
+/* The slot of a budget, or the free slot for it. */
 static struct spender_slot *slot_of(const struct spender *spender, struct slice name, uint64_t hash) {
     size_t at = hash & spender->slot_mask;
     for (;; at = (at + 1) & spender->slot_mask) {
@@ -79,7 +79,7 @@ static void grow(struct spender *spender) {
     }
 }
 
-/* NULL: there are too many. */
+/* NULL: the table is full. */
 static struct spender_budget *budget_new(struct spender *spender, struct slice name, uint64_t now_ns) {
     if (2 * (spender->count + 1) > spender->slot_mask) grow(spender);
     if (spender->count == spender->room) {
@@ -103,7 +103,7 @@ static struct spender_budget *budget_new(struct spender *spender, struct slice n
     return budget;
 }
 
-/* Names of budgets that do not exist make room for others, so that who makes them up keeps nobody out. */
+/* Names of missing budgets make room for others, so that a client with invented names keeps no budget out. */
 static bool make_room(struct spender *spender) {
     for (size_t i = 0; i < EVICT_LOOKS; i++) {
         struct spender_budget *budget = spender->budgets[spender->evict++ % spender->count];
@@ -119,7 +119,7 @@ void spender_drop(struct spender *spender, struct spender_budget *budget) {
     CHECK(!budget->asked && !budget->following);
     struct spender_slot *slot = slot_of(spender, slice_make(budget->name, budget->name_size), budget->hash);
     size_t hole = (size_t)(slot - spender->slots), at = hole;
-    for (;;) { /* those behind it move up, as far as they may stand there */
+    for (;;) { /* the following slots move up, as far as their hashes allow */
         at = (at + 1) & spender->slot_mask;
         if (!spender->slots[at].budget) break;
         size_t home = spender->slots[at].hash & spender->slot_mask;
@@ -171,7 +171,8 @@ void spender_tick(struct spender *spender, uint64_t now_ns) {
     if (spender_ask_late(spender, now_ns)) spender_wake(spender);
     if (now_ns < spender->tick_ns) return;
     uint64_t next_ns = SPENDER_NEVER;
-    for (size_t i = spender->count; i-- > 0;) { /* from the end: the last one takes the place of one that is dropped */
+    for (size_t i = spender->count; i-- > 0;) { /* from the end, because the last one takes the place of a dropped
+                                                 * one */
         uint64_t at_ns = SPENDER_NEVER;
         next_ns = spender_min(next_ns, spender_rest_tick(spender, spender->budgets[i], now_ns));
         next_ns = spender_min(next_ns, spender_refusal_tick(spender, spender->budgets[i], now_ns));
@@ -189,12 +190,12 @@ enum pot { FROM_NONE, FROM_LEFT, FROM_CREDIT, FROM_FALLBACK, FROM_SERVERS };
 static const char spent_text[] = "the budget is spent";
 static const char too_large[] = "more than the budget may ever have unspent";
 
-/* What one take of a request comes to. */
+/* The verdict on one take of a request. */
 struct verdict {
     struct spender_budget *budget;
     int error;
     enum pot pot;
-    enum spender_way way; /* of FROM_SERVERS */
+    enum spender_way way; /* for FROM_SERVERS */
     uint64_t retry_ms;
     const char *text;
 };
@@ -207,7 +208,7 @@ static bool is_covered(const struct spender_budget *budget, const struct spender
     return take->n <= budget->left && (take->key.size || take->n <= budget->keyless_left) && now_ns < budget->end_ns;
 }
 
-/* What the servers spent is for it alone: of that first, because it is gone when nobody comes for it. */
+/* Is the credit for just this take? Then it is used first, because it is lost when nobody comes for it. */
 static bool is_credited(const struct spender_budget *budget, uint64_t n, bool waited, uint64_t now_ns) {
     return waited && n && n == budget->credit && now_ns < budget->credit_end_ns;
 }
@@ -224,7 +225,7 @@ static void spend_left(struct spender *spender, struct spender_budget *budget, c
     if (!budget->left && budget->starving && spender_owes_report(budget, now_ns)) spender_due(spender, budget, now_ns);
 }
 
-/* What is not covered: on_loss, when no server can be asked. False: ask them. */
+/* Judges a take that is not covered by on_loss, when no server can be asked. False: ask the servers. */
 static bool judge_loss(struct spender *spender, struct spender_budget *budget, const struct spender_take *take,
                        bool last_try, uint64_t now_ns, struct verdict *out) {
     bool lost = spender_is_lost(spender);
@@ -235,7 +236,7 @@ static bool judge_loss(struct spender *spender, struct spender_budget *budget, c
         *out = (struct verdict){.budget = budget, .pot = FROM_FALLBACK};
         return true;
     }
-    /* They are asked again now and then, and a take may wait for that. */
+    /* The servers are asked again now and then, and a take may wait for that. */
     if (!last_try && !spender->late && now_ns >= spender->retry_ns) return false;
     const char *text = rv == CO_BUSY ? "no server answers, and what OnLoss admits is spent"
                                      : "no server answers, and OnLoss does not admit it";
@@ -243,15 +244,15 @@ static bool judge_loss(struct spender *spender, struct spender_budget *budget, c
     return true;
 }
 
-/* Has the take to be asked of the servers, or is that known to be in vain? Of CO_AGAIN without FROM_SERVERS: more will be
- * there at any moment. */
+/* Judges a take that only the servers can cover: whether to ask them, or whether that is known to be in vain. CO_AGAIN
+ * without FROM_SERVERS: tokens are expected at any moment. */
 static struct verdict judge_ask(struct spender *spender, struct spender_budget *budget, const struct spender_take *take,
                                 uint64_t now_ns) {
     struct verdict out = {.budget = budget, .error = CO_AGAIN, .pot = FROM_SERVERS};
     uint64_t want = spender_waiting(spender, budget, SPENDER_WANT);
     uint64_t asked = spender_waiting(spender, budget, SPENDER_TAKE);
     uint64_t reach = take->key.size ? budget->reach : spender_min(budget->reach, budget->keyless_reach);
-    /* All that waits is more than it may hold: the servers spend for the rest. */
+    /* The waiting takes need more than the agent may hold, so the servers spend for the rest. */
     uint64_t together = spender_bounded(budget) ? reach : budget->most;
     if (take->n > reach || want + take->n > together) out.way = SPENDER_TAKE;
     if (now_ns >= budget->refused_ns) return out;
@@ -276,7 +277,7 @@ static struct verdict judge_known(struct spender *spender, struct spender_budget
     if (spender_is_lost(spender) && judge_loss(spender, budget, take, last_try, now_ns, &out)) return out;
     out = judge_ask(spender, budget, take, now_ns);
     if (out.error != CO_AGAIN || !last_try) return out;
-    /* The servers do answer, but they had not enough. */
+    /* The servers answer, but did not have enough. */
     if (budget->in_vain && !spender_is_lost(spender))
         return verdict_of(budget, CO_BUSY, spent_text, spender_retry_ms(budget, take->n, now_ns));
     judge_loss(spender, budget, take, true, now_ns, &out);
@@ -326,7 +327,8 @@ static bool is_named_before(const struct spender_take *takes, size_t i) {
     return false;
 }
 
-/* A budget may be named again with another key: then it has to have enough for both. */
+/* A request may name a budget again with another key: adds the earlier takes, because there has to be enough for
+ * all. */
 static struct spender_take with_those_before(const struct verdict *verdicts, const struct spender_take *takes,
                                              size_t i) {
     struct spender_take all = takes[i];
@@ -338,7 +340,7 @@ static struct spender_take with_those_before(const struct verdict *verdicts, con
     return all;
 }
 
-/* Fills in the budgets; makes those that are not known yet. */
+/* Fills in the budgets; makes the ones that are missing. */
 static int budgets_of(struct spender *spender, const struct spender_take *takes, size_t count, uint64_t now_ns,
                       struct verdict *verdicts, struct spender_answer *answer) {
     if (count == 0 || count > SPENDER_TAKES_MOST)
@@ -365,7 +367,7 @@ static int budgets_of(struct spender *spender, const struct spender_take *takes,
     return CO_OK;
 }
 
-/* The take that decides: one that is refused, the gravest first; else one that waits. */
+/* The take that decides the answer: a refused one, the gravest first; else one that waits. */
 static size_t decisive(const struct verdict *verdicts, size_t count) {
     size_t found = 0;
     unsigned rank = 0;
@@ -402,13 +404,14 @@ static void spend(struct spender *spender, const struct verdict *verdict, const 
     if (source > answer->source) answer->source = source;
 }
 
-/* Not all of it can be spent: what waits is asked for, if nothing is refused for good. */
+/* The request as a whole cannot be spent: asks for its waiting takes, if none is refused for good. */
 static void ask_for(struct spender *spender, const struct verdict *verdict, const struct spender_take *take, bool waits,
                     uint64_t now_ns) {
     struct spender_budget *budget = verdict->budget;
     bool wants = verdict->error == CO_BUSY && budget->refused_ns > now_ns && !spender_bounded(budget);
     if (wants)
-        spender_due(spender, budget, budget->refused_ns); /* so that it holds something when the next one comes */
+        spender_due(spender, budget, budget->refused_ns); /* so that the agent holds something when the next take
+                                                           * comes */
     if (waits && verdict->pot == FROM_SERVERS) spender_wait(spender, budget, verdict->way, take->n, now_ns);
 }
 

@@ -18,20 +18,20 @@ void spender_wait(struct spender *spender, struct spender_budget *budget, enum s
         budget->waiting_turn = spender->turn;
         budget->waiting[SPENDER_WANT] = budget->waiting[SPENDER_TAKE] = 0;
     }
-    /* Where there is not enough for all of them the first one comes first: it is all or nothing. */
+    /* When there is not enough for all takes, only the first one is asked for, because a take is all or nothing. */
     bool fits = now_ns < budget->refused_ns && budget->waiting[way] + n <= budget->fits;
     if (way == SPENDER_WANT || fits || !budget->in_vain || !budget->waiting[way])
         budget->waiting[way] = spender_min(budget->waiting[way] + n, QUOTA_AMOUNT_MOST);
-    if (budget->asked) return; /* when that is answered it is tried again */
+    if (budget->asked) return; /* the answer tries the takes again */
     spender->urgent = true;
     spender_due(spender, budget, now_ns);
 }
 
-/* -- when -------------------------------------------------------------------------------------------------------- */
+/* -- times -------------------------------------------------------------------------------------------------------- */
 
 bool spender_is_lost(const struct spender *spender) { return spender->lost || spender->late; }
 
-/* Before this nothing is sent. */
+/* No ask is sent before this. */
 static uint64_t gate_ns(const struct spender *spender) {
     uint64_t spaced_ns = spender->urgent ? spender_less(spender->spaced_ns, BURST * ASK_NS)
                                          : spender->sent_ns + (spender->sent_ns ? ASK_NS : 0);
@@ -51,7 +51,8 @@ bool spender_ask_late(struct spender *spender, uint64_t now_ns) {
 
 /* -- an ask ------------------------------------------------------------------------------------------------------- */
 
-/* In bounded mode slack, which is at most the drift: larger takes, and where that is nothing all of them, are the servers'. */
+/* The largest take that the agent can cover by itself, before any grant. In bounded mode that is its slack, at most the
+ * drift; the servers spend for larger takes, and for all when there is no drift. */
 void spender_reach_anew(struct spender_budget *budget) {
     uint64_t most = budget->most;
     if (spender_bounded(budget)) most = spender_min(most, quota_part(budget->capacity, budget->definition.drift));
@@ -68,7 +69,8 @@ void spender_forget_lease(struct spender_budget *budget) {
     spender_reach_anew(budget);
 }
 
-/* Nothing was taken for a TTL, or for a while where somebody starves, and nothing waits. */
+/* Should the lease be closed? Nothing waits, and there was no take for a TTL, or for SPENDER_REST_MS while somebody
+ * starves. */
 static bool closes(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
     if (!budget->lease) return false;
     if (spender->leaving || budget->owes || spender_rests(spender, budget, now_ns)) return true;
@@ -76,16 +78,16 @@ static bool closes(const struct spender *spender, const struct spender_budget *b
            !spender_waiting(spender, budget, SPENDER_TAKE);
 }
 
-/* How much of its balance it keeps. */
+/* The part of its balance that it keeps. */
 static uint64_t keeps(const struct spender_budget *budget, const Pb__QuotaAsk *ask, uint64_t now_ns) {
     uint64_t has = spender_has(budget);
     if (ask->close || (budget->yields && ask->take)) return 0;
     if (budget->starving) return spender_min(has, spender_min(ask->want, budget->level));
-    bool early = now_ns - budget->counted_ns < spender_ttl_ns(budget) / 3; /* the rate says little yet */
+    bool early = now_ns - budget->counted_ns < spender_ttl_ns(budget) / 3; /* the rate is not reliable yet */
     return has / 2 > ask->want && !early ? ask->want : has;
 }
 
-/* False: there is nothing to ask. */
+/* False: the budget has nothing to ask. */
 static bool fill(struct spender *spender, struct spender_budget *budget, Pb__QuotaAsk *ask, uint64_t now_ns) {
     pb__quota_ask__init(ask);
     budget->due_ns = SPENDER_NEVER;
@@ -106,7 +108,7 @@ static bool fill(struct spender *spender, struct spender_budget *budget, Pb__Quo
     return true;
 }
 
-/* It is in the command: from now on the balance is what it keeps. */
+/* The ask is in the command: from now on the balance is the part that it keeps. */
 static void hand_over(struct spender_budget *budget, const Pb__QuotaAsk *ask, uint64_t now_ns) {
     spender_count(budget, now_ns);
     budget->asked = true;
@@ -118,7 +120,7 @@ static void hand_over(struct spender_budget *budget, const Pb__QuotaAsk *ask, ui
     budget->spent = 0;
 }
 
-/* The command was certainly not applied: all is as before it, less what was spent since. */
+/* The command was certainly not applied: restores the balance from before it, less the tokens that were spent since. */
 static void take_back(struct spender_budget *budget) {
     budget->asked = false;
     if (budget->asked_void) return;
@@ -126,14 +128,14 @@ static void take_back(struct spender_budget *budget) {
     budget->spent += budget->asked_spent;
 }
 
-/* Is it worth to go along when others are due? */
+/* Should the budget join a command of others that are due? */
 static bool goes_along(const struct spender_budget *budget, uint64_t now_ns) {
     return budget->lease && now_ns - budget->since_ns >= spender_ttl_ns(budget) / 3;
 }
 
 static bool is_due(const struct spender_budget *budget, uint64_t now_ns) { return budget->due_ns <= now_ns; }
 
-/* Puts the asks into the command: first those that are due, then (`along`) those that go along. */
+/* Puts asks into the command: of budgets that are due, or (`along`) of those that join them. */
 static void gather(struct spender *spender, Pb__QuotaAskCommand *command, bool along, uint64_t now_ns) {
     for (size_t i = 0; i < spender->count && command->n_asks < QUOTA_ASKS_MOST; i++) {
         struct spender_budget *budget = spender->budgets[(spender->next + i) % spender->count];
@@ -147,7 +149,7 @@ static void gather(struct spender *spender, Pb__QuotaAskCommand *command, bool a
     }
 }
 
-/* -- the command ---------------------------------------------------------------------------------------------------- */
+/* -- the command -------------------------------------------------------------------------------------------------- */
 
 static void due_anew(struct spender *spender) {
     spender->due_ns = SPENDER_NEVER;
@@ -162,7 +164,7 @@ static void command_end(struct spender *spender) {
     arena_reset(&spender->arena);
 }
 
-/* False: nothing is to be asked after all. */
+/* False: no budget has anything to ask. */
 static bool command_begin(struct spender *spender, uint64_t now_ns) {
     Pb__QuotaAskCommand *command = arena_alloc(&spender->arena, sizeof *command);
     pb__quota_ask_command__init(command);
@@ -178,7 +180,7 @@ static bool command_begin(struct spender *spender, uint64_t now_ns) {
         command_end(spender);
         return false;
     }
-    if (spender->due_ns <= now_ns) spender->urgent = true; /* more than fit into one */
+    if (spender->due_ns <= now_ns) spender->urgent = true; /* there are more asks than fit into one command */
     command->session = quota_session_use(&spender->session, spender->node, &spender->rng, &spender->arena);
     command->node = spender->node;
     spender->command = command;
@@ -199,15 +201,16 @@ bool spender_ask(struct spender *spender, uint64_t now_ns, const Pb__QuotaAskCom
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
-/* The servers do not give what it asked. */
+/* The servers refused the ask. */
 static void refused_grant(struct spender *spender, struct spender_budget *budget, int error, uint64_t now_ns) {
     if (error == CO_NOTFOUND) {
         bool had = budget->lease != 0;
         spender_forget_lease(budget);
-        if (!had) spender_refused(spender, budget, NULL, now_ns); /* the budget is gone; its notice will say so */
+        if (!had) spender_refused(spender, budget, NULL, now_ns); /* the budget is gone, as its notice will tell */
         return;
     }
-    /* Nothing was changed. What it claimed was wrong, which must not happen; let the servers count all as spent. */
+    /* The ask changed nothing, because its claims were wrong, which should not happen. The next ask reports the whole
+     * balance as spent. */
     uint64_t lease = budget->lease, balance = budget->balance;
     spender_forget_lease(budget);
     budget->lease = lease;
@@ -218,25 +221,27 @@ static void refused_grant(struct spender *spender, struct spender_budget *budget
     if (budget->owes) spender_due(spender, budget, budget->refused_ns);
 }
 
-/* The next ask: while there is time for a change of leader before the lease ends. */
+/* The time of the next renewal, early enough for a change of leader before the lease ends. */
 static uint64_t renewal_ns(struct spender *spender, const struct spender_budget *budget, uint64_t end_ns) {
     uint64_t ahead_ns = SPENDER_AHEAD_MS * SPENDER_MS;
     ahead_ns += rng_below(&spender->rng, ahead_ns / 8);
     return spender_max(budget->since_ns + spender_ttl_ns(budget) / 2, spender_less(end_ns, ahead_ns));
 }
 
-/* Shortly before the window ends, so that what was spent in it counts there; not all agents at the same time. */
+/* The time of an ask shortly before the window ends, so that the tokens that were spent in it count there; spread, so
+ * that agents do not all ask at the same time. */
 static uint64_t window_ns(struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
     const Pb__QuotaDefinition *definition = &budget->definition;
     if (!definition->window || !spender->wall_known) return SPENDER_NEVER;
     uint64_t ahead_ms = SPENDER_WINDOW_MS / 2 + rng_below(&spender->rng, SPENDER_WINDOW_MS / 2 + 1);
     int64_t now_ms = (int64_t)(now_ns / SPENDER_MS);
-    int64_t unix_s = (spender->wall_ms + now_ms + SPENDER_WINDOW_MS) / 1000; /* it has just told it: the next one */
+    int64_t unix_s = (spender->wall_ms + now_ms + SPENDER_WINDOW_MS) / 1000; /* after a report for this window, that of
+                                                                              * the next one */
     int64_t left_ms = quota_window_end(definition, unix_s) * 1000 - spender->wall_ms - now_ms - (int64_t)ahead_ms;
     return left_ms > 0 ? now_ns + (uint64_t)left_ms * SPENDER_MS : SPENDER_NEVER;
 }
 
-/* What it may spend of its balance now, of which `spent` is spent and not told. */
+/* Sets the amounts that the agent may spend of its balance now. `spent` is spent, and not reported yet. */
 static void refill(struct spender_budget *budget) {
     uint64_t keyless_spent = spender_less(budget->asked_keyless_left, budget->keyless_left);
     if (!spender_bounded(budget)) {
@@ -260,7 +265,7 @@ void spender_is_low(struct spender_budget *budget) {
     budget->left = budget->keyless_left = budget->reach = budget->keyless_reach = 0;
 }
 
-/* The servers spent it for takes that wait. */
+/* The servers spent n tokens for takes that wait. */
 static void taken(struct spender *spender, struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
     if (now_ns >= budget->credit_end_ns) budget->credit = 0;
     budget->credit += n;
@@ -269,7 +274,7 @@ static void taken(struct spender *spender, struct spender_budget *budget, uint64
     budget->ever = true;
 }
 
-/* It got less than it wanted: who wants more has to wait. */
+/* Notes whether the grant was less than the ask wanted; then larger takes have to wait. */
 static void fell_short(struct spender *spender, struct spender_budget *budget, const Pb__QuotaAsk *ask,
                        const Pb__QuotaGrant *grant, uint64_t now_ns) {
     bool denied = ask->take && !grant->taken;
@@ -298,7 +303,8 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     } else {
         budget->lease = grant->lease;
         budget->balance = grant->balance;
-        budget->end_ns = spender->sent_ns + safe_ns; /* of the sending that was answered: repeated, it renews too */
+        budget->end_ns = spender->sent_ns + safe_ns; /* counts from the last sending, because a repeated ask renews
+                                                      * too */
         refill(budget);
         budget->low = spender_low(spender, budget);
         if (budget->lease) {
@@ -316,7 +322,7 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     if (spender->mutations & SPENDER_MUTATE_OVERSTAYS) budget->end_ns = SPENDER_NEVER;
 }
 
-/* NULL: there is none, which must not happen. */
+/* NULL: the answer does not have the grant of this ask, which should not happen. */
 static const Pb__QuotaGrant *grant_of(const Pb__QuotaGrants *grants, size_t i, const char *name) {
     bool there = grants && i < grants->n_grants && strcmp(grants->grants[i]->name, name) == 0;
     return there ? grants->grants[i] : NULL;
@@ -341,7 +347,7 @@ static void answered(struct spender *spender, const Pb__QuotaGrants *grants, uin
     command_end(spender);
 }
 
-/* The session is gone, and all leases with it. */
+/* The session is gone, and all leases with it: forgets them. */
 static void begin_anew(struct spender *spender) {
     spender->session = (struct quota_session){0};
     for (size_t i = 0; i < spender->count; i++) {
@@ -355,7 +361,7 @@ static void failed(struct spender *spender, int error, uint64_t now_ns) {
     spender->lost = true;
     spender->retry_ns = now_ns + quota_retry_ms(spender->failures++, &spender->rng) * SPENDER_MS;
     if (!quota_ask_certain(error)) spender->uncertain = true;
-    if (spender->uncertain) return; /* the same again */
+    if (spender->uncertain) return; /* the same command is sent again */
     for (size_t i = 0; i < spender->command->n_asks; i++) {
         struct spender_budget *budget = spender->asked[i];
         take_back(budget);

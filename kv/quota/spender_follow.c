@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
 
-#define AGAIN_NS (1000 * SPENDER_MS) /* after an error; and a budget that does not exist is asked for anew */
-#define NONE_MS  2000                /* one that does not exist is remembered for so long */
+#define AGAIN_NS (1000 * SPENDER_MS) /* the wait after an error, and before a missing budget is asked for again */
+#define NONE_MS  2000                /* for how long a missing budget is remembered */
 
-/* -- when --------------------------------------------------------------------------------------------------------- */
+/* -- times -------------------------------------------------------------------------------------------------------- */
 
 void spender_follow_begin(struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
     budget->known = SPENDER_UNKNOWN;
@@ -19,7 +19,7 @@ void spender_follow_begin(struct spender *spender, struct spender_budget *budget
     spender_tick_at(spender, now_ns + SPENDER_LOSS_MS * SPENDER_MS);
 }
 
-/* Nobody takes from it, and forgetting it loses nothing. */
+/* Nobody takes from the budget, and forgetting it loses nothing. */
 static bool is_idle(const struct spender_budget *budget, uint64_t now_ns) {
     uint64_t idle_ms = budget->known == SPENDER_NONE ? NONE_MS : SPENDER_IDLE_MS;
     return !budget->asked && !budget->lease && now_ns - budget->used_ns >= idle_ms * SPENDER_MS &&
@@ -32,7 +32,7 @@ bool spender_follow_tick(struct spender *spender, struct spender_budget *budget,
         if (now_ns < late_ns) *next_ns = late_ns;
         else budget->unreachable = true, spender_wake(spender);
     }
-    if (budget->following || !list_empty(&budget->ready)) return false; /* it is looked at when that is answered */
+    if (budget->following || !list_empty(&budget->ready)) return false; /* the answer will look at it */
     if (is_idle(budget, now_ns)) return true;
     if (budget->known == SPENDER_NONE) {
         *next_ns = spender_max(budget->used_ns + NONE_MS * SPENDER_MS, now_ns + AGAIN_NS);
@@ -57,9 +57,9 @@ bool spender_follow(struct spender *spender, const char **name, uint64_t *index)
     return true;
 }
 
-/* -- notices ------------------------------------------------------------------------------------------------------- */
+/* -- notices ------------------------------------------------------------------------------------------------------ */
 
-/* What it held of the budget as it was before is nothing any more. */
+/* The budget is gone, or another one: forgets everything that the agent held of it. */
 static void lose(struct spender_budget *budget) {
     spender_forget_lease(budget);
     budget->asked_void = true;

@@ -1,19 +1,19 @@
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
 
-/* How often `last` admits what was granted last. */
+/* How often `last` admits the amount of the last grant. */
 static uint64_t turns(const struct spender_budget *budget) {
     uint64_t ttl_ms = budget->definition.lease_ttl_ms;
     return (budget->definition.last_for_ms + ttl_ms - 1) / ttl_ms;
 }
 
-/* What may be admitted at most within a refill period. */
+/* The most that may be admitted within a refill period. */
 static uint64_t cap_of(const struct spender_budget *budget) {
     if (budget->definition.on_loss == PB__QUOTA_LOSS__QUOTA_OPEN) return budget->definition.local_cap;
     return spender_scale(budget->most, turns(budget), 1);
 }
 
-/* What it admits now; *more_ns: when there may be more; SPENDER_NEVER: not before a server answers. */
+/* The amount that it admits now; *more_ns: when it may be more; SPENDER_NEVER: not before a server answers. */
 static uint64_t allows(struct spender_budget *budget, uint64_t now_ns, uint64_t *more_ns) {
     *more_ns = SPENDER_NEVER;
     if (budget->known != SPENDER_KNOWN || !budget->ever || budget->definition.on_loss == PB__QUOTA_LOSS__QUOTA_CLOSED)
@@ -29,7 +29,7 @@ static uint64_t allows(struct spender_budget *budget, uint64_t now_ns, uint64_t 
         *more_ns = slot_end_ns;
         return rest;
     }
-    /* last: from the end of the last lease on; else from the first take that misses the servers. */
+    /* last: counts from the end of the last lease on, or from the first take that misses the servers. */
     if (!fallback->begin_ns) {
         fallback->begin_ns = spender_max(now_ns, budget->end_ns);
         fallback->turn = fallback->used = 0;

@@ -3,19 +3,19 @@
 #include "base/error.h"
 #include "kv/quota/spender_internal.h"
 
-#define AHEAD_TTLS 1.5 /* it wants what its rate needs for so long */
-#define GROWTH     16 /* and at most so many times what was taken since the last ask, when that is more than its rate */
+#define AHEAD_TTLS 1.5 /* an ask wants the need of its rate for so many TTLs */
+#define GROWTH     16  /* but at most so many times the takes since the last ask, when these are above the rate */
 #define SECOND     1e9
-#define SOON_MS    2000 /* after a grant: who was told to come later than that gets what comes then */
+#define SOON_MS    2000 /* how long a grant is kept for clients that were told to come */
 
-/* -- how fast it is taken from --------------------------------------------------------------------------------------- */
+/* -- the rate of takes -------------------------------------------------------------------------------------------- */
 
 struct pace {
     double rate, pace;
 };
 
-/* The rate forgets with half of a TTL. What is new counts in full when it is more: demand that jumps is noticed by the
- * first ask after it, and a few takes in a row do not look like a flood. */
+/* The rate forgets with half of a TTL. New demand counts in full when it is above the rate: so the first ask after a
+ * jump notices it, and `grows` keeps a few takes in a row from looking like a flood. */
 static struct pace pace_of(const struct spender_budget *budget, uint64_t now_ns) {
     double ttl = (double)spender_ttl_ns(budget) / SECOND;
     double since = fmax((double)spender_less(now_ns, budget->counted_ns) / SECOND, 0.001);
@@ -48,7 +48,7 @@ uint64_t spender_low(const struct spender *spender, const struct spender_budget 
     return spender_max((uint64_t)low, budget->left / 8);
 }
 
-/* What it gives back at once, because somebody starves. Small change is not worth an ask. */
+/* The amount that it gives back at once, because somebody starves. A small amount is not worth an ask. */
 uint64_t spender_surplus(const struct spender *spender, const struct spender_budget *budget, uint64_t now_ns) {
     if (!budget->starving || !budget->lease || budget->asked) return 0;
     uint64_t has = spender_has(budget);
@@ -56,14 +56,15 @@ uint64_t spender_surplus(const struct spender *spender, const struct spender_bud
     return surplus > has / 8 ? surplus : 0;
 }
 
-/* -- what nobody comes for --------------------------------------------------------------------------------------------- */
+/* -- rest --------------------------------------------------------------------------------------------------------- */
 
-/* Slack keeps nobody from anything: what is not granted the servers spend. */
+/* Slack does not rest, because it takes nothing from others: the servers spend tokens that are not granted. */
 uint64_t spender_rest_ns(const struct spender *spender, const struct spender_budget *budget) {
     bool others_starve = budget->starving && budget->leases > 1;
     if (!others_starve || !budget->lease || spender_bounded(budget)) return SPENDER_NEVER;
     if (spender->mutations & SPENDER_MUTATE_HOARDS) return SPENDER_NEVER;
-    /* Without a balance it stands in line for those who were told to come; what came is for those who come soon. */
+    /* Without a balance the lease stands in line for clients that were told to come; a balance is kept only for those
+     * that come soon. */
     uint64_t told_ns = budget->told_ns;
     if (spender_has(budget)) told_ns = spender_min(told_ns, budget->got_ns + SOON_MS * SPENDER_MS);
     return spender_max(spender_max(budget->want_ns, budget->got_ns), told_ns) + SPENDER_REST_MS * SPENDER_MS;
@@ -76,24 +77,24 @@ bool spender_rests(const struct spender *spender, const struct spender_budget *b
 
 uint64_t spender_rest_tick(struct spender *spender, struct spender_budget *budget, uint64_t now_ns) {
     uint64_t at_ns = spender_rest_ns(spender, budget);
-    if (budget->asked) return SPENDER_NEVER; /* the answer sees to it */
+    if (budget->asked) return SPENDER_NEVER; /* the answer will do it */
     if (now_ns < at_ns) return at_ns;
     if (!spender_rests(spender, budget, now_ns)) return now_ns + SPENDER_REST_MS * SPENDER_MS;
     spender_due(spender, budget, now_ns);
     return SPENDER_NEVER;
 }
 
-/* -- RateLimit fields ---------------------------------------------------------------------------------------------- */
+/* -- RateLimit fields --------------------------------------------------------------------------------------------- */
 
-/* What may be admitted of it now. */
+/* The amount that may be admitted now. */
 static uint64_t remaining(const struct spender *spender, struct spender_budget *budget, bool keyless, uint64_t now_ns) {
     uint64_t left = now_ns < budget->end_ns ? budget->left : 0;
     if (keyless && now_ns < budget->end_ns) left = spender_min(left, budget->keyless_left);
     if (spender_is_lost(spender)) return left + spender_loss_left(budget, now_ns);
-    /* What the servers would add: at most what an agent may hold, of what there was when they were asked last. */
+    /* The servers would add the tokens that they had at the last ask, up to the most that an agent may hold. */
     bool fresh = budget->since_ns && now_ns - budget->since_ns < spender_ttl_ns(budget);
     uint64_t available = fresh ? budget->available : budget->capacity;
-    if (now_ns < budget->refused_ns) return spender_max(left, budget->fits); /* for more nobody is asked now */
+    if (now_ns < budget->refused_ns) return spender_max(left, budget->fits); /* no ask goes out for more now */
     if (spender_bounded(budget)) return spender_max(left, spender_less(available, budget->spent));
     return spender_max(left, spender_min(left + available, budget->most));
 }

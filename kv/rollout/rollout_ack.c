@@ -1,4 +1,4 @@
-/* Acknowledgements: what callers say of the version that they were given. */
+/* Acknowledgements: a caller runs the version that it was given, or refuses it. */
 #include <string.h>
 
 #include "kv/rollout/rollout_internal.h"
@@ -90,7 +90,7 @@ static int ack_get(struct machine_tx *tx, struct slice name, struct slice id, Pb
     return rv == CO_OK && !slice_equal(id, slice_text((*ack)->id)) ? CO_CORRUPT : rv;
 }
 
-/* The oldest makes room. */
+/* Removes the oldest acknowledgement. */
 static int drop_oldest(struct machine_tx *tx, struct slice name) {
     char room[STORE_KEY_MAX], id_room[ROLLOUT_ID_MOST];
     struct slice prefix = rollout_rows(ROW_AGE, name, room), id = slice_make(id_room, 0);
@@ -118,7 +118,7 @@ static const char *wrong(const Pb__RolloutAckCommand *command) {
     return strlen(command->reason) > ROLLOUT_TEXT_MOST ? "reason: at most 512 bytes" : NULL;
 }
 
-/* Is it a version that the rollout has? One that somebody has removed meanwhile may still run. */
+/* Does the rollout have this version? A version whose document was removed meanwhile may still run. */
 static int known(struct machine_tx *tx, const Pb__RolloutRecord *record, const char *version, bool *there) {
     const Pb__KvEntry *document = NULL;
     *there = strcmp(record->current, version) == 0 || (record->stage && strcmp(record->stage->version, version) == 0);

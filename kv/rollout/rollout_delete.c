@@ -1,10 +1,10 @@
-/* The end of a rollout. What it knows goes in one entry: the record, its history, acknowledgements, schema, and which
- * versions were published. Its documents and pointer are keys, and stay unless they are asked to go too. */
+/* The end of a rollout. One entry removes the record, its history, acknowledgements and schema, and the list of
+ * published versions. Its documents and its pointer are keys, and stay unless the command says otherwise. */
 #include <string.h>
 
 #include "kv/rollout/rollout_internal.h"
 
-/* All rows that begin with the prefix. */
+/* Removes all rows that begin with the prefix. */
 static void rows_drop(struct machine_tx *tx, enum rollout_row row, struct slice name) {
     char room[STORE_KEY_MAX], key_room[STORE_KEY_MAX];
     struct slice prefix = rollout_rows(row, name, room);
@@ -58,14 +58,14 @@ int rollout_delete_apply(struct machine_tx *tx, void *request, struct machine_re
     rv = command->with_keys ? keys_delete(tx, name, result) : CO_OK;
     if (rv != CO_OK || result->error) return rv;
     result->yes = true;
-    if (!there) return CO_OK; /* asked for once more */
+    if (!there) return CO_OK; /* the same request once more */
     struct rollout_sides before = rollout_sides(record);
     record->current = (char *)(uintptr_t) "";
     rollout_changed(tx, record, before);
     rollout_drop(tx, name);
     if (before.current[0]) machine_changed(tx, SPACE_ROLLOUT_CALLER, name, true);
     machine_changed(tx, SPACE_ROLLOUT, name, true);
-    machine_changed(tx, SPACE_ROLLOUT, slice_make("", 0), false); /* for lists, which it leaves */
+    machine_changed(tx, SPACE_ROLLOUT, slice_make("", 0), false); /* for lists, in which it no longer is */
     machine_changed(tx, SPACE_ROLLOUT_HISTORY, name, true);
     machine_changed(tx, SPACE_ROLLOUT_SCHEMA, name, true);
     machine_touch(tx, SPACE_ROLLOUT_ACKS, name);

@@ -1,4 +1,5 @@
-/* What the leader proposes: the end of a hold, and a look of the guard. Both are judged here, as functions of the state. */
+/* The commands that the leader proposes: the end of a hold, and a judgement of the guard. Both decide here, as
+ * functions of the state. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static int critical_each(struct store_txn *txn, const Pb__RolloutRecord *record,
     return rv;
 }
 
-/* Those that were critical when the stage began, and are so since. */
+/* The instances that were critical when the stage began, and have been ever since. */
 static int critical_before(struct store_txn *txn, const Pb__RolloutRecord *record, struct arena *arena,
                            Pb__RolloutCritical **list) {
     char room[STORE_KEY_MAX];
@@ -84,7 +85,7 @@ int rollout_critical_begin(struct machine_tx *tx, const Pb__RolloutRecord *recor
     return record->stage->guard ? critical_put(tx, record, NULL) : CO_OK;
 }
 
-/* Who of them is well again counts when it turns critical once more. */
+/* Drops instances from that list that are healthy again, so that they count when they turn critical once more. */
 static int critical_look(struct machine_tx *tx, const Pb__RolloutRecord *record) {
     Pb__RolloutCritical *before;
     int rv = critical_before(tx->store, record, tx->arena, &before);
@@ -95,7 +96,7 @@ struct counting {
     struct store_txn *txn;
     const Pb__RolloutRecord *record;
     const Pb__RolloutCritical *before;
-    const char *node; /* that was counted last */
+    const char *node; /* the node that was counted last */
     uint64_t running;
 };
 
@@ -112,7 +113,7 @@ static int count_one(void *data, const char *node, char *instance) {
     return rv;
 }
 
-/* Of callers on nodes where an instance has turned critical since the stage began. */
+/* Counts callers on nodes where an instance has turned critical since the stage began. */
 static int count_critical(struct store_txn *txn, const Pb__RolloutRecord *record, struct arena *arena,
                           Pb__RolloutJudgement *what) {
     Pb__RolloutCritical *before;
@@ -155,7 +156,7 @@ static char *failing_text(struct arena *arena, const Pb__RolloutGuard *guard, co
                         guard->max_failing * 100);
 }
 
-/* -- what follows from it ----------------------------------------------------------------------------------------- */
+/* -- the effects -------------------------------------------------------------------------------------------------- */
 
 static void stage_pauses(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who) {
     Pb__RolloutStage *stage = rollout_stage_change(tx, record);
@@ -172,7 +173,7 @@ static void guard_pauses(struct machine_tx *tx, Pb__RolloutRecord *record, const
     stage_pauses(tx, record, who);
 }
 
-/* *acted: the guard has, and the record is to be put. */
+/* *acted: the guard has acted, and the caller puts the record. */
 static int guard_acts(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t unix_ms, bool hold_over, bool *acted) {
     const Pb__RolloutStage *stage = record->stage;
     Pb__RolloutJudgement what;
@@ -216,7 +217,8 @@ static int advance(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t uni
     int rv = last ? rollout_promote(tx, record, &who, result)
                   : rollout_document_wanted(tx, record, record->stage->version, result);
     if (rv == CO_OK && result->error) {
-        /* Its document is gone, or the pointer cannot be written: nobody else gets it until somebody has looked. */
+        /* The document is gone, or the pointer cannot be written: the stage pauses, so that no more callers get the
+         * version until an operator has looked. */
         who.comment = result->text;
         result->error = CO_OK, result->text = NULL;
         stage_pauses(tx, record, &who);
@@ -258,6 +260,6 @@ int rollout_judge_apply(struct machine_tx *tx, void *request, struct machine_res
     rv = guard_acts(tx, record, command->now_unix_ms, false, &acted);
     if (rv != CO_OK) return rv;
     if (acted) return finish(tx, record, result);
-    rollout_arm_guard(tx, record); /* a quiet look writes nothing */
+    rollout_arm_guard(tx, record); /* a judgement that finds nothing writes nothing */
     return CO_OK;
 }

@@ -8,7 +8,7 @@
 #include "kv/rollout/rollout.h"
 
 enum rollout_table {
-    ROLLOUT_TABLE = 38, /* by the first byte (enum rollout_row) */
+    ROLLOUT_TABLE = 38, /* the first byte of a key says the sort of the row (enum rollout_row) */
 };
 /* Numbers have 8 bytes, big-endian; nodes are in lower case. */
 enum rollout_row {
@@ -26,12 +26,11 @@ enum rollout_row {
 _Static_assert(ROLLOUT_PUBLISH >= 128 && ROLLOUT_DELETE <= UINT8_MAX, "commands of kv (registry/module.h)");
 _Static_assert(ROLLOUT_TABLE >= 33 && ROLLOUT_TABLE < 40, "a table of kv");
 _Static_assert(SPACE_ROLLOUT >= 96 && SPACE_ROLLOUT_SCHEMA < 128, "spaces of kv");
-_Static_assert(ROLLOUT_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 _Static_assert(1 + ROLLOUT_NAME_MOST + 1 + ROLLOUT_NODE_MOST + 1 + ROLLOUT_ID_MOST <= STORE_KEY_MAX, "rows have keys");
 
-/* -- rows (rollout_record.c): keys in `room`, of STORE_KEY_MAX bytes ------------------------------------------------- */
+/* -- rows (rollout_record.c): keys in `room`, of STORE_KEY_MAX bytes ---------------------------------------------- */
 struct slice rollout_key(enum rollout_row row, struct slice name, char *room);
-/* Of rows whose name is followed by more: what those of one rollout begin with. */
+/* The beginning of the keys of one rollout's rows of a sort, for sorts whose keys go on after the name. */
 struct slice rollout_rows(enum rollout_row row, struct slice name, char *room);
 struct slice rollout_row_key(enum rollout_row row, struct slice name, struct slice rest, char *room);
 struct slice rollout_number_key(enum rollout_row row, struct slice name, uint64_t number, struct slice rest,
@@ -42,16 +41,16 @@ int rollout_row(struct store_txn *txn, struct slice key, const ProtobufCMessageD
 void rollout_row_put(struct machine_tx *tx, struct slice key, const ProtobufCMessage *record);
 
 int rollout_get(struct store_txn *txn, struct slice name, struct arena *arena, Pb__RolloutRecord **record);
-/* The record, a new one where there is none. False: refused (too many), or *rv says that the store failed. */
+/* The record; a new one when there is none. False: refused (too many), or *rv is the store's error. */
 bool rollout_open(struct machine_tx *tx, const char *name, Pb__RolloutRecord **record, struct machine_result *result,
                   int *rv);
 void rollout_put(struct machine_tx *tx, Pb__RolloutRecord *record);
-/* Who did something, and when. */
+/* The author of a change, its comment, and the time. */
 struct rollout_who {
     const char *by, *comment;
     int64_t unix_ms;
 };
-/* Adds a row to the history; the record is to be put afterwards. */
+/* Adds a row to the history; the caller puts the record afterwards. */
 void rollout_note(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who, Pb__RolloutDid kind,
                   const char *from, const char *to, uint32_t buckets);
 
@@ -60,15 +59,15 @@ struct slice rollout_document_key(struct arena *arena, struct slice name, struct
 /* NULL in *entry: there is none. Slices of the map. */
 int rollout_document(struct store_txn *txn, struct arena *arena, struct slice name, struct slice version,
                      const Pb__KvEntry **entry);
-/* Writes a key as KV_APPLY does. Refused: result->error. */
+/* Writes a key as KV_APPLY does. result->error: it was refused. */
 int rollout_key_put(struct machine_tx *tx, struct slice key, struct slice value, struct machine_result *result);
 
-/* -- who gets what (rollout_layers.c) ------------------------------------------------------------------------------- */
+/* -- who gets what (rollout_layers.c) ----------------------------------------------------------------------------- */
 bool rollout_in_stage(const Pb__RolloutStage *stage, const Pb__RolloutCaller *caller);
-/* The index from which on the caller sees what he sees. */
+/* The index since which the caller has had its version. */
 uint64_t rollout_seen_since(const Pb__RolloutRecord *record, const Pb__RolloutCaller *caller);
-/* What decides who gets what, as it was before a change. Borrows from the record, whose stage is not written into but
- * replaced. */
+/* The stage and the current version before a change, which decide every caller's version. Borrows from the record,
+ * whose stage a change replaces instead of writing into it. */
 struct rollout_sides {
     const char *current;
     const Pb__RolloutStage *stage;
@@ -76,43 +75,44 @@ struct rollout_sides {
 static inline struct rollout_sides rollout_sides(const Pb__RolloutRecord *record) {
     return (struct rollout_sides){record->current, record->stage};
 }
-/* Could a stage of these callers, with so many steps, be noted in the record until it ends? */
+/* Has the record room for the layers of a stage with this match and so many steps, until it ends? */
 bool rollout_has_room(const Pb__RolloutRecord *record, const Pb__RolloutMatch *match, size_t steps);
-/* The record is another one now: notes whose version changed with it, and wakes them. */
+/* To be called after a change of the record: notes the callers whose version has changed, and wakes them. */
 void rollout_changed(struct machine_tx *tx, Pb__RolloutRecord *record, struct rollout_sides before);
 static inline double rollout_percent(uint32_t buckets) { return (double)buckets / (ROLLOUT_BUCKETS / 100); }
 /* 0 to 100. */
 static inline uint32_t rollout_buckets(double percent) { return (uint32_t)(percent * (ROLLOUT_BUCKETS / 100) + 0.5); }
 
-/* -- stages and guards (rollout_stage.c, rollout_guard.c) ----------------------------------------------------------- */
-/* A copy that may be written into, in place of the record's stage. */
+/* -- stages and guards (rollout_stage.c, rollout_guard.c) --------------------------------------------------------- */
+/* Replaces the record's stage by a copy that may be written into. */
 Pb__RolloutStage *rollout_stage_change(struct machine_tx *tx, Pb__RolloutRecord *record);
 /* The hold of the step under way counts from now on, unless it has none or the stage is paused. */
 void rollout_arm(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t unix_ms);
 /* The guard looks at the stage in a while, if there is one that is not spent. */
 void rollout_arm_guard(struct machine_tx *tx, const Pb__RolloutRecord *record);
-/* Neither counts any more. */
+/* Ends the counting of both. */
 void rollout_disarm(struct machine_tx *tx, const Pb__RolloutRecord *record);
-/* Refused (result->error), when somebody has removed the document of a version that callers are to get. */
+/* Refuses (result->error) when the document of a version that callers are about to get was removed. */
 int rollout_document_wanted(struct machine_tx *tx, const Pb__RolloutRecord *record, const char *version,
                             struct machine_result *result);
-/* Version and pointer; the stage is over. Refused: result->error. */
+/* Makes `version` current, writes the pointer, and ends the stage. result->error: it was refused. */
 int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const char *version, int64_t unix_ms,
                          struct machine_result *result);
-/* The present stage becomes current for everybody. */
+/* Makes the stage's version current for all callers, and ends the stage. */
 int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who,
                     struct machine_result *result);
-/* The stage is over, and all of its callers get the current version. Refused as above. */
+/* Ends the stage, so that all of its callers get the current version. Refused as above. */
 int rollout_cancel(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who,
                    struct machine_result *result);
-/* The guard's stage begins: what is critical already does not count for it. */
+/* The stage begins: notes the instances that are critical already, because they do not count for the guard. */
 int rollout_critical_begin(struct machine_tx *tx, const Pb__RolloutRecord *record);
-/* *what: what the guard finds; zeroes without a guard. The store's error. */
+/* Judges the stage: *what is the guard's finding, zeroes without a guard. Returns CO_OK, or the store's error. */
 int rollout_judge(struct store_txn *txn, const Pb__RolloutRecord *record, Pb__RolloutJudgement *what);
 
-/* -- acknowledgements (rollout_ack.c) ------------------------------------------------------------------------------- */
+/* -- acknowledgements (rollout_ack.c) ----------------------------------------------------------------------------- */
 int rollout_count(struct store_txn *txn, struct slice name, uint64_t epoch, const char *version, Pb__RolloutCount *out);
-/* Callers on a node (in any case) that run the version of this epoch: *running; and whether any acknowledged anything. */
+/* *running: the number of callers on a node that run the version of this epoch. *any: some caller there has
+ * acknowledged anything. Upper and lower case of the node's name are the same. */
 int rollout_on_node(struct store_txn *txn, struct slice name, struct slice node, uint64_t epoch, uint64_t *running,
                     bool *any);
 
@@ -129,12 +129,12 @@ int rollout_advance_apply(struct machine_tx *tx, void *request, struct machine_r
 int rollout_delete_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 int rollout_judge_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 
-/* The record as it is shown, without counts. */
+/* The record as queries show it, without counts. */
 Pb__RolloutState *rollout_state(const Pb__RolloutRecord *record, struct arena *arena);
-/* Cas is given, and is not the record's ModifyIndex. NULL: there is no record, which has 0. */
+/* Refuses when cas is given and is not the record's ModifyIndex (0 without a record, NULL). True: refused. */
 bool rollout_cas_fails(const Pb__RolloutRecord *record, bool given, uint64_t cas, struct machine_tx *tx,
                        struct machine_result *result);
-/* Refuses: the line is static or in the arena. False. */
+/* False: refused; the text is static. */
 bool rollout_names_fit(const char *name, const char *version, struct machine_result *result);
 
 #endif

@@ -1,19 +1,21 @@
-/* Who gets which version, since when, and who is woken.
+/* Decides which version a caller gets, since which index it has had it, and which callers a change wakes.
  *
- * A caller is in the stage under way or not, so a change of the record moves callers of up to four kinds: those who were
- * in the stage before it, or not, and are in it after it, or not. For each kind the version is another one or the same.
- * A layer is just that: the stage before, the stage after, and for which kinds the version changed. A caller's index is
- * that of the newest layer that has changed his version, so it is exact, and takes no row for each caller or bucket.
+ * A caller is in the stage under way or not. So a change of the record knows callers of four kinds: in the stage before
+ * the change or not, and in the stage after it or not. For each kind the version has changed or stayed the same. A
+ * layer notes just that: the stage before, the stage after, and the kinds for which the version changed. A caller's
+ * index is that of the newest layer that changed its version. So the index is exact, and needs no row for each caller
+ * or bucket.
  *
- * What of a layer newer ones say of the same callers goes, so that no more layers are kept than callers can have different
- * indexes. There are bounds all the same; a stage that might go beyond them is refused before it begins. */
+ * The parts of a layer that newer layers cover are dropped, so that there are no more layers than different indexes of
+ * callers. The number of layers is bounded all the same, and a stage that might exceed the bound is refused before it
+ * begins. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "kv/rollout/rollout_internal.h"
 
 #define LAYERS_MOST  128
-#define MATCHES_MOST 32 /* different ones, the empty one included */
+#define MATCHES_MOST 32 /* different matches, the empty one included */
 #define EVERY_KIND   15
 
 /* -- callers ------------------------------------------------------------------------------------------------------ */
@@ -82,7 +84,8 @@ static bool is_everybody(const Pb__RolloutMatch *match) {
     return match->n_tags == 0 && match->n_nodes == 0 && match->n_regions == 0;
 }
 
-/* Its place in the record's list, behind it if it is not there. The first is empty. */
+/* The place of a match in the record's list, or the end of the list when it is not there. The first match is the empty
+ * one. */
 static uint32_t find_place(const Pb__RolloutRecord *record, const Pb__RolloutMatch *match) {
     uint32_t place = 0;
     while (match && place < record->n_matches && !same_match(record->matches[place], match)) place++;
@@ -99,7 +102,7 @@ static uint32_t place_of(Pb__RolloutRecord *record, const Pb__RolloutMatch *matc
     return (uint32_t)record->n_matches++;
 }
 
-/* Those that no layer means go. */
+/* Drops matches to which no layer refers. */
 static void drop_matches(Pb__RolloutRecord *record, struct arena *arena) {
     uint32_t *places = arena_zalloc(arena, record->n_matches * sizeof *places), kept = 1;
     bool *meant = arena_zalloc(arena, record->n_matches * sizeof *meant);
@@ -119,18 +122,18 @@ static void drop_matches(Pb__RolloutRecord *record, struct arena *arena) {
 
 /* -- layers ------------------------------------------------------------------------------------------------------- */
 
-/* Kinds (bits) of which there can be callers. */
+/* The kinds (as bits) of which there can be callers. */
 static unsigned kinds(uint32_t before, const Pb__RolloutMatch *before_match, uint32_t after,
                       const Pb__RolloutMatch *after_match) {
     unsigned all = EVERY_KIND;
     bool whole_before = is_everybody(before_match), whole_after = is_everybody(after_match);
-    if (before == 0) all &= 5u;                                /* nobody was in it */
-    if (before >= ROLLOUT_BUCKETS && whole_before) all &= 10u; /* everybody was */
-    if (after == 0) all &= 3u;                                 /* nobody is */
-    if (after >= ROLLOUT_BUCKETS && whole_after) all &= 12u;   /* everybody is */
+    if (before == 0) all &= 5u;                                /* no caller was in the stage */
+    if (before >= ROLLOUT_BUCKETS && whole_before) all &= 10u; /* all callers were */
+    if (after == 0) all &= 3u;                                 /* no caller is */
+    if (after >= ROLLOUT_BUCKETS && whole_after) all &= 12u;   /* all callers are */
     bool same = same_match(before_match, after_match);
-    if ((whole_after || same) && after >= before) all &= ~2u;  /* who was in it still is */
-    if ((whole_before || same) && before >= after) all &= ~4u; /* nobody has come in */
+    if ((whole_after || same) && after >= before) all &= ~2u;  /* no caller has left it */
+    if ((whole_before || same) && before >= after) all &= ~4u; /* no caller has entered it */
     return all;
 }
 
@@ -139,8 +142,8 @@ static unsigned kinds_of(const Pb__RolloutRecord *record, const Pb__RolloutLayer
                  record->matches[layer->after_match]);
 }
 
-/* Callers of a kind: in these buckets, and of these matches (0: of any). `whole`: all of them are of the kind, because none
- * is left out for a match. */
+/* The callers of a kind: those in these buckets that fit these matches (0: any). `whole`: the box has no other callers,
+ * because no match excludes some of them from the kind. */
 struct box {
     uint32_t from, to, matches[2];
     bool whole;
@@ -160,7 +163,7 @@ static struct box box_of(const Pb__RolloutLayer *layer, unsigned kind) {
     return box;
 }
 
-/* Does who is of `inner`'s matches fit those of `outer`? */
+/* Do all callers that fit `inner`'s matches fit those of `outer`? */
 static bool matches_within(const struct box *inner, const struct box *outer) {
     for (size_t i = 0; i < 2; i++)
         if (outer->matches[i] && outer->matches[i] != inner->matches[0] && outer->matches[i] != inner->matches[1])
@@ -168,7 +171,7 @@ static bool matches_within(const struct box *inner, const struct box *outer) {
     return true;
 }
 
-/* From `at` on: up to which bucket has a newer layer changed all callers of the box? */
+/* The bucket up to which, from `at` on, one newer layer has changed all callers of the box. */
 static uint32_t covered_to(const Pb__RolloutRecord *record, size_t newer, const struct box *box, uint32_t at) {
     uint32_t to = at;
     for (size_t i = 0; i < newer; i++)
@@ -189,7 +192,7 @@ static bool is_covered(const Pb__RolloutRecord *record, size_t newer, unsigned k
     return true;
 }
 
-/* What newer layers say of the same callers, and what is older than `least`, goes. */
+/* Drops the parts of layers that newer layers cover, and layers that are older than `least`. */
 static void drop_layers(Pb__RolloutRecord *record, uint64_t least) {
     size_t count = record->n_layers;
     record->n_layers = 0;
@@ -216,7 +219,7 @@ static void layer_add(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb
 
 bool rollout_has_room(const Pb__RolloutRecord *record, const Pb__RolloutMatch *match, size_t steps) {
     bool another = find_place(record, match) == record->n_matches;
-    /* It begins, its steps follow, it ends. */
+    /* One layer when the stage begins, one for each step, one when it ends. */
     return record->n_layers + 1 + steps + 1 <= LAYERS_MOST && record->n_matches + another <= MATCHES_MOST;
 }
 
@@ -246,14 +249,14 @@ static void touch_list(struct machine_tx *tx, struct slice name, char kind, char
         machine_touch(tx, SPACE_ROLLOUT_MATCH, slice_make(room, match_key(room, name, kind, slice_text(list[i]))));
 }
 
-/* All who fit it: by the first of its lists. */
+/* Wakes all callers that fit the match, by the first of its lists. */
 static void touch_match(struct machine_tx *tx, struct slice name, const Pb__RolloutMatch *match) {
     if (match->n_nodes) touch_list(tx, name, 'n', match->nodes, match->n_nodes);
     else if (match->n_tags) touch_list(tx, name, 't', match->tags, match->n_tags);
     else touch_list(tx, name, 'r', match->regions, match->n_regions);
 }
 
-/* All that can be of a kind, and as few others as the watch keys allow. */
+/* Wakes all callers that can be of a kind, and as few others as the watch keys allow. */
 static void touch_kind(struct machine_tx *tx, const Pb__RolloutRecord *record, const Pb__RolloutLayer *layer,
                        unsigned kind) {
     struct box box = box_of(layer, kind);
@@ -284,12 +287,13 @@ void rollout_changed(struct machine_tx *tx, Pb__RolloutRecord *record, struct ro
     if (!layer.changed) return;
     for (unsigned kind = 0; kind < 4; kind++)
         if (layer.changed >> kind & 1 && !(tx->mutations & MUTATE_ROLLOUT_SLEEPS)) touch_kind(tx, record, &layer, kind);
-    /* Who was in a stage that has become everybody's has got that version since the stage began, and the others get it now. */
+    /* After a promotion, layers from before the stage are no longer needed: callers of the stage have had the version
+     * at the earliest since it began, and the others get it now. */
     bool promoted = before.stage && !after.stage && strcmp(before.stage->version, after.current) == 0;
     layer_add(tx, record, &layer, promoted ? before.stage->began : 0);
 }
 
-/* -- what a caller waits for -------------------------------------------------------------------------------------- */
+/* -- watch keys of a caller --------------------------------------------------------------------------------------- */
 
 static void key_add(Pb__RolloutCaller *caller, struct arena *arena, char kind, const char *item) {
     struct slice name = slice_text(caller->name), text = slice_text(item);

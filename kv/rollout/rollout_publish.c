@@ -4,8 +4,8 @@
 #include "base/hash.h"
 #include "kv/rollout/rollout_internal.h"
 
-/* What was published under this name before, by its hash: also where the key has been removed since. *other: it was something
- * else. */
+/* Compares with the hash of an earlier publication of this version, also when its key has been removed since. *other:
+ * that had other content. */
 static int published_before(struct machine_tx *tx, struct slice name, const Pb__RolloutPublishCommand *command,
                             bool *other) {
     char room[STORE_KEY_MAX];
@@ -42,7 +42,7 @@ int rollout_publish_apply(struct machine_tx *tx, void *request, struct machine_r
     rv = rollout_document(tx->store, tx->arena, name, version, &there);
     if (rv != CO_OK) return rv;
     result->yes = there && slice_equal(message_slice(there->value), message_slice(command->document));
-    if (result->yes) return CO_OK; /* asked for once more */
+    if (result->yes) return CO_OK; /* the same request once more */
     if (there)
         return machine_refuse(result, CO_EXISTS,
                               arena_printf(tx->arena,

@@ -1,4 +1,4 @@
-/* What a caller gets, and what an operator sees. */
+/* Queries of callers, for their version, and of operators. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,21 +11,21 @@ static struct slice request_name(const ProtobufCMessage *request) {
 
 static uint64_t newer(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* -- what a caller gets ------------------------------------------------------------------------------------------- */
+/* -- the version of a caller -------------------------------------------------------------------------------------- */
 
 static struct watch_key caller_key(const ProtobufCMessage *request, size_t i) {
     const Pb__RolloutCaller *caller = (const Pb__RolloutCaller *)request;
     if (i >= caller->n_keys) return (struct watch_key){0};
     return (struct watch_key){i ? SPACE_ROLLOUT_MATCH : SPACE_ROLLOUT_CALLER, message_slice(caller->keys[i])};
 }
-/* Who asks without keys waits for nothing that happens. */
+/* A request without keys waits for a key that nothing touches. */
 static struct watch_key caller_watched(const ProtobufCMessage *request) {
     struct watch_key key = caller_key(request, 0);
     return key.space ? key : (struct watch_key){SPACE_ROLLOUT_CALLER, slice_make("", 0)};
 }
 static struct watch_key caller_own(const ProtobufCMessage *request, size_t i) { return caller_key(request, i + 1); }
 
-/* Chance decides within a percentage, for those who drew the other side too. */
+/* A percentage splits callers by chance, so the reason is a split on both sides of it. */
 static Pb__RolloutReason reason_of(const Pb__RolloutStage *stage, bool in_stage) {
     const Pb__RolloutMatch *match = stage ? stage->match : NULL;
     bool matches = match && (match->n_tags || match->n_nodes || match->n_regions);
@@ -57,7 +57,7 @@ static int resolve(struct store_txn *txn, const Pb__RolloutRecord *record, const
     if (rv != CO_OK) return rv;
     out->missing = !document;
     if (document) out->document = document->value;
-    /* Somebody may have written the key since. */
+    /* A client may have written the key since. */
     uint64_t written =
         document ? document->modify_index
                  : machine_change_index(txn, SPACE_KEY, rollout_document_key(arena, name, slice_text(out->version)));
@@ -87,7 +87,7 @@ const struct query_type query_rollout = {.number = 144,
                                          .run = caller_run,
                                          .own = caller_own};
 
-/* -- all that a caller gets --------------------------------------------------------------------------------------- */
+/* -- all versions of a caller ------------------------------------------------------------------------------------- */
 
 /* Pointers in an arena, grown by doubling. */
 struct items {
@@ -161,7 +161,7 @@ const struct query_type query_rollout_all = {.number = 145,
 
 /* -- the state ---------------------------------------------------------------------------------------------------- */
 
-/* When its hold is over it goes on by itself. */
+/* The stage goes on by itself when its hold is over. */
 static Pb__RolloutNext *next_of(const Pb__RolloutStage *stage, struct arena *arena) {
     if (!stage->armed || stage->position >= stage->n_steps) return NULL;
     Pb__RolloutNext *next = arena_alloc(arena, sizeof *next);
@@ -247,7 +247,7 @@ static bool any_refused(const Pb__RolloutState *state, const char *version) {
     return false;
 }
 
-/* Of the stage's version, or else of the current one. */
+/* Counts of the stage's version, or without a stage of the current one. */
 static int refusals_read(struct store_txn *txn, struct slice name, struct arena *arena, Pb__RolloutState *state) {
     char room[STORE_KEY_MAX];
     struct slice prefix = rollout_rows(ROW_ACK, name, room);
@@ -278,7 +278,7 @@ static int silent_add(struct store_txn *txn, struct items *silent, struct arena 
     return CO_OK;
 }
 
-/* Nodes that are to have it, and of which no caller ever acknowledged anything. */
+/* Nodes of the match on which no caller has ever acknowledged anything. */
 static int silent_read(struct store_txn *txn, struct arena *arena, Pb__RolloutState *state) {
     const Pb__RolloutStageView *stage = state->stage;
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;

@@ -86,7 +86,7 @@ int rollout_get(struct store_txn *txn, struct slice name, struct arena *arena, P
     return rv;
 }
 
-/* A pointer that somebody has written before there was a rollout is its current version. */
+/* When a new rollout finds a pointer that a client has written before, that names its current version. */
 static int adopt(struct machine_tx *tx, Pb__RolloutRecord *record) {
     const Pb__KvEntry *pointer, *document;
     struct slice name = slice_text(record->name);
@@ -139,7 +139,7 @@ void rollout_put(struct machine_tx *tx, Pb__RolloutRecord *record) {
 
 /* -- history ------------------------------------------------------------------------------------------------------ */
 
-/* The oldest row goes, and with that of a publication what was remembered of the version. */
+/* Removes the oldest row; if that is a publication, the hash of the version is removed too. */
 static void drop_oldest(struct machine_tx *tx, Pb__RolloutRecord *record) {
     char room[STORE_KEY_MAX], version_room[STORE_KEY_MAX];
     struct slice name = slice_text(record->name);

@@ -4,7 +4,7 @@
 
 #include "kv/rollout/rollout_internal.h"
 
-/* -- what counts -------------------------------------------------------------------------------------------------- */
+/* -- timers ------------------------------------------------------------------------------------------------------- */
 
 static int64_t hold_ns(const Pb__RolloutStage *stage) {
     return stage->position < stage->n_steps ? stage->steps[stage->position]->hold_ns : 0;
@@ -97,9 +97,9 @@ int rollout_cancel(struct machine_tx *tx, Pb__RolloutRecord *record, const struc
     return CO_OK;
 }
 
-/* -- what is asked for -------------------------------------------------------------------------------------------- */
+/* -- checks ------------------------------------------------------------------------------------------------------- */
 
-/* A number of buckets: what is between two of them would become something else silently. */
+/* Is the percentage a whole number of buckets? Another one would silently become a different percentage. */
 static bool percent_fits(double percent) {
     double buckets = percent * (ROLLOUT_BUCKETS / 100);
     return percent >= 0 && percent <= 100 && fabs(buckets - round(buckets)) < 1e-6;
@@ -111,7 +111,7 @@ static bool list_fits(char *const *list, size_t count) {
     return fits;
 }
 
-/* NULL: it is one. */
+/* The reason for which it is no stage; NULL: it is one. */
 static const char *match_wrong(const Pb__RolloutMatch *match) {
     bool fits = !match || (list_fits(match->tags, match->n_tags) && list_fits(match->nodes, match->n_nodes) &&
                            list_fits(match->regions, match->n_regions));
@@ -142,7 +142,7 @@ static bool has_match(const Pb__RolloutMatch *match) {
     return match && (match->n_tags || match->n_nodes || match->n_regions);
 }
 
-/* For some callers only, or for all of them under guard? Else it becomes current at once. */
+/* Is it a stage, for some callers only, or for all of them under guard? Else the version becomes current at once. */
 static bool is_stage(const Pb__RolloutSetCommand *command) {
     return command->n_steps || command->guard || has_match(command->match) ||
            (command->percent_given && command->percent < 100);
@@ -150,7 +150,7 @@ static bool is_stage(const Pb__RolloutSetCommand *command) {
 
 static const char *wrong(const Pb__RolloutSetCommand *command) {
     const char *what = match_wrong(command->match);
-    if (!what && command->match && !is_stage(command)) /* a list of nodes that came out empty is not everybody */
+    if (!what && command->match && !is_stage(command)) /* an empty list of nodes does not mean all nodes */
         what = "Match: it names no tags, nodes or regions: leave it out, and everybody gets the version";
     if (!what && command->percent_given && !percent_fits(command->percent))
         what = "Percent: from 0 to 100, in steps of 0.01";
@@ -186,7 +186,8 @@ static int flip(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb__Roll
     return CO_OK;
 }
 
-/* With Percent it begins there, in place of the steps up to it: for as long as the last of them holds, or else the first. */
+/* With Percent the stage begins there, and skips the steps up to it. It holds for as long as the last skipped step, or
+ * else the first step. */
 static void steps_fill(struct machine_tx *tx, Pb__RolloutStage *stage, const Pb__RolloutSetCommand *command) {
     size_t first = 0;
     stage->steps = command->steps, stage->n_steps = command->n_steps;
@@ -283,7 +284,7 @@ struct change {
     struct rollout_who who;
 };
 
-/* False: refused, or *rv says that the store failed. */
+/* False: refused, or *rv is the store's error. */
 static bool change_open(struct machine_tx *tx, const Pb__RolloutChangeCommand *command, struct change *change,
                         struct machine_result *result, int *rv) {
     *rv = CO_OK;

@@ -1,5 +1,6 @@
-/* Sessions: what locks and other things are held by, until it is destroyed, its TTL is over, or its node or one of
- * its checks is lost. A module of its own, with what others need to hang things on sessions. */
+/* Sessions: the owners of locks and other things. A session ends when it is destroyed, when its TTL is over, or when
+ * its node or one of its checks is lost. A module of its own, with the functions by which other modules bind things to
+ * sessions. */
 #ifndef COORD_KV_SESSION_H
 #define COORD_KV_SESSION_H
 
@@ -14,34 +15,33 @@ enum session_space {
     SPACE_SESSION_NODE = 35,  /* sessions of a node */
 };
 
-#define SESSION_AFAR_SINCE 7                    /* cluster version: one with a TTL may have no node */
-#define SESSION_TTL_SINCE  5                    /* cluster version (registry/version.h): SESSION_TTL */
-#define LOCK_DELAY_MAX_NS  INT64_C(60000000000) /* longer ones are kept as written, and count as this */
+#define LOCK_DELAY_MAX_NS INT64_C(60000000000) /* a longer delay is stored as it was written, and counts as this */
 
 extern const struct module session_module;
-extern const struct expiry_kind session_expiry; /* 0: id; a period of 0: it does not end by itself */
+extern const struct expiry_kind session_expiry; /* kind 0; name: the id; a period of 0: the session does not end by
+                                                 * itself */
 extern const struct query_type query_session;   /* SessionRequest -> Session; found=false */
 extern const struct query_type query_sessions;  /* SessionListRequest -> SessionsResult */
 
-/* -- for modules whose things belong to sessions (applier thread; tx is an entry being applied) ------------------- */
+/* -- for other modules (applier thread; tx is an entry being applied) --------------------------------------------- */
 
-/* Its record, unpacked into the arena; any reader. CO_OK, CO_NOTFOUND, CO_CORRUPT, or the store failed. */
+/* Any thread. Unpacks the session's record into the arena. CO_OK, CO_NOTFOUND, CO_CORRUPT, or the store failed. */
 int session_get(struct store_txn *txn, struct slice id, struct arena *arena, Pb__Session **session);
 /* CO_OK, CO_NOTFOUND, or the store failed. */
 int session_exists(struct store_txn *txn, struct slice id);
 
-/* The session that a command acts for: the one that it names, or one that is made in the same entry (`?ttl=`). The
- * command must not have written anything before. CO_OK: `result` may refuse it (CO_NOTFOUND: no such session;
- * CO_INVALID), else *session is it, in the tx arena. Not CO_OK: the store failed. A session that was made stays
- * when the command is refused afterwards: refuse before, or let its TTL end it. */
+/* The session that a command acts for: it names one, or this makes one in the same entry (`?ttl=`). The command must
+ * not have written anything before. CO_OK: either `result` refuses (CO_NOTFOUND: no such session; CO_INVALID), or
+ * *session is the session, in the tx arena. Not CO_OK: the store failed. A new session stays when the command is
+ * refused afterwards: so refuse before, or let its TTL end it. */
 int session_ensure(struct machine_tx *tx, const Pb__SessionUse *use, struct machine_result *result,
                    Pb__Session **session);
-/* Makes a session whose fields are filled in but for the indexes. As above. */
+/* Makes a session from a record that has all fields but the indexes. Returns as above. */
 int session_create(struct machine_tx *tx, Pb__Session *session, struct machine_result *result);
 
 /* Binds the thing of `key` to a session; `binding` stands in the module's `session_bindings`, its number is the store
- * table that the rows are in. `key`: unique within the session, at most STORE_KEY_MAX - UUID_TEXT_SIZE bytes.
- * `value`: what the module wants to know of it later. Binding again replaces the value. When the session ends,
+ * table that the rows are in. `key`: unique within the session, at most STORE_KEY_MAX - UUID_TEXT_SIZE bytes. `value`:
+ * the module's own bytes for session_bound and for the end. Binding again replaces the value. When the session ends,
  * binding->ended is called for each, in the same entry. */
 void session_bind(struct machine_tx *tx, const struct module_binding *binding, struct slice session, struct slice key,
                   struct slice value);
@@ -56,8 +56,8 @@ int session_bound(struct store_txn *txn, const struct module_binding *binding, s
 static inline struct slice session_bound_key(const struct store_cursor *cursor) {
     return slice_make(cursor->key.data + UUID_TEXT_SIZE, cursor->key.size - UUID_TEXT_SIZE);
 }
-/* After a client's command has unbound something: a session that a command made (SessionUse.create) ends with the last
- * thing that is bound to it, because nobody else may know of it. CO_OK, or the store failed. */
+/* To be called after a client's command has unbound something. A session that a command made (SessionUse.create) ends
+ * with the last thing that is bound to it, because perhaps nobody else knows of it. CO_OK, or the store failed. */
 int session_end_idle(struct machine_tx *tx, struct slice session);
 
 #endif

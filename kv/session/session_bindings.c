@@ -1,4 +1,4 @@
-/* What hangs on which session: rows of the tables that modules name in their `session_bindings`. A row is the
+/* Bindings of things to sessions: rows of the tables that modules name in their `session_bindings`. A row is the
  * session's id and the thing's key; its value is the module's. */
 #include "base/check.h"
 #include "kv/session/session_internal.h"
@@ -30,7 +30,7 @@ int session_bound(struct store_txn *txn, const struct module_binding *binding, s
     return store_get(txn, binding->number, row(session, key, room), value);
 }
 
-/* The first thing that is bound to it, in the arena. */
+/* Copies the first thing that is bound to the session into the arena. */
 static bool first(struct machine_tx *tx, const struct module_binding *binding, struct slice session,
                   struct binding_end *end) {
     struct store_cursor cursor;
@@ -48,7 +48,7 @@ static int end_bindings(struct machine_tx *tx, const struct module_binding *bind
     struct slice id = slice_text(session->id), before = slice_make(NULL, 0);
     struct binding_end end = {.owner = id, .session = &session->base};
     while (first(tx, binding, id, &end)) {
-        if (before.data && slice_equal(before, end.name)) return CO_CORRUPT; /* it is still there after its end */
+        if (before.data && slice_equal(before, end.name)) return CO_CORRUPT; /* `ended` has not unbound it */
         int rv = binding->ended(tx, &end);
         if (rv != CO_OK) return rv;
         before = end.name;

@@ -8,7 +8,7 @@
 
 enum session_table {
     SESSION_TABLE = 19,       /* id -> TTL in ns (8 bytes), then pb.Session */
-    SESSION_TABLE_INDEX = 20, /* node, check or nothing, id -> nothing */
+    SESSION_TABLE_INDEX = 20, /* node, check (may be empty), id -> nothing */
 };
 _Static_assert(SESSION_TABLE >= 16 && SESSION_TABLE_INDEX < 32, "tables of kv (registry/module.h)");
 _Static_assert(SESSION_CREATE >= 32 && SESSION_TTL < 64, "commands of kv");
@@ -20,14 +20,13 @@ int session_ttl_apply(struct machine_tx *tx, void *request, struct machine_resul
 int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 void session_on_event(struct machine_tx *tx, const struct machine_event *event);
 
-/* session_bindings.c: `ended` of everything that is bound to it. CO_OK, or the store failed. */
+/* session_bindings.c: calls `ended` for everything that is bound to the session. CO_OK, or the store failed. */
 int session_end_bindings(struct machine_tx *tx, const Pb__Session *session);
-bool session_is_idle(struct machine_tx *tx, struct slice session); /* nothing is bound to it */
+bool session_is_idle(struct machine_tx *tx, struct slice session); /* nothing is bound to the session */
 
 int session_unpack(struct slice bytes, struct arena *arena, Pb__Session **session);
 int64_t session_record_ttl_ns(struct slice bytes); /* -1: damaged */
 /* Beginning of the index rows of a node (check empty) or of one of its checks; the session's id follows. */
-struct slice session_index_prefix(struct store_txn *txn, struct slice node, struct slice check,
-                                  char room[STORE_KEY_MAX]);
+struct slice session_index_prefix(struct slice node, struct slice check, char room[STORE_KEY_MAX]);
 
 #endif

@@ -1,4 +1,5 @@
-/* What woke a blocking query, in a few words: from the row of the history that the index of its answer names. */
+/* Tells in a few words which change woke a blocking query: the index of the query's answer names a row of the history,
+ * which has the change. */
 #include <stdio.h>
 
 #include "base/check.h"
@@ -10,15 +11,15 @@
 #include "registry/tables.h"
 
 #define NAME_SHOWN 100 /* bytes */
-#define NOTES_READ 256 /* of a row, at most: many may ask at once what one entry did to them */
+#define NOTES_READ 256 /* notes of a row that are looked at; an entry may wake many queries */
 
 struct cause {
-    struct store_txn *txn; /* sees the state after the entry */
+    struct store_txn *txn; /* the state after the entry */
     struct arena *arena;
     struct watch_key watched;
     const struct stream_kind *kind;
-    const char *what;      /* NULL: not known yet */
-    struct slice name, id; /* of what changed; id: of an instance */
+    const char *what;      /* NULL: not found yet */
+    struct slice name, id; /* of the thing that changed; id: of an instance */
 };
 
 static bool same_name(struct slice a, struct slice b) { return slice_equal_nocase(a, b); }
@@ -28,7 +29,7 @@ static bool same_name(struct slice a, struct slice b) { return slice_equal_nocas
 static void key_cause(struct cause *cause, const struct store_before *before) {
     struct kv_record was = {0}, is = {0};
     struct slice bytes;
-    struct slice head = cause->watched.name; /* of a long one its store key has the beginning (kv_record.h) */
+    struct slice head = cause->watched.name; /* the store key of a long key has only its beginning (kv_record.h) */
     if (head.size > STORE_KEY_PREFIX) head.size = STORE_KEY_PREFIX;
     if (!slice_starts(before->key, head)) return;
     bool now = store_get(cause->txn, before->table, before->key, &bytes) == CO_OK;
@@ -54,7 +55,7 @@ static bool about(const struct cause *cause, const char *node, const char *servi
     return same_name(slice_text(by_node ? node : service), cause->watched.name);
 }
 
-/* A check of the node alone is of all services on it. */
+/* A check of the node concerns all services on it. */
 static void check_cause(struct cause *cause, const struct store_before *before) {
     struct slice bytes;
     if (!before->existed || store_get(cause->txn, before->table, before->key, &bytes) != CO_OK) return;
@@ -93,7 +94,7 @@ static const struct stream_kind *kind_of(uint8_t space) {
     return NULL;
 }
 
-/* What clients called it: in a header only printable ASCII may stand. */
+/* Appends a name that clients have chosen: only printable ASCII may stand in a header. */
 static void append_name(struct buffer *out, struct slice name) {
     for (size_t i = 0; i < name.size && i < NAME_SHOWN; i++)
         buffer_append_byte(out, name.data[i] > ' ' && name.data[i] < 0x7f ? name.data[i] : '?');

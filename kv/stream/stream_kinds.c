@@ -1,4 +1,4 @@
-/* What can be followed. */
+/* The kinds of things that can be followed. */
 #include "base/check.h"
 #include "base/message.h"
 #include "kv/keys/kv.h"

@@ -1,4 +1,4 @@
-/* Is a touch of the history followed? */
+/* Decides whether a touch of the history is followed. */
 #include <stdlib.h>
 
 #include "base/message.h"
@@ -18,7 +18,7 @@ static struct slice folded(uint8_t space, struct slice name, struct arena *arena
     return copy;
 }
 
-/* By its last bytes, in which names that are alike differ; the same in any case. */
+/* Hashes the last bytes, because similar names differ there; upper and lower case have the same hash. */
 static unsigned mark_of(uint8_t space, struct slice name) {
     uint32_t sum = space;
     for (size_t i = name.size < 6 ? 0 : name.size - 6; i < name.size; i++)

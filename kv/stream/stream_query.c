@@ -1,11 +1,10 @@
-/* What changed of the things that a stream follows, after its position.
+/* The query of streams: all changes of the followed things after a position.
  *
- * First all rows of the history behind the position are passed once: what touches something that is followed is noted
- * down, and the before-images of such rows make up the past. Rows that touch nothing of it changed nothing that its
- * queries read: that is what makes watches exact. Services are the exception (stream_kind.wide): an instance that goes
- * by another name today is read under its old one when the past is asked, and what has happened to it since touched the
- * new one only. Then each noted touch becomes an event, by the query of its thing as of its index, until there is enough
- * for one answer. */
+ * First the query passes all rows of the history behind the position once. It notes each touch of a followed thing, and
+ * the before-images of these rows make up the past. It may leave out all other rows, because an entry touches every
+ * thing whose queries read what it changed. Services are the exception (stream_kind.wide): an instance that has another
+ * name today is read under its old name when the past is asked, and later entries touched the new name only. Then each
+ * noted touch becomes an event, by the query of its thing as of its index, until there is enough for one answer. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -21,15 +20,15 @@ unsigned stream_mutations;
 struct found {
     uint64_t index;
     uint8_t topic;
-    uint32_t place; /* in its row, from 1 */
+    uint32_t place; /* number in its row, from 1 */
     const struct stream_kind *kind;
-    struct slice name; /* in the map */
+    struct slice name; /* points into the map */
 };
 
-/* Names below prefixes that were found in the row that is passed. */
+/* Names below followed prefixes that were found in the present row. */
 struct names {
     struct name {
-        uint64_t row; /* another row: the slot is free */
+        uint64_t row; /* of an earlier row: the slot is free */
         struct slice name;
     } * slots;
     size_t count, room; /* room: a power of two, more than twice the count */
@@ -43,15 +42,15 @@ struct replay {
     Pb__StreamPosition from;
     struct found *found;
     size_t count, room;
-    uint64_t row; /* counts those that were passed */
+    uint64_t row; /* counts the touches that were passed */
     struct names names;
     struct store_past *past;
     Pb__StreamResult *result;
     size_t bytes;
 };
 
-/* Up to this index nothing is needed. Positions come from other processes: 0 is before everything, whatever comes with
- * it. */
+/* The stream's client has everything up to this index. Positions come from other processes: 0 is before everything,
+ * whatever its other fields are. */
 static uint64_t known_index(const Pb__StreamPosition *from) {
     return from->topic != 0 && from->index > 0 ? from->index - 1 : from->index;
 }
@@ -81,7 +80,7 @@ static void names_widen(struct replay *replay) {
         if (old.slots[i].row == replay->row) *name_slot(replay, old.slots[i].name) = old.slots[i];
 }
 
-/* Was it found earlier in this row, sent or not? An entry that touches a thing twice is one event. */
+/* Was the name found earlier in this row, sent or not? An entry that touches a thing twice is one event. */
 static bool found_before(struct replay *replay, struct stream_wanted *wanted, struct slice name) {
     struct names *names = &replay->names;
     if (!(wanted->space & WATCH_PREFIX_BIT)) {
@@ -114,8 +113,8 @@ static void keep_notes(struct replay *replay, const struct history_row *row) {
     if (rest.size) store_fail(replay->txn, CO_CORRUPT);
 }
 
-/* More than one answer takes is not noted down (but one, which tells whether the last is the last of its index); its
- * notes count all the same. */
+/* Touches beyond one answer are not noted, except the next one, which tells whether the last event is the last of its
+ * index. The before-images of their rows count all the same. */
 static void pass_row(struct replay *replay, const struct history_row *row, uint8_t topic) {
     struct slice rest = row->touches;
     struct history_touch touch;
@@ -133,7 +132,8 @@ static void pass_row(struct replay *replay, const struct history_row *row, uint8
     if (followed || (replay->count && replay->match.wide[topic])) keep_notes(replay, row);
 }
 
-/* The topics' rows, merged by their indexes. The row of the position's own index counts where events of it are left. */
+/* Passes the topics' rows, merged by their indexes. The row of the position's own index counts when some of its events
+ * are not sent yet. */
 static void pass_history(struct replay *replay) {
     struct history_walk walks[HISTORY_TOPICS] = {0};
     uint64_t after = known_index(&replay->from) + (stream_mutations & MUTATE_STREAM_SKIPS ? 1 : 0);
@@ -175,7 +175,7 @@ static Pb__ServiceEntry **sorted(const Pb__ServiceEntriesResult *list, struct ar
     return entries;
 }
 
-/* What the change was: entries that are new or other than before, and those that are not there any more. */
+/* Describes the change: entries that are new or different, and entries that are gone. */
 static void reduce_to_delta(struct replay *replay, const Pb__ServiceEntriesResult *before,
                             Pb__ServiceEntriesResult *now, Pb__StreamEvent *event) {
     struct arena *arena = replay->arena;
@@ -238,7 +238,7 @@ static int add_event(struct replay *replay, size_t number) {
     return CO_OK;
 }
 
-/* The position that is reached when all is told: everything up to the present. */
+/* The position when no event is left: everything up to the present. */
 static int add_events(struct replay *replay) {
     Pb__StreamResult *result = replay->result;
     size_t most = replay->request->bytes_most ? replay->request->bytes_most : STREAM_BYTES;
@@ -253,7 +253,7 @@ static int add_events(struct replay *replay) {
         result->position = arena_alloc(replay->arena, sizeof *result->position);
         pb__stream_position__init(result->position);
         result->position->index = result->index;
-        /* This server is behind: what is left of the position's own entry is still to come. */
+        /* This server is behind: it will have the remaining events of the position's own entry later. */
         if (result->index < replay->from.index)
             *result->position = (Pb__StreamPosition){.base = result->position->base,
                                                      .index = replay->from.index,
@@ -263,9 +263,9 @@ static int add_events(struct replay *replay) {
     return CO_OK;
 }
 
-/* -- where it begins ---------------------------------------------------------------------------------------------- */
+/* -- the beginning ------------------------------------------------------------------------------------------------ */
 
-/* Below the floor: has anything of it changed after the position? */
+/* The position is below the floor: has any followed thing changed after it? */
 static int changed_since(struct replay *replay, uint64_t index, bool *changed) {
     *changed = false;
     for (size_t i = 0; i < replay->request->n_subscriptions && !*changed; i++) {
@@ -310,7 +310,7 @@ static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, st
     struct replay replay = {.txn = txn, .request = (const Pb__StreamRequest *)message, .arena = arena};
     *out = (struct query_result){0};
     if (!stream_match_init(&replay.match, replay.request, arena))
-        return CO_OK; /* whoever asked sees that it is nothing */
+        return CO_OK; /* the caller sees that there is no event */
     Pb__StreamResult *result = replay.result = arena_alloc(arena, sizeof *result);
     pb__stream_result__init(result);
     result->index = machine_index_in(txn);
@@ -328,12 +328,13 @@ static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, st
     }
     bool news = result->n_events || result->gap || result->reset || result->off;
     uint64_t had = replay.request->from ? replay.request->from->index : 0;
-    bool waits = !news && had && had <= result->index; /* else it is behind: what it says changes as it catches up */
+    bool waits = !news && had && had <= result->index; /* else this server is behind, and its answer changes as it
+                                                        * catches up */
     *out = (struct query_result){.index = waits ? had : result->index, .found = true, .message = &result->base};
     return rv;
 }
 
-/* Space 0: no such subscription. Requests come from other processes, and are judged when they are run. */
+/* Space 0: no such subscription. Requests come from other processes, and running them checks them. */
 static struct watch_key watched_at(const Pb__StreamRequest *request, size_t i) {
     if (i >= request->n_subscriptions || i >= STREAM_SUBSCRIPTIONS_MAX) return (struct watch_key){0};
     const Pb__StreamSubscription *subscription = request->subscriptions[i];

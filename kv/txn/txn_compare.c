@@ -1,5 +1,5 @@
-/* Comparisons of a transaction: does the state look so? What is not there has no value, indexes of 0, and neither
- * session nor lease. */
+/* Comparisons of a transaction with the state. A missing key or record has no value, indexes of 0, and neither session
+ * nor lease. */
 #include "base/message.h"
 #include "kv/election/election.h"
 #include "kv/lock/lock.h"
@@ -10,7 +10,7 @@ int txn_holds(struct txn_run *run, Pb__TxnThing thing, const char *name, uint64_
     return queue_holds(run->store, lock ? &lock_family : &election_family, slice_text(name), token, run->arena);
 }
 
-/* What is compared: a key or a record of the catalog. */
+/* The compared thing: a key or a record of the catalog. */
 struct subject {
     bool exists, has_value;
     struct slice value, session, lease;
@@ -50,7 +50,7 @@ static bool numbers(uint64_t now, Pb__TxnRelation relation, uint64_t number) {
     }
 }
 
-/* `there`: without it nothing is equal. */
+/* `there`: the thing exists; else nothing is equal. */
 static bool texts(bool there, struct slice now, Pb__TxnRelation relation, struct slice text) {
     bool equal = there && slice_equal(now, text);
     return relation == PB__TXN_RELATION__TXN_UNEQUAL ? !equal : relation == PB__TXN_RELATION__TXN_EQUAL && equal;
@@ -77,7 +77,7 @@ int txn_compare(struct txn_run *run, const Pb__TxnCompare *compare, bool *holds)
         case PB__TXN_FIELD__TXN_CREATE_INDEX: *holds = numbers(now.create_index, relation, compare->number); break;
         case PB__TXN_FIELD__TXN_MODIFY_INDEX: *holds = numbers(now.modify_index, relation, compare->number); break;
         case PB__TXN_FIELD__TXN_LOCK_INDEX: *holds = numbers(now.lock_index, relation, compare->number); break;
-        default: break; /* of a program that knows more: it does not hold */
+        default: break; /* a newer program's comparison: it does not hold */
     }
     return CO_OK;
 }

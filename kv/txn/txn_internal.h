@@ -7,21 +7,21 @@
 
 /* A transaction under way. */
 struct txn_run {
-    struct machine_tx *tx; /* NULL: it only reads */
+    struct machine_tx *tx; /* NULL: the transaction only reads */
     struct store_txn *store;
     struct arena *arena;
     Pb__TxnAnswer *answer;
     size_t results_room, errors_room;
-    size_t bytes; /* of the results */
-    uint32_t op;  /* under way: its number */
+    size_t bytes; /* bytes of the results */
+    uint32_t op;  /* number of the operation under way */
 };
 
 /* The operation under way fails. `what`: static, or in the arena. */
 void txn_fail(struct txn_run *run, const char *what);
 #define txn_failf(run, ...) txn_fail((run), arena_printf((run)->arena, __VA_ARGS__))
-void txn_too_much(struct txn_run *run); /* of results */
-/* One more result, empty. `bytes`: about how much it takes. NULL: none is wanted, since the transaction has failed; by
- * this operation, if it is too much. */
+void txn_too_much(struct txn_run *run); /* fails the operation: too many bytes of results */
+/* Adds an empty result of about so many `bytes`. NULL: the transaction has failed, or this operation fails because its
+ * result is too large. */
 Pb__TxnResult *txn_result(struct txn_run *run, size_t bytes);
 /* "quoted" as Consul's answers have it. */
 const char *txn_quoted(struct txn_run *run, struct slice text);
@@ -29,12 +29,12 @@ const char *txn_quoted(struct txn_run *run, struct slice text);
 /* CO_OK, or the store failed. */
 int txn_op(struct txn_run *run, const Pb__TxnOp *op);
 int txn_compare(struct txn_run *run, const Pb__TxnCompare *compare, bool *holds);
-/* The present entry of a key; NULL: there is none. Slices of the map. */
+/* The present entry of a key; NULL: there is none. Its slices point into the map. */
 int txn_entry(struct txn_run *run, ProtobufCBinaryData key, const Pb__KvEntry **entry);
 /* Does the token hold this lock, or lead this election? CO_OK, CO_NOTFOUND, or the store failed. */
 int txn_holds(struct txn_run *run, Pb__TxnThing thing, const char *name, uint64_t token);
 
-/* A record of the catalog: of the operation's or comparison's node, service or check. */
+/* A record of the catalog: the node, service or check of the operation or comparison. */
 struct txn_record {
     bool exists;
     Pb__Node *node; /* one of them */

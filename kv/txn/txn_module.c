@@ -1,13 +1,12 @@
-/* Transactions as a module: the command, the query, and what both give. */
+/* Transactions as a module: the command, the query, and the answer of both. */
 #include "base/buffer.h"
 #include "kv/keys/kv.h"
 #include "kv/txn/txn_internal.h"
 
 _Static_assert(TXN_APPLY >= 128 && TXN_APPLY <= UINT8_MAX, "a command of kv (registry/module.h)");
-_Static_assert(TXN_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 _Static_assert(TXN_APPLY == KV_BY_TRANSACTION, "the history of keys knows it by this");
 
-/* -- what is answered --------------------------------------------------------------------------------------------- */
+/* -- the answer --------------------------------------------------------------------------------------------------- */
 
 static void *grown(struct arena *arena, void *items, size_t count, size_t *room, size_t size) {
     if (count < *room) return items;
@@ -76,7 +75,8 @@ static int choose(struct txn_run *run, const Pb__TxnCommand *command) {
     return CO_OK;
 }
 
-/* All operations of the list that counts. CO_OK: the answer says what came of them; else the store failed. */
+/* Runs all operations of the list that the comparisons chose. CO_OK: the answer has their results and failures; else
+ * the store failed. */
 static int run_all(struct txn_run *run, const Pb__TxnCommand *command) {
     int rv = command->conditional ? choose(run, command) : CO_OK;
     bool otherwise = command->conditional && !run->answer->succeeded;
@@ -127,7 +127,7 @@ bool txn_writes(const Pb__TxnCommand *command) {
 
 /* -- the query ---------------------------------------------------------------------------------------------------- */
 
-/* It is asked once, without waiting; somebody who waited all the same would do so for this key. */
+/* Clients ask once, without waiting; a client that waited all the same would wait for this key. */
 static struct watch_key watched(const ProtobufCMessage *request) {
     const Pb__TxnCommand *command = (const Pb__TxnCommand *)request;
     struct slice key = {"", 0};
@@ -159,7 +159,6 @@ const struct query_type query_txn = {.number = 128,
 
 static const struct module_command commands[] = {
     {.number = TXN_APPLY,
-     .since = TXN_SINCE,
      .name = "txn",
      .request = &pb__txn_command__descriptor,
      .result = &pb__txn_answer__descriptor,

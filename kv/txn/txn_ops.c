@@ -7,7 +7,7 @@
 #include "kv/txn/txn_internal.h"
 #include "registry/catalog.h"
 
-/* -- what changes something: another module's command ------------------------------------------------------------- */
+/* -- changes: another module's command ---------------------------------------------------------------------------- */
 
 static bool may_carry(Pb__TxnThing thing, uint8_t command) {
     switch (thing) {
@@ -21,12 +21,12 @@ static bool may_carry(Pb__TxnThing thing, uint8_t command) {
     }
 }
 
-/* Applies it. *done: it was not refused, and *result says what came of it; else the operation has failed. */
+/* Applies the command. *done: it was not refused, and *result has its result; else the operation has failed. */
 static int carry_out(struct txn_run *run, const Pb__TxnOp *op, struct machine_result *result, bool *done) {
     struct slice command = message_slice(op->command);
     *done = false;
     if (!run->tx || !command.size || !may_carry(op->thing, (uint8_t)command.data[0])) {
-        txn_fail(run, "the operation cannot be done here"); /* of a program that makes such transactions */
+        txn_fail(run, "the operation cannot be done here"); /* only newer programs make such transactions */
         return CO_OK;
     }
     *result = (struct machine_result){.index = run->tx->index};
@@ -48,7 +48,7 @@ int txn_entry(struct txn_run *run, ProtobufCBinaryData key, const Pb__KvEntry **
     return rv;
 }
 
-/* What points into the store is copied where later operations may change it. */
+/* Copies slices of the store when later operations may change what they point to. */
 static void add_entry(struct txn_run *run, const Pb__KvEntry *entry, bool with_value) {
     size_t value = with_value ? entry->value.len : 0;
     Pb__TxnResult *result = txn_result(run, sizeof *entry + entry->key.len + value);
@@ -64,9 +64,9 @@ static int get_tree(struct txn_run *run, const Pb__TxnOp *op) {
     Pb__KvRequest request = PB__KV_REQUEST__INIT;
     struct query_result found;
     size_t errors = run->answer->n_errors;
-    if (errors) return CO_OK; /* nobody sees it any more */
+    if (errors) return CO_OK; /* nobody will see this result */
     request.key = op->key;
-    if (run->tx) store_read_limit(run->store, TXN_WALK_MAX); /* the others wait meanwhile */
+    if (run->tx) store_read_limit(run->store, TXN_WALK_MAX); /* the other commands of the batch wait meanwhile */
     int rv = query_kv_list.run(run->store, &request.base, run->arena, &found);
     bool too_much = run->tx && store_read_limit_hit(run->store);
     if (run->tx) store_read_unlimited(run->store);
@@ -139,7 +139,7 @@ static int write_key(struct txn_run *run, const Pb__TxnOp *op) {
     return rv;
 }
 
-/* False: it has failed, or *rv says that the store has. */
+/* False: the operation has failed, or *rv is the store's error. */
 static bool fence_holds(struct txn_run *run, const Pb__TxnOp *op, int *rv) {
     struct slice name = slice_text(op->fence);
     const char *text = "no lock has such a name";
@@ -205,7 +205,7 @@ static const char *record_text(struct txn_run *run, const Pb__TxnOp *op) {
                         id, node);
 }
 
-/* Is the record as the client knows it? An index of 0 says that there is none. */
+/* Has the record the index that the client knows? 0: the client knows none. */
 static bool as_known(const Pb__TxnOp *op, const struct txn_record *record) {
     if (op->verb == PB__TXN_VERB__TXN_CAS && op->index == 0) return !record->exists;
     return record->exists && record->modify_index == op->index;

@@ -84,7 +84,7 @@ struct agents {
     uint64_t longest_us;                     /* that something differed while nothing was wrong */
 };
 
-/* On a cluster of the newest version. All are started. */
+/* All are started. */
 struct agents *agents_begin(struct sim *sim, const struct agents_plan *plan);
 void agents_stop(struct sim *sim);           /* all of them are gone at once */
 void agents_free(struct sim *sim);           /* none: nothing */
