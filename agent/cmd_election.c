@@ -1,4 +1,4 @@
-/* coord election: what its rows (http/api_election.c) cannot say. */
+/* coord election: what its rows (http/api/election.c) cannot say. */
 #include <time.h>
 
 #include "agent/cmd.h"

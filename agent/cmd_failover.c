@@ -1,4 +1,4 @@
-/* coord failover put: what its row (http/api_failover.c) cannot say. */
+/* coord failover put: what its row (http/api/failover.c) cannot say. */
 #include <string.h>
 
 #include "agent/cmd.h"

@@ -1,4 +1,4 @@
-/* coord lease: what its rows (http/api_lease.c) cannot say. */
+/* coord lease: what its rows (http/api/lease.c) cannot say. */
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
 #include "agent/cmd_json.h"

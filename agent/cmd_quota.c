@@ -1,4 +1,4 @@
-/* coord quota: what its rows (http/api_quota.c) cannot say. */
+/* coord quota: what its rows (http/api/quota.c) cannot say. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>

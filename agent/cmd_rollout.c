@@ -1,4 +1,4 @@
-/* coord rollout: what its rows (http/api_rollout.c) cannot say. */
+/* coord rollout: what its rows (http/api/rollout.c) cannot say. */
 #include <stdlib.h>
 
 #include "agent/cmd.h"

@@ -62,16 +62,13 @@ struct http_env {
     void *act_data;
 };
 
-/* Rows by topic, gathered in http/topics.c. Each ends with a row of zeros. */
-extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
-    http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
-    http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
-    http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
-    http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_phaser[],
-    http_routes_hazard[], http_routes_watch[], http_routes_txn[], http_routes_quota[], http_routes_quota_take[],
-    http_routes_rollout[], http_routes_ofrep[], http_routes_lb[], http_routes_regions[], http_routes_global[],
-    http_routes_failover[];
-void http_lb_init(void); /* registers its metrics */
+/* What the endpoints keep for each worker: http/api/topics.c says it. */
+struct http_api {
+    /* On the worker's thread, before its first request. `cache_bytes`: of ready answers, of this worker. */
+    void *(*worker_new)(struct rpc *rpc, size_t cache_bytes);
+    void (*worker_free)(void *kept); /* on its thread, after its last request; NULL allowed */
+};
+extern const struct http_api http_api;
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -136,15 +133,10 @@ void http_content_type(struct http_request *request, const char *content_type);
 /* `message` lives in the request's arena. Handles index, wait, stale, consistent, headers, 404s, ready bytes. */
 void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                http_view view);
-/* The same for a query that lb/near.h can sort: as ?near= wants it, if it is there. */
-void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-                    http_view view);
 /* The same, for an answer that is not only of the state: it is not kept, and the view finds `context` (in the
  * request's arena, or NULL) by http_context. For small results. */
 void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                      http_view view, const void *context);
-void http_read_near_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-                          http_view view, const void *context);
 /* For answers that are made of what is kept beside the state. Makes sure that this server's state is the newest (with
  * ?stale, and on client agents, not), then calls `view` on the worker, with CO_OK or why it may not answer. It must
  * reply. */
