@@ -11,13 +11,13 @@
 struct arena;
 struct local;
 struct rpc;
-struct spending;
+struct spender_run;
 
 struct leaving_config {
     struct arena *arena; /* outlives the rpc; what was begun is in it */
     struct rpc *rpc;
     struct local *local;
-    struct spending *spending;
+    struct spender_run *spender_run;
     const char *address; /* of a server among others; NULL: none. Valid while the arena is */
     bool must; /* the process ends whatever comes of it (a signal): a server that cannot be spared stays a member */
     /* Once. `stays`: nothing has changed, and fault says why. Else it has left; with a fault not all of it. `note`: what

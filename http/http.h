@@ -19,7 +19,7 @@
 
 struct http_request;
 struct local;
-struct spending;
+struct spender_run;
 
 /* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why
  * not; then `fault` says more. */
@@ -51,7 +51,7 @@ struct http_env {
     int64_t session_ttl_min_ns;                  /* 10 s */
     uint64_t lock_waiters_max, lock_session_max; /* of one queue; queues of one session. 0: the module's own limits */
     uint64_t lock_note_max;                      /* bytes */
-    struct spending *spending;                   /* rpc/quota/spending.h; NULL: no takes of quotas */
+    struct spender_run *spender_run;             /* rpc/quota/spender_run.h; NULL: no takes of quotas */
     uint64_t quota_priority;                     /* of leases whose request names none */
     const char *spool_folder;                    /* for bodies and answers too large for memory; NULL: /tmp */
     /* Appends the agent/self JSON's Config and DebugConfig members (written by agent). */
@@ -62,7 +62,7 @@ struct http_env {
     void *act_data;
 };
 
-/* What the endpoints keep for each worker: http/api/topics.c says it. */
+/* State that endpoints keep for each worker (http/api/topics.c). */
 struct http_api {
     /* On the worker's thread, before its first request. `cache_bytes`: of ready answers, of this worker. */
     void *(*worker_new)(struct rpc *rpc, size_t cache_bytes);

@@ -1,11 +1,11 @@
-/* /v1/agent/quota: takes of budgets, answered by this agent (rpc/quota/spending.h). Gateways ask for each request that
+/* /v1/agent/quota: takes of budgets, answered by this agent (rpc/quota/spender_run.h). Gateways ask for each request that
  * they admit, so the usual case, where the agent holds enough, answers within the call. */
 #include "base/check.h"
 #include "base/json_in.h"
 #include "http/api/topics.h"
 #include "http/http.h"
 #include "multi-dc/region.h"
-#include "rpc/quota/spending.h"
+#include "rpc/quota/spender_run.h"
 
 /* -- RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers) ----------------------------------------- */
 
@@ -54,7 +54,7 @@ static void say(struct http_request *request, const char *name, struct field *fi
     http_header(request, name, field->text);
 }
 
-static void rate_fields(struct http_request *request, const struct spending_take *take) {
+static void rate_fields(struct http_request *request, const struct spender_run_take *take) {
     struct field policy, rest;
     policy.size = rest.size = 0, policy.full = rest.full = false;
     for (size_t i = 0; i < take->count; i++) {
@@ -71,7 +71,7 @@ static void rate_fields(struct http_request *request, const struct spending_take
 
 struct taking {
     struct http_call call;
-    struct spending_take take;
+    struct spender_run_take take;
     bool several;
     struct spender_take takes[];
 };
@@ -173,13 +173,13 @@ static void answered(struct http_request *request, struct http_call *call, int e
 }
 
 /* The loop. */
-static void done(struct spending_take *take) { http_called(&CONTAINER_OF(take, struct taking, take)->call, CO_OK); }
+static void done(struct spender_run_take *take) { http_called(&CONTAINER_OF(take, struct taking, take)->call, CO_OK); }
 
 /* -- taking ------------------------------------------------------------------------------------------------------- */
 
 static struct taking *taking_new(struct http_request *request, size_t count) {
     struct taking *taking = arena_zalloc(http_arena(request), sizeof *taking + count * sizeof taking->takes[0]);
-    taking->take = (struct spending_take){.takes = taking->takes, .count = count, .done = done};
+    taking->take = (struct spender_run_take){.takes = taking->takes, .count = count, .done = done};
     taking->take.rates = arena_zalloc(http_arena(request), count * sizeof *taking->take.rates);
     return taking;
 }
@@ -192,13 +192,13 @@ static bool begin(struct http_request *request, struct taking *taking,
                   void (*view)(struct http_request *request, struct http_call *call, int error)) {
     taking->call.view = view;
     http_call(request, &taking->call);
-    bool over = spending_take(http_env(request)->spending, &taking->take);
+    bool over = spender_run_take(http_env(request)->spender_run, &taking->take);
     if (over) http_uncall(request);
     return over;
 }
 
 static void take(struct http_request *request, struct taking *taking) {
-    if (!http_env(request)->spending) http_reply_text(request, 503, NO_PART);
+    if (!http_env(request)->spender_run) http_reply_text(request, 503, NO_PART);
     else if (begin(request, taking, answered)) reply(request, taking);
 }
 
@@ -211,8 +211,8 @@ static void take_one(struct http_request *request) {
 
 /* -- who owns a key ----------------------------------------------------------------------------------------------- */
 
-static void write_owner(struct json_out *json, const char *node, const struct spending_view *seen) {
-    const struct owning_view *view = &seen->view;
+static void write_owner(struct json_out *json, const char *node, const struct spender_run_view *seen) {
+    const struct owner_view *view = &seen->view;
     json_object(json);
     json_key(json, "Node"), json_string(json, node);
     json_key(json, "Owner");
@@ -231,8 +231,8 @@ static void write_owner(struct json_out *json, const char *node, const struct sp
 /* After a look, which makes the budget known here. What came of it matters only when the budget is not known then. */
 static void reply_owner(struct http_request *request, const struct taking *taking) {
     const struct spender_take *take = &taking->takes[0];
-    struct spending_view seen;
-    if (spending_look(http_env(request)->spending, take->name, take->key, &seen)) {
+    struct spender_run_view seen;
+    if (spender_run_look(http_env(request)->spender_run, take->name, take->key, &seen)) {
         write_owner(http_out(request), http_env(request)->node_name, &seen);
         http_reply_json(request, 200);
     } else if (taking->take.error == CO_OK || taking->take.error == CO_BUSY) {
@@ -252,7 +252,7 @@ static void owner_of(struct http_request *request) {
     struct taking *taking = taking_new(request, 1);
     taking->takes[0] =
         (struct spender_take){.name = http_path_value(request, "name"), .key = http_parameter(request, "key")};
-    if (!http_env(request)->spending) http_reply_text(request, 503, NO_PART);
+    if (!http_env(request)->spender_run) http_reply_text(request, 503, NO_PART);
     else if (begin(request, taking, looked)) reply_owner(request, taking);
 }
 

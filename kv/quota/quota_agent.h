@@ -1,4 +1,4 @@
-/* Shared by an agent's two sides of quotas (kv/quota/spender.h, kv/quota/owning.h): the session of its asks, the
+/* Shared by an agent's two sides of quotas (kv/quota/spender.h, kv/quota_owner/owner.h): the session of its asks, the
  * meaning of errors of asks, the sums that it admits by itself in a refill period, and RateLimit fields. */
 #ifndef COORD_KV_QUOTA_AGENT_H
 #define COORD_KV_QUOTA_AGENT_H

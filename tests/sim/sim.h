@@ -122,7 +122,7 @@ struct sim_options {
     unsigned mutations;                                              /* of the core, */
     unsigned forwarding_mutations, lease_mutations, watch_mutations; /* and of what is around it */
     unsigned module_mutations;                                       /* enum module_mutation */
-    unsigned spender_mutations, owning_mutations;                    /* of gateways */
+    unsigned spender_mutations, owner_mutations;                     /* of gateways */
     unsigned connections_mutations;                                  /* of agents that dial servers */
     unsigned liveness_mutations, sync_mutations;                     /* of agents */
     unsigned rules_off;                                              /* bits of enum rule */

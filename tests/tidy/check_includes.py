@@ -25,7 +25,7 @@ FLOOR_OF = {folder: number for number, floor in enumerate(FLOORS) for folder in 
 # is not listed all files are in rooms.
 ROOMS = {
     "http": [[""], ["api"]],
-    "kv": [["session", "event"], ["lock"], ["*"], ["txn", "stream", "rollout", "holding"]],  # "*": every other folder, a module of its own
+    "kv": [["session", "event"], ["lock"], ["*"], ["txn", "stream", "rollout", "holding", "quota_owner"]],  # "*": every other folder, a module of its own
     "rpc": [
         ["wire", "offline"],
         ["api"],

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/message.h"
 #include "base/random.h"
-#include "kv/quota/owning.h"
+#include "kv/quota_owner/owner.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -16,35 +16,35 @@
 static char *text(const char *constant) { return (char *)(uintptr_t)constant; }
 
 /* The agent "me", its clock, and what the servers would say. */
-static struct owning *me;
-static struct owning_now now;
+static struct owner *me;
+static struct owner_now now;
 static Pb__QuotaDefinition definition;
 static Pb__QuotaNotice notice;
 static char *members[2], *active_members[2];
 static uint64_t leases[2], active_leases[2], following;
-static struct owning_answer answer;
+static struct owner_answer answer;
 
 static void follow(void) {
     const char *name;
     uint64_t index;
-    if (owning_follow(me, &name, &index)) following++;
+    if (owner_follow(me, &name, &index)) following++;
 }
 
 /* It hears what the notice says now. */
 static void tell(void) {
-    owning_tick(me, now), follow();
+    owner_tick(me, now), follow();
     cr_assert(following, "it does not follow");
     following--;
     notice.modify_index++;
-    owning_followed(me, "b", CO_OK, &notice, notice.modify_index, now);
-    owning_tick(me, now), follow();
+    owner_followed(me, "b", CO_OK, &notice, notice.modify_index, now);
+    owner_tick(me, now), follow();
 }
 
 static Pb__QuotaAsk last;
 /* Its ask is answered: with this lease. NULL: it asks for nothing. */
 static const Pb__QuotaAsk *granted(uint64_t lease, bool split) {
     const Pb__QuotaAskCommand *command;
-    if (!owning_ask(me, now, &command)) return NULL;
+    if (!owner_ask(me, now, &command)) return NULL;
     cr_assert_eq(command->n_asks, 1);
     Pb__QuotaGrants grants = PB__QUOTA_GRANTS__INIT;
     Pb__QuotaGrant grant = PB__QUOTA_GRANT__INIT, *list[] = {&grant};
@@ -52,8 +52,8 @@ static const Pb__QuotaAsk *granted(uint64_t lease, bool split) {
     grants.session = command->session->create ? command->session->create->id : command->session->id;
     grants.grants = list, grants.n_grants = 1, grants.index = notice.modify_index + 1;
     grant.name = text("b"), grant.lease = lease, grant.ttl_ms = 10000, grant.split = split;
-    owning_asked(me, CO_OK, &grants, now);
-    owning_tick(me, now);
+    owner_asked(me, CO_OK, &grants, now);
+    owner_tick(me, now);
     return &last;
 }
 
@@ -71,29 +71,29 @@ static void setup(void) {
     definition.name = text("b"), definition.service = text("api"), definition.mode = PB__QUOTA_MODE__QUOTA_OWNER;
     definition.budget = 10, definition.tokens = 3, definition.every_ms = 1000, definition.lease_ttl_ms = 10000;
     cr_assert_eq(quota_definition_check(&definition, NULL), CO_OK);
-    now = (struct owning_now){.ns = 1000 * S, .unix_s = 1700000000};
+    now = (struct owner_now){.ns = 1000 * S, .unix_s = 1700000000};
     members[0] = active_members[0] = text("me"), leases[0] = active_leases[0] = 7;
     members[1] = active_members[1] = text("you"), leases[1] = active_leases[1] = 9;
     notice.epoch = notice.active = 7, notice.defined_index = 5, notice.modify_index = 7;
     following = 0;
-    me = owning_new(&(struct owning_config){.node = "me", .seed = 1, .keys_most = 50});
-    owning_serves(me, "b", true, now);
+    me = owner_new(&(struct owner_config){.node = "me", .seed = 1, .keys_most = 50});
+    owner_serves(me, "b", true, now);
     cr_assert(granted(7, false));
     member_of(1);
     tell();
 }
-static void teardown(void) { owning_free(me); }
-TestSuite(owning, .init = setup, .fini = teardown);
+static void teardown(void) { owner_free(me); }
+TestSuite(owner, .init = setup, .fini = teardown);
 
-static struct owning_take take;
+static struct owner_take take;
 static int takes(const char *key, uint64_t n) {
-    take = (struct owning_take){.name = slice_text("b"), .key = slice_text(key), .n = n, .since_ns = now.ns};
-    return owning_take(me, &take, now, &answer);
+    take = (struct owner_take){.name = slice_text("b"), .key = slice_text(key), .n = n, .since_ns = now.ns};
+    return owner_take(me, &take, now, &answer);
 }
 
 /* -- counting ------------------------------------------------------------------------------------------------------ */
 
-Test(owning, a_key_refills_exactly_by_a_clock_that_is_slowed) {
+Test(owner, a_key_refills_exactly_by_a_clock_that_is_slowed) {
     cr_expect(takes("k", 10) == CO_OK && answer.remaining == 0 && answer.source == SPENDER_LOCAL);
     cr_expect(takes("k", 1) == CO_BUSY && answer.retry_ms == 337, "%lu", answer.retry_ms);
     now.ns += 336 * MS; /* 1000 / 3 * 1.01 = 336.67 */
@@ -112,30 +112,30 @@ Test(owning, a_key_refills_exactly_by_a_clock_that_is_slowed) {
     cr_expect_eq(takes("", 10), CO_OK, "takes without a key share one");
     cr_expect_eq(takes("", 1), CO_BUSY);
     struct spender_rate rate;
-    cr_expect(owning_rate(me, slice_text("b"), 4, now.unix_s, &rate) && rate.quota == 3 && rate.window_s == 1 &&
+    cr_expect(owner_rate(me, slice_text("b"), 4, now.unix_s, &rate) && rate.quota == 3 && rate.window_s == 1 &&
               rate.remaining == 4);
 }
 
-Test(owning, takes_that_cannot_be_are_refused_with_one_line) {
+Test(owner, takes_that_cannot_be_are_refused_with_one_line) {
     static char large[QUOTA_KEY_MOST + 2];
     memset(large, 'k', sizeof large - 1);
     cr_expect(takes(large, 1) == CO_INVALID && strstr(answer.text, "8192"));
     large[QUOTA_KEY_MOST] = '\0';
     cr_expect_eq(takes(large, 1), CO_OK);
     cr_expect_eq(takes("k", UINT64_MAX), CO_TOOLARGE);
-    take = (struct owning_take){.name = slice_text("\"b\""), .since_ns = now.ns};
-    cr_expect_eq(owning_take(me, &take, now, &answer), CO_INVALID);
-    take = (struct owning_take){.name = slice_text("c"), .n = 1, .since_ns = now.ns};
-    cr_expect(owning_take(me, &take, now, &answer) == CO_AGAIN && !answer.node);
+    take = (struct owner_take){.name = slice_text("\"b\""), .since_ns = now.ns};
+    cr_expect_eq(owner_take(me, &take, now, &answer), CO_INVALID);
+    take = (struct owner_take){.name = slice_text("c"), .n = 1, .since_ns = now.ns};
+    cr_expect(owner_take(me, &take, now, &answer) == CO_AGAIN && !answer.node);
     follow();
-    owning_followed(me, "c", CO_OK, NULL, 1, now);
-    cr_expect_eq(owning_take(me, &take, now, &answer), CO_NOTFOUND);
+    owner_followed(me, "c", CO_OK, NULL, 1, now);
+    cr_expect_eq(owner_take(me, &take, now, &answer), CO_NOTFOUND);
     definition.mode = PB__QUOTA_MODE__QUOTA_LEASE, definition.service = text("");
     tell();
     cr_expect_eq(takes("k", 1), CO_NOTFOUND, "it is in another mode");
 }
 
-Test(owning, windows_begin_by_the_wall_clock_and_never_go_back) {
+Test(owner, windows_begin_by_the_wall_clock_and_never_go_back) {
     definition.tokens = definition.every_ms = definition.burst = 0, definition.window = PB__QUOTA_WINDOW__QUOTA_MINUTE;
     notice.defined_index++;
     tell();
@@ -148,7 +148,7 @@ Test(owning, windows_begin_by_the_wall_clock_and_never_go_back) {
     cr_expect(takes("k", 0) == CO_OK && answer.remaining == 6);
 }
 
-Test(owning, defined_anew_what_is_spent_stays_spent) {
+Test(owner, defined_anew_what_is_spent_stays_spent) {
     cr_expect_eq(takes("k", 4), CO_OK);
     definition.budget = definition.burst = 20, notice.defined_index++;
     tell();
@@ -158,31 +158,31 @@ Test(owning, defined_anew_what_is_spent_stays_spent) {
     cr_expect(takes("k", 0) == CO_OK && answer.remaining == 1);
 }
 
-Test(owning, what_is_given_back_comes_back_once_at_most) {
+Test(owner, what_is_given_back_comes_back_once_at_most) {
     cr_expect_eq(takes("k", 6), CO_OK);
-    cr_expect(!owning_back(me, &take, now, &answer));
+    cr_expect(!owner_back(me, &take, now, &answer));
     cr_expect(takes("k", 0) == CO_OK && answer.remaining == 10);
     cr_expect_eq(takes("k", 6), CO_OK);
-    struct owning_take former = take;
+    struct owner_take former = take;
     now.ns += 8 * S;
     cr_expect(takes("k", 0) == CO_OK && answer.remaining == 10);
     cr_expect_eq(takes("k", 7), CO_OK);
-    (void)owning_back(me, &former, now, &answer);
+    (void)owner_back(me, &former, now, &answer);
     cr_expect(takes("k", 0) == CO_OK && answer.remaining == 3, "it was full since");
 }
 
-Test(owning, it_counts_until_its_lease_ends_by_its_own_clock) {
+Test(owner, it_counts_until_its_lease_ends_by_its_own_clock) {
     now.ns += 9849 * MS; /* 10 s less 1 % and a margin of 50 ms */
     cr_expect_eq(takes("k", 1), CO_OK);
     now.ns += 2 * MS;
     cr_expect(takes("k", 1) == CO_AGAIN && !answer.node);
     now.ns += 1000 * MS;
-    cr_expect_eq(owning_take(me, &take, now, &answer), CO_NOLEADER);
+    cr_expect_eq(owner_take(me, &take, now, &answer), CO_NOLEADER);
     cr_assert(granted(7, false), "it asks on");
     cr_expect(takes("k", 0) == CO_OK && answer.remaining == 10);
 }
 
-Test(owning, only_so_many_keys_are_counted_and_full_ones_are_forgotten) {
+Test(owner, only_so_many_keys_are_counted_and_full_ones_are_forgotten) {
     char key[16];
     for (unsigned i = 0; i < 50; i++) {
         snprintf(key, sizeof key, "%u", i);
@@ -200,7 +200,7 @@ static Pb__QuotaPeerAnswer said;
 static Pb__QuotaVerdict serve(const Pb__QuotaPeer *peer) {
     struct arena arena = {0};
     buffer_reset(&reply);
-    cr_assert_eq(owning_serve(me, message_pack(&arena, &peer->base), now, &reply), CO_OK);
+    cr_assert_eq(owner_serve(me, message_pack(&arena, &peer->base), now, &reply), CO_OK);
     const Pb__QuotaPeerAnswer *at = message_unpack(&arena, &pb__quota_peer_answer__descriptor, buffer_slice(&reply));
     cr_assert(at);
     said = *at;
@@ -210,7 +210,7 @@ static Pb__QuotaVerdict serve(const Pb__QuotaPeer *peer) {
 
 #define VERDICT(expected, peer) cr_expect_eq(serve(peer), PB__QUOTA_VERDICT__QUOTA_##expected)
 
-Test(owning, a_take_of_another_epoch_or_for_another_member_is_refused) {
+Test(owner, a_take_of_another_epoch_or_for_another_member_is_refused) {
     Pb__QuotaPeer peer = PB__QUOTA_PEER__INIT;
     Pb__QuotaRouted routed = PB__QUOTA_ROUTED__INIT;
     peer.name = text("b"), peer.epoch = 7, peer.to_lease = 7, peer.take = &routed;
@@ -240,83 +240,83 @@ Test(owning, a_take_of_another_epoch_or_for_another_member_is_refused) {
 /* A key that the other one owns. */
 static const char *of_other(void) {
     static char key[16];
-    struct owning_view view;
+    struct owner_view view;
     for (unsigned i = 0;; i++) {
         snprintf(key, sizeof key, "%u", i);
-        cr_assert(owning_look(me, slice_text("b"), slice_text(key), 0, now, &view) && view.owner);
+        cr_assert(owner_look(me, slice_text("b"), slice_text(key), 0, now, &view) && view.owner);
         if (strcmp(view.owner, "you") == 0) return key;
     }
 }
 
-static int served(enum owning_reach reach, Pb__QuotaVerdict verdict) {
+static int served(enum owner_reach reach, Pb__QuotaVerdict verdict) {
     struct arena arena = {0};
     Pb__QuotaPeerAnswer of = PB__QUOTA_PEER_ANSWER__INIT;
     of.verdict = verdict, of.remaining = 5, of.retry_ms = 77;
-    int rv = owning_served(me, &take, reach, message_pack(&arena, &of.base), now, &answer);
+    int rv = owner_served(me, &take, reach, message_pack(&arena, &of.base), now, &answer);
     arena_free(&arena);
     return rv;
 }
 
-Test(owning, a_key_of_another_is_asked_of_it_and_what_is_unknown_is_not_admitted) {
+Test(owner, a_key_of_another_is_asked_of_it_and_what_is_unknown_is_not_admitted) {
     notice.epoch = notice.active = 9, member_of(2);
     tell();
     const char *key = of_other();
     cr_assert(takes(key, 2) == CO_AGAIN && strcmp(answer.node, "you") == 0);
-    cr_expect(served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK && answer.remaining == 5 &&
+    cr_expect(served(OWNER_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK && answer.remaining == 5 &&
               answer.source == SPENDER_OWNER);
-    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_SPENT) == CO_BUSY &&
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNER_ANSWERED, PB__QUOTA_VERDICT__QUOTA_SPENT) == CO_BUSY &&
               answer.retry_ms == 77);
-    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_STALE) == CO_AGAIN &&
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNER_ANSWERED, PB__QUOTA_VERDICT__QUOTA_STALE) == CO_AGAIN &&
               !answer.node);
-    cr_expect_eq(served(OWNING_MAYBE_DELIVERED, 0), CO_NOLEADER);
-    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN);
-    cr_expect(owning_deadline_ns(me) <= now.ns + OWNING_AGAIN_MS * MS);
+    cr_expect_eq(served(OWNER_MAYBE_DELIVERED, 0), CO_NOLEADER);
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNER_NOT_DELIVERED, 0) == CO_AGAIN);
+    cr_expect(owner_deadline_ns(me) <= now.ns + OWNER_AGAIN_MS * MS);
     now.ns += 1000 * MS;
-    owning_tick(me, now);
-    cr_expect(owning_woken(me) && served(OWNING_NOT_DELIVERED, 0) == CO_NOLEADER);
-    cr_expect_eq(owning_served(me, &take, OWNING_ANSWERED, slice_text("\xff\xff"), now, &answer), CO_NOLEADER);
-    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN);
-    now.ns += OWNING_LOST_MS * MS;
-    cr_expect_eq(served(OWNING_NOT_DELIVERED, 0), CO_NOLEADER, "the next one does not wait for so long");
-    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
-    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN);
-    now.ns += OWNING_LOST_MS * MS;
-    cr_expect(served(OWNING_NOT_DELIVERED, 0) == CO_AGAIN && !answer.node, "it was there meanwhile");
+    owner_tick(me, now);
+    cr_expect(owner_woken(me) && served(OWNER_NOT_DELIVERED, 0) == CO_NOLEADER);
+    cr_expect_eq(owner_served(me, &take, OWNER_ANSWERED, slice_text("\xff\xff"), now, &answer), CO_NOLEADER);
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNER_NOT_DELIVERED, 0) == CO_AGAIN);
+    now.ns += OWNER_LOST_MS * MS;
+    cr_expect_eq(served(OWNER_NOT_DELIVERED, 0), CO_NOLEADER, "the next one does not wait for so long");
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNER_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNER_NOT_DELIVERED, 0) == CO_AGAIN);
+    now.ns += OWNER_LOST_MS * MS;
+    cr_expect(served(OWNER_NOT_DELIVERED, 0) == CO_AGAIN && !answer.node, "it was there meanwhile");
     definition.on_loss = PB__QUOTA_LOSS__QUOTA_OPEN, definition.local_cap = 3, notice.defined_index++;
     now.ns += 100 * MS; /* it began a refill period ago */
     tell();
-    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_OK &&
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNER_MAYBE_DELIVERED, 0) == CO_OK &&
               answer.source == SPENDER_FALLBACK);
-    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY && answer.retry_ms > 0);
+    cr_expect(takes(key, 2) == CO_AGAIN && served(OWNER_MAYBE_DELIVERED, 0) == CO_BUSY && answer.retry_ms > 0);
 }
 
-Test(owning, on_loss_last_admits_what_a_lease_would_hold_for_a_while) {
+Test(owner, on_loss_last_admits_what_a_lease_would_hold_for_a_while) {
     definition.on_loss = PB__QUOTA_LOSS__QUOTA_LAST, definition.max_lease = 300000, definition.last_for_ms = 25000;
     definition.every_ms = 60000; /* of 25 s one refill period */
     notice.epoch = notice.active = 9, notice.defined_index++, member_of(2);
     tell();
     const char *key = of_other();
-    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_NOLEADER, "no owner ever decided");
-    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
-    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY, "its first refill period");
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNER_MAYBE_DELIVERED, 0) == CO_NOLEADER, "no owner ever decided");
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNER_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNER_MAYBE_DELIVERED, 0) == CO_BUSY, "its first refill period");
     now.ns += 61 * S;
-    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNER_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
     unsigned admitted = 0;
     for (unsigned s = 0; s < 60; s++, now.ns += S) {
         int rv = takes(key, 1);
         cr_assert_eq(rv, CO_AGAIN);
-        rv = served(OWNING_MAYBE_DELIVERED, 0);
+        rv = served(OWNER_MAYBE_DELIVERED, 0);
         cr_expect(rv == (s >= 25 ? CO_NOLEADER : s % 11 < 3 ? CO_OK : CO_BUSY), "at %u: %d", s, rv);
         if (rv == CO_OK) admitted++;
     }
     cr_expect_eq(admitted, 3 * 3);
-    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_SPENT) == CO_BUSY);
-    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY, "within the same period");
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNER_ANSWERED, PB__QUOTA_VERDICT__QUOTA_SPENT) == CO_BUSY);
+    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNER_MAYBE_DELIVERED, 0) == CO_BUSY, "within the same period");
     now.ns += 70 * S;
-    cr_expect(takes(key, 3) == CO_NOLEADER || served(OWNING_MAYBE_DELIVERED, 0) == CO_NOLEADER, "its time is over");
-    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNING_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
-    cr_expect(takes(key, 3) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_OK, "another loss");
-    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNING_MAYBE_DELIVERED, 0) == CO_BUSY, "once a TTL");
+    cr_expect(takes(key, 3) == CO_NOLEADER || served(OWNER_MAYBE_DELIVERED, 0) == CO_NOLEADER, "its time is over");
+    cr_assert(takes(key, 1) == CO_AGAIN && served(OWNER_ANSWERED, PB__QUOTA_VERDICT__QUOTA_DONE) == CO_OK);
+    cr_expect(takes(key, 3) == CO_AGAIN && served(OWNER_MAYBE_DELIVERED, 0) == CO_OK, "another loss");
+    cr_expect(takes(key, 1) == CO_AGAIN && served(OWNER_MAYBE_DELIVERED, 0) == CO_BUSY, "once a TTL");
 }
 
 /* -- losses --------------------------------------------------------------------------------------------------------- */
@@ -333,7 +333,7 @@ static void lose(unsigned count) {
     tell();
 }
 
-Test(owning, keys_of_an_owner_that_is_lost_begin_empty) {
+Test(owner, keys_of_an_owner_that_is_lost_begin_empty) {
     notice.epoch = notice.active = 9, member_of(2);
     tell();
     char key[16];
@@ -343,10 +343,10 @@ Test(owning, keys_of_an_owner_that_is_lost_begin_empty) {
     now.ns += 1010 * MS;
     cr_expect(takes(key, 0) == CO_OK && answer.remaining == 3);
     /* Those of this agent are not touched by it: it was there then. */
-    struct owning_view view;
+    struct owner_view view;
     for (unsigned i = 0, whole = 0, part = 0; i < 40; i++) {
         snprintf(key, sizeof key, "k%u", i);
-        cr_assert(owning_look(me, slice_text("b"), slice_text(key), 0, now, &view));
+        cr_assert(owner_look(me, slice_text("b"), slice_text(key), 0, now, &view));
         if (view.left == 10) whole++;
         else part++;
         cr_assert(i < 39 || (whole > 5 && part > 5));
@@ -357,7 +357,7 @@ Test(owning, keys_of_an_owner_that_is_lost_begin_empty) {
     cr_assert(ask && ask->losses_over == 12);
 }
 
-Test(owning, windows_begin_whole_after_one_loss_and_empty_after_two) {
+Test(owner, windows_begin_whole_after_one_loss_and_empty_after_two) {
     definition.tokens = definition.every_ms = definition.burst = 0, definition.window = PB__QUOTA_WINDOW__QUOTA_HOUR;
     notice.defined_index++;
     notice.epoch = notice.active = 9, member_of(2);
@@ -367,11 +367,11 @@ Test(owning, windows_begin_whole_after_one_loss_and_empty_after_two) {
     lose(1);
     cr_expect(takes(key, 10) == CO_OK && takes(key, 1) == CO_BUSY);
     lose(2);
-    struct owning_view view;
+    struct owner_view view;
     unsigned empty = 0, full = 0;
     for (unsigned i = 0; i < 60; i++) {
         snprintf(key, sizeof key, "w%u", i);
-        cr_assert(owning_look(me, slice_text("b"), slice_text(key), 0, now, &view));
+        cr_assert(owner_look(me, slice_text("b"), slice_text(key), 0, now, &view));
         empty += view.left == 0, full += view.left == 10;
     }
     cr_expect(empty + full == 60 && empty > 3 && full > 20, "%u empty, %u full", empty, full);
@@ -396,10 +396,10 @@ static Pb__QuotaVerdict hand_over(uint64_t attempt, bool leaving, uint64_t token
 
 /* This agent comes with lease 20, while the other one counts. */
 static void come(void) {
-    owning_free(me);
+    owner_free(me);
     following = 0;
-    me = owning_new(&(struct owning_config){.node = "me", .seed = 1});
-    owning_serves(me, "b", true, now);
+    me = owner_new(&(struct owner_config){.node = "me", .seed = 1});
+    owner_serves(me, "b", true, now);
     cr_assert(granted(20, false));
     notice.epoch = 20, notice.active = 9, member_of(2);
     leases[0] = 20;
@@ -415,7 +415,7 @@ static void other_goes(void) {
     tell();
 }
 
-Test(owning, what_a_newcomer_was_given_counts_when_its_epoch_is_active) {
+Test(owner, what_a_newcomer_was_given_counts_when_its_epoch_is_active) {
     come();
     cr_expect_eq(hand_over(1, false, 2), PB__QUOTA_VERDICT__QUOTA_DONE);
     cr_expect_eq(hand_over(3, false, 4), PB__QUOTA_VERDICT__QUOTA_DONE, "a newer attempt makes the former void");
@@ -428,7 +428,7 @@ Test(owning, what_a_newcomer_was_given_counts_when_its_epoch_is_active) {
 }
 
 /* Who gave to a newcomer goes before that heard that it is one no more: what it had is all that it gave, both times. */
-Test(owning, what_a_newcomer_was_given_stays_when_the_giver_goes) {
+Test(owner, what_a_newcomer_was_given_stays_when_the_giver_goes) {
     come();
     cr_expect_eq(hand_over(1, false, 4), PB__QUOTA_VERDICT__QUOTA_DONE);
     cr_expect_eq(hand_over(2, true, 10), PB__QUOTA_VERDICT__QUOTA_DONE);
@@ -439,7 +439,7 @@ Test(owning, what_a_newcomer_was_given_stays_when_the_giver_goes) {
 
 /* -- nonsense ------------------------------------------------------------------------------------------------------- */
 
-Test(owning, whatever_others_send_does_no_harm) {
+Test(owner, whatever_others_send_does_no_harm) {
     struct rng rng;
     rng_seed(&rng, 4711);
     notice.epoch = notice.active = 9, member_of(2);
@@ -449,7 +449,7 @@ Test(owning, whatever_others_send_does_no_harm) {
         size_t size = rng_below(&rng, sizeof bytes);
         for (size_t j = 0; j < size; j++) bytes[j] = (char)rng_next(&rng);
         buffer_reset(&reply);
-        int rv = owning_serve(me, slice_make(bytes, size), now, &reply);
+        int rv = owner_serve(me, slice_make(bytes, size), now, &reply);
         cr_assert(rv == CO_OK || (rv == CO_INVALID && reply.size == 0));
     }
     /* Messages that are well-formed, with whatever in them. */

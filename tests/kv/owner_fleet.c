@@ -1,4 +1,4 @@
-#include "owning_fleet.h"
+#include "owner_fleet.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/message.h"
 
-#define TIMEOUT_NS (OWNING_MESSAGE_MS * OWN_MS)
+#define TIMEOUT_NS (OWNER_MESSAGE_MS * OWN_MS)
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 
@@ -15,9 +15,9 @@ static uint64_t local_ns(const struct own_fleet *fleet, const struct own_agent *
     return agent->offset_ns + (uint64_t)((unsigned __int128)fleet->now_ns * agent->rate_ppm / 1000000);
 }
 
-struct owning_now own_now(const struct own_fleet *fleet, const struct own_agent *agent) {
+struct owner_now own_now(const struct own_fleet *fleet, const struct own_agent *agent) {
     int64_t unix_ms = QUOTA_SERVERS_UNIX_S * 1000 + (int64_t)(fleet->now_ns / OWN_MS) + agent->skew_ms;
-    return (struct owning_now){.ns = local_ns(fleet, agent), .unix_s = unix_ms / 1000};
+    return (struct owner_now){.ns = local_ns(fleet, agent), .unix_s = unix_ms / 1000};
 }
 
 static void trouble(struct own_fleet *fleet, uint64_t until_ns) {
@@ -27,18 +27,18 @@ static void trouble(struct own_fleet *fleet, uint64_t until_ns) {
 static bool chance(struct own_fleet *fleet, unsigned permille) { return rng_below(&fleet->rng, 1000) < permille; }
 
 static void agent_begin(struct own_fleet *fleet, struct own_agent *agent) {
-    struct owning_config config = {.node = agent->node, .seed = rng_next(&fleet->rng)};
+    struct owner_config config = {.node = agent->node, .seed = rng_next(&fleet->rng)};
     Pb__QuotaOwned owned = PB__QUOTA_OWNED__INIT, *list[] = {&owned};
     Pb__QuotaOwnedResult all = PB__QUOTA_OWNED_RESULT__INIT;
-    agent->owning = owning_new(&config);
-    owning_mutate(agent->owning, fleet->plan.mutations);
+    agent->owner = owner_new(&config);
+    owner_mutate(agent->owner, fleet->plan.mutations);
     agent->life++;
     agent->waiting = 0;
     agent->following = agent->ending = agent->gone = false;
     owned.name = fleet->definition.name, owned.service = fleet->definition.service;
     all.budgets = list, all.n_budgets = 1;
-    owning_owned(agent->owning, &all, own_now(fleet, agent));
-    if (agent->passing) owning_serves(agent->owning, owned.name, true, own_now(fleet, agent));
+    owner_listed(agent->owner, &all, own_now(fleet, agent));
+    if (agent->passing) owner_serves(agent->owner, owned.name, true, own_now(fleet, agent));
 }
 
 struct own_fleet *own_open(const struct own_plan *plan) {
@@ -78,7 +78,7 @@ static void message_free(struct own_message *message) {
 }
 
 void own_close(struct own_fleet *fleet) {
-    for (unsigned i = 0; i < fleet->plan.agents; i++) owning_free(fleet->agents[i].owning);
+    for (unsigned i = 0; i < fleet->plan.agents; i++) owner_free(fleet->agents[i].owner);
     while (fleet->messages) {
         struct own_message *message = fleet->messages;
         fleet->messages = message->next;
@@ -139,11 +139,11 @@ static void post_peer(struct own_fleet *fleet, enum own_kind kind, struct own_ag
     CHECK(to < fleet->plan.agents && to != agent->number);
     message->to = to;
     message->number = number;
-    message->error = OWNING_MAYBE_DELIVERED;
+    message->error = OWNER_MAYBE_DELIVERED;
     if (fleet->agents[to].gone || are_cut(fleet, agent->number, to)) {
         message->arrives_ns = UINT64_MAX;
-        if (chance(fleet, 500)) message->error = OWNING_NOT_DELIVERED, message->gives_up_ns = message->arrives_ns - 1;
-        if (message->error == OWNING_NOT_DELIVERED) message->gives_up_ns = fleet->now_ns + latency(fleet);
+        if (chance(fleet, 500)) message->error = OWNER_NOT_DELIVERED, message->gives_up_ns = message->arrives_ns - 1;
+        if (message->error == OWNER_NOT_DELIVERED) message->gives_up_ns = fleet->now_ns + latency(fleet);
     } else if (chance(fleet, fleet->plan.lost_permille)) {
         unsigned what = (unsigned)rng_below(&fleet->rng, 3);
         if (what == 0) message->arrives_ns = UINT64_MAX;
@@ -220,35 +220,35 @@ static void arrive_peer(struct own_fleet *fleet, struct own_message *message) {
     message->arrived = true;
     if (to->gone || are_cut(fleet, message->from, message->to)) return;
     uint64_t left = message->kind == OWN_PEER_BACK ? left_before(fleet, to, message) : 0;
-    cr_assert_eq(owning_serve(to->owning, buffer_slice(&message->request), own_now(fleet, to), &message->reply), CO_OK);
+    cr_assert_eq(owner_serve(to->owner, buffer_slice(&message->request), own_now(fleet, to), &message->reply), CO_OK);
     judge_reply(fleet, to, message, left);
     if (!message->answered) message->answers_ns = fleet->now_ns + latency(fleet);
 }
 
 static bool judge(struct own_fleet *fleet, struct own_agent *agent, struct own_waiter *waiter, int rv,
-                  const struct owning_answer *answer);
+                  const struct owner_answer *answer);
 
 static void hear(struct own_fleet *fleet, struct own_message *message, bool given_up) {
     struct own_agent *agent = &fleet->agents[message->from];
     if (agent->gone || agent->life != message->from_life) return;
-    struct owning_now now = own_now(fleet, agent);
-    enum owning_reach reach = given_up ? (enum owning_reach)message->error : OWNING_ANSWERED;
+    struct owner_now now = own_now(fleet, agent);
+    enum owner_reach reach = given_up ? (enum owner_reach)message->error : OWNER_ANSWERED;
     if (message->kind == OWN_ASK) {
         struct arena arena = {0};
         Pb__QuotaGrants *grants = NULL;
         if (message->error == CO_OK)
             grants = message_unpack(&arena, &pb__quota_grants__descriptor, buffer_slice(&message->reply));
-        owning_asked(agent->owning, message->error, grants, now);
+        owner_asked(agent->owner, message->error, grants, now);
         arena_free(&arena);
     } else if (message->kind == OWN_PEER_MESSAGE) {
-        owning_sent(agent->owning, message->number, reach, buffer_slice(&message->reply), now);
+        owner_sent(agent->owner, message->number, reach, buffer_slice(&message->reply), now);
     } else if (message->kind == OWN_PEER_TAKE) {
         struct own_waiter *waiter = agent->waiters;
         while (waiter < agent->waiters + agent->waiting && waiter->asked != message->number) waiter++;
         CHECK(waiter < agent->waiters + agent->waiting);
-        struct owning_answer answer;
+        struct owner_answer answer;
         waiter->asked = 0;
-        int rv = owning_served(agent->owning, &waiter->take, reach, buffer_slice(&message->reply), now, &answer);
+        int rv = owner_served(agent->owner, &waiter->take, reach, buffer_slice(&message->reply), now, &answer);
         if (judge(fleet, agent, waiter, rv, &answer)) *waiter = agent->waiters[--agent->waiting];
     }
 }
@@ -290,18 +290,18 @@ static void messages_go(struct own_fleet *fleet) {
 
 /* What is given back at once is not admitted; what comes back later or not at all is the budget's loss, not its gain. */
 static void give_back(struct own_fleet *fleet, struct own_agent *agent, struct own_waiter *waiter) {
-    struct owning_answer answer;
+    struct owner_answer answer;
     struct own_key *key = &fleet->keys[waiter->key];
     key->admitted -= waiter->take.n;
     uint64_t left = own_left(fleet, agent, key);
-    if (owning_back(agent->owning, &waiter->take, own_now(fleet, agent), &answer))
+    if (owner_back(agent->owner, &waiter->take, own_now(fleet, agent), &answer))
         post_peer(fleet, OWN_PEER_BACK, agent, answer.node, answer.request, 0);
     else own_came_back(fleet, agent, key, waiter->take.part, own_left(fleet, agent, key) - left);
 }
 
 /* False: it goes on. */
 static bool judge(struct own_fleet *fleet, struct own_agent *agent, struct own_waiter *waiter, int rv,
-                  const struct owning_answer *answer) {
+                  const struct owner_answer *answer) {
     struct own_key *key = &fleet->keys[waiter->key];
     switch (rv) {
         case CO_OK:
@@ -334,11 +334,11 @@ static void retry_all(struct own_fleet *fleet, struct own_agent *agent) {
     size_t kept = 0, count = agent->waiting;
     for (size_t i = 0; i < count; i++) {
         struct own_waiter *waiter = &agent->waiters[i];
-        struct owning_answer answer;
+        struct owner_answer answer;
         bool over = false;
         if (!waiter->asked)
-            over = judge(fleet, agent, waiter,
-                         owning_take(agent->owning, &waiter->take, own_now(fleet, agent), &answer), &answer);
+            over = judge(fleet, agent, waiter, owner_take(agent->owner, &waiter->take, own_now(fleet, agent), &answer),
+                         &answer);
         if (!over) agent->waiters[kept++] = *waiter;
     }
     agent->waiting = kept;
@@ -347,13 +347,13 @@ static void retry_all(struct own_fleet *fleet, struct own_agent *agent) {
 static void take_one(struct own_fleet *fleet, struct own_agent *agent, unsigned key) {
     if (agent->waiting == OWN_WAITERS) return;
     struct own_waiter *waiter = &agent->waiters[agent->waiting++];
-    struct owning_answer answer;
+    struct owner_answer answer;
     *waiter = (struct own_waiter){.key = key};
     waiter->take.name = slice_text(fleet->definition.name);
     waiter->take.key = slice_text(fleet->keys[key].text);
     waiter->take.n = fleet->plan.take_most ? rng_between(&fleet->rng, 1, fleet->plan.take_most) : 1;
     waiter->take.since_ns = local_ns(fleet, agent);
-    int rv = owning_take(agent->owning, &waiter->take, own_now(fleet, agent), &answer);
+    int rv = owner_take(agent->owner, &waiter->take, own_now(fleet, agent), &answer);
     if (judge(fleet, agent, waiter, rv, &answer)) agent->waiting--;
 }
 
@@ -388,7 +388,7 @@ static void look(struct own_fleet *fleet) {
 
 static void follow(struct own_fleet *fleet, struct own_agent *agent) {
     const char *name;
-    if (!agent->following && owning_follow(agent->owning, &name, &agent->follow_index)) {
+    if (!agent->following && owner_follow(agent->owner, &name, &agent->follow_index)) {
         agent->following = true;
         agent->follow_ns = fleet->now_ns + latency(fleet);
     }
@@ -396,8 +396,8 @@ static void follow(struct own_fleet *fleet, struct own_agent *agent) {
     bool cut = agent->cut_ns > fleet->now_ns, long_ago = fleet->now_ns > agent->follow_ns + 3 * OWN_S;
     if (cut ? !long_ago : agent->follow_index && fleet->notice_index <= agent->follow_index && !long_ago) return;
     agent->following = false;
-    owning_followed(agent->owning, fleet->definition.name, cut ? CO_NOLEADER : CO_OK, cut ? NULL : fleet->notice,
-                    fleet->notice_index, own_now(fleet, agent));
+    owner_followed(agent->owner, fleet->definition.name, cut ? CO_NOLEADER : CO_OK, cut ? NULL : fleet->notice,
+                   fleet->notice_index, own_now(fleet, agent));
 }
 
 size_t own_members(struct own_fleet *fleet) {
@@ -409,23 +409,23 @@ size_t own_members(struct own_fleet *fleet) {
 
 static void drive(struct own_fleet *fleet, struct own_agent *agent) {
     const Pb__QuotaAskCommand *command;
-    struct owning_message message;
+    struct owner_message message;
     for (unsigned turn = 0;; turn++) {
-        struct owning_now now = own_now(fleet, agent);
+        struct owner_now now = own_now(fleet, agent);
         cr_assert_lt(turn, 1000, "it has something to do for ever");
-        if (owning_woken(agent->owning)) retry_all(fleet, agent);
-        if (owning_deadline_ns(agent->owning) > now.ns) return;
-        owning_tick(agent->owning, now);
+        if (owner_woken(agent->owner)) retry_all(fleet, agent);
+        if (owner_deadline_ns(agent->owner) > now.ns) return;
+        owner_tick(agent->owner, now);
         follow(fleet, agent);
-        if (owning_ask(agent->owning, now, &command)) post_ask(fleet, agent, command);
-        while (owning_send(agent->owning, now, &message))
+        if (owner_ask(agent->owner, now, &command)) post_ask(fleet, agent, command);
+        while (owner_send(agent->owner, now, &message))
             post_peer(fleet, OWN_PEER_MESSAGE, agent, message.node, message.payload, message.id);
     }
 }
 
 static void ended(struct own_agent *agent) {
-    owning_free(agent->owning);
-    agent->owning = NULL;
+    owner_free(agent->owner);
+    agent->owner = NULL;
     agent->gone = true;
     agent->life++;
     agent->waiting = 0;
@@ -461,7 +461,7 @@ static void step(struct own_fleet *fleet) {
         drive(fleet, agent);
         if (!agent->ending) takes(fleet, agent);
         drive(fleet, agent);
-        if (agent->ending && !owning_leave(agent->owning, own_now(fleet, agent))) ended(agent);
+        if (agent->ending && !owner_leave(agent->owner, own_now(fleet, agent))) ended(agent);
     }
     if (fleet->now_ns / OWN_MS % 3 == 0) own_look_beside(fleet);
 }
@@ -487,7 +487,7 @@ void own_passes(struct own_fleet *fleet, unsigned agent, bool passing) {
     OWN_SAY(fleet, "a%u passes: %d\n", agent, passing);
     at->passing = passing;
     quota_servers_instance(&fleet->servers, at->node, passing);
-    if (!at->gone) owning_serves(at->owning, fleet->definition.name, passing, own_now(fleet, at));
+    if (!at->gone) owner_serves(at->owner, fleet->definition.name, passing, own_now(fleet, at));
     trouble(fleet, fleet->now_ns);
 }
 

@@ -47,7 +47,7 @@ static void setup(void) {
     define(0, false);
 }
 static void teardown(void) { fixture_close(&world); }
-TestSuite(quota_owner, .init = setup, .fini = teardown);
+TestSuite(quota_members, .init = setup, .fini = teardown);
 
 #define SAYS(who, ...) quota_ask(&world, id[who], ASK(.name = text("b"), .seq = ++seq, __VA_ARGS__))
 static uint64_t seq;
@@ -67,7 +67,7 @@ static const char *members(void) {
 }
 #define MEMBERS(line) cr_expect_str_eq(members(), line)
 
-Test(quota_owner, a_new_member_counts_when_those_before_it_have_acknowledged) {
+Test(quota_members, a_new_member_counts_when_those_before_it_have_acknowledged) {
     MEMBERS("| .");
     const Pb__QuotaGrant *grant = SAYS(0, .want = 5);
     cr_expect(!grant->error && grant->lease && !grant->granted && !grant->balance && grant->epoch == grant->active);
@@ -96,7 +96,7 @@ Test(quota_owner, a_new_member_counts_when_those_before_it_have_acknowledged) {
     quota_trail_check(&world, "b");
 }
 
-Test(quota_owner, a_member_whose_session_ends_counts_until_its_time_is_over) {
+Test(quota_members, a_member_whose_session_ends_counts_until_its_time_is_over) {
     define(0, true);
     uint64_t lease = SAYS(0)->lease;
     (void)SAYS(1), (void)SAYS(0, .acked = quota_notice(&world, "b", NULL)->epoch);
@@ -119,7 +119,7 @@ Test(quota_owner, a_member_whose_session_ends_counts_until_its_time_is_over) {
     cr_expect(records_in(&world, 36) == 0 && records_in(&world, 37) == 0);
 }
 
-Test(quota_owner, who_comes_while_an_epoch_is_pending_waits_until_it_is_active) {
+Test(quota_members, who_comes_while_an_epoch_is_pending_waits_until_it_is_active) {
     (void)SAYS(0), (void)SAYS(1);
     uint64_t index, pending = epoch();
     (void)quota_notice(&world, "b", &index);
@@ -155,7 +155,7 @@ static const char *losses(void) {
     return line.data;
 }
 
-Test(quota_owner, owners_that_end_unsettled_are_listed_until_they_do_not_matter) {
+Test(quota_members, owners_that_end_unsettled_are_listed_until_they_do_not_matter) {
     uint64_t first = SAYS(0)->lease;
     cr_expect_str_eq(losses(), "");
     uint64_t never_active = SAYS(1)->lease;
@@ -184,7 +184,7 @@ Test(quota_owner, owners_that_end_unsettled_are_listed_until_they_do_not_matter)
 }
 
 /* The newest lease of a node is the node's; of those that were active it is seen which have ended. */
-Test(quota_owner, notices_say_which_leases_are_members) {
+Test(quota_members, notices_say_which_leases_are_members) {
     uint64_t old = SAYS(0)->lease, other = SAYS(1)->lease;
     (void)SAYS(0, .acked = epoch());
     uint64_t anew = SAYS(3)->lease;
@@ -210,7 +210,7 @@ static const char *owned(uint64_t *index) {
     return line.data;
 }
 
-Test(quota_owner, which_budgets_have_owners_can_be_followed) {
+Test(quota_members, which_budgets_have_owners_can_be_followed) {
     uint64_t first, index;
     cr_expect_str_eq(owned(&first), "b:api ");
     Pb__QuotaDefinition other = quota_plain("a", PB__QUOTA_MODE__QUOTA_LEASE);
@@ -229,7 +229,7 @@ Test(quota_owner, which_budgets_have_owners_can_be_followed) {
     cr_expect_gt(first, index);
 }
 
-Test(quota_owner, two_agents_of_a_node_are_one_member_until_both_are_gone) {
+Test(quota_members, two_agents_of_a_node_are_one_member_until_both_are_gone) {
     (void)SAYS(0), (void)SAYS(3);
     MEMBERS("n1 | n1");
     (void)SAYS(0, .close = true);
@@ -239,7 +239,7 @@ Test(quota_owner, two_agents_of_a_node_are_one_member_until_both_are_gone) {
     MEMBERS("| .");
 }
 
-Test(quota_owner, an_agent_without_a_passing_instance_is_refused) {
+Test(quota_members, an_agent_without_a_passing_instance_is_refused) {
     (void)SAYS(0);
     cr_assert(instance("n1", "c", PB__STATUS__CRITICAL).yes && instance("n2", "c", PB__STATUS__WARNING).yes);
     const Pb__QuotaGrant *grant = SAYS(0);
@@ -256,7 +256,7 @@ Test(quota_owner, an_agent_without_a_passing_instance_is_refused) {
     MEMBERS("n3 | n3 .");
 }
 
-Test(quota_owner, there_is_nothing_to_spend_of_the_servers) {
+Test(quota_members, there_is_nothing_to_spend_of_the_servers) {
     cr_expect_eq(SAYS(0, .take = 1)->error, CO_INVALID);
     cr_expect_eq(SAYS(0, .held = 1)->error, CO_INVALID);
     cr_expect_eq(SAYS(0, .spent = 1)->error, CO_INVALID);
@@ -285,7 +285,7 @@ static const char *splits(void) {
     return line.data;
 }
 
-Test(quota_owner, a_hot_key_is_split_into_parts_that_add_up) {
+Test(quota_members, a_hot_key_is_split_into_parts_that_add_up) {
     Pb__QuotaSplit a = split_of("a", 3), b = split_of("b", 2), none = split_of("a", 1), *list[] = {&a, &b};
     cr_expect_eq(SAYS(0, .acked = epoch(), .n_split = 1, .split = list)->error, CO_INVALID,
                  "the budget allows no splits");
@@ -311,7 +311,7 @@ Test(quota_owner, a_hot_key_is_split_into_parts_that_add_up) {
     cr_expect_str_eq(splits(), "");
 }
 
-Test(quota_owner, hot_keys_and_splits_are_bounded) {
+Test(quota_members, hot_keys_and_splits_are_bounded) {
     enum { MANY = 70 };
     static char large[MANY][QUOTA_KEY_MOST + 2];
     Pb__QuotaHotKey hot[MANY], *hots[MANY];
@@ -354,7 +354,7 @@ Test(quota_owner, hot_keys_and_splits_are_bounded) {
     cr_expect_eq(quota_ask(&world, id[0], ask)->error, CO_INVALID, "not in owner mode");
 }
 
-Test(quota_owner, members_go_when_the_mode_changes) {
+Test(quota_members, members_go_when_the_mode_changes) {
     (void)SAYS(0);
     Pb__QuotaDefinition definition = quota_plain("b", PB__QUOTA_MODE__QUOTA_LEASE);
     cr_assert(quota_put(&world, &definition).yes);

@@ -1,4 +1,4 @@
-/* Many agents that count one budget's keys together (kv/quota/owning.h), with clocks of their own, over a bad network.
+/* Many agents that count one budget's keys together (kv/quota_owner/owner.h), with clocks of their own, over a bad network.
  * Steps of 1 ms of true time, which is the leader's. The servers are the real state machine (quota_servers.h). What must
  * hold is judged as it runs:
  *
@@ -6,11 +6,11 @@
  *     what owners admitted of a key is within the budget: at each moment, or in each window, as its owner's clock names it
  *     what takers were told is admitted was admitted by an owner, or by on_loss
  *     no key is without an owner for longer than a TTL and a second after the last trouble */
-#ifndef COORD_TESTS_KV_OWNING_FLEET_H
-#define COORD_TESTS_KV_OWNING_FLEET_H
+#ifndef COORD_TESTS_KV_OWNER_FLEET_H
+#define COORD_TESTS_KV_OWNER_FLEET_H
 
 #include "base/random.h"
-#include "kv/quota/owning.h"
+#include "kv/quota_owner/owner.h"
 #include "quota_servers.h"
 
 enum { OWN_AGENTS = 12, OWN_KEYS = 12, OWN_WAITERS = 256, OWN_WINDOWS = 32 };
@@ -34,12 +34,12 @@ struct own_plan {
     bool lenient;             /* what must not be is counted, not asserted */
 };
 struct own_waiter {
-    struct owning_take take;
+    struct owner_take take;
     unsigned key;
     uint64_t asked; /* the number of the message; 0: it waits */
 };
 struct own_agent {
-    struct owning *owning;
+    struct owner *owner;
     unsigned number, life;
     char node[16];
     bool passing, gone; /* gone: its process has ended */
@@ -73,7 +73,7 @@ struct own_message {
     uint64_t number;                              /* of the waiter, or the agent's message */
     uint64_t arrives_ns, answers_ns, gives_up_ns; /* UINT64_MAX: never */
     bool arrived, heard, answered;
-    int error; /* of the command; of a peer: an enum owning_reach when it gives up */
+    int error; /* of the command; of a peer: an enum owner_reach when it gives up */
     struct buffer request, reply;
 };
 struct own_fleet {
@@ -117,7 +117,7 @@ size_t own_members(struct own_fleet *fleet);
 /* COORD_VERBOSE: what happens. */
 #define OWN_SAY(fleet, ...) \
     (getenv("COORD_VERBOSE") ? (fprintf(stderr, "%6lu ", (fleet)->now_ns / OWN_MS), fprintf(stderr, __VA_ARGS__)) : 0)
-struct owning_now own_now(const struct own_fleet *fleet, const struct own_agent *agent);
+struct owner_now own_now(const struct own_fleet *fleet, const struct own_agent *agent);
 /* What the owner has of a key; of all parts that it counts. */
 uint64_t own_left(struct own_fleet *fleet, struct own_agent *owner, const struct own_key *key);
 /* An owner has counted n of a key, or of a part of it; or so much came back to it. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "owning_fleet.h"
+#include "owner_fleet.h"
 
 static void must_not(struct own_fleet *fleet, uint64_t *count, const char *what, const char *key, double sum) {
     (*count)++;
@@ -13,12 +13,12 @@ static void must_not(struct own_fleet *fleet, uint64_t *count, const char *what,
 }
 
 uint64_t own_left(struct own_fleet *fleet, struct own_agent *owner, const struct own_key *key) {
-    struct owning_view view;
+    struct owner_view view;
     uint64_t left = 0;
     uint32_t parts = 1;
     for (uint32_t i = 0; i < parts; i++) {
-        if (!owning_look(owner->owning, slice_text(fleet->definition.name), slice_text(key->text), i,
-                         own_now(fleet, owner), &view))
+        if (!owner_look(owner->owner, slice_text(fleet->definition.name), slice_text(key->text), i,
+                        own_now(fleet, owner), &view))
             break;
         if (view.parts) parts = view.parts;
         left += view.left;
@@ -28,10 +28,10 @@ uint64_t own_left(struct own_fleet *fleet, struct own_agent *owner, const struct
 
 /* The window that the owner's bucket is of, by some clock. */
 static uint64_t *window_at(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part) {
-    struct owning_view view;
+    struct owner_view view;
     size_t i = 0;
-    (void)owning_look(owner->owning, slice_text(fleet->definition.name), slice_text(key->text), part,
-                      own_now(fleet, owner), &view);
+    (void)owner_look(owner->owner, slice_text(fleet->definition.name), slice_text(key->text), part,
+                     own_now(fleet, owner), &view);
     while (i + 1 < OWN_WINDOWS && key->windows[i].window_s && key->windows[i].window_s != view.window_s) i++;
     key->windows[i].window_s = view.window_s;
     return &key->windows[i].sum;
@@ -73,13 +73,13 @@ void own_look_beside(struct own_fleet *fleet) {
         unsigned whole = 0, parts[QUOTA_PARTS_MOST] = {0}, most = 0, any = 0;
         for (unsigned i = 0; i < fleet->plan.agents; i++) {
             const struct own_agent *agent = &fleet->agents[i];
-            struct owning_view view;
+            struct owner_view view;
             if (agent->gone) continue;
-            struct owning_now now = own_now(fleet, agent);
-            if (!owning_look(agent->owning, name, key, 0, now, &view)) continue;
+            struct owner_now now = own_now(fleet, agent);
+            if (!owner_look(agent->owner, name, key, 0, now, &view)) continue;
             if (view.parts == 0) whole += view.counts;
             for (uint32_t p = 0; p < view.parts; p++) {
-                (void)owning_look(agent->owning, name, key, p, now, &view);
+                (void)owner_look(agent->owner, name, key, p, now, &view);
                 if (view.counts && ++parts[p] > most) most = parts[p];
                 any |= view.counts;
             }

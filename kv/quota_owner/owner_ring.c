@@ -4,19 +4,19 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/message.h"
-#include "kv/quota/owning_internal.h"
+#include "kv/quota_owner/owner_internal.h"
 
-#define AGAIN_NS (1000 * OWNING_MS) /* after an error */
-#define NONE_MS  2000               /* for how long a missing budget is remembered */
+#define AGAIN_NS (1000 * OWNER_MS) /* after an error */
+#define NONE_MS  2000              /* for how long a missing budget is remembered */
 
 /* -- rings -------------------------------------------------------------------------------------------------------- */
 
-void owning_ring_free(struct owning_ring *ring) {
+void owner_ring_free(struct owner_ring *ring) {
     rendezvous_free(ring->set);
-    *ring = (struct owning_ring){.mine = SIZE_MAX};
+    *ring = (struct owner_ring){.mine = SIZE_MAX};
 }
 
-size_t owning_owner(const struct owning_ring *ring, struct owning_id id) {
+size_t owner_of_key(const struct owner_ring *ring, struct owner_id id) {
     if (!ring->set) return SIZE_MAX;
     if (id.slot == 0) return rendezvous_owner(ring->set, id.key);
     char room[QUOTA_KEY_MOST + 1 + 4];
@@ -35,19 +35,19 @@ static struct rendezvous *set_of(char *const *nodes, size_t count) {
     return set;
 }
 
-static size_t mine_of(const struct owning *owning, const struct owning_budget *budget, const struct owning_ring *ring) {
+static size_t mine_of(const struct owner *owner, const struct owner_budget *budget, const struct owner_ring *ring) {
     for (size_t i = 0; i < ring->count && budget->lease; i++)
-        if (ring->leases[i] == budget->lease && strcmp(ring->nodes[i], owning->node) == 0) return i;
+        if (ring->leases[i] == budget->lease && strcmp(ring->nodes[i], owner->node) == 0) return i;
     return SIZE_MAX;
 }
 
-void owning_rings_mine(const struct owning *owning, struct owning_budget *budget) {
-    budget->ring.mine = mine_of(owning, budget, &budget->ring);
-    budget->live.mine = mine_of(owning, budget, &budget->live);
+void owner_rings_mine(const struct owner *owner, struct owner_budget *budget) {
+    budget->ring.mine = mine_of(owner, budget, &budget->ring);
+    budget->live.mine = mine_of(owner, budget, &budget->live);
     budget->version++;
 }
 
-static void rings_make(struct owning *owning, struct owning_budget *budget) {
+static void rings_make(struct owner *owner, struct owner_budget *budget) {
     Pb__QuotaNotice *notice = budget->notice;
     budget->ring.nodes = notice->members, budget->ring.leases = notice->member_leases;
     budget->ring.count = notice->n_members < notice->n_member_leases ? notice->n_members : notice->n_member_leases;
@@ -62,38 +62,38 @@ static void rings_make(struct owning *owning, struct owning_budget *budget) {
     rendezvous_free(budget->live.set);
     budget->live.set = set_of(budget->live.nodes, budget->live.count);
     budget->ring.set = set_of(budget->ring.nodes, budget->ring.count); /* the former set belongs to the passage */
-    owning_rings_mine(owning, budget);
+    owner_rings_mine(owner, budget);
 }
 
-bool owning_alive(const struct owning *owning, const struct owning_budget *budget, uint64_t now_ns) {
-    return budget->lease && (now_ns < budget->end_ns || owning->mutations & OWNING_MUTATE_OVERSTAYS);
+bool owner_alive(const struct owner *owner, const struct owner_budget *budget, uint64_t now_ns) {
+    return budget->lease && (now_ns < budget->end_ns || owner->mutations & OWNER_MUTATE_OVERSTAYS);
 }
 
-bool owning_counts(const struct owning_budget *budget, struct owning_id id, unsigned mutations) {
-    if (budget->known != OWNING_KNOWN || !budget->lease || budget->leave) return false;
-    const struct owning_split *split = owning_split_find(budget, id.key);
+bool owner_counts(const struct owner_budget *budget, struct owner_id id, unsigned mutations) {
+    if (budget->known != OWNER_KNOWN || !budget->lease || budget->leave) return false;
+    const struct owner_split *split = owner_split_find(budget, id.key);
     if (id.slot == 0 ? split != NULL : !split || id.slot > split->parts) return false;
     if (id.slot == 0 && budget->proposing && slice_equal(id.key, buffer_slice(&budget->splitting))) return false;
-    if (mutations & OWNING_MUTATE_COUNTS_EARLY && owning_is_mine(&budget->ring, id)) return true;
-    if (!owning_is_mine(&budget->live, id)) return false;
-    return budget->hand.state < HAND_FROZEN || owning_is_mine(&budget->ring, id);
+    if (mutations & OWNER_MUTATE_COUNTS_EARLY && owner_is_mine(&budget->ring, id)) return true;
+    if (!owner_is_mine(&budget->live, id)) return false;
+    return budget->hand.state < HAND_FROZEN || owner_is_mine(&budget->ring, id);
 }
 
 /* -- losses and splits -------------------------------------------------------------------------------------------- */
 
-const struct owning_split *owning_split_find(const struct owning_budget *budget, struct slice key) {
+const struct owner_split *owner_split_find(const struct owner_budget *budget, struct slice key) {
     for (size_t i = 0; i < budget->split_count; i++)
         if (slice_equal(budget->splits[i].key, key)) return &budget->splits[i];
     return NULL;
 }
 
-static struct owning_step *step_find(const struct owning_budget *budget, uint64_t index) {
+static struct owner_step *step_find(const struct owner_budget *budget, uint64_t index) {
     for (size_t i = 0; i < budget->step_count; i++)
         if (budget->steps[i].index == index) return &budget->steps[i];
     return NULL;
 }
 
-static void step_apply(struct owning_budget *budget, const struct owning_step *step) {
+static void step_apply(struct owner_budget *budget, const struct owner_step *step) {
     for (size_t i = 0; i < budget->loss_count; i++)
         if (budget->losses[i].index == step->index)
             budget->losses[i].seen_ns = step->seen_ns, budget->losses[i].window_s = step->window_s;
@@ -102,28 +102,28 @@ static void step_apply(struct owning_budget *budget, const struct owning_step *s
             budget->splits[i].seen_ns = step->seen_ns, budget->splits[i].window_s = step->window_s;
 }
 
-void owning_step_add(struct owning_budget *budget, uint64_t index, uint64_t seen_ns, int64_t window_s) {
-    struct owning_step *step = step_find(budget, index);
+void owner_step_add(struct owner_budget *budget, uint64_t index, uint64_t seen_ns, int64_t window_s) {
+    struct owner_step *step = step_find(budget, index);
     if (!step) {
-        if (budget->step_count == OWNING_STEPS_MOST) { /* drops the oldest, which is learned of again if it still
+        if (budget->step_count == OWNER_STEPS_MOST) { /* drops the oldest, which is learned of again if it still
                                                         * matters */
-            memmove(budget->steps, budget->steps + 1, (OWNING_STEPS_MOST - 1) * sizeof *budget->steps);
+            memmove(budget->steps, budget->steps + 1, (OWNER_STEPS_MOST - 1) * sizeof *budget->steps);
             budget->step_count--;
         }
         budget->steps = mem_realloc(budget->steps, (budget->step_count + 1) * sizeof *budget->steps);
         step = &budget->steps[budget->step_count++];
-        *step = (struct owning_step){index, seen_ns, window_s};
+        *step = (struct owner_step){index, seen_ns, window_s};
     }
-    CHECK(budget->step_count <= OWNING_STEPS_MOST && step->index == index);
+    CHECK(budget->step_count <= OWNER_STEPS_MOST && step->index == index);
     if (seen_ns < step->seen_ns) step->seen_ns = seen_ns;
     if (window_s < step->window_s) step->window_s = window_s;
     step_apply(budget, step);
 }
 
-bool owning_loss_touches(const struct owning_budget *budget, struct owning_loss *loss, struct owning_id id) {
+bool owner_loss_touches(const struct owner_budget *budget, struct owner_loss *loss, struct owner_id id) {
     if (!loss->node) return true;
     if (!loss->set) {
-        const struct owning_ring *ring = &budget->ring;
+        const struct owner_ring *ring = &budget->ring;
         char **nodes = mem_alloc((ring->count + 1) * sizeof(char *));
         size_t count = 1;
         nodes[0] = loss->node;
@@ -133,18 +133,18 @@ bool owning_loss_touches(const struct owning_budget *budget, struct owning_loss 
         loss->set = set_of(nodes, count);
         free(nodes);
     }
-    struct owning_ring then = {.set = loss->set};
-    return owning_owner(&then, id) == 0;
+    struct owner_ring then = {.set = loss->set};
+    return owner_of_key(&then, id) == 0;
 }
 
-static void loss_remove(struct owning_budget *budget, size_t i) {
+static void loss_remove(struct owner_budget *budget, size_t i) {
     CHECK(i < budget->loss_count);
     free(budget->losses[i].node);
     rendezvous_free(budget->losses[i].set);
     budget->losses[i] = budget->losses[--budget->loss_count];
 }
 
-static bool is_listed(const struct owning_budget *budget, const struct owning_loss *loss) {
+static bool is_listed(const struct owner_budget *budget, const struct owner_loss *loss) {
     if (loss->index == budget->notice->losses_before && !loss->node) return true;
     for (size_t i = 0; i < budget->notice->n_losses; i++)
         if (budget->notice->losses[i]->index == loss->index) return true;
@@ -152,19 +152,19 @@ static bool is_listed(const struct owning_budget *budget, const struct owning_lo
 }
 
 /* Would a key that the loss touched be full by now, if nothing was taken? So would a part. */
-static bool is_over(const struct owning_budget *budget, const struct owning_loss *loss, struct owning_now now) {
+static bool is_over(const struct owner_budget *budget, const struct owner_loss *loss, struct owner_now now) {
     const Pb__QuotaDefinition *definition = budget->definition;
-    if (definition->window) return loss->window_s < owning_window(definition, now.unix_s - OWNING_SKEW_S);
+    if (definition->window) return loss->window_s < owner_window(definition, now.unix_s - OWNER_SKEW_S);
     unsigned __int128 full_ms = ((unsigned __int128)budget->capacity + 2 * QUOTA_PARTS_MOST) * definition->every_ms;
     CHECK(definition->tokens > 0);
     full_ms = full_ms / definition->tokens * 102 / 100 + 1;
-    return now.ns > loss->seen_ns && (now.ns - loss->seen_ns) / OWNING_MS > full_ms;
+    return now.ns > loss->seen_ns && (now.ns - loss->seen_ns) / OWNER_MS > full_ms;
 }
 
-uint64_t owning_losses_over(const struct owning_budget *budget, struct owning_now now) {
+uint64_t owner_losses_over(const struct owner_budget *budget, struct owner_now now) {
     uint64_t over = 0, least = UINT64_MAX; /* index of the oldest loss that still matters */
     for (size_t i = 0; i < budget->loss_count; i++) {
-        const struct owning_loss *loss = &budget->losses[i];
+        const struct owner_loss *loss = &budget->losses[i];
         if (!is_over(budget, loss, now)) least = loss->index < least ? loss->index : least;
     }
     for (size_t i = 0; i < budget->loss_count; i++)
@@ -172,23 +172,23 @@ uint64_t owning_losses_over(const struct owning_budget *budget, struct owning_no
     return over;
 }
 
-static void loss_add(struct owning_budget *budget, const char *node, uint64_t index, uint64_t active,
-                     struct owning_now now) {
+static void loss_add(struct owner_budget *budget, const char *node, uint64_t index, uint64_t active,
+                     struct owner_now now) {
     for (size_t i = 0; i < budget->loss_count; i++)
         if (budget->losses[i].index == index && !budget->losses[i].node == !node) return;
-    if (budget->loss_count == OWNING_LOSSES_MOST) loss_remove(budget, 0); /* the notice no longer lists it */
+    if (budget->loss_count == OWNER_LOSSES_MOST) loss_remove(budget, 0); /* the notice no longer lists it */
     budget->losses = mem_realloc(budget->losses, (budget->loss_count + 1) * sizeof *budget->losses);
     budget->losses[budget->loss_count++] =
-        (struct owning_loss){.node = node ? mem_strdup(node) : NULL, .index = index, .active = active};
-    CHECK(budget->loss_count <= OWNING_LOSSES_MOST);
-    owning_step_add(budget, index, now.ns, owning_window(budget->definition, now.unix_s + OWNING_SKEW_S));
+        (struct owner_loss){.node = node ? mem_strdup(node) : NULL, .index = index, .active = active};
+    CHECK(budget->loss_count <= OWNER_LOSSES_MOST);
+    owner_step_add(budget, index, now.ns, owner_window(budget->definition, now.unix_s + OWNER_SKEW_S));
 }
 
 /* Keeps losses that the notice no longer lists while they matter by this agent's clock. */
-static void losses_set(struct owning_budget *budget, struct owning_now now) {
+static void losses_set(struct owner_budget *budget, struct owner_now now) {
     const Pb__QuotaNotice *notice = budget->notice;
     for (size_t i = budget->loss_count; i-- > 0;) {
-        struct owning_loss *loss = &budget->losses[i];
+        struct owner_loss *loss = &budget->losses[i];
         rendezvous_free(loss->set); /* made of the former members */
         loss->set = NULL;
         if (!is_listed(budget, loss) && is_over(budget, loss, now)) loss_remove(budget, i);
@@ -198,30 +198,30 @@ static void losses_set(struct owning_budget *budget, struct owning_now now) {
     if (notice->losses_before) loss_add(budget, NULL, notice->losses_before, 0, now);
 }
 
-static void splits_set(struct owning_budget *budget, struct owning_now now) {
+static void splits_set(struct owner_budget *budget, struct owner_now now) {
     const Pb__QuotaNotice *notice = budget->notice;
     budget->split_count = 0;
     budget->splits = arena_alloc(&budget->arena, (notice->n_splits + 1) * sizeof *budget->splits);
     for (size_t i = 0; i < notice->n_splits; i++) {
         const Pb__QuotaSplit *split = notice->splits[i];
         if (split->parts < 2 || split->parts > QUOTA_PARTS_MOST || split->parts != split->n_amounts) continue;
-        budget->splits[budget->split_count++] = (struct owning_split){
+        budget->splits[budget->split_count++] = (struct owner_split){
             .key = message_slice(split->key), .index = split->index, .amounts = split->amounts, .parts = split->parts};
-        owning_step_add(budget, split->index, now.ns, owning_window(budget->definition, now.unix_s));
+        owner_step_add(budget, split->index, now.ns, owner_window(budget->definition, now.unix_s));
     }
 }
 
 /* -- a new notice ------------------------------------------------------------------------------------------------- */
 
-static void losses_clear(struct owning_budget *budget) {
+static void losses_clear(struct owner_budget *budget) {
     while (budget->loss_count) loss_remove(budget, budget->loss_count - 1);
     budget->step_count = 0;
 }
 
-void owning_forget_notice(struct owning_budget *budget) {
+void owner_forget_notice(struct owner_budget *budget) {
     losses_clear(budget);
-    owning_ring_free(&budget->ring);
-    owning_ring_free(&budget->live);
+    owner_ring_free(&budget->ring);
+    owner_ring_free(&budget->live);
     budget->notice = NULL, budget->definition = NULL;
     budget->splits = NULL, budget->split_count = 0;
     budget->epoch = budget->active = 0;
@@ -230,20 +230,20 @@ void owning_forget_notice(struct owning_budget *budget) {
     budget->arena = (struct arena){0};
 }
 
-static void none(struct owning *owning, struct owning_budget *budget, uint64_t now_ns) {
-    owning_lease_gone(owning, budget, now_ns);
-    budget->known = OWNING_NONE;
-    owning_forget_notice(budget);
+static void none(struct owner *owner, struct owner_budget *budget, uint64_t now_ns) {
+    owner_lease_gone(owner, budget, now_ns);
+    budget->known = OWNER_NONE;
+    owner_forget_notice(budget);
 }
 
 /* The tokens that are spent of each key stay spent. */
-static void define_anew(struct owning *owning, struct owning_budget *budget, const Pb__QuotaNotice *notice,
-                        struct owning_now now) {
+static void define_anew(struct owner *owner, struct owner_budget *budget, const Pb__QuotaNotice *notice,
+                        struct owner_now now) {
     uint64_t before = budget->capacity, after = quota_capacity(notice->definition);
     bool other_kind = budget->definition->window != notice->definition->window;
-    int64_t window_s = owning_window(notice->definition, now.unix_s);
-    OWNING_EACH_BUCKET(&budget->table, bucket) {
-        owning_refill(owning, budget, bucket, now);
+    int64_t window_s = owner_window(notice->definition, now.unix_s);
+    OWNER_EACH_BUCKET(&budget->table, bucket) {
+        owner_refill(owner, budget, bucket, now);
         if (bucket->slot == 0) {
             uint64_t spent = before > bucket->tokens ? before - bucket->tokens : 0;
             bucket->tokens = after > spent ? after - spent : 0;
@@ -258,91 +258,91 @@ static void define_anew(struct owning *owning, struct owning_budget *budget, con
 struct passage {
     bool doubt; /* keys that were handed over may have been counted elsewhere, and have come back */
     uint64_t epoch;
-    struct owning_ring ring; /* the former ring; owns only the set */
+    struct owner_ring ring; /* the former ring; owns only the set */
 };
 
-static void buckets_settle(struct owning *owning, struct owning_budget *budget, const struct passage *before,
-                           struct owning_now now) {
-    OWNING_EACH_BUCKET(&budget->table, bucket) {
-        struct owning_id id = owning_bucket_id(bucket);
-        bool gone = !owning_is_mine(&budget->live, id) || owning_capacity(budget, id) == 0;
-        if (gone || (id.slot == 0 && owning_split_find(budget, id.key)))
-            owning_bucket_remove(owning, &budget->table, bucket);
-        else if (before->doubt && !owning_is_mine(&before->ring, id))
-            owning_bucket_doubt(owning, budget, bucket, before->epoch, now);
+static void buckets_settle(struct owner *owner, struct owner_budget *budget, const struct passage *before,
+                           struct owner_now now) {
+    OWNER_EACH_BUCKET(&budget->table, bucket) {
+        struct owner_id id = owner_bucket_id(bucket);
+        bool gone = !owner_is_mine(&budget->live, id) || owner_capacity(budget, id) == 0;
+        if (gone || (id.slot == 0 && owner_split_find(budget, id.key)))
+            owner_bucket_remove(owner, &budget->table, bucket);
+        else if (before->doubt && !owner_is_mine(&before->ring, id))
+            owner_bucket_doubt(owner, budget, bucket, before->epoch, now);
     }
 }
 
 /* Is this member off the ring? When an epoch that is newer than its lease does not have it, its lease has ended, or a
  * newer lease of this node has replaced it. */
-static bool is_off(const struct owning_budget *budget) {
+static bool is_off(const struct owner_budget *budget) {
     return budget->lease && budget->epoch >= budget->lease && budget->ring.mine == SIZE_MAX;
 }
 
-static void take_notice(struct owning *owning, struct owning_budget *budget, const Pb__QuotaNotice *notice,
-                        struct owning_now now) {
-    bool known = budget->known == OWNING_KNOWN;
+static void take_notice(struct owner *owner, struct owner_budget *budget, const Pb__QuotaNotice *notice,
+                        struct owner_now now) {
+    bool known = budget->known == OWNER_KNOWN;
     struct passage before = {.epoch = budget->epoch, .ring = budget->ring};
     before.doubt =
         known && budget->epoch > budget->active && budget->acked >= budget->epoch && notice->active != budget->active;
-    if (known && budget->notice->defined_index != notice->defined_index) define_anew(owning, budget, notice, now);
+    if (known && budget->notice->defined_index != notice->defined_index) define_anew(owner, budget, notice, now);
     struct arena old = budget->arena;
     budget->arena = (struct arena){0};
     budget->notice = (Pb__QuotaNotice *)message_copy(&budget->arena, &notice->base);
     budget->definition = budget->notice->definition;
     budget->capacity = quota_capacity(budget->definition);
     budget->epoch = notice->epoch, budget->active = notice->active;
-    budget->known = OWNING_KNOWN;
+    budget->known = OWNER_KNOWN;
     budget->version++;
-    rings_make(owning, budget);
+    rings_make(owner, budget);
     splits_set(budget, now);
     losses_set(budget, now);
-    owning_leavers_forget(budget);
-    if (budget->hand.epoch != budget->epoch || budget->active == budget->epoch) owning_hand_reset(owning, budget);
-    if (is_off(budget)) owning_close(owning, budget, true, now.ns);
-    owning_split_settle(owning, budget, now);
-    buckets_settle(owning, budget, &before, now);
-    owning_incoming_settle(owning, budget, now);
-    if (budget->serving && !budget->lease && !owning->leaving && !budget->asked && budget->ask_ns == OWNING_NEVER)
-        owning_ask_due(owning, budget, now.ns);
+    owner_leavers_forget(budget);
+    if (budget->hand.epoch != budget->epoch || budget->active == budget->epoch) owner_hand_reset(owner, budget);
+    if (is_off(budget)) owner_close(owner, budget, true, now.ns);
+    owner_split_settle(owner, budget, now);
+    buckets_settle(owner, budget, &before, now);
+    owner_incoming_settle(owner, budget, now);
+    if (budget->serving && !budget->lease && !owner->leaving && !budget->asked && budget->ask_ns == OWNER_NEVER)
+        owner_ask_due(owner, budget, now.ns);
     rendezvous_free(before.ring.set);
     arena_free(&old);
 }
 
 /* -- following ---------------------------------------------------------------------------------------------------- */
 
-void owning_follow_begin(struct owning *owning, struct owning_budget *budget, uint64_t now_ns) {
-    budget->known = OWNING_UNKNOWN;
+void owner_follow_begin(struct owner *owner, struct owner_budget *budget, uint64_t now_ns) {
+    budget->known = OWNER_UNKNOWN;
     budget->unreachable = false;
     budget->index = 0;
     budget->born_ns = now_ns;
-    budget->follow_ns = OWNING_NEVER;
-    if (!budget->following && list_empty(&budget->ready)) list_append(&owning->ready, &budget->ready);
-    owning_due(owning, now_ns);
+    budget->follow_ns = OWNER_NEVER;
+    if (!budget->following && list_empty(&budget->ready)) list_append(&owner->ready, &budget->ready);
+    owner_due(owner, now_ns);
 }
 
-static bool is_idle(const struct owning_budget *budget, uint64_t now_ns) {
-    uint64_t idle_ms = budget->known == OWNING_NONE ? NONE_MS : SPENDER_IDLE_MS;
+static bool is_idle(const struct owner_budget *budget, uint64_t now_ns) {
+    uint64_t idle_ms = budget->known == OWNER_NONE ? NONE_MS : SPENDER_IDLE_MS;
     return !budget->asked && !budget->lease && !budget->serving && !budget->sending && list_empty(&budget->incoming) &&
-           now_ns - budget->used_ns >= idle_ms * OWNING_MS &&
+           now_ns - budget->used_ns >= idle_ms * OWNER_MS &&
            !(budget->cap.slot_ns && quota_cap_counts(&budget->cap, now_ns));
 }
 
-bool owning_follow_tick(struct owning *owning, struct owning_budget *budget, uint64_t now_ns, uint64_t *next_ns) {
+bool owner_follow_tick(struct owner *owner, struct owner_budget *budget, uint64_t now_ns, uint64_t *next_ns) {
     if (budget->following || !list_empty(&budget->ready)) return false; /* the answer will look at it */
     if (is_idle(budget, now_ns)) return true;
     if (now_ns >= budget->follow_ns) {
-        budget->follow_ns = OWNING_NEVER;
-        list_append(&owning->ready, &budget->ready);
+        budget->follow_ns = OWNER_NEVER;
+        list_append(&owner->ready, &budget->ready);
     } else if (budget->follow_ns < *next_ns) {
         *next_ns = budget->follow_ns;
     }
     return false;
 }
 
-bool owning_follow(struct owning *owning, const char **name, uint64_t *index) {
-    if (list_empty(&owning->ready)) return false;
-    struct owning_budget *budget = LIST_ENTRY(owning->ready.next, struct owning_budget, ready);
+bool owner_follow(struct owner *owner, const char **name, uint64_t *index) {
+    if (list_empty(&owner->ready)) return false;
+    struct owner_budget *budget = LIST_ENTRY(owner->ready.next, struct owner_budget, ready);
     list_remove(&budget->ready);
     CHECK(!budget->following);
     budget->following = true;
@@ -357,9 +357,9 @@ static bool is_ours(Pb__QuotaDefinition *definition) {
            quota_definition_check(definition, NULL) == CO_OK;
 }
 
-void owning_followed(struct owning *owning, const char *name, int error, const Pb__QuotaNotice *notice, uint64_t index,
-                     struct owning_now now) {
-    struct owning_budget *budget = owning_find(owning, slice_text(name));
+void owner_followed(struct owner *owner, const char *name, int error, const Pb__QuotaNotice *notice, uint64_t index,
+                    struct owner_now now) {
+    struct owner_budget *budget = owner_find(owner, slice_text(name));
     if (!budget || !budget->following) return;
     budget->following = false;
     budget->follow_ns = now.ns;
@@ -370,12 +370,12 @@ void owning_followed(struct owning *owning, const char *name, int error, const P
         budget->unreachable = false;
         budget->index = index;
         if (!notice || !is_ours(notice->definition)) {
-            none(owning, budget, now.ns);
+            none(owner, budget, now.ns);
             if (!notice) budget->index = 0, budget->follow_ns = now.ns + AGAIN_NS;
-        } else if (budget->known != OWNING_KNOWN || notice->modify_index != budget->notice->modify_index) {
-            take_notice(owning, budget, notice, now);
+        } else if (budget->known != OWNER_KNOWN || notice->modify_index != budget->notice->modify_index) {
+            take_notice(owner, budget, notice, now);
         }
     }
-    owning_wake(owning);
-    owning_due(owning, now.ns);
+    owner_wake(owner);
+    owner_due(owner, now.ns);
 }

@@ -12,7 +12,7 @@
 #include "base/message.h"
 #include "base/random.h"
 #include "registry/catalog.h"
-#include "rpc/quota/spending.h"
+#include "rpc/quota/spender_run.h"
 #include "tests/lib/servers.h"
 
 #define TAKERS 4
@@ -95,7 +95,7 @@ static struct agent {
     uv_loop_t loop;
     uv_async_t stop, hurry;
     uv_thread_t thread;
-    struct spending *spending;
+    struct spender_run *spender_run;
 } agent;
 
 static void stopped(void *data) {
@@ -105,11 +105,11 @@ static void stopped(void *data) {
 }
 static void on_stop(uv_async_t *async) {
     (void)async;
-    spending_stop(agent.spending, stopped, NULL);
+    spender_run_stop(agent.spender_run, stopped, NULL);
 }
 static void on_hurry(uv_async_t *async) {
     (void)async;
-    spending_hurry(agent.spending);
+    spender_run_hurry(agent.spender_run);
 }
 static void loop_run(void *data) { uv_run(data, UV_RUN_DEFAULT); }
 
@@ -119,10 +119,10 @@ static bool passes(void *data, const char *service) {
 }
 
 static void agent_start(void) {
-    struct spending_config config = {.node = "n1", .priority = 5, .passes = passes};
+    struct spender_run_config config = {.node = "n1", .priority = 5, .passes = passes};
     CHECK(uv_loop_init(&agent.loop) == 0 && uv_async_init(&agent.loop, &agent.stop, on_stop) == 0);
     CHECK(uv_async_init(&agent.loop, &agent.hurry, on_hurry) == 0);
-    agent.spending = spending_start(&agent.loop, server.rpc, &config);
+    agent.spender_run = spender_run_start(&agent.loop, server.rpc, &config);
     CHECK(uv_thread_create(&agent.thread, loop_run, &agent.loop) == 0);
 }
 
@@ -135,14 +135,14 @@ static void agent_stop(void) {
 /* -- takers ------------------------------------------------------------------------------------------------------- */
 
 struct request {
-    struct spending_take take;
+    struct spender_run_take take;
     struct spender_take takes[3];
     struct spender_rate rates[3];
     uv_sem_t done;
     _Atomic unsigned answers;
 };
 
-static void done(struct spending_take *take) {
+static void done(struct spender_run_take *take) {
     struct request *request = CONTAINER_OF(take, struct request, take);
     CHECK(atomic_fetch_add(&request->answers, 1) == 0);
     uv_sem_post(&request->done);
@@ -154,8 +154,8 @@ static int take(struct request *request, size_t count, uint64_t n) {
     for (size_t i = 0; i < count; i++)
         request->takes[i] = (struct spender_take){.name = slice_text(names[i]), .key = slice_text("k"), .n = n};
     request->take =
-        (struct spending_take){.takes = request->takes, .count = count, .rates = request->rates, .done = done};
-    if (!spending_take(agent.spending, &request->take)) uv_sem_wait(&request->done);
+        (struct spender_run_take){.takes = request->takes, .count = count, .rates = request->rates, .done = done};
+    if (!spender_run_take(agent.spender_run, &request->take)) uv_sem_wait(&request->done);
     return request->take.error;
 }
 
@@ -199,9 +199,9 @@ static void takers_run(void (*meanwhile)(void)) {
 static uint64_t left_of_key(void) {
     struct request request = {.takes = {{.name = slice_text("o"), .key = slice_text("k")}}};
     CHECK(uv_sem_init(&request.done, 0) == 0);
-    request.take = (struct spending_take){.takes = request.takes, .count = 1, .rates = request.rates, .done = done};
+    request.take = (struct spender_run_take){.takes = request.takes, .count = 1, .rates = request.rates, .done = done};
     do {
-        if (!spending_take(agent.spending, &request.take)) uv_sem_wait(&request.done);
+        if (!spender_run_take(agent.spender_run, &request.take)) uv_sem_wait(&request.done);
         request.answers = 0;
     } while (request.take.error == CO_NOLEADER); /* it is no owner yet */
     CHECK(request.take.error == CO_OK && request.rates[0].quota == OWNED);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "owning_fleet.h"
+#include "owner_fleet.h"
 
 static Pb__QuotaDefinition budget_of(uint64_t budget, uint64_t tokens, uint64_t every_ms) {
     Pb__QuotaDefinition definition = PB__QUOTA_DEFINITION__INIT;
@@ -51,7 +51,7 @@ static uint64_t sum_of(const struct own_fleet *fleet, size_t field) {
 }
 #define SUM(fleet, field) sum_of(fleet, offsetof(struct own_key, field))
 
-Test(owning_fleet, keys_are_counted_by_their_owners) {
+Test(owner_fleet, keys_are_counted_by_their_owners) {
     Pb__QuotaDefinition definition = budget_of(20, 10, 1000);
     double rate = 5;
     struct own_plan plan = {
@@ -90,7 +90,7 @@ static double one_of_many(void *data, unsigned agent, unsigned key, uint64_t now
 }
 
 /* All that there is of it is admitted, by its parts together, and no more. */
-Test(owning_fleet, a_hot_key_is_split_into_parts_that_are_spent_together) {
+Test(owner_fleet, a_hot_key_is_split_into_parts_that_are_spent_together) {
     Pb__QuotaDefinition definition = budget_of(300, 150, 1000);
     definition.split = 3;
     double rate = 60;
@@ -121,7 +121,7 @@ Test(owning_fleet, a_hot_key_is_split_into_parts_that_are_spent_together) {
 }
 
 /* While members come and go in order nothing is lost: all that a window has is admitted. */
-Test(owning_fleet, windows_are_admitted_whole_while_members_come_and_go) {
+Test(owner_fleet, windows_are_admitted_whole_while_members_come_and_go) {
     Pb__QuotaDefinition definition = minutes(300);
     double rate = 3;
     struct own_plan plan = {
@@ -140,7 +140,7 @@ Test(owning_fleet, windows_are_admitted_whole_while_members_come_and_go) {
 }
 
 /* Each agent that reaches no owner admits local_cap in a refill period, and no more. */
-Test(owning_fleet, an_agent_that_is_cut_off_admits_what_on_loss_says) {
+Test(owner_fleet, an_agent_that_is_cut_off_admits_what_on_loss_says) {
     Pb__QuotaDefinition definition = budget_of(100, 100, 10000);
     definition.on_loss = PB__QUOTA_LOSS__QUOTA_OPEN, definition.local_cap = 7;
     double rate = 1;
@@ -158,7 +158,7 @@ Test(owning_fleet, an_agent_that_is_cut_off_admits_what_on_loss_says) {
 }
 
 /* The last one that goes has nobody to give its keys to: who comes after it begins with nothing. */
-Test(owning_fleet, the_last_member_begins_anew_with_nothing) {
+Test(owner_fleet, the_last_member_begins_anew_with_nothing) {
     Pb__QuotaDefinition definition = budget_of(100, 1, 10000);
     double rate = 40;
     struct own_plan plan = {
@@ -201,7 +201,7 @@ static struct own_fleet *broken(const Pb__QuotaDefinition *definition, unsigned 
     return fleet;
 }
 
-Test(owning_fleet, broken_rules_are_noticed) {
+Test(owner_fleet, broken_rules_are_noticed) {
     Pb__QuotaDefinition definition = budget_of(100, 1, 10000), split = budget_of(100, 10, 1000);
     double rate = 20;
     split.split = 3;
@@ -212,13 +212,13 @@ Test(owning_fleet, broken_rules_are_noticed) {
     own_run(fleet, 40 * OWN_S);
     cr_assert(fleet->beside == 0 && fleet->over == 0 && fleet->notice->n_splits == 1);
     own_close(fleet);
-    fleet = broken(&definition, OWNING_MUTATE_COUNTS_EARLY, 0, &rate);
+    fleet = broken(&definition, OWNER_MUTATE_COUNTS_EARLY, 0, &rate);
     cr_assert_gt(fleet->beside, 0);
     own_close(fleet);
-    fleet = broken(&definition, OWNING_MUTATE_SKIPS_HAND_OVER, 0, &rate);
+    fleet = broken(&definition, OWNER_MUTATE_SKIPS_HAND_OVER, 0, &rate);
     cr_assert(fleet->over > 0 && fleet->beside == 0);
     own_close(fleet);
-    fleet = broken(&definition, OWNING_MUTATE_OVERSTAYS, 0, &rate);
+    fleet = broken(&definition, OWNER_MUTATE_OVERSTAYS, 0, &rate);
     cr_assert_gt(fleet->beside, 0);
     own_close(fleet);
     fleet = broken(&split, 0, MUTATE_QUOTA_SPLIT_EXCEEDS, &rate); /* what nobody takes for a while fills all parts */
@@ -268,18 +268,18 @@ static void weathers(const struct weather *weather) {
     }
 }
 
-Test(owning_fleet, members_come_and_go_in_order) {
+Test(owner_fleet, members_come_and_go_in_order) {
     weathers(&(struct weather){"orderly", budget_of(50, 10, 1000), 5, .orderly = true, .take_most = 3});
 }
-Test(owning_fleet, the_bound_holds_in_bad_weather) {
+Test(owner_fleet, the_bound_holds_in_bad_weather) {
     weathers(&(struct weather){"bad weather", budget_of(50, 10, 1000), 5, .lost = 30, .take_most = 3});
     weathers(&(struct weather){"slow refill", budget_of(200, 10, 10000), 5, .lost = 30, .back = 100, .take_most = 3});
 }
-Test(owning_fleet, the_bound_of_windows_holds_in_bad_weather) {
+Test(owner_fleet, the_bound_of_windows_holds_in_bad_weather) {
     weathers(
         &(struct weather){"windows", minutes(300), 5, .lost = 30, .take_most = 3, .back = 100, .skew_most_ms = 2000});
 }
-Test(owning_fleet, the_bound_of_split_keys_holds_in_bad_weather) {
+Test(owner_fleet, the_bound_of_split_keys_holds_in_bad_weather) {
     struct weather weather = {"split", budget_of(200, 30, 1000), 10, .lost = 30, .take_most = 2, .back = 50};
     weather.definition.split = 3;
     weathers(&weather);
