@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "consensus/disk_health.h"
 #include "consensus/node.h"
-#include "consensus/proposals.h"
+#include "consensus/requests.h"
 #include "consensus/snapshot.h"
 #include "consensus/wal.h"
 

@@ -11,8 +11,8 @@
 #include "rpc/backup/backup_transfer.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
-#include "rpc/leader/forward.h"
-#include "rpc/leader/leases.h"
+#include "rpc/leader/forwarding_run.h"
+#include "rpc/leader/lessor_run.h"
 #include "rpc/wire/frame_unpack.h"
 #include "rpc/wire/reach.h"
 
@@ -106,7 +106,7 @@ static void command_in(void *data, const char *region, struct node_proposal *pro
 static void renew(void *data, struct rpc_renew *renew) {
     struct agents *agents = data;
     if (renew->region[0]) rpc_renew(agents->rpc, renew);
-    else leases_renew_now(agents->rpc, renew);
+    else lessor_run_renew_now(agents->rpc, renew);
 }
 
 /* -- connections -------------------------------------------------------------------------------------------------- */
@@ -128,8 +128,8 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         if (!end) return false;
         agents_fetch_end(&agent->reader, end->number);
         frame_drop(end);
-    } else if (ask_is_frame(type)) {
-        return ask_frame(agents->rpc, agent->asks, type, payload);
+    } else if (asks_run_is_frame(type)) {
+        return asks_run_frame(agents->rpc, agent->asks, type, payload);
     } else if (type == PEER_REGIONS) {
         return regions_serve(&caller, payload);
     } else if (type == PEER_ECHO) {
@@ -186,7 +186,7 @@ static void on_closed(void *data, struct link *wire, int error) {
                  reach_end_text(error, link_cause(wire)));
     agents_fetch_down(&agent->reader);
     agents_backup_down(agents->rpc, agent->reader.number);
-    ask_down(agents->rpc, agent->asks);
+    asks_run_down(agents->rpc, agent->asks);
     agents_hints_down(agent);
     *agent_find(agents, agent->reader.number) = agent->chain;
     list_remove(&agent->link);
@@ -220,7 +220,7 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     if (agent->is_link) snprintf(agent->region, sizeof agent->region, "%s", hello->region);
     struct asks_up asks = {.node = agent->node};
     if (!agent->is_link) {
-        agent->asks = ask_up(agents->rpc, wire, &asks);
+        agent->asks = asks_run_up(agents->rpc, wire, &asks);
         metric_set(&connected, (int64_t)++agents->count);
     }
     link_adopt(wire, &wire_callbacks, agent);

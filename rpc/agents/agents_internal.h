@@ -6,7 +6,7 @@
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "rpc/agents/agents.h"
-#include "rpc/core/ask.h"
+#include "rpc/core/asks_run.h"
 #include "rpc/wire/hello.h"
 #include "rpc/wire/link.h"
 
@@ -31,7 +31,7 @@ struct agent {
     struct list link;    /* in agents->all */
     struct list unsent;  /* in agents->unsent, or by itself */
     struct link *wire;
-    struct ask_link *asks;
+    struct asks_run_link *asks;
     uint64_t last_seen_ms;
     uint64_t received, delivered; /* as link.h counts them, when last looked */
     bool

@@ -9,7 +9,7 @@
 #include "rpc/client/client.h"
 #include "rpc/client/connections.h"
 #include "rpc/cluster/peers.h"
-#include "rpc/core/ask.h"
+#include "rpc/core/asks_run.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/wire/link.h"
@@ -18,8 +18,8 @@ struct client_conn {
     struct connection state; /* connections.h */
     struct client *client;
     struct link *wire;
-    struct ask_link *asks; /* since it is greeted */
-    uint64_t received;     /* as link_heard counts */
+    struct asks_run_link *asks; /* since it is greeted */
+    uint64_t received;          /* as link_heard counts */
 };
 
 struct client {

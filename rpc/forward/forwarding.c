@@ -53,7 +53,7 @@ struct forwarding {
     struct calls *sent;
     struct mailbox done;              /* served ones, from any thread */
     unsigned serving, writing;        /* of all kinds; writes */
-    uint64_t leader, leader_since_ms; /* who leads, as forward_leader was told */
+    uint64_t leader, leader_since_ms; /* who leads, as forwarding_run_leader was told */
     bool swept;                       /* nothing is with any other */
     bool cut_off;
     struct call read;      /* the question that is with the leader */

@@ -7,7 +7,7 @@
  * (2) A question for a read index, or a renewal, does no harm twice: it fails, and is asked again by whoever wants it.
  * (3) An answer counts only if it comes from whom it was asked of, with a number that this life of the server gave out.
  *
- * Pure: connections, the node and the lease table are reached through the callbacks (rpc/leader/forward.c is the program's), the
+ * Pure: connections, the node and the lease table are reached through the callbacks (rpc/leader/forwarding_run.c is the program's), the
  * time is an argument. One thread, but for `done` of what is being served, which may come from any. */
 #ifndef COORD_RPC_FORWARDING_H
 #define COORD_RPC_FORWARDING_H
@@ -25,7 +25,7 @@ struct forwarding_callbacks {
     void (*command)(void *data, struct node_proposal *proposal); /* node_propose_again */
     void (*read)(void *data, struct node_read *read);            /* node_read */
     void (*read_answer)(void *data, uint64_t context, uint64_t index, int error); /* node_read_answer */
-    void (*renew)(void *data, struct rpc_renew *renew);                           /* leases_renew_here */
+    void (*renew)(void *data, struct rpc_renew *renew);                           /* lessor_run_renew_here */
     /* Of client agents: which region what is sent is for, "": this one; NULL: all is for this one. */
     const char *(*region_of)(void *data, const struct node_proposal *proposal);
     /* A command that is for a region; a renewal says it itself. NULL: not taken. */

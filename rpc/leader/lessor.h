@@ -12,7 +12,7 @@
  * (5) Renewals share rounds: one that comes within LESSOR_GATHER_MS of the last round waits until that is over, and for
  *     others.
  *
- * Pure: time is an argument, everything else is reached through the callbacks (rpc/leader/leases.c is the program's). One
+ * Pure: time is an argument, everything else is reached through the callbacks (rpc/leader/lessor_run.c is the program's). One
  * thread. */
 #ifndef COORD_RPC_LESSOR_H
 #define COORD_RPC_LESSOR_H

@@ -4,8 +4,8 @@
  *
  * Servers and client agents alike have one. A lock guards both sides. A take that the agent can answer by itself costs
  * that lock and nothing else; one that has to wait is tried again on the loop when an answer is there. */
-#ifndef COORD_RPC_QUOTA_SPENDER_RUN_H
-#define COORD_RPC_QUOTA_SPENDER_RUN_H
+#ifndef COORD_RPC_SPENDER_RUN_H
+#define COORD_RPC_SPENDER_RUN_H
 
 #include <uv.h>
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "rpc/audit/audit.h"
 #include "rpc/backup/backup.h"
-#include "rpc/leader/leases.h"
+#include "rpc/leader/lessor_run.h"
 #include "rpc/reads/fetch.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_internal.h"
@@ -148,7 +148,7 @@ const struct rpc_role server_role = {.submit = submit,
                                      .watches = watches,
                                      .applied = applied,
                                      .floor = floor_now,
-                                     .renew = leases_renew,
+                                     .renew = lessor_run_renew,
                                      .serves = audit_serves,
                                      .fenced_why = audit_fenced_why,
                                      .met_damage = audit_look,

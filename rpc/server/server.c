@@ -11,10 +11,10 @@
 #include "base/wakeup_batch.h"
 #include "rpc/agents/agents.h"
 #include "rpc/audit/audit.h"
-#include "rpc/core/ask.h"
+#include "rpc/core/asks_run.h"
 #include "rpc/core/rpc_internal.h"
-#include "rpc/leader/forward.h"
-#include "rpc/leader/leases.h"
+#include "rpc/leader/forwarding_run.h"
+#include "rpc/leader/lessor_run.h"
 #include "rpc/reads/fetch.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"
@@ -42,7 +42,7 @@ static void note_restores(struct rpc *rpc) {
     rpc->restores = restores;
     if (!rpc->node) return; /* starting: there are no leases yet */
     atomic_store(&rpc->restored, true);
-    leases_updates_wake(rpc);
+    lessor_run_updates_wake(rpc);
 }
 
 /* What the state machine did not take yet. */
@@ -140,7 +140,7 @@ static void role(void *data, enum raft_role role, uint64_t term, uint64_t leader
     struct rpc *rpc = data;
     (void)leader;
     if (rpc->node) server_members_note(rpc);
-    leases_role(rpc, term, role == RAFT_LEADER && ready);
+    lessor_run_role(rpc, term, role == RAFT_LEADER && ready);
     bool leads = role == RAFT_LEADER && ready;
     if (!leads) rpc->lead_since_ms = 0;
     else if (rpc->lead_since_ms == 0) rpc->lead_since_ms = clock_mono_ms();
@@ -215,7 +215,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);
     rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);
     rpc->build = config->build ? config->build : "";
-    rpc->updates = expiry_updates_new(leases_updates_wake, rpc);
+    rpc->updates = expiry_updates_new(lessor_run_updates_wake, rpc);
     CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
     rpc->audit = audit_new(rpc, config->folder, config->scrub_interval_ms);
     rpc->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
@@ -235,11 +235,11 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
         free(rpc);
         return rv;
     }
-    leases_start(rpc);
+    lessor_run_start(rpc);
     operator_start(rpc);
     version_start(rpc);
     coordinates_start(rpc);
-    ask_start(rpc, loop, config->node_name);
+    asks_run_start(rpc, loop, config->node_name);
     server_hints_start(rpc);
     server_members_note(rpc);
     rpc->fetches = fetches_new(rpc);
@@ -251,8 +251,8 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
 static void handle_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
     if (--rpc->closing > 0) return;
-    leases_free(rpc);
-    ask_free(rpc);
+    lessor_run_free(rpc);
+    asks_run_free(rpc);
     calls_free(rpc->calls);
     fetches_free(rpc->fetches);
     audit_free(rpc->audit);
@@ -270,8 +270,8 @@ static void handle_closed(uv_handle_t *handle) {
 
 static void peers_closed(void *data) {
     struct rpc *rpc = data;
-    rpc->closing = 5 + ASK_HANDLES;
-    ask_close(rpc, handle_closed, rpc);
+    rpc->closing = 5 + ASKS_RUN_HANDLES;
+    asks_run_close(rpc, handle_closed, rpc);
     uv_close((uv_handle_t *)&rpc->hints_timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->version.timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->coordinate_timer, handle_closed);
@@ -286,19 +286,19 @@ static void audit_closed(void *data) { operator_stop(data, operator_closed); }
 /* What was sent to a leader is answered now too: a restore waits for it, and who stops waits for the restore. */
 static void node_closed(void *data) {
     struct rpc *rpc = data;
-    if (rpc->forward) forward_end(rpc->forward);
+    if (rpc->forwarding) forwarding_run_end(rpc->forwarding);
     audit_stop(rpc, audit_closed);
 }
 
 void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     rpc->closed = closed, rpc->closed_data = data;
     rpc->stopping = true;
-    leases_stop(rpc);
-    ask_stop(rpc);
+    lessor_run_stop(rpc);
+    asks_run_stop(rpc);
     atomic_store(&rpc->quit, true);
     fetches_stop(rpc->fetches);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
     /* its last answers to others: a snapshot may keep the node from ending for long */
-    if (rpc->forward) forward_flush(rpc->forward);
+    if (rpc->forwarding) forwarding_run_flush(rpc->forwarding);
 }

@@ -1,5 +1,5 @@
 /* What waits at a server and who decides about it: the program's queue of requests, its forwarding and its lease
- * table, each reached through its callbacks as node.c, rpc/leader/forward.c and rpc/leader/leases.c do, with the simulator's time,
+ * table, each reached through its callbacks as node.c, rpc/leader/forwarding_run.c and rpc/leader/lessor_run.c do, with the simulator's time,
  * connections and clients on the other side. */
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +128,7 @@ bool edge_takes_in(struct server *server, const struct raft_message *message) {
     if (bytes == 0) return true;
     bool full = server->disk_health.full, accepts = !full && wal_may_accept(server->wal, bytes + waiting);
     bool room = accepts || wal_has_room(server->wal, bytes + waiting);
-    if (!room) proposals_out_of_space(&server->requests, server->raft);
+    if (!room) requests_out_of_space(&server->requests, server->raft);
     if (!room || (!full && !accepts)) note_room(server, server_now_ms(server), bytes, false);
     if (room) server->taken_bytes += bytes;
     return room;

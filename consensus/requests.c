@@ -1,4 +1,4 @@
-#include "consensus/proposals.h"
+#include "consensus/requests.h"
 
 #include <stdlib.h>
 
@@ -299,9 +299,9 @@ void requests_read_answered(struct requests *r, uint64_t context, uint64_t index
     }
 }
 
-void proposals_out_of_space(struct requests *r, struct raft *raft) { r->out_of_space_after = raft_last_index(raft); }
+void requests_out_of_space(struct requests *r, struct raft *raft) { r->out_of_space_after = raft_last_index(raft); }
 
-void proposals_out_of_space_applier(struct requests *r, bool starves) { r->applier_out_of_space = starves; }
+void requests_out_of_space_applier(struct requests *r, bool starves) { r->applier_out_of_space = starves; }
 
 void requests_serve(struct requests *r, uint64_t applied) {
     struct node_read **at = &r->reads_apply, *read;

@@ -17,8 +17,8 @@
  *     (raft_vouched).
  *
  * Pure: the core, the time and the applied index are arguments. One thread (node.c's loop, or the simulator). */
-#ifndef COORD_CONSENSUS_PROPOSALS_H
-#define COORD_CONSENSUS_PROPOSALS_H
+#ifndef COORD_CONSENSUS_REQUESTS_H
+#define COORD_CONSENSUS_REQUESTS_H
 
 #include "consensus/node.h"
 
@@ -67,10 +67,10 @@ struct node_proposal *requests_committed(struct requests *r, uint64_t index, uin
 void requests_read_answered(struct requests *r, uint64_t context, uint64_t index, int error);
 /* The state machine has no room for what is committed: reads that need it end with CO_DISKFULL, unless this server
  * leads. */
-void proposals_out_of_space_applier(struct requests *r, bool starves);
+void requests_out_of_space_applier(struct requests *r, bool starves);
 /* What the leader sent was not taken in, for want of room: reads that need it end with CO_DISKFULL, until the log
  * has grown. */
-void proposals_out_of_space(struct requests *r, struct raft *raft);
+void requests_out_of_space(struct requests *r, struct raft *raft);
 /* After the effects: answers the reads that `applied` covers. */
 void requests_serve(struct requests *r, uint64_t applied);
 void requests_fence(struct requests *r, bool fenced, uint64_t now_ms);

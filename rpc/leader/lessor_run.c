@@ -1,11 +1,11 @@
-#include "rpc/leader/leases.h"
+#include "rpc/leader/lessor_run.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "rpc/leader/forward.h"
+#include "rpc/leader/forwarding_run.h"
 #include "rpc/leader/lessor.h"
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
@@ -40,13 +40,13 @@ static void take_due_ends(struct rpc *rpc, uint64_t now_ms) {
     for (struct mail *mail = mailbox_take(&rpc->due_ends), *next; mail; mail = next) {
         next = mail->next;
         struct due_write *item = CONTAINER_OF(mail, struct due_write, mail);
-        lessor_decided(rpc->leases, item->decision, item->error, now_ms);
+        lessor_decided(rpc->lessor, item->decision, item->error, now_ms);
         free(item);
     }
 }
 
 static void rearm(struct rpc *rpc) {
-    uint64_t at = lessor_deadline_ms(rpc->leases), now_ms = clock_mono_ms();
+    uint64_t at = lessor_deadline_ms(rpc->lessor), now_ms = clock_mono_ms();
     if (rpc->renewals_held && rpc->renewals_sent_ms + LESSOR_GATHER_MS < at)
         at = rpc->renewals_sent_ms + LESSOR_GATHER_MS;
     if (rpc->gauges_due_ms && rpc->gauges_due_ms < at) at = rpc->gauges_due_ms;
@@ -57,7 +57,7 @@ static void rearm(struct rpc *rpc) {
     uv_update_time(rpc->loop);
     /* Never 0: from within its own callback that would be before the sockets are read again, and a tick that was
      * late waits for just that. */
-    uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 1, 0);
+    uv_timer_start(&rpc->lease_timer, lessor_run_timer_cb, at > now_ms ? at - now_ms : 1, 0);
 }
 
 /* -- renewals ----------------------------------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ static struct renew_impl *impl_of(struct rpc_renew *renew) { return (struct rene
 static void renew_gate_done(struct rpc_read_index *gate, int error) {
     struct renew_impl *impl = CONTAINER_OF(gate, struct renew_impl, gate);
     struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
-    lessor_confirmed(impl->rpc->leases, renew, error, clock_mono_ms());
+    lessor_confirmed(impl->rpc->lessor, renew, error, clock_mono_ms());
 }
 
 static int confirm(void *data, struct rpc_renew *renew) {
@@ -86,8 +86,8 @@ static bool elsewhere(void *data, struct rpc_renew *renew) {
     struct rpc *rpc = data;
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = atomic_load(&view->leader);
-    bool sent =
-        rpc->forward && leader && leader != atomic_load(&view->id) && forward_renew(rpc->forward, leader, renew);
+    bool sent = rpc->forwarding && leader && leader != atomic_load(&view->id) &&
+                forwarding_run_renew(rpc->forwarding, leader, renew);
     rpc->renewals_held |= sent;
     return sent;
 }
@@ -97,16 +97,16 @@ static void send_held(struct rpc *rpc) {
     if (!rpc->renewals_held || now_ms < rpc->renewals_sent_ms + LESSOR_GATHER_MS) return;
     rpc->renewals_held = false;
     rpc->renewals_sent_ms = now_ms;
-    forward_flush(rpc->forward);
+    forwarding_run_flush(rpc->forwarding);
 }
 
-void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew) {
+void lessor_run_renew_here(struct rpc *rpc, struct rpc_renew *renew) {
     impl_of(renew)->rpc = rpc;
-    lessor_renew(rpc->leases, renew, true, clock_mono_ms());
+    lessor_renew(rpc->lessor, renew, true, clock_mono_ms());
     rearm(rpc);
 }
 
-void leases_renew(struct rpc *rpc, struct rpc_renew *renew) {
+void lessor_run_renew(struct rpc *rpc, struct rpc_renew *renew) {
     struct renew_impl *impl = impl_of(renew);
     impl->rpc = rpc;
     if (mailbox_put(&rpc->renewals, &impl->mail)) uv_async_send(&rpc->wake);
@@ -114,10 +114,10 @@ void leases_renew(struct rpc *rpc, struct rpc_renew *renew) {
 
 static void renew_or_send(struct rpc *rpc, struct rpc_renew *renew) {
     if (rpc->stopping) renew->done(renew, CO_CLOSED);
-    else lessor_renew(rpc->leases, renew, false, clock_mono_ms());
+    else lessor_renew(rpc->lessor, renew, false, clock_mono_ms());
 }
 
-void leases_renew_now(struct rpc *rpc, struct rpc_renew *renew) {
+void lessor_run_renew_now(struct rpc *rpc, struct rpc_renew *renew) {
     impl_of(renew)->rpc = rpc;
     renew_or_send(rpc, renew);
     if (rpc->stopping) return;
@@ -180,17 +180,17 @@ static void register_metrics(const struct modules *modules) {
     }
 }
 
-void leases_updates_wake(void *data) {
+void lessor_run_updates_wake(void *data) {
     struct rpc *rpc = data;
     uv_async_send(&rpc->wake);
 }
 
-void leases_timer_cb(uv_timer_t *timer) {
+void lessor_run_timer_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     if (rpc->stopping) return; /* nobody is there to take a proposal any more */
     uint64_t now_ms = clock_mono_ms();
     take_renewals(rpc);
-    lessor_tick(rpc->leases, now_ms);
+    lessor_tick(rpc->lessor, now_ms);
     if (rpc->gauges_due_ms && now_ms >= rpc->gauges_due_ms) {
         rpc->gauges_due_ms = 0;
         read_gauges(rpc);
@@ -198,12 +198,12 @@ void leases_timer_cb(uv_timer_t *timer) {
     rearm(rpc);
 }
 
-void leases_wake_cb(uv_async_t *async) {
+void lessor_run_wake_cb(uv_async_t *async) {
     struct rpc *rpc = async->data;
     uint64_t now_ms = clock_mono_ms();
-    lessor_updates(rpc->leases, now_ms);
+    lessor_updates(rpc->lessor, now_ms);
     if (atomic_exchange(&rpc->restored, false)) {
-        lessor_restored(rpc->leases, now_ms);
+        lessor_restored(rpc->lessor, now_ms);
         read_gauges(rpc);
     }
     take_due_ends(rpc, now_ms);
@@ -211,12 +211,12 @@ void leases_wake_cb(uv_async_t *async) {
     rearm(rpc);
 }
 
-void leases_role(struct rpc *rpc, uint64_t term, bool ready) {
-    lessor_role(rpc->leases, term, ready, clock_mono_ms());
+void lessor_run_role(struct rpc *rpc, uint64_t term, bool ready) {
+    lessor_role(rpc->lessor, term, ready, clock_mono_ms());
     rearm(rpc);
 }
 
-void leases_start(struct rpc *rpc) {
+void lessor_run_start(struct rpc *rpc) {
     const struct modules *modules = machine_modules(rpc->machine);
     struct lessor_callbacks callbacks = {.data = rpc,
                                          .modules = modules,
@@ -228,8 +228,8 @@ void leases_start(struct rpc *rpc) {
                                          .confirm = confirm,
                                          .unix_ms = unix_ms,
                                          .updated = gauges_changed};
-    rpc->leases = lessor_new(&callbacks);
-    CHECK(uv_async_init(rpc->loop, &rpc->wake, leases_wake_cb) == 0);
+    rpc->lessor = lessor_new(&callbacks);
+    CHECK(uv_async_init(rpc->loop, &rpc->wake, lessor_run_wake_cb) == 0);
     CHECK(uv_timer_init(rpc->loop, &rpc->lease_timer) == 0);
     rpc->wake.data = rpc->lease_timer.data = rpc;
     rpc->loop_reader = store_reader_new(machine_store(rpc->machine));
@@ -237,11 +237,11 @@ void leases_start(struct rpc *rpc) {
     read_gauges(rpc);
 }
 
-void leases_stop(struct rpc *rpc) { lessor_stop(rpc->leases); }
+void lessor_run_stop(struct rpc *rpc) { lessor_stop(rpc->lessor); }
 
-void leases_free(struct rpc *rpc) {
+void lessor_run_free(struct rpc *rpc) {
     take_due_ends(rpc, clock_mono_ms());
     take_renewals(rpc);
-    lessor_free(rpc->leases);
+    lessor_free(rpc->lessor);
     store_reader_free(rpc->loop_reader);
 }
