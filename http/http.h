@@ -92,7 +92,7 @@ struct json_object *http_json_of(struct http_request *request, json_type type, c
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value);
 bool http_parameter_duration(struct http_request *request, const char *parameter, int64_t *nanoseconds);
 /* ?dc: the region that the request is for, "": this one (rpc/api/rpc.h). The server has seen to it that it is a name. Of
- * routes that are HTTP_LOCAL always "". What goes through http_read, http_fetch, http_write, http_renew, and waits and
+ * routes that are HTTP_LOCAL always "". What goes through http_read, http_read_once, http_write, http_renew, and waits and
  * streams, goes there by itself. */
 const char *http_region(const struct http_request *request);
 void http_region_name(const struct http_request *request, char region[RPC_REGION_MAX + 1]); /* copies it */
@@ -232,8 +232,8 @@ void http_called(struct http_call *call, int error);
  * records (in the request's arena), or why there are none (NULL). It must reply, or go on with another call.
  * `message` lives in the request's arena. */
 typedef void (*http_fetched)(struct http_request *request, int error, const struct query_result *result);
-void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-                enum rpc_freshness freshness, http_fetched view);
+void http_read_once(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                    enum rpc_freshness freshness, http_fetched view);
 
 /* -- waiting for something else ----------------------------------------------------------------------------------- */
 /* Parks the request until http_deferred is called (any thread, once); then `view` runs on the worker and must reply.

@@ -163,7 +163,7 @@ static void members_known(struct http_request *request, int error, const struct 
 static void put_force_leave(struct http_request *request) {
     Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__table_request__init(message);
-    http_fetch(request, &query_members, &message->base, RPC_DEFAULT, members_known);
+    http_read_once(request, &query_members, &message->base, RPC_DEFAULT, members_known);
 }
 
 const struct http_route http_routes_agent_cluster[] = {

@@ -87,7 +87,7 @@ static void own_known(struct http_request *request, int error, const struct quer
 static void global_services(struct http_request *request) {
     Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__table_request__init(message);
-    http_fetch(request, &query_services, &message->base, RPC_STALE, own_known);
+    http_read_once(request, &query_services, &message->base, RPC_STALE, own_known);
 }
 
 const struct http_route http_routes_global[] = {

@@ -67,6 +67,6 @@ bool health_failover_read(struct http_request *request, const Pb__ServiceRequest
     answer->tags = message->tags, answer->n_tags = message->n_tags;
     answer->passing_only = message->passing_only, answer->own = failover_own(request);
     http_set_context(request, answer);
-    http_fetch(request, &query_failover, &ask->base, RPC_STALE, order_known);
+    http_read_once(request, &query_failover, &ask->base, RPC_STALE, order_known);
     return true;
 }

@@ -222,5 +222,5 @@ void members_get(struct http_request *request) {
     pb__table_request__init(message);
     bool wan = http_has(request, "wan") && !slice_is(http_parameter(request, "wan"), "0");
     if (wan) http_show_regions(request, &query_members, &message->base, view_wan);
-    else http_fetch(request, &query_members, &message->base, RPC_STALE, members_known);
+    else http_read_once(request, &query_members, &message->base, RPC_STALE, members_known);
 }

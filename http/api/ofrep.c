@@ -115,7 +115,7 @@ static void post_flag(struct http_request *request) {
     Pb__RolloutCaller *caller = caller_of(request);
     if (!caller) return;
     caller->name = (char *)(uintptr_t)http_path_value(request, "key").data;
-    http_fetch(request, &query_rollout, &caller->base, RPC_DEFAULT, evaluated);
+    http_read_once(request, &query_rollout, &caller->base, RPC_DEFAULT, evaluated);
 }
 
 /* -- all of them -------------------------------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ static void post_flags(struct http_request *request) {
     Pb__RolloutCaller *caller = caller_of(request);
     if (!caller) return;
     http_set_context(request, caller);
-    http_fetch(request, &query_rollout_all, &caller->base, RPC_DEFAULT, all_evaluated);
+    http_read_once(request, &query_rollout_all, &caller->base, RPC_DEFAULT, all_evaluated);
 }
 
 /* -- browsers ------------------------------------------------------------------------------------------------------ */

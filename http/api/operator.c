@@ -265,7 +265,7 @@ static void health_settings(struct http_request *request, int error, const struc
 static void get_health(struct http_request *request) {
     Pb__AutopilotRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__autopilot_request__init(message);
-    http_fetch(request, &query_autopilot, &message->base, RPC_STALE, health_settings);
+    http_read_once(request, &query_autopilot, &message->base, RPC_STALE, health_settings);
 }
 
 const struct http_route http_routes_operator[] = {

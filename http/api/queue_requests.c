@@ -152,14 +152,14 @@ void queue_renew(struct http_request *request, const struct query_type *entry, c
     renewal->token_name = token_name;
     http_set_context(request, renewal);
     if (session.size) {
-        http_fetch(request, entry, &entry_request(request, name, session)->base, RPC_DEFAULT, holder_found);
+        http_read_once(request, entry, &entry_request(request, name, session)->base, RPC_DEFAULT, holder_found);
         return;
     }
     Pb__QueueRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__queue_request__init(message);
     message->name = arena_strndup(http_arena(request), name.data, name.size);
     if (http_parameter_u64(request, "token", &message->token))
-        http_fetch(request, holder, &message->base, RPC_DEFAULT, holder_found);
+        http_read_once(request, holder, &message->base, RPC_DEFAULT, holder_found);
 }
 
 /* -- what one session has ----------------------------------------------------------------------------------------- */

@@ -169,7 +169,7 @@ static void answered(struct http_request *request, struct http_call *call, int e
     Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__regions_request__init(message);
     http_set_context(request, taking);
-    http_fetch(request, &query_regions, &message->base, RPC_STALE, regions_known);
+    http_read_once(request, &query_regions, &message->base, RPC_STALE, regions_known);
 }
 
 /* The loop. */

@@ -120,7 +120,7 @@ static void records_known(struct http_request *request, int error, const struct 
 static void fetch_records(struct http_request *request) {
     Pb__RegionsRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__regions_request__init(message);
-    http_fetch(request, &query_regions, &message->base, RPC_STALE, records_known);
+    http_read_once(request, &query_regions, &message->base, RPC_STALE, records_known);
 }
 
 static void own_known(struct http_request *request, int error, const struct query_result *result) {
@@ -138,6 +138,6 @@ void http_show_regions(struct http_request *request, const struct query_type *ty
     struct showing *showing = arena_zalloc(http_arena(request), sizeof *showing);
     showing->view = shown, showing->shown.context = http_context(request);
     http_set_context(request, showing);
-    if (type) http_fetch(request, type, message, RPC_STALE, own_known);
+    if (type) http_read_once(request, type, message, RPC_STALE, own_known);
     else fetch_records(request);
 }

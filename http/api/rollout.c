@@ -92,7 +92,7 @@ static void schema_found(struct http_request *request, int error, const struct q
 
 static void publish_look(struct http_request *request) {
     const struct publication *publication = http_context(request);
-    http_fetch(request, &query_rollout_schema, &publication->schema.base, RPC_DEFAULT, schema_found);
+    http_read_once(request, &query_rollout_schema, &publication->schema.base, RPC_DEFAULT, schema_found);
 }
 
 /* The schema is looked at here and not where the command is applied, since judging may take long; the command says which

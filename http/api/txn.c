@@ -88,11 +88,11 @@ static void run(struct txn_form *form) {
         refused.errors = form->errors, refused.n_errors = form->error_count;
         answer(request, &refused);
     } else if (context->reads) {
-        http_fetch(request, &query_txn, &form->command.base,
-                   stale        ? RPC_STALE
-                   : consistent ? RPC_CONSISTENT
-                                : RPC_DEFAULT,
-                   fetched);
+        http_read_once(request, &query_txn, &form->command.base,
+                       stale        ? RPC_STALE
+                       : consistent ? RPC_CONSISTENT
+                                    : RPC_DEFAULT,
+                       fetched);
     } else {
         http_write(request, TXN_APPLY, &form->command.base, written);
     }

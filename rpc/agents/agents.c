@@ -121,12 +121,12 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
         if (!ask) return false;
-        agents_fetch(&agent->reader, ask);
+        agents_read(&agent->reader, ask);
         frame_drop(ask);
     } else if (type == PEER_FETCH_END) {
         Pb__PeerFetchEnd *end = frame_unpack(&pb__peer_fetch_end__descriptor, payload, NULL);
         if (!end) return false;
-        agents_fetch_end(&agent->reader, end->number);
+        agents_read_end(&agent->reader, end->number);
         frame_drop(end);
     } else if (asks_run_is_frame(type)) {
         return asks_run_frame(agents->rpc, agent->asks, type, payload);
@@ -184,7 +184,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         log_info("agents", "%s went node=%s reason=\"%s\"",
                  agent->is_link ? "a link from another region" : "a client agent", agent->node,
                  reach_end_text(error, link_cause(wire)));
-    agents_fetch_down(&agent->reader);
+    agents_read_down(&agent->reader);
     agents_backup_down(agents->rpc, agent->reader.number);
     asks_run_down(agents->rpc, agent->asks);
     agents_hints_down(agent);
@@ -200,7 +200,7 @@ static void on_drained(void *data, struct link *wire) {
     struct agent *agent = data;
     (void)wire;
     if (agent->agents->stopping || list_empty(&agent->reader.held)) return;
-    agents_fetch_pieces(&agent->reader);
+    agents_read_pieces(&agent->reader);
     agents_flush(agent->agents);
 }
 
@@ -285,7 +285,7 @@ static void tick(uv_timer_t *timer) {
 
 static void woken(uv_async_t *async) {
     struct agents *agents = async->data;
-    agents_fetch_answered(agents);
+    agents_read_answered(agents);
     forwarding_woken(agents->forwarding);
     agents_flush(agents);
     finish_stop(agents);
@@ -303,7 +303,7 @@ size_t agents_count(const struct agents *agents) { return agents->count; }
 /* -- life --------------------------------------------------------------------------------------------------------- */
 struct agents *agents_new(struct rpc *rpc) {
     metric_register(&connected);
-    agents_fetch_init();
+    agents_read_init();
     struct agents *agents = mem_zalloc(sizeof *agents);
     agents->rpc = rpc;
     agents->hints = agents_hints_new(agents);
@@ -353,7 +353,7 @@ void agents_stop(struct agents *agents, void (*closed)(void *data), void *data) 
     agents->stopping = true;
     forwarding_stop(agents->forwarding);
     peer_readers_stop(agents);
-    agents_fetch_answered(agents);
+    agents_read_answered(agents);
     LIST_FOREACH_SAFE(item, next, &agents->all) link_close(LIST_ENTRY(item, struct agent, link)->wire);
     finish_stop(agents);
 }

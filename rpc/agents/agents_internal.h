@@ -1,4 +1,4 @@
-/* Inside agents.h: agents.c (connections, what is asked and told), agents_fetch.c (reads), agents_servers.c (other
+/* Inside agents.h: agents.c (connections, what is asked and told), agents_reads.c (reads), agents_servers.c (other
  * servers'), agents_hints.c (load balancing). Loop thread. */
 #ifndef COORD_RPC_AGENTS_INTERNAL_H
 #define COORD_RPC_AGENTS_INTERNAL_H
@@ -74,13 +74,13 @@ void agents_hints_free(struct agents_hints *hints); /* nobody follows anything a
 bool agents_hints_frame(struct agent *agent, uint8_t type, struct slice payload);
 void agents_hints_down(struct agent *agent);
 
-void agents_fetch_init(void);
+void agents_read_init(void);
 void remote_reader_init(struct remote_reader *reader, struct agents *agents);
-void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask);
-void agents_fetch_end(struct remote_reader *reader, uint64_t number); /* its answer is not wanted any more */
-void agents_fetch_answered(struct agents *agents);                    /* takes what other threads have answered */
-void agents_fetch_pieces(struct remote_reader *reader); /* sends more of what is held, as far as there is room */
-void agents_fetch_down(struct remote_reader *reader);
+void agents_read(struct remote_reader *reader, const Pb__PeerFetch *ask);
+void agents_read_end(struct remote_reader *reader, uint64_t number); /* its answer is not wanted any more */
+void agents_read_answered(struct agents *agents);                    /* takes what other threads have answered */
+void agents_read_pieces(struct remote_reader *reader); /* sends more of what is held, as far as there is room */
+void agents_read_down(struct remote_reader *reader);
 
 bool peer_reader_has_room(const struct remote_reader *reader);
 void peer_reader_waits(struct agents *agents); /* one of them has something held */

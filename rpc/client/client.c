@@ -218,7 +218,7 @@ static void tick(uv_timer_t *timer) {
     connections_run_tick(client, now_ms);
     writes_expire(client, now_ms, CO_NOLEADER);
     renewals_look(client, now_ms, false);
-    client_fetch_tick(client, now_ms);
+    client_read_tick(client, now_ms);
     calls_tick(client->rpc->calls, now_ms);
     dns_subscriptions_tick(client->subscriptions, now_ms);
     client_coordinates_tick(client, now_ms);

@@ -189,7 +189,7 @@ static void carry_out(struct client *client) {
             case CONNECTIONS_CLOSE: link_close(conn_at(order.connection)->wire); break;
             case CONNECTIONS_PING: ping(conn_at(order.connection)); break;
             case CONNECTIONS_USE: use(client, order.connection, order.before); break;
-            case CONNECTIONS_ANEW: client_fetch_anew(client); break;
+            case CONNECTIONS_ANEW: client_read_anew(client); break;
         }
     }
 }

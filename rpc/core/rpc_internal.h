@@ -18,7 +18,7 @@ struct asks_run;
 struct audit;
 struct client;
 struct coordinates;
-struct fetches;
+struct fetch_service;
 struct forwarding_run;
 struct lessor;
 struct rpc_region_hooks;
@@ -57,7 +57,7 @@ struct rpc {
     struct hints *hints;
     struct machine *machine;
     struct node *node;
-    struct fetches *fetches;          /* rpc/reads/fetch.h */
+    struct fetch_service *fetches;    /* rpc/reads/fetch_service.h */
     struct rpc_region_hooks *regions; /* rpc/api/regions.h; NULL: there are no links */
     uint64_t started_ms;
 

@@ -10,11 +10,11 @@
  * its turn, LEADER_READ_TURN_MS from its beginning at most; it ends with CO_BUSY then. A fetch that ends before takes
  * nothing with it: what is under way here is its own, and the leader is told.
  *
- * Loop thread, but for what fetch_internal.h says. */
+ * Loop thread, but for what fetch_service_internal.h says. */
 #ifndef COORD_RPC_LEADER_READ_H
 #define COORD_RPC_LEADER_READ_H
 
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 
 #define LEADER_READ_TURN_MS      60000      /* for its turn, where many large answers are under way */
 #define LEADER_READ_MOST         20000      /* under way; CO_BUSY beyond */
@@ -28,11 +28,11 @@ struct leader_read_callbacks {
     void (*wake)(void *data); /* any thread: leader_read_turn, soon */
 };
 /* Before the first fetch. Without callbacks CO_DISKFULL is the answer. */
-void leader_read_over(struct fetches *fetches, const struct leader_read_callbacks *callbacks);
-void leader_read_turn(struct fetches *fetches);
-void leader_read_tick(struct fetches *fetches); /* a few times a second */
+void leader_read_over(struct fetch_service *fetches, const struct leader_read_callbacks *callbacks);
+void leader_read_turn(struct fetch_service *fetches);
+void leader_read_tick(struct fetch_service *fetches); /* a few times a second */
 /* PEER_FETCHED. False: it does not decode */
-bool leader_read_answered(struct fetches *fetches, uint64_t from, struct slice payload);
-void leader_read_down(struct fetches *fetches, uint64_t server);
+bool leader_read_answered(struct fetch_service *fetches, uint64_t from, struct slice payload);
+void leader_read_down(struct fetch_service *fetches, uint64_t server);
 
 #endif

@@ -1,6 +1,6 @@
 /* The read engine: how a query of this server's state is answered, at once or when its result changes. Every read of
  * the replicated state on a server goes this way, those of the HTTP workers (http/blocking.c) and those of rpc_fetch
- * (rpc/reads/fetch.h). What differs is its owner's: the form of an answer, which answers it keeps, how its thread is
+ * (rpc/reads/fetch_service.h). What differs is its owner's: the form of an answer, which answers it keeps, how its thread is
  * woken, and where its deadlines are.
  *
  *     read_begin --> confirmed --> read --> newer than what the client has, or it does not wait: answered

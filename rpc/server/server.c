@@ -15,7 +15,7 @@
 #include "rpc/core/rpc_internal.h"
 #include "rpc/leader/forwarding_run.h"
 #include "rpc/leader/lessor_run.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
@@ -242,7 +242,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     asks_run_start(rpc, loop, config->node_name);
     server_hints_start(rpc);
     server_members_note(rpc);
-    rpc->fetches = fetches_new(rpc);
+    rpc->fetches = fetch_service_new(rpc);
     audit_start(rpc);
     *out = rpc;
     return server_peers_start(rpc, config, fault);
@@ -254,7 +254,7 @@ static void handle_closed(uv_handle_t *handle) {
     lessor_run_free(rpc);
     asks_run_free(rpc);
     calls_free(rpc->calls);
-    fetches_free(rpc->fetches);
+    fetch_service_free(rpc->fetches);
     audit_free(rpc->audit);
     coordinates_free(rpc->coordinates);
     hints_free(rpc->hints);
@@ -296,7 +296,7 @@ void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     lessor_run_stop(rpc);
     asks_run_stop(rpc);
     atomic_store(&rpc->quit, true);
-    fetches_stop(rpc->fetches);
+    fetch_service_stop(rpc->fetches);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
     /* its last answers to others: a snapshot may keep the node from ending for long */

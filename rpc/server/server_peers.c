@@ -12,7 +12,7 @@
 #include "rpc/core/rpc_internal.h"
 #include "rpc/leader/forwarding_run.h"
 #include "rpc/reads/apply_lag.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 #include "rpc/reads/leader_read.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"

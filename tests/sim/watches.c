@@ -1,7 +1,7 @@
 /* Blocking queries, in the steps of rpc/reads/read.h: confirm, read, then enter the watch table, and read again if
  * the thing's generation has moved meanwhile; when woken, arm first, then confirm and read. Between any two steps
  * the state machine may apply something. The order is this file's own: that of the program is tested by
- * tests/rpc/thread_fetch.c and tests/http/test_large.c. */
+ * tests/rpc/thread_fetch_service.c and tests/http/test_large.c. */
 #include <stdlib.h>
 
 #include "base/check.h"

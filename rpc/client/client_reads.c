@@ -16,7 +16,7 @@
 /* Who cancels and who ends a fetch may meet: whoever changes LIVE first decides, and `done` is called by the loop. */
 enum fetch_state { FETCH_LIVE, FETCH_CANCELLING, FETCH_OVER };
 
-struct client_fetch {
+struct client_read {
     struct loop_task begin, cancel;
     struct call call;
     struct list all; /* client->fetches */
@@ -27,21 +27,19 @@ struct client_fetch {
     uint32_t request_size;
     struct buffer pieces;
 };
-_Static_assert(sizeof(struct client_fetch) <= sizeof(((struct rpc_fetch *)0)->impl), "rpc_fetch.impl is too small");
+_Static_assert(sizeof(struct client_read) <= sizeof(((struct rpc_fetch *)0)->impl), "rpc_fetch.impl is too small");
 
-static struct client_fetch *impl_of(struct rpc_fetch *fetch) { return (struct client_fetch *)(void *)fetch->impl; }
-static struct rpc_fetch *fetch_of(struct client_fetch *impl) {
+static struct client_read *impl_of(struct rpc_fetch *fetch) { return (struct client_read *)(void *)fetch->impl; }
+static struct rpc_fetch *fetch_of(struct client_read *impl) {
     return CONTAINER_OF((char *)impl, struct rpc_fetch, impl);
 }
-static struct client_fetch *fetch_at(struct list *item) { return LIST_ENTRY(item, struct client_fetch, all); }
-static struct client_fetch *fetch_called(struct call *call) { return CONTAINER_OF(call, struct client_fetch, call); }
-static struct slice request_of(const struct client_fetch *impl) {
-    return slice_make(impl->request, impl->request_size);
-}
+static struct client_read *fetch_at(struct list *item) { return LIST_ENTRY(item, struct client_read, all); }
+static struct client_read *fetch_called(struct call *call) { return CONTAINER_OF(call, struct client_read, call); }
+static struct slice request_of(const struct client_read *impl) { return slice_make(impl->request, impl->request_size); }
 
 /* It is over, and no call any more. The struct is the caller's again, unless it is being cancelled: then that ends
  * it. */
-static void end(struct client_fetch *impl, int error, const struct rpc_fetched *fetched) {
+static void end(struct client_read *impl, int error, const struct rpc_fetched *fetched) {
     enum fetch_state live = FETCH_LIVE;
     struct rpc_fetch *fetch = fetch_of(impl);
     struct buffer pieces = impl->pieces;
@@ -53,17 +51,17 @@ static void end(struct client_fetch *impl, int error, const struct rpc_fetched *
 }
 
 /* -- without a server --------------------------------------------------------------------------------------------- */
-static void give_up(struct client_fetch *impl, int error, const struct rpc_fetched *fetched) {
+static void give_up(struct client_read *impl, int error, const struct rpc_fetched *fetched) {
     calls_cancel(impl->client->rpc->calls, &impl->call);
     end(impl, error, fetched);
 }
 
 /* What another region says is not given out again: whoever asked for it is to know that it cannot be reached. */
-static bool not_kept(struct client_fetch *impl) {
+static bool not_kept(struct client_read *impl) {
     return fetch_of(impl)->no_cache || fetch_of(impl)->region[0] || impl->client->region;
 }
 
-static bool end_with_kept(struct client_fetch *impl, uint64_t now_ms) {
+static bool end_with_kept(struct client_read *impl, uint64_t now_ms) {
     const struct rpc_fetch *fetch = fetch_of(impl);
     const struct client_kept *kept = client_cache_get(impl->client->cache, fetch->type->number, request_of(impl));
     if (!kept || not_kept(impl) || fetch->freshness == RPC_CONSISTENT) return false;
@@ -75,14 +73,14 @@ static bool end_with_kept(struct client_fetch *impl, uint64_t now_ms) {
     return true;
 }
 
-static void wait_on(struct client_fetch *impl, uint64_t now_ms) {
+static void wait_on(struct client_read *impl, uint64_t now_ms) {
     const struct connections *c = &impl->client->connections;
     if (now_ms - c->lost_ms >= CONNECTIONS_REACH_MS && end_with_kept(impl, now_ms)) return;
     if (connections_gives_up(c, impl->begun_ms, fetch_of(impl)->index != 0, impl->until_ms, now_ms))
         give_up(impl, CO_NOLEADER, NULL);
 }
 
-void client_fetch_tick(struct client *client, uint64_t now_ms) {
+void client_read_tick(struct client *client, uint64_t now_ms) {
     if (client->current) return;
     LIST_FOREACH_SAFE(item, next, &client->fetches)
         if (!fetch_at(item)->call.peer) wait_on(fetch_at(item), now_ms);
@@ -90,7 +88,7 @@ void client_fetch_tick(struct client *client, uint64_t now_ms) {
 
 /* -- with one ----------------------------------------------------------------------------------------------------- */
 static ProtobufCMessage *build(struct call *call, struct arena *arena) {
-    struct client_fetch *impl = fetch_called(call);
+    struct client_read *impl = fetch_called(call);
     const struct rpc_fetch *fetch = fetch_of(impl);
     uint64_t now_ms = clock_mono_ms();
     Pb__PeerFetch *ask = arena_alloc(arena, sizeof *ask);
@@ -120,7 +118,7 @@ const struct call_method fetch_method = {.name = "fetch",
                                          .elsewhere = elsewhere};
 
 static bool take_piece(struct call *call, const ProtobufCMessage *message) {
-    struct client_fetch *impl = fetch_called(call);
+    struct client_read *impl = fetch_called(call);
     const Pb__PeerFetched *answer = (const Pb__PeerFetched *)message;
     if (impl->pieces.size + answer->records.len > ANSWER_MOST) {
         give_up(impl, CO_TOOLARGE, NULL);
@@ -131,7 +129,7 @@ static bool take_piece(struct call *call, const ProtobufCMessage *message) {
 }
 
 static void answered(struct call *call, int error, const ProtobufCMessage *message) {
-    struct client_fetch *impl = fetch_called(call);
+    struct client_read *impl = fetch_called(call);
     const struct rpc_fetch *fetch = fetch_of(impl);
     const Pb__PeerFetched *answer = (const Pb__PeerFetched *)message;
     if (error == CO_OK) error = (int)answer->outcome;
@@ -154,14 +152,14 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
     end(impl, CO_OK, &fetched);
 }
 
-void client_fetch_anew(struct client *client) {
+void client_read_anew(struct client *client) {
     LIST_FOREACH(item, &client->fetches)
         if (!fetch_at(item)->call.peer) fetch_of(fetch_at(item))->index = 0;
 }
 
 /* -- from other threads ------------------------------------------------------------------------------------------- */
 static void begin(struct loop_task *task) {
-    struct client_fetch *impl = CONTAINER_OF(task, struct client_fetch, begin);
+    struct client_read *impl = CONTAINER_OF(task, struct client_read, begin);
     struct client *client = impl->client;
     client->fetch_count += !fetch_of(impl)->background;
     list_append(&client->fetches, &impl->all);
@@ -170,9 +168,9 @@ static void begin(struct loop_task *task) {
     if (waits) wait_on(impl, clock_mono_ms());
 }
 
-void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
-    struct client_fetch *impl = impl_of(fetch);
-    *impl = (struct client_fetch){.client = client, .begun_ms = clock_mono_ms()};
+void client_read_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
+    struct client_read *impl = impl_of(fetch);
+    *impl = (struct client_read){.client = client, .begun_ms = clock_mono_ms()};
     impl->until_ms = impl->begun_ms + (fetch->index ? fetch->wait_ms : 0);
     impl->call.done = answered, impl->call.piece = take_piece;
     list_init(&impl->all);
@@ -186,14 +184,14 @@ void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const Pr
 
 /* Tasks run in the order in which they came: it has begun. It may be over, without anybody told. */
 static void cancel(struct loop_task *task) {
-    struct client_fetch *impl = CONTAINER_OF(task, struct client_fetch, cancel);
+    struct client_read *impl = CONTAINER_OF(task, struct client_read, cancel);
     struct rpc_fetch *fetch = fetch_of(impl);
     if (!list_empty(&impl->all)) give_up(impl, CO_CLOSED, NULL);
     fetch->done(fetch, CO_CLOSED, NULL);
 }
 
-void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch) {
-    struct client_fetch *impl = impl_of(fetch);
+void client_read_cancel(struct client *client, struct rpc_fetch *fetch) {
+    struct client_read *impl = impl_of(fetch);
     enum fetch_state live = FETCH_LIVE;
     if (atomic_compare_exchange_strong(&impl->state, &live, FETCH_CANCELLING))
         rpc_on_loop(client->rpc, &impl->cancel, cancel);

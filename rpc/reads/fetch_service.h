@@ -5,8 +5,8 @@
  *
  * Where the confirmation says that this server's disk is full and it is behind, the leader answers
  * (rpc/reads/leader_read.h). */
-#ifndef COORD_RPC_FETCH_H
-#define COORD_RPC_FETCH_H
+#ifndef COORD_RPC_FETCH_SERVICE_H
+#define COORD_RPC_FETCH_SERVICE_H
 
 #include <uv.h>
 
@@ -15,15 +15,15 @@
 #define FETCH_WAIT_MOST_MS 660000
 #define FETCH_PARKED_MOST  200000
 
-struct fetches;
-struct fetches *fetches_new(struct rpc *rpc);
+struct fetch_service;
+struct fetch_service *fetch_service_new(struct rpc *rpc);
 /* Any thread. */
-void fetches_take(struct fetches *fetches, struct rpc_fetch *fetch, const ProtobufCMessage *request);
-void fetches_cancel(struct fetches *fetches, struct rpc_fetch *fetch);
+void fetch_service_take(struct fetch_service *fetches, struct rpc_fetch *fetch, const ProtobufCMessage *request);
+void fetch_service_cancel(struct fetch_service *fetches, struct rpc_fetch *fetch);
 /* Loop thread, while the node still answers: everything ends with CO_CLOSED, later ones at once too; the thread has
  * ended when it returns. */
-void fetches_stop(struct fetches *fetches);
+void fetch_service_stop(struct fetch_service *fetches);
 /* After the last call of the above, from any thread. */
-void fetches_free(struct fetches *fetches);
+void fetch_service_free(struct fetch_service *fetches);
 
 #endif

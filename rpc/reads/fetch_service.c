@@ -2,21 +2,21 @@
  *
  * A fetch is in at most one box, and leaves it under the lock: taken by the thread, or by its end. So no box holds
  * what its owner may have freed. */
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/wakeup_batch.h"
-#include "rpc/reads/fetch_internal.h"
+#include "rpc/reads/fetch_service_internal.h"
 
-void fetch_wake(struct fetches *fetches) {
+void fetch_wake(struct fetch_service *fetches) {
     if (fetches->started && !fetches->ended) uv_async_send(&fetches->wake);
 }
 
 /* -- the thread --------------------------------------------------------------------------------------------------- */
-static struct fetch *box_take(struct fetches *fetches, struct list *box, unsigned *flags) {
+static struct fetch *box_take(struct fetch_service *fetches, struct list *box, unsigned *flags) {
     struct fetch *fetch = NULL;
     uv_mutex_lock(&fetches->lock);
     if (!list_empty(box)) {
@@ -30,13 +30,13 @@ static struct fetch *box_take(struct fetches *fetches, struct list *box, unsigne
 }
 
 static void taken(struct fetch *fetch, unsigned flags) {
-    if (flags & FETCH_NEW) list_append(&fetches_of(fetch)->all, &fetch->all);
+    if (flags & FETCH_NEW) list_append(&fetch_service_of(fetch)->all, &fetch->all);
     if (flags & FETCH_CANCELLED) fetch_finish(fetch, CO_CLOSED, NULL);
     else if (flags & FETCH_NEW) read_begin(&fetch->read, false);
     else read_fired(&fetch->read);
 }
 
-static void take_some(struct fetches *fetches, struct list *box) {
+static void take_some(struct fetch_service *fetches, struct list *box) {
     unsigned flags = 0;
     for (unsigned i = 0; i < FETCH_TURN_MOST; i++) {
         struct fetch *fetch = box_take(fetches, box, &flags);
@@ -45,15 +45,15 @@ static void take_some(struct fetches *fetches, struct list *box) {
     }
 }
 
-static void turn(struct fetches *fetches, void (*work)(struct fetches *fetches));
+static void turn(struct fetch_service *fetches, void (*work)(struct fetch_service *fetches));
 
 static void on_timer(uv_timer_t *timer) {
-    struct fetches *fetches = timer->data;
+    struct fetch_service *fetches = timer->data;
     fetches->timer_ms = 0;
     turn(fetches, fetch_due);
 }
 
-static void timer_set(struct fetches *fetches) {
+static void timer_set(struct fetch_service *fetches) {
     uint64_t next = fetch_next_due(fetches), now = clock_mono_ms();
     if (next == UINT64_MAX || next == fetches->timer_ms) return; /* one that is early does no harm */
     fetches->timer_ms = next;
@@ -61,7 +61,7 @@ static void timer_set(struct fetches *fetches) {
     uv_timer_start(&fetches->timer, on_timer, next > now ? next - now : 0, 0);
 }
 
-static void take_posts(struct fetches *fetches) {
+static void take_posts(struct fetch_service *fetches) {
     for (struct mail *mail = mailbox_take(&fetches->posts), *next; mail; mail = next) {
         next = mail->next;
         struct post *post = CONTAINER_OF(mail, struct post, mail);
@@ -69,15 +69,15 @@ static void take_posts(struct fetches *fetches) {
     }
 }
 
-static void end_all(struct fetches *fetches) {
+static void end_all(struct fetch_service *fetches) {
     unsigned flags;
     for (struct fetch *fetch; (fetch = box_take(fetches, &fetches->arrived, &flags));)
         if (flags & FETCH_NEW) list_append(&fetches->all, &fetch->all);
     while (!list_empty(&fetches->all)) fetch_finish(LIST_ENTRY(fetches->all.next, struct fetch, all), CO_CLOSED, NULL);
 }
 
-/* Confirmations may still be on their way: they are taken, for nobody, by fetches_free. */
-static void end(struct fetches *fetches) {
+/* Confirmations may still be on their way: they are taken, for nobody, by fetch_service_free. */
+static void end(struct fetch_service *fetches) {
     end_all(fetches);
     if (uv_is_closing((uv_handle_t *)&fetches->wake)) return;
     large_reads_stop(fetches->engine.large);
@@ -88,7 +88,7 @@ static void end(struct fetches *fetches) {
     uv_close((uv_handle_t *)&fetches->timer, NULL);
 }
 
-static void turn(struct fetches *fetches, void (*work)(struct fetches *fetches)) {
+static void turn(struct fetch_service *fetches, void (*work)(struct fetch_service *fetches)) {
     wakeup_batch_begin(); /* all reads of the turn are asked about in one question */
     work(fetches);
     read_turn_end(&fetches->engine);
@@ -103,7 +103,7 @@ static void turn(struct fetches *fetches, void (*work)(struct fetches *fetches))
     else timer_set(fetches);
 }
 
-static void take_all(struct fetches *fetches) {
+static void take_all(struct fetch_service *fetches) {
     take_posts(fetches);
     leader_read_back(fetches);
     take_some(fetches, &fetches->arrived);
@@ -113,7 +113,7 @@ static void take_all(struct fetches *fetches) {
 static void on_wake(uv_async_t *wake) { turn(wake->data, take_all); }
 
 static void thread_main(void *data) {
-    struct fetches *fetches = data;
+    struct fetch_service *fetches = data;
     pthread_setname_np(pthread_self(), "rpc-fetch");
     fetches->reader = rpc_reader_new(fetches->rpc);
     rng_seed(&fetches->rng, random_u64());
@@ -126,7 +126,7 @@ static void thread_main(void *data) {
 }
 
 /* Under the lock. */
-static void start(struct fetches *fetches) {
+static void start(struct fetch_service *fetches) {
     CHECK(uv_loop_init(&fetches->loop) == 0);
     CHECK(uv_async_init(&fetches->loop, &fetches->wake, on_wake) == 0);
     CHECK(uv_timer_init(&fetches->loop, &fetches->timer) == 0);
@@ -136,7 +136,7 @@ static void start(struct fetches *fetches) {
 }
 
 void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetched) {
-    struct fetches *fetches = fetches_of(fetch);
+    struct fetch_service *fetches = fetch_service_of(fetch);
     read_end(&fetch->read); /* it does not fire any more */
     leader_read_drop(fetch);
     list_remove(&fetch->all);
@@ -151,7 +151,7 @@ void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetc
 
 /* -- of the read owner: any thread -------------------------------------------------------------------------------- */
 static void post(struct read_engine *engine, struct post *post) {
-    struct fetches *fetches = CONTAINER_OF(engine, struct fetches, engine);
+    struct fetch_service *fetches = CONTAINER_OF(engine, struct fetch_service, engine);
     mailbox_put(&fetches->posts, &post->mail);
     uv_mutex_lock(&fetches->lock);
     fetch_wake(fetches);
@@ -161,7 +161,7 @@ static void post(struct read_engine *engine, struct post *post) {
 /* Applier thread, or whoever restores. */
 static void fired(struct watch_waiter *waiter) {
     struct fetch *fetch = fetch_of_read(CONTAINER_OF(waiter, struct read, waiter));
-    struct fetches *fetches = fetches_of(fetch);
+    struct fetch_service *fetches = fetch_service_of(fetch);
     uv_mutex_lock(&fetches->lock);
     fetch->flags |= FETCH_FIRED;
     bool idle = list_empty(&fetches->fired);
@@ -192,8 +192,8 @@ static const struct read_owner owner = {.post = post,
                                         .build_free = fetch_build_free};
 
 /* -- from outside ------------------------------------------------------------------------------------------------- */
-struct fetches *fetches_new(struct rpc *rpc) {
-    struct fetches *fetches = mem_zalloc(sizeof *fetches);
+struct fetch_service *fetch_service_new(struct rpc *rpc) {
+    struct fetch_service *fetches = mem_zalloc(sizeof *fetches);
     fetches->rpc = rpc;
     CHECK(uv_mutex_init(&fetches->lock) == 0);
     list_init(&fetches->arrived), list_init(&fetches->fired), list_init(&fetches->all);
@@ -203,7 +203,7 @@ struct fetches *fetches_new(struct rpc *rpc) {
     return fetches;
 }
 
-void fetches_take(struct fetches *fetches, struct rpc_fetch *outer, const ProtobufCMessage *request) {
+void fetch_service_take(struct fetch_service *fetches, struct rpc_fetch *outer, const ProtobufCMessage *request) {
     struct fetch *fetch = fetch_of(outer);
     *fetch = (struct fetch){.read.index = outer->index, .flags = FETCH_NEW};
     read_init(&fetch->read, &fetches->engine);
@@ -228,7 +228,7 @@ void fetches_take(struct fetches *fetches, struct rpc_fetch *outer, const Protob
     outer->done(outer, CO_CLOSED, NULL);
 }
 
-void fetches_cancel(struct fetches *fetches, struct rpc_fetch *outer) {
+void fetch_service_cancel(struct fetch_service *fetches, struct rpc_fetch *outer) {
     struct fetch *fetch = fetch_of(outer);
     uv_mutex_lock(&fetches->lock);
     if (!fetch->over) {
@@ -240,7 +240,7 @@ void fetches_cancel(struct fetches *fetches, struct rpc_fetch *outer) {
     uv_mutex_unlock(&fetches->lock);
 }
 
-void fetches_stop(struct fetches *fetches) {
+void fetch_service_stop(struct fetch_service *fetches) {
     uv_mutex_lock(&fetches->lock);
     bool join = fetches->started && !fetches->stopping;
     fetches->stopping = true;
@@ -250,7 +250,7 @@ void fetches_stop(struct fetches *fetches) {
     leader_read_stop(fetches);
 }
 
-void fetches_free(struct fetches *fetches) {
+void fetch_service_free(struct fetch_service *fetches) {
     if (!fetches) return;
     CHECK(fetches->stopping);
     large_reads_stop(fetches->engine.large);

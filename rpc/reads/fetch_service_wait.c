@@ -2,15 +2,15 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "rpc/reads/fetch_internal.h"
+#include "rpc/reads/fetch_service_internal.h"
 
 /* -- deadlines: a binary heap, places count from 1 ---------------------------------------------------------------- */
-static void heap_put(struct fetches *fetches, uint32_t place, struct fetch *fetch) {
+static void heap_put(struct fetch_service *fetches, uint32_t place, struct fetch *fetch) {
     fetches->heap[place] = fetch;
     fetch->place = place;
 }
 
-static void heap_sift(struct fetches *fetches, uint32_t place, struct fetch *fetch) {
+static void heap_sift(struct fetch_service *fetches, uint32_t place, struct fetch *fetch) {
     struct fetch **heap = fetches->heap;
     for (; place > 1 && heap[place / 2]->deadline_ms > fetch->deadline_ms; place /= 2)
         heap_put(fetches, place, heap[place / 2]);
@@ -22,7 +22,7 @@ static void heap_sift(struct fetches *fetches, uint32_t place, struct fetch *fet
     heap_put(fetches, place, fetch);
 }
 
-static void heap_add(struct fetches *fetches, struct fetch *fetch) {
+static void heap_add(struct fetch_service *fetches, struct fetch *fetch) {
     if (fetches->heap_count + 1 >= fetches->heap_room) {
         fetches->heap_room = fetches->heap_room ? 2 * fetches->heap_room : 64;
         fetches->heap = mem_realloc(fetches->heap, fetches->heap_room * sizeof(struct fetch *));
@@ -30,7 +30,7 @@ static void heap_add(struct fetches *fetches, struct fetch *fetch) {
     heap_sift(fetches, ++fetches->heap_count, fetch);
 }
 
-static void heap_remove(struct fetches *fetches, struct fetch *fetch) {
+static void heap_remove(struct fetch_service *fetches, struct fetch *fetch) {
     uint32_t place = fetch->place;
     if (place == 0) return;
     fetch->place = 0;
@@ -38,11 +38,11 @@ static void heap_remove(struct fetches *fetches, struct fetch *fetch) {
     if (last != fetch) heap_sift(fetches, place, last);
 }
 
-uint64_t fetch_next_due(const struct fetches *fetches) {
+uint64_t fetch_next_due(const struct fetch_service *fetches) {
     return fetches->heap_count ? fetches->heap[1]->deadline_ms : UINT64_MAX;
 }
 
-void fetch_due(struct fetches *fetches) {
+void fetch_due(struct fetch_service *fetches) {
     uint64_t now = clock_mono_ms();
     while (fetch_next_due(fetches) <= now) {
         struct fetch *fetch = fetches->heap[1];
@@ -53,7 +53,7 @@ void fetch_due(struct fetches *fetches) {
 
 bool fetch_park(struct read *read) {
     struct fetch *fetch = fetch_of_read(read);
-    struct fetches *fetches = fetches_of(fetch);
+    struct fetch_service *fetches = fetch_service_of(fetch);
     if (fetches->parked >= FETCH_PARKED_MOST) {
         fetch_finish(fetch, CO_BUSY, NULL);
         return false;
@@ -69,8 +69,8 @@ bool fetch_park(struct read *read) {
 
 void fetch_unpark(struct read *read) {
     struct fetch *fetch = fetch_of_read(read);
-    fetches_of(fetch)->parked--;
-    heap_remove(fetches_of(fetch), fetch);
+    fetch_service_of(fetch)->parked--;
+    heap_remove(fetch_service_of(fetch), fetch);
 }
 
 /* -- the end ------------------------------------------------------------------------------------------------------ */
@@ -78,7 +78,7 @@ static const char *cause_of(struct read *read, struct fetch_answer *answer) {
     if (answer->cause) return answer->cause;
     struct depends depends = fetch_depends(read);
     answer->cause = mem_alloc(RPC_CAUSE_MAX);
-    read_cause(fetches_of(fetch_of_read(read))->reader, &depends, answer->read.index, answer->cause);
+    read_cause(fetch_service_of(fetch_of_read(read))->reader, &depends, answer->read.index, answer->cause);
     return answer->cause;
 }
 

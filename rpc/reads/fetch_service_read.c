@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 #include "base/message.h"
-#include "rpc/reads/fetch_internal.h"
+#include "rpc/reads/fetch_service_internal.h"
 
 struct slice fetch_request(const struct fetch *fetch) {
     return slice_make(fetch->request, fetch->request_size);
@@ -19,7 +19,7 @@ static ProtobufCMessage *request_unpack(const struct query_type *type, struct sl
 
 struct depends fetch_depends(struct read *read) {
     struct fetch *fetch = fetch_of_read(read);
-    struct fetches *fetches = fetches_of(fetch);
+    struct fetch_service *fetches = fetch_service_of(fetch);
     arena_reset(&fetches->request_arena);
     fetches->request = request_unpack(fetch_outer(fetch)->type, fetch_request(fetch), &fetches->request_arena);
     return depends_of(fetch_outer(fetch)->type, fetches->request);
@@ -68,7 +68,7 @@ const uint8_t *fetch_digest(struct read_answer *read) {
 
 int fetch_run(struct read *read, size_t limit, struct read_answer **answer) {
     struct fetch *fetch = fetch_of_read(read);
-    struct fetches *fetches = fetches_of(fetch);
+    struct fetch_service *fetches = fetch_service_of(fetch);
     struct asking asking = {fetch_outer(fetch)->type, fetch_request(fetch)};
     return read_run(read->engine, fetches->reader, &fetches->arena, asking.type, fetches->request, limit, pack, &asking,
                     answer);
@@ -79,13 +79,14 @@ static struct slice asked(const struct fetch_answer *answer) {
     return slice_make(answer->bytes + answer->read.size, answer->request_size);
 }
 
-static struct fetch_answer **slot_of(struct fetches *fetches, const struct query_type *type, struct slice request) {
+static struct fetch_answer **slot_of(struct fetch_service *fetches, const struct query_type *type,
+                                     struct slice request) {
     return &fetches->slots[hash64_seed(request.data, request.size, type->number) % FETCH_SLOTS];
 }
 
 struct read_answer *fetch_find(struct read *read, uint64_t generation) {
     struct fetch *fetch = fetch_of_read(read);
-    struct fetches *fetches = fetches_of(fetch);
+    struct fetch_service *fetches = fetch_service_of(fetch);
     const struct query_type *type = fetch_outer(fetch)->type;
     if (!fetches->kept) return NULL;
     struct fetch_answer *answer = *slot_of(fetches, type, fetch_request(fetch));
@@ -99,7 +100,7 @@ struct read_answer *fetch_find(struct read *read, uint64_t generation) {
 static size_t cost(const struct fetch_answer *answer) { return answer->read.size + answer->request_size; }
 
 void fetch_keep(struct read_engine *engine, struct read_answer *read) {
-    struct fetches *fetches = CONTAINER_OF(engine, struct fetches, engine);
+    struct fetch_service *fetches = CONTAINER_OF(engine, struct fetch_service, engine);
     struct fetch_answer *answer = answer_of(read);
     if (fetches->kept_bytes + cost(answer) > FETCH_KEPT_MOST) return;
     struct fetch_answer **slot = slot_of(fetches, answer->type, asked(answer));
@@ -113,7 +114,7 @@ void fetch_keep(struct read_engine *engine, struct read_answer *read) {
     fetches->kept = true;
 }
 
-void fetch_kept_clear(struct fetches *fetches) {
+void fetch_kept_clear(struct fetch_service *fetches) {
     for (size_t i = 0; i < FETCH_SLOTS && fetches->kept; i++) {
         if (fetches->slots[i]) fetch_drop(&fetches->slots[i]->read);
         fetches->slots[i] = NULL;

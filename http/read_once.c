@@ -57,8 +57,8 @@ static void drop(struct http_call *call, int error) {
     fetched_free(&CONTAINER_OF(call, struct fetching, call)->fetched);
 }
 
-void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-                enum rpc_freshness freshness, http_fetched fetched) {
+void http_read_once(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                    enum rpc_freshness freshness, http_fetched fetched) {
     struct fetching *fetching = arena_zalloc(http_arena(request), sizeof *fetching);
     fetching->call.view = view, fetching->call.drop = drop;
     fetching->view = fetched, fetching->message = message;

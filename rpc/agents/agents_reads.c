@@ -119,7 +119,7 @@ static struct pending_fetch *next_held(struct remote_reader *reader) {
 }
 
 /* Only as they are taken: what else there is to tell goes out between two pieces. */
-void agents_fetch_pieces(struct remote_reader *reader) {
+void agents_read_pieces(struct remote_reader *reader) {
     while (!list_empty(&reader->held) && has_room(reader)) {
         struct pending_fetch *pending = next_held(reader);
         list_remove(&pending->link);
@@ -142,7 +142,7 @@ static bool hold(struct remote_reader *reader, struct pending_fetch *pending) {
     list_append(&reader->held, &pending->link);
     pending->held = true;
     reader->held_bytes += size;
-    agents_fetch_pieces(reader);
+    agents_read_pieces(reader);
     if (reader->server && !list_empty(&reader->held)) peer_reader_waits(reader->agents);
     return true;
 }
@@ -161,7 +161,7 @@ static bool answer_fetch(struct remote_reader *reader, struct pending_fetch *pen
     return false;
 }
 
-void agents_fetch_answered(struct agents *agents) {
+void agents_read_answered(struct agents *agents) {
     for (struct mail *mail = mailbox_take(&agents->answered), *next; mail; mail = next) {
         next = mail->next;
         struct pending_fetch *pending = CONTAINER_OF(mail, struct pending_fetch, mail);
@@ -170,7 +170,7 @@ void agents_fetch_answered(struct agents *agents) {
     }
 }
 
-void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask) {
+void agents_read(struct remote_reader *reader, const Pb__PeerFetch *ask) {
     struct agents *agents = reader->agents;
     const struct query_type *type = modules_query(machine_modules(agents->rpc->machine), ask->query);
     if (!type) {
@@ -217,7 +217,7 @@ void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask) {
     frame_drop(request);
 }
 
-void agents_fetch_end(struct remote_reader *reader, uint64_t number) {
+void agents_read_end(struct remote_reader *reader, uint64_t number) {
     struct pending_fetch *pending = reader->agents->pending[pending_place(reader, number)];
     while (pending && (pending->reader != reader || pending->number != number)) pending = pending->chain;
     if (!pending) return;
@@ -225,7 +225,7 @@ void agents_fetch_end(struct remote_reader *reader, uint64_t number) {
     else rpc_fetch_cancel(reader->agents->rpc, &pending->fetch);
 }
 
-void agents_fetch_down(struct remote_reader *reader) {
+void agents_read_down(struct remote_reader *reader) {
     LIST_FOREACH_SAFE(item, next, &reader->held) pending_free(LIST_ENTRY(item, struct pending_fetch, link));
     LIST_FOREACH_SAFE(item, next, &reader->fetches) {
         struct pending_fetch *pending = LIST_ENTRY(item, struct pending_fetch, link);
@@ -235,4 +235,4 @@ void agents_fetch_down(struct remote_reader *reader) {
     }
 }
 
-void agents_fetch_init(void) { metric_register(&fetching); }
+void agents_read_init(void) { metric_register(&fetching); }

@@ -1,13 +1,13 @@
-/* Inside the fetch service: fetch.c (life, boxes, the thread), fetch_wait.c (deadlines, the end of a read),
- * fetch_read.c (reading, answers), leader_read.c (reads by the leader). Included by these only. Everything is the
+/* Inside the fetch service: fetch_service.c (life, boxes, the thread), fetch_service_wait.c (deadlines, the end of a read),
+ * fetch_service_read.c (reading, answers), leader_read.c (reads by the leader). Included by these only. Everything is the
  * fetch thread's unless said otherwise. */
-#ifndef COORD_RPC_FETCH_INTERNAL_H
-#define COORD_RPC_FETCH_INTERNAL_H
+#ifndef COORD_RPC_FETCH_SERVICE_INTERNAL_H
+#define COORD_RPC_FETCH_SERVICE_INTERNAL_H
 
 #include "base/check.h"
 #include "base/list.h"
 #include "base/random.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 #include "rpc/reads/read.h"
 
 #define FETCH_RESULT_MOST (512u << 20) /* packed */
@@ -52,7 +52,7 @@ struct fetch_answer {
     uint8_t bytes[]; /* the records, then the request */
 };
 
-struct fetches {
+struct fetch_service {
     struct rpc *rpc;
     uv_mutex_t lock;
     /* Under the lock. */
@@ -82,23 +82,23 @@ struct fetches {
 };
 
 static inline struct fetch *fetch_of_read(const struct read *read) { return CONTAINER_OF(read, struct fetch, read); }
-static inline struct fetches *fetches_of(const struct fetch *fetch) {
-    return CONTAINER_OF(fetch->read.engine, struct fetches, engine);
+static inline struct fetch_service *fetch_service_of(const struct fetch *fetch) {
+    return CONTAINER_OF(fetch->read.engine, struct fetch_service, engine);
 }
 
-/* -- fetch.c -- */
-void fetch_wake(struct fetches *fetches); /* under the lock. Another turn comes */
+/* -- fetch_service.c -- */
+void fetch_wake(struct fetch_service *fetches); /* under the lock. Another turn comes */
 void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetched);
 
-/* -- fetch_wait.c: of the read owner -- */
+/* -- fetch_service_wait.c: of the read owner -- */
 bool fetch_park(struct read *read);
 void fetch_unpark(struct read *read);
 void fetch_answer(struct read *read, struct read_answer *answer, uint64_t least);
 void fetch_fail(struct read *read, int error);
-void fetch_due(struct fetches *fetches);                /* those whose time is up */
-uint64_t fetch_next_due(const struct fetches *fetches); /* UINT64_MAX: none */
+void fetch_due(struct fetch_service *fetches);                /* those whose time is up */
+uint64_t fetch_next_due(const struct fetch_service *fetches); /* UINT64_MAX: none */
 
-/* -- fetch_read.c: of the read owner -- */
+/* -- fetch_service_read.c: of the read owner -- */
 struct slice fetch_request(const struct fetch *fetch);
 struct depends fetch_depends(struct read *read);
 struct read_answer *fetch_find(struct read *read, uint64_t generation);
@@ -111,14 +111,14 @@ bool fetch_build_like(const struct read_build *build, const struct read *read);
 int fetch_build_run(struct read_build *build, struct rpc_reader *reader, struct arena *arena,
                     struct read_answer **answer);
 void fetch_build_free(struct read_build *build);
-void fetch_kept_clear(struct fetches *fetches); /* the turn ends */
+void fetch_kept_clear(struct fetch_service *fetches); /* the turn ends */
 
 /* -- leader_read.c -- */
-void leader_read_begin(struct fetch *fetch);    /* the fetch may be gone afterwards */
-void leader_read_drop(struct fetch *fetch);     /* it ends */
-void leader_read_back(struct fetches *fetches); /* those that came back */
-void leader_read_new(struct fetches *fetches);
-void leader_read_stop(struct fetches *fetches); /* loop thread; the fetch thread has ended */
-void leader_read_free(struct fetches *fetches);
+void leader_read_begin(struct fetch *fetch);          /* the fetch may be gone afterwards */
+void leader_read_drop(struct fetch *fetch);           /* it ends */
+void leader_read_back(struct fetch_service *fetches); /* those that came back */
+void leader_read_new(struct fetch_service *fetches);
+void leader_read_stop(struct fetch_service *fetches); /* loop thread; the fetch thread has ended */
+void leader_read_free(struct fetch_service *fetches);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "registry/catalog.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 #include "tests/lib/servers.h"
 
 static struct server server;
