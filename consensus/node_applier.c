@@ -1,4 +1,4 @@
-/* The applier: hands committed entries to the state machine in order, and restores it from snapshots. */
+/* The applier: hands committed entries to the state machine in order, and installs snapshots in it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ static void note_members(struct node *node, const struct apply_job *job) {
     }
 }
 
-/* -- restoring: the snapshot file's bytes go through a pipe to the state machine ---------------------------------- */
+/* -- installing: the snapshot file's bytes go through a pipe to the state machine ---------------------------------- */
 struct feeder {
     struct snapshot_reader *reader;
     int fd, result;
@@ -43,7 +43,7 @@ struct feeder {
 
 static void feed(void *arg) {
     struct feeder *f = arg;
-    background_thread("restore-feed");
+    background_thread("install-feed");
     size_t room = 64 * 1024, got = 0;
     char *block = mem_alloc(room);
     for (uint64_t offset = 0; f->result == CO_OK; offset += got) {
@@ -62,7 +62,7 @@ static void feed(void *arg) {
     free(block);
 }
 
-int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault) {
+int node_install_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault) {
     struct feeder feeder = {0};
     int rv = snapshot_open(node->disk, index, &feeder.reader, meta, fault);
     if (rv != CO_OK) return rv;
@@ -76,7 +76,7 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     CHECK(uv_thread_create(&thread, feed, &feeder) == 0);
     /* first: a copy of the new state begins as soon as it is there */
     node_applier_note(node, meta->members_index, &meta->members);
-    rv = node->callbacks.snapshot_restore(node->callbacks.data, ends[0], meta, fault);
+    rv = node->callbacks.snapshot_install(node->callbacks.data, ends[0], meta, fault);
     close(ends[0]);
     uv_thread_join(&thread);
     snapshot_close(feeder.reader);
@@ -108,14 +108,14 @@ static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *me
     return true;
 }
 
-int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
+int node_install_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
                            struct fault *fault) {
     uint64_t most = 0, room = 0; /* that was too little; what the attempt took comes back, and does not count */
     for (bool told = false;; told = true) {
         uint64_t begun = clock_mono_ms();
         *fault = (struct fault){0};
         if (node->disk->ops->free_bytes(node->disk, &room) == CO_OK && room > most) most = room;
-        int rv = node_restore_snapshot(node, meta->index, meta, fault);
+        int rv = node_install_snapshot(node, meta->index, meta, fault);
         if (rv != CO_DISKFULL) return rv;
         if (!told)
             log_error("raft",
@@ -234,7 +234,7 @@ static int apply_again(struct node *node, uint64_t from, uint64_t to, struct fau
 /* From this server's own snapshot and log, up to where it was. */
 static int rebuild_own(struct node *node, struct fault *fault) {
     struct raft_snapshot_meta meta = {0};
-    int rv = node_restore_snapshot(node, 0, &meta, fault);
+    int rv = node_install_snapshot(node, 0, &meta, fault);
     if (rv == CO_NOTFOUND) *fault = (struct fault){0}, rv = CO_OK;
     if (rv == CO_OK && meta.index > node->applier_at)
         return fault_set(fault, CO_CONFLICT, "the snapshot is ahead of what was applied");
@@ -262,17 +262,17 @@ static bool stopped_meanwhile(struct node *node) {
 }
 
 /* A snapshot that was received, or found. */
-static void restore(struct node *node, struct apply_job *job) {
+static void install(struct node *node, struct apply_job *job) {
     struct fault fault = {0};
-    CHECK(job->meta.index >= node->applier_at && job->restored && job->result);
-    atomic_store(&node->restoring, true);
-    int rv = node_restore_with_room(node, &job->meta, stopped_meanwhile, &fault);
-    atomic_store(&node->restoring, false);
+    CHECK(job->meta.index >= node->applier_at && job->installed && job->result);
+    atomic_store(&node->installing, true);
+    int rv = node_install_with_room(node, &job->meta, stopped_meanwhile, &fault);
+    atomic_store(&node->installing, false);
     node_out_of_space(node, false);
     *job->result = rv;
-    if (rv != CO_OK) log_error("raft", "snapshot cannot be restored: %s", fault.text);
+    if (rv != CO_OK) log_error("raft", "snapshot cannot be installed: %s", fault.text);
     else node->applier_at = job->meta.index;
-    uv_sem_post(job->restored);
+    uv_sem_post(job->installed);
     free(job);
     if (rv == CO_OK && node->holding) release(node);
 }
@@ -286,8 +286,8 @@ void node_applier_main(void *arg) {
         for (struct job *next; list; list = next) {
             next = list->next;
             struct apply_job *job = CONTAINER_OF(list, struct apply_job, job);
-            if (job->restore) {
-                restore(node, job);
+            if (job->install) {
+                install(node, job);
             } else if (job->resume) {
                 resume(node, job->own);
                 free(job);

@@ -123,7 +123,7 @@ uint64_t machine_index_in(struct store_txn *txn);
 uint64_t machine_unix_ms_in(struct store_txn *txn);
 /* The index at which a backup became the state last; 0: never. */
 uint64_t machine_restored(struct store_txn *txn);
-uint64_t machine_restores(const struct machine *machine); /* any thread: how often the whole state was replaced */
+uint64_t machine_replacements(const struct machine *machine); /* any thread: how often the whole state was replaced */
 uint64_t machine_applied_term(const struct machine *machine);
 /* any thread: machine_floor as published with the applied index */
 uint64_t machine_floor_now(const struct machine *machine);
@@ -135,7 +135,7 @@ const struct modules *machine_modules(const struct machine *machine); /* any thr
  * wakes every waiter; loading gives way to other threads (base/background.h), since a server that is behind serves
  * nobody. On an error the old state stays. */
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term);
-int machine_restore(struct machine *machine, int fd, uint64_t size, struct fault *fault);
+int machine_install(struct machine *machine, int fd, uint64_t size, struct fault *fault);
 /* Is this such a copy, fit for OPERATOR_RESTORE_END (registry/operator.h)? *index: the highest index in it. Any
  * thread. CO_CORRUPT, CO_UNSUPPORTED. */
 int machine_copy_check(struct machine *machine, int fd, uint64_t size, uint64_t *index, struct fault *fault);

@@ -20,6 +20,9 @@ struct quota_session {
 Pb__SessionUse *quota_session_use(struct quota_session *session, char *node, struct rng *rng, struct arena *arena);
 void quota_session_answered(struct quota_session *session, const Pb__QuotaGrants *grants);
 
+/* The reason for which a budget cannot have this name; NULL: it can. */
+const char *quota_name_fault(struct slice name);
+
 /* Is it certain, after this error of a command, that nothing was applied? */
 bool quota_ask_certain(int error);
 /* The wait before the next try after so many failures in a row; spread at random, so that agents do not all come at

@@ -310,21 +310,12 @@ static int take_known(struct owner *owner, struct owner_budget *budget, struct o
     return rv == CO_OK ? CO_OK : refuse(answer, rv, count.retry_ms, "the budget is spent");
 }
 
-static bool name_fits(struct slice name) {
-    char room[QUOTA_NAME_MOST + 1];
-    if (name.size == 0 || name.size > QUOTA_NAME_MOST || memchr(name.data, '\0', name.size)) return false;
-    memcpy(room, name.data, name.size);
-    room[name.size] = '\0';
-    return quota_name_fits(room);
-}
-
 int owner_take(struct owner *owner, struct owner_take *take, struct owner_now now, struct owner_answer *answer) {
     *answer = (struct owner_answer){.source = SPENDER_LOCAL};
     struct owner_budget *budget = owner_find(owner, take->name);
     if (take->key.size > QUOTA_KEY_MOST) return refuse(answer, CO_INVALID, 0, "a key has at most 8192 bytes");
-    if (!budget && !name_fits(take->name))
-        return refuse(answer, CO_INVALID, 0,
-                      "a budget's name has 1 to 256 printable ASCII characters, none of them '\"' or '\\'");
+    const char *text = budget ? NULL : quota_name_fault(take->name);
+    if (text) return refuse(answer, CO_INVALID, 0, text);
     if (!budget) budget = budget_of(owner, take->name, now.ns);
     if (!budget) return refuse(answer, CO_BUSY, 1000, "this agent takes from too many budgets");
     budget->used_ns = now.ns;

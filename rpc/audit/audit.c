@@ -210,7 +210,7 @@ static void lift(struct rpc *rpc) {
 }
 
 /* At start it is our own snapshot, which may have what was wrong. */
-void audit_restored(struct rpc *rpc) {
+void audit_installed(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
     if (rpc->node && audit->running && !audit->replaying && atomic_load(&audit->fenced)) lift(rpc);
 }
@@ -227,7 +227,7 @@ int audit_rebuild(void *data, bool own, uint64_t *applied, struct fault *fault) 
         audit->replaying = rv == CO_OK;
     } else {
         rv = lseek(audit->rebuild.fd, 0, SEEK_SET) == 0 ? CO_OK : CO_IO;
-        if (rv == CO_OK) rv = machine_restore(rpc->machine, audit->rebuild.fd, audit->rebuild.size, fault);
+        if (rv == CO_OK) rv = machine_install(rpc->machine, audit->rebuild.fd, audit->rebuild.size, fault);
         if (rv == CO_OK) machine_sums_set(rpc->machine, &audit->rebuild.ring);
     }
     *applied = machine_applied(rpc->machine);

@@ -137,9 +137,9 @@ struct rpc {
     struct raft_members peers;
 
     /* Applier thread. */
-    uint64_t restores; /* seen */
+    uint64_t replacements; /* seen */
     unsigned version_seen;
-    _Atomic bool restored;   /* the leases are to be read again */
+    _Atomic bool replaced;   /* the leases are to be read again */
     _Atomic bool store_full; /* the applier's last batch found no room */
     _Atomic bool quit;       /* the applier gives up retrying a failed store */
 };

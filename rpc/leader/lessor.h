@@ -55,7 +55,7 @@ void lessor_free(struct lessor *lessor); /* all that was proposed is decided; st
 
 void lessor_role(struct lessor *lessor, uint64_t term, bool ready, uint64_t now_ms);
 void lessor_updates(struct lessor *lessor, uint64_t now_ms);  /* there may be some */
-void lessor_restored(struct lessor *lessor, uint64_t now_ms); /* a backup took the place of the state */
+void lessor_replaced(struct lessor *lessor, uint64_t now_ms); /* a snapshot or a backup took the place of the state */
 /* A renewal has arrived; from another server: `here`, it must not be taken elsewhere. `renew->done` is called with
  * CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED, CO_FENCED. */
 void lessor_renew(struct lessor *lessor, struct rpc_renew *renew, bool here, uint64_t now_ms);

@@ -202,8 +202,8 @@ void lessor_run_wake_cb(uv_async_t *async) {
     struct rpc *rpc = async->data;
     uint64_t now_ms = clock_mono_ms();
     lessor_updates(rpc->lessor, now_ms);
-    if (atomic_exchange(&rpc->restored, false)) {
-        lessor_restored(rpc->lessor, now_ms);
+    if (atomic_exchange(&rpc->replaced, false)) {
+        lessor_replaced(rpc->lessor, now_ms);
         read_gauges(rpc);
     }
     take_due_ends(rpc, now_ms);

@@ -36,12 +36,12 @@ static void input_done(void *data, void *origin, const struct machine_result *re
 }
 
 /* The whole state was replaced: what ends by itself is to be read from it again. */
-static void note_restores(struct rpc *rpc) {
-    uint64_t restores = machine_restores(rpc->machine);
-    if (restores == rpc->restores) return;
-    rpc->restores = restores;
+static void note_replacements(struct rpc *rpc) {
+    uint64_t replacements = machine_replacements(rpc->machine);
+    if (replacements == rpc->replacements) return;
+    rpc->replacements = replacements;
     if (!rpc->node) return; /* starting: there are no leases yet */
-    atomic_store(&rpc->restored, true);
+    atomic_store(&rpc->replaced, true);
     lessor_run_updates_wake(rpc);
 }
 
@@ -99,21 +99,21 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
     }
     metric_add(&applied_total, count);
     metric_add(&batches_total, 1);
-    note_restores(rpc);
+    note_replacements(rpc);
     version_applied(rpc);
     return inputs[count - 1].index;
 }
 
-static int restore(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault) {
+static int install(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault) {
     struct rpc *rpc = data;
-    int rv = machine_restore(rpc->machine, fd, meta->size, fault);
-    if (rv == CO_OK) note_restores(rpc), version_applied(rpc), audit_restored(rpc);
+    int rv = machine_install(rpc->machine, fd, meta->size, fault);
+    if (rv == CO_OK) note_replacements(rpc), version_applied(rpc), audit_installed(rpc);
     return rv;
 }
 
 static int rebuild(void *data, bool own, uint64_t *applied, struct fault *fault) {
     int rv = audit_rebuild(data, own, applied, fault);
-    if (rv == CO_OK) note_restores(data), version_applied(data);
+    if (rv == CO_OK) note_replacements(data), version_applied(data);
     return rv;
 }
 
@@ -177,7 +177,7 @@ static int open_node(struct rpc *rpc, const struct rpc_server_config *config, st
     struct node_callbacks callbacks = {.data = rpc,
                                        .apply = apply,
                                        .snapshot_copy = copy,
-                                       .snapshot_restore = restore,
+                                       .snapshot_install = install,
                                        .has_room = room,
                                        .role = role,
                                        .refuse = version_refuse,

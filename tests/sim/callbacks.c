@@ -314,8 +314,8 @@ void edge_poked(struct server *server) {
     server->poke_planned = false;
     forwarding_woken(server->forwarding);
     lessor_updates(server->leases, server_now_ms(server));
-    if (server->restored) lessor_restored(server->leases, server_now_ms(server));
-    server->restored = false;
+    if (server->installed) lessor_replaced(server->leases, server_now_ms(server));
+    server->installed = false;
     take_decided(server);
     server_turn(server); /* arms its timer */
 }
@@ -386,7 +386,7 @@ void edge_open(struct server *server) {
     server->full_told = false;
     server->taken_bytes = 0;
     server->write_begun_ms = 0;
-    server->poke_planned = server->restored = false;
+    server->poke_planned = server->installed = false;
     sim_schedule(server->sim, sim_random(server->sim, 0, 20) * MS, EVENT_BEAT, server->slot, 0, NULL);
 }
 

@@ -339,7 +339,7 @@ struct server {
     struct forwarding *forwarding;
     struct lessor *leases;
     uint64_t applied_seen, write_begun_ms, bad_ms;
-    bool poke_planned, restored, dying;
+    bool poke_planned, installed, dying;
     struct decided *decided;
     struct watch *watches;
 
@@ -451,7 +451,7 @@ void check_committed(struct server *server, const struct raft_entry *entry); /* 
 /* The state machine has done it, with this result. */
 void check_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result);
 void check_state(struct server *server); /* it stands at the end of a batch */
-void check_restored(struct server *server, const struct raft_snapshot_meta *meta);
+void check_installed(struct server *server, const struct raft_snapshot_meta *meta);
 void check_recovered(struct server *server, const struct raft_start *start); /* before the core sees it */
 void check_started(struct server *server);                                   /* the core knows it now */
 void check_acked(struct sim *sim, const struct op *op);
