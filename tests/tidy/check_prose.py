@@ -21,7 +21,7 @@ LEFT = {
     "base": 24,
     "consensus": 43,
     "dns": 17,
-    "docs": 93,
+    "docs": 13,
     "health": 34,
     "http": 66,
     "multi-dc": 1,
