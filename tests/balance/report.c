@@ -1,4 +1,4 @@
-/* What docs/load-balancing.md shows: tables between two marks, and plots. */
+/* Writes the tables (between two marks) and the plots of docs/load-balancing.md. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

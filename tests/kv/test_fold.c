@@ -263,7 +263,7 @@ Test(fold_preservation, what_is_held_stays_so, .init = setup, .fini = teardown) 
     expect_held("web", 12u, 0u);
 }
 
-/* What was lost under several spellings was lost of one service. */
+/* Instances lost under several spellings were lost of one service. */
 Test(fold_preservation, the_windows_of_spellings_become_one, .init = setup, .fini = teardown) {
     nodes_least = NODES;
     for (unsigned i = 0; i < NODES; i++) preservation_node(i, "Node", i % 2 ? "web" : "Web", "Id");

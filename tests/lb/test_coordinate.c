@@ -79,7 +79,7 @@ Test(coordinate, they_go_with_their_node, .init = setup, .fini = teardown) {
     cr_expect_eq(store_sum(txn), store_scrub(txn));
 }
 
-/* What lies before the raise is found after it. */
+/* Records from before the raise are found after it. */
 Test(coordinate, nodes_are_found_in_any_case, .init = setup, .fini = teardown) {
     cr_assert(node_add(&world, "Near").yes);
     coordinate_put(&world, "Near", "", 0.5);

@@ -1,4 +1,4 @@
-/* Scenarios of leases and sessions. */
+/* Scenarios of leases and sessions, and of forwarded writes, full disks, watches and events. */
 #include "kv/event/event.h"
 #include "tests/sim/story.h"
 
