@@ -428,7 +428,7 @@ Test(owning, what_a_newcomer_was_given_counts_when_its_epoch_is_active) {
 }
 
 /* An agent that gave counts to a newcomer goes before the newcomer hears that it is none any more. The newcomer keeps
- * the sum of both hand-overs. */
+ * what both hand-overs gave it. */
 Test(owning, what_a_newcomer_was_given_stays_when_the_giver_goes) {
     come();
     cr_expect_eq(hand_over(1, false, 4), PB__QUOTA_VERDICT__QUOTA_DONE);
