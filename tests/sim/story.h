@@ -58,7 +58,7 @@ uint64_t get(struct sim *s, const struct server *server);
 uint64_t get_stale(struct sim *s, const struct server *server);
 /* Any other request, made by a module's functions. */
 uint64_t ask(struct sim *s, const struct server *server, const struct op *op);
-bool story_raised(struct sim *s, const struct server *server); /* the cluster version is the newest, there too */
+bool story_founded(struct sim *s, const struct server *server); /* the cluster, as that server knows too */
 bool done(struct sim *s, uint64_t op);
 bool refused(struct sim *s, uint64_t op);
 bool put_many(struct sim *s, const struct server *server, unsigned count); /* all acknowledged, one after the other */
@@ -162,6 +162,21 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(clients_that_obey_are_served, "who is refused and comes when it is told is served, or sees others served")    \
     X(owners_count_alone, "each key of a budget is counted by one agent, within its budget")                        \
     X(copy_outlives_its_leaders, "a copy that its leader has begun is finished by the next, and equals its source") \
+    X(agents_find_the_server_that_works,                                                                            \
+      "an agent that loses its server soon has one that works, whatever the others do")                             \
+    X(a_silent_connection_is_given_up,                                                                              \
+      "a connection over which nothing comes back is given up within a second, or 6 s")                             \
+    X(a_name_is_tried_address_by_address, "all addresses of a name are tried before the name backs off")            \
+    X(agents_come_back_spread_over_time,                                                                            \
+      "after a restart of all servers agents come back soon, and not at one moment")                                \
+    X(a_restart_of_the_only_server_is_short,                                                                        \
+      "agents are back a second after their only server went, or in twice the time")                                \
+    X(agents_leave_a_leaderless_minority, "agents leave servers that know no leader, and stay away")                \
+    X(agents_stay_with_their_cluster,                                                                               \
+      "an agent uses no server of another cluster, and comes home when its own is back")                            \
+    X(a_region_that_is_away_says_so_at_once,                                                                        \
+      "who reads of a region is told that it is away after hold_ms, no sooner or later")                            \
+    X(a_read_without_servers_ends_in_time, "a read waits for a server for 7 s, no less and no longer")              \
     X(a_healthy_home_is_not_left,                                                                                   \
       "regions answer for each other only while, and for a while after, one has no healthy instances")
 

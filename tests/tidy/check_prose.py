@@ -17,7 +17,7 @@ import re
 import sys
 
 LEFT = {
-    "agent": 49,
+    "agent": 50,
     "base": 24,
     "consensus": 43,
     "dns": 17,
@@ -25,8 +25,8 @@ LEFT = {
     "health": 34,
     "http": 66,
     "multi-dc": 1,
-    "registry": 78,
-    "rpc": 104,
+    "registry": 73,
+    "rpc": 105,
 }
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*', re.S)
