@@ -38,39 +38,6 @@ def their_server_dies(cluster, agents):
     cluster.wait_writable()
 
 
-def late_writes(cluster, agents):
-    """Its server stands still with writes of the agent, which are written through another and changed again: they come too late."""
-    agent = one_at(cluster, agents, False)
-    victim = agent.server()
-    other = next(s for s in cluster.servers if s is not victim)
-
-    def answer(path):
-        return until("an answer", lambda: [found for found in [get(other, path)] if found is not None])[0]
-
-    def there(name):
-        return bool(answer("/v1/catalog/service/%s?stale" % name))
-
-    def alive_since():
-        return next(c["ModifyIndex"] for c in answer("/v1/health/node/%s?stale" % agent.name) if c["CheckID"] == "serfHealth")
-    do(agent, "/v1/agent/service/register", {"Name": "late"})
-    until("it is registered", lambda: there("late"), 5)
-    since = alive_since()
-    victim.pause()
-    ask(agent, "PUT", "/v1/agent/service/deregister/late", timeout=20)
-    until("it is deregistered through another server", lambda: not there("late"), 10)
-    check(agent.server() is not victim, "it moved")
-    do(agent, "/v1/agent/service/register", {"Name": "late"})
-    until("it is registered again", lambda: there("late"), 5)
-    victim.resume()
-    begun = now()
-    while now() - begun < 1.5 * MULTIPLIER:
-        check(there("late"), "gone %.2f s after the server went on" % (now() - begun))
-        time.sleep(0.02)
-    check(alive_since() == since, "its node was well all the while")
-    do(agent, "/v1/agent/service/deregister/late")
-    wait_equal("after late writes", agents, [other], 5)
-
-
 def heard_elsewhere(cluster, agents, what, lose, return_it):
     """An agent only waits for a change when its server says nothing more; it hears of that change through another one."""
     heard(cluster, agents, what, lose, return_it)
@@ -296,7 +263,6 @@ def main():
         for agent in agents:
             agent.start()
         ready(agents)
-        late_writes(cluster, agents)
         their_server_dies(cluster, agents)
         ready(agents)
         their_server_hangs(cluster, agents)

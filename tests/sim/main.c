@@ -11,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "health/liveness.h"
+#include "health/sync.h"
 #include "kv/quota/owning.h"
 #include "rpc/client/connections.h"
 #include "rpc/forward/forwarding.h"
@@ -19,7 +21,7 @@
 
 struct mutation {
     const char *name;
-    unsigned bit, forwarding, lease, watch, module, spender, owning, connections;
+    unsigned bit, forwarding, lease, watch, module, spender, owning, connections, liveness, sync;
 };
 static const struct mutation mutations[] = {
     {"count-old-terms", .bit = RAFT_MUTATE_COUNT_OLD_TERMS},
@@ -66,6 +68,15 @@ static const struct mutation mutations[] = {
     {"links-dial-strangers", .connections = CONNECTIONS_MUTATE_DIALS_STRANGERS},
     {"links-follow-strangers", .connections = CONNECTIONS_MUTATE_FOLLOWS_STRANGERS},
     {"links-hold-on", .connections = CONNECTIONS_MUTATE_HOLDS_ON},
+    {"renewal-once", .liveness = LIVENESS_MUTATE_NEVER_AGAIN},
+    {"lost-lease-kept", .liveness = LIVENESS_MUTATE_KEEPS_LOST},
+    {"void-lease-kept", .liveness = LIVENESS_MUTATE_KEEPS_VOID},
+    {"leave-without-end", .liveness = LIVENESS_MUTATE_STAYS},
+    {"taken-name-writes", .liveness = LIVENESS_MUTATE_TAKEN_WRITES},
+    {"sync-drops", .sync = SYNC_MUTATE_DROPS},
+    {"sync-blind", .sync = SYNC_MUTATE_BLIND},
+    {"sync-together", .sync = SYNC_MUTATE_TOGETHER},
+    {"sync-aside-for-good", .sync = SYNC_MUTATE_ASIDE},
 };
 
 struct arguments {
@@ -151,7 +162,8 @@ static void run_once(const struct sim_options *options, const struct scenario *s
     outcome_take(outcome, &sim);
     bool broken = options->mutations || options->forwarding_mutations || options->lease_mutations ||
                   options->watch_mutations || options->module_mutations || options->spender_mutations ||
-                  options->owning_mutations || options->connections_mutations;
+                  options->owning_mutations || options->connections_mutations || options->liveness_mutations ||
+                  options->sync_mutations;
     if (sim.failed && !broken) cluster_print(&sim, stderr);
     sim_close(&sim);
 }
@@ -347,6 +359,8 @@ static bool parse_mutation(struct arguments *a, const char *name) {
     a->options.spender_mutations |= a->mutation->spender;
     a->options.owning_mutations |= a->mutation->owning;
     a->options.connections_mutations |= a->mutation->connections;
+    a->options.liveness_mutations |= a->mutation->liveness;
+    a->options.sync_mutations |= a->mutation->sync;
     return true;
 }
 

@@ -10,8 +10,9 @@
  *   modules.c    the modules' models            expiring.c  what ends by itself
  *   gateways.h   agents that spend quotas       checkers.c   what has to hold, always
  *   dialling.h   agents that dial servers
+ *   agents.h     agents and their catalog       story.h      verbs for told scenarios: scenarios*.c
  *   regions.h    regions that answer for others chronicle.c  what the checkers remember
- *   chaos.c      faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
+ *   chaos.c      faults at random, then healing */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
 
@@ -49,6 +50,7 @@
     X(RULE_QUEUE, "queues", "holders exclude each other, who waits does so in turn, and not for what is free")     \
     X(RULE_LEASE, "leases", "no lease ends early, or outlives its holder for long")                                \
     X(RULE_QUOTA, "quotas", "agents admit no more than the bound says, and refuse nothing for long that is there") \
+    X(RULE_AGENTS, "agents", "the catalog soon says what each agent knows, and of who is gone that it is")         \
     X(RULE_HOME, "home", "a region never leaves healthy instances of its own, and comes home to them in time")     \
     X(RULE_LINKS, "links", "an agent finds a server that works in time, and none of another cluster")              \
     X(RULE_WATCH, "watches", "a blocking query is woken by each change of its key, and by nothing else")           \
@@ -90,6 +92,7 @@ enum event_kind {
     EVENT_POKE,      /* its loop is woken: answers for others, news of sessions, outcomes */
     EVENT_CLIENT,    /* a client wakes up */
     EVENT_GATEWAY,   /* a gateway wakes up, or a call of it goes a step further */
+    EVENT_AGENT,     /* an agent wakes up, or a call of it goes a step further */
     EVENT_CHAOS,     /* something happens to the cluster */
 };
 
@@ -120,6 +123,7 @@ struct sim_options {
     unsigned module_mutations;                                       /* enum module_mutation */
     unsigned spender_mutations, owning_mutations;                    /* of gateways */
     unsigned connections_mutations;                                  /* of agents that dial servers */
+    unsigned liveness_mutations, sync_mutations;                     /* of agents */
     unsigned rules_off;                                              /* bits of enum rule */
     unsigned modules_off;                                            /* bits: modules without clients */
     bool digests;                                                    /* of what is generated */
@@ -133,6 +137,7 @@ struct chronicle;
 struct forwarding;
 struct lessor;
 struct lessor_decision;
+struct lease_settings;
 
 /* A connection as one of its two servers sees it, and what is on its way to that server. */
 struct frame;
@@ -180,7 +185,9 @@ struct sim {
     uint64_t digests[SIM_MODULES_MAX], chaos_digest;
     struct chronicle *chronicle;
     struct chaos *chaos;
-    struct gateways *gateways; /* NULL: there are none */
+    struct gateways *gateways;                   /* NULL: there are none */
+    struct agents *agents;                       /* likewise */
+    const struct lease_settings *lease_settings; /* of servers that start; NULL: none */
 
     bool failed; /* the first violation ends the run */
     enum rule failed_rule;
