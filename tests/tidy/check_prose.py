@@ -20,7 +20,6 @@ LEFT = {
     "agent": 49,
     "base": 24,
     "consensus": 43,
-    "dns": 17,
     "docs": 93,
     "health": 34,
     "http": 66,
