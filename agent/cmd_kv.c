@@ -15,7 +15,7 @@ static void key_path(struct buffer *path, const char *key) {
     client_encode(path, key, true);
 }
 
-/* Asks, then parses the list of entries. NULL: none, or a fault. */
+/* Sends the GET, then parses the list of entries. NULL: no entries, or a fault. */
 static struct json_object *entries_of(const struct client *client, struct buffer *path, struct client_answer *answer,
                                       struct fault *fault) {
     buffer_append_byte(path, '\0');
@@ -127,7 +127,7 @@ static int kv_get(int argc, char **argv) {
 }
 
 /* -- put, delete -------------------------------------------------------------------------------------------------- */
-/* The answer is true or false: which one, or a fault. */
+/* Sends a request whose answer is true or false, and returns that; or a fault. */
 static bool ask_yes(const struct client *client, const char *method, struct buffer *path, const struct slice *body,
                     struct fault *fault) {
     struct client_answer answer = {0};

@@ -1,8 +1,8 @@
-/* coord lock, coord elect: a command that runs while a lock is held, or while it leads. */
+/* coord lock, coord elect: run a command while a lock is held, or while this process leads. */
 #include "agent/cmd_hold.h"
 #include "base/check.h"
 
-/* "backup.sh"; on which node, and in which process, its session tells. */
+/* The default note is the name of the program: "backup.sh". The session tells node and process. */
 static void default_note(char *const *argv, struct buffer *note) {
     const char *slash = strrchr(argv[0], '/');
     buffer_printf(note, "%.64s", slash ? slash + 1 : argv[0]);

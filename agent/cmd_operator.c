@@ -33,7 +33,7 @@ static void print_peers(struct json_object *servers) {
     cmd_table_print(&table);
 }
 
-/* Asks and parses; NULL and a fault. */
+/* Sends the GET and parses the answer; NULL and a fault. */
 static struct json_object *ask_object(const struct client *client, const char *path, bool or_429, struct fault *fault) {
     struct client_answer answer = {0};
     struct fault refused = {0};
@@ -144,7 +144,7 @@ static void replace(struct json_object *config, const char *name, const char *te
     json_object_object_add(config, name, value);
 }
 
-/* What is there, with the named fields changed; nobody else's change in between gets lost. */
+/* Writes the whole configuration back, if nobody has changed it since it was read: so no other change gets lost. */
 static int autopilot_write(const struct client *client, struct json_object *config, struct fault *fault) {
     uint64_t index = 0;
     char path[160];

@@ -1,4 +1,4 @@
-/* coord quota: what its rows (http/api_quota.c) cannot say. */
+/* coord quota: the commands that are more than a row of http/api_quota.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -80,7 +80,7 @@ static void print_row(struct json_object *row) {
     printf(" of %llu\n", (unsigned long long)cmd_json_number(row, "Capacity"));
 }
 
-/* Prints what is new. A row may be printed once only: their numbers have no gaps, unless rows went that nobody read. */
+/* Prints the new rows, each only once. Their numbers have gaps only where rows were dropped before they were read. */
 static bool print_new(const struct client_answer *answer, uint64_t *from) {
     struct fault fault = {0};
     struct json_object *list = json_parse(buffer_slice(&answer->body), &fault);
@@ -130,7 +130,7 @@ static int watch(int argc, char **argv) {
         int rv = client_ask(&client, "GET", path.data, NULL, NULL, NULL, &answer, &fault);
         if (rv == CO_OK && answer.status == 200) {
             bool more = print_new(&answer, &from);
-            /* There may be more than one answer takes: they are asked for at once. */
+            /* There may be more rows than fit into one answer, so the next request does not wait. */
             index = more ? 0 : answer.index;
             silent = false;
         } else if (rv == CO_OK && answer.status < 500) {

@@ -1,4 +1,4 @@
-/* coord region keys: which keys are copied from other regions. */
+/* coord region keys: shows and changes the keys that are copied from other regions. */
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
 #include "agent/cmd_json.h"

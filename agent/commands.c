@@ -68,7 +68,7 @@ int cli_main(int argc, char **argv) {
     arena_free(&names);
     errno = 0;
     bool written = fflush(stdout) == 0 && !ferror(stdout);
-    if (!written && errno != EPIPE) /* else the reader has what it wanted */
+    if (!written && errno != EPIPE) /* EPIPE: the reader has read enough */
         fprintf(stderr, "coord: the output is not whole, it could not be written%s%s\n", errno ? ": " : "",
                 errno ? strerror(errno) : "");
     return written || code ? code : 2;

@@ -17,7 +17,6 @@ import re
 import sys
 
 LEFT = {
-    "agent": 49,
     "base": 24,
     "consensus": 43,
     "docs": 93,
