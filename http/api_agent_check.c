@@ -1,4 +1,4 @@
-/* /v1/agent/check: checks of this agent, and what TTL checks are told. */
+/* /v1/agent/check: checks of this agent, and updates of TTL checks. */
 #include "base/text.h"
 #include "health/local.h"
 #include "http/agent_views.h"
@@ -17,7 +17,7 @@ static void put_register(struct http_request *request) {
     int error = local_check_register(http_env(request)->local, definition, true, &fault);
     if (error == CO_OK) {
         agent_reply_synced(request);
-    } else if (error == CO_NOTFOUND || error == CO_DENIED) { /* its service; a script */
+    } else if (error == CO_NOTFOUND || error == CO_DENIED) { /* the service does not exist; scripts are not allowed */
         http_reply_text(request, 500, "%s", fault.text);
     } else {
         http_reply_fault(request, &fault);

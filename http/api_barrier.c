@@ -65,7 +65,7 @@ static const struct http_wait wait_all_left = {
 
 /* -- where one session stands ------------------------------------------------------------------------------------- */
 
-/* A session that is not there is an answer too: whoever waits for the end of its own is told. */
+/* A missing session is answered with 200 too, so that a client that waits for the end of its session is told. */
 static int view_seat(struct http_request *request, const struct query_result *result) {
     Pb__BarrierSeat outside = PB__BARRIER_SEAT__INIT;
     outside.name = (char *)(uintptr_t)http_path_value(request, "name").data;

@@ -1,4 +1,4 @@
-/* /v1/election: one of those who campaign leads. */
+/* /v1/election: of all sessions that campaign, one leads. */
 #include "http/queue_requests.h"
 #include "kv/election/election.h"
 
@@ -38,7 +38,7 @@ static int own_view(struct http_request *request, const struct query_result *res
     return queue_own_view(request, result, campaigned);
 }
 
-/* With ?leader only the leader is read: who observes it is not woken by those who campaign. */
+/* With ?leader only the leader is read, so that candidates do not wake observers of the leader. */
 static void election_get(struct http_request *request) {
     if (http_has(request, "session")) queue_own_read(request, &query_election_entry, own_view);
     else if (!http_has(request, "leader")) http_declared(request);

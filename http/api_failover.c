@@ -1,5 +1,5 @@
-/* /v1/failover: where services are answered from when they have no healthy instances here, and why they are answered from
- * where they are (multi-dc/failover.h). */
+/* /v1/failover: the regions that answer for a service without healthy instances here, and an explanation of the present
+ * answer (multi-dc/failover.h). */
 #include <string.h>
 
 #include "http/health_failover.h"

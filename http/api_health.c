@@ -17,7 +17,7 @@ static void health_node(struct http_request *request) {
     http_read(request, &query_node_checks, &message->base, checks_view);
 }
 
-/* The part that checks/ and service/ have in common; false: replied. */
+/* The part of the request that checks/ and service/ share; NULL: it has replied. */
 static Pb__ServiceRequest *service_request(struct http_request *request) {
     Pb__ServiceRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__service_request__init(message);
@@ -40,7 +40,7 @@ static int service_view(struct http_request *request, const struct query_result 
     return 200;
 }
 
-/* Without a value it is true; else what Go's ParseBool takes. */
+/* Reads ?passing: without a value it is true; else the value must be one that Go's ParseBool accepts. */
 static bool passing(struct http_request *request, protobuf_c_boolean *only) {
     static const char *const yes[] = {"", "1", "t", "T", "true", "TRUE", "True"};
     static const char *const no[] = {"0", "f", "F", "false", "FALSE", "False"};
@@ -77,7 +77,7 @@ static void health_state(struct http_request *request) {
     if (!view_no_filter(request) || !view_path_text(request, "state", "check state", &message->state)) return;
     Pb__Status status;
     struct slice state = slice_text(message->state);
-    /* "unknown" is a state of old that clients still ask for: nothing is in it. */
+    /* "unknown" is a former state that clients still ask for: no check has it. */
     if (!slice_is(state, "any") && !slice_is(state, "unknown") &&
         (catalog_status_parse(state, &status) != CO_OK || status == PB__STATUS__MAINTENANCE)) {
         http_reply_text(request, 400, "Invalid check state \"%.40s\": one of any, passing, warning, critical",

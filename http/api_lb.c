@@ -1,4 +1,5 @@
-/* /v1/lb: which instance a request goes to, who owns a key, which keys are hot (lb/pick.h, docs/load-balancing.md). */
+/* /v1/lb: picks the instance for a request, and tells the owners of a key, and the hot keys (lb/pick.h,
+ * docs/load-balancing.md). */
 #include <math.h>
 
 #include "base/check.h"
@@ -7,9 +8,9 @@
 #include "http/picks.h"
 #include "http/views.h"
 
-#define AGAIN_MS        5 /* a client agent waits for its copy */
+#define AGAIN_MS        5 /* pause while a client agent waits for its copy */
 #define REPLICAS_MAX    64
-#define READY_INSTANCES 12 /* among more there are too many pairs */
+#define READY_INSTANCES 12 /* a larger service has too many pairs */
 
 METRIC picks_total = {.name = "coord_lb_picks_total",
                       .type = METRIC_COUNTER,
@@ -18,7 +19,7 @@ METRIC picks_total = {.name = "coord_lb_picks_total",
 static struct slice service_of(struct http_request *request) { return http_path_value(request, "service"); }
 
 /* -- finding the instances ---------------------------------------------------------------------------------------- */
-/* The same request, once its instances are here. */
+/* Answers the request, when its instances are here. */
 typedef void (*answer_from)(struct http_request *request, const struct picks_kept *kept, uint64_t now_ns);
 
 static void find(struct http_request *request, answer_from answer, void (*again)(struct http_request *, uint64_t)) {
@@ -39,7 +40,7 @@ static void nobody(struct http_request *request, const struct picks_kept *kept, 
     buffer_free(&why);
 }
 
-/* What it asks for is its context from then on. False: it has replied. */
+/* Parses the request's parameters into its context. False: it has replied. */
 static bool asked(struct http_request *request, const char *parameter) {
     struct balance_ask *ask = arena_alloc(http_arena(request), sizeof *ask);
     if (!picks_ask(request, parameter, ask)) return false;
@@ -141,7 +142,7 @@ static void get_owner(struct http_request *request) {
 struct hot_asked {
     struct http_call call;
     struct rpc_hot hot;
-    struct buffer json; /* written where it was answered */
+    struct buffer json; /* written on the thread that got the answer */
     bool pretty;
 };
 
@@ -169,7 +170,7 @@ static void hot_write(struct json_out *json, const Pb__PeerHotAnswer *answer) {
     json_object_end(json);
 }
 
-/* The loop. */
+/* Loop thread. */
 static void hot_done(struct rpc_hot *hot, int error, const Pb__PeerHotAnswer *answer) {
     struct hot_asked *asked = CONTAINER_OF(hot, struct hot_asked, hot);
     struct json_out json;

@@ -1,4 +1,5 @@
-/* /v1/lease: leases, which vanish with all that is bound to them when their owner no longer renews them. */
+/* /v1/lease: leases. When its owner no longer renews it, a lease ends, and everything that is bound to it is
+ * removed. */
 #include "http/api_lease.h"
 
 #include <ctype.h>
@@ -56,14 +57,15 @@ static void remaining_write(struct json_out *json, int64_t left_ms) {
     buffer_free(&text);
 }
 
-/* Context of a look at one: rpc_renew; NULL: the leader was not asked. */
+/* The context is the rpc_renew of a look at one lease; NULL: the leader was not asked. */
 static void one_remaining(struct json_out *json, const ProtobufCMessage *message, void *request) {
     const struct rpc_renew *looked = http_context(request);
     (void)message;
     if (looked) remaining_write(json, looked->left_ms);
 }
 
-/* Of a look at all: pb.LeasesLeft, sorted. One that it does not know of (its end is proposed) has nothing left. */
+/* The context is pb.LeasesLeft, sorted, of a look at all leases. A lease that is not in it (its end is proposed) has no
+ * time left. */
 static void any_remaining(struct json_out *json, const ProtobufCMessage *message, void *request) {
     const Pb__LeasesLeft *left = http_context(request);
     if (!left) return;
@@ -73,8 +75,8 @@ static void any_remaining(struct json_out *json, const ProtobufCMessage *message
     remaining_write(json, found ? (*found)->left_ms : 0);
 }
 
-/* Not found: the leader does not know it, or has proposed its end. What the state says counts, which has a moment to
- * go in the latter case. */
+/* CO_NOTFOUND: the leader does not know the lease, or has proposed its end. Then the replicated state is the answer; in
+ * the latter case it still has the lease for a moment. */
 static void looked_at_one(struct http_request *request, int error, const struct rpc_renew *renew) {
     if (error != CO_OK && error != CO_NOTFOUND) http_reply_error(request, error);
     else http_declared_with(request, renew);
@@ -96,8 +98,8 @@ static void looked_at_all(struct http_request *request, int error, const struct 
     http_declared_with(request, left);
 }
 
-/* How much is left only the leader knows, and it changes all the time: who waits for a change, or takes what this
- * server has, is not told. */
+/* Only the leader knows the remaining time, which changes all the time: so a blocking query, and a stale read, do not
+ * show it. */
 static void lease_get(struct http_request *request) {
     if (http_has(request, "index") || http_has(request, "stale")) http_declared(request);
     else http_renew(request, &lease_expiry, true, http_path_value(request, "id"), looked_at_one);

@@ -15,7 +15,7 @@ static const struct message_member acquired[] = {{.field = "name"},
                                                  {.write = queue_bounds_write},
                                                  {0}};
 
-/* With a limit it is shared, unless it is told otherwise. */
+/* With a limit the mode is shared, unless the request names another. */
 static bool acquire_prepare(struct http_request *request, ProtobufCMessage *message) {
     Pb__QueueAcquireCommand *command = (Pb__QueueAcquireCommand *)(void *)message;
     if (command->limit && !http_has(request, "mode")) command->mode = PB__QUEUE_MODE__QUEUE_SHARED;
@@ -40,7 +40,7 @@ static void queue_write(struct json_out *json, const ProtobufCMessage *message, 
     queue_waiters_write(json, (const Pb__QueueView *)message, "Queue", true);
 }
 
-/* The newest grant's: of a lock that nobody holds it says nothing. */
+/* Writes the token of the newest grant; none for a lock that nobody holds. */
 static void token_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
     const Pb__Queue *queue = ((const Pb__QueueView *)message)->queue;
     (void)context;

@@ -1,4 +1,4 @@
-/* /v1/phaser: barriers whose parties come and go at any phase. */
+/* /v1/phaser: barriers whose parties may register and leave in any phase. */
 #include "http/http.h"
 #include "kv/phaser/phaser.h"
 
@@ -15,7 +15,7 @@ static const Pb__PhaserAwait *seen(const struct query_result *result) {
     return (const Pb__PhaserAwait *)result->message;
 }
 
-/* The registration that the wait began with has ended. */
+/* Has the registration with which the wait began ended? */
 static bool is_over(struct http_request *request, const struct query_result *result) {
     uint64_t began = asked(request)->create_index;
     return !result->found || (began && began != seen(result)->create_index);
@@ -76,7 +76,7 @@ static bool arrive_prepare(struct http_request *request, ProtobufCMessage *messa
 static const struct message_member arrived[] = {
     {.field = "phase"}, {.field = "arrived"}, {.field = "registered"}, {.field = "advanced"}, {0}};
 
-/* With ?wait= it goes on as an await of the phase in which it has arrived. */
+/* With ?wait= the request goes on as an await of the phase in which it has arrived. */
 static const ProtobufCMessage *arrive_ask(struct http_request *request, const struct machine_result *written) {
     const Pb__PhaserArrival *arrival = (const Pb__PhaserArrival *)written->message;
     if (written->error) {

@@ -1,4 +1,4 @@
-/* /v1/quota: budgets that many spend of (kv/quota/quota.h). What agents spend of them: api_quota_take.c. */
+/* /v1/quota: budgets that many agents share (kv/quota/quota.h). Agents spend them by api_quota_take.c. */
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -55,7 +55,7 @@ static const struct http_param definition[] = {
     {0},
 };
 
-/* With its defaults, so that it keeps them when those of a later release are others. */
+/* Stores the defaults in the budget, so that it keeps them when a later release has other ones. */
 static bool put_prepare(struct http_request *request, ProtobufCMessage *message) {
     struct fault fault = {0};
     if (quota_definition_check(((Pb__QuotaPutCommand *)(void *)message)->definition, &fault) == CO_OK) return true;
@@ -79,8 +79,8 @@ static void write_ttl(struct json_out *json, uint64_t ms) {
     buffer_free(&text);
 }
 
-/* How long it lives for certain: its TTL counts from the entry on, thus from later than the request. But it ends with
- * its session, of which nothing is known here unless this request made it. */
+/* The times between which the lease ends: its TTL counts from the log entry on, so from later than the request. But the
+ * lease ends with its session, which is known here only when this request made it. */
 static void write_bounds(struct http_request *request, struct json_out *json, uint64_t ttl_ms) {
     const struct asked *asked = http_context(request);
     struct http_bounds bounds;
@@ -121,12 +121,13 @@ static void granted(struct http_request *request, const struct machine_result *r
 
 static uint64_t number_of(struct http_request *request, const char *parameter) {
     uint64_t number = 0;
-    CHECK(http_parameter_u64(request, parameter, &number)); /* by the row */
+    CHECK(http_parameter_u64(request, parameter, &number)); /* the row has checked it */
     return number;
 }
 
-/* Who holds the lease is who knows its token: lease and session are shown to all who may read. One that is asked for again
- * by its number has to be known before the answer comes. 0: it is answered. */
+/* The token of a new lease. Knowing the token proves the ownership of the lease, because everybody who may read sees
+ * lease and session. A client that asks again by lease and number must name the token itself, which it must know before
+ * the answer comes. 0: it has replied. */
 static uint64_t token_of(struct http_request *request) {
     enum { UNUSED_BITS = 64 - 53 }; /* as a number of JSON it is exact everywhere */
     uint64_t token = number_of(request, "token");

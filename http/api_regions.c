@@ -1,5 +1,4 @@
-/* /v1/global/regions, and what Consul's API says of datacenters: which there are, how far away, and who their servers
- * are. */
+/* /v1/global/regions, and the datacenters of Consul's API: lists the regions, their distance, and their servers. */
 #include <string.h>
 
 #include "base/message.h"
@@ -143,8 +142,8 @@ static void write_coordinate(struct json_out *json, const char *node, const char
     json_object_end(json);
 }
 
-/* Another region's servers are as high as they are far: the distance from here is what was measured, and that between two
- * other regions at most the sum, by way of this one. */
+/* The height of another region's servers is their measured distance from here. So the computed distance from here is
+ * the measured one, and that between two other regions is the sum of both, which is an upper bound. */
 static void write_area(struct json_out *json, const Pb__PeerRegion *seen, const Pb__Region *record) {
     struct vivaldi_coordinate numbers = vivaldi_origin();
     numbers.height = (double)seen->rtt_us / 1e6;

@@ -1,14 +1,14 @@
-/* /v1/rollout: versions of a configuration, and who gets which. */
+/* /v1/rollout: versions of a configuration, and the callers that get them. */
 #include "base/json_schema.h"
 #include "http/declared.h"
 #include "http/http.h"
 #include "http/rollout_views.h"
 
-#define TRIES_MOST 5 /* of one publication, while schemas come and go */
+#define TRIES_MOST 5 /* of one publication, while its schema changes */
 
 static struct slice path_name(const struct http_request *request) { return http_path_value(request, "name"); }
 
-/* Through whose agent it came. */
+/* The agent through which the request came. */
 static char *by_agent(struct http_request *request) {
     return arena_printf(http_arena(request), "node %s", http_env(request)->node_name);
 }
@@ -38,7 +38,7 @@ struct publication {
     unsigned tries;
 };
 
-/* NULL and a fault. */
+/* Parses a schema; NULL and a fault. */
 static struct json_schema *schema_read(struct slice text, struct fault *fault) {
     struct json_schema *schema = NULL;
     struct json_object *json;
@@ -48,7 +48,7 @@ static struct json_schema *schema_read(struct slice text, struct fault *fault) {
     return schema;
 }
 
-/* Does it fit? False: it has replied. */
+/* Does the document fit the schema? False: it has replied. */
 static bool document_fits(struct http_request *request, struct slice schema, struct slice document) {
     struct fault fault = {0};
     struct json_schema *rules = NULL;
@@ -94,8 +94,8 @@ static void publish_look(struct http_request *request) {
     http_fetch(request, &query_rollout_schema, &publication->schema.base, RPC_DEFAULT, schema_found);
 }
 
-/* The schema is looked at here and not where the command is applied, since judging may take long; the command says which
- * schema it was, and is refused when there is another one by then. */
+/* The document is checked here and not when the command is applied, because a check may take long. The command names
+ * the schema, and is refused when there is another one by then. */
 static void put_version(struct http_request *request) {
     ProtobufCMessage *message = declared_message(request, &pb__rollout_publish_command__descriptor);
     if (!message) return;
