@@ -272,7 +272,8 @@ static void on_post(struct read_engine *engine, struct post *post) {
 }
 
 /* ?max_stale bounds ?stale: when this server is staler, or has not heard from a leader since it started, the read is
- * confirmed by the leader. A client agent cannot apply it, because it does not know how stale its server is. */
+ * confirmed by the leader. So are all such reads of a client agent or of another region, because there the staleness of
+ * the answer is not known. */
 static void bound_staleness(struct http_request *request) {
     struct reading *reading = request->reading;
     if (reading->consistency != CONSISTENCY_STALE || reading->max_stale_ns == 0) return;

@@ -21,7 +21,6 @@ LEFT = {
     "consensus": 43,
     "docs": 93,
     "health": 34,
-    "http": 66,
     "multi-dc": 1,
     "registry": 78,
     "rpc": 104,
