@@ -83,7 +83,7 @@ struct answer_limits {
     size_t size;        /* of the packet; at least PACKET_UDP_DEFAULT */
     size_t answers_max; /* 0: no limit. Cutting at it does not set TC */
     uint32_t serial;    /* of SOA records */
-    /* 1 and up: the shuffled record of this number, counted from 1 as they were put, comes before the others; 0: none does */
+    /* The shuffled record of this number, counted from 1 as they were put, comes before the others; 0: none does. */
     uint32_t first;
 };
 enum { ANSWER_SLACK = 64 }; /* `out` has room for limits->size + this: copying runs over the end */

@@ -132,7 +132,7 @@ static void lb_read(struct http_request *request, const struct asked *asked) {
     http_read_near_fresh(request, &query_service_entries, &asked->message->base, lb_view, asked);
 }
 
-/* -- the same from what is kept for picks (http/picks.h) ------------------------------------------------------------- */
+/* -- the same from kept picks (http/picks.h) ---------------------------------------------------------------------- */
 /* May the request be answered from kept picks, at a quarter of the cost? Not when it waits, is sorted, or filters by
  * more than tags and passing. */
 static bool is_plain(const struct http_request *request, const Pb__ServiceRequest *message) {

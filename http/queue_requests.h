@@ -33,7 +33,7 @@ int queue_own_view(struct http_request *request, const struct query_result *resu
 void queue_renew(struct http_request *request, const struct query_type *entry, const struct query_type *holder,
                  const char *token_name);
 
-/* -- members of what is shown: struct message_member.write ---------------------------------------------------------- */
+/* -- members of answers: struct message_member.write -------------------------------------------------------------- */
 
 /* Of pb.QueueAnswer: writes NotBefore and NotAfter of the session that the request made, while the session lives. */
 void queue_bounds_write(struct json_out *json, const ProtobufCMessage *message, void *request);

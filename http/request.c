@@ -2,7 +2,7 @@
  *
  *     HEAD -> BODY -> WORK -> ANSWERED   the usual way; WORK is left out when the handler answers at once
  *                       '---> ABORT      the client hung up: the connection is closed without an answer
- *     any  -> ORPHAN                     the client is gone, but another thread still has to report; then it is freed */
+ *     any  -> ORPHAN                     the client is gone, but another thread still has to report; freed then */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Events of streams as text: Server-Sent Events (the HTML standard, "Server-sent events"; https://html.spec.whatwg.org). */
+/* Events of streams as text: Server-Sent Events (the HTML standard; https://html.spec.whatwg.org). */
 #ifndef COORD_HTTP_STREAM_VIEWS_H
 #define COORD_HTTP_STREAM_VIEWS_H
 
