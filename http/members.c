@@ -93,7 +93,7 @@ static bool in_catalog(const Pb__MembersResult *known, const char *name) {
     return false;
 }
 
-/* Older agents have no version in their node's record; older servers have it in that of their service. */
+/* A node that was registered by hand has no version; a server also has it in the record of its service. */
 static const char *member_version(const Pb__Member *known) {
     return known->version[0] ? known->version : known->server_version[0] ? known->server_version : "unknown";
 }

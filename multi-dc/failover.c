@@ -31,6 +31,7 @@ static void names_add(struct names *names, struct arena *arena, struct slice nam
         if (names->count) memcpy(wider, names->items, names->count * sizeof *wider);
         names->items = wider, names->room = room;
     }
+    CHECK(names->count < names->room);
     names->items[names->count++] = slice_copy(arena, name);
 }
 
@@ -55,6 +56,7 @@ static void record_put(struct machine_tx *tx, Pb__Failover *record) {
     struct fold_name key;
     bool stays = record->away_index || record->n_targets;
     fold_name_of(&key, slice_text(record->service));
+    CHECK(!record->back_index || record->away_index);
     record->modify_index = tx->index;
     if (!record->away_index) record->n_rests = 0;
     if (stays) store_put(tx->store, FAILOVER_TABLE, key.folded, message_pack(tx->arena, &record->base));
@@ -65,6 +67,7 @@ static void record_put(struct machine_tx *tx, Pb__Failover *record) {
 }
 
 static void set_away(struct machine_tx *tx, Pb__Failover *record, uint64_t away, uint64_t back) {
+    CHECK(away <= tx->index && back <= tx->index && (!back || (away && away <= back)));
     record->away_index = away, record->back_index = back;
     record_put(tx, record);
 }
@@ -123,15 +126,13 @@ static void others_turned_by_name(struct machine_tx *tx, struct slice other) {
     struct names names = {0};
     struct store_cursor cursor;
     if (!store_count(tx->store, FAILOVER_NAMED_TABLE)) return;
-    STORE_PREFIX(&cursor, tx->store, FAILOVER_NAMED_TABLE, fold_key_as(true, room, 1, &other))
+    STORE_PREFIX(&cursor, tx->store, FAILOVER_NAMED_TABLE, fold_key(room, 1, &other))
     names_add(&names, tx->arena, cursor.value);
     store_cursor_close(&cursor);
     for (size_t i = 0; i < names.count; i++) others_turned(tx, names.items[i]);
 }
 
-static bool wants_turns(const struct machine_tx *tx) {
-    return region_any(tx->store) && machine_tx_version(tx) >= FAILOVER_SINCE;
-}
+static bool wants_turns(const struct machine_tx *tx) { return region_any(tx->store); }
 
 static void on_turn(struct machine_tx *tx, const struct module_turn *turn) {
     struct slice service = turn->service;
@@ -159,6 +160,7 @@ static Pb__FailoverRest *rest_add(struct machine_tx *tx, Pb__Failover *record, c
     pb__failover_rest__init(rest);
     rest->region = (char *)(uintptr_t)region;
     if (record->n_rests) memcpy(wider, record->rests, record->n_rests * sizeof *wider);
+    CHECK(record->n_rests < REGIONS_MAX);
     wider[record->n_rests++] = rest;
     record->rests = wider;
     return rest;
@@ -170,6 +172,7 @@ static bool rest_note(struct machine_tx *tx, Pb__Failover *record, const char *r
     Pb__FailoverRest *rest = at == SIZE_MAX ? NULL : record->rests[at];
     if (rest ? !rest->back_index : record->n_rests == REGIONS_MAX) return false;
     if (!rest) rest = rest_add(tx, record, region);
+    CHECK(record->away_index && record->n_rests <= REGIONS_MAX);
     rest->away_index = tx->index, rest->back_index = 0;
     return true;
 }
@@ -185,7 +188,6 @@ static void lost_there(struct machine_tx *tx, const char *region, Pb__Failover *
 
 void failover_lost_there(struct machine_tx *tx, const char *region, struct slice service) {
     Pb__Failover *record;
-    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
     if (failover_record(tx->store, service, tx->arena, &record) == CO_OK && record->away_index)
         lost_there(tx, region, record);
     others_turned_by_name(tx, service);
@@ -194,7 +196,6 @@ void failover_lost_there(struct machine_tx *tx, const char *region, struct slice
 void failover_copy_turned(struct machine_tx *tx) {
     struct names names = {0};
     struct store_cursor cursor;
-    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
     STORE_PREFIX(&cursor, tx->store, FAILOVER_TABLE, everything) {
         const Pb__Failover *record = message_unpack(tx->arena, &pb__failover__descriptor, cursor.value);
         if (!record) store_fail(tx->store, CO_CORRUPT);
@@ -238,7 +239,7 @@ static void name_others(struct machine_tx *tx, const Pb__Failover *record, bool 
     for (size_t i = 0; i < record->n_targets; i++) {
         if (!record->targets[i]->service[0]) continue;
         const struct slice both[] = {slice_text(record->targets[i]->service), slice_text(record->service)};
-        struct slice key = fold_key_as(true, room, 2, both);
+        struct slice key = fold_key(room, 2, both);
         if (there) store_put(tx->store, FAILOVER_NAMED_TABLE, key, both[1]);
         else (void)store_del(tx->store, FAILOVER_NAMED_TABLE, key);
     }
@@ -319,6 +320,7 @@ static int rests_of(struct store_txn *txn, struct arena *arena, Pb__FailoverStat
     for (size_t i = 0; i < record->n_rests; i++) {
         int rv = rest_over(txn, record->rests[i]->region, slice_text(record->service), arena);
         if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+        CHECK(state->n_rests_over < record->n_rests);
         state->rests_over[state->n_rests_over++] = rv == CO_OK;
     }
     return CO_OK;
@@ -393,13 +395,8 @@ const struct query_type query_failover = {.number = 219,
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
-    {.number = FAILOVER_SET,
-     .since = FAILOVER_SINCE,
-     .name = "failover-set",
-     .request = &pb__failover_set_command__descriptor,
-     .apply = set},
+    {.number = FAILOVER_SET, .name = "failover-set", .request = &pb__failover_set_command__descriptor, .apply = set},
     {.number = FAILOVER_HOME,
-     .since = FAILOVER_SINCE,
      .servers_only = true,
      .name = "failover-home",
      .request = &pb__failover_home_command__descriptor,

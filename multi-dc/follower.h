@@ -31,7 +31,7 @@ struct follower *follower_new(const char *region);
 void follower_free(struct follower *follower);
 void follower_rows_most(struct follower *follower, size_t rows); /* rows in one command; at first COPY_ROWS_MOST */
 
-/* Tells whether this server leads our region (and its cluster version has reached COPY_SINCE), and whether there is a
+/* Tells whether this server leads our region, and whether there is a
  * link. After a change the follower ignores the answer to the question that was under way. */
 void follower_leads(struct follower *follower, bool leads, uint64_t now_ms);
 void follower_linked(struct follower *follower, bool linked, uint64_t now_ms);
@@ -67,7 +67,7 @@ void follower_proposed(struct follower *follower, uint64_t ticket, int error, in
 void follower_heard(struct follower *follower, const Pb__CatalogAt *position, uint64_t as_of_ms);
 
 /* Is our copy still what it was when this follower last read it? It is not after our own region was restored from a
- * backup, and without news from the region nothing else would tell. follower_compares returns the moment for a look
+ * backup, and without news from the region nothing else would tell. follower_moment returns the moment for a look
  * into our own store; 0: not now, because the thing under way finds out by itself. follower_compared returns whether
  * the copy differs; then the follower ignores the answer under way, and reads the copy again. */
 uint64_t follower_moment(const struct follower *follower);

@@ -75,6 +75,7 @@ static void run_interrupt(struct run *run) {
 }
 
 static void run_drop(struct run *run) {
+    CHECK(!run->gone);
     list_remove(&run->item);
     run_interrupt(run);
     run->gone = true;
@@ -196,6 +197,7 @@ static void source_answered(void *data, int error, const struct rpc_fetched *fet
 static void step_proposed(void *data, const struct loop_submitted *submitted) {
     struct run *run = data;
     struct keys_following *following = run->following;
+    CHECK(run->proposing && following->proposing > 0);
     run->proposing = false, following->proposing--;
     if (run->gone) {
         run_free(run);
@@ -308,7 +310,7 @@ static void look(struct run *run) {
 static void look_whether_we_lead(struct keys_following *following, uint64_t now_ms) {
     struct rpc_status status;
     rpc_status(following->own, &status);
-    bool leads = status.is_leader && status.cluster_version >= KEYS_SINCE;
+    bool leads = status.is_leader;
     if (leads == following->leads) return;
     following->leads = leads;
     LIST_FOREACH(item, &following->runs) {

@@ -10,7 +10,6 @@
 enum { REGION_TABLE = 47 }; /* name -> Region */
 _Static_assert(REGION_LEARN >= 208 && REGION_SEEN < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert(SPACE_REGIONS >= 112 && SPACE_REGIONS < 120, "a space of multi-dc");
-_Static_assert(REGION_SINCE > MACHINE_VERSION_OLDEST && REGION_SINCE <= MACHINE_VERSION_NEWEST, "a version there is");
 
 #define ADDRESS_BYTES 128 /* bytes of an address */
 #define NODE_BYTES    256
@@ -84,6 +83,7 @@ static void merge_servers(Pb__RegionLearnCommand *command, const Pb__Region *kno
     }
     for (size_t i = 0; command->add && i < known->n_servers && count < REGION_SERVERS_MAX; i++)
         if (!server_of(servers, count, known->servers[i]->address)) servers[count++] = known->servers[i];
+    CHECK(count <= REGION_SERVERS_MAX);
     qsort(servers, count, sizeof *servers, by_address);
     command->servers = servers, command->n_servers = count;
 }
@@ -112,6 +112,7 @@ static int region_get(struct store_txn *txn, const char *name, struct arena *are
 }
 
 static void region_put(struct machine_tx *tx, Pb__Region *region) {
+    CHECK(region_name_good(region->name) && region->cluster_id);
     region->modify_index = tx->index;
     store_put(tx->store, REGION_TABLE, slice_text(region->name), message_pack(tx->arena, &region->base));
     machine_changed(tx, SPACE_REGIONS, everything, false);
@@ -245,18 +246,15 @@ const struct query_type query_regions = {.number = 220,
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
     {.number = REGION_LEARN,
-     .since = REGION_SINCE,
      .servers_only = true,
      .name = "region-learn",
      .request = &pb__region_learn_command__descriptor,
      .apply = learn},
     {.number = REGION_REMOVE,
-     .since = REGION_SINCE,
      .name = "region-remove",
      .request = &pb__region_remove_command__descriptor,
      .apply = remove_region},
     {.number = REGION_SEEN,
-     .since = REGION_SINCE,
      .servers_only = true,
      .name = "region-seen",
      .request = &pb__region_seen_command__descriptor,

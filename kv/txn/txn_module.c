@@ -4,7 +4,6 @@
 #include "kv/txn/txn_internal.h"
 
 _Static_assert(TXN_APPLY >= 128 && TXN_APPLY <= UINT8_MAX, "a command of kv (registry/module.h)");
-_Static_assert(TXN_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 _Static_assert(TXN_APPLY == KV_BY_TRANSACTION, "the history of keys knows it by this");
 
 /* -- the answer --------------------------------------------------------------------------------------------------- */
@@ -12,6 +11,7 @@ _Static_assert(TXN_APPLY == KV_BY_TRANSACTION, "the history of keys knows it by 
 static void *grown(struct arena *arena, void *items, size_t count, size_t *room, size_t size) {
     if (count < *room) return items;
     *room = *room ? 2 * *room : 8;
+    CHECK(count < *room);
     void *wider = arena_alloc(arena, *room * size);
     if (count) memcpy(wider, items, count * size);
     return wider;
@@ -160,7 +160,6 @@ const struct query_type query_txn = {.number = 128,
 
 static const struct module_command commands[] = {
     {.number = TXN_APPLY,
-     .since = TXN_SINCE,
      .name = "txn",
      .request = &pb__txn_command__descriptor,
      .result = &pb__txn_answer__descriptor,

@@ -23,7 +23,7 @@ LEFT = {
     "health": 34,
     "multi-dc": 1,
     "registry": 78,
-    "rpc": 104,
+    "rpc": 105,
     "tests": 237,
 }
 
