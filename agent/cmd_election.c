@@ -144,6 +144,6 @@ static int election_observe(int argc, char **argv) {
 }
 
 const struct cli_command cmd_election_commands[] = {
-    {"get", "who leads an election, since when, and what it advertises", election_get},
-    {"observe", "a line for each change of who leads, as it comes", election_observe},
+    {"get", "the leader of an election, since when, and its advertised value", election_get},
+    {"observe", "print a line for each change of the leader, as it comes", election_observe},
     {0}};

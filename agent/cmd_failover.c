@@ -87,6 +87,6 @@ static int put(int argc, char **argv) {
 }
 
 const struct cli_command cmd_failover_commands[] = {
-    {"put", "order who answers for a service while it has no healthy instances here", put},
+    {"put", "set the order of regions that answer for a service without healthy instances here", put},
     {0},
 };

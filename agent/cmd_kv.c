@@ -340,13 +340,13 @@ static int kv_import(int argc, char **argv) {
 
 int cmd_kv(int argc, char **argv) {
     static const struct cli_command commands[] = {
-        {"get", "print a value, or what begins with a prefix", kv_get},
+        {"get", "print the value of a key, or all below a prefix", kv_get},
         {"history", "list how a key changed", cmd_kv_history},
         {"put", "write a value", kv_put},
-        {"delete", "delete a key, or what begins with a prefix", kv_delete},
+        {"delete", "delete a key, or all keys with a prefix", kv_delete},
         {"export", "print keys and values as JSON", kv_export},
-        {"import", "write what export printed", kv_import},
-        {"restore", "take a key, or what begins with a prefix, back to what it was", cmd_kv_restore},
+        {"import", "write the entries that export printed", kv_import},
+        {"restore", "give a key, or all keys with a prefix, their former values", cmd_kv_restore},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "kv", argc, argv);
 }

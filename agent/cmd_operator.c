@@ -97,7 +97,8 @@ static int raft_transfer(int argc, char **argv) {
     static const char usage[] = "coord operator raft transfer-leader [-id=ID] [FLAGS]";
     struct client client = {0};
     const char *id = NULL;
-    const struct cmd_flag flags[] = {{"id", CMD_TEXT, &id, "who shall lead; without it the server that is furthest"}};
+    const struct cmd_flag flags[] = {
+        {"id", CMD_TEXT, &id, "the server that shall lead; without it the one whose log is furthest"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
@@ -235,9 +236,9 @@ static int autopilot_health(int argc, char **argv) {
 
 static int operator_autopilot(int argc, char **argv) {
     static const struct cli_command commands[] = {
-        {"get-config", "when a server counts as healthy", autopilot_get},
-        {"set-config", "set it", autopilot_set},
-        {"health", "is each server healthy; exit code 2 when one is not", autopilot_health},
+        {"get-config", "print the rules for a healthy server", autopilot_get},
+        {"set-config", "change these rules", autopilot_set},
+        {"health", "the health of each server; exit code 2 when one is not healthy", autopilot_health},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "operator autopilot", argc, argv);
 }

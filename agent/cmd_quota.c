@@ -30,7 +30,7 @@ static int take(int argc, char **argv) {
     bool quiet = false;
     const struct cmd_flag flags[] = {
         {"n", CMD_NUMBER, &n, "how much (default 1); 0 only looks"},
-        {"key", CMD_TEXT, &key, "whose it is, of budgets that are counted by key"},
+        {"key", CMD_TEXT, &key, "the key to charge, for budgets that are counted by key"},
         {"quiet", CMD_BOOL, &quiet, "only the exit code tells: 0 allowed, 1 refused, 2 a mistake, 3 nobody could say"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
@@ -153,6 +153,6 @@ static int watch(int argc, char **argv) {
 
 const struct cli_command cmd_quota_commands[] = {
     {"take", "spend of a budget by the local agent: exit code 0 allowed, 1 refused, 3 nobody could say", take},
-    {"watch", "print what changes a budget, as it comes", watch},
+    {"watch", "print the changes of a budget, as they come", watch},
     {0},
 };

@@ -189,10 +189,10 @@ static void tell_parted(const struct survivor *survivors, size_t count) {
                        survivors[i].folder, recovery->index, survivors[k].folder);
         }
     printf(
-        "These are different histories: they do not go on together, and which of them is to go on only somebody can "
-        "say who knows what was written. What only the\n"
-        "others have is lost: to one that was recovered what it lacked then, to one that was not what was written "
-        "since. Empty the folders of the others.\n");
+        "These are different histories, which cannot be joined. Somebody who knows what was written has to decide "
+        "which of them goes on.\nEntries that only the others have are lost. If the one that goes on was recovered, "
+        "these are the entries that it lacked then; if not, those that were written since. Empty the folders of the "
+        "others.\n");
 }
 
 static void advise(struct survivor *survivors, size_t count) {

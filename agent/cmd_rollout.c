@@ -202,7 +202,7 @@ static int stage_main(int argc, char **argv) {
 const struct cli_command cmd_rollout_commands[] = {
     {"create", "a new rollout: its first version, for everybody", cmd_rollout_create},
     {"stage", "give a version to a part of the callers, in steps, with a guard; or to everybody", stage_main},
-    {"status", "who has which version, who refused it, which nodes are silent", status_main},
+    {"status", "the callers with their versions, refusals, and silent nodes", status_main},
     {"get", "the document that a caller gets", cmd_rollout_get},
     {"diff", "how two versions differ", cmd_rollout_diff},
     {"follow", "keep a file as a caller should have it, and run a command when it changes", cmd_rollout_follow},

@@ -178,7 +178,7 @@ int cmd_snapshot(int argc, char **argv) {
     static const struct cli_command commands[] = {
         {"save", "write a backup of the whole state to a file", snapshot_save},
         {"restore", "replace the whole state by a backup", snapshot_restore},
-        {"inspect", "check a backup, and print what it says about itself", snapshot_inspect},
+        {"inspect", "check a backup, and print its description", snapshot_inspect},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "snapshot", argc, argv);
 }

@@ -136,7 +136,7 @@ static void get_explain(struct http_request *request) {
 #define ID \
     { "*id", HTTP_TEXT, .help = "the check's ID" }
 #define NOTE \
-    { "note", HTTP_TEXT, .help = "what the check's output is from now on" }
+    { "note", HTTP_TEXT, .help = "the check's new output" }
 const struct http_route http_routes_agent_check[] = {
     {HTTP_PUT, "/v1/agent/check/register", put_register, "service:write", NULL,
      "Registers a check of this node or of one of its services", HTTP_LOCAL,

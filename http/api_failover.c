@@ -120,9 +120,8 @@ static const struct http_param order[] = {
     }
 const struct http_route http_routes_failover[] = {
     {HTTP_PUT, "/v1/failover/:service", http_declared, "service:write", HTTP_PARAMS(NAME("service"), HTTP_DC),
-     "Orders who answers for a service while it has no healthy instances here: the first target that has some. Without "
-     "an "
-     "order it is the nearest region",
+     "Orders who answers for a service while it has no healthy instances here: the first target that has some. "
+     "Without an order it is the nearest region",
      HTTP_OWN,
      .example = {"/v1/failover/db", "{\"Targets\":[{\"Regions\":[\"us\",\"ap\"]},{\"Service\":\"db-read-only\"}]}",
                  .status = 200},

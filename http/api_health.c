@@ -102,9 +102,9 @@ const struct http_route http_routes_health[] = {
          VIEW_TAG, VIEW_NODE_META,
          {"lb", HTTP_CHOICE, .choices = "p2c|hcl|weighted|nearest|ring",
           .help = "coord's own: the pick by this policy comes first, each entry has LB: Load, Weight, Age in ms"},
-         {"key", HTTP_TEXT, .help = "with lb=ring: whose owner comes first"},
+         {"key", HTTP_TEXT, .help = "with lb=ring: the key whose owner comes first"},
          {"subset", HTTP_U64, .help = "coord's own: only so many instances, always the same ones for the same id"},
-         {"id", HTTP_TEXT, .help = "with subset: who calls, as `web-17`"},
+         {"id", HTTP_TEXT, .help = "with subset: the caller's id, as `web-17`"},
          {"failover", HTTP_FLAG,
           .help =
               "coord's own: of the region that answers in place of this one, which X-Coord-Region names, and of the "

@@ -296,7 +296,7 @@ const struct http_route http_routes_kv[] = {
          KEY, HTTP_DC, {"flags", HTTP_U64, .help = "a number to store with the value"}, CAS,
          {"acquire", HTTP_UUID, .help = "takes the key's lock for this session"},
          {"release", HTTP_UUID, .help = "gives the lock of this session back"},
-         {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, with which it goes"}, FENCE,
+         {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, whose end deletes it"}, FENCE,
          {"restore", HTTP_FLAG,
           .help = "coord's own: the key becomes what it was at `at`, value and flags; takes no body, and answers "
                   "with an object. 404 when it was not there then, and nothing is done"},

@@ -221,17 +221,16 @@ const struct http_route http_routes_lb[] = {
      HTTP_PARAMS(SERVICE, HTTP_DC,
                  {"policy", HTTP_CHOICE, .choices = "p2c|hcl|weighted|nearest|ring", .otherwise = "p2c",
                   .help = "how it is picked"},
-                 {"key", HTTP_TEXT, .help = "whose owner is picked, with ring"}, TAG, PASSING, STALE),
+                 {"key", HTTP_TEXT, .help = "with ring: the key whose owner is picked"}, TAG, PASSING, STALE),
      "Picks the instance of a service that a request should go to: never a critical one. 503 when there is none, with "
      "why",
      HTTP_OWN, .example = {"/v1/lb/pick/db?policy=p2c", .status = 200, .depth = 2}},
     {HTTP_GET, "/v1/lb/owner/*service", get_owner, "service:read",
-     HTTP_PARAMS(SERVICE, HTTP_DC, {"key", HTTP_TEXT, .help = "whose owners are wanted", .required = true},
+     HTTP_PARAMS(SERVICE, HTTP_DC, {"key", HTTP_TEXT, .help = "the key", .required = true},
                  {"replicas", HTTP_U64, .help = "how many owners", .least = 1, .most = REPLICAS_MAX, .otherwise = "1"},
                  TAG, PASSING, STALE),
      "Owners of a key among the healthy instances, the first one first. They change little when instances come or go; "
-     "one "
-     "beyond 1.25 times the mean load gives up as many keys as bring it under that",
+     "one beyond 1.25 times the mean load gives up as many keys as bring it under that",
      HTTP_OWN, .example = {"/v1/lb/owner/db?key=user-17&replicas=2", .status = 200, .depth = 2}},
     {HTTP_GET, "/v1/lb/hot/*service", get_hot, "service:read", HTTP_PARAMS(SERVICE, HTTP_DC),
      "Keys that are looked up (by ring or as owner) more than 10 times as often as the mean, in the last 10 s",

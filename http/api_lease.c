@@ -131,7 +131,7 @@ static void lease_renew(struct http_request *request) {
 static const struct http_param grant_body[] = {
     {"TTL", HTTP_DURATION, .help = "how long it lives without being renewed", .least = TTL_MIN_NS,
      .most = LEASE_TTL_MAX_NS, .required = true, .field = "lease.ttl_ns"},
-    {"Name", HTTP_TEXT, .help = "what it is for", .most = NAME_MOST, .field = "lease.name"},
+    {"Name", HTTP_TEXT, .help = "its purpose, for people", .most = NAME_MOST, .field = "lease.name"},
     {0},
 };
 static bool grant_prepare(struct http_request *request, ProtobufCMessage *message) {

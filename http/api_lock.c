@@ -121,14 +121,15 @@ const struct http_route http_routes_lock[] = {
      "so",
      HTTP_OWN, .example = {"/v1/lock/nightly/renew?token={token}", .status = 200}},
     {HTTP_GET, "/v1/lock/*name", lock_get, "lock:read",
-     HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the lock's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
-                  .field = "name"},
-                 HTTP_READS,
-                 {"session", HTTP_UUID,
-                  .help = "only what this session has there, as acquire answers; with index nobody else's coming and "
-                          "going wakes it"},
-                 {"transitions", HTTP_FLAG, .help = "the newest changes of who holds and waits, with their causes"}),
-     "Who holds a lock, and who waits for it", HTTP_OWN, .example = {"/v1/lock/nightly?transitions", .status = 200},
+     HTTP_PARAMS(
+         {"*name", HTTP_TEXT, .help = "the lock's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
+          .field = "name"},
+         HTTP_READS,
+         {"session", HTTP_UUID,
+          .help = "only the entry of this session, as acquire answers it; with index changes of other "
+                  "sessions do not wake the request"},
+         {"transitions", HTTP_FLAG, .help = "also the newest changes of holders and waiters, with their causes"}),
+     "The holders of a lock, and its queue", HTTP_OWN, .example = {"/v1/lock/nightly?transitions", .status = 200},
      .endpoint = {.query = &query_lock, .answer = one, .watched = "lock", .missing = "is free"}},
     {HTTP_GET, "/v1/locks", http_declared, "lock:read",
      HTTP_PARAMS(

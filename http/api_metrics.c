@@ -120,6 +120,6 @@ static void metrics_get(struct http_request *request) {
 const struct http_route http_routes_metrics[] = {
     {HTTP_GET, "/v1/agent/metrics", metrics_get, "agent:read",
      HTTP_PARAMS({"format", HTTP_CHOICE, .choices = "prometheus", .help = "prometheus: its text format; else JSON"}),
-     "What is counted and measured", HTTP_LOCAL, .example = {.status = 200, .depth = 1}},
+     "All metrics", HTTP_LOCAL, .example = {.status = 200, .depth = 1}},
     {0},
 };

@@ -269,7 +269,7 @@ static void get_health(struct http_request *request) {
 
 const struct http_route http_routes_operator[] = {
     {HTTP_GET, "/v1/operator/raft/configuration", get_raft, "operator:read",
-     HTTP_PARAMS(HTTP_DC, {"stale", HTTP_FLAG, .help = "what the asked server itself knows"}),
+     HTTP_PARAMS(HTTP_DC, {"stale", HTTP_FLAG, .help = "from the asked server's own state"}),
      "The servers of the cluster, as Raft counts them", 0, .example = {.status = 200}},
     {HTTP_DELETE, "/v1/operator/raft/peer", delete_peer, "operator:write",
      HTTP_PARAMS(HTTP_DC, {"id", HTTP_TEXT, .help = "the server's ID: 16 hexadecimal digits"},

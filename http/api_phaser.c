@@ -131,7 +131,7 @@ const struct http_route http_routes_phaser[] = {
     {HTTP_PUT, "/v1/phaser/+name/register", http_declared, "phaser:write",
      HTTP_PARAMS(NAME("+"), HTTP_DC, HTTP_SESSION_USE("session"),
                  {"mode", HTTP_CHOICE, .choices = "signal-wait|signal|wait", .otherwise = "signal-wait",
-                  .help = "what it does: only those that signal are waited for", .field = "mode"},
+                  .help = "the member's mode: the others wait only for members that signal", .field = "mode"},
                  {"parent", HTTP_TEXT, .least = 1, .most = PHASER_NAME_MAX, .field = "parent",
                   .help = "the phaser that this one is a party of, from its first member on"}),
      "Joins a phaser in its present phase; again: answers what is registered", HTTP_OWN,

@@ -300,24 +300,22 @@ const struct http_route http_routes_quota_take[] = {
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
          {"n", HTTP_U64, .help = "how much (default 1); 0 only looks: Allowed says whether something is left",
           .most = QUOTA_AMOUNT_MOST},
-         {"key", HTTP_TEXT, .help = "whose it is; Mode owner: each key has the budget, and one is needed",
+         {"key", HTTP_TEXT, .help = "the key to charge; in Mode owner each key has the budget, and a key is required",
           .most = SPENDER_KEY_MOST}),
      "Spends of a budget: 200, or 429 with Retry-After when it is spent; 503 when no server can say and OnLoss does "
      "not allow it. " SAYS,
      HTTP_OWN | HTTP_LOCAL, .example = {"/v1/agent/quota/calls/take?n=5", .status = 200}},
     {HTTP_PUT, "/v1/agent/quota/take", take_several, "quota:write", NULL,
      "Spends of several budgets, all or nothing, 64 at most; when refused, Refused names the first that is spent. A "
-     "Key "
-     "may have 8 KiB",
+     "Key may have 8 KiB",
      HTTP_OWN | HTTP_LOCAL, .example = {.body = "[{\"Name\":\"calls\",\"N\":2}]", .status = 200}},
     {HTTP_GET, "/v1/agent/quota/:name/owner", owner_of, "quota:read",
      HTTP_PARAMS(
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
          {"key", HTTP_TEXT, .help = "the key", .required = true, .least = 1, .most = SPENDER_KEY_MOST}),
-     "Who counts a key of a budget in Mode owner, as far as this agent knows: Owner's agent, which Counts it, here "
-     "with "
-     "what is Remaining; Moves: another one does when the newest Epoch is active; Part of Parts: it is split, and this "
-     "is where this agent takes",
+     "The agent that counts a key of a budget in Mode owner (Owner), as far as this agent knows. Counts: it is this "
+     "agent, and Remaining is the rest. Moves: another agent counts it when the newest Epoch is active. Part and "
+     "Parts: the key is split into Parts, and this agent takes from Part",
      HTTP_OWN | HTTP_LOCAL, .no_example = "the budget of the example has no owners"},
     {0},
 };

@@ -188,10 +188,10 @@ static void coordinate_datacenters(struct http_request *request) {
     http_show_regions(request, &query_service_coordinates, &message->base, view_areas);
 }
 
-#define PREFIX                                                                                 \
-    {                                                                                          \
-        "prefix", HTTP_TEXT, .help = "what the keys begin with", .required = true, .least = 1, \
-                             .most = KEYS_PREFIX_MAX, .field = "prefix"                        \
+#define PREFIX                                                                                                        \
+    {                                                                                                                 \
+        "prefix", HTTP_TEXT, .help = "the prefix of the keys", .required = true, .least = 1, .most = KEYS_PREFIX_MAX, \
+                             .field = "prefix"                                                                        \
     }
 const struct http_route http_routes_regions[] = {
     {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", NULL,
@@ -209,7 +209,7 @@ const struct http_route http_routes_regions[] = {
      "Forgets a region for good, until an operator joins it again", HTTP_OWN, .no_example = "it needs another region",
      .endpoint = {.command = REGION_REMOVE}, .cli = {"region remove"}},
     {HTTP_GET, "/v1/region/keys", region_keys, "none", NULL,
-     "Which keys are copied from other regions, how many they are, and how many milliseconds they may lag behind",
+     "The keys that are copied from other regions, how many they are, and how many milliseconds they may lag behind",
      HTTP_LOCAL, .example = {.status = 200}},
     {HTTP_PUT, "/v1/region/keys", http_declared, "operator:write",
      HTTP_PARAMS(

@@ -453,8 +453,7 @@ const struct http_route http_routes_session[] = {
     {HTTP_GET, "/v1/session/explain/:id", session_explain, "session:read",
      HTTP_PARAMS({":id", HTTP_UUID, .help = "the session's ID", .field = "id"}, HTTP_READS),
      "A session, how much of its TTL is left as the leader knows, and the first 100 of each kind that it holds or "
-     "waits "
-     "for",
+     "waits for",
      HTTP_OWN, .example = {"/v1/session/explain/{session}", .status = 200},
      .endpoint = {.query = &query_holdings,
                   .answer = explained,

@@ -135,9 +135,12 @@ static void txn_if(struct http_request *request) {
     txn_form_free(form);
 }
 
-#define READS                                                                                              \
-    {"stale", HTTP_FLAG, .help = "if it only reads: from this server's own state, which may be behind"}, { \
-        "consistent", HTTP_FLAG, .help = "if it only reads: what every answer is by default"               \
+#define READS                                                                                          \
+    {"stale", HTTP_FLAG,                                                                               \
+     .help = "for a transaction that only reads: from this server's own state, which may be behind"},  \
+    {                                                                                                  \
+        "consistent", HTTP_FLAG,                                                                       \
+            .help = "for a transaction that only reads: confirmed by the leader, which is the default" \
     }
 const struct http_route http_routes_txn[] = {
     {HTTP_PUT, "/v1/txn", txn, "key:write", HTTP_PARAMS(HTTP_DC, READS),

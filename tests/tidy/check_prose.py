@@ -19,10 +19,10 @@ import sys
 LEFT = {
     "base": 24,
     "consensus": 43,
-    "docs": 93,
+    "docs": 81,
     "health": 34,
     "multi-dc": 1,
-    "registry": 78,
+    "registry": 73,
     "rpc": 105,
     "tests": 237,
 }
