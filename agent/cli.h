@@ -13,8 +13,8 @@ struct cli_command {
 
 void cli_sort(struct cli_command *commands, size_t count); /* by name */
 
-/* Runs the command that argv[1] names, with what follows. Without one, or with help, -h or --help: the list of
- * commands (`help COMMAND` runs `COMMAND -h`). -v and --version mean version. Anything else: cli_unknown. */
+/* Runs the command that argv[1] names, with the rest of the arguments. Without one, or with help, -h or --help: the
+ * list of commands (`help COMMAND` runs `COMMAND -h`). -v and --version mean version. Anything else: cli_unknown. */
 int cli_run(const struct cli_command *commands, size_t count, int argc, char **argv);
 
 /* `name` is none of the commands of `group` ("kv", "operator raft"; "": of the program). Prints a line to stderr with

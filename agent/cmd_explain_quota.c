@@ -153,7 +153,7 @@ static void print_here(const struct client *client, struct json_object *quota, c
     buffer_free(&path);
 }
 
-/* -- who owns a key ----------------------------------------------------------------------------------------------- */
+/* -- the owner of a key ------------------------------------------------------------------------------------------- */
 
 static void print_why(struct json_object *seen, struct json_object *quota, const char *owner, const char *node) {
     uint64_t epoch = cmd_json_number(seen, "Epoch"), active = cmd_json_number(seen, "ActiveEpoch");

@@ -111,7 +111,7 @@ const char *accept_any(struct arena *arena, const char **text);      /* or none 
 const char *accept_facility(struct arena *arena, const char **text); /* one that syslog has */
 const char *accept_not_empty(struct arena *arena, const char **text);
 const char *accept_join(struct arena *arena, const char **text); /* the address of a server to join */
-/* NULL, or what is wrong with a pair of node_meta. */
+/* Checks a pair of node_meta: NULL, or the mistake. */
 const char *accept_meta(const char *name, const char *value);
 
 #endif

@@ -6,9 +6,9 @@
  *   deadlines. So nothing that hangs or stops `coord lock` (a request, SIGSTOP) delays the end of the command.
  * - `coord lock` has gone (SIGKILL): the socket ends, and the supervisor ends the command. The supervisor has gone:
  *   PR_SET_PDEATHSIG kills the command, and `coord lock` the rest of its group.
- * - When the command has ended, what is left of its group is killed, and has ended before the end is reported. The
- *   supervisor adopts orphans (PR_SET_CHILD_SUBREAPER), so that it sees their ends. Processes that left the group
- *   (setsid, a shell with job control) are not reached, while the command itself ends.
+ * - When the command has ended, the supervisor kills the rest of its group, and reports the end after that has ended
+ *   too. The supervisor adopts orphans (PR_SET_CHILD_SUBREAPER), so that it sees their ends.
+ * Processes that left the group (setsid, a shell with job control) are not reached; the command itself always ends.
  *
  * Times are milliseconds of CLOCK_BOOTTIME. */
 #ifndef COORD_AGENT_SUPERVISOR_H

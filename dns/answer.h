@@ -29,7 +29,7 @@ void answer_builder_free(struct answer_builder *builder);
 /* `domain`: a suffix of the names that will be asked, to which compressed names may point; NULL: none. */
 void answer_start(struct answer_builder *builder, const struct wire_name *domain);
 
-#define ANSWER_QUESTION UINT32_MAX /* the owner is what was asked for */
+#define ANSWER_QUESTION UINT32_MAX /* the owner is the name in the question */
 /* The index of a name. Equal names (compared byte by byte) are kept once. */
 uint32_t answer_name(struct answer_builder *builder, const struct wire_name *name);
 

@@ -38,7 +38,7 @@ bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, str
 #define DNS_ALL_REGIONS "global" /* in place of a region: all of them */
 /* Does it name another region than this one? */
 bool lookup_is_foreign(const struct dns_lookup *lookup, const struct name *name);
-/* Is `host` a name in our domains, and of our datacenter? *name: what it asks for. */
+/* Is `host` a name in our domains, and of our datacenter? *name: the parsed name. */
 bool lookup_ours(const struct dns_lookup *lookup, struct slice host, struct name *name);
 
 /* In this order: no such name; no such name, but names below it exist or may exist; the name exists without a healthy

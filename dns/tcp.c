@@ -37,7 +37,7 @@ struct connection {
     bool wants_write, ended; /* ended: the client will send no more */
     uint64_t deadline_ms;
     size_t in_size;
-    struct buffer out;         /* what the socket did not take yet */
+    struct buffer out;         /* answers that the socket did not take yet */
     size_t out_sent, progress; /* progress: bytes sent since the deadline was last moved */
     uint8_t in[READ_ROOM];
 };

@@ -1,5 +1,5 @@
-/* A UDP worker: one socket, one thread. It sleeps in recvmmsg, answers what has come in the meantime, and sends the
- * answers together (outbox.h). */
+/* A UDP worker: one socket, one thread. It sleeps in recvmmsg, answers all queries that have come in the meantime, and
+ * sends the answers together (outbox.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

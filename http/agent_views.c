@@ -116,7 +116,7 @@ void agent_view_health(struct json_out *json, const char *status, const Pb__Serv
     json_object_end(json);
 }
 
-/* ---- what several endpoints need ---- */
+/* ---- shared by several endpoints ---- */
 
 struct synced {
     struct local_waiter waiter;

@@ -8,7 +8,7 @@
 #include "registry/catalog.h"
 #include "registry/lease.h"
 
-/* -- what the process itself does --------------------------------------------------------------------------------- */
+/* -- requests to this process ------------------------------------------------------------------------------------- */
 struct acting {
     struct http_call call;
     struct http_control act;

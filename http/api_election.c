@@ -2,7 +2,7 @@
 #include "http/queue_requests.h"
 #include "kv/election/election.h"
 
-/* -- what the rows cannot say ------------------------------------------------------------------------------------- */
+/* -- work that rows cannot express -------------------------------------------------------------------------------- */
 
 static const struct message_member campaigned[] = {{.field = "name"},
                                                    {.field = "held", .name = "Leader"},

@@ -52,7 +52,7 @@ static void put_fire(struct http_request *request) {
     else http_write(request, EVENT_FIRE, &command->base, view_fired);
 }
 
-/* -- what came ---------------------------------------------------------------------------------------------------- */
+/* -- answers of the query ----------------------------------------------------------------------------------------- */
 static int view_list(struct http_request *request, const struct query_result *result) {
     const struct http_env *env = http_env(request);
     const Pb__EventsResult *records = (const Pb__EventsResult *)result->message;

@@ -7,7 +7,7 @@
 #include "http/region_views.h"
 #include "http/views.h"
 
-/* -- what is shown ------------------------------------------------------------------------------------------------ */
+/* -- members of answers ------------------------------------------------------------------------------------------- */
 static const Pb__FailoverState *shown_state(const ProtobufCMessage *message) {
     if (message->descriptor == &pb__failover_result__descriptor) return ((const Pb__FailoverResult *)message)->state;
     return (const Pb__FailoverState *)message;

@@ -32,7 +32,7 @@ void lease_refuse(struct http_request *request, int error, const char *id) {
     else http_reply_error(request, error);
 }
 
-/* -- what the leader knows of the time that is left --------------------------------------------------------------- */
+/* -- the remaining time, as the leader knows it ------------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b) {
     return strcmp((*(Pb__LeaseLeft *const *)a)->id, (*(Pb__LeaseLeft *const *)b)->id);

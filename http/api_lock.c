@@ -3,7 +3,7 @@
 #include "http/views_kv.h"
 #include "kv/lock/lock.h"
 
-/* -- what the rows cannot say ------------------------------------------------------------------------------------- */
+/* -- work that rows cannot express -------------------------------------------------------------------------------- */
 
 static const struct message_member acquired[] = {{.field = "name"},
                                                  {.field = "held"},

@@ -63,7 +63,7 @@ static bool put_prepare(struct http_request *request, ProtobufCMessage *message)
     return false;
 }
 
-/* -- leases, for who spends without an agent ---------------------------------------------------------------------- */
+/* -- leases, for clients that spend without an agent -------------------------------------------------------------- */
 
 struct asked {
     uint64_t at_ms;

@@ -208,7 +208,7 @@ static void take_one(struct http_request *request) {
     if (http_parameter_u64(request, "n", &taking->takes[0].n)) take(request, taking);
 }
 
-/* -- who owns a key ----------------------------------------------------------------------------------------------- */
+/* -- the owner of a key ------------------------------------------------------------------------------------------- */
 
 static void write_owner(struct json_out *json, const char *node, const struct spending_view *seen) {
     const struct owning_view *view = &seen->view;

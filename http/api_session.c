@@ -384,7 +384,7 @@ static void create_session(struct http_request *request) {
     http_write(request, SESSION_CREATE, &command->base, created);
 }
 
-/* -- coord's own: what it holds, and how long it has left --------------------------------------------------------- */
+/* -- coord's own: the holdings of a session, and its remaining time ----------------------------------------------- */
 
 static void explain_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
     (void)context;

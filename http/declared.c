@@ -62,7 +62,7 @@ const struct http_param *declared_find(const struct http_param *params, struct s
     return NULL;
 }
 
-/* -- what is wanted ----------------------------------------------------------------------------------------------- */
+/* -- the wanted form ---------------------------------------------------------------------------------------------- */
 
 /* Appends the short form: "24h", not "24h0m0s". */
 static void duration_append(struct buffer *out, uint64_t ns) {

@@ -10,7 +10,7 @@
 #include "http/impl.h"
 #include "kv/session/session.h"
 
-/* -- what nobody gives -------------------------------------------------------------------------------------------- */
+/* -- fields that no client gives ---------------------------------------------------------------------------------- */
 
 const struct http_endpoint *http_endpoint(const struct http_request *request) { return &request->route->endpoint; }
 

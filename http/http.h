@@ -151,8 +151,8 @@ void http_read_near_fresh(struct http_request *request, const struct query_type 
  * ?stale, and not on client agents), then calls `view` on the worker, with CO_OK, or the error for which it must not
  * answer. The view must reply. */
 void http_confirm(struct http_request *request, void (*view)(struct http_request *request, int error));
-/* In such a view: replies 200 with what was written to http_out and the headers of http_read. `index`: of its result.
- * For small ones. */
+/* In such a view: replies 200 with the text in http_out and the headers of http_read. `index`: of its result. For small
+ * ones. */
 void http_reply_confirmed(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                           uint64_t index);
 const void *http_context(const struct http_request *request);
@@ -166,8 +166,8 @@ typedef void (*http_written)(struct http_request *request, const struct machine_
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view);
 /* Writes, and then waits until something holds: for requests like "take the lock, and wait for it". On servers and
  * client agents alike. The command goes into the log once; when the leader is lost while the request waits, it waits
- * for the next one. A client that hangs up while it waits ends the wait; what was written stays. A session that the
- * command makes (`?ttl=`) is renewed for as long as the client waits. */
+ * for the next one. A client that hangs up while it waits ends the wait; the effect of the write stays. A session that
+ * the command makes (`?ttl=`) is renewed for as long as the client waits. */
 struct http_wait {
     const struct query_type *query; /* is read until `holds`; only changes of its thing wake it */
     /* Gets the outcome of the command (as a `view` of http_write). Returns the query's request, in the request's arena;
@@ -194,7 +194,7 @@ typedef void (*http_renewed)(struct http_request *request, int error, const stru
 void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
                 http_renewed view);
 
-/* -- how long what was granted lives (http/bounds.c) --------------------------------------------------------------- */
+/* -- bounds of the life of a grant (http/bounds.c) ---------------------------------------------------------------- */
 /* Bounds of the life of something that the leader renews, in milliseconds from now on. */
 struct http_bounds {
     int64_t not_before_ms, not_after_ms; /* it ends not before; it ends by then, also with a change of the leader */

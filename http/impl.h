@@ -232,7 +232,7 @@ void request_next(struct connection *connection, const struct http_request *requ
 void connection_unhold(struct connection *connection);
 void connection_watch(struct connection *connection); /* from now on hang-ups are noticed */
 
-/* -- mhd_errors.c: what libmicrohttpd answers by itself, said our way ----------------------------------------- */
+/* -- mhd_errors.c: replaces libmicrohttpd's own error pages ------------------------------------------------------- */
 
 void mhd_errors_enter(struct worker *worker); /* this thread is the worker; NULL: no more */
 void mhd_errors_add(struct connection *connection);

@@ -6,10 +6,10 @@
  * request proves to be too long for that, before libmicrohttpd has seen its end, the connection moves to a roomy shard,
  * and stays there:
  *
- *     header_receive   (recv() of libmicrohttpd) keeps what has come of a header that is long, or not whole yet. Too
- *                      long: the socket gets a second descriptor, and libmicrohttpd hears that its own is broken
+ *     header_receive   (recv() of libmicrohttpd) keeps the received part of a header that is long, or not complete.
+ *                      Too long: the socket gets a second descriptor, and libmicrohttpd is told that its own is broken
  *     header_move      (libmicrohttpd has forgotten the connection) the second descriptor enters a roomy shard
- *     header_receive   gives what was kept; then goes on with the socket
+ *     header_receive   returns the kept part; then reads from the socket
  *
  * The request has had no effect by then, because libmicrohttpd calls us when its header is complete. The received bytes
  * are a whole header only if they begin at the connection's first byte, or right after the previous request: then

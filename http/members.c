@@ -75,7 +75,7 @@ void members_write_own(struct json_out *json, const struct http_env *env) {
     member_write(json, env, &view);
 }
 
-/* -- all members: nodes with agents as the catalog has them, and of the servers what Raft knows ------------------- */
+/* -- all members: nodes with agents from the catalog, and servers of Raft's configuration ------------------------- */
 /* "IP:port", "[IP]:port". */
 static void member_address(struct arena *arena, const char *text, struct member_view *view) {
     const char *colon = strrchr(text, ':');

@@ -2,7 +2,7 @@
  * "TTL", create_index "CreateIndex". By unit and type:
  *
  *     ..._ns, ..._ms        a duration, "10s"      ..._unix_ms    a number
- *     64 bits               exact                  enum           its name, in lower case, without what all share
+ *     64 bits               exact                  enum           its name, in lower case, without the common prefix
  *     string                text                   bytes          base64
  *     message               an object              repeated       a list; empty: [] */
 #ifndef COORD_HTTP_MESSAGE_JSON_H

@@ -6,10 +6,11 @@
  * library, unless all of this holds:
  *   - the calling thread is a worker, and the descriptor is one of its connections (worker->by_fd);
  *   - we have queued no answer for it: it has no request yet, or one that is not REQUEST_ANSWERED;
- *   - the bytes begin a status line of 4xx or 5xx. Then the page is libmicrohttpd's own: our answer is sent in its
- *     place, made from the page's text, and the page is reported as sent. libmicrohttpd always closes a connection
- *     after such a page; all bytes that it sends until then are dropped. "100 Continue" and our own answers pass. We
- *     use plain_send, which these hooks do not see, when we send on a connection of libmicrohttpd ourselves. */
+ *   - the bytes begin a status line of 4xx or 5xx.
+ * Then the page is libmicrohttpd's own: our answer is sent in its place, made from the page's text, and the page is
+ * reported as sent. libmicrohttpd always closes a connection after such a page; all bytes that it sends until then are
+ * dropped. "100 Continue" and our own answers pass. We use plain_send, which these hooks do not see, when we send on a
+ * connection of libmicrohttpd ourselves. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

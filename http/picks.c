@@ -245,7 +245,7 @@ void picks_measure(struct http_request *request, struct balance *balance, struct
     rpc_read_end(picks->reader);
 }
 
-/* -- what is asked for -------------------------------------------------------------------------------------------- */
+/* -- parameters --------------------------------------------------------------------------------------------------- */
 bool picks_ask(struct http_request *request, const char *parameter, struct balance_ask *ask) {
     struct slice policy = parameter ? http_parameter(request, parameter) : slice_make("", 0), *tags;
     struct fault fault = {0};

@@ -162,7 +162,7 @@ void queue_renew(struct http_request *request, const struct query_type *entry, c
         http_fetch(request, holder, &message->base, RPC_DEFAULT, holder_found);
 }
 
-/* -- what one session has ----------------------------------------------------------------------------------------- */
+/* -- the entry of one session ------------------------------------------------------------------------------------- */
 
 /* The place in the queue changes without a wake-up, so ready bytes would be stale and are not kept. */
 void queue_own_read(struct http_request *request, const struct query_type *entry, http_view own) {

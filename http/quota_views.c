@@ -90,7 +90,7 @@ static void write_definition(struct json_out *json, const ProtobufCMessage *mess
     if (definition->split) member_number(json, "Split", definition->split);
 }
 
-/* -- what is left of it ------------------------------------------------------------------------------------------- */
+/* -- the rest of the budget --------------------------------------------------------------------------------------- */
 
 static void write_sums(struct json_out *json, const ProtobufCMessage *message, void *context) {
     const Pb__QuotaState *state = (const Pb__QuotaState *)message;

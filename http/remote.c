@@ -3,7 +3,8 @@
  * fresh as the request demands, and while no server can be reached rpc returns its last answer, with its age; then
  * ?consistent is an error, as in Consul.
  *
- *     remote_read -> fetched -> answered '--client gone, server stops: cancelled--> freed when the fetch ends */
+ *     remote_read -> fetched -> answered
+ *          '--client gone, server stops: cancelled--> freed when the fetch ends */
 #include <stdlib.h>
 
 #include "http/impl.h"

@@ -102,7 +102,7 @@ struct http_endpoint {
     const char *watched, *missing;
 };
 
-/* -- what is shown ------------------------------------------------------------------------------------------------ */
+/* -- members of answers ------------------------------------------------------------------------------------------- */
 
 /* An example request. They are sent in the order of the table when docs/api.md is written or checked. In target and
  * body {word} stands for a value that an earlier example kept, {address} for the agent's address. */
