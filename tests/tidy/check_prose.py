@@ -17,13 +17,9 @@ import re
 import sys
 
 LEFT = {
-    "agent": 50,
     "base": 24,
     "consensus": 43,
-    "dns": 17,
-    "docs": 13,
     "health": 34,
-    "http": 66,
     "multi-dc": 1,
     "registry": 73,
     "rpc": 105,
