@@ -1,14 +1,14 @@
 /* JSON Schema, draft 7, without what reaches beyond one document. For schemas and documents of outsiders: memory and
- * work are bounded, and the answer depends on schema and document alone (no clock, no locale, no library's version),
- * so that all servers give the same. Who asks within the replicated state: other bounds here are other answers, so a
- * change of one comes with a cluster version.
+ * work are bounded, and the answer depends on schema and document alone (no clock, no locale, no library's version), so
+ * that all servers give the same. The state machine uses it too: other bounds would give other answers, so they may
+ * only change together with the cluster version.
  *
  * Keywords: type, enum, const; minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf; minLength, maxLength
  * (code points), pattern (base/pattern.h); items (one schema, or a list), minItems, maxItems, uniqueItems; properties,
  * patternProperties, additionalProperties, required; allOf, anyOf, oneOf, not; true and false as schemas; $ref to a
  * place in the same document ("#", "#/definitions/x", "#/$defs/x"). Without effect: $schema, title, description,
  * default, examples, $comment, and $id at the root. Everything else is refused by its name and path, because a schema
- * that is obeyed by half looks as if it protected.
+ * of which coord obeyed only half would seem to protect more than it does.
  *
  * Draft 7 ignores what stands beside $ref, later drafts obey it. Therefore that is refused, unless "$schema" at the
  * root names draft 7: then it is ignored. */

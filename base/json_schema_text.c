@@ -4,7 +4,7 @@
 #include "base/json_value.h"
 #include "base/text.h"
 
-#define PATH_MOST  80 /* these two, a value and the words between them fit into a fault */
+#define PATH_MOST  80 /* so that a path, a description, a value and the words between them fit into a fault */
 #define SHOWN_MOST 80
 
 /* ---- places ---- */
