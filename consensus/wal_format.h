@@ -5,9 +5,7 @@
  * the last one there are zeros. All numbers are little-endian.
  *
  *   batch   0  u32  magic "cwal"
- *           4  u16  version: 1, or 2 in a cluster of version 2 and up (the same bytes: programs from before there were
- *              cluster
- *                   versions shall not open it)
+ *           4  u16  version: 1; 2 in a cluster of version 2 and up (the same bytes, so that older programs refuse them)
  *           6  u16  0
  *           8  u64  log id: chosen when the log is made, so that bytes of another log, or of a client's, never fit
  *          16  u64  sequence number, +1 for each batch of the log
