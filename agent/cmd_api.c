@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/json_out.h"
 #include "http/declared.h"
+#include "registry/machine.h"
 
 static const struct {
     unsigned method;
@@ -78,7 +79,7 @@ static void route_json(struct json_out *json, const struct http_route *route, co
     text(json, "Permission", route->permission);
     text(json, "Summary", route->summary);
     json_key(json, "Own"), json_bool(json, (route->flags & HTTP_OWN) != 0);
-    json_key(json, "Since"), json_u64(json, command ? command->since : route->since);
+    json_key(json, "Since"), json_u64(json, command ? command->since : 0);
     text(json, "Command", route->cli.command);
     params_json(json, "Parameters", route->params);
     params_json(json, "Members", route->endpoint.body);
@@ -91,7 +92,7 @@ int cmd_api(int argc, char **argv) {
     (void)argc, (void)argv;
     struct buffer out = {0};
     struct json_out json;
-    struct modules *modules = modules_new(agent_modules);
+    struct modules *modules = modules_new(agent_modules, MACHINE_VERSION_NEWEST);
     declared_verify(modules);
     json_out_init(&json, &out, true);
     json_array(&json);

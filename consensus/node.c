@@ -436,10 +436,6 @@ void node_out_of_space(struct node *node, bool starves) {
     if (atomic_exchange(&node->applier_out_of_space, starves) != starves) node_wake(node);
 }
 
-void node_log_format(struct node *node, unsigned format) {
-    if (node->wal) wal_set_format(node->wal, format);
-}
-
 void node_fence(struct node *node, bool fenced) {
     if (!fenced && node->requests.fenced) node->snapshot_wanted = true;
     requests_fence(&node->requests, fenced, clock_mono_ms());

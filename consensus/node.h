@@ -160,8 +160,6 @@ void node_resume(struct node *node, bool own);
 void node_apply_done(struct node_proposal *proposal, const void *result); /* applier thread, from callbacks.apply */
 /* Any thread, from callbacks.apply: entries that are to be applied wait for room (true), or no longer do. */
 void node_out_of_space(struct node *node, bool starves);
-/* The log is written in this format from now on (wal_set_format). Loop or applier thread. */
-void node_log_format(struct node *node, unsigned format);
 
 /* Any thread, no lock; a recent picture. */
 struct node_view {

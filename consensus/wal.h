@@ -78,9 +78,6 @@ struct wal_batch {
  * whole; of a batch that alone has 4 MiB, a part may be found. */
 int wal_append(struct wal *wal, const struct wal_batch *batches, size_t count, struct fault *fault);
 
-/* From the next batch on: batches are written in this format (at most the newest that there is), and never in an
- * older one again. Any thread. */
-void wal_set_format(struct wal *wal, unsigned format);
 /* Empties the log so that it continues after `index` (an installed snapshot), keeping hard state. Durable on return. */
 int wal_reset(struct wal *wal, uint64_t index, struct fault *fault);
 /* Deletes the first of the segments that hold only entries <= index (all are in a snapshot), with one sync of the

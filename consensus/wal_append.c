@@ -84,7 +84,6 @@ static int group_flush(struct group *group) {
     struct wal *wal = group->wal;
     uint64_t offset = wal_segment_last(wal)->used;
     CHECK(wal->file >= 0 && !wal->failed);
-    wal->encoder.version = atomic_load_explicit(&wal->format, memory_order_relaxed);
     uint32_t sum = wal_encode_end(&wal->encoder, wal->log_id, wal->next_seq, offset, wal->chain);
     struct buffer *bytes = &wal->encoder.bytes;
     CHECK(offset + bytes->size <= wal_segment_last(wal)->size);
@@ -212,10 +211,4 @@ int wal_reset(struct wal *wal, uint64_t index, struct fault *fault) {
     if (rv != CO_OK) return rv;
     wal_drop_segments(wal, wal->segment_count - 1); /* wal_drop() removes those that stay after an error */
     return CO_OK;
-}
-
-void wal_set_format(struct wal *wal, unsigned format) {
-    uint16_t wanted = format < WAL_VERSION_NEWEST ? (uint16_t)format : WAL_VERSION_NEWEST,
-             now = atomic_load(&wal->format);
-    while (now < wanted && !atomic_compare_exchange_weak(&wal->format, &now, wanted)) continue;
 }

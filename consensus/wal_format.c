@@ -7,7 +7,6 @@
 #define UNIX_MS_MOST (UINT64_MAX >> 16)
 _Static_assert((WAL_SECTOR & (WAL_SECTOR - 1)) == 0 && WAL_HEAD_BYTES <= WAL_SECTOR, "a head is never torn");
 _Static_assert(WAL_BATCH_BYTES_MAX <= UINT32_MAX && WAL_BATCH_BYTES_MAX % WAL_SECTOR == 0, "its size has 32 bits");
-_Static_assert(WAL_VERSION_NEWEST <= UINT16_MAX, "the version has 16 bits");
 
 static void put_le16(void *to, uint16_t value) { memcpy(to, &value, 2); }
 static uint16_t get_le16(const void *from) {
@@ -49,14 +48,14 @@ uint32_t wal_encode_end(struct wal_encoder *encoder, uint64_t log_id, uint64_t s
     struct buffer *bytes = &encoder->bytes;
     size_t size = wal_round_up(bytes->size), padding = size - bytes->size;
     CHECK(size <= WAL_BATCH_BYTES_MAX && encoder->record_count > 0);
-    CHECK(offset % WAL_SECTOR == 0 && encoder->version <= WAL_VERSION_NEWEST);
+    CHECK(offset % WAL_SECTOR == 0);
     buffer_reserve(bytes, padding);
     memset(bytes->data + bytes->size, 0, padding);
     bytes->size = size;
 
     char *head = bytes->data;
     put_le32(head, MAGIC);
-    put_le16(head + 4, encoder->version ? encoder->version : 1);
+    put_le16(head + 4, WAL_VERSION);
     put_le16(head + 6, 0);
     put_le64(head + 8, log_id);
     put_le64(head + 16, seq);
@@ -78,7 +77,7 @@ enum wal_head_state wal_head_decode(const void *bytes, struct wal_head *head) {
     const char *from = bytes;
     if (get_le32(from) != MAGIC || get_le32(from + 56) != crc32c(0, from, 56)) return WAL_HEAD_NONE;
     if (get_le32(from + 60) != 0) return WAL_HEAD_NONE;
-    if (get_le16(from + 4) == 0 || get_le16(from + 4) > WAL_VERSION_NEWEST) return WAL_HEAD_NEWER;
+    if (get_le16(from + 4) != WAL_VERSION) return WAL_HEAD_NEWER;
     *head = (struct wal_head){
         .log_id = get_le64(from + 8),
         .seq = get_le64(from + 16),
@@ -89,7 +88,6 @@ enum wal_head_state wal_head_decode(const void *bytes, struct wal_head *head) {
         .chain = get_le32(from + 48),
         .body_sum = get_le32(from + 52),
         .sum = get_le32(from + 56),
-        .version = get_le16(from + 4),
     };
     if (head->size % WAL_SECTOR != 0 || head->size > WAL_BATCH_BYTES_MAX || head->record_count == 0)
         return WAL_HEAD_NONE;

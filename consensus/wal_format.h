@@ -5,7 +5,7 @@
  * the last one there are zeros. All numbers are little-endian.
  *
  *   batch   0  u32  magic "cwal"
- *           4  u16  version: 1; 2 in a cluster of version 2 and up (the same bytes, so that older programs refuse them)
+ *           4  u16  version: 1
  *           6  u16  0
  *           8  u64  log id: chosen when the log is made, so that bytes of another log, or of a client's, never fit
  *          16  u64  sequence number, +1 for each batch of the log
@@ -46,7 +46,7 @@
 #define WAL_HEAD_BYTES      64u
 #define WAL_RECORD_BYTES    32u /* before the data */
 #define WAL_BATCH_BYTES_MAX (1u << 30)
-#define WAL_VERSION_NEWEST  2u
+#define WAL_VERSION         1u
 
 /* Types of records: those of entries (enum raft_entry_type) are below 16. */
 enum wal_record_type {
@@ -62,7 +62,6 @@ struct wal_head {
     uint32_t size, record_count;
     uint64_t first_index;
     uint32_t chain, body_sum, sum;
-    uint16_t version;
 };
 struct wal_record {
     uint32_t type;
@@ -78,7 +77,6 @@ struct wal_encoder {
     struct buffer bytes; /* the batch; whole after wal_encode_end */
     uint32_t record_count, body_sum;
     uint64_t first_index;
-    uint16_t version; /* 0: 1 */
 };
 void wal_encode_begin(struct wal_encoder *encoder);
 void wal_encode_record(struct wal_encoder *encoder, const struct wal_record *record);

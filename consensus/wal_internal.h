@@ -49,8 +49,6 @@ struct wal {
     struct wal_config config; /* no zeros left */
     uint64_t log_id;
 
-    _Atomic uint16_t format; /* batches are written in; only rises */
-
     /* Writer thread. */
     disk_file file; /* the last segment, the one appended to; -1: none yet */
     struct wal_encoder encoder;

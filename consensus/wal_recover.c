@@ -203,7 +203,6 @@ static int read_batch(struct recovery *r, uint64_t offset) {
     r->last_padding = padding;
     if (r->any && head.chain != wal->chain)
         return corrupt(r, offset, "the batch follows another one than is before it");
-    if (head.version > atomic_load(&wal->format)) atomic_store(&wal->format, head.version);
     return replay_batch(r, &head, bytes);
 }
 
@@ -420,7 +419,6 @@ static struct wal *wal_make(struct disk *disk, const struct wal_config *config) 
     if (!wal->config.reserve_bytes) wal->config.reserve_bytes = wal->config.first_segment_bytes;
     wal->file = wal->spare = -1;
     wal->first_index = 1;
-    wal->format = 1;
     CHECK(pthread_mutex_init(&wal->lock, NULL) == 0);
     CHECK(pthread_mutex_init(&wal->spare_lock, NULL) == 0);
     return wal;

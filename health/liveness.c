@@ -20,13 +20,11 @@
 /* whoever loses the lease again and again after such a time is not alone with its name */
 #define SHORT_MS           60000
 #define LOST_MOST_MS       30000
-#define OLD_AGAIN_MS       5000
-#define RISING_MS          1000
 #define TELL_MS            60000
 #define LEAVE_MOST_MS      5000
 #define COMPARED_WITHIN_MS 10000 /* all agents of a cluster have the same reason */
 
-enum state { ASKING, WAITING, HELD, WITHOUT, LEFT };
+enum state { ASKING, WAITING, HELD, LEFT };
 
 /* A question on its way. It outlives the liveness when that goes first. */
 struct question {
@@ -48,7 +46,7 @@ struct liveness {
     enum state state;
     char id[UUID_TEXT_SIZE + 1], asked[UUID_TEXT_SIZE + 1];
     struct question *out;
-    uint64_t begun_ms, next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms, process;
+    uint64_t next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms, process;
     unsigned lost; /* so often in a row soon after it was granted */
     struct rng rng;
     void (*left)(void *data, int error);
@@ -186,14 +184,6 @@ static void granted(struct liveness *liveness, const struct question *question) 
         if (liveness->taken_ms > TAKEN_MOST_MS) liveness->taken_ms = TAKEN_MOST_MS;
         liveness->next_ms = clock_mono_ms() + liveness->taken_ms;
         become(liveness, WAITING);
-    } else if (question->error == CO_UNSUPPORTED || (question->error == CO_OK && question->refused == CO_UNSUPPORTED)) {
-        if (liveness->state == ASKING && clock_mono_ms() - liveness->begun_ms < RISING_MS) {
-            /* a new cluster: its version is about to rise */
-            later(liveness);
-            return;
-        }
-        liveness->next_ms = clock_mono_ms() + OLD_AGAIN_MS;
-        become(liveness, WITHOUT);
     } else {
         if (question->error == CO_OK) log_warn("health", "the lease of this node is refused: %s", question->text);
         later(liveness);
@@ -286,9 +276,7 @@ static void act(struct liveness *liveness) {
 
 static void on_wake(uv_async_t *wake) { act(wake->data); }
 
-bool liveness_may_write(const struct liveness *liveness) {
-    return liveness->state == HELD || liveness->state == WITHOUT;
-}
+bool liveness_may_write(const struct liveness *liveness) { return liveness->state == HELD; }
 
 const char *liveness_lease(const struct liveness *liveness) { return liveness->state == HELD ? liveness->id : NULL; }
 
@@ -308,7 +296,7 @@ void liveness_leave(struct liveness *liveness, void (*done)(void *data, int erro
 /* -- life --------------------------------------------------------------------------------------------------------- */
 struct liveness *liveness_new(struct local *local, void (*changed)(struct local *local)) {
     struct liveness *liveness = mem_zalloc(sizeof *liveness);
-    liveness->local = local, liveness->changed = changed, liveness->begun_ms = clock_mono_ms();
+    liveness->local = local, liveness->changed = changed;
     rng_seed(&liveness->rng, random_u64());
     liveness->process = random_u64() | 1;
     CHECK(uv_timer_init(local->loop, &liveness->timer) == 0 &&

@@ -6,7 +6,6 @@
  *     ASKING --granted--> HELD --ended--> ASKING
  *      |                 '--replaced--> ASKING: what still goes by the lease before becomes void
  *        '--another agent has the name--> WAITING: asks every 1 to 3 s, says so once a minute
- *        '--the cluster is too old for leases--> WITHOUT: asks now and then
  *
  * Another agent is one with another node id, or with the same one at another address (registry/lease.h). Two on one
  * host that share everything take the lease from each other: who loses it again and again soon after it was granted
@@ -26,7 +25,7 @@ struct liveness *liveness_new(struct local *local, void (*changed)(struct local 
 void liveness_close(struct liveness *liveness);
 
 bool liveness_may_write(const struct liveness *liveness);
-/* The id of the lease that is held; NULL: none (WITHOUT), or nothing may be written. */
+/* The id of the lease that is held; NULL: none, and nothing may be written. */
 const char *liveness_lease(const struct liveness *liveness);
 /* The servers refused a write because the lease does not stand. */
 void liveness_lost(struct liveness *liveness);

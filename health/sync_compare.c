@@ -64,8 +64,6 @@ struct catalog_view {
     size_t service_count, check_count;
 };
 
-/* The one with this id, else one with it in another case: a cluster below version 4 (registry/fold.h) can have
- * several. */
 static const void *stored(void *const *items, size_t count, const char *(*id_of)(const void *item), const char *id) {
     size_t low = 0, high = count;
     while (low < high) {
@@ -73,8 +71,6 @@ static const void *stored(void *const *items, size_t count, const char *(*id_of)
         if (id_order(id_of(items[middle]), id) < 0) low = middle + 1;
         else high = middle;
     }
-    for (size_t i = low; i < count && same_id(id_of(items[i]), id); i++)
-        if (strcmp(id_of(items[i]), id) == 0) return items[i];
     return low < count && same_id(id_of(items[low]), id) ? items[low] : NULL;
 }
 

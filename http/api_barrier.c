@@ -127,7 +127,7 @@ const struct http_route http_routes_barrier[] = {
           .help = "only where this session stands (Standing: waiting, released, inside, left, over, or outside); "
                   "with index nobody else's coming and going wakes it"}),
      "One barrier: who waits (Entered), and who of a double round is at work and has not left (Working)", HTTP_OWN,
-     .example = {"/v1/barrier/nightly/load", .status = 200}, .since = BARRIER_SINCE,
+     .example = {"/v1/barrier/nightly/load", .status = 200},
      .endpoint = {.query = &query_barrier, .answer = state, .watched = "barrier", .missing = "is empty"},
      .cli = {.command = "barriers get"}},
     {HTTP_GET, "/v1/barriers", http_declared, "barrier:read",
@@ -135,7 +135,7 @@ const struct http_route http_routes_barrier[] = {
          {"prefix", HTTP_TEXT, .help = "only names that begin so", .most = BARRIER_NAME_MOST, .field = "prefix"},
          HTTP_READS),
      "All barriers that somebody is at", HTTP_OWN,
-     .example = {"/v1/barriers?prefix=nightly/", .status = 200, .depth = 2}, .since = BARRIER_SINCE,
+     .example = {"/v1/barriers?prefix=nightly/", .status = 200, .depth = 2},
      .endpoint = {.query = &query_barriers, .answer = state, .list = "barriers"},
      .cli = {"barriers list", .columns = "Name Round Parties Double Entered Working ReleasedRound"}},
     {HTTP_PUT, "/v1/barrier/+name/leave", http_declared, "barrier:write",

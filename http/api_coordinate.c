@@ -120,10 +120,6 @@ static void reply_put(struct http_request *request, int error) {
             http_reply_text(request, 400, "Segment: longer than %d bytes", COORDINATE_SEGMENT_SIZE);
             break;
         case CO_BUSY: http_reply_text(request, 503, "too many coordinate updates, try again later"); break;
-        case CO_AGAIN:
-            http_reply_text(request, 503, "coordinates need cluster version %d: not every server has been upgraded yet",
-                            COORDINATE_SINCE);
-            break;
         default: http_reply_text(request, 500, "invalid coordinate"); break;
     }
 }
@@ -148,8 +144,7 @@ const struct http_route http_routes_coordinate[] = {
      .example = {.body = "{\"Node\":\"db1\",\"Segment\":\"east\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,0],\"Error\":1.5,"
                          "\"Adjustment\":0,"
                          "\"Height\":0.00001}}",
-                 .status = 200},
-     .since = COORDINATE_SINCE},
+                 .status = 200}},
     {HTTP_GET, "/v1/coordinate/node/*node", coordinate_node, "node:read",
      HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"}, HTTP_READS, SEGMENT), "Network coordinates of a node",
      0, .example = {"/v1/coordinate/node/db1?segment=east", .status = 200}},

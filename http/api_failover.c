@@ -129,7 +129,7 @@ const struct http_route http_routes_failover[] = {
      .endpoint = {.command = FAILOVER_SET, .body = order}},
     {HTTP_GET, "/v1/failover/:service", http_declared, "service:read", HTTP_PARAMS(NAME("service"), HTTP_READS),
      "A service's order, and whether other regions answer for it (Away). 404: there is no order, and they do not",
-     HTTP_OWN, .example = {"/v1/failover/db", .status = 200}, .since = FAILOVER_SINCE,
+     HTTP_OWN, .example = {"/v1/failover/db", .status = 200},
      .endpoint = {.query = &query_failover,
                   .answer = one_members,
                   .watched = "service",
@@ -146,7 +146,7 @@ const struct http_route http_routes_failover[] = {
      "Services that have an order, and those that other regions answer for (Away). Healthy: they have healthy "
      "instances "
      "here, now",
-     HTTP_OWN, .example = {"/v1/failover", .status = 200}, .since = FAILOVER_SINCE,
+     HTTP_OWN, .example = {"/v1/failover", .status = 200},
      .endpoint = {.query = &query_failovers, .answer = listed_members, .list = "failovers", .fresh = true},
      .cli = {"failover list", .columns = "Service Away Healthy AwayIndex BackIndex Targets"}},
     {0},

@@ -27,7 +27,6 @@ const struct http_route http_routes_fence[] = {
      .endpoint = {.command = FENCE_CHECK, .answer = checked, .status = status}, .cli = {.command = "fence check"}},
     {HTTP_GET, "/v1/fence/*resource", http_declared, "fence:read", HTTP_PARAMS(RESOURCE, HTTP_READS),
      "The highest token that a resource has accepted", HTTP_OWN, .example = {"/v1/fence/billing/ledger", .status = 200},
-     .since = FENCE_SINCE,
      .endpoint = {.query = &query_fence, .watched = "fence", .missing = "has accepted no token yet"},
      .cli = {.command = "fence get"}},
     {0},

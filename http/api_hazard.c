@@ -55,14 +55,14 @@ const struct http_route http_routes_hazard[] = {
      .endpoint = {.command = HAZARD_PROTECT, .answer = protection}, .cli = {"hazard protect", .defaults = "ttl=15s"}},
     {HTTP_GET, "/v1/hazard/*object", http_declared, "hazard:read", HTTP_PARAMS(OBJECT("*object"), HTTP_READS),
      "The protections of an object, the oldest first", HTTP_OWN, .example = {"/v1/hazard/index/v42", .status = 200},
-     .since = HAZARD_SINCE, .endpoint = {.query = &query_hazard, .watched = "object", .missing = "is not protected"},
+     .endpoint = {.query = &query_hazard, .watched = "object", .missing = "is not protected"},
      .cli = {.command = "hazard get"}},
     {HTTP_GET, "/v1/hazards", http_declared, "hazard:read",
      HTTP_PARAMS(
          {"prefix", HTTP_TEXT, .help = "only names that begin so", .most = HAZARD_OBJECT_MOST, .field = "prefix"},
          HTTP_READS),
      "All objects that are protected, and by how many", HTTP_OWN,
-     .example = {"/v1/hazards?prefix=index/", .status = 200}, .since = HAZARD_SINCE,
+     .example = {"/v1/hazards?prefix=index/", .status = 200},
      .endpoint = {.query = &query_hazards, .answer = of_list, .list = "hazards"}, .cli = {.command = "hazard list"}},
     {HTTP_PUT, "/v1/hazard/+object/retire", http_declared, "hazard:write",
      HTTP_PARAMS(

@@ -192,7 +192,7 @@ static bool given_once(struct http_request *request, const char *name, const cha
     return false;
 }
 
-/* ?fence=LOCKNAME&token=N: another command, which older servers refuse. Without `fence` the token is one of Consul's
+/* ?fence=LOCKNAME&token=N: another command. Without `fence` the token is one of Consul's
  * access control. False when it has replied. */
 static bool fence_parse(struct http_request *request, Pb__KvCommand *command, uint8_t *number) {
     static const char token_wanted[] = "with fence, the fencing token of a lock's holder";

@@ -13,7 +13,7 @@
 
 /* -- ids ---------------------------------------------------------------------------------------------------------- */
 
-static bool id_parse(struct http_request *request, const char *what, struct slice text, char **id) {
+bool lease_id(struct http_request *request, const char *what, struct slice text, char **id) {
     if (!uuid_valid(text)) {
         http_reply_text(request, 400, "%s: \"%.*s\" is no lease ID: a UUID is wanted", what,
                         text.size < 60 ? (int)text.size : 60, text.size ? text.data : "");
@@ -22,17 +22,6 @@ static bool id_parse(struct http_request *request, const char *what, struct slic
     *id = arena_strndup(http_arena(request), text.data, text.size);
     for (char *at = *id; *at; at++) *at = (char)tolower((unsigned char)*at);
     return true;
-}
-
-bool lease_id(struct http_request *request, const char *what, struct slice text, char **id) {
-    if (!id_parse(request, what, text, id)) return false;
-    struct rpc_status status;
-    rpc_status(http_env(request)->rpc, &status);
-    /* A client agent does not know it. Its server refuses ids that are not known, and below that version none is. */
-    if (!status.is_server || status.cluster_version >= LEASE_SINCE) return true;
-    http_reply_text(request, 400, "%s: needs cluster version %d, the cluster is at %u", what, LEASE_SINCE,
-                    status.cluster_version);
-    return false;
 }
 
 #define GONE "is not known: it has expired or was revoked; register again"
@@ -171,16 +160,15 @@ const struct http_route http_routes_lease[] = {
     {HTTP_PUT, "/v1/lease/renew/:id", lease_renew, "lease:write",
      HTTP_PARAMS({":id", HTTP_UUID, .help = "the lease's ID"}, HTTP_DC),
      "Renews a lease, without an entry in the log; 404 once it has ended", HTTP_OWN,
-     .example = {"/v1/lease/renew/{lease}", .status = 200}, .since = LEASE_SINCE,
-     .cli = {"lease renew", .show = "TTL"}},
+     .example = {"/v1/lease/renew/{lease}", .status = 200}, .cli = {"lease renew", .show = "TTL"}},
     {HTTP_GET, "/v1/lease/:id", lease_get, "lease:read", HTTP_PARAMS(ID, HTTP_READS),
      "One lease and what is bound to it; Remaining is asked of the leader, and left out with index or stale", HTTP_OWN,
-     .example = {"/v1/lease/{lease}", .status = 200}, .since = LEASE_SINCE,
+     .example = {"/v1/lease/{lease}", .status = 200},
      .endpoint = {.query = &query_lease, .answer = one, .fresh = true, .watched = "lease", .missing = GONE},
      .cli = {.command = "lease get"}},
     {HTTP_GET, "/v1/leases", lease_list, "lease:read",
      HTTP_PARAMS(HTTP_READS, {"remaining", HTTP_FLAG, .help = "the leader is asked how much of each is left"}),
-     "All leases, those of nodes included", HTTP_OWN, .example = {.status = 200, .depth = 1}, .since = LEASE_SINCE,
+     "All leases, those of nodes included", HTTP_OWN, .example = {.status = 200, .depth = 1},
      .endpoint = {.query = &query_leases, .answer = any, .list = "leases"},
      .cli = {"lease list", .defaults = "remaining", .columns = "ID TTL Remaining Name Node Bound"}},
     {HTTP_PUT, "/v1/lease/revoke/:id", http_declared, "lease:write", HTTP_PARAMS(ID, HTTP_DC),

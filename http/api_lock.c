@@ -119,7 +119,7 @@ const struct http_route http_routes_lock[] = {
                   .least = 1, .most = HTTP_TTL_MOST_NS}),
      "Renews the session of a holder, without an entry in the log unless ttl changes it; 404 when the lock is not held "
      "so",
-     HTTP_OWN, .example = {"/v1/lock/nightly/renew?token={token}", .status = 200}, .since = LOCK_SINCE},
+     HTTP_OWN, .example = {"/v1/lock/nightly/renew?token={token}", .status = 200}},
     {HTTP_GET, "/v1/lock/*name", lock_get, "lock:read",
      HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the lock's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
                   .field = "name"},
@@ -129,12 +129,12 @@ const struct http_route http_routes_lock[] = {
                           "going wakes it"},
                  {"transitions", HTTP_FLAG, .help = "the newest changes of who holds and waits, with their causes"}),
      "Who holds a lock, and who waits for it", HTTP_OWN, .example = {"/v1/lock/nightly?transitions", .status = 200},
-     .since = LOCK_SINCE, .endpoint = {.query = &query_lock, .answer = one, .watched = "lock", .missing = "is free"}},
+     .endpoint = {.query = &query_lock, .answer = one, .watched = "lock", .missing = "is free"}},
     {HTTP_GET, "/v1/locks", http_declared, "lock:read",
      HTTP_PARAMS(
          {"prefix", HTTP_TEXT, .help = "only names with this beginning", .most = QUEUE_NAME_MAX, .field = "prefix"},
          HTTP_READS),
-     "All locks that somebody holds or waits for", HTTP_OWN, .example = {.status = 200}, .since = LOCK_SINCE,
+     "All locks that somebody holds or waits for", HTTP_OWN, .example = {.status = 200},
      .endpoint = {.query = &query_locks, .answer = any, .list = "queues"}},
     {HTTP_PUT, "/v1/lock/+name/release", http_declared, "lock:write",
      HTTP_PARAMS(NAME, HTTP_DC, SESSION("of who holds it, or waits"), TOKEN("in place of the session: of the grant"),

@@ -303,12 +303,12 @@ const struct http_route http_routes_quota_take[] = {
           .most = SPENDER_KEY_MOST}),
      "Spends of a budget: 200, or 429 with Retry-After when it is spent; 503 when no server can say and OnLoss does "
      "not allow it. " SAYS,
-     HTTP_OWN | HTTP_LOCAL, .example = {"/v1/agent/quota/calls/take?n=5", .status = 200}, .since = QUOTA_SINCE},
+     HTTP_OWN | HTTP_LOCAL, .example = {"/v1/agent/quota/calls/take?n=5", .status = 200}},
     {HTTP_PUT, "/v1/agent/quota/take", take_several, "quota:write", NULL,
      "Spends of several budgets, all or nothing, 64 at most; when refused, Refused names the first that is spent. A "
      "Key "
      "may have 8 KiB",
-     HTTP_OWN | HTTP_LOCAL, .example = {.body = "[{\"Name\":\"calls\",\"N\":2}]", .status = 200}, .since = QUOTA_SINCE},
+     HTTP_OWN | HTTP_LOCAL, .example = {.body = "[{\"Name\":\"calls\",\"N\":2}]", .status = 200}},
     {HTTP_GET, "/v1/agent/quota/:name/owner", owner_of, "quota:read",
      HTTP_PARAMS(
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
@@ -317,6 +317,6 @@ const struct http_route http_routes_quota_take[] = {
      "with "
      "what is Remaining; Moves: another one does when the newest Epoch is active; Part of Parts: it is split, and this "
      "is where this agent takes",
-     HTTP_OWN | HTTP_LOCAL, .no_example = "the budget of the example has no owners", .since = QUOTA_SINCE},
+     HTTP_OWN | HTTP_LOCAL, .no_example = "the budget of the example has no owners"},
     {0},
 };

@@ -211,7 +211,7 @@ const struct http_route http_routes_regions[] = {
      .endpoint = {.command = REGION_REMOVE}, .cli = {"region remove"}},
     {HTTP_GET, "/v1/region/keys", region_keys, "none", NULL,
      "Which keys are copied from other regions, how many they are, and how many milliseconds they may lag behind",
-     HTTP_LOCAL, .example = {.status = 200}, .since = KEYS_SINCE},
+     HTTP_LOCAL, .example = {.status = 200}},
     {HTTP_PUT, "/v1/region/keys", http_declared, "operator:write",
      HTTP_PARAMS(
          PREFIX,

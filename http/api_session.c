@@ -454,7 +454,7 @@ const struct http_route http_routes_session[] = {
      "A session, how much of its TTL is left as the leader knows, and the first 100 of each kind that it holds or "
      "waits "
      "for",
-     HTTP_OWN, .example = {"/v1/session/explain/{session}", .status = 200}, .since = SESSION_TTL_SINCE,
+     HTTP_OWN, .example = {"/v1/session/explain/{session}", .status = 200},
      .endpoint = {.query = &query_holdings,
                   .answer = explained,
                   .fresh = true,

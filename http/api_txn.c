@@ -146,15 +146,13 @@ const struct http_route http_routes_txn[] = {
      HTTP_BODY_TXN,
      .example = {.body = "[{\"KV\":{\"Verb\":\"set\",\"Key\":\"txn/a\",\"Value\":\"MQ==\"}},"
                          "{\"KV\":{\"Verb\":\"get\",\"Key\":\"txn/a\"}}]",
-                 .status = 200},
-     .since = TXN_SINCE},
+                 .status = 200}},
     {HTTP_PUT, "/v1/txn/if", txn_if, "key:write", HTTP_PARAMS(HTTP_DC, READS),
      "The same with comparisons: the operations of Then when all of If hold, else those of Else",
      HTTP_OWN | HTTP_BODY_TXN,
      .example = {.body = "{\"If\":[{\"KV\":{\"Key\":\"txn/a\",\"Value\":\"MQ==\"}}],"
                          "\"Then\":[{\"KV\":{\"Verb\":\"set\",\"Key\":\"txn/a\",\"Value\":\"Mg==\"}}],"
                          "\"Else\":[{\"KV\":{\"Verb\":\"get\",\"Key\":\"txn/a\"}}]}",
-                 .status = 200},
-     .since = TXN_SINCE},
+                 .status = 200}},
     {0},
 };

@@ -93,7 +93,7 @@ static bool in_catalog(const Pb__MembersResult *known, const char *name) {
     return false;
 }
 
-/* Agents of older programs say none in their node's record; servers among them say it in that of their service. */
+/* A node that was registered by hand says none; a server says it in the record of its service, too. */
 static const char *member_version(const Pb__Member *known) {
     return known->version[0] ? known->version : known->server_version[0] ? known->server_version : "unknown";
 }

@@ -147,7 +147,6 @@ struct http_route {
     unsigned flags;                  /* enum http_route_flags */
     struct http_example example;
     const char *no_example; /* why there is none */
-    uint8_t since;          /* the cluster version that it needs; 0: any, or that of its command */
     struct http_endpoint endpoint;
     struct http_cli cli;
 };

@@ -20,7 +20,6 @@ enum coordinate_space {
     SPACE_COORDINATES = 64,     /* name "": all of them */
     SPACE_COORDINATE_NODE = 65, /* a node's */
 };
-#define COORDINATE_SINCE        3  /* cluster version (registry/version.h) */
 #define COORDINATE_SEGMENTS_MAX 64 /* segments of one node; more are left out, as are coordinates of unknown nodes */
 #define COORDINATE_SEGMENT_SIZE 64 /* longest name of one: Consul's limits */
 

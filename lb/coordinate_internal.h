@@ -5,7 +5,7 @@
 #include "lb/coordinate.h"
 
 /* Keys of COORDINATE_TABLE; `room`: STORE_KEY_MAX bytes. */
-struct slice coordinate_key(struct store_txn *txn, char *room, struct slice node, struct slice segment);
-struct slice coordinate_keys(struct store_txn *txn, char *room, struct slice node); /* the beginning of a node's keys */
+struct slice coordinate_key(char *room, struct slice node, struct slice segment);
+struct slice coordinate_keys(char *room, struct slice node); /* the beginning of a node's keys */
 
 #endif

@@ -32,18 +32,18 @@ Pb__Coordinate coordinate_record(const char *node, const char *segment, struct v
     return record;
 }
 
-struct slice coordinate_key(struct store_txn *txn, char *room, struct slice node, struct slice segment) {
+struct slice coordinate_key(char *room, struct slice node, struct slice segment) {
     const struct slice names[] = {node, segment};
-    return fold_key(txn, room, ARRAY_COUNT(names), names);
+    return fold_key(room, ARRAY_COUNT(names), names);
 }
-struct slice coordinate_keys(struct store_txn *txn, char *room, struct slice node) {
-    return fold_key(txn, room, 1, &node);
+struct slice coordinate_keys(char *room, struct slice node) {
+    return fold_key(room, 1, &node);
 }
 
 /* -- the command -------------------------------------------------------------------------------------------------- */
 static size_t segments_of(struct store_txn *txn, struct slice node) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = coordinate_keys(txn, room, node);
+    struct slice prefix = coordinate_keys(room, node);
     struct store_cursor cursor;
     size_t count = 0;
     STORE_PREFIX(&cursor, txn, COORDINATE_TABLE, prefix) count++;
@@ -63,7 +63,7 @@ static bool changes(struct store_txn *txn, const Pb__Coordinate *record, struct 
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(record->node), now;
     *bytes = packed(arena, record);
-    if (store_get(txn, COORDINATE_TABLE, coordinate_key(txn, room, node, slice_text(record->segment)), &now) == CO_OK)
+    if (store_get(txn, COORDINATE_TABLE, coordinate_key(room, node, slice_text(record->segment)), &now) == CO_OK)
         return !slice_equal(now, *bytes);
     return catalog_node_exists(txn, node) && segments_of(txn, node) < COORDINATE_SEGMENTS_MAX;
 }
@@ -78,7 +78,7 @@ static bool update(struct machine_tx *tx, const Pb__Coordinate *record) {
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(record->node), bytes;
     if (!changes(tx->store, record, tx->arena, &bytes)) return false;
-    store_put(tx->store, COORDINATE_TABLE, coordinate_key(tx->store, room, node, slice_text(record->segment)), bytes);
+    store_put(tx->store, COORDINATE_TABLE, coordinate_key(room, node, slice_text(record->segment)), bytes);
     machine_changed(tx, SPACE_COORDINATE_NODE, node, false);
     return true;
 }
@@ -98,25 +98,10 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
 /* -- events ------------------------------------------------------------------------------------------------------- */
 _Static_assert((int)SPACE_COORDINATE_NODE == (int)FOLD_SPACE_COORDINATE_NODE, "one list of numbers");
 
-static void fold_record(struct machine_tx *tx, struct slice key, struct slice value, struct arena *arena) {
-    ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
-    const Pb__Coordinate *record = pb__coordinate__unpack(&allocator, value.size, (const uint8_t *)value.data);
-    char room[STORE_KEY_MAX];
-    if (!record) return store_fail(tx->store, CO_CORRUPT);
-    struct slice node = slice_text(record->node), segment = slice_text(record->segment);
-    fold_move(tx, COORDINATE_TABLE, key, coordinate_key(tx->store, room, node, segment), value);
-}
-
-static void fold_records(struct machine_tx *tx) {
-    fold_set(tx->store, true);
-    fold_walk(tx, COORDINATE_TABLE, slice_make("", 0), fold_record);
-}
-
 static void on_event(struct machine_tx *tx, const struct machine_event *event) {
-    if (event->type == MACHINE_FOLD_KEYS) fold_records(tx);
     if (event->type != MACHINE_NODE_REMOVED) return;
     char room[STORE_KEY_MAX];
-    struct slice prefix = coordinate_keys(tx->store, room, event->node);
+    struct slice prefix = coordinate_keys(room, event->node);
     struct store_cursor cursor;
     bool had = false;
     store_cursor_open(&cursor, tx->store, COORDINATE_TABLE, prefix);
@@ -133,7 +118,6 @@ static void on_event(struct machine_tx *tx, const struct machine_event *event) {
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
     {.number = COORDINATE_UPDATE,
-     .since = COORDINATE_SINCE,
      .name = "coordinate-update",
      .request = &pb__coordinate_update_command__descriptor,
      .apply = apply},

@@ -39,7 +39,7 @@ int coordinate_of_node(struct store_txn *txn, struct slice node, struct arena *a
                        size_t *count) {
     char room[STORE_KEY_MAX];
     struct gathered list = {.arena = arena};
-    int rv = list_keys(txn, coordinate_keys(txn, room, node), &list);
+    int rv = list_keys(txn, coordinate_keys(room, node), &list);
     *records = list.records, *count = list.count;
     return rv;
 }

@@ -4,7 +4,7 @@
  * long; its node, unless that of the hint before is the same; its id; its service's name, unless it equals the id; the
  * load and the other reported figures, and the share of its keys, unless that is 1, with 8 bytes each (IEEE 754,
  * little-endian). Numbers are varints (base/varint.h), names have their size in front. Ages are rounded up, so that a
- * copy never looks newer than its original. Since protocol version 7.
+ * copy never looks newer than its original.
  *
  * Pure; any number of threads. */
 #ifndef COORD_LB_LOAD_WIRE_H

@@ -5,7 +5,6 @@
 #include "base/varint.h"
 #include "multi-dc/copy_internal.h"
 
-_Static_assert(COPY_SINCE == CATALOG_CHANGES_SINCE, "they come together");
 _Static_assert((int)SPACE_COPY_SERVICE == (int)FOLD_SPACE_COPY_SERVICE, "one list of numbers");
 _Static_assert(COPY_UPDATE >= 208 && COPY_FORGET < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert(SPACE_COPY_SERVICE >= 112 && SPACE_COPY_FLIP < 120, "its spaces");
@@ -32,7 +31,7 @@ struct slice copy_key_region(char *room, const char *region) {
 
 static struct slice below(char *room, const char *region, size_t count, const struct slice *names) {
     struct slice start = copy_key_region(room, region);
-    struct slice rest = fold_key_as(true, room + start.size, count, names);
+    struct slice rest = fold_key(room + start.size, count, names);
     return slice_make(room, start.size + rest.size);
 }
 

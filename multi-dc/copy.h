@@ -20,7 +20,6 @@
 #include "multi-dc/copy.pb-c.h"
 #include "registry/catalog_changes.h"
 
-#define COPY_SINCE      7 /* cluster version */
 #define COPY_REGION_MAX 64
 #define COPY_ROWS_MOST  256                 /* entries and removals in one command; rows that one step passes */
 #define COPY_BYTES_MOST ((size_t)512 << 10) /* bytes of a command's entries and names */

@@ -235,11 +235,8 @@ static int forget_apply(struct machine_tx *tx, void *request, struct machine_res
     return CO_OK;
 }
 
-#define COMMAND(number_, name_, type, apply_)                                                                \
-    {                                                                                                        \
-        .number = (number_), .since = COPY_SINCE, .servers_only = true, .name = (name_), .request = &(type), \
-        .apply = (apply_)                                                                                    \
-    }
+#define COMMAND(number_, name_, type, apply_) \
+    { .number = (number_), .servers_only = true, .name = (name_), .request = &(type), .apply = (apply_) }
 const struct module_command copy_commands[] = {
     COMMAND(COPY_UPDATE, "copy-update", pb__copy_update_command__descriptor, update_apply),
     COMMAND(COPY_STAGE, "copy-stage", pb__copy_stage_command__descriptor, stage_apply),

@@ -24,7 +24,7 @@ static Pb__Node *node_of(struct store_txn *txn, struct slice service, struct sli
     Pb__Node *found = NULL;
     struct store_cursor cursor;
     memcpy(room, service.data, service.size);
-    struct slice rest = fold_key_as(true, room + service.size, 1, &node);
+    struct slice rest = fold_key(room + service.size, 1, &node);
     struct slice prefix = slice_make(room, service.size + rest.size);
     STORE_PREFIX(&cursor, txn, COPY_TABLE_ROWS, prefix) {
         struct copy_cell cell;

@@ -123,15 +123,13 @@ static void others_turned_by_name(struct machine_tx *tx, struct slice other) {
     struct names names = {0};
     struct store_cursor cursor;
     if (!store_count(tx->store, FAILOVER_NAMED_TABLE)) return;
-    STORE_PREFIX(&cursor, tx->store, FAILOVER_NAMED_TABLE, fold_key_as(true, room, 1, &other))
+    STORE_PREFIX(&cursor, tx->store, FAILOVER_NAMED_TABLE, fold_key(room, 1, &other))
     names_add(&names, tx->arena, cursor.value);
     store_cursor_close(&cursor);
     for (size_t i = 0; i < names.count; i++) others_turned(tx, names.items[i]);
 }
 
-static bool wants_turns(const struct machine_tx *tx) {
-    return region_any(tx->store) && machine_tx_version(tx) >= FAILOVER_SINCE;
-}
+static bool wants_turns(const struct machine_tx *tx) { return region_any(tx->store); }
 
 static void on_turn(struct machine_tx *tx, const struct module_turn *turn) {
     struct slice service = turn->service;
@@ -185,7 +183,6 @@ static void lost_there(struct machine_tx *tx, const char *region, Pb__Failover *
 
 void failover_lost_there(struct machine_tx *tx, const char *region, struct slice service) {
     Pb__Failover *record;
-    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
     if (failover_record(tx->store, service, tx->arena, &record) == CO_OK && record->away_index)
         lost_there(tx, region, record);
     others_turned_by_name(tx, service);
@@ -194,7 +191,6 @@ void failover_lost_there(struct machine_tx *tx, const char *region, struct slice
 void failover_copy_turned(struct machine_tx *tx) {
     struct names names = {0};
     struct store_cursor cursor;
-    if (machine_tx_version(tx) < FAILOVER_SINCE) return;
     STORE_PREFIX(&cursor, tx->store, FAILOVER_TABLE, everything) {
         const Pb__Failover *record = message_unpack(tx->arena, &pb__failover__descriptor, cursor.value);
         if (!record) store_fail(tx->store, CO_CORRUPT);
@@ -238,7 +234,7 @@ static void name_others(struct machine_tx *tx, const Pb__Failover *record, bool 
     for (size_t i = 0; i < record->n_targets; i++) {
         if (!record->targets[i]->service[0]) continue;
         const struct slice both[] = {slice_text(record->targets[i]->service), slice_text(record->service)};
-        struct slice key = fold_key_as(true, room, 2, both);
+        struct slice key = fold_key(room, 2, both);
         if (there) store_put(tx->store, FAILOVER_NAMED_TABLE, key, both[1]);
         else (void)store_del(tx->store, FAILOVER_NAMED_TABLE, key);
     }
@@ -393,13 +389,8 @@ const struct query_type query_failover = {.number = 219,
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
-    {.number = FAILOVER_SET,
-     .since = FAILOVER_SINCE,
-     .name = "failover-set",
-     .request = &pb__failover_set_command__descriptor,
-     .apply = set},
+    {.number = FAILOVER_SET, .name = "failover-set", .request = &pb__failover_set_command__descriptor, .apply = set},
     {.number = FAILOVER_HOME,
-     .since = FAILOVER_SINCE,
      .servers_only = true,
      .name = "failover-home",
      .request = &pb__failover_home_command__descriptor,

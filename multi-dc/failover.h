@@ -55,7 +55,6 @@
 #include "multi-dc/failover.pb-c.h"
 #include "multi-dc/global.h"
 
-#define FAILOVER_SINCE        7 /* cluster version */
 #define FAILOVER_RETURN_MS    10000
 #define FAILOVER_SERVICES_MAX 10000 /* records; beyond that number services come home at once, and orders are refused */
 #define FAILOVER_TARGETS_MAX  16

@@ -31,7 +31,7 @@ struct follower *follower_new(const char *region);
 void follower_free(struct follower *follower);
 void follower_rows_most(struct follower *follower, size_t rows); /* rows in one command; at first COPY_ROWS_MOST */
 
-/* Tells whether this server leads our region (and its cluster version has reached COPY_SINCE), and whether there is a
+/* Tells whether this server leads our region, and whether there is a
  * link. After a change the follower ignores the answer to the question that was under way. */
 void follower_leads(struct follower *follower, bool leads, uint64_t now_ms);
 void follower_linked(struct follower *follower, bool linked, uint64_t now_ms);

@@ -51,7 +51,6 @@ struct following {
     struct call *call, *heartbeat;
     struct follower_effect waiting; /* for its turn with a large answer; wish RESTS: none */
     bool large, leads, linked, stopped;
-    bool knows; /* copies: our cluster version has reached COPY_SINCE */
     uint64_t heartbeat_ms, taken;
     /* Where the region was and when, for servers that do not lead: while it changes all the time their copy equals what
      * was heard a while ago. */
@@ -296,7 +295,7 @@ static void heard(struct following *following) {
 
 static void hear(struct following *following, uint64_t now_ms) {
     if (following->heartbeat && has_ended(following->heartbeat)) heard(following);
-    if (following->heartbeat || !following->knows || !following->linked || now_ms < following->heartbeat_ms) return;
+    if (following->heartbeat || !following->linked || now_ms < following->heartbeat_ms) return;
     Pb__TableRequest request = PB__TABLE_REQUEST__INIT;
     following->heartbeat_ms = now_ms + FOLLOWING_HEARTBEAT_MS;
     fetch(following, heartbeat_new(following, FOLLOWER_ASKS), &query_catalog_position, RPC_STALE, 0, 0, &request.base);
@@ -314,8 +313,7 @@ static void interrupt(struct following *following) {
 static void look_whether_we_lead(struct following *following, uint64_t now_ms) {
     struct rpc_status status;
     rpc_status(following->own, &status);
-    following->knows = status.cluster_version >= COPY_SINCE;
-    bool leads = status.is_leader && following->knows;
+    bool leads = status.is_leader;
     if (leads == following->leads) return;
     following->leads = leads;
     if (!leads) {

@@ -12,7 +12,6 @@
 enum { KEYS_TABLE = 42 }; /* prefix -> KeysRule */
 _Static_assert(KEYS_SET >= 208 && KEYS_TAKE < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert(SPACE_KEYS >= 112 && SPACE_KEYS < 120, "a space of multi-dc");
-_Static_assert(KEYS_SINCE > MACHINE_VERSION_OLDEST && KEYS_SINCE <= MACHINE_VERSION_NEWEST, "a version there is");
 _Static_assert(KEYS_TAKE == KV_BY_COPY, "the history of keys names it");
 
 static const struct slice everything = SLICE_LITERAL("");
@@ -272,18 +271,9 @@ const struct query_type query_keys_rules = {.number = 213,
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
-    {.number = KEYS_SET,
-     .since = KEYS_SINCE,
-     .name = "keys-set",
-     .request = &pb__keys_set_command__descriptor,
-     .apply = set},
-    {.number = KEYS_UNSET,
-     .since = KEYS_SINCE,
-     .name = "keys-unset",
-     .request = &pb__keys_unset_command__descriptor,
-     .apply = unset},
+    {.number = KEYS_SET, .name = "keys-set", .request = &pb__keys_set_command__descriptor, .apply = set},
+    {.number = KEYS_UNSET, .name = "keys-unset", .request = &pb__keys_unset_command__descriptor, .apply = unset},
     {.number = KEYS_TAKE,
-     .since = KEYS_SINCE,
      .servers_only = true,
      .name = "keys-take",
      .request = &pb__keys_take_command__descriptor,

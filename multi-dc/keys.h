@@ -20,7 +20,6 @@
 #include "multi-dc/keys.pb-c.h"
 #include "registry/machine.h"
 
-#define KEYS_SINCE      7 /* cluster version */
 #define KEYS_RULES_MAX  64
 #define KEYS_PREFIX_MAX 256
 #define KEYS_ROWS_MOST  256                 /* entries and removals in one step */

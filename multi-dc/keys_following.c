@@ -308,7 +308,7 @@ static void look(struct run *run) {
 static void look_whether_we_lead(struct keys_following *following, uint64_t now_ms) {
     struct rpc_status status;
     rpc_status(following->own, &status);
-    bool leads = status.is_leader && status.cluster_version >= KEYS_SINCE;
+    bool leads = status.is_leader;
     if (leads == following->leads) return;
     following->leads = leads;
     LIST_FOREACH(item, &following->runs) {

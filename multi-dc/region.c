@@ -10,7 +10,6 @@
 enum { REGION_TABLE = 47 }; /* name -> Region */
 _Static_assert(REGION_LEARN >= 208 && REGION_SEEN < 224, "commands of multi-dc (registry/module.h)");
 _Static_assert(SPACE_REGIONS >= 112 && SPACE_REGIONS < 120, "a space of multi-dc");
-_Static_assert(REGION_SINCE > MACHINE_VERSION_OLDEST && REGION_SINCE <= MACHINE_VERSION_NEWEST, "a version there is");
 
 #define ADDRESS_BYTES 128 /* bytes of an address */
 #define NODE_BYTES    256
@@ -245,18 +244,15 @@ const struct query_type query_regions = {.number = 220,
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
     {.number = REGION_LEARN,
-     .since = REGION_SINCE,
      .servers_only = true,
      .name = "region-learn",
      .request = &pb__region_learn_command__descriptor,
      .apply = learn},
     {.number = REGION_REMOVE,
-     .since = REGION_SINCE,
      .name = "region-remove",
      .request = &pb__region_remove_command__descriptor,
      .apply = remove_region},
     {.number = REGION_SEEN,
-     .since = REGION_SINCE,
      .servers_only = true,
      .name = "region-seen",
      .request = &pb__region_seen_command__descriptor,

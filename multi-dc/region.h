@@ -17,7 +17,6 @@
 
 enum region_command { REGION_LEARN = 220, REGION_REMOVE = 221, REGION_SEEN = 222 };
 enum region_space { SPACE_REGIONS = 116 }; /* name "" */
-#define REGION_SINCE       7               /* cluster version (registry/version.h) */
 #define REGIONS_MAX        64              /* removed ones included */
 #define REGION_NAME_MAX    63              /* a DNS label */
 #define REGION_SERVERS_MAX 16

@@ -4,7 +4,6 @@
 #include "base/check.h"
 #include "registry/catalog_apply.h"
 #include "registry/catalog_changes.h"
-#include "registry/catalog_fold.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_write.h"
 
@@ -56,7 +55,6 @@ const struct module catalog_module = {
     .spaces = spaces,
     .queries = queries,
     .lease_bindings = catalog_lease_bindings,
-    .on_event = catalog_on_event,
     .topic = HISTORY_CATALOG,
     .topic_tables = topic_tables,
     .topic_spaces = topic_spaces,

@@ -2,7 +2,7 @@
  * offers them to the state machine.
  *
  * Status of an instance = the worst of its node's checks (those without a service) and its own. Names of nodes and
- * services, and IDs of services and checks, have no case from cluster version 4 on (registry/fold.h). A registration
+ * services, and IDs of services and checks, have no case (registry/fold.h). A registration
  * that changes nothing changes no index and touches nothing. A check keeps the name and tags that its service had
  * when the check was registered, as in Consul. */
 #ifndef COORD_REGISTRY_CATALOG_H

@@ -102,9 +102,7 @@ static bool serf_healthy(struct store_txn *store, struct slice node) {
            status != PB__STATUS__CRITICAL;
 }
 
-static bool same_id(struct machine_tx *tx, struct slice stored, const char *id) {
-    return fold_same(tx->store, stored, slice_text(id));
-}
+static bool same_id(struct slice stored, const char *id) { return slice_equal_nocase(stored, slice_text(id)); }
 
 /* A name (in any case) is taken while the node that has it under another ID is alive. `spare_nameless`: one without
  * ID may be taken over. An agent that has the address of the one that had its name is its successor: it lost its
@@ -120,10 +118,8 @@ static bool name_is_free(struct machine_tx *tx, const Pb__RegisterCommand *comma
         struct slice bytes, name = cursor.value;
         if (catalog_node_bytes(tx->store, name, &bytes) != CO_OK) continue;
         struct slice id = record_text(bytes, NODE_ID_FIELD);
-        if (same_id(tx, id, node->id) || (id.size == 0 && spare_nameless) || !serf_healthy(tx->store, name)) continue;
-        if (command->own && machine_tx_version(tx) >= 2 &&
-            slice_is(record_text(bytes, NODE_ADDRESS_FIELD), node->address))
-            continue;
+        if (same_id(id, node->id) || (id.size == 0 && spare_nameless) || !serf_healthy(tx->store, name)) continue;
+        if (command->own && slice_is(record_text(bytes, NODE_ADDRESS_FIELD), node->address)) continue;
         const char *address = spare_nameless ? "" : arena_printf(tx->arena, " (%s)", node->address);
         is_free =
             refuse(result, arena_printf(tx->arena,
@@ -146,7 +142,7 @@ static bool plan_node(struct machine_tx *tx, const Pb__RegisterCommand *command,
     if (!catalog_leases_on_node(tx, command, known, result)) return false;
     if (!plan->write || !node->id[0]) return true;
     bool as_written = known && slice_equal(record_text(bytes, NODE_NAME_FIELD), name);
-    if (as_written && same_id(tx, record_text(bytes, NODE_ID_FIELD), node->id)) return true;
+    if (as_written && same_id(record_text(bytes, NODE_ID_FIELD), node->id)) return true;
     char room[STORE_KEY_MAX];
     bool id_known = store_get(tx->store, TABLE_NODE_IDS, key_node_id(room, slice_text(node->id)), &holder) == CO_OK;
     if (id_known && !slice_equal(holder, name)) {
@@ -164,7 +160,7 @@ static bool checks_have_services(struct machine_tx *tx, const Pb__RegisterComman
     for (size_t i = 0; i < command->n_checks; i++) {
         const char *id = command->checks[i]->service_id;
         struct slice bytes;
-        if (!id[0] || (command->service && fold_same(tx->store, slice_text(command->service->id), slice_text(id))))
+        if (!id[0] || (command->service && slice_equal_nocase(slice_text(command->service->id), slice_text(id))))
             continue;
         if (catalog_service_bytes(tx->store, slice_text(node), slice_text(id), &bytes) == CO_OK) continue;
         return refuse(
@@ -203,9 +199,7 @@ static bool apply_deregister(struct change *change, const Pb__DeregisterCommand 
 /* Later parts may depend on earlier ones, so that "checked before" means: tried, and taken back as a whole. */
 static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *command, struct machine_result *result) {
     bool good = true;
-    if (command->by_lease[0] && machine_tx_version(change->tx) >= LEASE_SINCE &&
-        !lease_known(change->tx, slice_text(command->by_lease), result))
-        return false;
+    if (command->by_lease[0] && !lease_known(change->tx, slice_text(command->by_lease), result)) return false;
     struct machine_point point = machine_point_set(change->tx);
     for (size_t i = 0; i < command->n_registers && good; i++) {
         if (command->by_lease[0]) command->registers[i]->by_lease = command->by_lease;
@@ -243,17 +237,14 @@ static int batch_apply(struct machine_tx *tx, void *request, struct machine_resu
 
 const struct module_command catalog_commands[] = {
     {.number = CATALOG_REGISTER,
-     .since = 1,
      .name = "catalog-register",
      .request = &pb__register_command__descriptor,
      .apply = register_apply},
     {.number = CATALOG_DEREGISTER,
-     .since = 1,
      .name = "catalog-deregister",
      .request = &pb__deregister_command__descriptor,
      .apply = deregister_apply},
     {.number = CATALOG_BATCH,
-     .since = 1,
      .name = "catalog-batch",
      .request = &pb__catalog_batch_command__descriptor,
      .apply = batch_apply},

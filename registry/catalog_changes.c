@@ -113,7 +113,7 @@ static struct slice first_parts(struct slice key, unsigned parts) {
 /* In TABLE_INSTANCES. */
 static struct slice instance_key(struct changes *changes, struct slice name, struct slice service_key) {
     char room[STORE_KEY_MAX];
-    struct slice start = key_name(changes->txn, room, name);
+    struct slice start = key_name(room, name);
     CHECK(start.size + service_key.size <= STORE_KEY_MAX);
     memcpy(room + start.size, service_key.data, service_key.size);
     return slice_copy(changes->arena, slice_make(room, start.size + service_key.size));

@@ -14,13 +14,12 @@
 #include "registry/catalog.h"
 #include "registry/catalog_changes.pb-c.h"
 
-/* In SPACE_TABLE: touched by each change of the catalog, and marked from this cluster version on. */
-#define CATALOG_CHANGES_SINCE 7
+/* In SPACE_TABLE: each change of the catalog marks it. */
 extern const struct slice catalog_table_all; /* "catalog" */
 
 /* CatalogChangesRequest -> CatalogChangesResult. The result's index is that of the last change of the catalog: whoever
- * asks with the index of `to` waits until there is one. Below CATALOG_CHANGES_SINCE, and until the first change from then
- * on, it is that of the state.
+ * asks with the index of `to` waits until there is one. Until the first change it is that of the
+ * state.
  *   from.cluster_id or from.restored is not ours: all of it, at once, and `complete`
  *   from.index is above this server's: nothing, with `to` below `from`; this server is behind */
 extern const struct query_type query_catalog_changes;

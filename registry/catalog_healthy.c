@@ -60,7 +60,7 @@ static int look(struct looking *looking, struct slice key) {
 int catalog_instance_healthy(struct store_txn *txn, struct slice service, struct slice instance, struct arena *arena) {
     char room[STORE_KEY_MAX];
     struct slice nothing;
-    struct looking looking = {.txn = txn, .arena = arena, .prefix = key_name(txn, room, service)};
+    struct looking looking = {.txn = txn, .arena = arena, .prefix = key_name(room, service)};
     int error = store_get(txn, TABLE_INSTANCES, instance, &nothing);
     if (!error) error = preservation_held(txn, service, arena, &looking.held);
     return error ? error : look(&looking, instance);
@@ -92,7 +92,7 @@ static int search(struct looking *looking, struct slice from, struct slice end, 
 int catalog_service_healthy(struct store_txn *txn, struct slice service, size_t most, struct arena *arena,
                             struct catalog_witness *witness) {
     char room[STORE_KEY_MAX], last[STORE_KEY_MAX];
-    struct looking looking = {.txn = txn, .arena = arena, .most = most, .prefix = key_name(txn, room, service)};
+    struct looking looking = {.txn = txn, .arena = arena, .most = most, .prefix = key_name(room, service)};
     int error = preservation_held(txn, service, arena, &looking.held);
     if (error) return error;
     memcpy(last, witness->key, witness->size);

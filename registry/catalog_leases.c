@@ -11,12 +11,9 @@
 
 /* -- bindings ----------------------------------------------------------------------------------------------------- */
 
-/* The programs before carry the fields along, and do nothing with them. */
-static bool counts(const struct machine_tx *tx) { return machine_tx_version(tx) >= LEASE_SINCE; }
-
 void catalog_rebind(struct machine_tx *tx, enum lease_kind kind, const char *before, const char *after,
                     struct slice name) {
-    if (strcmp(before, after) == 0 || !counts(tx)) return;
+    if (strcmp(before, after) == 0) return;
     if (before[0]) lease_unbind(tx, slice_text(before), kind, name);
     if (after[0]) lease_bind(tx, slice_text(after), kind, name);
 }
@@ -24,7 +21,6 @@ void catalog_rebind(struct machine_tx *tx, enum lease_kind kind, const char *bef
 bool catalog_leases_fit(struct machine_tx *tx, Pb__RegisterCommand *command, struct machine_result *result) {
     Pb__Node *node = command->node;
     struct slice stored;
-    if (!counts(tx)) return true;
     if (command->by_lease[0] && !lease_known(tx, slice_text(command->by_lease), result)) return false;
     if (command->service && command->service->lease[0] && !lease_known(tx, slice_text(command->service->lease), result))
         return false;
@@ -49,7 +45,7 @@ bool catalog_leases_fit(struct machine_tx *tx, Pb__RegisterCommand *command, str
 bool catalog_leases_rename(struct machine_tx *tx, const Pb__RegisterCommand *command, const char *from,
                            struct machine_result *result) {
     const char *why;
-    if (!from || !command->by_lease[0] || !counts(tx)) return true;
+    if (!from || !command->by_lease[0]) return true;
     int rv = lease_renames(tx, slice_text(command->by_lease), slice_text(from), &why);
     if (rv != CO_OK) store_fail(tx->store, rv); /* it was there when the command was looked at */
     if (rv == CO_OK && !why) return true;
@@ -60,7 +56,7 @@ bool catalog_leases_rename(struct machine_tx *tx, const Pb__RegisterCommand *com
 
 bool catalog_leases_on_node(struct machine_tx *tx, const Pb__RegisterCommand *command, bool known,
                             struct machine_result *result) {
-    if (known || !command->by_lease[0] || !command->skip_node_update || !counts(tx)) return true;
+    if (known || !command->by_lease[0] || !command->skip_node_update) return true;
     result->error = CO_CONFLICT;
     result->text = arena_printf(tx->arena, "node \"%s\" is not registered", command->node->name);
     return false;

@@ -72,7 +72,7 @@ static bool instance_move(struct change *change, const Pb__Service *service, int
     struct store_txn *store = change->tx->store;
     char room[STORE_KEY_MAX];
     struct slice name = slice_text(service->name);
-    struct slice key = key_instance(store, room, name, slice_text(service->node), slice_text(service->id));
+    struct slice key = key_instance(room, name, slice_text(service->node), slice_text(service->id));
     if (by > 0) store_put(store, TABLE_INSTANCES, key, slice_make("", 0));
     else (void)store_del(store, TABLE_INSTANCES, key);
     bool changed = count_move(change, key_count(room, name), name, by);
@@ -104,9 +104,8 @@ static uint64_t count_of(struct store_txn *txn, struct slice name) {
     return store_get(txn, TABLE_TAGS, key_count(room, name), &value) == CO_OK ? get_be64(value.data) : 0;
 }
 
-/* Of a name that is folded: of all ways in which it is written. */
+/* Of all ways in which the name is written. */
 uint64_t catalog_service_instances(struct store_txn *txn, struct slice name) {
-    if (!fold_on(txn)) return count_of(txn, name);
     char room[STORE_KEY_MAX];
     struct slice prefix = key_spellings(room, SPELLING_SERVICE, name);
     struct store_cursor cursor;
@@ -137,7 +136,7 @@ void change_mark_services_of_node(struct change *change, struct slice node) {
     struct machine_tx *tx = change->tx;
     char room[STORE_KEY_MAX];
     struct pointers names = {0}; /* copied first: marking changes what the cursor's slices point to */
-    struct slice prefix = key_node(tx->store, room, node);
+    struct slice prefix = key_node(room, node);
     struct store_cursor cursor;
     STORE_PREFIX(&cursor, tx->store, TABLE_SERVICES, prefix) {
         struct slice name = record_text(cursor.value, SERVICE_NAME_FIELD);

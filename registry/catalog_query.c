@@ -73,7 +73,7 @@ static int run_node_services(struct store_txn *txn, const ProtobufCMessage *mess
     pb__node_services_result__init(records);
     bool found = catalog_node_bytes(txn, name, &bytes) == CO_OK;
     if (found && !(records->node = record_node(txn, arena, bytes))) return CO_CORRUPT;
-    struct slice prefix = key_node(txn, room, name);
+    struct slice prefix = key_node(room, name);
     struct pointers services = {0};
     int error = record_services_below(txn, arena, prefix, &services);
     if (error) return error;
@@ -153,7 +153,7 @@ static int pairs_of_nodes(struct store_txn *txn, struct arena *arena, const Pb__
     int error = collect_nodes(txn, arena, request, &nodes);
     for (size_t i = 0; i < nodes.count && !error; i++) {
         char room[STORE_KEY_MAX];
-        struct slice prefix = key_node(txn, room, slice_text(((const Pb__Node *)nodes.items[i])->name));
+        struct slice prefix = key_node(room, slice_text(((const Pb__Node *)nodes.items[i])->name));
         struct store_cursor cursor;
         STORE_PREFIX(&cursor, txn, TABLE_SERVICES, prefix) {
             const Pb__Service *service = record_service(txn, arena, cursor.value);
@@ -280,7 +280,7 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
                                struct query_result *result) {
     const Pb__ServiceRequest *request = (const Pb__ServiceRequest *)message;
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_name(txn, room, slice_text(request->service));
+    struct slice prefix = key_name(room, slice_text(request->service));
     struct pointers entries = {0};
     struct query_entry_node node = {.node = NULL};
     struct store_cursor cursor;
@@ -307,8 +307,8 @@ static int run_service_entries(struct store_txn *txn, const ProtobufCMessage *me
 int catalog_instance_passes(struct store_txn *txn, struct slice service, struct slice node, struct arena *arena) {
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
     char names_room[STORE_KEY_MAX], room[STORE_KEY_MAX];
-    struct slice names = key_name(txn, names_room, service);
-    struct slice instances = key_instance(txn, room, service, node, slice_make("", 0));
+    struct slice names = key_name(names_room, service);
+    struct slice instances = key_instance(room, service, node, slice_make("", 0));
     struct query_entry_node loaded = {.node = NULL};
     struct store_cursor cursor;
     Pb__ServiceEntry *entry = NULL;

@@ -58,7 +58,7 @@ static int run_node_checks(struct store_txn *txn, const ProtobufCMessage *messag
     char room[STORE_KEY_MAX];
     struct pointers checks = {0};
     struct watch_key watched = node_thing(message);
-    int error = record_checks_below(txn, arena, key_node(txn, room, watched.name), &checks);
+    int error = record_checks_below(txn, arena, key_node(room, watched.name), &checks);
     return error ? error : checks_done(txn, arena, watched, &checks, result);
 }
 
@@ -67,7 +67,7 @@ static int run_node_checks(struct store_txn *txn, const ProtobufCMessage *messag
 /* Those of its instances, but not the ones that carry another name still. */
 static int checks_of_instances(struct store_txn *txn, struct arena *arena, struct slice name, struct pointers *checks) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_name(txn, room, name);
+    struct slice prefix = key_name(room, name);
     struct pointers found = {0};
     struct store_cursor cursor;
     int error = CO_OK;
@@ -78,7 +78,7 @@ static int checks_of_instances(struct store_txn *txn, struct arena *arena, struc
     }
     store_cursor_close(&cursor);
     for (size_t i = 0; i < found.count; i++) {
-        if (fold_same(txn, name, slice_text(((const Pb__Check *)found.items[i])->service_name)))
+        if (slice_equal_nocase(name, slice_text(((const Pb__Check *)found.items[i])->service_name)))
             pointers_add(checks, arena, found.items[i]);
     }
     return error;
@@ -87,7 +87,7 @@ static int checks_of_instances(struct store_txn *txn, struct arena *arena, struc
 /* Those that carry its name although their service has another one now. A stray's key ends with node and check id. */
 static int checks_astray(struct store_txn *txn, struct arena *arena, struct slice name, struct pointers *checks) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_name(txn, room, name), bytes;
+    struct slice prefix = key_name(room, name), bytes;
     struct store_cursor cursor;
     int error = CO_OK;
     STORE_PREFIX(&cursor, txn, TABLE_STRAYS, prefix) {
@@ -97,7 +97,7 @@ static int checks_astray(struct store_txn *txn, struct arena *arena, struct slic
         error = end && store_get(txn, TABLE_CHECK_IDS, rest, &service_id) == CO_OK ? CO_OK : CO_CORRUPT;
         if (error) break;
         size_t node_size = (size_t)(end - rest.data) + 1;
-        struct slice middle = fold_key(txn, service_room, 1, &service_id);
+        struct slice middle = fold_key(service_room, 1, &service_id);
         error = rest.size + middle.size <= sizeof key ? CO_OK : CO_CORRUPT;
         if (error) break;
         memcpy(key, rest.data, node_size);

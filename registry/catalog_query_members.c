@@ -18,7 +18,7 @@ static struct watch_key nodes_thing(const ProtobufCMessage *request) {
 static int add_server(struct store_txn *txn, struct arena *arena, Pb__Member *member) {
     char room[STORE_KEY_MAX];
     struct slice bytes;
-    if (store_get(txn, TABLE_SERVICES, key_service(txn, room, slice_text(member->name), SLICE_LITERAL(SERVER_SERVICE)),
+    if (store_get(txn, TABLE_SERVICES, key_service(room, slice_text(member->name), SLICE_LITERAL(SERVER_SERVICE)),
                   &bytes) != CO_OK)
         return CO_OK;
     const Pb__Service *service = record_service(txn, arena, bytes);
@@ -44,7 +44,7 @@ static int member_of(struct store_txn *txn, struct arena *arena, struct slice re
     *out = NULL;
     const Pb__Node *node = record_node(txn, arena, record);
     if (!node) return CO_CORRUPT;
-    struct slice key = key_check(txn, room, slice_text(node->name), slice_make("", 0), SLICE_LITERAL(SERF_HEALTH));
+    struct slice key = key_check(room, slice_text(node->name), slice_make("", 0), SLICE_LITERAL(SERF_HEALTH));
     if (store_get(txn, TABLE_CHECKS, key, &bytes) != CO_OK) return CO_OK;
     Pb__Member *member = arena_alloc(arena, sizeof *member);
     pb__member__init(member);

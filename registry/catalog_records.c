@@ -7,30 +7,28 @@
 
 /* -- keys --------------------------------------------------------------------------------------------------------- */
 
-#define JOIN(...)                                                                     \
-    fold_key(txn, room, sizeof((struct slice[]){__VA_ARGS__}) / sizeof(struct slice), \
-             (const struct slice[]){__VA_ARGS__})
+#define JOIN(...) \
+    fold_key(room, sizeof((struct slice[]){__VA_ARGS__}) / sizeof(struct slice), (const struct slice[]){__VA_ARGS__})
 
-struct slice key_node(struct store_txn *txn, char *room, struct slice node) {
+struct slice key_node(char *room, struct slice node) {
     return JOIN(node);
 }
-struct slice key_service(struct store_txn *txn, char *room, struct slice node, struct slice id) {
+struct slice key_service(char *room, struct slice node, struct slice id) {
     return JOIN(node, id);
 }
-struct slice key_check(struct store_txn *txn, char *room, struct slice node, struct slice service_id,
-                       struct slice check_id) {
+struct slice key_check(char *room, struct slice node, struct slice service_id, struct slice check_id) {
     return JOIN(node, service_id, check_id);
 }
-struct slice key_check_id(struct store_txn *txn, char *room, struct slice node, struct slice check_id) {
+struct slice key_check_id(char *room, struct slice node, struct slice check_id) {
     return JOIN(node, check_id);
 }
-struct slice key_instance(struct store_txn *txn, char *room, struct slice name, struct slice node, struct slice id) {
+struct slice key_instance(char *room, struct slice name, struct slice node, struct slice id) {
     return JOIN(name, node, id);
 }
-struct slice key_stray(struct store_txn *txn, char *room, struct slice name, struct slice node, struct slice check_id) {
+struct slice key_stray(char *room, struct slice name, struct slice node, struct slice check_id) {
     return JOIN(name, node, check_id);
 }
-struct slice key_name(struct store_txn *txn, char *room, struct slice name) {
+struct slice key_name(char *room, struct slice name) {
     return JOIN(name);
 }
 

@@ -9,14 +9,13 @@
 
 /* -- keys: `room` has STORE_KEY_MAX bytes ------------------------------------------------------------------------- */
 /* Names are folded in them, where they are in this transaction (registry/fold.h). */
-struct slice key_node(struct store_txn *txn, char *room, struct slice node);
-struct slice key_service(struct store_txn *txn, char *room, struct slice node, struct slice id);
-struct slice key_check(struct store_txn *txn, char *room, struct slice node, struct slice service_id,
-                       struct slice check_id);
-struct slice key_check_id(struct store_txn *txn, char *room, struct slice node, struct slice check_id);
-struct slice key_instance(struct store_txn *txn, char *room, struct slice name, struct slice node, struct slice id);
-struct slice key_stray(struct store_txn *txn, char *room, struct slice name, struct slice node, struct slice check_id);
-struct slice key_name(struct store_txn *txn, char *room, struct slice name); /* what those of a service begin with */
+struct slice key_node(char *room, struct slice node);
+struct slice key_service(char *room, struct slice node, struct slice id);
+struct slice key_check(char *room, struct slice node, struct slice service_id, struct slice check_id);
+struct slice key_check_id(char *room, struct slice node, struct slice check_id);
+struct slice key_instance(char *room, struct slice name, struct slice node, struct slice id);
+struct slice key_stray(char *room, struct slice name, struct slice node, struct slice check_id);
+struct slice key_name(char *room, struct slice name); /* what those of a service begin with */
 /* TABLE_TAGS counts by the name as it is written. */
 struct slice key_count(char *room, struct slice name);
 struct slice key_tag(char *room, struct slice name, struct slice tag);

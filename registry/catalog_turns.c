@@ -41,7 +41,7 @@ static void note(struct machine_tx *tx, struct slice service, struct slice key) 
 
 static void note_instance(struct machine_tx *tx, struct slice service, struct slice node, struct slice id) {
     char room[STORE_KEY_MAX];
-    if (service.size) note(tx, service, key_instance(tx->store, room, service, node, id));
+    if (service.size) note(tx, service, key_instance(room, service, node, id));
 }
 
 void turn_instance(struct machine_tx *tx, struct slice service, struct slice node, struct slice id) {
@@ -56,7 +56,7 @@ void turn_node(struct machine_tx *tx, struct slice node) {
     char room[STORE_KEY_MAX];
     struct pointers services = {0};
     if (!is_wanted(tx)) return;
-    (void)record_services_below(tx->store, tx->arena, key_node(tx->store, room, node), &services);
+    (void)record_services_below(tx->store, tx->arena, key_node(room, node), &services);
     for (size_t i = 0; i < services.count; i++) {
         const Pb__Service *service = services.items[i];
         note_instance(tx, slice_text(service->name), node, slice_text(service->id));

@@ -17,7 +17,6 @@ const struct slice catalog_table_nodes = SLICE_LITERAL("nodes"), catalog_table_s
                    catalog_table_all = SLICE_LITERAL("catalog");
 
 void change_event(struct change *change, enum machine_event_type type, struct slice node, struct slice id) {
-    CHECK(type < MACHINE_FOLD_MERGE); /* what happens to things of the catalog */
     struct arena *arena = change->tx->arena;
     struct machine_event *event = arena_alloc(arena, sizeof *event);
     *event = (struct machine_event){type, slice_copy(arena, node), slice_copy(arena, id)};
@@ -31,31 +30,30 @@ void change_tell(struct change *change) {
     }
 }
 
-/* Something of the node changed, and so the catalog. Programs of before do not mark the latter. */
+/* Something of the node changed, and so the catalog. */
 static void mark_node(struct machine_tx *tx, struct slice node, bool removed) {
     machine_changed(tx, SPACE_NODE, node, removed);
-    if (machine_tx_version(tx) >= CATALOG_CHANGES_SINCE) machine_changed(tx, SPACE_TABLE, catalog_table_all, false);
-    else machine_touch(tx, SPACE_TABLE, catalog_table_all);
+    machine_changed(tx, SPACE_TABLE, catalog_table_all, false);
 }
 
 /* -- looking up --------------------------------------------------------------------------------------------------- */
 
 int catalog_node_bytes(struct store_txn *txn, struct slice node, struct slice *bytes) {
     char room[STORE_KEY_MAX];
-    return store_get(txn, TABLE_NODES, key_node(txn, room, node), bytes);
+    return store_get(txn, TABLE_NODES, key_node(room, node), bytes);
 }
 
 int catalog_service_bytes(struct store_txn *txn, struct slice node, struct slice id, struct slice *bytes) {
     char room[STORE_KEY_MAX];
-    return store_get(txn, TABLE_SERVICES, key_service(txn, room, node, id), bytes);
+    return store_get(txn, TABLE_SERVICES, key_service(room, node, id), bytes);
 }
 
 int catalog_check_bytes(struct store_txn *txn, struct slice node, struct slice check_id, struct slice *bytes) {
     char room[STORE_KEY_MAX];
     struct slice service_id;
-    int error = store_get(txn, TABLE_CHECK_IDS, key_check_id(txn, room, node, check_id), &service_id);
+    int error = store_get(txn, TABLE_CHECK_IDS, key_check_id(room, node, check_id), &service_id);
     if (error) return error;
-    return store_get(txn, TABLE_CHECKS, key_check(txn, room, node, service_id, check_id), bytes);
+    return store_get(txn, TABLE_CHECKS, key_check(room, node, service_id, check_id), bytes);
 }
 
 /* -- nodes -------------------------------------------------------------------------------------------------------- */
@@ -83,7 +81,7 @@ static void set_node_id(struct change *change, const char *before, const char *a
     if (strcmp(before, after) == 0) return;
     struct slice holder;
     if (before[0] && store_get(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)), &holder) == CO_OK &&
-        fold_same(store, holder, name)) {
+        slice_equal_nocase(holder, name)) {
         (void)store_del(store, TABLE_NODE_IDS, key_node_id(room, slice_text(before)));
     }
     if (after[0]) store_put(store, TABLE_NODE_IDS, key_node_id(room, slice_text(after)), name);
@@ -92,7 +90,7 @@ static void set_node_id(struct change *change, const char *before, const char *a
 /* Queries that filter by the nodes' meta change with it. */
 static void mark_meta(struct change *change, struct slice name) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_node(change->tx->store, room, name);
+    struct slice prefix = key_node(room, name);
     bool services = has_any(change->tx->store, TABLE_SERVICES, prefix),
          checks = has_any(change->tx->store, TABLE_CHECKS, prefix);
     if (services) machine_changed(change->tx, SPACE_TABLE, catalog_table_service_nodes, false);
@@ -127,7 +125,7 @@ void change_node(struct change *change, Pb__Node *node, uint64_t base) {
     node->create_index = base ? base : old ? old->create_index : tx->index;
     node->modify_index = tx->index;
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_NODES, key_node(tx->store, room, name), message_pack(tx->arena, &node->base));
+    store_put(tx->store, TABLE_NODES, key_node(room, name), message_pack(tx->arena, &node->base));
     name_node(change, old, node);
     mark_node(tx, name, false);
     machine_changed(tx, SPACE_TABLE, catalog_table_nodes, false);
@@ -142,7 +140,7 @@ static void set_stray(struct change *change, const Pb__Check *check, bool there)
     char room[STORE_KEY_MAX];
     struct store_txn *store = change->tx->store;
     struct slice key =
-        key_stray(store, room, slice_text(check->service_name), slice_text(check->node), slice_text(check->check_id));
+        key_stray(room, slice_text(check->service_name), slice_text(check->node), slice_text(check->check_id));
     if (there) store_put(store, TABLE_STRAYS, key, slice_text(check->service_id));
     else (void)store_del(store, TABLE_STRAYS, key);
 }
@@ -169,7 +167,7 @@ static void mark_check(struct change *change, const Pb__Check *check, struct sli
     }
     if (name.size) change_mark_service(change, name);
     struct slice carried = slice_text(check->service_name);
-    if (!fold_same(tx->store, name, carried)) change_mark_service(change, carried);
+    if (!slice_equal_nocase(name, carried)) change_mark_service(change, carried);
 }
 
 static bool is_well(const Pb__Check *check) { return !check || check->status <= PB__STATUS__WARNING; }
@@ -193,9 +191,9 @@ static void delete_check(struct change *change, const Pb__Check *check, struct s
     struct store_txn *store = change->tx->store;
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(check->node), id = slice_text(check->check_id);
-    (void)store_del(store, TABLE_CHECKS, key_check(store, room, node, slice_text(check->service_id), id));
-    (void)store_del(store, TABLE_CHECK_IDS, key_check_id(store, room, node, id));
-    if (!fold_same(store, name, slice_text(check->service_name))) set_stray(change, check, false);
+    (void)store_del(store, TABLE_CHECKS, key_check(room, node, slice_text(check->service_id), id));
+    (void)store_del(store, TABLE_CHECK_IDS, key_check_id(room, node, id));
+    if (!slice_equal_nocase(name, slice_text(check->service_name))) set_stray(change, check, false);
 }
 
 void change_check(struct change *change, Pb__Check *check) {
@@ -233,9 +231,9 @@ void change_check(struct change *change, Pb__Check *check) {
         }
     }
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_CHECKS, key_check(tx->store, room, node, slice_text(check->service_id), id),
+    store_put(tx->store, TABLE_CHECKS, key_check(room, node, slice_text(check->service_id), id),
               message_pack(tx->arena, &check->base));
-    store_put(tx->store, TABLE_CHECK_IDS, key_check_id(tx->store, room, node, id), slice_text(check->service_id));
+    store_put(tx->store, TABLE_CHECK_IDS, key_check_id(room, node, id), slice_text(check->service_id));
     mark_check(change, check, slice_text(check->service_name));
     bool was_critical = old && old->status == PB__STATUS__CRITICAL;
     if (check->status == PB__STATUS__CRITICAL && !was_critical) change_event(change, MACHINE_CHECK_CRITICAL, node, id);
@@ -268,12 +266,11 @@ void change_remove_check(struct change *change, struct slice node, struct slice 
 /* The service has another name from now on: its checks keep the old one until they are registered again. */
 static void rename_checks(struct change *change, const Pb__Service *before, const Pb__Service *after) {
     char room[STORE_KEY_MAX];
-    struct store_txn *store = change->tx->store;
-    struct slice prefix = key_service(store, room, slice_text(before->node), slice_text(before->id));
+    struct slice prefix = key_service(room, slice_text(before->node), slice_text(before->id));
     struct pointers checks = collect_checks(change, prefix);
     for (size_t i = 0; i < checks.count; i++) {
         const Pb__Check *check = checks.items[i];
-        set_stray(change, check, !fold_same(store, slice_text(check->service_name), slice_text(after->name)));
+        set_stray(change, check, !slice_equal_nocase(slice_text(check->service_name), slice_text(after->name)));
     }
 }
 
@@ -312,14 +309,13 @@ void change_service(struct change *change, Pb__Service *service) {
         if (!old) return;
     }
     struct slice was = slice_text(old ? old->name : service->name);
-    bool renamed = !fold_same(tx->store, was, slice_text(service->name));
+    bool renamed = !slice_equal_nocase(was, slice_text(service->name));
     CHECK(old || !renamed);
     if (renamed) turn_instance(tx, was, node, id);
     if (renamed || !old) turn_instance(tx, slice_text(service->name), node, id);
     if (renamed) preservation_instance_gone(change, old);
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id),
-              message_pack(tx->arena, &service->base));
+    store_put(tx->store, TABLE_SERVICES, key_service(room, node, id), message_pack(tx->arena, &service->base));
     change_names(change, old, service);
     rebind_service(change, old, service);
     touch_addresses(change, old, service);
@@ -335,10 +331,10 @@ static void remove_service(struct change *change, const Pb__Service *service) {
     char room[STORE_KEY_MAX];
     struct slice node = slice_text(service->node), id = slice_text(service->id);
     turn_instance(tx, slice_text(service->name), slice_text(service->node), slice_text(service->id));
-    struct pointers checks = collect_checks(change, key_service(tx->store, room, node, id));
+    struct pointers checks = collect_checks(change, key_service(room, node, id));
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
     preservation_instance_gone(change, service);
-    (void)store_del(tx->store, TABLE_SERVICES, key_service(tx->store, room, node, id));
+    (void)store_del(tx->store, TABLE_SERVICES, key_service(room, node, id));
     change_names(change, service, NULL);
     rebind_service(change, service, NULL);
     touch_addresses(change, service, NULL);
@@ -363,13 +359,13 @@ void change_remove_node(struct change *change, struct slice name) {
     if (!node) return;
     name = slice_text(node->name); /* as it is written */
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_node(tx->store, room, name);
+    struct slice prefix = key_node(room, name);
     struct pointers services = {0};
     (void)record_services_below(tx->store, tx->arena, prefix, &services);
     for (size_t i = 0; i < services.count; i++) remove_service(change, services.items[i]);
-    struct pointers checks = collect_checks(change, key_node(tx->store, room, name));
+    struct pointers checks = collect_checks(change, key_node(room, name));
     for (size_t i = 0; i < checks.count; i++) remove_check(change, checks.items[i]);
-    (void)store_del(tx->store, TABLE_NODES, key_node(tx->store, room, name));
+    (void)store_del(tx->store, TABLE_NODES, key_node(room, name));
     name_node(change, node, NULL);
     mark_node(tx, name, true);
     machine_changed(tx, SPACE_TABLE, catalog_table_nodes, false);

@@ -239,16 +239,15 @@ static void break_off(struct machine_tx *tx, uint8_t topic) {
     size_t steps = HISTORY_STEP;
     Pb__HistoryState *state = history_state(tx->store, tx->arena);
     if (!state) return; /* the transaction has failed */
-    unsigned topics = machine_tx_version(tx) < HISTORY_QUOTAS_SINCE ? HISTORY_QUOTAS : HISTORY_TOPICS;
     struct history_place here = {tx->index, tx->unix_ms};
     uint64_t *breaks = arena_alloc(tx->arena, 2 * (HISTORY_TOPICS - 1) * sizeof *breaks);
     uint64_t *times = breaks + HISTORY_TOPICS - 1;
-    for (unsigned i = 1; i < topics; i++) {
+    for (unsigned i = 1; i < HISTORY_TOPICS; i++) {
         struct history_place one = i == topic ? here : history_break(state, i);
         breaks[i - 1] = one.index, times[i - 1] = one.unix_ms;
     }
     state->breaks = breaks, state->breaks_unix_ms = times;
-    state->n_breaks = state->n_breaks_unix_ms = topics - 1;
+    state->n_breaks = state->n_breaks_unix_ms = HISTORY_TOPICS - 1;
     history_state_put(tx->store, state, tx->arena);
     history->rows[topic].broken = here;
     remove_oldest(history, tx->store, topic, &steps, goes_for_age);
@@ -301,8 +300,7 @@ void history_begin(struct machine_tx *tx) {
     expiry_began_in(tx, &history_expiry, only_name, tx->index, AT_ONCE_NS);
 }
 
-void history_restored(struct store_txn *txn, uint64_t index, uint64_t unix_ms, unsigned version) {
-    if (version < HISTORY_SINCE) return;
+void history_restored(struct store_txn *txn, uint64_t index, uint64_t unix_ms) {
     struct arena arena = {0};
     Pb__HistoryState fresh;
     Pb__HistoryLimits limits;
@@ -453,7 +451,6 @@ static uint64_t rows_kept(struct store_txn *txn) {
 static const struct module_gauge gauges[] = {{&rows_metric, rows_kept}, {0}};
 
 static const struct module_command commands[] = {{.number = HISTORY_MARK,
-                                                  .since = HISTORY_SINCE,
                                                   .servers_only = true,
                                                   .name = "history-mark",
                                                   .request = &pb__history_mark_command__descriptor,

@@ -22,7 +22,7 @@
  * that may be full.
  *
  * The *floor* of a topic only rises: the past can be read at each index from it on. It is what was removed last, that of the last break, or the
- * index at which the history began (cluster version 6; coord.history_changes from 0 to more; a backup became the state).
+ * index at which the history began (the cluster was founded; coord.history_changes from 0 to more; a backup became the state).
  * Rows below it are removed in steps, HISTORY_STEP at most an entry, so that no entry takes long.
  *
  * What etcd does otherwise (revisions in one B+ tree, compacted by a walk over all keys, then defragmented with writes
@@ -33,14 +33,12 @@
 #include "registry/history.pb-c.h"
 #include "registry/machine.h"
 
-#define HISTORY_SINCE        6 /* cluster version */
-#define HISTORY_QUOTAS_SINCE 7 /* from this version on there is that topic; what is kept in the store says so */
-#define HISTORY_CHANGES      100000
-#define HISTORY_BYTES        ((uint64_t)64 << 20)
-#define HISTORY_AGE_MS       600000
-#define HISTORY_STEP         1024              /* rows that one entry removes at most */
-#define HISTORY_ROW_MAX      ((size_t)8 << 20) /* bytes of before-images, and of names, in a row at most */
-#define HISTORY_MARKS_MAX    16
+#define HISTORY_CHANGES   100000
+#define HISTORY_BYTES     ((uint64_t)64 << 20)
+#define HISTORY_AGE_MS    600000
+#define HISTORY_STEP      1024              /* rows that one entry removes at most */
+#define HISTORY_ROW_MAX   ((size_t)8 << 20) /* bytes of before-images, and of names, in a row at most */
+#define HISTORY_MARKS_MAX 16
 
 enum history_command { HISTORY_MARK = 24 };
 enum { SPACE_HISTORY = 9 }; /* name "": a row was appended, to any topic; or the floor rose, or it went on or off */
@@ -118,9 +116,9 @@ void history_entry_end(struct machine_tx *tx); /* appends the rows */
 /* What is touched after the mark is forgotten by going back to it, within one entry. `history` may be NULL. */
 void history_touches_mark(const struct history *history, size_t mark[HISTORY_TOPICS]);
 void history_touches_back(struct history *history, const size_t mark[HISTORY_TOPICS]);
-/* The cluster version that brings it has come. */
+/* The cluster is founded. */
 void history_begin(struct machine_tx *tx);
-/* A backup becomes the state at `index`, at that time, of a cluster that is at this version. */
-void history_restored(struct store_txn *txn, uint64_t index, uint64_t unix_ms, unsigned version);
+/* A backup becomes the state at `index`, at that time. */
+void history_restored(struct store_txn *txn, uint64_t index, uint64_t unix_ms);
 
 #endif

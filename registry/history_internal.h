@@ -15,7 +15,7 @@ struct history_count {
 };
 /* `count` may be NULL. False: it does not decode. */
 bool history_row_read(const struct store_cursor *cursor, struct history_row *row, struct history_count *count);
-/* NULL: there is none (no history in this cluster version), or the transaction has failed. */
+/* NULL: there is none (the cluster is not founded), or the transaction has failed. */
 Pb__HistoryState *history_state(struct store_txn *txn, struct arena *arena);
 /* The topic's last break; index 0: there was none. */
 static inline struct history_place history_break(const Pb__HistoryState *state, unsigned topic) {

@@ -27,7 +27,7 @@
  *   removed takes its note along; its lease stays. Things may be bound to a node lease too: they are removed whenever
  *   that lease ends, by a takeover as well, and agents take over from themselves whenever they lost a write.
  *
- * How commands name a lease (all fields of cluster version 3; a lease that does not stand is refused with CO_NOTFOUND,
+ * How commands name a lease (a lease that does not stand is refused with CO_NOTFOUND,
  * "lease \"ID\" is not known: it has expired or was revoked; register again"):
  *   RegisterCommand.service.lease  binds the service, which goes with its checks. Registering it again with another
  *                                  lease, or none, binds
@@ -44,9 +44,7 @@
  *                                is bound
  *
  * Time: the leader counts (registry/expiry.h), renewals are no commands (rpc_renew). An expiry carries the
- * term of the leader that decided it, and is refused in another.
- *
- * Commands and fields are of cluster version 3 (registry/version.h). */
+ * term of the leader that decided it, and is refused in another. */
 #ifndef COORD_REGISTRY_LEASE_H
 #define COORD_REGISTRY_LEASE_H
 
@@ -61,13 +59,11 @@ enum lease_space {
     SPACE_LEASE_TABLE = 5, /* name "": all of that */
     SPACE_DEAD_NODES = 6,  /* name "" */
 };
-#define LEASE_SINCE        3               /* cluster version */
 #define LEASE_RECONNECT_NS 259200000000000 /* 72 h, as Consul: LeaseGrantCommand's reconnect_timeout_ns 0 means this */
 #define LEASE_TTL_MIN_NS   100000000       /* what commands may ask for; the HTTP API has bounds of its own */
 #define LEASE_TTL_MAX_NS   86400000000000
 _Static_assert(LEASE_GRANT >= 1 && NODE_LEAVE < 32, "commands of the registry (registry/module.h)");
 _Static_assert(SPACE_LEASE >= 1 && SPACE_DEAD_NODES < 32, "spaces of the registry");
-_Static_assert(LEASE_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 _Static_assert(0 < LEASE_TTL_MIN_NS && LEASE_TTL_MIN_NS < LEASE_TTL_MAX_NS, "some TTL is allowed");
 
 /* LEASE_GRANT: CO_OK with the pb.Lease; CO_EXISTS (see above), CO_INVALID. LEASE_END: yes, also when there was none,
@@ -103,8 +99,6 @@ bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind
  * it (nobody lives under that name with this id, or it is the same agent: same process, or same address), else who
  * lives there. CO_NOTFOUND, CO_CORRUPT. */
 int lease_renames(struct machine_tx *tx, struct slice lease, struct slice name, const char **why);
-/* Does a lease stand under this name, written just so? */
-bool lease_stands_for(struct machine_tx *tx, struct slice node);
 struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id);
 
 #endif

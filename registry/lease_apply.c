@@ -96,7 +96,6 @@ static void dead_forget(struct machine_tx *tx, struct slice node) {
 
 void lease_on_event(struct machine_tx *tx, const struct machine_event *event) {
     if (event->type == MACHINE_NODE_REMOVED) dead_forget(tx, event->node);
-    if (event->type == MACHINE_FOLD_KEYS) lease_bindings_fold(tx);
     if (event->type == MACHINE_PRESERVATION_RELEASED) expiry_ended_in(tx, &held_service_expiry, event->id, tx->index);
 }
 
@@ -210,11 +209,6 @@ static int holder_of(struct machine_tx *tx, struct slice node, Pb__Lease **holde
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     rv = lease_record(tx->store, id, tx->arena, holder);
     return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
-}
-
-bool lease_stands_for(struct machine_tx *tx, struct slice node) {
-    Pb__Lease *holder;
-    return holder_of(tx, node, &holder) == CO_OK && holder && slice_is(node, holder->node);
 }
 
 int node_leave_apply(struct machine_tx *tx, void *request, struct machine_result *result) {

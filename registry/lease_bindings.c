@@ -26,11 +26,10 @@ struct slice lease_binding_name(struct slice key, struct slice value) {
 static bool is_of_catalog(enum lease_kind kind) { return kind == LEASE_BINDS_SERVICE || kind == LEASE_BINDS_NODE; }
 
 /* *value: what belongs there. */
-static struct slice row(struct store_txn *txn, struct slice lease, enum lease_kind kind, struct slice name, char *room,
-                        struct slice *value) {
+static struct slice row(struct slice lease, enum lease_kind kind, struct slice name, char *room, struct slice *value) {
     char tail[STORE_KEY_MAX];
     struct fold_name folded = {.folded = name};
-    if (is_of_catalog(kind) && fold_on(txn)) fold_name_of(&folded, name);
+    if (is_of_catalog(kind)) fold_name_of(&folded, name);
     struct slice head = lease_binding_head(lease, kind, room), key = store_key_long(folded.folded, tail);
     CHECK(name.size > 0 && head.size + key.size <= STORE_KEY_MAX);
     memcpy(room + head.size, key.data, key.size);
@@ -51,7 +50,7 @@ static void changed(struct machine_tx *tx, struct slice lease) {
 void lease_bind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name) {
     CHECK(kind >= LEASE_BINDS_KEY && kind <= LEASE_BINDS_NODE);
     char room[STORE_KEY_MAX];
-    struct slice value, ignored, key = row(tx->store, lease, kind, name, room, &value);
+    struct slice value, ignored, key = row(lease, kind, name, room, &value);
     if (store_get(tx->store, TABLE_LEASES, key, &ignored) == CO_OK) return;
     store_put(tx->store, TABLE_LEASES, key, value);
     changed(tx, lease);
@@ -60,8 +59,7 @@ void lease_bind(struct machine_tx *tx, struct slice lease, enum lease_kind kind,
 void lease_unbind(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice name) {
     char room[STORE_KEY_MAX];
     struct slice value;
-    if (lease.size != UUID_TEXT_SIZE) return; /* carried along since before leases counted */
-    if (store_del(tx->store, TABLE_LEASES, row(tx->store, lease, kind, name, room, &value))) changed(tx, lease);
+    if (store_del(tx->store, TABLE_LEASES, row(lease, kind, name, room, &value))) changed(tx, lease);
 }
 
 bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind, struct slice *name) {
@@ -76,21 +74,6 @@ bool lease_first(struct machine_tx *tx, struct slice lease, enum lease_kind kind
     }
     store_cursor_close(&cursor);
     return found;
-}
-
-static void fold_binding(struct machine_tx *tx, struct slice key, struct slice value, struct arena *arena) {
-    (void)arena;
-    char room[STORE_KEY_MAX];
-    struct slice lease = slice_make(key.data + 1, UUID_TEXT_SIZE), name = lease_binding_name(key, value), content;
-    enum lease_kind kind = (enum lease_kind)key.data[1 + UUID_TEXT_SIZE];
-    struct slice to = row(tx->store, lease, kind, name, room, &content);
-    fold_move(tx, TABLE_LEASES, key, to, content);
-}
-
-void lease_bindings_fold(struct machine_tx *tx) {
-    char room[1];
-    fold_set(tx->store, true);
-    fold_walk(tx, TABLE_LEASES, lease_row_head(ROW_BINDING, room), fold_binding);
 }
 
 struct slice lease_service_name(struct arena *arena, struct slice node, struct slice id) {

@@ -33,8 +33,6 @@ void lease_on_event(struct machine_tx *tx, const struct machine_event *event);
 /* Beginning of the rows of one lease and kind; `room`: LEASE_BINDING_HEAD bytes. */
 #define LEASE_BINDING_HEAD 38
 struct slice lease_binding_head(struct slice lease, enum lease_kind kind, char *room);
-/* Names are folded from now on (registry/fold.h). */
-void lease_bindings_fold(struct machine_tx *tx);
 /* The name in a row. */
 struct slice lease_binding_name(struct slice key, struct slice value);
 

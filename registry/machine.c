@@ -11,7 +11,6 @@
 #include "base/wakeup_batch.h"
 #include "registry/audit.h"
 #include "registry/catalog_turns.h"
-#include "registry/fold.h"
 #include "registry/history.h"
 #include "registry/machine_changes.h"
 #include "registry/machine_point.h"
@@ -138,9 +137,9 @@ static int open_learned(struct machine *machine, const struct store_config *conf
 
 static int open_store(struct machine *machine, const struct machine_config *config, bool *there, bool *trusted,
                       struct fault *fault) {
-    machine->modules = modules_new(config->modules);
-    machine->updates = config->updates;
     machine->newest = config->version_newest ? config->version_newest : MACHINE_VERSION_NEWEST;
+    machine->modules = modules_new(config->modules, machine->newest);
+    machine->updates = config->updates;
     machine->tombstones_max = config->tombstones_max ? config->tombstones_max : TOMBSTONES_MAX_DEFAULT;
     struct store_table tables[STORE_TABLES_MAX];
     struct store_config store = config->store;
@@ -276,7 +275,9 @@ bool machine_knows(const struct machine *machine, struct slice command) {
 
 unsigned machine_needs(const struct machine *machine, struct slice command) {
     if (command.size < COMMAND_HEAD) return MACHINE_VERSION_OLDEST;
-    return machine_knows(machine, command) ? machine_command_row(machine, command)->since : 0;
+    if (!machine_knows(machine, command)) return 0;
+    unsigned since = machine_command_row(machine, command)->since;
+    return since ? since : MACHINE_VERSION_OLDEST;
 }
 
 unsigned machine_tx_version(const struct machine_tx *tx) {
@@ -284,7 +285,7 @@ unsigned machine_tx_version(const struct machine_tx *tx) {
 }
 
 void machine_version_note(struct machine *machine, const struct version_now *now) {
-    CHECK(now->version > machine_version(machine) && now->version <= machine->newest);
+    CHECK(now->version >= machine_version(machine) && now->version <= machine->newest);
     CHECK(now->cluster_id != 0);
     machine->raised = *now;
 }
@@ -482,29 +483,17 @@ static void refuse_restore(void *data, void *origin, const struct machine_result
     if (only->done) only->done(only->data, origin, &refused);
 }
 
-/* Who learns of what modules do reads the whole state anew after a restore. */
-static void fold_restored(void *data, struct store_txn *txn, uint64_t index, uint64_t term) {
-    struct arena arena = {0};
-    struct machine_tx tx = {.machine = data, .store = txn, .arena = &arena, .index = index, .term = term};
-    tx.unix_ms = machine_unix_ms_in(txn);
-    fold_apply(&tx);
-    watch_touched_free(&tx.touched);
-    arena_free(&arena);
-    expiry_updates_batch_end(tx.machine->updates, false);
-}
-
 static int apply_restore(struct machine *machine, const struct machine_input *input,
                          void (*done)(void *data, void *origin, const struct machine_result *result), void *data,
                          uint64_t *stopped_at) {
     struct slice payload = slice_make(input->command.data + COMMAND_HEAD, input->command.size - COMMAND_HEAD);
     struct fault fault = {0};
     wakeup_batch_flush(); /* the results of what came before it do not wait */
-    const struct restore_fold fold = {fold_restored, machine};
     const struct restore_at place = {.index = input->index,
                                      .term = input->term,
                                      .offset = machine->offset,
                                      .unix_ms = input->unix_ms > machine->unix_ms ? input->unix_ms : machine->unix_ms};
-    int error = restore_staged(machine->store, payload, &place, &fold, &fault);
+    int error = restore_staged(machine->store, payload, &place, &fault);
     if (error == CO_AGAIN || error == CO_INVALID || error == CO_CORRUPT) {
         struct only only = {done, data, error == CO_AGAIN ? NULL : fault.text};
         return apply_batch(machine, input, 1, refuse_restore, &only, stopped_at);

@@ -15,7 +15,7 @@
 
 /* The cluster versions that this program can be a member at (registry/version.h). */
 #define MACHINE_VERSION_OLDEST 1
-#define MACHINE_VERSION_NEWEST 7
+#define MACHINE_VERSION_NEWEST 1
 _Static_assert(MACHINE_VERSION_OLDEST >= 1 && MACHINE_VERSION_OLDEST <= MACHINE_VERSION_NEWEST, "some version");
 
 /* One batch being applied. */
@@ -73,7 +73,7 @@ struct machine_config {
     const struct module_entry *modules; /* until one without a module (registry/modules.h) */
     struct expiry_updates *updates;     /* what begins and ends by itself goes there; NULL: nobody counts it */
     uint64_t tombstones_max;            /* 0: 1,000,000 */
-    unsigned version_newest;            /* 0: MACHINE_VERSION_NEWEST; for tests */
+    unsigned version_newest;            /* 0: MACHINE_VERSION_NEWEST; tests play programs of other versions */
     unsigned mutations;                 /* enum module_mutation: rules that are broken; 0 outside of the simulator */
 };
 /* CO_UNSUPPORTED: the store is of a cluster version that this program does not know. */
@@ -110,7 +110,8 @@ bool machine_knows(const struct machine *machine, struct slice command);
 /* Any thread. The cluster version that introduced this command; 0: it is not known here. */
 unsigned machine_needs(const struct machine *machine, struct slice command);
 unsigned machine_version(const struct machine *machine); /* any thread: the cluster version, as applied here */
-/* any thread: the cluster's id; 0: it has none (version 1), or nothing is applied yet */
+unsigned machine_newest(const struct machine *machine);  /* any thread: the newest that this program supports */
+/* any thread: the cluster's id; 0: nothing is applied yet */
 uint64_t machine_cluster(const struct machine *machine);
 uint64_t machine_applied(const struct machine *machine); /* any thread; acquire */
 /* The same as clients see it: the index of what was applied last, as it stands in records and answers. It is
@@ -120,7 +121,7 @@ uint64_t machine_index(const struct machine *machine);
 uint64_t machine_index_in(struct store_txn *txn);
 /* The time of what was applied last, as of a transaction: of the entries up to it the highest. */
 uint64_t machine_unix_ms_in(struct store_txn *txn);
-/* The index at which a backup became the state last; 0: never, or in a cluster below version 3. */
+/* The index at which a backup became the state last; 0: never. */
 uint64_t machine_restored(struct store_txn *txn);
 uint64_t machine_restores(const struct machine *machine); /* any thread: how often the whole state was replaced */
 uint64_t machine_applied_term(const struct machine *machine);

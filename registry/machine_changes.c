@@ -34,9 +34,9 @@ static struct slice head_key(const char *head, size_t head_size, struct slice na
     return key;
 }
 
-static struct slice mark_key(struct store_txn *txn, uint8_t space, struct slice name, char *room, bool *shortened) {
+static struct slice mark_key(uint8_t space, struct slice name, char *room, bool *shortened) {
     char head = (char)space;
-    if (!fold_space(space) || !fold_on(txn)) return head_key(&head, 1, name, room, shortened);
+    if (!fold_space(space)) return head_key(&head, 1, name, room, shortened);
     struct fold_name folded;
     fold_name_of(&folded, name);
     struct slice key = head_key(&head, 1, folded.folded, room, shortened);
@@ -56,19 +56,11 @@ static struct slice removal_key(uint64_t index, struct slice mark, char *room, s
 
 static bool is_removed(struct slice mark_value) { return mark_value.data[INDEX_BYTES] != 0; }
 
-static void mark_del(struct store_txn *txn, struct slice key, struct slice mark_value) {
-    char room[STORE_KEY_MAX];
-    struct slice value;
-    if (is_removed(mark_value))
-        (void)store_del(txn, TABLE_TOMBSTONES, removal_key(get_be64(mark_value.data), key, room, &value));
-    (void)store_del(txn, TABLE_CHANGES, key);
-}
-
 void machine_changed(struct machine_tx *tx, uint8_t space, struct slice name, bool removed) {
     machine_touch(tx, space, name);
     char key_room[STORE_KEY_MAX], removal_room[STORE_KEY_MAX], head[MARK_BYTES];
     bool shortened;
-    struct slice key = mark_key(tx->store, space, name, key_room, &shortened), old, value;
+    struct slice key = mark_key(space, name, key_room, &shortened), old, value;
     put_be64(head, tx->index);
     head[INDEX_BYTES] = removed ? 1 : 0;
     if (store_get(tx->store, TABLE_CHANGES, key, &old) == CO_OK) {
@@ -95,7 +87,7 @@ uint64_t machine_change_index(struct store_txn *txn, uint8_t space, struct slice
     char room[STORE_KEY_MAX];
     bool shortened;
     struct slice value;
-    if (store_get(txn, TABLE_CHANGES, mark_key(txn, space, name, room, &shortened), &value) != CO_OK) return 0;
+    if (store_get(txn, TABLE_CHANGES, mark_key(space, name, room, &shortened), &value) != CO_OK) return 0;
     return get_be64(value.data);
 }
 
@@ -128,39 +120,6 @@ void machine_tombstones_limit(struct store_txn *txn, uint64_t max) {
     char bytes[INDEX_BYTES];
     put_be64(bytes, index);
     store_put(txn, STORE_TABLE_META, floor_key, slice_make(bytes, sizeof bytes));
-}
-
-/* -- folding ------------------------------------------------------------------------------------------------------ */
-
-/* What is there counts as changed now. What is gone keeps its index; of several removals the newest stays. */
-static void fold_mark(struct machine_tx *tx, struct slice key, struct slice value, struct arena *arena) {
-    (void)arena;
-    char room[STORE_KEY_MAX], removal_room[STORE_KEY_MAX];
-    bool shortened, gone = is_removed(value);
-    uint8_t space = (uint8_t)key.data[0];
-    struct slice name = slice_make(key.data + 1, key.size - 1), other, row;
-    if (value.size > MARK_BYTES) name = slice_make(value.data + MARK_BYTES, value.size - MARK_BYTES);
-    struct slice folded = mark_key(tx->store, space, name, room, &shortened);
-    bool moves = !slice_equal(folded, key);
-    if (moves) mark_del(tx->store, key, value);
-    if (!gone) machine_changed(tx, space, name, false);
-    if (!gone || !moves) return;
-    if (store_get(tx->store, TABLE_CHANGES, folded, &other) == CO_OK) {
-        if (!is_removed(other) || get_be64(other.data) >= get_be64(value.data)) return;
-        char kept[MARK_BYTES];
-        memcpy(kept, other.data, sizeof kept);
-        mark_del(tx->store, folded, slice_make(kept, sizeof kept));
-    }
-    store_put(tx->store, TABLE_CHANGES, folded, value);
-    struct slice removal = removal_key(get_be64(value.data), folded, removal_room, &row);
-    store_put(tx->store, TABLE_TOMBSTONES, removal, row);
-}
-
-void machine_changes_fold(struct machine_tx *tx) {
-    for (unsigned space = 0; space < WATCH_PREFIX_BIT; space++) {
-        char head = (char)space;
-        if (fold_space((uint8_t)space)) fold_walk(tx, TABLE_CHANGES, slice_make(&head, 1), fold_mark);
-    }
 }
 
 /* -- the newest removal below a prefix ---------------------------------------------------------------------------- */

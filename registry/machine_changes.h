@@ -6,8 +6,6 @@
 
 /* Drops the oldest tombstones beyond `max`, raising the floor. */
 void machine_tombstones_limit(struct store_txn *txn, uint64_t max);
-/* Names are folded from now on (registry/fold.h). */
-void machine_changes_fold(struct machine_tx *tx);
 uint64_t machine_tombstones_max(const struct machine *machine);
 
 #endif

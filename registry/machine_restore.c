@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "registry/fold.h"
 #include "registry/history.h"
 #include "registry/operator.h"
 #include "registry/tables.h"
@@ -13,9 +12,8 @@
 static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"),
                           offset_key = SLICE_LITERAL("offset"), restored_key = SLICE_LITERAL("restored");
 
-#define APPLIED_BYTES  24                        /* registry/machine.c */
-#define TIME_MOST_MS   (((uint64_t)1 << 48) - 1) /* as entries have it (consensus/entry.h) */
-#define RESTORED_SINCE 3                         /* cluster version; older programs do not write it */
+#define APPLIED_BYTES 24                        /* registry/machine.c */
+#define TIME_MOST_MS  (((uint64_t)1 << 48) - 1) /* as entries have it (consensus/entry.h) */
 
 static uint64_t number(struct store_txn *txn, struct slice key) {
     struct slice value;
@@ -45,7 +43,6 @@ struct place {
     struct restore_at at;
     struct version_now version;
     struct buffer removed;
-    const struct restore_fold *fold;
 };
 
 static int older(unsigned theirs, unsigned ours, struct fault *fault) {
@@ -53,14 +50,13 @@ static int older(unsigned theirs, unsigned ours, struct fault *fault) {
     return fault_set(fault, CO_INVALID, "the backup is of cluster version %u, this cluster is at %u", theirs, ours);
 }
 
-/* The cluster stays the one it is, and at its version, whatever it takes in. *fold: names are to be folded. */
-static int keep_version(struct store_txn *txn, const struct place *place, bool *fold, struct fault *fault) {
+/* The cluster stays the one it is, and at its version, whatever it takes in. */
+static int keep_version(struct store_txn *txn, const struct place *place, struct fault *fault) {
     struct version_now theirs;
     if (version_read(txn, &theirs) != CO_OK)
         return fault_set(fault, CO_CORRUPT, "the backup's cluster version does not decode");
     int error = older(theirs.version, place->version.version, fault);
     if (!error) version_put(txn, &place->version, place->at.index + place->at.offset);
-    *fold = theirs.version < FOLD_SINCE && place->version.version >= FOLD_SINCE;
     return error;
 }
 
@@ -73,8 +69,7 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
         return fault_set(fault, CO_CORRUPT, "the backup's index is impossible");
     theirs += more;
     if (number(txn, floor_key) > theirs) return fault_set(fault, CO_CORRUPT, "the backup's floor is above its index");
-    bool fold = false;
-    int error = keep_version(txn, place, &fold, fault);
+    int error = keep_version(txn, place, fault);
     if (error) return error;
     uint64_t now = theirs >= ours ? theirs + 1 : ours;
     CHECK(now >= place->at.index && now > theirs);
@@ -87,13 +82,10 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     store_put(txn, STORE_TABLE_META, applied_key, slice_make(applied, sizeof applied));
     number_put(txn, offset_key, now - place->at.index);
     number_put(txn, floor_key, now);
-    if (place->version.version >= RESTORED_SINCE) {
-        number_put(txn, restored_key, now);
-        operator_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
-    }
-    operator_staged_clear(txn); /* of a backup taken while another was restored */
-    if (fold) place->fold->apply(place->fold->data, txn, now, place->at.term);
-    history_restored(txn, now, unix_ms, place->version.version);
+    number_put(txn, restored_key, now);
+    operator_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
+    operator_staged_clear(txn);                                 /* of a backup taken while another was restored */
+    history_restored(txn, now, unix_ms);
     return CO_OK;
 }
 
@@ -137,16 +129,15 @@ static int may_restore(struct store *store, const Pb__RestoreEndCommand *command
     return why ? fault_set(fault, CO_INVALID, "%s", why) : CO_OK;
 }
 
-int restore_staged(struct store *store, struct slice payload, const struct restore_at *at,
-                   const struct restore_fold *fold, struct fault *fault) {
-    CHECK(at->index > 0 && fold->apply);
+int restore_staged(struct store *store, struct slice payload, const struct restore_at *at, struct fault *fault) {
+    CHECK(at->index > 0);
     struct arena arena = {0};
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
     Pb__RestoreEndCommand *command =
         pb__restore_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
     int error = CO_OK;
     if (!command || command->give_up) error = CO_AGAIN; /* the module's business */
-    struct place place = {.at = *at, .fold = fold};
+    struct place place = {.at = *at};
     if (!error) error = may_restore(store, command, &place, fault);
     if (!error) error = replace(store, command->size, &place, fault);
     buffer_free(&place.removed);

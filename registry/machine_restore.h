@@ -7,13 +7,6 @@
 /* What is to be added to the log's index. */
 uint64_t restore_offset(struct store_txn *txn);
 
-/* A backup of a cluster whose names were exact becomes the state of one that folds them (registry/fold.h): moves
- * what is in the transaction, as of `index` (as machine_index counts). */
-struct restore_fold {
-    void (*apply)(void *data, struct store_txn *txn, uint64_t index, uint64_t term);
-    void *data;
-};
-
 /* Of the entry: its place in the log, what is added to indexes until now, and its time (machine_tx.unix_ms). */
 struct restore_at {
     uint64_t index, term, offset, unix_ms;
@@ -22,8 +15,7 @@ struct restore_at {
 /* Applies a RestoreEndCommand there. CO_OK: the store holds the backup, with `index` applied. CO_AGAIN:
  * the command only gives up. CO_INVALID, CO_CORRUPT: refused, alike on every server. CO_UNSUPPORTED, CO_DISKFULL,
  * CO_IO: not now. The old state stays. */
-int restore_staged(struct store *store, struct slice payload, const struct restore_at *at,
-                   const struct restore_fold *fold, struct fault *fault);
+int restore_staged(struct store *store, struct slice payload, const struct restore_at *at, struct fault *fault);
 
 /* See machine_copy_check. `version`: of the cluster that is to take it. */
 int restore_check(struct store *store, int fd, uint64_t size, unsigned version, uint64_t *index, uint64_t *applied,

@@ -5,7 +5,6 @@
 
 #include "registry/version.h"
 
-unsigned machine_newest(const struct machine *machine); /* that this program knows */
 /* Applier: it is this with the commit of the present batch. */
 void machine_version_note(struct machine *machine, const struct version_now *now);
 

@@ -50,8 +50,8 @@ static inline int machine_refuse(struct machine_result *result, int error, const
 }
 
 struct module_command {
-    uint8_t number;    /* first byte of the command's bytes */
-    uint8_t since;     /* the cluster version that it came with (registry/version.h) */
+    uint8_t number; /* first byte of the command's bytes */
+    uint8_t since;  /* the cluster version that it came with (registry/version.h); 0: it was there from the first on */
     bool servers_only; /* client agents may not send it: servers decide it among themselves */
     const char *name;  /* in the log and in docs: "lease-grant" */
     const ProtobufCMessageDescriptor *request;
@@ -97,8 +97,6 @@ enum machine_event_type {
     MACHINE_CHECK_REMOVED,
     MACHINE_CHECK_CRITICAL,        /* it became critical */
     MACHINE_PRESERVATION_RELEASED, /* `id`: the service, held no longer (registry/self_preservation.h) */
-    MACHINE_FOLD_MERGE, /* names are about to be folded (registry/fold.h): of names that are one then, one stays */
-    MACHINE_FOLD_KEYS,  /* modules move their keys */
 };
 struct machine_event {
     enum machine_event_type type;

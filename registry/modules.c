@@ -22,10 +22,10 @@ struct modules {
     size_t query_count;
 };
 
-static void take_commands(struct modules *modules, const struct module *module) {
+static void take_commands(struct modules *modules, const struct module *module, unsigned newest) {
     for (const struct module_command *command = module->commands; command && command->number; command++) {
         CHECK(!modules->commands[command->number]);
-        CHECK(command->since >= MACHINE_VERSION_OLDEST && command->since <= MACHINE_VERSION_NEWEST);
+        CHECK(command->since <= newest);
         CHECK(command->name && !command->apply != !command->apply_bytes);
         CHECK(command->request || command->apply_bytes);
         modules->commands[command->number] = command;
@@ -84,11 +84,11 @@ static void take_bindings(struct modules *modules, const struct module *module) 
     for (const struct module_gauge *gauge = module->gauges; gauge && gauge->metric; gauge++) CHECK(gauge->value);
 }
 
-static void take(struct modules *modules, const struct module_entry *entry) {
+static void take(struct modules *modules, const struct module_entry *entry, unsigned newest) {
     CHECK(entry->module->name);
     modules->entries = mem_realloc(modules->entries, (modules->count + 1) * sizeof *modules->entries);
     modules->entries[modules->count++] = *entry;
-    take_commands(modules, entry->module);
+    take_commands(modules, entry->module, newest);
     take_queries(modules, entry->module);
     take_expiries(modules, entry->module);
     take_numbers(modules, entry->module);
@@ -101,11 +101,11 @@ static bool taken(const struct modules *modules, const struct module *module) {
     return false;
 }
 
-struct modules *modules_new(const struct module_entry *entries) {
+struct modules *modules_new(const struct module_entry *entries, unsigned newest) {
     struct modules *modules = mem_zalloc(sizeof *modules);
-    for (; entries->module; entries++) take(modules, entries);
+    for (; entries->module; entries++) take(modules, entries, newest);
     for (size_t i = 0; i < ARRAY_COUNT(own); i++)
-        if (!taken(modules, own[i].module)) take(modules, &own[i]);
+        if (!taken(modules, own[i].module)) take(modules, &own[i], newest);
     return modules;
 }
 

@@ -14,8 +14,8 @@ struct module_entry {
 struct modules;
 /* `entries`: until one without a module. The machine's own (operate, version, history) are added
  * unless they are there, which one with settings is. Two modules with one number
- * are our mistake. */
-struct modules *modules_new(const struct module_entry *entries);
+ * are our mistake, as is a command of a cluster version above `newest`. */
+struct modules *modules_new(const struct module_entry *entries, unsigned newest);
 void modules_free(struct modules *modules); /* accepts NULL */
 
 size_t modules_count(const struct modules *modules);

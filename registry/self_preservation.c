@@ -30,9 +30,9 @@ enum preservation_row {
 #define STATE_HELD_FIELD 4
 static const struct slice state_key = SLICE_LITERAL("s");
 
-static struct slice service_key(struct store_txn *txn, enum preservation_row row, struct slice service, char *room) {
+static struct slice service_key(enum preservation_row row, struct slice service, char *room) {
     room[0] = (char)row;
-    return slice_make(room, 1 + key_name(txn, room + 1, service).size);
+    return slice_make(room, 1 + key_name(room + 1, service).size);
 }
 
 static struct slice lost_key(struct slice instance, char *room) {
@@ -78,12 +78,12 @@ static void number_put(struct machine_tx *tx, struct slice key, uint64_t number)
 
 static Pb__PreservationTally *tally_of(struct machine_tx *tx, struct slice service) {
     char room[STORE_KEY_MAX];
-    return record_of(tx, service_key(tx->store, ROW_TALLY, service, room), &pb__preservation_tally__descriptor);
+    return record_of(tx, service_key(ROW_TALLY, service, room), &pb__preservation_tally__descriptor);
 }
 
 static void tally_put(struct machine_tx *tx, struct slice service, const Pb__PreservationTally *tally) {
     char room[STORE_KEY_MAX];
-    struct slice key = service_key(tx->store, ROW_TALLY, service, room);
+    struct slice key = service_key(ROW_TALLY, service, room);
     if (tally->lost || tally->recent)
         store_put(tx->store, TABLE_PRESERVATION, key, message_pack(tx->arena, &tally->base));
     else (void)store_del(tx->store, TABLE_PRESERVATION, key);
@@ -92,7 +92,7 @@ static void tally_put(struct machine_tx *tx, struct slice service, const Pb__Pre
 int preservation_held(struct store_txn *txn, struct slice service, struct arena *arena, Pb__HeldService **held) {
     char room[STORE_KEY_MAX];
     int error;
-    *held = record(txn, service_key(txn, ROW_HELD, service, room), &pb__held_service__descriptor, arena, &error);
+    *held = record(txn, service_key(ROW_HELD, service, room), &pb__held_service__descriptor, arena, &error);
     return error == CO_NOTFOUND ? CO_OK : error;
 }
 
@@ -105,7 +105,7 @@ static Pb__HeldService *held_of(struct machine_tx *tx, struct slice service) {
 
 static void held_put(struct machine_tx *tx, const Pb__HeldService *held) {
     char room[STORE_KEY_MAX];
-    store_put(tx->store, TABLE_PRESERVATION, service_key(tx->store, ROW_HELD, slice_text(held->service), room),
+    store_put(tx->store, TABLE_PRESERVATION, service_key(ROW_HELD, slice_text(held->service), room),
               message_pack(tx->arena, &held->base));
 }
 
@@ -138,13 +138,12 @@ uint64_t preservation_count(struct store_txn *txn) {
 _Static_assert(MOMENT_DIGITS == 2 * sizeof(uint64_t), "as many as a moment has");
 _Static_assert(1 + 3 * (STORE_PART_MAX + 2) <= STORE_KEY_MAX, "three parts behind the row's byte");
 
-static struct slice recent_key(struct store_txn *txn, char *room, struct slice service, uint64_t at_ms,
-                               struct slice node) {
+static struct slice recent_key(char *room, struct slice service, uint64_t at_ms, struct slice node) {
     char digits[MOMENT_DIGITS + 1];
     snprintf(digits, sizeof digits, "%016" PRIx64, at_ms);
     room[0] = ROW_RECENT;
     const struct slice parts[] = {service, slice_make(digits, MOMENT_DIGITS), node};
-    return slice_make(room, 1 + fold_key(txn, room + 1, ARRAY_COUNT(parts), parts).size);
+    return slice_make(room, 1 + fold_key(room + 1, ARRAY_COUNT(parts), parts).size);
 }
 
 /* `prefix_size`: of the row and the service. */
@@ -158,7 +157,7 @@ static uint64_t recent_moment(struct slice key, size_t prefix_size) {
 static uint64_t recent_trim(struct machine_tx *tx, struct slice service, Pb__PreservationTally *tally,
                             uint64_t from_ms) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = service_key(tx->store, ROW_RECENT, service, room);
+    struct slice prefix = service_key(ROW_RECENT, service, room);
     struct store_cursor cursor;
     uint64_t oldest = UINT64_MAX;
     store_cursor_open(&cursor, tx->store, TABLE_PRESERVATION, prefix);
@@ -182,7 +181,7 @@ static void release(struct change *change, const Pb__HeldService *held) {
     struct slice service = slice_text(held->service);
     char room[STORE_KEY_MAX];
     turn_service(change->tx, service);
-    (void)store_del(change->tx->store, TABLE_PRESERVATION, service_key(change->tx->store, ROW_HELD, service, room));
+    (void)store_del(change->tx->store, TABLE_PRESERVATION, service_key(ROW_HELD, service, room));
     Pb__PreservationState *state = state_of(change->tx);
     if (state->held) state->held--;
     state->now_ms++; /* what is lost from now on is later than all that was held */
@@ -208,14 +207,14 @@ static void forget(struct change *change, struct slice service, struct slice nod
     struct machine_tx *tx = change->tx;
     char room[STORE_KEY_MAX], instance[STORE_KEY_MAX];
     bool lost, recent;
-    struct slice key = lost_key(key_instance(tx->store, instance, service, node, id), room);
+    struct slice key = lost_key(key_instance(instance, service, node, id), room);
     uint64_t at_ms = number_at(tx->store, key, &lost);
     if (!lost) return;
     turn_instance(tx, service, node, id);
     (void)store_del(tx->store, TABLE_PRESERVATION, key);
     Pb__PreservationTally *tally = tally_of(tx, service);
     if (tally->lost) tally->lost--;
-    key = recent_key(tx->store, room, service, at_ms, node);
+    key = recent_key(room, service, at_ms, node);
     uint64_t count = number_at(tx->store, key, &recent);
     if (recent && count > 1) number_put(tx, key, count - 1);
     if (recent && count <= 1) (void)store_del(tx->store, TABLE_PRESERVATION, key), tally->recent_nodes--;
@@ -246,7 +245,7 @@ static int compare_placed(const void *a, const void *b) {
 /* Its instances, those of one service side by side. */
 static struct placed *placed_on(struct machine_tx *tx, struct slice node, size_t *count) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = key_node(tx->store, room, node);
+    struct slice prefix = key_node(room, node);
     struct pointers found = {0};
     struct store_cursor cursor;
     STORE_PREFIX(&cursor, tx->store, TABLE_SERVICES, prefix) {
@@ -335,7 +334,7 @@ static void service_lost(struct machine_tx *tx, struct slice service, struct sli
         held->instances += count;
         held_put(tx, held);
     } else if (order) {
-        number_put(tx, recent_key(tx->store, room, service, at_ms, node), count);
+        number_put(tx, recent_key(room, service, at_ms, node), count);
         tally->recent += count, tally->recent_nodes++;
         uint64_t since_ms = recent_trim(tx, service, tally, at_ms > order->window_ms ? at_ms - order->window_ms : 0);
         if (preservation_acts(tx, service, tally, order)) hold(tx, service, tally, since_ms, order);
@@ -351,72 +350,12 @@ void preservation_node_lost(struct machine_tx *tx, struct slice node, const Pb__
     size_t count;
     const struct placed *placed = placed_on(tx, node, &count);
     for (size_t first = 0, end; first < count; first = end) {
-        for (end = first; end < count && fold_same(tx->store, placed[end].service, placed[first].service); end++) {
+        for (end = first; end < count && slice_equal_nocase(placed[end].service, placed[first].service); end++) {
             char room[STORE_KEY_MAX], instance[STORE_KEY_MAX];
-            number_put(tx, lost_key(key_instance(tx->store, instance, placed[end].service, node, placed[end].id), room),
-                       at_ms);
+            number_put(tx, lost_key(key_instance(instance, placed[end].service, node, placed[end].id), room), at_ms);
         }
         service_lost(tx, placed[first].service, node, end - first, at_ms, order);
     }
-}
-
-/* -- folding ------------------------------------------------------------------------------------------------------ */
-
-void preservation_fold_merge(struct change *change, struct slice service) {
-    const Pb__HeldService *held = held_of(change->tx, service);
-    if (held) release(change, held);
-}
-
-/* A service's records move to its folded name: its window and tally to those of its other spellings. */
-void preservation_fold_service(struct machine_tx *tx, struct slice service) {
-    if (store_count(tx->store, TABLE_PRESERVATION) == 0 || !slice_has_upper(service)) return;
-    char room[STORE_KEY_MAX];
-    fold_set(tx->store, false);
-    const Pb__PreservationTally *tally = tally_of(tx, service);
-    const Pb__HeldService *held = held_of(tx, service);
-    (void)store_del(tx->store, TABLE_PRESERVATION, service_key(tx->store, ROW_TALLY, service, room));
-    if (held) (void)store_del(tx->store, TABLE_PRESERVATION, service_key(tx->store, ROW_HELD, service, room));
-    fold_set(tx->store, true);
-    if (held) held_put(tx, held);
-    Pb__PreservationTally *sum = tally_of(tx, service);
-    sum->lost += tally->lost, sum->recent += tally->recent, sum->recent_nodes += tally->recent_nodes;
-    tally_put(tx, service, sum);
-}
-
-static void fold_recent(struct machine_tx *tx, const Pb__Service *service, uint64_t at_ms) {
-    struct slice name = slice_text(service->name), node = slice_text(service->node);
-    char from_room[STORE_KEY_MAX], to_room[STORE_KEY_MAX];
-    fold_set(tx->store, false);
-    struct slice from = recent_key(tx->store, from_room, name, at_ms, node);
-    fold_set(tx->store, true);
-    struct slice to = recent_key(tx->store, to_room, name, at_ms, node);
-    bool there, other;
-    uint64_t count = number_at(tx->store, from, &there), more = number_at(tx->store, to, &other);
-    if (!there || slice_equal(from, to)) return;
-    (void)store_del(tx->store, TABLE_PRESERVATION, from);
-    number_put(tx, to, count + more);
-    if (!other) return;
-    Pb__PreservationTally *tally = tally_of(tx, name);
-    tally->recent_nodes--; /* one node, which was counted under both spellings */
-    tally_put(tx, name, tally);
-}
-
-void preservation_fold_instance(struct machine_tx *tx, const Pb__Service *service) {
-    if (store_count(tx->store, TABLE_PRESERVATION) == 0) return;
-    struct slice name = slice_text(service->name), node = slice_text(service->node), id = slice_text(service->id);
-    char instance[STORE_KEY_MAX], from_room[STORE_KEY_MAX], to_room[STORE_KEY_MAX];
-    fold_set(tx->store, false);
-    struct slice from = lost_key(key_instance(tx->store, instance, name, node, id), from_room);
-    fold_set(tx->store, true);
-    struct slice to = lost_key(key_instance(tx->store, instance, name, node, id), to_room);
-    bool lost;
-    uint64_t at_ms = number_at(tx->store, from, &lost);
-    if (!lost) return;
-    if (!slice_equal(from, to)) {
-        (void)store_del(tx->store, TABLE_PRESERVATION, from);
-        number_put(tx, to, at_ms);
-    }
-    fold_recent(tx, service, at_ms);
 }
 
 /* -- its end, as the leader counts it ----------------------------------------------------------------------------- */

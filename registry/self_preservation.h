@@ -60,11 +60,6 @@ void preservation_instance_gone(struct change *change, const Pb__Service *servic
 int preservation_release_apply(struct machine_tx *tx, void *request,
                                struct machine_result *result); /* PRESERVATION_RELEASE */
 
-/* Names are folded (registry/catalog_fold.h). First: a service that has other spellings is held no longer. */
-void preservation_fold_merge(struct change *change, struct slice service);
-void preservation_fold_service(struct machine_tx *tx, struct slice service);        /* then, by its names */
-void preservation_fold_instance(struct machine_tx *tx, const Pb__Service *service); /* at last, of every instance */
-
 /* -- reading (any thread) ----------------------------------------------------------------------------------------- */
 /* Is the service held? NULL: no. CO_CORRUPT. */
 int preservation_held(struct store_txn *txn, struct slice service, struct arena *arena, Pb__HeldService **held);

@@ -48,7 +48,7 @@ static int judge(struct store *store, const char *path, bool *trusted, struct fa
 }
 
 /* Behind its data there may be nothing up to the end of the map: LMDB had made the file so long when the process
- * ended, or an older version left it so. */
+ * ended. */
 static void cut_hole(const char *path) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return;
@@ -283,7 +283,6 @@ struct store_txn *store_reader_begin(struct store_reader *reader) {
     txn->error = CO_OK;
     txn->limited = txn->limit_hit = false;
     txn->past = NULL;
-    txn->note = 0;
     txn->placed = 0;
     int rc = txn->mdb ? mdb_txn_renew(txn->mdb) : mdb_txn_begin(txn->file->env, NULL, MDB_RDONLY, &txn->mdb);
     if (rc) {

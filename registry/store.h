@@ -101,8 +101,6 @@ int store_txn_error(const struct store_txn *txn);
 void store_read_limit(struct store_txn *txn, size_t bytes);
 bool store_read_limit_hit(const struct store_txn *txn);
 void store_read_unlimited(struct store_txn *txn); /* no limit any more, nor one that was hit */
-/* A byte for whoever uses the transaction: 0 when that begins (registry/fold.h keeps it). */
-uint8_t *store_note(struct store_txn *txn);
 
 /* The write transaction: applier thread only. Errors stick: after the first, everything does nothing and commit
  * fails. */

@@ -87,7 +87,7 @@ void store_crash_opening(bool begins) { opening = begins; }
 unsigned store_crashes(const char *folder) {
     char *path = store_path(folder, SUSPECT);
     struct stat info;
-    unsigned crashes = 0; /* an empty mark is of an older version, or of a full disk */
+    unsigned crashes = 0; /* an empty mark is of a full disk */
     if (stat(path, &info) == 0) crashes = info.st_size > 1 ? (unsigned)info.st_size : 1;
     free(path);
     return crashes;

@@ -125,7 +125,6 @@ struct store_txn {
     MDB_txn *mdb;
     bool writing;
     bool viewed;  /* write: some views are to be told of changes */
-    uint8_t note; /* store_note */
     int error;    /* sticks */
     uint64_t sum; /* write: as of now */
     struct store_need need;

@@ -68,7 +68,7 @@ static int tables_look(struct store_file *file, const struct store_config *confi
         file->known[table->number] = rc == 0;
         file->names[table->number] = table->name;
         file->topics[table->number] = config->topics[table->number];
-        if (rc == MDB_NOTFOUND) rc = 0; /* of an older version */
+        if (rc == MDB_NOTFOUND) rc = 0; /* of a version that did not have it yet */
     }
     int error = rc ? store_file_fault(fault, file->path, rc) : refuse_unknown(file, txn, config, fault);
     if (error) mdb_txn_abort(txn);

@@ -19,7 +19,7 @@
 
 #define MARKER      "marker"
 #define MARKER_SIZE 256               /* padded with line ends; within one sector */
-#define FORMAT      "coord store 2\n" /* of the store; in 1 records had no checksums */
+#define FORMAT      "coord store 1\n" /* of the store */
 
 char *store_path(const char *folder, const char *name) {
     size_t size = strlen(folder) + strlen(name) + 2;
@@ -65,14 +65,6 @@ static void marker_text(const struct stat *file, const struct stat *next, char r
     room[size] = '\n'; /* instead of snprintf's end */
 }
 
-/* Older versions did not pad it. */
-static bool same_marker(const char *found, size_t size, const char wanted[MARKER_SIZE]) {
-    while (size > 0 && found[size - 1] == '\n') size--;
-    size_t length = MARKER_SIZE;
-    while (wanted[length - 1] == '\n') length--;
-    return size == length && memcmp(found, wanted, size) == 0;
-}
-
 /* Without a boot id nothing can be known about the time between. */
 static bool names(const char *found, const struct stat *file) {
     char line[64], boot[BOOT_ID_SIZE], head[MARKER_SIZE];
@@ -88,7 +80,7 @@ bool store_marker_fits(const char *folder, const struct stat *file, bool *clean)
     *clean = false;
     if (got < 0) return false;
     marker_text(NULL, NULL, closed);
-    *clean = same_marker(found, (size_t)got, closed);
+    *clean = got == MARKER_SIZE && memcmp(found, closed, MARKER_SIZE) == 0;
     return !*clean && names(found, file);
 }
 
@@ -143,7 +135,8 @@ int store_marker_write(const char *folder, const struct stat *file, struct fault
     char wanted[MARKER_SIZE], found[MARKER_SIZE + 2];
     ssize_t got = read_marker(folder, found);
     marker_text(file, NULL, wanted);
-    return got >= 0 && same_marker(found, (size_t)got, wanted) ? CO_OK : write_marker(folder, file, NULL, fault);
+    return got == MARKER_SIZE && memcmp(found, wanted, MARKER_SIZE) == 0 ? CO_OK
+                                                                         : write_marker(folder, file, NULL, fault);
 }
 
 int store_marker_write_both(const char *folder, const struct stat *file, const struct stat *next, struct fault *fault) {

@@ -44,8 +44,6 @@ void store_fail(struct store_txn *txn, int code) {
               co_strerror(code));
 }
 
-uint8_t *store_note(struct store_txn *txn) { return &txn->note; }
-
 int store_txn_error(const struct store_txn *txn) { return txn->error; }
 
 void store_damage(struct store_txn *txn, uint8_t table) {

@@ -2,8 +2,8 @@
 #ifndef COORD_REGISTRY_TABLES_H
 #define COORD_REGISTRY_TABLES_H
 
-/* Names of nodes and services and IDs of services and checks are folded in keys from cluster version 4 on
- * (registry/fold.h), but in TABLE_TAGS; before they are written as they are. */
+/* Names of nodes and services and IDs of services and checks are folded in keys (registry/fold.h), but in
+ * TABLE_TAGS. */
 enum registry_table {
     TABLE_CHANGES = 1,    /* space, name -> last change (machine_changes.c) */
     TABLE_TOMBSTONES = 2, /* index, space, name of each tombstone */
@@ -19,7 +19,7 @@ enum registry_table {
     TABLE_STRAYS = 11,
     TABLE_SETTINGS = 12, /* what operators set, by name (operator.c) */
     TABLE_STAGED = 13,   /* offset -> bytes: a backup that is being restored */
-    TABLE_CLUSTER = 14,  /* the cluster version; empty in a cluster of version 1 (version.c) */
+    TABLE_CLUSTER = 14,  /* the cluster version (version.c) */
     /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> what hangs on it; node in lower case
      * -> id of its lease; node in lower case -> DeadNode */
     TABLE_LEASES = 15,

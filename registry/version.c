@@ -1,10 +1,6 @@
 #include "registry/version.h"
 
-#include <limits.h>
-
 #include "base/check.h"
-#include "registry/catalog_records.h"
-#include "registry/fold.h"
 #include "registry/history.h"
 #include "registry/machine_version.h"
 #include "registry/tables.h"
@@ -30,17 +26,9 @@ int version_read(struct store_txn *txn, struct version_now *now) {
     return version_decode(version_key, value, now) ? CO_OK : CO_CORRUPT;
 }
 
-unsigned version_number(struct store_txn *txn) {
-    enum { VERSION_FIELD = 1 };
-    struct slice value;
-    if (store_get(txn, TABLE_CLUSTER, version_key, &value) != CO_OK) return 1;
-    uint64_t version = record_number(value, VERSION_FIELD);
-    return version > 1 && version <= UINT_MAX ? (unsigned)version : 1;
-}
-
 void version_put(struct store_txn *txn, const struct version_now *now, uint64_t index) {
     CHECK(now->version > 0);
-    if (now->version == 1 && now->cluster_id == 0) {
+    if (now->cluster_id == 0) {
         (void)store_del(txn, TABLE_CLUSTER, version_key);
         return;
     }
@@ -77,22 +65,20 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
         store_fail(tx->store, CO_CORRUPT);
         return CO_CORRUPT;
     }
-    if (command->version <= now.version) return machine_refuse(result, CO_CONFLICT, "the cluster version only rises");
-    bool fold = now.version < FOLD_SINCE && command->version >= FOLD_SINCE;
-    bool begins = now.version < HISTORY_SINCE && command->version >= HISTORY_SINCE;
+    if (now.cluster_id != 0 && command->version <= now.version)
+        return machine_refuse(result, CO_CONFLICT, "the cluster version only rises");
+    bool founds = now.cluster_id == 0;
     now.version = command->version;
-    if (now.cluster_id == 0) now.cluster_id = command->cluster_id;
+    if (founds) now.cluster_id = command->cluster_id;
     version_put(tx->store, &now, tx->index);
     machine_version_note(tx->machine, &now);
-    if (fold) fold_apply(tx);
-    if (begins) history_begin(tx);
+    if (founds) history_begin(tx);
     result->yes = true;
     return CO_OK;
 }
 
 static const struct module_command commands[] = {
     {.number = CLUSTER_VERSION,
-     .since = 2,
      .servers_only = true,
      .name = "cluster-version",
      .request = &pb__cluster_version_command__descriptor,

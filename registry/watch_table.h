@@ -12,8 +12,7 @@ struct watch_packed {
     uint8_t space;
     struct slice name;
 };
-/* Things that are named after nodes and services are one in any case, whatever the cluster version: below FOLD_SINCE
- * (registry/fold.h) a waiter may be woken for its neighbour. */
+/* Things that are named after nodes and services are one in any case (registry/fold.h). */
 uint64_t watch_hash(uint8_t space, struct slice name);
 bool watch_same(uint8_t space, struct slice a, struct slice b);
 /* The packed watch key at *at, which moves on; false at the end. */

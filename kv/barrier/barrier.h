@@ -45,7 +45,6 @@ enum barrier_space {
     SPACE_BARRIER = 42,       /* name: any change */
     SPACE_BARRIER_PLACE = 43, /* name, NUL, session: where that session stands */
 };
-#define BARRIER_SINCE        5 /* cluster version (registry/version.h) */
 #define BARRIER_NAME_MOST    256
 #define BARRIER_PARTIES_MOST 10000
 #define BARRIER_SESSION_MOST 256 /* barriers that one session is bound to */

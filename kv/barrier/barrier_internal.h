@@ -15,7 +15,6 @@ enum barrier_table {
 _Static_assert(BARRIER_ENTER >= 32 && BARRIER_LEAVE < 64, "commands of kv (registry/module.h)");
 _Static_assert(BARRIER_TABLE >= 16 && BARRIER_TABLE_SESSIONS < 40, "tables of kv");
 _Static_assert(SPACE_BARRIER >= 32 && SPACE_BARRIER_PLACE < 64, "spaces of kv");
-_Static_assert(BARRIER_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 extern const struct module_binding barrier_binding;
 /* A session's place, in the arena. CO_NOTFOUND: it has none; CO_CORRUPT, or the store failed. */

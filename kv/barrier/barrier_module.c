@@ -227,13 +227,11 @@ const struct query_type query_barriers = {.number = 54,
 
 static const struct module_command commands[] = {
     {.number = BARRIER_ENTER,
-     .since = BARRIER_SINCE,
      .name = "barrier-enter",
      .request = &pb__barrier_enter_command__descriptor,
      .result = &pb__barrier_answer__descriptor,
      .apply = barrier_enter_apply},
     {.number = BARRIER_LEAVE,
-     .since = BARRIER_SINCE,
      .name = "barrier-leave",
      .request = &pb__barrier_leave_command__descriptor,
      .result = &pb__barrier_answer__descriptor,

@@ -6,8 +6,6 @@ enum { ELECTION_TABLE = 25, ELECTION_TABLE_ASIDE = 26, ELECTION_TABLE_SESSIONS =
 _Static_assert(ELECTION_TABLE >= 16 && ELECTION_TABLE_SESSIONS < 40, "tables of kv (registry/module.h)");
 _Static_assert(ELECTION_CAMPAIGN >= 32 && ELECTION_DELAY_OVER < 64, "commands of kv");
 _Static_assert(SPACE_ELECTION >= 32 && SPACE_ELECTION_LEADER < 64, "spaces of kv");
-_Static_assert(ELECTION_SINCE > MACHINE_VERSION_OLDEST && ELECTION_SINCE <= MACHINE_VERSION_NEWEST,
-               "a version that there is");
 
 /* -- commands, lock-delays ---------------------------------------------------------------------------------------- */
 
@@ -115,23 +113,19 @@ const struct query_type query_elections = {.number = 44,
 
 static const struct module_command commands[] = {
     {.number = ELECTION_CAMPAIGN,
-     .since = ELECTION_SINCE,
      .name = "election-campaign",
      .request = &pb__queue_acquire_command__descriptor,
      .result = &pb__queue_answer__descriptor,
      .apply = campaign_apply},
     {.number = ELECTION_RESIGN,
-     .since = ELECTION_SINCE,
      .name = "election-resign",
      .request = &pb__queue_release_command__descriptor,
      .apply = resign_apply},
     {.number = ELECTION_PROCLAIM,
-     .since = ELECTION_SINCE,
      .name = "election-proclaim",
      .request = &pb__queue_note_command__descriptor,
      .apply = proclaim_apply},
     {.number = ELECTION_DELAY_OVER,
-     .since = ELECTION_SINCE,
      .servers_only = true,
      .name = "election-delay-over",
      .request = &pb__queue_delay_over_command__descriptor,

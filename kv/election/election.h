@@ -18,7 +18,6 @@ enum election_space {
     SPACE_ELECTION_ENTRY = 40,  /* a session in an election: queue_entry_name */
     SPACE_ELECTION_LEADER = 48, /* a name: who leads, and the value */
 };
-#define ELECTION_SINCE 5 /* cluster version (registry/version.h) */
 
 extern const struct module election_module;
 extern const struct queue_family election_family;

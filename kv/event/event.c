@@ -8,8 +8,6 @@ enum { EVENT_TABLE = 21 }; /* index, big-endian -> Event */
 _Static_assert(EVENT_FIRE >= 32 && EVENT_FIRE < 64, "a command of kv (registry/module.h)");
 _Static_assert(EVENT_TABLE >= 16 && EVENT_TABLE < 32, "a table of kv");
 _Static_assert(SPACE_EVENTS >= 32 && SPACE_EVENTS < 64, "a space of kv");
-_Static_assert(EVENT_SINCE > MACHINE_VERSION_OLDEST && EVENT_SINCE <= MACHINE_VERSION_NEWEST,
-               "a version that there is");
 
 static const struct slice everything = SLICE_LITERAL("");
 
@@ -90,7 +88,6 @@ const struct query_type query_events = {.number = 37,
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
     {.number = EVENT_FIRE,
-     .since = EVENT_SINCE,
      .name = "event-fire",
      .request = &pb__event_fire_command__descriptor,
      .result = &pb__event__descriptor,

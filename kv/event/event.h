@@ -9,7 +9,6 @@
 
 enum event_command { EVENT_FIRE = 36 };
 enum event_space { SPACE_EVENTS = 36 }; /* name "" */
-#define EVENT_SINCE      3              /* cluster version (registry/version.h) */
 #define EVENTS_MAX       256
 #define EVENT_SIZE_MAX   512 /* name and payload, as Consul has it */
 #define EVENT_FILTER_MAX 128 /* bytes of each filter */

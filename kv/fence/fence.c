@@ -8,8 +8,6 @@ enum { FENCE_TABLE = 28 }; /* resource -> pb.Fence */
 _Static_assert(FENCE_CHECK >= 32 && FENCE_CHECK < 64, "a command of kv (registry/module.h)");
 _Static_assert(FENCE_TABLE >= 16 && FENCE_TABLE < 40, "a table of kv");
 _Static_assert(SPACE_FENCE >= 32 && SPACE_FENCE < 64, "a space of kv");
-_Static_assert(FENCE_SINCE > MACHINE_VERSION_OLDEST && FENCE_SINCE <= MACHINE_VERSION_NEWEST,
-               "a version that there is");
 _Static_assert(FENCE_NAME_MAX <= STORE_KEY_MAX, "a key of the store");
 
 /* All zero: the resource has accepted no token yet. */
@@ -147,7 +145,6 @@ const struct query_type query_fence = {.number = 45,
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
     {.number = FENCE_CHECK,
-     .since = FENCE_SINCE,
      .name = "fence-check",
      .request = &pb__fence_check_command__descriptor,
      .result = &pb__fence_answer__descriptor,

@@ -24,7 +24,6 @@
 
 enum fence_command { FENCE_CHECK = 45 };
 enum fence_space { SPACE_FENCE = 41 }; /* a resource */
-#define FENCE_SINCE    5               /* cluster version (registry/version.h) */
 #define FENCE_NAME_MAX 256             /* bytes of a resource's name, which has no NUL */
 
 extern const struct module fence_module;

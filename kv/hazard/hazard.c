@@ -12,7 +12,6 @@ enum hazard_table {
 _Static_assert(HAZARD_PROTECT >= 32 && HAZARD_RETIRE < 64, "commands of kv (registry/module.h)");
 _Static_assert(HAZARD_TABLE >= 16 && HAZARD_TABLE_SESSIONS < 40, "tables of kv");
 _Static_assert(SPACE_HAZARD >= 32 && SPACE_HAZARD_OLDEST < 64, "spaces of kv");
-_Static_assert(HAZARD_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 static int ended(struct machine_tx *tx, const struct binding_end *end);
 static const struct module_binding binding = {.number = HAZARD_TABLE_SESSIONS, .ended = ended};
@@ -426,18 +425,15 @@ const struct query_type query_hazards = {.number = 55,
 
 static const struct module_command commands[] = {
     {.number = HAZARD_PROTECT,
-     .since = HAZARD_SINCE,
      .name = "hazard-protect",
      .request = &pb__hazard_protect_command__descriptor,
      .result = &pb__hazard_protection__descriptor,
      .apply = protect_apply},
     {.number = HAZARD_CLEAR,
-     .since = HAZARD_SINCE,
      .name = "hazard-clear",
      .request = &pb__hazard_clear_command__descriptor,
      .apply = clear_apply},
     {.number = HAZARD_RETIRE,
-     .since = HAZARD_SINCE,
      .name = "hazard-retire",
      .request = &pb__hazard_retire_command__descriptor,
      .result = &pb__hazard_retirement__descriptor,

@@ -31,7 +31,6 @@ enum hazard_space {
     SPACE_HAZARD = 46,        /* object: any change */
     SPACE_HAZARD_OLDEST = 47, /* object: another protection is the oldest, or none is left */
 };
-#define HAZARD_SINCE            5 /* cluster version (registry/version.h) */
 #define HAZARD_OBJECT_MOST      256
 #define HAZARD_PROTECTIONS_MOST 100000 /* of one object */
 #define HAZARD_SESSION_MOST     10000  /* of one session: its end ends all of them in one entry */

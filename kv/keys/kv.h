@@ -14,8 +14,7 @@ enum kv_command { KV_APPLY = 32, LOCK_DELAY_END = 35, KV_RESTORE = 62, KV_APPLY_
 enum kv_space {
     SPACE_KEY = 32, /* keys; SPACE_KEY | WATCH_PREFIX_BIT: prefixes */
 };
-#define KV_KEY_MAX      8192
-#define KV_FENCED_SINCE 5 /* cluster version (registry/version.h): KV_APPLY_FENCED, and tokens of locks */
+#define KV_KEY_MAX 8192
 
 /* Limits of one KV_RESTORE: keys; bytes of their names and of their values, both old and present ones. */
 #define KV_RESTORE_KEYS_MAX  10000

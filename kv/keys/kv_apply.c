@@ -97,8 +97,7 @@ static int verb_cas(struct machine_tx *tx, const struct kv_command_view *command
 
 /* A restored backup brings older values of LockIndex back, and holders since then know higher ones. None of these is
  * above the index of the restore, because each acquisition took an index of its own (except in a transaction that takes
- * the same lock several times). Below cluster version 3 the state does not note a restore: the effect of old commands
- * stays as it was (docs/decisions/upgrades.md). */
+ * the same lock several times). */
 static uint64_t above_restored(struct machine_tx *tx, uint64_t lock_index) {
     uint64_t restored = machine_restored(tx->store);
     return lock_index < restored ? restored : lock_index;
@@ -114,13 +113,12 @@ static void answer_token(struct machine_tx *tx, const struct kv_command_view *co
     result->message = &answer->base;
 }
 
-/* The token of a session that takes the lock, or holds it. A holder keeps its token, with two exceptions: a holder that
- * took the lock below cluster version 5 has none yet; and a holder that a restored backup brought back has an old
- * token, and others may have had higher ones since. Both get a new token when they acquire the lock again. */
+/* The token of a session that takes the lock, or holds it. A holder keeps its token, except a holder that a
+ * restored backup brought back: others may have had higher tokens since, so it gets a new one when it acquires the lock
+ * again. */
 static uint64_t token_of(struct machine_tx *tx, const struct target *target, bool held) {
     const struct kv_record *now = &target->now;
-    if (machine_tx_version(tx) < KV_FENCED_SINCE) return 0;
-    return held && now->token && now->token >= machine_restored(tx->store) ? now->token : tx->index;
+    return held && now->token >= machine_restored(tx->store) ? now->token : tx->index;
 }
 
 static int verb_lock(struct machine_tx *tx, const struct kv_command_view *command, struct target *target,
@@ -257,11 +255,7 @@ static int command_run(struct machine_tx *tx, struct kv_command_view *command, s
     if (command->key.size == 0) return machine_refuse(result, CO_INVALID, "Must provide key");
     if (command->verb >= ARRAY_COUNT(verbs))
         return CO_UNSUPPORTED; /* a newer server's verb: stop here, as for unknown types */
-    if (command->lease.size != 0) {
-        if (machine_tx_version(tx) < LEASE_SINCE)
-            command->lease = no_lease; /* as programs do that do not know the field */
-        else if (!lease_known(tx, command->lease, result)) return CO_OK;
-    }
+    if (command->lease.size != 0 && !lease_known(tx, command->lease, result)) return CO_OK;
     struct target target;
     int rv;
     if (!target_find(tx, command->key, &target, result, &rv)) return rv;

@@ -5,7 +5,7 @@
 #include "kv/keys/kv_internal.h"
 
 /* version 1 byte | parts 1 | key size 2 | zero 4 | create 8 | modify 8 | lock 8 | flags 8 (little-endian) [session
- * text and NUL] [lease text and NUL, since cluster version 3] [token 8, since cluster version 5] [full key] value */
+ * text and NUL] [lease text and NUL] [token 8] [full key] value */
 enum { RECORD_VERSION = 1, RECORD_HEADER = 40, ID_BYTES = UUID_TEXT_SIZE + 1, TOKEN_BYTES = 8 };
 enum { PART_SESSION = 1, PART_KEY = 2, PART_LEASE = 4, PART_TOKEN = 8 };
 _Static_assert(RECORD_HEADER == 8 + 4 * 8, "a word, then four numbers");

@@ -18,8 +18,7 @@ struct kv_record {
     uint64_t create_index, modify_index, lock_index, flags;
     struct slice session; /* empty, or UUID_TEXT_SIZE bytes followed by a NUL */
     struct slice lease;   /* likewise */
-    /* The fencing token of the session that holds the key: the index of the entry by which it took the lock. 0: the
-     * session has held it since before cluster version 5. */
+    /* The fencing token of the session that holds the key: the index of the entry by which it took the lock. */
     uint64_t token;
     struct slice key; /* as the client wrote it */
     struct slice value;

@@ -7,7 +7,6 @@ enum { LOCK_TABLE = 22, LOCK_TABLE_ASIDE = 23, LOCK_TABLE_SESSIONS = 24 };
 _Static_assert(LOCK_TABLE >= 16 && LOCK_TABLE_SESSIONS < 40, "tables of kv (registry/module.h)");
 _Static_assert(LOCK_ACQUIRE >= 32 && LOCK_DELAY_OVER < 64, "commands of kv");
 _Static_assert(SPACE_LOCK >= 32 && SPACE_LOCK_ENTRY < 64, "spaces of kv");
-_Static_assert(LOCK_SINCE > MACHINE_VERSION_OLDEST && LOCK_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 /* -- commands, lock-delays ---------------------------------------------------------------------------------------- */
 
@@ -88,18 +87,15 @@ const struct query_type query_locks = {.number = 40,
 
 static const struct module_command commands[] = {
     {.number = LOCK_ACQUIRE,
-     .since = LOCK_SINCE,
      .name = "lock-acquire",
      .request = &pb__queue_acquire_command__descriptor,
      .result = &pb__queue_answer__descriptor,
      .apply = acquire_apply},
     {.number = LOCK_RELEASE,
-     .since = LOCK_SINCE,
      .name = "lock-release",
      .request = &pb__queue_release_command__descriptor,
      .apply = release_apply},
     {.number = LOCK_DELAY_OVER,
-     .since = LOCK_SINCE,
      .servers_only = true,
      .name = "lock-delay-over",
      .request = &pb__queue_delay_over_command__descriptor,

@@ -12,7 +12,6 @@ enum lock_space {
     SPACE_LOCK = 37,       /* a name; with WATCH_PREFIX_BIT: prefixes of names */
     SPACE_LOCK_ENTRY = 38, /* a session in a lock: queue_entry_name */
 };
-#define LOCK_SINCE 5 /* cluster version (registry/version.h) */
 
 extern const struct module lock_module;
 extern const struct queue_family lock_family;

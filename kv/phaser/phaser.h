@@ -24,7 +24,6 @@ enum phaser_space {
     SPACE_PHASER = 44,       /* a phaser's name: any change */
     SPACE_PHASER_PHASE = 45, /* its name: its phase. Name, NUL, session: the member registers or leaves */
 };
-#define PHASER_SINCE       5 /* cluster version (registry/version.h) */
 #define PHASER_NAME_MAX    256
 #define PHASER_DEPTH_MAX   8     /* levels of a tree */
 #define PHASER_TREE_MAX    1000  /* phasers below a root: an advance writes all of them in one entry */

@@ -15,7 +15,6 @@ enum phaser_table {
 _Static_assert(PHASER_TABLE >= 16 && PHASER_TABLE_MEMBERS < 40, "tables of kv (registry/module.h)");
 _Static_assert(PHASER_REGISTER >= 32 && PHASER_DEREGISTER < 64, "commands of kv");
 _Static_assert(SPACE_PHASER >= 32 && SPACE_PHASER_PHASE < 64, "spaces of kv");
-_Static_assert(PHASER_SINCE > MACHINE_VERSION_OLDEST && PHASER_SINCE <= MACHINE_VERSION_NEWEST, "a version there is");
 
 /* -- phaser_store.c: records -------------------------------------------------------------------------------------- */
 

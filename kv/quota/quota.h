@@ -63,7 +63,6 @@ enum quota_space {
     SPACE_QUOTA_OWNED = 98,  /* "": the list of budgets in owner mode, with their services */
 };
 
-#define QUOTA_SINCE        7 /* cluster version (registry/version.h) */
 #define QUOTA_NAME_MOST    256
 #define QUOTA_AMOUNT_MOST  UINT64_C(1000000000000000) /* 10^15: the most of a budget, of tokens, of a take */
 #define QUOTA_WHOLE        1000000                    /* parts of a whole are in millionths */

@@ -16,7 +16,6 @@ enum quota_table {
 _Static_assert(QUOTA_PUT >= 128 && QUOTA_LEASE_END < 256, "commands of kv (registry/module.h)");
 _Static_assert(QUOTA_TABLE >= 33 && QUOTA_TABLE_SESSIONS < 40, "tables of kv");
 _Static_assert(SPACE_QUOTA >= 96 && SPACE_QUOTA_OWNED < 128, "spaces of kv");
-_Static_assert(QUOTA_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 
 bool quota_name_fits(const char *name);
 /* "there is no budget "x"": CO_NOTFOUND. */

@@ -67,7 +67,6 @@ enum rollout_space {
     SPACE_ROLLOUT_HISTORY = 108,
     SPACE_ROLLOUT_SCHEMA = 109,
 };
-#define ROLLOUT_SINCE         7 /* cluster version (registry/version.h) */
 #define ROLLOUT_BUCKETS       10000
 #define ROLLOUT_NAME_MOST     128 /* bytes of a name or a version: text without '/' and control characters */
 #define ROLLOUT_ID_MOST       128 /* of a caller's id */

@@ -26,7 +26,6 @@ enum rollout_row {
 _Static_assert(ROLLOUT_PUBLISH >= 128 && ROLLOUT_DELETE <= UINT8_MAX, "commands of kv (registry/module.h)");
 _Static_assert(ROLLOUT_TABLE >= 33 && ROLLOUT_TABLE < 40, "a table of kv");
 _Static_assert(SPACE_ROLLOUT >= 96 && SPACE_ROLLOUT_SCHEMA < 128, "spaces of kv");
-_Static_assert(ROLLOUT_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 _Static_assert(1 + ROLLOUT_NAME_MOST + 1 + ROLLOUT_NODE_MOST + 1 + ROLLOUT_ID_MOST <= STORE_KEY_MAX, "rows have keys");
 
 /* -- rows (rollout_record.c): keys in `room`, of STORE_KEY_MAX bytes ---------------------------------------------- */

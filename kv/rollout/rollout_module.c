@@ -73,20 +73,17 @@ const struct expiry_kind rollout_judge_expiry = {
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
-#define CHANGE(number_, name_, apply_)                                                                \
-    {                                                                                                 \
-        .number = (number_), .since = ROLLOUT_SINCE, .name = (name_),                                 \
-        .request = &pb__rollout_change_command__descriptor, .result = &pb__rollout_state__descriptor, \
-        .apply = (apply_)                                                                             \
+#define CHANGE(number_, name_, apply_)                                                            \
+    {                                                                                             \
+        .number = (number_), .name = (name_), .request = &pb__rollout_change_command__descriptor, \
+        .result = &pb__rollout_state__descriptor, .apply = (apply_)                               \
     }
 static const struct module_command commands[] = {
     {.number = ROLLOUT_PUBLISH,
-     .since = ROLLOUT_SINCE,
      .name = "rollout-publish",
      .request = &pb__rollout_publish_command__descriptor,
      .apply = rollout_publish_apply},
     {.number = ROLLOUT_SET,
-     .since = ROLLOUT_SINCE,
      .name = "rollout-set",
      .request = &pb__rollout_set_command__descriptor,
      .result = &pb__rollout_state__descriptor,
@@ -96,29 +93,24 @@ static const struct module_command commands[] = {
     CHANGE(ROLLOUT_PAUSE, "rollout-pause", rollout_pause_apply),
     CHANGE(ROLLOUT_RESUME, "rollout-resume", rollout_resume_apply),
     {.number = ROLLOUT_ACK,
-     .since = ROLLOUT_SINCE,
      .name = "rollout-ack",
      .request = &pb__rollout_ack_command__descriptor,
      .apply = rollout_ack_apply},
     {.number = ROLLOUT_SCHEMA,
-     .since = ROLLOUT_SINCE,
      .name = "rollout-schema",
      .request = &pb__rollout_schema_command__descriptor,
      .apply = rollout_schema_apply},
     {.number = ROLLOUT_ADVANCE,
-     .since = ROLLOUT_SINCE,
      .servers_only = true,
      .name = "rollout-advance",
      .request = &pb__rollout_due_command__descriptor,
      .apply = rollout_advance_apply},
     {.number = ROLLOUT_JUDGE,
-     .since = ROLLOUT_SINCE,
      .servers_only = true,
      .name = "rollout-judge",
      .request = &pb__rollout_due_command__descriptor,
      .apply = rollout_judge_apply},
     {.number = ROLLOUT_DELETE,
-     .since = ROLLOUT_SINCE,
      .name = "rollout-delete",
      .request = &pb__rollout_delete_command__descriptor,
      .apply = rollout_delete_apply},

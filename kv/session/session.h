@@ -15,9 +15,7 @@ enum session_space {
     SPACE_SESSION_NODE = 35,  /* sessions of a node */
 };
 
-#define SESSION_AFAR_SINCE 7                    /* cluster version from which a session with a TTL may have no node */
-#define SESSION_TTL_SINCE  5                    /* cluster version (registry/version.h): SESSION_TTL */
-#define LOCK_DELAY_MAX_NS  INT64_C(60000000000) /* a longer delay is stored as it was written, and counts as this */
+#define LOCK_DELAY_MAX_NS INT64_C(60000000000) /* a longer delay is stored as it was written, and counts as this */
 
 extern const struct module session_module;
 extern const struct expiry_kind session_expiry; /* kind 0; name: the id; a period of 0: the session does not end by

@@ -35,16 +35,14 @@ static void record_put(struct machine_tx *tx, const Pb__Session *session) {
     store_put(tx->store, SESSION_TABLE, slice_text(session->id), slice_make(bytes, 8 + size));
 }
 
-struct slice session_index_prefix(struct store_txn *txn, struct slice node, struct slice check,
-                                  char room[STORE_KEY_MAX]) {
+struct slice session_index_prefix(struct slice node, struct slice check, char room[STORE_KEY_MAX]) {
     const struct slice names[] = {node, check};
-    return fold_key(txn, room, ARRAY_COUNT(names), names);
+    return fold_key(room, ARRAY_COUNT(names), names);
 }
 
-static struct slice index_row(struct store_txn *txn, struct slice node, struct slice check, struct slice id,
-                              char room[STORE_KEY_MAX]) {
+static struct slice index_row(struct slice node, struct slice check, struct slice id, char room[STORE_KEY_MAX]) {
     _Static_assert(2 * (STORE_PART_MAX + 2) + UUID_TEXT_SIZE <= STORE_KEY_MAX, "two parts, and the id behind them");
-    struct slice prefix = session_index_prefix(txn, node, check, room);
+    struct slice prefix = session_index_prefix(node, check, room);
     CHECK(id.size == UUID_TEXT_SIZE);
     CHECK(prefix.data == room && prefix.size + UUID_TEXT_SIZE <= STORE_KEY_MAX);
     memcpy(room + prefix.size, id.data, UUID_TEXT_SIZE);
@@ -60,12 +58,12 @@ static const char *bound_check(const Pb__Session *session, size_t number) {
     return number < session->n_checks ? session->checks[number] : NULL;
 }
 
-static bool is_bound(struct store_txn *txn, const Pb__Session *session, struct slice node, struct slice check) {
-    if (!fold_same(txn, node, slice_text(session->node))) return false;
+static bool is_bound(const Pb__Session *session, struct slice node, struct slice check) {
+    if (!slice_equal_nocase(node, slice_text(session->node))) return false;
     if (check.size == 0) return true;
     const char *bound;
     for (size_t i = 0; (bound = bound_check(session, i)) != NULL; i++)
-        if (fold_same(txn, check, slice_text(bound))) return true;
+        if (slice_equal_nocase(check, slice_text(bound))) return true;
     return false;
 }
 
@@ -75,7 +73,7 @@ static void index_change(struct machine_tx *tx, const Pb__Session *session, bool
     struct slice node = slice_text(session->node), id = slice_text(session->id);
     const char *check = "";
     for (size_t i = 0; check != NULL; check = bound_check(session, i++)) {
-        struct slice row = index_row(tx->store, node, slice_text(check), id, room);
+        struct slice row = index_row(node, slice_text(check), id, room);
         if (put) store_put(tx->store, SESSION_TABLE_INDEX, row, slice_make("", 0));
         else store_del(tx->store, SESSION_TABLE_INDEX, row); /* false for a check that is named twice */
     }
@@ -84,7 +82,7 @@ static void index_change(struct machine_tx *tx, const Pb__Session *session, bool
 /* Finds a session bound to the node (check empty) or the check. CO_NOTFOUND. */
 static int bound_session(struct machine_tx *tx, struct slice node, struct slice check, Pb__Session **session) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = session_index_prefix(tx->store, node, check, room);
+    struct slice prefix = session_index_prefix(node, check, room);
     struct store_cursor cursor;
     int rv = CO_NOTFOUND;
     for (store_cursor_open(&cursor, tx->store, SESSION_TABLE_INDEX, prefix);
@@ -92,7 +90,7 @@ static int bound_session(struct machine_tx *tx, struct slice node, struct slice 
         struct slice id = slice_make(cursor.key.data + prefix.size, cursor.key.size - prefix.size);
         rv = session_get(tx->store, id, tx->arena, session);
         if (rv == CO_NOTFOUND) rv = CO_CORRUPT;
-        if (rv != CO_OK || is_bound(tx->store, *session, node, check)) break;
+        if (rv != CO_OK || is_bound(*session, node, check)) break;
         rv = CO_NOTFOUND;
     }
     store_cursor_close(&cursor);
@@ -113,7 +111,7 @@ static int create_refused(struct machine_tx *tx, const Pb__Session *session, str
     if (rv == CO_OK) return machine_refuse(result, CO_EXISTS, "a session of this id exists already");
     if (rv != CO_NOTFOUND) return rv;
     /* The session of a client in another region, whose node is not registered here: only its TTL ends it. */
-    bool afar = session->ttl_ns > 0 && machine_tx_version(tx) >= SESSION_AFAR_SINCE;
+    bool afar = session->ttl_ns > 0;
     if (node.size == 0 && afar && !bound_check(session, 0)) return CO_OK;
     if (node.size == 0) return machine_refuse(result, CO_INVALID, "Must provide Node");
     if (!catalog_node_exists(tx->store, node)) return machine_refuse(result, CO_INVALID, "Missing node registration");
@@ -228,21 +226,8 @@ int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_r
 
 _Static_assert((int)SPACE_SESSION_NODE == (int)FOLD_SPACE_SESSION_NODE, "one list of numbers");
 
-/* From now on node names are stored folded (in lower case). */
-static void fold_session(struct machine_tx *tx, struct slice id, struct slice bytes, struct arena *arena) {
-    (void)id;
-    Pb__Session *session;
-    int rv = session_unpack(bytes, arena, &session);
-    if (rv != CO_OK) return store_fail(tx->store, rv);
-    fold_set(tx->store, false);
-    index_change(tx, session, false);
-    fold_set(tx->store, true);
-    index_change(tx, session, true);
-}
-
 void session_on_event(struct machine_tx *tx, const struct machine_event *event) {
     struct slice check = event->id;
-    if (event->type == MACHINE_FOLD_KEYS) fold_walk(tx, SESSION_TABLE, slice_make("", 0), fold_session);
     if (event->type == MACHINE_NODE_REMOVED) check = slice_make("", 0);
     else if (event->type != MACHINE_CHECK_REMOVED && event->type != MACHINE_CHECK_CRITICAL) return;
     else if (check.size == 0) return;

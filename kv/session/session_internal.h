@@ -27,7 +27,6 @@ bool session_is_idle(struct machine_tx *tx, struct slice session); /* nothing is
 int session_unpack(struct slice bytes, struct arena *arena, Pb__Session **session);
 int64_t session_record_ttl_ns(struct slice bytes); /* -1: damaged */
 /* Beginning of the index rows of a node (check empty) or of one of its checks; the session's id follows. */
-struct slice session_index_prefix(struct store_txn *txn, struct slice node, struct slice check,
-                                  char room[STORE_KEY_MAX]);
+struct slice session_index_prefix(struct slice node, struct slice check, char room[STORE_KEY_MAX]);
 
 #endif

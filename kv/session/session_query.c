@@ -77,7 +77,7 @@ static int list_all(struct store_txn *txn, struct session_list *list) {
 
 static int list_node(struct store_txn *txn, struct slice node, struct session_list *list) {
     char room[STORE_KEY_MAX];
-    struct slice prefix = session_index_prefix(txn, node, slice_make("", 0), room);
+    struct slice prefix = session_index_prefix(node, slice_make("", 0), room);
     struct store_cursor cursor;
     int rv = CO_OK;
     STORE_PREFIX(&cursor, txn, SESSION_TABLE_INDEX, prefix) {
@@ -88,7 +88,7 @@ static int list_node(struct store_txn *txn, struct slice node, struct session_li
             if (rv == CO_NOTFOUND) rv = CO_CORRUPT;
             break;
         }
-        if (fold_same(txn, node, slice_text(session->node))) list_add(list, session);
+        if (slice_equal_nocase(node, slice_text(session->node))) list_add(list, session);
     }
     store_cursor_close(&cursor);
     return rv;

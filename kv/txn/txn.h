@@ -18,7 +18,6 @@
 #include "registry/machine.h"
 
 enum txn_command { TXN_APPLY = 128 };
-#define TXN_SINCE       6 /* cluster version (registry/version.h) */
 #define TXN_OPS_MAX     1024
 #define TXN_RESULTS_MAX (4 << 20)
 #define TXN_READ_MAX    (64 << 20)            /* results of one that only reads */

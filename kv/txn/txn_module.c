@@ -4,7 +4,6 @@
 #include "kv/txn/txn_internal.h"
 
 _Static_assert(TXN_APPLY >= 128 && TXN_APPLY <= UINT8_MAX, "a command of kv (registry/module.h)");
-_Static_assert(TXN_SINCE <= MACHINE_VERSION_NEWEST, "a version that there is");
 _Static_assert(TXN_APPLY == KV_BY_TRANSACTION, "the history of keys knows it by this");
 
 /* -- the answer --------------------------------------------------------------------------------------------------- */
@@ -160,7 +159,6 @@ const struct query_type query_txn = {.number = 128,
 
 static const struct module_command commands[] = {
     {.number = TXN_APPLY,
-     .since = TXN_SINCE,
      .name = "txn",
      .request = &pb__txn_command__descriptor,
      .result = &pb__txn_answer__descriptor,

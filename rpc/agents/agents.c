@@ -218,7 +218,7 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     agent->is_link = hello->region[0];
     agent->asks_only = agent->is_link && !hello->cluster[0]; /* hello_of_region */
     if (agent->is_link) snprintf(agent->region, sizeof agent->region, "%s", hello->region);
-    struct asks_up asks = {.node = agent->node, .protocol = hello_protocol(hello)};
+    struct asks_up asks = {.node = agent->node};
     if (!agent->is_link) {
         agent->asks = ask_up(agents->rpc, wire, &asks);
         metric_set(&connected, (int64_t)++agents->count);

@@ -199,7 +199,7 @@ struct hints *rpc_hints(const struct rpc *rpc);
 void rpc_hints_follow(struct rpc *rpc, struct slice service);
 
 /* Which keys of a service are hot, as a server knows it. The caller owns the struct until `done` (loop thread, once):
- * CO_OK, CO_NOLEADER (no server is reached), CO_CLOSED, CO_UNSUPPORTED (it is too old). `answer` is valid during the
+ * CO_OK, CO_NOLEADER (no server is reached), CO_CLOSED. `answer` is valid during the
  * call. */
 struct rpc_hot {
     void (*done)(struct rpc_hot *hot, int error, const Pb__PeerHotAnswer *answer);
@@ -211,7 +211,7 @@ void rpc_hot(struct rpc *rpc, struct rpc_hot *hot);
 /* -- network coordinates ------------------------------------------------------------------------------------------ */
 /* Any thread. Takes a copy of an update; it is in the catalog a period later. CO_OK: taken. Else refused:
  * CO_UNSUPPORTED, CO_INVALID, CO_TOOLARGE (coordinate_check); CO_BUSY: there are too many; CO_NOTFOUND: coordinates
- * are disabled here; CO_AGAIN: the cluster's version is below COORDINATE_SINCE. */
+ * are disabled here; CO_AGAIN: no server is connected. */
 int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record);
 /* Any thread. Where this server is; the origin on client agents. */
 struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc);

@@ -119,7 +119,6 @@ void asks_send(struct asked *asked, struct asks_peer *to) {
     bool here = to == &asks->self;
     int error = CO_OK;
     if (asks->now_ms >= asked->deadline_ms) error = CO_TIMEOUT;
-    else if (!here && to->protocol < HELLO_VERSION_ASK) error = CO_UNSUPPORTED;
     else if (to->to >= asks_most(asks, to)) error = CO_BUSY;
     else if (!here && asks->callbacks.backlog(asks->callbacks.data, to->connection) > ASKS_BACKLOG_MAX) error = CO_BUSY;
     if (error != CO_OK) {
@@ -266,7 +265,7 @@ static void peer_init(struct asks *asks, struct asks_peer *peer, const char *nod
 struct asks_peer *asks_up(struct asks *asks, const struct asks_up *up, uint64_t now_ms) {
     struct asks_peer *peer = mem_zalloc(sizeof *peer);
     peer_init(asks, peer, up->node);
-    peer->id = up->id, peer->server = up->server, peer->protocol = up->protocol, peer->connection = up->connection;
+    peer->id = up->id, peer->server = up->server, peer->connection = up->connection;
     peer->since_ms = now_ms;
     list_append(up->server ? &asks->servers : &asks->agents, &peer->link);
     struct asks_peer **bucket = &asks->nodes[asks_node_hash(peer->node) % NODE_BUCKETS];

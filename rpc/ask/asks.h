@@ -67,11 +67,10 @@ void asks_free(struct asks *asks); /* stopped, and no question waits; forgets th
 
 /* -- connections --------------------------------------------------------------------------------------------------- */
 struct asks_up {
-    bool server;       /* else a client agent */
-    uint64_t id;       /* of a server */
-    const char *node;  /* as its hello says */
-    unsigned protocol; /* the version that both speak: below HELLO_VERSION_ASK it is asked nothing */
-    void *connection;  /* for `send` and `backlog` */
+    bool server;      /* else a client agent */
+    uint64_t id;      /* of a server */
+    const char *node; /* as its hello says */
+    void *connection; /* for `send` and `backlog` */
 };
 struct asks_peer *asks_up(struct asks *asks, const struct asks_up *up, uint64_t now_ms);
 void asks_down(struct asks *asks, struct asks_peer *peer, uint64_t now_ms); /* it ended */

@@ -17,8 +17,8 @@ struct look {
     struct place *place;
     struct list asks_waiting; /* struct asked */
     uint64_t until_ms, best_ms;
-    struct asks_peer *best;    /* has had it for best_ms, the shortest time; NULL: nobody yet */
-    bool unreachable, too_old; /* one of the others */
+    struct asks_peer *best; /* has had it for best_ms, the shortest time; NULL: nobody yet */
+    bool unreachable;       /* one of the others */
     unsigned open, count;
     struct leg legs[ASKS_SERVERS_MAX];
 };
@@ -103,7 +103,7 @@ static void decide(struct look *look) {
     struct asks *asks = look->asks;
     struct place *place = look->place;
     struct asks_peer *best = look->best;
-    int error = look->too_old ? CO_UNSUPPORTED : look->unreachable || look->open ? CO_IO : CO_NOTFOUND;
+    int error = look->unreachable || look->open ? CO_IO : CO_NOTFOUND;
     close_legs(look);
     if (best && best->server) {
         place_known(asks, place, best->id);
@@ -138,10 +138,6 @@ static void ask_server(struct look *look, uint64_t id) {
     struct asks_peer *peer = asks_server(asks, id);
     if (!peer) {
         look->unreachable = true;
-        return;
-    }
-    if (peer->protocol < HELLO_VERSION_ASK) {
-        look->too_old = true;
         return;
     }
     struct leg *leg = &look->legs[look->count++];

@@ -18,7 +18,6 @@ struct asks_peer {
     uint64_t key;            /* never given twice */
     uint64_t id, since_ms;
     void *connection;
-    unsigned protocol;
     unsigned from, to, questions; /* not over: asked by it, sent to it; of it, to be answered here */
     bool server, gone;
     bool doubted; /* it did not answer in time: there may be a newer connection elsewhere */

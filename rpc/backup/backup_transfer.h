@@ -23,8 +23,7 @@
  * whose connection ends says so, and does not try another server: nothing was saved, nothing was restored, or, after
  * the last piece, the outcome is unknown.
  *
- * Frames PEER_BACKUP and PEER_BACKUP_PIECE (rpc/wire/peer.proto), since protocol version 4: a server of before is not
- * asked. The answer has no time limit but the connection's: an archive may take minutes. */
+ * Frames PEER_BACKUP and PEER_BACKUP_PIECE (rpc/wire/peer.proto). The answer has no time limit but the connection's: an archive may take minutes. */
 #ifndef COORD_RPC_BACKUP_TRANSFER_H
 #define COORD_RPC_BACKUP_TRANSFER_H
 

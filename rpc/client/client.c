@@ -58,25 +58,7 @@ static struct node_proposal *writes_take(struct client *client) {
     return list;
 }
 
-/* A server that is too old for regions would take it for its own. */
-static bool takes_regions(const struct client *client) { return client->current->protocol >= HELLO_VERSION_REGION; }
-static const char *region_of(void *data, const struct node_proposal *proposal);
-
-static void regions_refuse(struct client *client) {
-    for (struct node_proposal **at = &client->waiting; *at && !takes_regions(client);) {
-        struct node_proposal *proposal = *at;
-        if (!region_of(client, proposal)[0]) {
-            at = &proposal->next;
-            continue;
-        }
-        *at = proposal->next;
-        if (!*at) client->waiting_last = at;
-        write_fail(proposal, CO_NOREGION);
-    }
-}
-
 static void writes_send(struct client *client) {
-    if (client->waiting && client->current) regions_refuse(client);
     while (client->waiting && client->current && link_backlog(client->current->wire) < WRITES_AHEAD) {
         client_asked(client);
         CHECK(forwarding_writes(client->forwarding, client->current->number, writes_take(client)));
@@ -143,13 +125,11 @@ static void renewals_look(struct client *client, uint64_t now_ms, bool stop) {
         struct client_renewal *impl = LIST_ENTRY(item, struct client_renewal, link);
         struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
         bool late = now_ms >= impl->deadline_ms || is_away(client, now_ms);
-        bool refused = client->current && renew->region[0] && !takes_regions(client);
         if (!client->current && !late && !stop) continue;
         list_remove(&impl->link);
         if (client->current && !stop) client_asked(client);
-        if (stop || refused || !client->current ||
-            !forwarding_renew(client->forwarding, client->current->number, renew))
-            renew->done(renew, stop ? CO_CLOSED : refused ? CO_NOREGION : CO_NOLEADER);
+        if (stop || !client->current || !forwarding_renew(client->forwarding, client->current->number, renew))
+            renew->done(renew, stop ? CO_CLOSED : CO_NOLEADER);
     }
 }
 
@@ -286,7 +266,7 @@ static bool is_wildcard(const char *ip) { return strcmp(ip, "0.0.0.0") == 0 || s
 static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct rpc_client_config *config) {
     struct client *client = mem_zalloc(sizeof *client);
     client->rpc = rpc, client->loop = loop;
-    client->modules = modules_new(config->modules);
+    client->modules = modules_new(config->modules, MACHINE_VERSION_NEWEST);
     client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name),
     client->address = mem_strdup(config->address);
     client->port = config->port;
@@ -322,22 +302,10 @@ static uint64_t server_route(void *data, const struct call *call) {
     return client->current ? client->current->number : 0;
 }
 
-static bool names_region(uint8_t type, const ProtobufCMessage *message) {
-    switch (type) {
-        case PEER_FETCH: return ((const Pb__PeerFetch *)message)->region[0];
-        case PEER_CLUSTER: return ((const Pb__PeerCluster *)message)->region[0];
-        case PEER_CHANGE: return ((const Pb__PeerChange *)message)->region[0];
-        case PEER_BACKUP: return ((const Pb__PeerBackup *)message)->region[0];
-        default: return false;
-    }
-}
-
 static bool server_tell(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     struct client *client = data;
     struct client_conn *conn = client_conn_of(client, number);
-    if (!conn || (type == PEER_BACKUP && conn->protocol < HELLO_VERSION_BACKUP)) return false;
-    if (conn->protocol < HELLO_VERSION_REGION && (type == PEER_REGIONS || names_region(type, message))) return false;
-    if (type == PEER_HOT && conn->protocol < HELLO_VERSION_HINTS) return false;
+    if (!conn) return false;
     link_tell(conn->wire, type, message);
     if (conn != client->current || type != PEER_FETCH) link_flush(conn->wire); /* reads share a write in each turn */
     return true;

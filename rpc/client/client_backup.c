@@ -168,10 +168,6 @@ static void ended(struct call *call, int error, const ProtobufCMessage *message)
     struct client_backup *backup = backup_of(call);
     if (error == CO_OK) take_refusal(backup, (const Pb__PeerBackupPiece *)message);
     else if (error == CO_UNKNOWN_OUTCOME) lost(backup);
-    else if (error == CO_NOLEADER && backup->client->current) /* there it was, and did not know the frame */
-        fail(backup, CO_UNSUPPORTED,
-             "the server of this client agent is of an older version, without backups through client agents: ask a "
-             "server itself");
     else fail(backup, error, NULL);
 }
 

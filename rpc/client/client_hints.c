@@ -131,7 +131,7 @@ void client_hints_tick(struct client *client, uint64_t now_ms) {
         hints->tidied_ms = now_ms;
         hints_tick(client->rpc->hints, clock_mono_ns());
     }
-    if (!client->current || client->current->protocol < HELLO_VERSION_HINTS) return;
+    if (!client->current) return;
     bool anew = hints->conn != client->current->number;
     if (anew) hints->conn = client->current->number, hints->since = 0;
     send_follows(client, anew || tidies, now_ms);

@@ -41,7 +41,6 @@ struct client_conn {
     char at[128], node[256]; /* for the log: the address that was dialled, and who answered there ("": nobody yet) */
     uint64_t number;         /* of this connection; never given twice */
     uint64_t server_id;
-    unsigned protocol; /* the version that both speak */
     uint64_t since_ms, last_seen_ms;
     uint64_t asked_ms, pinged_ms; /* the oldest question whose answer is due soon; the ping under way; 0: none */
     bool cut_off;                 /* it hears of no other server; left at once */

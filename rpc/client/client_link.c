@@ -131,14 +131,13 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     bool unfounded = client->region && client->cluster_id && !hello->cluster_id;
     if (unfounded) snprintf(why, sizeof why, "it has no cluster id yet");
     if (conn->server) conn->server->other_cluster = verdict == HELLO_OTHER_CLUSTER ? hello->cluster_id : 0;
-    if (verdict != HELLO_OK || terms.protocol < HELLO_VERSION_AGENT || unfounded) {
-        if (!why[0]) snprintf(why, sizeof why, "it is too old for client agents");
+    if (verdict != HELLO_OK || unfounded) {
         judged(conn, REACH_UNWANTED, why);
         log_warn("client", "a server is not talked to address=%s reason=\"%s\"", conn->at, why);
         if (conn->server) client_server_failed(conn->server, unfounded ? UNFOUNDED_MS : CLIENT_BACKOFF_MOST_MS);
         link_close(conn->wire);
     } else if (!conn->greeted) {
-        conn->greeted = true, conn->protocol = terms.protocol;
+        conn->greeted = true;
         judged(conn, REACH_MET, NULL);
         if (hello->cluster_id) client->cluster_id = hello->cluster_id;
         if (conn->server) conn->server->backoff_ms = 0;
@@ -148,7 +147,7 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
         conn->server_id = hello->id;
         snprintf(conn->node, sizeof conn->node, "%s", hello->node);
         snprintf(conn->at, sizeof conn->at, "%s", hello->address);
-        struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node, .protocol = terms.protocol};
+        struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node};
         conn->asks = ask_up(client->rpc, conn->wire, &asks);
         log_info("client", "connected server=%s address=%s", hello->node, hello->address);
         if (!client->current) become_current(conn);

@@ -502,32 +502,14 @@ struct link *peers_link(struct peers *peers, uint64_t id) {
     return contact ? contact->wire : NULL;
 }
 
-/* The version of the protocol that a frame came with. */
-static unsigned frame_since(uint8_t type) {
-    if (type >= PEER_FETCH && type <= PEER_FETCHED) return 5;
-    return type >= PEER_REGIONS  ? HELLO_VERSION_REGION
-           : type >= PEER_HINTS  ? HELLO_VERSION_HINTS
-           : type >= PEER_ASK    ? HELLO_VERSION_ASK
-           : type >= PEER_BACKUP ? 4
-           : type >= PEER_ECHO   ? 3
-           : type > PEER_PING    ? 2
-                                 : 1;
-}
-
-/* NULL: it does not know this frame, or is not there. */
-static struct contact *contact_for(struct peers *peers, uint64_t to, uint8_t type) {
-    struct contact *contact = peers ? contact_of(peers, to) : NULL;
-    return contact && contact->info.terms.protocol >= frame_since(type) ? contact : NULL;
-}
-
 bool peers_queue(struct peers *peers, uint64_t to, uint8_t type, struct slice payload) {
-    struct contact *contact = contact_for(peers, to, type);
+    struct contact *contact = peers ? contact_of(peers, to) : NULL;
     if (contact) link_send(contact->wire, type, payload);
     return contact;
 }
 
 bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message) {
-    struct contact *contact = contact_for(peers, to, type);
+    struct contact *contact = peers ? contact_of(peers, to) : NULL;
     if (!contact) return false;
     link_tell(contact->wire, type, message);
     link_flush(contact->wire);
@@ -541,7 +523,7 @@ static void judge_again(struct contact *contact) {
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
     struct peer_info *info = &contact->info;
     hello.protocol = HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST,
-    hello.version_most = info->terms.hears_refusal ? info->terms.protocol : 1;
+    hello.version_most = info->terms.protocol;
     hello.cluster = contact->peers->cluster, hello.id = info->id, hello.address = info->address,
     hello.node = info->node;
     hello.cluster_id = info->cluster_id;

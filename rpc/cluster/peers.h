@@ -35,30 +35,29 @@ enum peer_frame {
     PEER_AUDIT,
     PEER_COPY_ASK,
     PEER_COPY_PIECE,
-    /* client agents. Since protocol version 3; the last three between servers too (rpc/reads/leader_read.h). Since protocol
-     * version 5 */
+    /* client agents; the last three between servers too (rpc/reads/leader_read.h) */
     PEER_SERVERS,
     PEER_FETCH,
     PEER_FETCH_END,
     PEER_FETCHED,
-    PEER_REFUSED = 32, /* a line that says why the connection ends; for peers.c alone. Since protocol version 2 */
+    PEER_REFUSED = 32, /* a line that says why the connection ends; for peers.c alone */
     PEER_ECHO,
-    PEER_ECHO_ANSWER, /* rpc/server/coordinates.h. Since protocol version 3 */
+    PEER_ECHO_ANSWER, /* rpc/server/coordinates.h */
     PEER_COORDINATE,  /* a client agent's report: a pb.Coordinate */
     PEER_BACKUP,
-    PEER_BACKUP_PIECE, /* client agents: rpc/backup/backup_transfer.h. Since protocol version 4 */
+    PEER_BACKUP_PIECE, /* client agents: rpc/backup/backup_transfer.h */
     PEER_ASK,
     PEER_ASK_ANSWER,
     PEER_ASK_FIND,
-    PEER_ASK_FOUND, /* rpc/ask/asks.h; the last two between servers. Since protocol version 6 */
+    PEER_ASK_FOUND, /* rpc/ask/asks.h; the last two between servers */
     PEER_HINTS,     /* lb/load_wire.h: of an agent, of a server to others, of a server to agents that follow */
     PEER_HINTS_FOLLOW, /* client agents: services, each its name with its size in front, after a byte: 1: it is followed from
                         * now on, 0: no more */
     PEER_KEYS,         /* lb/hot.h: of an agent, of a server to others */
     PEER_HOT,
-    PEER_HOT_ANSWER, /* client agents. These five: since protocol version 7 */
+    PEER_HOT_ANSWER, /* client agents */
     PEER_REGIONS = 48,
-    PEER_REGIONS_ANSWER, /* rpc/api/rpc.h. Since protocol version 8 */
+    PEER_REGIONS_ANSWER, /* rpc/api/rpc.h */
 };
 
 #define PEER_BUILD_MAX 64
@@ -115,8 +114,7 @@ void peers_stop(struct peers *peers, void (*closed)(void *data), void *data);
 void peers_know(struct peers *peers, const char *address);
 /* The connection with a server, or NULL. Valid until the loop turns. */
 struct link *peers_link(struct peers *peers, uint64_t id);
-/* A message for a server, sent at once. False: it is not connected (`peers` NULL: nobody is), or speaks a version of
- * the protocol that does not have this frame. */
+/* A message for a server, sent at once. False: it is not connected (`peers` NULL: nobody is). */
 bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCMessage *message);
 /* The same for bytes; they are queued, for peers_flush. */
 bool peers_queue(struct peers *peers, uint64_t to, uint8_t type, struct slice payload);

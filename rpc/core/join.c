@@ -87,9 +87,6 @@ static void take_hello(struct join_work *work, struct slice payload) {
     char why[HELLO_WHY];
     if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
     else if (hello_judge(&self, hello, &terms, why) != HELLO_OK) because(work, CO_DENIED, why);
-    else if (terms.protocol < (wan ? HELLO_VERSION_REGION : HELLO_VERSION_AGENT))
-        because(work, CO_UNSUPPORTED,
-                wan ? "it is too old for links between regions" : "it is too old for client agents");
     else work->joined = !wan || take_region(work, hello);
     if (hello) frame_drop(hello);
 }

@@ -169,13 +169,13 @@ struct caller {
 };
 bool operator_serve(const struct caller *caller, uint8_t type, struct slice payload); /* false: does not decode */
 
-/* -- hot.c: which keys are hot. Since protocol version 6 ----------------------------------------------------------- */
+/* -- hot.c: which keys are hot -------------------------------------------------------------------------------------- */
 extern const struct call_method hot_method;
 void hot_ask(struct rpc *rpc, struct rpc_hot *hot);                /* any thread: a server is asked */
 void hot_here(struct rpc *rpc, struct rpc_hot *hot);               /* any thread: as this server knows it */
 bool hot_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 
-/* -- echo.c: the time to another process and back. Since protocol version 3 ---------------------------------------- */
+/* -- echo.c: the time to another process and back ------------------------------------------------------------------- */
 extern const struct call_method echo_method;
 /* Zeroed but for `heard`. One is under way at a time: while call.peer is not 0. */
 struct echo {

@@ -72,7 +72,6 @@ static Pb__ClusterVersionCommand command_for(unsigned version) {
 }
 
 void version_first_command(unsigned version, struct buffer *out) {
-    if (version < 2) return;
     Pb__ClusterVersionCommand command = command_for(version);
     machine_command(out, CLUSTER_VERSION, &command.base);
 }
@@ -82,7 +81,7 @@ void version_first_command(unsigned version, struct buffer *out) {
 static struct version_raise next_now(struct rpc *rpc) {
     struct peer_info peers[PEERS_MAX];
     size_t count = rpc->others ? peers_list(rpc->others, peers, PEERS_MAX) : 0;
-    return version_next(machine_version(rpc->machine), MACHINE_VERSION_NEWEST, node_members(rpc->node),
+    return version_next(machine_version(rpc->machine), machine_newest(rpc->machine), node_members(rpc->node),
                         atomic_load(&node_view(rpc->node)->id), peers, count);
 }
 
@@ -122,7 +121,7 @@ static void step(struct rpc *rpc) {
 static void timer_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     step(rpc);
-    if (machine_version(rpc->machine) >= MACHINE_VERSION_NEWEST && !rpc->version.raising) uv_timer_stop(timer);
+    if (machine_version(rpc->machine) >= machine_newest(rpc->machine) && !rpc->version.raising) uv_timer_stop(timer);
 }
 
 void version_start(struct rpc *rpc) {
@@ -160,7 +159,7 @@ static const void *refuse_with(struct rpc *rpc, unsigned needs, const char *why)
     return &version->refusal;
 }
 
-/* The leader is of an older program, which does not know that others could not apply it. */
+/* The leader may be of an older program, which does not know the command. */
 static const void *refuse_for(struct rpc *rpc, uint64_t leader, unsigned needs) {
     struct peer_info peers[PEERS_MAX];
     size_t count = rpc->others ? peers_list(rpc->others, peers, PEERS_MAX) : 0;
@@ -187,7 +186,6 @@ const void *version_refuse(void *data, uint64_t leader, const struct node_propos
  * ------------------------------------------------------------------------------------------------ */
 void version_applied(struct rpc *rpc) {
     unsigned version = machine_version(rpc->machine);
-    if (rpc->node) node_log_format(rpc->node, version); /* older programs shall not open it */
     if (version == rpc->version_seen) return;
     if (rpc->version_seen)
         log_info("raft", "the cluster version has changed from=%u to=%u cluster_id=%016llx", rpc->version_seen, version,

@@ -26,7 +26,7 @@ unsigned version_of_founders(const struct raft_members *members, const struct pe
  * cluster (it has just founded one of its own, or left this one before it had an id). */
 const char *version_incompatible(const struct peer_info *peer, unsigned version, uint64_t cluster_id,
                                  const struct raft_members *members);
-/* The first command of a new cluster: its version and its id. Nothing for version 1. */
+/* The first command of a new cluster: its version and its id. */
 void version_first_command(unsigned version, struct buffer *out);
 
 struct version {            /* in struct rpc */

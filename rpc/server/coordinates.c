@@ -49,12 +49,9 @@ struct coordinates {
 };
 
 /* -- updates ------------------------------------------------------------------------------------------------------ */
-static bool cluster_ready(struct rpc *rpc) { return machine_version(rpc->machine) >= COORDINATE_SINCE; }
-
 int coordinates_put(struct rpc *rpc, const Pb__Coordinate *record) {
     struct coordinates *coordinates = rpc->coordinates;
     if (coordinates->config.disabled) return CO_NOTFOUND;
-    if (!cluster_ready(rpc)) return CO_AGAIN;
     uv_mutex_lock(&coordinates->lock);
     int rv = coordinate_batch_put(coordinates->batch, record, clock_mono_ms());
     uv_mutex_unlock(&coordinates->lock);

@@ -4,16 +4,13 @@
  *
  * How round trips are measured: PEER_ECHO, answered at once by PEER_ECHO_ANSWER with the answering server's
  * coordinate, over the connection that the two have anyway. PEER_PING has no answer, and the answers to READ and
- * RENEW wait for a round of leadership with third servers, so that they tell nothing of the path between two. Both
- * frames came with version 3 of the protocol, and are sent to nobody who does not speak it: during an upgrade the
- * servers not yet replaced are not measured. What is measured includes the time that a frame waits in either loop;
+ * RENEW wait for a round of leadership with third servers, so that they tell nothing of the path between two. What is measured includes the time that a frame waits in either loop;
  * that is microseconds, except while a loop is busy: such samples lose against the median of the last three
  * (vivaldi.h). One echo is under way at a time, each server in its turn, one a second: 60 bytes.
  *
  * Only members of the cluster are measured: a stranger's coordinate would move ours.
  *
- * Updates are not acknowledged when they are applied, but when they are taken: nobody waits for the log. While the
- * cluster's version is below COORDINATE_SINCE nothing is kept. */
+ * Updates are not acknowledged when they are applied, but when they are taken: nobody waits for the log. */
 #ifndef COORD_RPC_COORDINATES_H
 #define COORD_RPC_COORDINATES_H
 

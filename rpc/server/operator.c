@@ -301,7 +301,6 @@ static uint64_t leader_route(void *data, const struct call *call) {
     return leader == atomic_load(&view->id) ? 0 : leader;
 }
 
-/* A leader of an older program does not know these frames: then nothing has happened, and another is waited for. */
 static bool leader_tell(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message) {
     struct rpc *rpc = data;
     return peers_tell(rpc->others, peer, type, message);

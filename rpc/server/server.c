@@ -164,7 +164,7 @@ static int open_node(struct rpc *rpc, const struct rpc_server_config *config, st
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/raft", config->folder);
     struct buffer first = {0};
-    version_first_command(MACHINE_VERSION_NEWEST, &first);
+    version_first_command(machine_newest(rpc->machine), &first);
     struct node_config node = {.folder = folder,
                                .address = config->address,
                                .bootstrap = config->expect == 1,

@@ -1,7 +1,7 @@
 /* Hints of load and counts of keys between servers. Each server passes on what it has been told directly, by its own
  * instances and by agents that are connected with it, so that every hint goes to each other server once: HINTS_MS after it
  * came at the latest. A server that is new, or was away, gets all of them at the next turn. Agents that follow a service are
- * told every other turn. Counts of keys go once a second. Protocol version 7; servers of before are told nothing.
+ * told every other turn. Counts of keys go once a second.
  *
  * Loop thread. */
 #ifndef COORD_RPC_SERVER_HINTS_H

@@ -262,7 +262,7 @@ static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
 
 static void bootstrap(struct rpc *rpc, const struct raft_members *members, const struct peer_info *peers,
                       size_t count) {
-    unsigned version = version_of_founders(members, peers, count, MACHINE_VERSION_NEWEST);
+    unsigned version = version_of_founders(members, peers, count, machine_newest(rpc->machine));
     struct buffer first = {0};
     version_first_command(version, &first);
     if (node_bootstrap(rpc->node, members, buffer_slice(&first)) == CO_OK)
@@ -356,7 +356,7 @@ static void asks_of(struct rpc *rpc, uint64_t id) {
     struct peer_info peers[PEERS_MAX];
     for (size_t i = 0, count = peers_list(rpc->others, peers, PEERS_MAX); i < count; i++)
         if (peers[i].id == id) {
-            struct asks_up up = {.server = true, .id = id, .node = peers[i].node, .protocol = peers[i].terms.protocol};
+            struct asks_up up = {.server = true, .id = id, .node = peers[i].node};
             (void)ask_up(rpc, peers_link(rpc->others, id), &up);
         }
 }
@@ -407,7 +407,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                  .id = atomic_load(&node_view(rpc->node)->id),
                                  .expect = config->expect,
                                  .version_least = MACHINE_VERSION_OLDEST,
-                                 .version_most = MACHINE_VERSION_NEWEST,
+                                 .version_most = machine_newest(rpc->machine),
                                  .join = config->join};
     struct peers_callbacks callbacks = {.data = rpc,
                                         .frame = on_frame,

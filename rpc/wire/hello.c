@@ -72,13 +72,13 @@ static enum hello_verdict judge_cluster(const struct hello_self *self, const Pb_
 enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHello *hello, struct hello_terms *terms,
                                char why[HELLO_WHY]) {
     why[0] = 0;
-    *terms = (struct hello_terms){.protocol = strcmp(hello->protocol, HELLO_PROTOCOL) == 0 ? hello_protocol(hello) : 0};
-    terms->version = hello->cluster_version;
-    terms->hears_refusal = strcmp(hello->protocol, HELLO_PROTOCOL) == 0 && hello->version_most >= 2;
+    bool ours = strcmp(hello->protocol, HELLO_PROTOCOL) == 0;
+    *terms = (struct hello_terms){
+        .protocol = ours ? hello_protocol(hello) : 0, .hears_refusal = ours, .version = hello->cluster_version};
     terms->version_least = hello->cluster_version_least ? hello->cluster_version_least : 1;
     terms->version_most =
         hello->cluster_version_most > terms->version_least ? hello->cluster_version_most : terms->version_least;
-    if (strcmp(hello->protocol, HELLO_PROTOCOL) != 0) {
+    if (!ours) {
         snprintf(why, HELLO_WHY, "it does not speak this protocol");
         return HELLO_NOT_OURS;
     }
@@ -102,13 +102,12 @@ enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHell
 
 void hello_of_agent(Pb__PeerHello *hello, const char *cluster, uint64_t cluster_id, uint64_t id) {
     hello->protocol = (char *)HELLO_PROTOCOL;
-    hello->version_least = HELLO_VERSION_AGENT, hello->version_most = HELLO_VERSION_MOST;
+    hello->version_least = HELLO_VERSION_LEAST, hello->version_most = HELLO_VERSION_MOST;
     hello->cluster = (char *)cluster, hello->cluster_id = cluster_id, hello->id = id, hello->agent = true;
     hello->cluster_version_least = MACHINE_VERSION_OLDEST, hello->cluster_version_most = MACHINE_VERSION_NEWEST;
 }
 
 void hello_of_region(Pb__PeerHello *hello, const struct hello_region *link, uint64_t id) {
     hello_of_agent(hello, link->cluster ? link->cluster : "", link->cluster_id, id);
-    hello->version_least = HELLO_VERSION_REGION;
     hello->region = (char *)(uintptr_t)link->region, hello->region_cluster_id = link->region_cluster_id;
 }

@@ -8,21 +8,14 @@
 
 #include "rpc/wire/peer.pb-c.h"
 
-#define HELLO_PROTOCOL      "coord-peer"
+#define HELLO_PROTOCOL "coord-peer"
+/* Versions of the protocol that this program speaks. A frame that comes with a later one is sent only to those that speak it
+ * (hello_terms.protocol). */
 #define HELLO_VERSION_LEAST 1
-#define HELLO_VERSION_AGENT 3 /* client agents speak this and up: older servers would take them for servers */
-/* 2: hellos carry cluster ids and versions and come again; PEER_REFUSED 3: client agents; PEER_ECHO and its answer
- * 4: backups through client agents 5: a server whose disk is full asks the leader for reads
- * 6: PEER_ASK 7: hints of load, and counts of keys 8: links of regions, PEER_REGIONS, `region` in what client agents
- * ask */
-#define HELLO_VERSION_BACKUP 4
-#define HELLO_VERSION_ASK    6
-#define HELLO_VERSION_HINTS  7
-#define HELLO_VERSION_REGION 8
-#define HELLO_VERSION_MOST   8
-#define HELLO_WHY            224
-#define HELLO_ADDRESS_MAX    127
-#define HELLO_NODE_MAX       255
+#define HELLO_VERSION_MOST  1
+#define HELLO_WHY           224
+#define HELLO_ADDRESS_MAX   127
+#define HELLO_NODE_MAX      255
 
 struct hello_self {
     const char *cluster;                  /* datacenter; NULL: whatever is there (joining a region) */
@@ -32,7 +25,7 @@ struct hello_self {
 };
 struct hello_terms {
     unsigned protocol;                    /* the highest that both speak; 0: none */
-    bool hears_refusal;                   /* PEER_REFUSED stays what it is in every version after 1 */
+    bool hears_refusal;                   /* PEER_REFUSED stays what it is in every version */
     unsigned version_least, version_most; /* cluster versions that the other one supports */
     unsigned version;                     /* of the cluster, as applied there; 0: belongs to none yet */
 };

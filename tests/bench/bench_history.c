@@ -50,7 +50,7 @@ static struct machine *open_one(char folder[512], const char *base, uint64_t cha
     struct machine_config config = {.store = {.folder = folder}, .modules = agent_modules};
     CHECK(machine_open(&config, &machine, &fault) == CO_OK);
     Pb__ClusterVersionCommand raise = PB__CLUSTER_VERSION_COMMAND__INIT;
-    raise.version = HISTORY_SINCE, raise.cluster_id = 7;
+    raise.version = MACHINE_VERSION_NEWEST, raise.cluster_id = 7;
     apply(machine, CLUSTER_VERSION, &raise.base);
     mark(machine, 1000, changes);
     return machine;

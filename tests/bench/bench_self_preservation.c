@@ -82,7 +82,7 @@ static void die(const char *what, unsigned services, bool one_name, unsigned nod
     struct fault fault = {0};
     CHECK(machine_open(&config, &machine, &fault) == CO_OK);
     Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
-    version.version = LEASE_SINCE, version.cluster_id = 1;
+    version.version = MACHINE_VERSION_NEWEST, version.cluster_id = 1;
     (void)apply(CLUSTER_VERSION, &version.base);
     for (unsigned i = 0; i < nodes; i++) node_with(i, services, one_name);
     uint64_t sum = 0, most = 0;

@@ -30,14 +30,14 @@ NOLEADER, UNKNOWN_OUTCOME = 10, 11      # enum co_error
 
 def hello(identity, cluster=b"dc1", cluster_id=0, least=1, most=harness.NEWEST):
     """As a server of this version says it; cluster versions `least` to `most`."""
-    return frame(HELLO, field(1, b"coord-peer") + field(2, 1) + field(3, 2) + field(4, cluster) + field(5, identity) +
+    return frame(HELLO, field(1, b"coord-peer") + field(2, 1) + field(3, 1) + field(4, cluster) + field(5, identity) +
                  field(6, b"10.9.9.9:8300") + field(7, b"stranger") + field(8, 3) + varint(11 << 3 | 1) + struct.pack("<Q", cluster_id) +
                  field(12, least) + field(13, most))
 
 
 def agent_hello(identity, cluster=b"dc1"):
     """As a client agent says it."""
-    return frame(HELLO, field(1, b"coord-peer") + field(2, 3) + field(3, 3) + field(4, cluster) + field(5, identity) + field(6, b"10.9.9.8") +
+    return frame(HELLO, field(1, b"coord-peer") + field(2, 1) + field(3, 1) + field(4, cluster) + field(5, identity) + field(6, b"10.9.9.8") +
                  field(7, b"strange-agent") + field(15, 1))
 
 

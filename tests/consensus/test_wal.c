@@ -509,37 +509,6 @@ Test(wal, reading_stops_at_the_bytes_asked_for) {
 
 /* -- the real disk -- */
 
-static unsigned version_of_last_batch(void) {
-    static struct place places[64];
-    const char *name = last_segment(fake);
-    size_t count = batch_places(fake, name, places, 64);
-    char head[WAL_HEAD_BYTES];
-    struct wal_head decoded;
-    fake_disk_peek(fake, name, places[count - 1].offset, head, sizeof head);
-    cr_assert_eq(wal_head_decode(head, &decoded), WAL_HEAD_OK);
-    return decoded.version;
-}
-
-Test(wal, the_format_only_rises_and_is_remembered) {
-    cr_assert_eq(open_after(0), CO_OK);
-    hard_state(3, 2);
-    put(1, 100);
-    cr_assert_eq(version_of_last_batch(), 1, "as programs before wrote it");
-    wal_set_format(wal, 2);
-    put(1, 100);
-    cr_assert_eq(version_of_last_batch(), 2);
-    wal_set_format(wal, 1);
-    put(1, 100);
-    cr_assert_eq(version_of_last_batch(), 2);
-    cr_assert_eq(open_after(0), CO_OK);
-    cr_assert(model_recovered(model, 0, &recovered));
-    put(1, 100);
-    cr_assert_eq(version_of_last_batch(), 2, "also after a restart");
-    wal_set_format(wal, 9);
-    put(1, 100);
-    cr_assert_eq(version_of_last_batch(), WAL_VERSION_NEWEST);
-}
-
 Test(wal, works_on_a_real_disk) {
     char folder[] = "/tmp/coord-wal-XXXXXX", inner[64];
     cr_assert(mkdtemp(folder));

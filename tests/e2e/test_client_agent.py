@@ -133,7 +133,7 @@ def all_members():
             check(m["Build"] == build, "%r says %s" % (m, asked.name))
             check(m["Segment"] == ("<all>" if m["Type"] == "server" else "<default>") and m["Protocol"] == "2", "%r" % m)
     agents[0].put("/v1/catalog/register", body)
-    for asked in cluster.servers + agents:      # as an agent's of an older program, which says none
+    for asked in cluster.servers + agents:      # as one that was registered by hand, which says none
         until("a node that says no version, on " + asked.name, lambda: {m["Node"]: m["Build"] for m in rows(words(asked, "members"))}.get("x1") == "unknown")
     gone = cluster.followers()[0]
     gone.kill()

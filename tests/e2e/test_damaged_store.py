@@ -208,7 +208,7 @@ def behind_a_snapshot():
 def of_another_version():
     """A store in which records have no checksums: what the server of before left is in snapshot and log."""
     world = World(8)
-    for text in (b"coord store 1\nclosed\n", b""):
+    for text in (b"coord store 2\nclosed\n", b""):
         world.end(False)
         with open(world.agent.data + "/store/marker", "wb") as f:
             f.write(text)

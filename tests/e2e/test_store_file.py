@@ -102,7 +102,7 @@ def a_process_that_ended_while_it_opened_the_store():
         whole(agent, kept)
     agent.kill()
     os.truncate(store_file(agent), MAP)
-    with open(agent.data + "/store/marker", "w") as f:  # as an older version left it, and after a crash of the machine
+    with open(agent.data + "/store/marker", "w") as f:  # of another boot: after a crash of the machine
         f.write("coord store 1\nboot 00000000-0000-0000-0000-000000000000\nfile 1:1 1\n")
     agent.start()
     whole(agent, kept)

@@ -138,7 +138,7 @@ static void fill(void) {
     char long_key[STORE_KEY_PREFIX + 100];
     memset(long_key, 'k', sizeof long_key - 1);
     long_key[sizeof long_key - 1] = '\0';
-    fixture_raise(&fixture);
+    fixture_found(&fixture);
     put_service();
     put_session();
     put_key("a", "1", NULL);

@@ -21,20 +21,19 @@
 /* -- the agent
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Not started; the cluster has leases, or is too old for them. */
-static struct agent *stopped(bool leases) {
+/* Not started. */
+static struct agent *stopped(void) {
     struct agent *agent = agent_new(false);
     agent_stop(agent);
     Pb__DeregisterCommand command = PB__DEREGISTER_COMMAND__INIT;
     command.node = (char *)NODE;
     fake_rpc_apply(agent->rpc, CATALOG_DEREGISTER, &command.base); /* what it said before */
-    if (leases) fake_rpc_version(agent->rpc, LEASE_SINCE);
     agent->lease_ttl_ns = TTL_NS;
     return agent;
 }
 
 static struct agent *started(void) {
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     agent_start(agent);
     return agent;
 }
@@ -138,7 +137,7 @@ static void count_warnings(void *data, enum log_level level, const char *line, s
  * ------------------------------------------------------------------------------------------------------------ */
 
 Test(liveness, is_granted_and_renewed) {
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     char id[40], later[40];
     uint64_t begun_ms = clock_mono_ms();
     agent_start(agent);
@@ -163,7 +162,7 @@ Test(liveness, a_renewal_is_never_far) {
 
 /* The very first thing that the servers apply of this agent is its lease. */
 Test(liveness, comes_before_everything_else) {
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     char id[40];
     fake_rpc_leader(agent->rpc, false);
     agent_start(agent);
@@ -194,7 +193,7 @@ Test(liveness, that_the_servers_ended_is_asked_for_anew) {
 
 /* A write tells it too, between two renewals. */
 Test(liveness, a_refused_write_is_noticed) {
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     char first[40], second[40];
     agent->lease_ttl_ns = 1000 * TTL_NS; /* it is not renewed here */
     agent_start(agent);
@@ -217,7 +216,7 @@ static uint64_t health_index(struct agent *agent) {
 
 /* What was lost on its way arrives after it was written anew, and after that was changed again: it comes to nothing. */
 Test(liveness, a_late_write_undoes_nothing) {
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     char first[40], second[40], third[40];
     agent->lease_ttl_ns = 1000 * TTL_NS;
     agent_start(agent);
@@ -254,7 +253,6 @@ Test(liveness, a_late_write_undoes_nothing) {
 static void a_leased_service_goes(int64_t lease_ttl_ns) {
     struct agent *agent = agent_new(true);
     agent_stop(agent);
-    fake_rpc_version(agent->rpc, LEASE_SINCE);
     agent->lease_ttl_ns = lease_ttl_ns;
     agent->sync_ns = 50000000;
     agent_start(agent);
@@ -300,7 +298,7 @@ Test(liveness, a_service_goes_with_the_lease_that_it_is_bound_to) { a_leased_ser
 Test(liveness, and_where_no_node_has_one) { a_leased_service_goes(0); }
 
 Test(liveness, waits_while_another_has_the_name) {
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     char id[40];
     other_takes_the_name(agent);
     int level = log_level_now;
@@ -327,7 +325,7 @@ Test(liveness, lost_again_and_again_is_asked_for_later_and_later) {
     cr_assert_eq(liveness_lost_wait_ms(3), 1000);
     cr_assert_eq(liveness_lost_wait_ms(5), 4000);
     cr_assert_eq(liveness_lost_wait_ms(100), 30000);
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     char id[40];
     agent->lease_ttl_ns = TTL_NS / 3;
     agent_start(agent);
@@ -339,20 +337,6 @@ Test(liveness, lost_again_and_again_is_asked_for_later_and_later) {
     }
     UNTIL(lease(agent, id));
     cr_assert_geq(clock_mono_ms() - begun_ms, 900, "another one may have the same idea");
-    agent_free(agent);
-}
-
-/* As before there were leases; and once the cluster knows them it gets one. */
-Test(liveness, is_not_needed_in_an_old_cluster) {
-    struct agent *agent = stopped(false);
-    char id[40];
-    agent_start(agent);
-    service(agent, "web");
-    UNTIL(service_there(agent, "web"));
-    cr_assert_not(lease(agent, id));
-    fake_rpc_version(agent->rpc, LEASE_SINCE);
-    UNTIL(lease(agent, id));
-    UNTIL(fake_rpc_renewals(agent->rpc) > 0);
     agent_free(agent);
 }
 
@@ -417,7 +401,7 @@ Test(liveness, leaving_without_an_answer_ends) {
 
 /* No server was ever reached: there is nothing to leave. */
 Test(liveness, leaving_before_any_server_was_reached_is_done_at_once) {
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     fake_rpc_leader(agent->rpc, false);
     fake_rpc_hold(agent->rpc, true);
     agent_start(agent);
@@ -462,7 +446,7 @@ static bool labelled(struct agent *agent, const char *id) {
 /* What this agent wrote and has forgotten goes; what others wrote under its node stays; one id for both: the agent's
  * stands. */
 Test(liveness, an_agent_removes_only_what_it_wrote) {
-    struct agent *agent = stopped(true);
+    struct agent *agent = stopped();
     agent->sync_ns = 50000000;
     agent_start(agent);
     char id[40];
@@ -477,21 +461,5 @@ Test(liveness, an_agent_removes_only_what_it_wrote) {
     UNTIL(!service_there(agent, "forgotten") && labelled(agent, "both"));
     usleep(200000); /* a few comparisons */
     cr_assert(service_there(agent, "guest"));
-    agent_free(agent);
-}
-
-/* A cluster that is too old for leases has no labels: as in Consul all goes that is not known. Once it is not, all
- * is labelled. */
-Test(liveness, without_a_lease_nothing_is_labelled) {
-    struct agent *agent = stopped(false);
-    agent->sync_ns = 50000000;
-    agent_start(agent);
-    service(agent, "own");
-    UNTIL(service_there(agent, "own"));
-    cr_assert(!labelled(agent, "own"), "servers that are too old would not know the field");
-    write_by_others(agent, "guest", 1);
-    UNTIL(!service_there(agent, "guest"));
-    fake_rpc_version(agent->rpc, LEASE_SINCE);
-    UNTIL(labelled(agent, "own"));
     agent_free(agent);
 }

@@ -11,7 +11,6 @@ Test(local_names, ids_are_one_in_any_case) {
     struct agent *agent = agent_new(false);
     struct arena arena = {0};
     Pb__Service **services;
-    fake_rpc_version(agent->rpc, MACHINE_VERSION_NEWEST);
     register_service(agent, "{\"ID\":\"W1\",\"Name\":\"Web\",\"Check\":{\"CheckID\":\"Ck\",\"TTL\":\"60s\"}}");
     cr_assert_eq(register_check(agent, "{\"Name\":\"More\",\"TTL\":\"60s\",\"ServiceID\":\"w1\"}"), CO_OK);
     cr_assert(update(agent, "cK", PB__STATUS__PASSING, "abc"));
@@ -45,7 +44,6 @@ Test(local_names, ids_are_one_in_any_case) {
 Test(local_names, a_spelling_of_others_is_put_right) {
     struct agent *agent = agent_new(false);
     struct arena arena = {0};
-    fake_rpc_version(agent->rpc, MACHINE_VERSION_NEWEST);
     register_service(agent, "{\"ID\":\"web\",\"Name\":\"web\"}");
     cr_assert_eq(wait_synced(agent, 60000), CO_OK);
     agent_stop(agent);
@@ -71,7 +69,6 @@ Test(local_names, written_in_another_case_it_is_kept_once) {
     struct agent *agent = agent_new(true);
     struct arena arena = {0};
     Pb__Service **services;
-    fake_rpc_version(agent->rpc, MACHINE_VERSION_NEWEST);
     register_service(agent, "{\"ID\":\"W1\",\"Name\":\"web\",\"Port\":1}");
     cr_assert_eq(register_check(agent, "{\"Name\":\"Mine\",\"TTL\":\"60s\"}"), CO_OK);
     cr_assert_eq(wait_synced(agent, 60000), CO_OK);

@@ -97,7 +97,6 @@ int main(void) {
     struct agent *agent = agent_new(true);
     pthread_t thread;
     agent_stop(agent);
-    fake_rpc_version(agent->rpc, LEASE_SINCE);
     agent->lease_ttl_ns = 100000000;
     for (int round = 0; round < ROUNDS; round++) {
         agent_start(agent);

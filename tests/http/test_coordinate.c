@@ -36,7 +36,6 @@ static void set_place(const struct world *world, const char *node, const char *s
 
 static struct world *three_nodes(void) {
     struct world *world = world_start(NULL);
-    fake_rpc_version(world_rpc(world), MACHINE_VERSION_NEWEST);
     add_node(world, "x1"), add_node(world, "x2"), add_node(world, "x3");
     set_place(world, "x1", "", "0.3"), set_place(world, "x2", "", "0.1"), set_place(world, "x3", "", "0");
     return world;

@@ -1,4 +1,4 @@
-/* ?fence= on keys, and the tokens of their locks, below the cluster version that has them and at it. */
+/* ?fence= on keys, and the tokens of their locks. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,16 +12,9 @@ static void expect(const struct world *world, int status, const char *method_and
     free(body);
 }
 
-/* A field that says ?fence= would be passed over by older servers: it is another command, which they refuse. */
-Test(fences, a_cluster_that_has_none_writes_nothing) {
+Test(fences, a_token_that_holds_no_lock_writes_nothing) {
     struct world *world = world_start(NULL);
     free(web_want(world, 200, "PUT /v1/kv/a", "1"));
-    expect(world, 400, "PUT /v1/kv/a?fence=l&token=1", "not supported");
-    expect(world, 400, "DELETE /v1/kv/a?fence=l&token=1", "not supported");
-    expect(world, 400, "DELETE /v1/kv/?recurse&fence=l&token=1", "not supported");
-    expect(world, 400, "PUT /v1/fence/a?token=1", "not supported");
-    expect(world, 200, "GET /v1/kv/a?raw", "1");
-    fake_rpc_version(world_rpc(world), MACHINE_VERSION_NEWEST);
     expect(world, 412, "PUT /v1/kv/a?fence=l&token=1", "nobody does; nothing was written");
     expect(world, 412, "DELETE /v1/kv/?recurse&fence=l&token=1", "nobody does");
     expect(world, 200, "PUT /v1/fence/a?token=1", "{\"Accepted\":true,\"Highest\":1}");
@@ -46,14 +39,11 @@ static const char *token(const struct world *world, const char *how, const char 
     return text;
 }
 
-Test(fences, tokens_of_locks_come_with_the_version) {
+Test(fences, of_a_lock_stay_while_it_is_held) {
     struct world *world = world_start(NULL);
     char id[40], first[32];
     free(web_want(world, 200, "PUT /v1/catalog/register", "{\"Node\":\"n1\",\"Address\":\"10.0.0.1\"}"));
     make_session(world, id);
-    cr_expect_str_empty(token(world, "acquire", id));
-    cr_expect_str_empty(token(world, "release", id));
-    fake_rpc_version(world_rpc(world), MACHINE_VERSION_NEWEST);
     snprintf(first, sizeof first, "%s", token(world, "acquire", id));
     cr_expect(atoll(first) > 0);
     cr_expect_str_eq(token(world, "acquire", id), first);

@@ -13,7 +13,6 @@
 static struct world *world;
 static void setup(void) {
     world = world_start_spending(NULL);
-    fake_rpc_version(world_rpc(world), MACHINE_VERSION_NEWEST);
     free(web_want(world, 200, "PUT /v1/catalog/register",
                   "{\"Node\":\"n1\",\"Address\":\"1.2.3.4\",\"Check\":{\"CheckID\":\"serfHealth\",\"Name\":\"x\","
                   "\"Status\":\"passing\"}}"));

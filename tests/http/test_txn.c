@@ -8,10 +8,7 @@
 #include "web_world.h"
 
 static struct world *world;
-static void setup(void) {
-    world = world_start(NULL);
-    fake_rpc_version(world_rpc(world), MACHINE_VERSION_NEWEST);
-}
+static void setup(void) { world = world_start(NULL); }
 static void teardown(void) { world_stop(world); }
 
 TestSuite(txn, .init = setup, .fini = teardown);
@@ -211,15 +208,4 @@ Test(txn, comparisons_are_checked) {
     IF(400, "{\"Else\":[{\"KV\":{\"Verb\":\"set\"}}]}", "Else[0]: Must provide key");
     IF(400, "{\"Then\":[{\"KV\":{\"Verb\":7}}]}", "Then[0]: Verb: a string is wanted");
     expect_at(400, "PUT /v1/txn/if?foo=1", "{}", "foo", __LINE__); /* coord's own: nothing is passed over */
-}
-
-/* -- versions --------------------------------------------------------------------------------------------------------- */
-
-Test(txn_versions, a_cluster_that_has_none_writes_nothing) {
-    world = world_start(NULL);
-    fake_rpc_version(world_rpc(world), TXN_SINCE - 1);
-    TXN(400, "[{\"KV\":{\"Verb\":\"set\",\"Key\":\"a\"}}]", "not supported");
-    expect_at(404, "GET /v1/kv/a", NULL, "", __LINE__);
-    TXN(409, "[{\"KV\":{\"Verb\":\"get\",\"Key\":\"a\"}}]", "doesn't exist"); /* reading needs no version */
-    world_stop(world);
 }

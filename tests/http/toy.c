@@ -68,7 +68,6 @@ const struct query_type query_toys = {.number = 201,
                                       .run = all};
 
 static const struct module_command commands[] = {{.number = TOY_PUT,
-                                                  .since = 1,
                                                   .name = "toy-put",
                                                   .request = &pb__toy_put_command__descriptor,
                                                   .result = &pb__toy__descriptor,

@@ -7,8 +7,7 @@
 
 struct world;
 
-/* The defaults of `config` but port and address; NULL: none. Fails the test when it does not start. The cluster
- * version is 1 (fake_rpc_version raises it). */
+/* The defaults of `config` but port and address; NULL: none. Fails the test when it does not start. */
 struct world *world_start(const struct http_config *config);
 /* With this agent's side of quotas (rpc/quota/spending.h), and a loop for it. Of services "gw" it has a passing instance,
  * as far as it knows. */

@@ -11,7 +11,7 @@
 void leases_open(struct fixture *world) {
     fixture_open(world);
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
-    command.version = LEASE_SINCE, command.cluster_id = 1;
+    command.version = MACHINE_VERSION_NEWEST, command.cluster_id = 1;
     cr_assert(fixture_apply(world, CLUSTER_VERSION, &command.base).yes);
 }
 

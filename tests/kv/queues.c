@@ -30,7 +30,7 @@ struct outcome session_on(struct fixture *world, char who, const char *node, int
 
 void queues_open(struct fixture *world, unsigned sessions) {
     fixture_open(world);
-    fixture_raise(world);
+    fixture_found(world);
     CHECK(node_register(world, "n1").yes);
     for (unsigned i = 0; i < sessions; i++) CHECK(session_on(world, (char)('a' + i), "n1", 0).yes);
 }

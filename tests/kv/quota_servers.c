@@ -108,7 +108,7 @@ void quota_servers_lead(struct quota_servers *servers, uint64_t now_ns) {
 void quota_servers_open(struct quota_servers *servers, unsigned nodes) {
     *servers = (struct quota_servers){0};
     fixture_open(&servers->world);
-    fixture_raise(&servers->world);
+    fixture_found(&servers->world);
     servers->timers = expiry_new();
     expiry_stall_ms(servers->timers, UINT64_C(1000000000)); /* time goes on as the tests say, in large steps too */
     for (unsigned i = 0; i < nodes; i++) {

@@ -12,7 +12,7 @@ static char *or_empty(const char *constant) { return text(constant ? constant : 
 
 void quotas_open(struct fixture *world) {
     fixture_open(world);
-    fixture_raise(world);
+    fixture_found(world);
     cr_assert(node_register(world, "n1").yes && node_register(world, "n2").yes && node_register(world, "n3").yes);
 }
 

@@ -186,7 +186,7 @@ unsigned rollout_woken(struct rollout_watch *watch) {
 
 void rollout_world(struct fixture *world) {
     fixture_open(world);
-    fixture_raise(world);
+    fixture_found(world);
     cr_assert(rollout_publish(world, "web", "v1", "{\"a\":1}").yes);
     cr_assert(rollout_publish(world, "web", "v2", "{\"a\":2}").yes);
     cr_assert(rollout_publish(world, "web", "v3", "{\"a\":3}").yes);

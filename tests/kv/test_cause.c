@@ -9,7 +9,7 @@ static struct fixture world;
 
 static void setup(void) {
     fixture_open(&world);
-    fixture_raise(&world);
+    fixture_found(&world);
 }
 static void teardown(void) { fixture_close(&world); }
 TestSuite(cause, .init = setup, .fini = teardown);

@@ -26,7 +26,7 @@ static void make_sessions(void) {
 }
 static void setup(void) {
     fixture_open(&world);
-    fixture_raise(&world);
+    fixture_found(&world);
     make_sessions();
     for (unsigned i = 0; i < 40; i++) cr_assert(kv_put(&world, "filler", i % 2 ? "a" : "b").yes); /* plain tokens */
 }
@@ -300,20 +300,6 @@ Test(key_token, grows_over_a_restore, .init = setup, .fini = teardown) {
     cr_expect_eq(take(0, "b"), again, "from now on it keeps this one");
     cr_assert(kv_release(&world, "k", "a", id[0]).yes);
     cr_expect_gt(take(1, "b"), again);
-}
-
-Test(key_token, of_a_lock_of_before_the_cluster_version) {
-    fixture_open(&world);
-    make_sessions();
-    struct outcome old = kv_acquire(&world, "k", "a", id[0]);
-    cr_expect(old.yes && old.token == 0);
-    cr_assert(kv_acquire(&world, "other", "a", id[1]).yes);
-    fixture_raise(&world);
-    cr_expect(kv_release(&world, "other", "a", id[1]).yes, "without a token");
-    struct outcome again = kv_acquire(&world, "k", "a", id[0]);
-    cr_expect(again.yes && again.token == again.index, "the first who asks gets one");
-    cr_expect_eq(take(0, "a"), again.token);
-    teardown();
 }
 
 /* -- the record --------------------------------------------------------------------------------------------------- */

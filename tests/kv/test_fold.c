@@ -7,24 +7,10 @@
 #include "leases.h"
 #include "registry/catalog_records.h"
 #include "registry/self_preservation.h"
-#include "registry/version.h"
 
 static struct fixture world;
 
-static uint64_t raise_to(unsigned version) {
-    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
-    command.version = version, command.cluster_id = 1;
-    struct outcome outcome = fixture_apply(&world, CLUSTER_VERSION, &command.base);
-    cr_assert(outcome.yes);
-    return outcome.index;
-}
-
 static void setup(void) { leases_open(&world); }
-
-static void setup_folded(void) {
-    leases_open(&world);
-    raise_to(FOLD_SINCE);
-}
 
 static void teardown(void) {
     (void)fixture_sum(&world);
@@ -47,7 +33,7 @@ static void make(unsigned number, const char *node, const char *check) {
 
 /* -- sessions ----------------------------------------------------------------------------------------------------- */
 
-Test(fold_sessions, are_bound_to_nodes_and_checks_in_any_case, .init = setup_folded, .fini = teardown) {
+Test(fold_sessions, are_bound_to_nodes_and_checks_in_any_case, .init = setup, .fini = teardown) {
     cr_assert(node_register(&world, "carl").yes);
     cr_assert(check_register(&world, "carl", "Up", PB__STATUS__PASSING).yes);
     make(1, "CARL", "uP");
@@ -64,45 +50,12 @@ Test(fold_sessions, are_bound_to_nodes_and_checks_in_any_case, .init = setup_fol
     cr_expect_eq(sessions_of("carl"), 0);
 }
 
-Test(fold_sessions, of_before_are_found_and_end_as_others, .init = setup, .fini = teardown) {
-    cr_assert(node_register(&world, "Carl").yes);
-    cr_assert(node_register(&world, "dora").yes);
-    cr_assert(check_register(&world, "Carl", "Up", PB__STATUS__PASSING).yes);
-    make(1, "Carl", "Up");
-    make(2, "Carl", NULL);
-    make(3, "dora", NULL);
-    cr_expect_eq(sessions_of("carl"), 0, "names are exact");
-    uint64_t index = raise_to(FOLD_SINCE);
-    cr_expect_eq(sessions_of("carl"), 2);
-    cr_expect_eq(sessions_index("CARL"), index);
-    cr_assert(check_deregister(&world, "carl", "up").error == CO_OK);
-    cr_expect_eq(sessions_of("Carl"), 1);
-    cr_assert(node_remove(&world, "CARL").yes);
-    cr_expect_eq(sessions_of("Carl"), 0);
-    cr_expect_eq(sessions_of("DORA"), 1);
-}
-
-Test(fold_sessions, of_a_node_that_gives_way_end_and_their_locks_are_free, .init = setup, .fini = teardown) {
-    char id[UUID_TEXT_SIZE + 1];
-    cr_assert(node_register(&world, "CARL").yes);
-    cr_assert(check_register(&world, "CARL", "Up", PB__STATUS__PASSING).yes);
-    make(1, "CARL", "Up");
-    session_id(1, id);
-    cr_assert(kv_acquire(&world, "lock", "x", id).yes);
-    cr_assert(node_register(&world, "carl").yes);
-    make(2, "carl", NULL);
-    raise_to(FOLD_SINCE);
-    cr_expect_eq(sessions_of("carl"), 1, "that of the node that stays");
-    struct query_result key = kv_get(&world, "lock");
-    cr_expect(key.found && entry_of(&key)->session[0] == 0);
-}
-
 /* -- leases ------------------------------------------------------------------------------------------------------- */
 
 #define ONE "00000001-1ea5-4000-8000-000000000000"
 #define TWO "00000002-1ea5-4000-8000-000000000000"
 
-Test(fold_leases, things_bound_in_one_case_go_in_another, .init = setup_folded, .fini = teardown) {
+Test(fold_leases, things_bound_in_one_case_go_in_another, .init = setup, .fini = teardown) {
     cr_assert(lease_grant(&world, ONE, NULL, 0).yes);
     cr_assert(lease_grant(&world, TWO, NULL, 0).yes);
     cr_assert(lease_register(&world, &(struct registration){.node = "Carl"}).yes);
@@ -130,21 +83,7 @@ Test(fold_leases, things_bound_in_one_case_go_in_another, .init = setup_folded, 
     cr_expect_str_eq(node_state(&world, "carl"), "gone");
 }
 
-Test(fold_leases, bindings_of_before_stay, .init = setup, .fini = teardown) {
-    cr_assert(lease_grant(&world, ONE, NULL, 0).yes);
-    cr_assert(lease_register(&world, &(struct registration){.node = "Carl", .lease = ONE}).yes);
-    cr_assert(
-        lease_register(&world, &(struct registration){.node = "Carl", .service = "Web", .lease = ONE, .skip = true})
-            .yes);
-    cr_assert(kv_put_leased(&world, "Key", "x", ONE).yes);
-    raise_to(FOLD_SINCE);
-    cr_expect_str_eq(lease_holds(&world, ONE), "key Key; service Carl/Web; node Carl; ");
-    cr_assert(lease_revoke(&world, ONE).yes);
-    cr_expect_str_eq(node_state(&world, "carl"), "gone");
-    cr_expect_not(kv_get(&world, "Key").found);
-}
-
-Test(fold_leases, a_node_lives_and_dies_in_any_case, .init = setup_folded, .fini = teardown) {
+Test(fold_leases, a_node_lives_and_dies_in_any_case, .init = setup, .fini = teardown) {
     cr_assert(lease_register(&world, &(struct registration){.node = "carl", .node_id = 7, .alive = true}).yes);
     cr_assert(lease_grant(&world, ONE, "CARL", 7).yes);
     cr_assert(lease_expire(&world, ONE, world.term).yes);
@@ -176,14 +115,12 @@ static void preservation_node(unsigned node, const char *word, const char *servi
     cr_assert(fixture_apply(&world, CATALOG_REGISTER, &command.base).yes);
 }
 
-static unsigned nodes_least = 3;
-
 static void preservation_expire(unsigned node, uint64_t at_ms) {
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
     Pb__PreservationOrder order = PB__PRESERVATION_ORDER__INIT;
     char lease[UUID_TEXT_SIZE + 1];
     lease_uuid(100 + node, lease);
-    order.percent = 85, order.instances = 10, order.nodes = nodes_least, order.window_ms = 15000, order.hold_ms = 60000;
+    order.percent = 85, order.instances = 10, order.nodes = 3, order.window_ms = 15000, order.hold_ms = 60000;
     order.unix_ms = 1700000000000, order.at_ms = at_ms;
     command.id = lease, command.term = world.term, command.preservation = &order;
     cr_assert(fixture_apply(&world, LEASE_END, &command.base).yes);
@@ -236,7 +173,7 @@ static void all_back(void) {
     cr_expect_eq(preservation_rows(), 1, "nothing but its clock is left");
 }
 
-Test(fold_preservation, counts_a_service_in_all_its_spellings, .init = setup_folded, .fini = teardown) {
+Test(fold_preservation, counts_a_service_in_all_its_spellings, .init = setup, .fini = teardown) {
     for (unsigned i = 0; i < NODES; i++)
         preservation_node(i, i % 2 ? "Node" : "node", i % 3 ? "Web" : "web", i % 2 ? "W" : "w");
     for (unsigned i = 0; i < 11; i++) preservation_expire(i, 1000 + i);
@@ -247,52 +184,4 @@ Test(fold_preservation, counts_a_service_in_all_its_spellings, .init = setup_fol
     cr_expect(fixture_apply(&world, PRESERVATION_RELEASE, &command.base).yes);
     expect_held("web", 1u, 0u);
     all_back();
-}
-
-Test(fold_preservation, what_is_held_stays_so, .init = setup, .fini = teardown) {
-    for (unsigned i = 0; i < NODES; i++) preservation_node(i, i % 2 ? "Node" : "node", "Web", i % 2 ? "W" : "w");
-    for (unsigned i = 0; i < 11; i++) preservation_expire(i, 1000 + i);
-    expect_held("Web", 12u, 11u);
-    uint64_t since = held_since("Web");
-    raise_to(FOLD_SINCE);
-    expect_held("web", 12u, 11u);
-    cr_expect_eq(held_since("web"), since);
-    preservation_expire(11, 2000);
-    expect_held("WEB", 12u, 12u);
-    all_back();
-    expect_held("web", 12u, 0u);
-}
-
-/* What was lost under several spellings was lost of one service. */
-Test(fold_preservation, the_windows_of_spellings_become_one, .init = setup, .fini = teardown) {
-    nodes_least = NODES;
-    for (unsigned i = 0; i < NODES; i++) preservation_node(i, "Node", i % 2 ? "web" : "Web", "Id");
-    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
-    Pb__Node record = PB__NODE__INIT;
-    Pb__Service instance = PB__SERVICE__INIT;
-    record.name = (char *)(uintptr_t) "Node00", command.node = &record, command.skip_node_update = true;
-    instance.name = (char *)(uintptr_t) "web", instance.id = (char *)(uintptr_t) "other";
-    command.service = &instance;
-    cr_assert(fixture_apply(&world, CATALOG_REGISTER, &command.base).yes);
-    for (unsigned i = 0; i < 8; i++) preservation_expire(i, 1000 + i);
-    expect_held("Web", 2u, 0u);
-    expect_held("web", 2u, 0u);
-    raise_to(FOLD_SINCE);
-    for (unsigned i = 8; i < 11; i++) preservation_expire(i, 2000);
-    expect_held("WEB", 1u, 0u); /* on eleven nodes: that with both counts once */
-    preservation_expire(11, 2000);
-    expect_held("web", 13u, 13u);
-    all_back();
-    expect_held("web", 13u, 0u);
-}
-
-Test(fold_preservation, a_held_service_with_other_spellings_is_let_go, .init = setup, .fini = teardown) {
-    for (unsigned i = 0; i < NODES; i++) preservation_node(i, "node", i == 11 ? "web" : "Web", "id");
-    for (unsigned i = 0; i < 11; i++) preservation_expire(i, 1000 + i);
-    expect_held("Web", 11u, 11u);
-    raise_to(FOLD_SINCE);
-    expect_held("web", 1u, 0u);
-    cr_expect_eq(held_since("Web"), 0);
-    all_back();
-    expect_held("web", 12u, 0u);
 }

@@ -37,7 +37,6 @@ static struct {
     uint64_t sessions_index;
 } nodes[NODES];
 static uint64_t sessions_index;
-static bool raised; /* the cluster version, in the middle of each run */
 static char ids[SESSIONS][UUID_TEXT_SIZE + 1];
 static const char *const node_names[NODES] = {"n1", "n2"}, *const values[VALUES] = {"", "v", "another value"};
 
@@ -174,10 +173,9 @@ static void plan_kv(struct planned *p, uint64_t index) {
             p->yes = !key->delayed && sessions[who].there && (!held || key->session == (int)who);
             if (!key->delayed && !sessions[who].there) p->error = CO_INVALID;
             if (!p->yes) return;
-            /* A lock of before the version was raised gets its token when it is acquired again. */
-            uint64_t token = !raised ? 0 : held && key->token ? key->token : index;
+            uint64_t token = held ? key->token : index;
             if (token != key->token) CHECK(token > key->granted);
-            if (token) key->granted = token;
+            key->granted = token;
             if (c->want_token) p->token = token;
             model_write(key, value, c->flags, (key->there ? key->lock_index : 0) + !held, (int)who, token, index);
             return;
@@ -443,13 +441,6 @@ static void batch(void) {
     }
 }
 
-/* Names are folded with it, and what is known of nodes moves: test_fold.c. */
-static void raise_version(void) {
-    fixture_raise(&world);
-    raised = true;
-    for (unsigned i = 0; i < NODES; i++) nodes[i].sessions_index = session_list(&world, node_names[i]).index;
-}
-
 static void run(uint64_t number) {
     seed = number;
     rng_seed(&rng, seed);
@@ -457,9 +448,7 @@ static void run(uint64_t number) {
     model_begin();
     memset(seen_keys, 0, sizeof seen_keys);
     memset(seen_prefixes, 0, sizeof seen_prefixes);
-    raised = false;
     for (unsigned step = 0; step < STEPS; step++) {
-        if (step == STEPS / 2) raise_version();
         batch();
         compare_some();
         if (step % 10 == 0) never_back();

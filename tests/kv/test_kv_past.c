@@ -29,7 +29,7 @@ static int come_and_go(struct machine_tx *tx, struct slice payload, struct machi
     return rv;
 }
 static const struct module_command more_commands[] = {
-    {.number = COME_AND_GO, .since = 1, .name = "come-and-go", .apply_bytes = come_and_go}, {0}};
+    {.number = COME_AND_GO, .name = "come-and-go", .apply_bytes = come_and_go}, {0}};
 static const struct module more = {.name = "more", .commands = more_commands};
 
 static struct fixture world;
@@ -328,7 +328,7 @@ static void one_world(void) {
     rng_seed(&rng, seed);
     fixture_open_with(&world, &more);
     node_register(&world, "n1");
-    fixture_raise(&world);
+    fixture_found(&world);
     began = machine_index(world.machine);
     look(0);
     uint64_t clock = 5000;
@@ -378,7 +378,7 @@ static const char *changes_of(const char *key) {
 static void open_with_sessions(void) {
     fixture_open_with(&world, &more);
     node_register(&world, "n1");
-    fixture_raise(&world);
+    fixture_found(&world);
     for (unsigned i = 0; i < SESSIONS; i++) {
         struct session_plan plan = {.node = "n1", .delete_keys = i % 2};
         session_id(i + 1, session_ids[i]);

@@ -15,7 +15,7 @@ static char session[UUID_TEXT_SIZE + 1], lease[UUID_TEXT_SIZE + 1];
 static void begin(void) {
     fixture_open(&world);
     node_register(&world, "n1");
-    fixture_raise(&world);
+    fixture_found(&world);
     session_id(1, session), lease_uuid(1, lease);
     cr_assert(session_make(&world, session, &(struct session_plan){.node = "n1"}).yes);
     cr_assert(lease_grant(&world, lease, NULL, 0).yes);

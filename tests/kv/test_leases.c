@@ -200,20 +200,6 @@ Test(leases, a_node_keeps_its_lease_when_something_is_registered_on_it, .init = 
     sums_hold();
 }
 
-/* Before cluster version 3 the fields do nothing, as in programs that do not know them. */
-Test(leases, before_the_cluster_version_that_has_them) {
-    fixture_open(&world);
-    lease_uuid(100, id[0]);
-    cr_expect(kv_put_leased(&world, "a", "1", id[0]).yes);
-    cr_expect_str_empty(entry("a")->lease);
-    cr_expect(
-        lease_register(&world, &(struct registration){.node = "n1", .service = "web", .lease = id[0], .by = id[0]})
-            .yes);
-    cr_expect(node_remove(&world, "n1").yes);
-    sums_hold();
-    fixture_close(&world);
-}
-
 /* -- node leases -------------------------------------------------------------------------------------------------- */
 
 static const struct registration agent = {.node = "n1", .node_id = 1, .alive = true};

@@ -368,7 +368,7 @@ static void run(uint64_t number) {
     memset(before, 0, sizeof before);
     memset(changed_before, 0, sizeof changed_before), memset(holder_before, 0, sizeof holder_before);
     fixture_open(&world);
-    fixture_raise(&world);
+    fixture_found(&world);
     watchers_add();
     for (unsigned i = 0; i < STEPS; i++) {
         step();

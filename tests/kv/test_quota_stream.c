@@ -145,10 +145,3 @@ Test(quota_stream, what_woke_a_query_of_a_budget_is_said) {
     cr_expect_str_eq(cause.data, expected);
     buffer_free(&cause), arena_free(&arena);
 }
-
-/* Programs before it do not know the topic: what they wrote of breaks, all write until they are gone. */
-Test(quota_stream, the_topic_comes_with_its_version) {
-    cr_expect(HISTORY_QUOTAS_SINCE == QUOTA_SINCE && quota_module.topic == HISTORY_QUOTAS);
-    for (const struct module_command *command = quota_module.commands; command->number; command++)
-        cr_expect_eq(command->since, QUOTA_SINCE);
-}

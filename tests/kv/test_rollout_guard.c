@@ -10,7 +10,7 @@ static struct fixture world;
 
 static void setup(void) {
     fixture_open(&world);
-    fixture_raise(&world);
+    fixture_found(&world);
     cr_assert(rollout_publish(&world, "web", "v1", "1").yes && rollout_publish(&world, "web", "v2", "2").yes);
     cr_assert(rollout_flip(&world, "web", "v1").yes);
 }

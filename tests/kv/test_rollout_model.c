@@ -165,7 +165,7 @@ static struct outcome delete (void) {
 
 static void run(void) {
     fixture_open(&world);
-    fixture_raise(&world);
+    fixture_found(&world);
     publish_all();
     model.current = model.staged = -1, model.before_count = 0;
     stage_ends();

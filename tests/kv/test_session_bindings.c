@@ -34,7 +34,6 @@ static int thing_ended(struct machine_tx *tx, const struct binding_end *end) {
 }
 
 static const struct module_command commands[] = {{.number = HOLD,
-                                                  .since = 1,
                                                   .name = "hold",
                                                   .request = &pb__session_use__descriptor,
                                                   .result = &pb__session__descriptor,

@@ -152,7 +152,7 @@ static void ask_at_random(const struct stream_model *model, uint64_t begun) {
 static void run(void) {
     struct stream_model model;
     fixture_open(&world);
-    fixture_raise(&world);
+    fixture_found(&world);
     uint64_t begun = machine_index(world.machine);
     stream_model_open(&model, &world);
     for (size_t step = 0; step < STEPS; step++) stream_model_act(&model, &rng);
@@ -193,7 +193,7 @@ Test(stream, says_gap_only_when_something_has_changed, .timeout = 300) {
         struct stream_model model;
         rng_seed(&rng, seed);
         fixture_open(&world);
-        fixture_raise(&world);
+        fixture_found(&world);
         uint64_t begun = machine_index(world.machine);
         stream_model_open(&model, &world);
         stream_limits(&world, 12);
@@ -223,7 +223,7 @@ Test(stream, says_gap_only_when_something_has_changed, .timeout = 300) {
 
 static void open_world(void) {
     fixture_open(&world);
-    fixture_raise(&world);
+    fixture_found(&world);
 }
 static void close_world(void) { fixture_close(&world); }
 

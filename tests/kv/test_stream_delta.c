@@ -77,7 +77,7 @@ Test(stream_delta, parts_of_a_service_make_the_whole, .timeout = 300) {
         struct stream_model model;
         rng_seed(&rng, seed);
         fixture_open(&world);
-        fixture_raise(&world);
+        fixture_found(&world);
         struct stream_ask ask;
         stream_ask_init(&ask);
         stream_ask_add(&ask, PB__STREAM_KIND__STREAM_SERVICE, "API");

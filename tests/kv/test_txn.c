@@ -18,7 +18,7 @@ static char one[UUID_TEXT_SIZE + 1], two[UUID_TEXT_SIZE + 1];
 
 static void setup(void) {
     fixture_open(&world);
-    fixture_raise(&world);
+    fixture_found(&world);
     session_id(1, one), session_id(2, two);
     cr_assert_eq(node_register(&world, "n1").error, CO_OK);
     cr_assert(session_make(&world, one, &(struct session_plan){.node = "n1"}).yes);

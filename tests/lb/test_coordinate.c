@@ -8,7 +8,6 @@
 #include "coordinates.h"
 #include "lb/near.h"
 #include "registry/fold.h"
-#include "registry/version.h"
 
 static struct fixture world;
 static void setup(void) {
@@ -79,18 +78,11 @@ Test(coordinate, they_go_with_their_node, .init = setup, .fini = teardown) {
     cr_expect_eq(store_sum(txn), store_scrub(txn));
 }
 
-/* What lies before the raise is found after it. */
 Test(coordinate, nodes_are_found_in_any_case, .init = setup, .fini = teardown) {
     cr_assert(node_add(&world, "Near").yes);
     coordinate_put(&world, "Near", "", 0.5);
     coordinate_put(&world, "a", "", 1), coordinate_put(&world, "b", "", 0.75);
-    cr_expect_not(coordinates_of(&world, "near").found);
-    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
-    command.version = FOLD_SINCE, command.cluster_id = 1;
-    struct outcome raised = fixture_apply(&world, CLUSTER_VERSION, &command.base);
-    cr_assert(raised.yes);
     cr_expect_text(coordinates_of(&world, "NEAR"), "Near:=0.5");
-    cr_expect_eq(coordinates_of(&world, "near").index, raised.index);
     cr_expect(coordinate_put(&world, "nEAR", "", 0.625).yes);
     cr_expect_text(coordinates_of(&world, "near"), "nEAR:=0.625");
     Pb__NearRequest near = PB__NEAR_REQUEST__INIT;

@@ -11,7 +11,6 @@
 #include "base/message.h"
 #include "kv/session/session.h"
 #include "registry/lease.h"
-#include "registry/version.h"
 #include "rpc/api/ask.h"
 #include "rpc/reads/fetch.h"
 #include "tests/lib/fixture.h"
@@ -132,8 +131,6 @@ static struct course course_of(struct rpc *rpc, const struct job *job) {
     }
     if (!rpc->leader) return (struct course){.error = CO_NOLEADER};
     if (rpc->fail) return (struct course){.error = rpc->fail};
-    if (machine_needs(rpc->machine, buffer_slice(&job->command)) > machine_version(rpc->machine))
-        return (struct course){.error = CO_UNSUPPORTED};
     return (struct course){.applied = true};
 }
 
@@ -280,13 +277,6 @@ void fake_rpc_apply(struct rpc *rpc, uint8_t command, const ProtobufCMessage *me
     struct job *job = job_of(command, message);
     job->sure = true;
     ask(rpc, job, true);
-}
-
-void fake_rpc_version(struct rpc *rpc, unsigned version) {
-    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
-    command.version = version, command.cluster_id = 7;
-    fake_rpc_apply(rpc, CLUSTER_VERSION, &command.base);
-    CHECK(machine_version(rpc->machine) == version);
 }
 
 void fake_rpc_late(struct rpc *rpc) {

@@ -25,8 +25,6 @@ void fake_rpc_stop(struct rpc *rpc);                                /* what wait
 
 /* Applies a command as somebody else's; it is applied when this returns, and has to be accepted. */
 void fake_rpc_apply(struct rpc *rpc, uint8_t command, const ProtobufCMessage *message);
-/* Raises the cluster version, which is 1 at the start: commands that came later end with CO_UNSUPPORTED. */
-void fake_rpc_version(struct rpc *rpc, unsigned version);
 void fake_rpc_hold(struct rpc *rpc, bool hold); /* writes and renewals wait */
 unsigned fake_rpc_held(struct rpc *rpc);        /* how many writes and renewals wait */
 void fake_rpc_stand_still(struct rpc *rpc);     /* rpc_submit returns when what it writes is applied */

@@ -21,6 +21,7 @@ static void machine_begin(struct fixture *f) {
     struct machine_config config = {.store = scratch_config(f->folder, NULL, 0),
                                     .modules = f->modules,
                                     .updates = f->updates,
+                                    .version_newest = f->newest,
                                     .mutations = f->mutations};
     struct fault fault = {0};
     if (machine_open(&config, &f->machine, &fault) != CO_OK) fprintf(stderr, "%s\n", fault.text);
@@ -154,7 +155,7 @@ void fixture_updates(struct fixture *f, int64_t unit_ns, struct buffer *out) {
     buffer_append_byte(out, '\0');
 }
 
-void fixture_raise(struct fixture *f) {
+void fixture_found(struct fixture *f) {
     Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
     command.version = MACHINE_VERSION_NEWEST, command.cluster_id = 7;
     CHECK(fixture_apply(f, CLUSTER_VERSION, &command.base).yes);

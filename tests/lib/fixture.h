@@ -9,7 +9,7 @@
 #include "tests/lib/scratch.h"
 
 struct fixture {
-    unsigned mutations; /* of the machine: set it, and reopen */
+    unsigned mutations, newest; /* of the machine: set it, and reopen; newest: version_newest */
     char folder[64];
     struct machine *machine;
     struct expiry_updates *updates;
@@ -51,8 +51,8 @@ int fixture_try(struct fixture *f, uint8_t type, const ProtobufCMessage *message
 /* What began and ended since the last call, oldest first: "lease began 00000064 10; ": the kind, the first 8 bytes of
  * the name, the period in `unit_ns`. Ends with a NUL. */
 void fixture_updates(struct fixture *f, int64_t unit_ns, struct buffer *out);
-/* The cluster version becomes the newest, which later commands need to be known by. */
-void fixture_raise(struct fixture *f);
+/* The first command of a cluster: its version, its id 7. The history begins with it. */
+void fixture_found(struct fixture *f);
 
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 

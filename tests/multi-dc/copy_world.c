@@ -318,7 +318,7 @@ struct world *world_new(uint64_t seed, unsigned mutations) {
     fixture_open(&world->own);
     world->own.mutations = mutations;
     fixture_reopen(&world->own);
-    fixture_raise(&world->own);
+    fixture_found(&world->own);
     source_found(&world->source, history_changes(world));
     for (unsigned i = 0; i < WORLD_CORES; i++) {
         world->cores[i].follower = follower_new(REGION);

@@ -299,7 +299,7 @@ struct keys_world *keys_world_new(uint64_t seed, unsigned mutations) {
     fixture_open(&world->own);
     world->own.mutations = mutations;
     fixture_reopen(&world->own);
-    fixture_raise(&world->own);
+    fixture_found(&world->own);
     region_becomes_known(&world->own, "far");
     (void)key_put(&world->own, "q/ours", "1");
     (void)key_put(&world->own, PREFIX "ours", "1");

@@ -8,7 +8,7 @@
 void neighbours_open(struct neighbours *world) {
     *world = (struct neighbours){.arena = {0}};
     fixture_open(&world->f);
-    fixture_raise(&world->f);
+    fixture_found(&world->f);
 }
 
 void neighbours_close(struct neighbours *world) {

@@ -12,7 +12,7 @@ static struct arena arena;
 
 static void setup(void) {
     fixture_open(&f);
-    fixture_raise(&f);
+    fixture_found(&f);
 }
 static void teardown(void) {
     (void)fixture_sum(&f);

@@ -19,7 +19,7 @@
 static struct fixture f;
 static void setup(void) {
     fixture_open(&f);
-    fixture_raise(&f);
+    fixture_found(&f);
     region_becomes_known(&f, "us");
 }
 static void teardown(void) { fixture_close(&f); }

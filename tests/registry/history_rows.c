@@ -4,14 +4,6 @@
 
 #include "base/check.h"
 
-#include "registry/version.h"
-
-void raise_to(struct fixture *to, unsigned version) {
-    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
-    command.version = version, command.cluster_id = 7;
-    CHECK(fixture_apply(to, CLUSTER_VERSION, &command.base).yes);
-}
-
 uint64_t put(struct fixture *to, const char *key, const char *value) {
     Pb__KvCommand command = PB__KV_COMMAND__INIT;
     command.key = binary_text(key), command.value = binary_text(value);

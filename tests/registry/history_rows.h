@@ -11,7 +11,6 @@ static inline ProtobufCBinaryData binary_text(const char *text) {
 }
 
 /* Each returns the index of its entry. */
-void raise_to(struct fixture *to, unsigned version);
 uint64_t put(struct fixture *to, const char *key, const char *value);
 uint64_t change(struct fixture *to); /* of a key "a": another value than it had, since the same again would be none */
 uint64_t mark(struct fixture *to, int64_t now_unix_ms);

@@ -8,7 +8,6 @@
 #include "history_rows.h"
 #include "registry/catalog_changes.h"
 #include "registry/operator.h"
-#include "registry/version.h"
 #include "tests/lib/random_catalog.h"
 
 static struct fixture f;
@@ -32,9 +31,9 @@ static Pb__CatalogAt now(void) {
     return *ask(NULL, false, &index)->to;
 }
 
-static void open_at(unsigned version) {
+static void open_founded(void) {
     fixture_open(&f);
-    raise_to(&f, version);
+    fixture_found(&f);
 }
 
 /* -- against brute force ------------------------------------------------------------------------------------------ */
@@ -51,7 +50,7 @@ static void run_seed(uint64_t seed, uint64_t window, bool any_case) {
     struct rng rng;
     size_t by_history = 0, walked = 0;
     rng_seed(&rng, seed);
-    open_at(MACHINE_VERSION_NEWEST);
+    open_founded();
     if (window != UINT64_MAX) limit(&f, window, 1 << 20, 600000);
     for (size_t i = 0; i < MOMENTS; i++) {
         for (uint64_t more = rng_below(&rng, 6); more > 0; more--) random_catalog_change(&f, &rng, any_case);
@@ -95,7 +94,7 @@ Test(catalog_changes, without_history) {
 
 Test(catalog_changes, only_what_changed_is_told) {
     uint64_t index;
-    open_at(MACHINE_VERSION_NEWEST);
+    open_founded();
     for (int i = 0; i < 20; i++) {
         char spec[80];
         snprintf(spec, sizeof spec, "node=n%d service=web:web:80 check=c:passing:web output=a", i);
@@ -126,7 +125,7 @@ Test(catalog_changes, only_what_changed_is_told) {
 
 Test(catalog_changes, of_another_life_is_all_of_it) {
     uint64_t index;
-    open_at(MACHINE_VERSION_NEWEST);
+    open_founded();
     fixture_register(&f, "node=n service=web:web:80");
     Pb__CatalogAt from = now();
     change(&f);
@@ -145,7 +144,7 @@ Test(catalog_changes, of_another_life_is_all_of_it) {
 
 Test(catalog_changes, a_server_that_is_behind_says_nothing) {
     uint64_t index;
-    open_at(MACHINE_VERSION_NEWEST);
+    open_founded();
     fixture_register(&f, "node=n service=web:web:80");
     Pb__CatalogAt from = now();
     from.index += 10;
@@ -154,28 +153,11 @@ Test(catalog_changes, a_server_that_is_behind_says_nothing) {
     fixture_close(&f);
 }
 
-/* The mark of the whole catalog is part of the state: programs of before do not write it. */
-Test(catalog_changes, below_its_version_the_index_is_that_of_the_state) {
-    open_at(CATALOG_CHANGES_SINCE - 1);
-    fixture_register(&f, "node=n service=web:web:80");
-    cr_assert_eq(machine_change_index(store_read(f.reader), SPACE_TABLE, catalog_table_all), 0);
-    store_read_done(f.reader);
-    uint64_t before = position().index;
-    change(&f);
-    cr_assert_gt(position().index, before);
-    raise_to(&f, CATALOG_CHANGES_SINCE);
-    fixture_register(&f, "node=n service=web:web:81");
-    before = position().index;
-    change(&f);
-    cr_assert_eq(position().index, before);
-    fixture_close(&f);
-}
-
 Test(catalog_changes, who_waits_is_woken_by_any_change) {
     (void)f;
     Pb__CatalogChangesRequest request = PB__CATALOG_CHANGES_REQUEST__INIT;
     struct watch_key watched = query_catalog_changes.watched(&request.base);
-    open_at(MACHINE_VERSION_NEWEST);
+    open_founded();
     const char *specs[] = {"node=n",
                            "node=n service=web:web:80",
                            "node=n service=web:web:81",

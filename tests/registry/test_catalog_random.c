@@ -16,7 +16,6 @@
 #include "base/random.h"
 #include "catalog_specs.h"
 #include "registry/fold.h"
-#include "registry/version.h"
 #include "tests/lib/scratch.h"
 
 enum { NODES = 5, IDS = 4, NAMES = 4, CHECKS = 4, THINGS = 4 + NODES + NAMES };
@@ -238,9 +237,6 @@ static void check_things(uint64_t index, bool simple, bool refused, int step) {
 static void run_seed(uint64_t seed, int steps) {
     fixture_open(&f);
     memset(things, 0, sizeof things);
-    Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
-    version.version = FOLD_SINCE, version.cluster_id = 1;
-    if (any_case) cr_assert(fixture_apply(&f, CLUSTER_VERSION, &version.base).yes);
     watch_things();
     struct rng rng;
     rng_seed(&rng, seed);

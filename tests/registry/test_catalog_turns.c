@@ -52,7 +52,7 @@ static void setup(void) {
     wanted = true;
     told.count = 0;
     fixture_open_with(&f, &listener);
-    fixture_raise(&f);
+    fixture_found(&f);
 }
 static void teardown(void) { fixture_close(&f); }
 

@@ -1,35 +1,17 @@
-/* Names without regard to case: what is one thing then, what becomes of a state that was written before, and that
- * nothing of it depends on how names happen to be written. */
+/* Names without regard to case: what is one thing then, and that nothing of it depends on how names happen to be
+ * written. */
 #include <criterion/criterion.h>
 #include <ctype.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/random.h"
 #include "catalog_specs.h"
 #include "registry/catalog_records.h"
 #include "registry/catalog_write.h"
-#include "registry/lease.h"
-#include "registry/operator.h"
-#include "registry/version.h"
 
 TestSuite(fold, .timeout = 300);
-
-static uint64_t raise_to(struct fixture *f, unsigned version) {
-    Pb__ClusterVersionCommand command = PB__CLUSTER_VERSION_COMMAND__INIT;
-    command.version = version, command.cluster_id = 77;
-    struct outcome result = fixture_apply(f, CLUSTER_VERSION, &command.base);
-    cr_assert(result.yes, "%s", result.text);
-    return result.index;
-}
-
-static void open_folded(struct fixture *f) {
-    fixture_open(f);
-    raise_to(f, FOLD_SINCE);
-}
 
 #define put(f, spec)                                         \
     do {                                                     \
@@ -138,7 +120,7 @@ static void check_nodes(struct store_txn *txn, struct arena *arena, struct count
         const Pb__Node *node = record_node(txn, arena, cursor.value);
         struct slice name = slice_text(node->name);
         counts->nodes++;
-        cr_assert(slice_equal(cursor.key, key_node(txn, room, name)), "%s", node->name);
+        cr_assert(slice_equal(cursor.key, key_node(room, name)), "%s", node->name);
         cr_assert(store_get(txn, TABLE_SPELLINGS, key_spelling(room, SPELLING_NODE, name), &found) == CO_OK &&
                   slice_equal(found, name));
         if (!node->id[0]) continue;
@@ -159,9 +141,9 @@ static void check_services(struct store_txn *txn, struct arena *arena, struct co
         const Pb__Service *service = record_service(txn, arena, cursor.value);
         struct slice node = slice_text(service->node), id = slice_text(service->id), name = slice_text(service->name);
         counts->services++;
-        cr_assert(slice_equal(cursor.key, key_service(txn, room, node, id)));
+        cr_assert(slice_equal(cursor.key, key_service(room, node, id)));
         cr_assert(catalog_node_exists(txn, node), "%s", service->node);
-        cr_assert_eq(store_get(txn, TABLE_INSTANCES, key_instance(txn, room, name, node, id), &found), CO_OK);
+        cr_assert_eq(store_get(txn, TABLE_INSTANCES, key_instance(room, name, node, id), &found), CO_OK);
         cr_assert_eq(store_get(txn, TABLE_SPELLINGS, key_spelling(room, SPELLING_SERVICE, name), &found), CO_OK);
     }
     store_cursor_close(&cursor);
@@ -177,14 +159,14 @@ static void check_checks(struct store_txn *txn, struct arena *arena, struct coun
         struct slice node = slice_text(check->node), id = slice_text(check->check_id),
                      service = slice_text(check->service_id), carried = slice_text(check->service_name);
         counts->checks++;
-        cr_assert(slice_equal(cursor.key, key_check(txn, room, node, service, id)));
-        cr_assert(store_get(txn, TABLE_CHECK_IDS, key_check_id(txn, room, node, id), &found) == CO_OK &&
+        cr_assert(slice_equal(cursor.key, key_check(room, node, service, id)));
+        cr_assert(store_get(txn, TABLE_CHECK_IDS, key_check_id(room, node, id), &found) == CO_OK &&
                   slice_equal(found, service));
         if (!service.size) continue;
         cr_assert_eq(catalog_service_bytes(txn, node, service, &found), CO_OK, "%s", check->service_id);
-        bool stray = !fold_same(txn, record_text(found, SERVICE_NAME_FIELD), carried);
+        bool stray = !slice_equal_nocase(record_text(found, SERVICE_NAME_FIELD), carried);
         counts->strays += stray;
-        cr_assert_eq(store_get(txn, TABLE_STRAYS, key_stray(txn, room, carried, node, id), &found) == CO_OK, stray);
+        cr_assert_eq(store_get(txn, TABLE_STRAYS, key_stray(room, carried, node, id), &found) == CO_OK, stray);
     }
     store_cursor_close(&cursor);
     cr_assert_eq(store_count(txn, TABLE_CHECK_IDS), counts->checks);
@@ -216,8 +198,7 @@ static void check_marks(struct store_txn *txn, struct counts *counts) {
     STORE_PREFIX(&cursor, txn, TABLE_CHANGES, all) {
         if (cursor.value.data[INDEX_BYTES]) counts->removed++;
         bool whole = cursor.key.size <= STORE_KEY_WHOLE; /* else it ends with a hash */
-        if (whole && fold_on(txn) && fold_space((uint8_t)cursor.key.data[0]))
-            cr_assert_not(slice_has_upper(cursor.key));
+        if (whole && fold_space((uint8_t)cursor.key.data[0])) cr_assert_not(slice_has_upper(cursor.key));
     }
     store_cursor_close(&cursor);
     cr_assert_eq(store_count(txn, TABLE_TOMBSTONES), counts->removed);
@@ -271,7 +252,7 @@ static size_t checks_of(struct fixture *f, const struct query_type *type, const 
 
 Test(fold, nodes_services_and_checks_are_found_in_any_case) {
     struct fixture f;
-    open_folded(&f);
+    fixture_open(&f);
     put(&f, "node=carl service=W1:Web:80 tag=a check=C1:passing:W1 check=up:passing:");
     cr_expect(names_node(&f, "CARL", "carl"));
     cr_expect_eq(instances(&f, "WEB"), 1);
@@ -295,7 +276,7 @@ Test(fold, nodes_services_and_checks_are_found_in_any_case) {
 
 Test(fold, names_of_services_stay_as_each_instance_has_them) {
     struct fixture f;
-    open_folded(&f);
+    fixture_open(&f);
     put(&f, "node=a service=x:Web:1 tag=t check=c:passing:x");
     put(&f, "node=b service=y:WEB:2");
     cr_expect_eq(instances(&f, "web"), 2);
@@ -321,7 +302,7 @@ Test(fold, names_of_services_stay_as_each_instance_has_them) {
 
 Test(fold, a_node_of_the_same_id_in_another_case_is_renamed_and_starts_anew) {
     struct fixture f;
-    open_folded(&f);
+    fixture_open(&f);
     put(&f, "node=carl id=" ID " service=w:web:1 check=serfHealth:passing:");
     put(&f, "node=carl addr=10.0.0.2 id=" UPPER_ID);
     cr_expect_eq(instances(&f, "web"), 1, "an ID has no case");
@@ -337,7 +318,7 @@ Test(fold, a_node_of_the_same_id_in_another_case_is_renamed_and_starts_anew) {
 
 Test(fold, a_check_finds_its_service_in_any_case) {
     struct fixture f;
-    open_folded(&f);
+    fixture_open(&f);
     put(&f, "node=a service=Db:Db:1 check=one:passing:DB");
     put(&f, "node=a skip check=two:passing:db");
     cr_expect_eq(checks_of(&f, &query_service_checks, "db"), 2);
@@ -350,7 +331,7 @@ Test(fold, a_check_finds_its_service_in_any_case) {
 
 Test(fold, letters_beyond_ascii_are_themselves) {
     struct fixture f;
-    open_folded(&f);
+    fixture_open(&f);
     put(&f, "node=gr\xc3\x96sse service=x:\xc3\x96l:1");
     cr_expect(names_node(&f, "GR\xc3\x96SSE", "gr\xc3\x96sse"));
     cr_expect_not(fixture_node(&f, &query_node_services, "gr\xc3\xb6sse").found);
@@ -370,8 +351,6 @@ Test(fold, long_names_are_no_exception) {
         fixture_open(&f);
         buffer_printf(&spec, "node=%s service=%s:%s:1 check=%s:passing:%s%c", upper, upper, upper, upper, upper, '\0');
         put(&f, spec.data);
-        cr_expect_not(fixture_node(&f, &query_node_services, lower).found);
-        raise_to(&f, FOLD_SINCE);
         check_store(&f);
         cr_expect(names_node(&f, lower, upper), "%zu", size);
         cr_expect_eq(instances(&f, lower), 1);
@@ -392,7 +371,7 @@ static void fired(struct watch_waiter *waiter) { (void)waiter; }
 Test(fold, who_waits_in_another_case_is_woken) {
     struct fixture f;
     struct watch_waiter node = {0}, service = {0}, other = {0};
-    open_folded(&f);
+    fixture_open(&f);
     put(&f, "node=carl service=w:web:1");
     struct watch_table *table = machine_watches(f.machine);
     watch_add(table, &node, (struct watch_key){SPACE_NODE, slice_text("CARL")}, fired);
@@ -406,120 +385,6 @@ Test(fold, who_waits_in_another_case_is_woken) {
     cr_expect_neq(watch_generation(table, (struct watch_key){SPACE_SERVICE, slice_text("WEB")}), before,
                   "ready answers are written anew");
     watch_remove(table, &node), watch_remove(table, &service), watch_remove(table, &other);
-    fixture_close(&f);
-}
-
-/* -- the raise ---------------------------------------------------------------------------------------------------- */
-
-static uint64_t index_of(struct fixture *f, const char *service) {
-    uint64_t index = fixture_service(f, &query_service_entries, service).index;
-    fixture_forget(f);
-    return index;
-}
-
-Test(fold, what_was_written_before_is_found_after_the_version_has_risen) {
-    struct fixture f;
-    struct watch_waiter waiter = {0};
-    fixture_open(&f);
-    raise_to(&f, FOLD_SINCE - 1);
-    put(&f, "node=Carl id=" ID " service=W1:Web:1 tag=A check=C:passing:W1");
-    put(&f, "node=dora service=x:API:1 check=d:passing:x");
-    put(&f, "node=dora skip service=x:Api:1");
-    put(&f, "node=Erna service=gone:Gone:1");
-    cr_assert_eq(fixture_deregister(&f, "Erna", "", "").error, CO_OK);
-    uint64_t gone = index_of(&f, "Gone");
-    cr_expect_eq(instances(&f, "web"), 0, "names are exact");
-    cr_expect_eq(checks_of(&f, &query_service_checks, "API"), 1, "a stray");
-    struct watch_table *table = machine_watches(f.machine);
-    watch_add(table, &waiter, (struct watch_key){SPACE_SERVICE, slice_text("web")}, fired);
-    char *before = all_of(&f, false);
-    uint64_t index = raise_to(&f, FOLD_SINCE);
-    expect_all(&f, before);
-    check_store(&f);
-    cr_expect(names_node(&f, "carl", "Carl"));
-    cr_expect_eq(instances(&f, "web"), 1);
-    cr_expect_eq(checks_of(&f, &query_service_checks, "aPi"), 1, "which is none any more");
-    cr_expect_not(atomic_load(&waiter.armed), "who waited for nothing has something now");
-    cr_expect_eq(index_of(&f, "web"), index);
-    cr_expect_eq(index_of(&f, "gone"), gone, "what is gone did not change");
-    watch_remove(table, &waiter);
-    uint64_t sum = fixture_sum(&f);
-    fixture_reopen(&f);
-    cr_expect_eq(fixture_sum(&f), sum);
-    cr_expect_eq(instances(&f, "WEB"), 1, "a server that starts again knows");
-    free(before);
-    fixture_close(&f);
-}
-
-Test(fold, of_two_nodes_the_one_that_was_changed_last_stays_with_what_is_on_both) {
-    struct fixture f;
-    fixture_open(&f);
-    put(&f, "node=CARL addr=10.0.0.1 id=" ID " service=a:a:1 check=ca:passing:a");
-    put(&f, "node=carl addr=10.0.0.2 service=b:b:2 check=CA:warning:b check=own:critical:");
-    put(&f, "node=CARL skip service=B:B:3 check=cb:passing:B");
-    uint64_t index = raise_to(&f, FOLD_SINCE);
-    expect_all(&f,
-               "check carl/CA=warning of b (b); check carl/own=critical of  (); node carl at 10.0.0.2 ; "
-               "service carl/a=a:1; service carl/b=b:2; ");
-    check_store(&f);
-    cr_expect_eq(index_of(&f, "b"), index);
-    fixture_close(&f);
-}
-
-Test(fold, the_node_that_lives_stays_and_what_is_on_a_dead_one_goes) {
-    struct fixture f;
-    fixture_open(&f);
-    put(&f, "node=carl addr=10.0.0.1 service=a:a:1 check=serfHealth:passing:");
-    put(&f, "node=CARL addr=10.0.0.2 service=b:b:2 check=serfHealth:critical:");
-    put(&f, "node=Carl addr=10.0.0.3 service=c:c:3 check=x:passing:c");
-    cr_assert_eq(fixture_deregister(&f, "Carl", "", "x").error, CO_OK);
-    put(&f, "node=carl addr=10.0.0.4");
-    raise_to(&f, FOLD_SINCE);
-    expect_all(&f,
-               "check carl/serfHealth=passing of  (); node carl at 10.0.0.4 ; service carl/a=a:1; "
-               "service carl/c=c:3; ");
-    check_store(&f);
-    fixture_close(&f);
-}
-
-static void grant(struct fixture *f, const char *id, const char *node, const char *node_id) {
-    Pb__Lease lease = PB__LEASE__INIT;
-    Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
-    lease.id = (char *)(uintptr_t)id, lease.ttl_ns = 10000000000;
-    lease.node = (char *)(uintptr_t)node, lease.node_id = (char *)(uintptr_t)node_id;
-    command.lease = &lease;
-    struct outcome granted = fixture_apply(f, LEASE_GRANT, &command.base);
-    cr_assert(granted.yes, "%s", granted.text);
-}
-
-Test(fold, the_node_whose_agent_holds_the_lease_stays) {
-    struct fixture f;
-    fixture_open(&f);
-    raise_to(&f, FOLD_SINCE - 1);
-    put(&f, "node=CARL addr=10.0.0.1 id=" ID " service=a:a:1 check=serfHealth:passing:");
-    grant(&f, "1ea50000-0000-4000-8000-000000000001", "CARL", ID);
-    put(&f, "node=carl addr=10.0.0.2 service=b:b:2");
-    raise_to(&f, FOLD_SINCE);
-    expect_all(&f, "check CARL/serfHealth=passing of  (); node CARL at 10.0.0.1 " ID
-                   "; service CARL/a=a:1; "
-                   "service CARL/b=b:2; ");
-    check_store(&f);
-    fixture_close(&f);
-}
-
-Test(fold, of_services_and_checks_of_a_node_the_last_changed_stay) {
-    struct fixture f;
-    fixture_open(&f);
-    put(&f, "node=a service=w1:web:1 tag=old check=mine:passing:w1");
-    put(&f, "node=a service=W1:Web:2 tag=new check=its:warning:W1");
-    put(&f, "node=a skip check=Mine:critical:W1");
-    put(&f, "node=a skip check=SERFHEALTH:critical: check=serfHealth:passing:");
-    put(&f, "node=a skip check=SERFHEALTH:warning:");
-    raise_to(&f, FOLD_SINCE);
-    expect_all(&f,
-               "check a/Mine=critical of W1 (Web); check a/its=warning of W1 (Web); "
-               "check a/serfHealth=passing of  (); node a at 10.0.0.1 ; service a/W1=Web:2+new; ");
-    check_store(&f);
     fixture_close(&f);
 }
 
@@ -578,7 +443,7 @@ Test(fold, names_in_random_case_do_what_folded_names_do) {
     for (uint64_t seed = 1; seed <= 8; seed++) {
         struct fixture plain, mixed;
         struct rng cases;
-        open_folded(&plain), open_folded(&mixed);
+        fixture_open(&plain), fixture_open(&mixed);
         rng_seed(&cases, seed);
         for (uint64_t step = 0; step < 250; step++) {
             struct rng rng, same;
@@ -593,142 +458,5 @@ Test(fold, names_in_random_case_do_what_folded_names_do) {
             if (step % 25 == 0) check_store(&mixed);
         }
         fixture_close(&plain), fixture_close(&mixed);
-    }
-}
-
-/* -- the same everywhere ------------------------------------------------------------------------------------------ */
-
-enum { LOG = 600, RAISE_AT = 400 };
-
-/* Commands in random case, and the raise among them. */
-static void make_log(uint64_t seed, struct buffer log[LOG]) {
-    static const char *const ids[] = {ID, OTHER_ID, UPPER_ID};
-    struct rng rng, cases;
-    struct buffer spec = {0};
-    rng_seed(&rng, seed), rng_seed(&cases, seed + 1000);
-    for (int i = 0; i < LOG; i++) {
-        struct arena arena = {0};
-        Pb__ClusterVersionCommand version = PB__CLUSTER_VERSION_COMMAND__INIT;
-        version.version = FOLD_SINCE, version.cluster_id = 5;
-        random_spec(&rng, &cases, &spec);
-        Pb__RegisterCommand *command = fixture_register_command(&arena, spec.data);
-        if (pick(&rng, 6) == 0) command->node->id = (char *)(uintptr_t)ids[pick(&rng, 3)];
-        Pb__DeregisterCommand gone = PB__DEREGISTER_COMMAND__INIT;
-        gone.node = command->node->name;
-        if (command->service) gone.service_id = command->service->id;
-        if (i == RAISE_AT) machine_command(&log[i], CLUSTER_VERSION, &version.base);
-        else if (pick(&rng, 8) == 0) machine_command(&log[i], CATALOG_DEREGISTER, &gone.base);
-        else machine_command(&log[i], CATALOG_REGISTER, &command->base);
-        arena_free(&arena);
-    }
-    buffer_free(&spec);
-}
-
-static void apply_log(struct fixture *f, struct buffer *log, size_t from, size_t to, size_t most) {
-    for (size_t at = from; at < to;) {
-        struct machine_input inputs[64];
-        size_t count = most < to - at ? most : to - at;
-        for (size_t i = 0; i < count; i++)
-            inputs[i] = (struct machine_input){
-                .index = at + i + 1, .term = 1, .command = buffer_slice(&log[at + i]), .is_command = true};
-        cr_assert_eq(machine_apply(f->machine, inputs, count, NULL, NULL, NULL), CO_OK);
-        at += count;
-    }
-}
-
-static void copy_of(struct fixture *f, struct buffer *out) {
-    int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
-    uint64_t index, term;
-    cr_assert_eq(machine_copy(f->machine, fd, &index, &term), CO_OK);
-    size_t size = (size_t)lseek(fd, 0, SEEK_END);
-    buffer_reset(out);
-    buffer_reserve(out, size);
-    cr_assert_eq(pread(fd, out->data, size, 0), (ssize_t)size);
-    out->size = size;
-    close(fd);
-}
-
-static void restore_backup(struct fixture *f, struct slice bytes) {
-    static const char id[] = "0123456789abcdef";
-    for (size_t at = 0; at < bytes.size;) {
-        Pb__RestoreChunkCommand chunk = PB__RESTORE_CHUNK_COMMAND__INIT;
-        size_t part = bytes.size - at < OPERATOR_CHUNK_MAX ? bytes.size - at : OPERATOR_CHUNK_MAX;
-        chunk.id = (ProtobufCBinaryData){OPERATOR_RESTORE_ID, (uint8_t *)(uintptr_t)id};
-        chunk.offset = at;
-        chunk.data = (ProtobufCBinaryData){part, (uint8_t *)(uintptr_t)bytes.data + at};
-        struct outcome taken = fixture_apply(f, OPERATOR_RESTORE_CHUNK, &chunk.base);
-        cr_assert_eq(taken.error, CO_OK, "%s", taken.text);
-        at += part;
-    }
-    Pb__RestoreEndCommand end = PB__RESTORE_END_COMMAND__INIT;
-    end.id = (ProtobufCBinaryData){OPERATOR_RESTORE_ID, (uint8_t *)(uintptr_t)id};
-    end.size = bytes.size;
-    struct outcome ended = fixture_apply(f, OPERATOR_RESTORE_END, &end.base);
-    cr_assert_eq(ended.error, CO_OK, "%s", ended.text);
-}
-
-Test(fold, every_server_moves_its_state_alike_in_whatever_batches) {
-    for (uint64_t seed = 1; seed <= 12; seed++) {
-        static struct buffer log[LOG];
-        struct fixture one, other, late;
-        struct buffer snapshot = {0};
-        make_log(seed, log);
-        fixture_open(&one), fixture_open(&other), fixture_open(&late);
-        apply_log(&one, log, 0, RAISE_AT, 1);
-        check_store(&one);
-        copy_of(&one, &snapshot);
-        apply_log(&one, log, RAISE_AT, LOG, 1);
-        check_store(&one);
-        apply_log(&other, log, 0, LOG, 64); /* the raise in the middle of a batch */
-        cr_assert_eq(fixture_sum(&other), fixture_sum(&one), "seed %d", (int)seed);
-        int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
-        struct fault fault = {0};
-        cr_assert_eq(pwrite(fd, snapshot.data, snapshot.size, 0), (ssize_t)snapshot.size);
-        cr_assert_eq(machine_restore(late.machine, fd, snapshot.size, &fault), CO_OK, "%s", fault.text);
-        apply_log(&late, log, RAISE_AT, LOG, 7); /* from a snapshot of before */
-        cr_assert_eq(fixture_sum(&late), fixture_sum(&one), "seed %d", (int)seed);
-        close(fd);
-        fixture_close(&one), fixture_close(&other), fixture_close(&late);
-        for (int i = 0; i < LOG; i++) buffer_free(&log[i]);
-        buffer_free(&snapshot);
-    }
-}
-
-Test(fold, a_backup_from_before_is_folded_when_it_is_restored) {
-    for (uint64_t seed = 20; seed <= 26; seed++) {
-        static struct buffer log[LOG];
-        struct fixture from, to, again;
-        struct buffer backup = {0};
-        make_log(seed, log);
-        fixture_open(&from), open_folded(&to), open_folded(&again);
-        apply_log(&from, log, 0, RAISE_AT, 64);
-        copy_of(&from, &backup);
-        put(&to, "node=other");
-        restore_backup(&to, buffer_slice(&backup));
-        restore_backup(&again, buffer_slice(&backup));
-        cr_assert_eq(machine_version(to.machine), FOLD_SINCE);
-        check_store(&to);
-        apply_log(&from, log, RAISE_AT, RAISE_AT + 1, 1);
-        char *wanted = all_of(&from, false), *have = all_of(&to, false), *have_again = all_of(&again, false);
-        cr_assert_str_eq(have, wanted, "seed %d:\n  have %s\n  want %s", (int)seed, have, wanted);
-        cr_assert_str_eq(have_again, wanted);
-        uint64_t index = machine_index(to.machine);
-        cr_assert_eq(machine_floor_now(to.machine), index);
-        put(&to, "node=NODE-A addr=10.9.9.9");
-        cr_assert(names_node(&to, "node-a", "NODE-A"));
-        check_store(&to);
-        fixture_reopen(&to);
-        check_store(&to);
-        /* a backup that is folded already */
-        copy_of(&from, &backup);
-        restore_backup(&again, buffer_slice(&backup));
-        check_store(&again);
-        free(have_again);
-        have_again = all_of(&again, false);
-        cr_assert_str_eq(have_again, wanted);
-        free(wanted), free(have), free(have_again);
-        fixture_close(&from), fixture_close(&to), fixture_close(&again);
-        for (int i = 0; i < LOG; i++) buffer_free(&log[i]);
-        buffer_free(&backup);
     }
 }

@@ -13,7 +13,7 @@ static struct fixture f;
 
 static void setup(void) {
     fixture_open(&f);
-    raise_to(&f, HISTORY_SINCE);
+    fixture_found(&f);
 }
 static void teardown(void) { fixture_close(&f); }
 
@@ -43,16 +43,15 @@ static const char *updates(void) {
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 
-Test(history, it_begins_with_its_cluster_version) {
+Test(history, it_begins_when_the_cluster_is_founded) {
     fixture_open(&f);
-    raise_to(&f, HISTORY_SINCE - 1);
     put(&f, "a", "1");
     cr_assert_eq(floor_of(&f, HISTORY_KEYS), UINT64_MAX);
     struct outcome early = mark_limits(&f, 1000, 10, 1000, 1000);
     cr_assert_eq(early.error, CO_CONFLICT);
     cr_assert_str_eq(early.text, "no history yet");
     (void)updates();
-    raise_to(&f, HISTORY_SINCE);
+    fixture_found(&f);
     uint64_t began = machine_index(f.machine);
     cr_assert_str_eq(updates(), "began 0; ", "the leader says its settings at once");
     cr_assert_eq(floor_of(&f, HISTORY_KEYS), began);
@@ -69,7 +68,7 @@ Test(history, it_begins_with_its_cluster_version) {
 Test(history, it_begins_in_the_midst_of_a_batch) {
     fixture_open(&f);
     Pb__ClusterVersionCommand raise = PB__CLUSTER_VERSION_COMMAND__INIT;
-    raise.version = HISTORY_SINCE, raise.cluster_id = 7;
+    raise.version = MACHINE_VERSION_NEWEST, raise.cluster_id = 7;
     Pb__KvCommand kv = PB__KV_COMMAND__INIT;
     kv.key = binary_text("a"), kv.value = binary_text("1");
     Pb__KvCommand next = kv;
@@ -331,29 +330,6 @@ Test(history, an_entry_that_is_too_large_breaks_it, .init = setup, .fini = teard
     struct seen_rows rows = rows_of(&f, HISTORY_KEYS);
     cr_assert(rows.count == 1 && rows.first == next);
     cr_assert_eq(floor_of(&f, HISTORY_KEYS), gone);
-}
-
-static size_t breaks_noted(void) {
-    struct arena arena = {0};
-    const Pb__HistoryState *state = history_state(store_read(f.reader), &arena);
-    size_t count = state->n_breaks;
-    store_read_done(f.reader);
-    arena_free(&arena);
-    return count;
-}
-
-/* Programs of the version before know a topic less, and all servers write the same. */
-Test(history, a_break_names_the_topics_that_its_version_has, .init = setup, .fini = teardown) {
-    char value[400];
-    memset(value, 'x', sizeof value - 1), value[sizeof value - 1] = '\0';
-    limit(&f, 100000, 100, 1000000);
-    put(&f, "a", value), put(&f, "a", "1");
-    cr_assert_eq(breaks_noted(), HISTORY_QUOTAS - 1);
-    raise_to(&f, HISTORY_QUOTAS_SINCE);
-    put(&f, "a", value);
-    uint64_t gone = put(&f, "a", "1");
-    cr_assert_eq(floor_of(&f, HISTORY_KEYS), gone);
-    cr_assert_eq(breaks_noted(), HISTORY_TOPICS - 1);
 }
 
 Test(history, what_is_older_than_the_age_goes, .init = setup, .fini = teardown) {

@@ -19,15 +19,14 @@ static int fail_apply(struct machine_tx *tx, struct slice payload, struct machin
     machine_touch(tx, SPACE_KEY, SLICE_LITERAL("failed"));
     return CO_DISKFULL;
 }
-static const struct module_command fail_commands[] = {
-    {.number = FAIL, .since = 1, .name = "fail", .apply_bytes = fail_apply}, {0}};
+static const struct module_command fail_commands[] = {{.number = FAIL, .name = "fail", .apply_bytes = fail_apply}, {0}};
 static const struct module failing = {.name = "failing", .commands = fail_commands};
 
 static struct fixture f;
 
 static void setup(void) {
     fixture_open_with(&f, &failing);
-    raise_to(&f, HISTORY_SINCE);
+    fixture_found(&f);
 }
 static void teardown(void) { fixture_close(&f); }
 
@@ -94,7 +93,7 @@ static void check_after_restore(struct fixture *to, uint64_t restored) {
 Test(history_servers, a_backup_raises_the_floor, .init = setup, .fini = teardown) {
     struct fixture to;
     fixture_open(&to);
-    raise_to(&to, HISTORY_SINCE);
+    fixture_found(&to);
     for (size_t i = 0; i < 30; i++) change(&f);
     for (size_t i = 0; i < 10; i++) change(&to);
     check_after_restore(&to, restore_backup(&to, &f));
@@ -108,7 +107,7 @@ Test(history_servers, a_backup_does_not_turn_time_back, .init = setup, .fini = t
     for (int ahead = 0; ahead < 2; ahead++) {
         struct fixture to;
         fixture_open(&to);
-        raise_to(&to, HISTORY_SINCE);
+        fixture_found(&to);
         f.unix_ms = ahead ? 90000 : 50000, to.unix_ms = 70000;
         change(&f), change(&to);
         check_after_restore(&to, restore_backup(&to, &f));
@@ -121,26 +120,6 @@ Test(history_servers, a_backup_does_not_turn_time_back, .init = setup, .fini = t
         change(&to);
         fixture_close(&to);
     }
-}
-
-Test(history_servers, a_backup_from_before_there_was_a_history, .init = setup, .fini = teardown) {
-    struct fixture from;
-    fixture_open(&from);
-    raise_to(&from, HISTORY_SINCE - 1);
-    for (size_t i = 0; i < 30; i++) change(&from);
-    put(&f, "b", "ours");
-    check_after_restore(&f, restore_backup(&f, &from));
-    struct fixture older;
-    fixture_open(&older);
-    raise_to(&older, HISTORY_SINCE - 1);
-    put(&older, "b", "ours");
-    uint64_t restored = restore_backup(&older, &from);
-    cr_assert_eq(floor_of(&older, HISTORY_KEYS), UINT64_MAX);
-    raise_to(&older, HISTORY_SINCE);
-    cr_assert_gt(floor_of(&older, HISTORY_KEYS), restored);
-    put(&older, "a", "1");
-    cr_assert_eq(rows_of(&older, HISTORY_KEYS).count, 1);
-    fixture_close(&older), fixture_close(&from);
 }
 
 /* -- the same on every server ------------------------------------------------------------------------------------- */
@@ -255,7 +234,7 @@ static void three_servers(uint64_t seed) {
     rng_seed(&rng, seed);
     make_entries(&rng);
     fixture_open(&steady), fixture_open(&restarted), fixture_open(&behind);
-    raise_to(&steady, HISTORY_SINCE), raise_to(&restarted, HISTORY_SINCE), raise_to(&behind, HISTORY_SINCE);
+    fixture_found(&steady), fixture_found(&restarted), fixture_found(&behind);
     for (size_t at = 0, next; at < ENTRIES; at = next) {
         next = at + (size_t)rng_between(&rng, 1, 60);
         if (next > ENTRIES) next = ENTRIES;
@@ -353,23 +332,14 @@ Test(history_servers, other_settings_are_not_put_off_by_a_first_row, .init = set
     store_read_done(f.reader);
 }
 
-Test(history_servers, a_leader_of_an_older_cluster_proposes_nothing) {
-    fixture_open(&f);
-    raise_to(&f, HISTORY_SINCE - 1);
-    put(&f, "a", "1");
-    struct history_settings settings = {1, 1000, 1000};
-    cr_assert_eq(lead(&settings, 100000), 0);
-    fixture_close(&f);
-}
+/* The leader may propose its first mark at once: who counts is told when the cluster is known. */
+static uint64_t cluster_told;
+static void note_cluster(void) { cluster_told = machine_cluster(f.machine); }
 
-/* The leader may propose its first mark at once: who counts is told when the version that has marks is known. */
-static unsigned version_told;
-static void note_version(void) { version_told = machine_version(f.machine); }
-
-Test(history_servers, the_leader_hears_of_it_when_the_version_is_there) {
+Test(history_servers, the_leader_hears_of_it_when_the_cluster_is_there) {
     fixture_open(&f);
-    f.on_wake = note_version;
-    raise_to(&f, HISTORY_SINCE);
-    cr_assert_eq(version_told, HISTORY_SINCE);
+    f.on_wake = note_cluster;
+    fixture_found(&f);
+    cr_assert_eq(cluster_told, 7);
     fixture_close(&f);
 }

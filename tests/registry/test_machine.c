@@ -87,11 +87,11 @@ static int toy_nameless(struct machine_tx *tx, struct slice payload, struct mach
 }
 
 static const struct module_command toy_commands[] = {
-    {.number = SET, .since = 1, .name = "set", .apply_bytes = toy_set},
-    {.number = REMOVE, .since = 1, .name = "remove", .apply_bytes = toy_remove},
-    {.number = EVENT, .since = 1, .name = "event", .apply_bytes = toy_emit},
-    {.number = FAIL, .since = 1, .name = "fail", .apply_bytes = toy_fail},
-    {.number = NAMELESS, .since = 1, .name = "nameless", .apply_bytes = toy_nameless},
+    {.number = SET, .name = "set", .apply_bytes = toy_set},
+    {.number = REMOVE, .name = "remove", .apply_bytes = toy_remove},
+    {.number = EVENT, .name = "event", .apply_bytes = toy_emit},
+    {.number = FAIL, .name = "fail", .apply_bytes = toy_fail},
+    {.number = NAMELESS, .name = "nameless", .apply_bytes = toy_nameless},
     {0},
 };
 static const struct store_table toy_tables[] = {{TOYS, "toys"}, {0}};

@@ -36,7 +36,7 @@ Test(members, an_agent_says_its_version) {
     fixture_register(&f, "node=b addr=10.0.0.2 check=serfHealth:passing:");
     fixture_register(&f, "node=c addr=10.0.0.3");
     cr_assert_str_eq(member("a")->version, "1.2.3-rc1+abc");
-    cr_assert_str_eq(member("b")->version, "", "an older program says none");
+    cr_assert_str_eq(member("b")->version, "", "it says none");
     cr_assert_null(member("c"), "without an agent");
     fixture_forget(&f);
 }

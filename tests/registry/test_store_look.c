@@ -80,12 +80,12 @@ Test(store_look, says_whether_it_is_trusted) {
     char marker[300];
     snprintf(marker, sizeof marker, "%s/marker", folder);
     FILE *file = fopen(marker, "w");
-    fputs("coord store 2\nboot 00000000-0000-0000-0000-000000000000\nfile 1:1 1\n", file);
+    fputs("coord store 1\nboot 00000000-0000-0000-0000-000000000000\nfile 1:1 1\n", file);
     fclose(file);
     struct looked looked = look();
     cr_assert(looked.rv == CO_OK && looked.there && !looked.trusted && looked.records == 500);
     file = fopen(marker, "w");
-    fputs("coord store 1\nclosed\n", file);
+    fputs("coord store 0\nclosed\n", file);
     fclose(file);
     looked = look();
     cr_assert(looked.rv == CO_CORRUPT && !looked.trusted && strstr(looked.fault.text, "another version's format"));

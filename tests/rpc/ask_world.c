@@ -88,29 +88,24 @@ void pass(uint64_t ms) {
     run();
 }
 
-static struct asks_peer *end_up(struct end *end, unsigned protocol) {
+static struct asks_peer *end_up(struct end *end) {
     unsigned there = end->other->process;
     struct asks_up up = {.server = there < SERVERS,
                          .id = there < SERVERS ? there + 1 : 0,
                          .node = processes[there].name,
-                         .protocol = protocol,
                          .connection = end};
     return asks_up(processes[end->process].asks, &up, now_ms);
 }
-struct wire *connect_as(unsigned one, unsigned two, unsigned protocol) {
+struct wire *join(unsigned one, unsigned two) {
     CHECK(wire_count < WIRES);
     struct wire *wire = &wires[wire_count++];
     *wire = (struct wire){.up = true};
     wire->ends[0] = (struct end){.wire = wire, .process = one, .other = &wire->ends[1]};
     wire->ends[1] = (struct end){.wire = wire, .process = two, .other = &wire->ends[0]};
-    for (unsigned i = 0; i < 2; i++) wire->ends[i].peer = end_up(&wire->ends[i], protocol);
+    for (unsigned i = 0; i < 2; i++) wire->ends[i].peer = end_up(&wire->ends[i]);
     if (one >= SERVERS) asks_route(processes[one].asks, wire->ends[0].peer, now_ms);
     return wire;
 }
-struct wire *join(unsigned one, unsigned two) {
-    return connect_as(one, two, HELLO_VERSION_ASK);
-}
-
 static void end_down(struct end *end) { asks_down(processes[end->process].asks, end->peer, now_ms); }
 void cut(struct wire *wire) {
     LIST_FOREACH_SAFE(item, next, &queue) {

@@ -44,7 +44,6 @@ extern size_t largest;      /* frame */
 
 void open_world(void);
 void close_world(void);
-struct wire *connect_as(unsigned one, unsigned two, unsigned protocol);
 struct wire *join(unsigned one, unsigned two);
 void cut(struct wire *wire); /* what is on its way is lost */
 void run(void);              /* frames arrive until none is on its way; the time stands still */

@@ -43,7 +43,7 @@ static void say(struct fake_session *session, uint8_t type, const ProtobufCMessa
 static void say_hello(struct fake_session *session) {
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
     hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST,
-    hello.version_most = session->fake->version_most;
+    hello.version_most = HELLO_VERSION_MOST;
     hello.cluster = (char *)(uintptr_t)session->fake->datacenter, hello.cluster_id = session->fake->cluster_id,
     hello.id = session->fake->id;
     hello.address = session->fake->address, hello.node = (char *)"s", hello.has_log = true;
@@ -222,8 +222,7 @@ static void connection(uv_stream_t *server, int status) {
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 void fake_open(struct fake_server *fake, uv_loop_t *loop, uint64_t id) {
-    *fake = (struct fake_server){
-        .id = id, .cluster_id = 77, .datacenter = "dc1", .leads = true, .version_most = HELLO_VERSION_MOST};
+    *fake = (struct fake_server){.id = id, .cluster_id = 77, .datacenter = "dc1", .leads = true};
     struct sockaddr_in at;
     int size = sizeof at;
     uv_tcp_init(loop, &fake->listener);

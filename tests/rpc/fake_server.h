@@ -26,7 +26,6 @@ struct fake_server {
     bool resets, ends;                 /* it ends each connection: at once, without a word; when it has heard a hello */
     const struct fake_server *cluster; /* the servers that it names, the second leads; unless set: none */
     unsigned cluster_count;
-    unsigned version_most; /* of the protocol */
     unsigned connections, hellos, agents, pings, fetches, fetch_ends, changes, backups, asks, answers;
     uint64_t fetch, fetch_index, change; /* number and index of the last fetch; number of the last change */
     uint64_t ask;                        /* number of the last one */

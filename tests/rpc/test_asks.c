@@ -1,4 +1,4 @@
-/* Asks: which way they go, whom is believed, what older programs are sent. */
+/* Asks: which way they go, and whom is believed. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -297,27 +297,6 @@ Test(asks, frames_that_are_not_of_their_kind) {
     cr_assert_not(asks_frame(processes[A].asks, a_s1->ends[0].peer, PEER_ASK_FIND, (struct slice){0}, now_ms));
     cr_assert_not(asks_frame(processes[S1].asks, s1_s2->ends[0].peer, PEER_ASK_FOUND, SLICE_LITERAL("\x0a"), now_ms));
     cr_assert_not(asks_frame(processes[S1].asks, s1_s2->ends[0].peer, PEER_HELLO, (struct slice){0}, now_ms));
-}
-
-/* -- older programs ------------------------------------------------------------------------------------------------ */
-Test(asks, who_does_not_know_asks_is_sent_none) {
-    struct mine mine;
-    cut(a_s1);
-    struct wire *old = connect_as(A, S1, HELLO_VERSION_ASK - 1);
-    ask(&mine, A, "b"); /* its server */
-    expect_not_delivered(&mine, CO_UNSUPPORTED);
-    cut(old);
-    a_s1 = join(A, S1);
-    cut(b_s2);
-    connect_as(B, S2, HELLO_VERSION_ASK - 1);
-    ask(&mine, A, "b"); /* the agent */
-    expect_not_delivered(&mine, CO_UNSUPPORTED);
-    cut(s1_s3);
-    connect_as(S1, S3, HELLO_VERSION_ASK - 1);
-    ask(&mine, A, "s3"); /* the server that is asked */
-    expect_not_delivered(&mine, CO_UNSUPPORTED);
-    ask(&mine, A, "c"); /* it may be at that server */
-    expect_not_delivered(&mine, CO_UNSUPPORTED);
 }
 
 Test(asks, a_topic_that_nobody_answers) {

@@ -448,20 +448,6 @@ Test(client_link, a_piece_of_a_backup_that_does_not_decode_ends_it) {
     close_world(&world);
 }
 
-Test(client_link, a_server_of_before_is_asked_for_no_backup) {
-    struct world world;
-    struct rpc_save save = {.done = on_saved, .folder = "/tmp"};
-    outcome = -1;
-    open_world(&world);
-    for (unsigned i = 0; i < FAKES; i++) world.fakes[i].version_most = HELLO_VERSION_BACKUP - 1;
-    run_until(&world, 5000, at_first);
-    rpc_save(world.rpc, &save);
-    run_until(&world, RPC_LEADER_WAIT_MS + 5000, is_over);
-    cr_expect_eq(outcome, CO_UNSUPPORTED);
-    cr_expect_eq(world.fakes[0].backups, 0);
-    close_world(&world);
-}
-
 /* -- asks ---------------------------------------------------------------------------------------------------------- */
 #define TOPIC 5
 static struct rpc_ask one;
@@ -516,18 +502,6 @@ Test(client_link, an_ask_whose_connection_is_lost) {
     cr_assert(ends == 1 && outcome == CO_UNKNOWN_OUTCOME && one.reach == RPC_ASK_MAYBE_DELIVERED);
     run_until(&world, 5000, elsewhere);
     cr_assert_eq(world.fakes[1].asks + world.fakes[2].asks, 0, "not sent again");
-    close_world(&world);
-}
-
-Test(client_link, a_server_of_before_is_asked_for_no_node) {
-    struct world world;
-    open_world(&world);
-    for (unsigned i = 0; i < FAKES; i++) world.fakes[i].version_most = HELLO_VERSION_ASK - 1;
-    ask(&world, 60000);
-    run_until(&world, 5000, is_over);
-    cr_assert(ends == 1 && outcome == CO_UNSUPPORTED && one.reach == RPC_ASK_NOT_DELIVERED);
-    cr_assert_eq(world.fakes[0].asks, 0);
-    cr_assert_eq(world.fakes[0].agents, 1);
     close_world(&world);
 }
 

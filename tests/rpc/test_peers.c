@@ -172,55 +172,6 @@ Test(peers, a_program_that_does_not_support_the_version_is_let_go_when_it_rises)
     close_world(&world);
 }
 
-/* -- an older program --------------------------------------------------------------------------------------------- */
-#define OLDER 9 /* its id */
-static unsigned older_speaks;
-
-static void older_connected(void *data, struct link *link) {
-    (void)data;
-    Pb__PeerHello hello = PB__PEER_HELLO__INIT;
-    hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = 1, hello.version_most = older_speaks;
-    hello.cluster = (char *)"dc1", hello.address = (char *)"127.0.0.1:1", hello.node = (char *)"older",
-    hello.id = OLDER;
-    hello.cluster_version_least = 1, hello.cluster_version_most = 3;
-    link_tell(link, PEER_HELLO, &hello.base);
-    link_flush(link);
-}
-static void older_frame(void *data, struct link *link, uint8_t type, struct slice payload) {
-    (void)link, (void)payload;
-    *(unsigned *)data += type == PEER_FETCH;
-}
-static bool older_is_there(struct world *world) { return peers_connected(world->a.peers, OLDER); }
-
-/* To `a`, until it is accepted there. `fetches`: how many it is asked for. */
-static struct link *older_dials(struct world *world, unsigned *fetches) {
-    static const struct link_callbacks callbacks = {.frame = older_frame, .connected = older_connected};
-    struct peer_info info;
-    run_until(world, connected);
-    peers_list(world->b.peers, &info, 1);
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    to.sin_port = htons((uint16_t)atoi(strchr(info.address, ':') + 1));
-    struct link *link = link_dial(&world->loop, (struct sockaddr *)&to, NULL, &callbacks, fetches);
-    run_until(world, older_is_there);
-    return link;
-}
-
-Test(peers, an_older_program_is_not_asked_for_reads) {
-    for (older_speaks = 4; older_speaks <= 5; older_speaks++) {
-        struct world world;
-        open_world(&world, fresh, fresh, 3);
-        unsigned fetches = 0;
-        struct link *link = older_dials(&world, &fetches);
-        Pb__PeerFetch ask = PB__PEER_FETCH__INIT;
-        cr_expect_eq(peers_tell(world.a.peers, OLDER, PEER_FETCH, &ask.base), older_speaks == 5);
-        cr_expect(peers_tell(world.a.peers, OLDER, PEER_AUDIT, &ask.base), "what it knows it is told");
-        run_until(&world, a_second);
-        cr_expect_eq(fetches, older_speaks == 5);
-        link_close(link);
-        close_world(&world);
-    }
-}
-
 /* -- a large frame on a thin line --------------------------------------------------------------------------------- */
 #define LARGE (1u << 20)
 

@@ -452,7 +452,7 @@ static void a_ping_is_answered_between_two_pieces(void) {
     CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0 &&
           connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
-    hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_AGENT,
+    hello.protocol = (char *)HELLO_PROTOCOL, hello.version_least = HELLO_VERSION_LEAST,
     hello.version_most = HELLO_VERSION_MOST;
     hello.cluster = (char *)"dc1", hello.id = 99, hello.address = (char *)"127.0.0.1", hello.node = (char *)"slow",
     hello.agent = true;

@@ -99,7 +99,7 @@ static inline struct sim_expected expect_any(const struct sim_applied *applied) 
 enum sim_notice_type {
     SIM_ENDED,        /* `op`: what it made has ended (expiring.c) */
     SIM_NODE_REMOVED, /* `node`, by the name that it has */
-    SIM_FOLDING,      /* names that differ in case only are one from now on; version_raised does not say so yet */
+    SIM_FOUNDED,      /* the cluster, by its first version */
 };
 struct sim_notice {
     enum sim_notice_type type;

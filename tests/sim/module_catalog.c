@@ -1,5 +1,5 @@
 /* Nodes with a service and a check: registered by clients, removed when they have been dead for long. Names are written
- * in capitals and in small letters: two nodes until the cluster version rises, and one afterwards. */
+ * in capitals and in small letters, and are one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +23,7 @@ uint32_t node_number(const char *name) {
     return (uint32_t)(name[1] - '0');
 }
 
-bool node_same(struct sim *sim, uint32_t a, uint32_t b) {
-    return version_raised(sim) ? node_plain(a) == node_plain(b) : a == b;
-}
+bool node_same(uint32_t a, uint32_t b) { return node_plain(a) == node_plain(b); }
 
 uint32_t node_spelled(struct sim_turn *turn, uint32_t node) {
     bool capitals = (turn->client + turn->now_us / (2000 * MS)) % 2;
@@ -49,8 +47,6 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     return true;
 }
 
-static unsigned address_of(const struct op *op) { return (unsigned)(op->id % 200); }
-
 /* The service's port says which operation it is. */
 static const ProtobufCMessage *command(const struct op *op, struct arena *arena, uint8_t *number) {
     struct registration {
@@ -65,7 +61,7 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
     pb__service__init(&all->service);
     pb__check__init(&all->check);
     node_name(OP_AS(const struct catalog_own, op)->node, all->name);
-    snprintf(all->address, sizeof all->address, "10.0.0.%u", address_of(op));
+    snprintf(all->address, sizeof all->address, "10.0.0.%u", (unsigned)(op->id % 200));
     snprintf(all->service_id, sizeof all->service_id, "%s%u", op->id % 5 ? "web" : "Web", (unsigned)(op->id / 2 % 2));
     all->node.name = all->name;
     all->node.address = all->address;
@@ -92,57 +88,34 @@ static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
 /* -- the model -------------------------------------------------------------------------------------------------------- */
 
 struct model {
-    struct spelled {
-        bool registered;
-        unsigned address;
-        uint64_t modified;     /* index */
-    } nodes[SIM_NODES + 1][2]; /* small letters, capitals; the first alone once names are folded */
+    bool registered[SIM_NODES + 1];
 };
 
-static struct spelled *spelled(struct sim *sim, uint32_t node) {
+static bool *registered(struct sim *sim, uint32_t node) {
     struct model *model = sim_model(sim, &sim_catalog);
-    return &model->nodes[node_plain(node)][node & SIM_CAPITALS && !version_raised(sim)];
+    return &model->registered[node_plain(node)];
 }
 
-bool catalog_registered(struct sim *sim, uint32_t node) { return spelled(sim, node)->registered; }
+bool catalog_registered(struct sim *sim, uint32_t node) { return *registered(sim, node); }
 
 static struct sim_expected apply(struct sim *sim, const struct sim_applied *applied) {
     if (!applied->op || applied->op->client == SIM_GATEWAY) return expect_any(applied);
-    struct spelled *node = spelled(sim, OP_AS(struct catalog_own, applied->op)->node);
-    unsigned address = address_of(applied->op);
-    if (!node->registered || node->address != address) node->modified = applied->index;
-    node->registered = true;
-    node->address = address;
+    *registered(sim, OP_AS(struct catalog_own, applied->op)->node) = true;
     return expect_yes();
 }
 
-/* Of two that are one from now on that stays which was changed last (none has an agent yet). */
-static void fold(struct sim *sim, uint64_t index) {
-    for (uint32_t node = 1; node <= SIM_NODES; node++) {
-        struct spelled *small = spelled(sim, node), *capitals = spelled(sim, node | SIM_CAPITALS);
-        if (!capitals->registered) continue;
-        bool both = small->registered, stays = !both || capitals->modified > small->modified;
-        struct spelled one = stays ? *capitals : *small;
-        uint32_t goes = stays ? node : node | SIM_CAPITALS;
-        if (both) sim_notify(sim, &(struct sim_notice){.type = SIM_NODE_REMOVED, .node = goes, .index = index});
-        *small = one;
-        capitals->registered = false;
-    }
-}
-
 static void on_notice(struct sim *sim, const struct sim_notice *notice) {
-    if (notice->type == SIM_NODE_REMOVED) spelled(sim, notice->node)->registered = false;
-    if (notice->type == SIM_FOLDING) fold(sim, notice->index);
+    if (notice->type == SIM_NODE_REMOVED) *registered(sim, notice->node) = false;
 }
 
 static bool is_gateway(const char *name) { return name[0] == 'g'; }
 
-static bool seen_once(struct sim *sim, const Pb__NodesResult *all, uint32_t node) {
+static bool seen_once(const Pb__NodesResult *all, uint32_t node) {
     size_t times = 0;
     for (size_t i = 0; i < all->n_nodes; i++) {
         const char *name = all->nodes[i]->name;
         if (is_gateway(name)) continue;
-        times += node_same(sim, node_number(name) | (name[0] == 'N' ? SIM_CAPITALS : 0), node);
+        times += node_number(name) == node;
     }
     return times == 1;
 }
@@ -152,12 +125,10 @@ static void nodes_seen(void *data, const struct query_result *result) {
     const Pb__NodesResult *all = (const Pb__NodesResult *)result->message;
     size_t wanted = 0, there = 0, seen = 0;
     for (size_t i = 0; i < all->n_nodes; i++) seen += !is_gateway(all->nodes[i]->name);
-    for (uint32_t node = 1; node <= SIM_NODES; node++)
-        for (unsigned capitals = 0; capitals <= !version_raised(sim); capitals++) {
-            uint32_t one = node | (capitals ? SIM_CAPITALS : 0);
-            wanted += catalog_registered(sim, one);
-            there += catalog_registered(sim, one) && seen_once(sim, all, one);
-        }
+    for (uint32_t node = 1; node <= SIM_NODES; node++) {
+        wanted += catalog_registered(sim, node);
+        there += catalog_registered(sim, node) && seen_once(all, node);
+    }
     if (seen != wanted || there != wanted)
         sim_violation(sim, RULE_MODEL, "at the end there are %zu nodes, %zu of those that are expected, which are %zu",
                       seen, there, wanted);

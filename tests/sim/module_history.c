@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "kv/keys/kv.h"
+#include "tests/lib/later.h"
 #include "tests/sim/modules.h"
 
 #define P PRIu64
@@ -167,6 +168,7 @@ const struct module_entry *history_modules(struct sim *sim, uint32_t slot) {
         entries[count] = agent_modules[count];
         if (entries[count].module == &history_module) entries[count].settings = &model->settings[slot];
     }
+    entries[count++] = (struct module_entry){.module = &later_module};
     entries[count] = (struct module_entry){0};
     return entries;
 }
@@ -184,9 +186,9 @@ static bool on_at(struct sim *sim, uint64_t index) {
     return on;
 }
 
-/* It begins when the cluster version is raised. */
+/* It begins when the cluster is founded. */
 static void on_notice(struct sim *sim, const struct sim_notice *notice) {
-    if (notice->type == SIM_FOLDING) turn(sim, notice->index, true);
+    if (notice->type == SIM_FOUNDED) turn(sim, notice->index, true);
 }
 
 static struct sim_expected apply(struct sim *sim, const struct sim_applied *applied) {

@@ -251,7 +251,7 @@ static struct sim_expected set(struct sim *sim, const struct op *op, uint64_t in
                                 .writer = op->id,
                                 .holder = now->gone ? 0 : now->holder,
                                 .token = now->gone ? 0 : now->token,
-                                .lease = op->kind == KV_LEASED && version_raised(sim) ? op->owner : 0});
+                                .lease = op->kind == KV_LEASED ? op->owner : 0});
     return expect_yes();
 }
 
@@ -297,8 +297,7 @@ static struct sim_expected lock(struct sim *sim, const struct sim_applied *appli
     bool held = !now.gone && now.holder != 0;
     if (held && now.holder != op->owner) return expect_no();
     uint64_t lock_index = (now.gone ? 0 : now.lock_index) + !held;
-    /* One that was taken before the version was raised has a token from when it is acquired again. */
-    uint64_t token = held && now.token ? now.token : version_raised(sim) ? applied->index : 0;
+    uint64_t token = held ? now.token : applied->index;
     if (!held) judge_growth(sim, kv_key(op), lock_index, token);
     judge_token(sim, applied, token);
     change(
@@ -378,7 +377,7 @@ static struct sim_expected apply(struct sim *sim, const struct sim_applied *appl
         case KV_LOCK: return lock(sim, applied);
         case KV_UNLOCK: return unlock(sim, applied);
         case KV_LEASED:
-            if (version_raised(sim) && !expiring_alive(sim, op->owner)) return expect_error();
+            if (!expiring_alive(sim, op->owner)) return expect_error();
             return set(sim, op, applied->index);
         case KV_BACK: return back(sim, applied);
         case KV_GET: break;

@@ -104,7 +104,7 @@ static void on_notice(struct sim *sim, const struct sim_notice *notice) {
     for (size_t i = 0; i < sim->op_count; i++) {
         struct op *op = &sim->ops[i];
         if (session_makes(op) && expiring_alive(sim, op->id) &&
-            node_same(sim, OP_AS(struct session_wish, op)->node, notice->node))
+            node_same(OP_AS(struct session_wish, op)->node, notice->node))
             expiring_ended(sim, op, notice->index, true);
     }
 }

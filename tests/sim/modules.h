@@ -13,6 +13,7 @@
     X(session)         \
     X(kv)              \
     X(version)         \
+    X(later)           \
     X(event)           \
     X(barrier)         \
     X(hazard)          \
@@ -87,8 +88,8 @@ uint64_t lease_dead_index(struct sim *sim, uint32_t node); /* it expired, and th
 
 /* -- nodes ---------------------------------------------------------------------------------------------------------- */
 
-#define SIM_NODES    3  /* n1 ... */
-#define SIM_CAPITALS 8u /* added to a node's number: N1 ..., another node until names are folded (registry/fold.h) */
+#define SIM_NODES    3                         /* n1 ... */
+#define SIM_CAPITALS 8u                        /* added to a node's number: N1 ..., the same node (registry/fold.h) */
 void catalog_op(struct op *op, uint32_t node); /* registers it with a service and a check */
 /* What a client does who needs its node, by either name, for its sessions: registers it twice at first, and now and then
  * again. False: nothing of that now. *registered: how often it has. */
@@ -97,7 +98,7 @@ bool catalog_registered(struct sim *sim, uint32_t node);
 void node_name(uint32_t node, char name[8]);
 uint32_t node_number(const char *name); /* of either name */
 uint32_t node_plain(uint32_t node);     /* without SIM_CAPITALS */
-bool node_same(struct sim *sim, uint32_t a, uint32_t b);
+bool node_same(uint32_t a, uint32_t b);
 /* As the client writes it now: half of them in capitals, and all change their mind now and then. */
 uint32_t node_spelled(struct sim_turn *turn, uint32_t node);
 
@@ -117,8 +118,8 @@ bool queue_waits_now(struct sim *sim, const struct sim_module *module, uint32_t 
 
 /* -- the cluster version -------------------------------------------------------------------------------------------- */
 
-void version_op(struct op *op);       /* raises it to the newest */
-bool version_raised(struct sim *sim); /* leases and events count, names are folded */
+void version_op(struct op *op);        /* founds the cluster */
+bool version_founded(struct sim *sim); /* it has an id, and its history has begun */
 
 /* -- events --------------------------------------------------------------------------------------------------------- */
 

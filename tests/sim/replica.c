@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "registry/machine.h"
+#include "tests/lib/later.h"
 #include "tests/sim/sim.h"
 
 /* -- folders, used again by later runs -- */
@@ -81,6 +82,7 @@ void replica_open(struct replica *replica, uint32_t slot, bool trusted, const st
                                               .distrust = !trusted},
                                     .modules = modules,
                                     .updates = replica->updates,
+                                    .version_newest = LATER_VERSION,
                                     .mutations = mutations};
     struct fault fault = {0};
     if (machine_open(&config, &replica->machine, &fault) != CO_OK) {

@@ -91,7 +91,7 @@ static void late_proposal(struct sim *s, struct follower *first, struct follower
 void scenario_copy_outlives_its_leaders(struct sim *s) {
     story_begin(s, 3);
     struct server *leader = story_leader(s);
-    EXPECT(s, leader && story_raised(s, leader));
+    EXPECT(s, leader && story_founded(s, leader));
     for (uint32_t node = 1; node <= SIM_NODES; node++) EXPECT(s, registered(s, leader, node));
     struct follower *first = copy_follower(1), *second = copy_follower(1);
     EXPECT(s, follow(s, first, leader));

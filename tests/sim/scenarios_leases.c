@@ -72,7 +72,7 @@ void scenario_lease_lives_while_renewed(struct sim *s) {
 
 /* A lease; `node` 0: free. 0: failed. */
 static uint64_t lease(struct sim *s, const struct server *server, uint32_t node, uint32_t owner) {
-    if (!story_raised(s, server)) return 0;
+    if (!story_founded(s, server)) return 0;
     uint64_t made = ask_grant(s, server, node, owner);
     return granted(s, made) ? made : 0;
 }
@@ -287,7 +287,7 @@ void scenario_watch_between_read_and_apply(struct sim *s) {
 void scenario_newest_events_are_kept(struct sim *s) {
     story_begin(s, 3);
     struct server *leader = story_leader(s);
-    EXPECT(s, leader != NULL && story_raised(s, leader));
+    EXPECT(s, leader != NULL && story_founded(s, leader));
     struct server *away = story_other(s, leader, NULL), *third = story_other(s, leader, away);
     struct op event = {0}, list = {0};
     event_list_op(&list);

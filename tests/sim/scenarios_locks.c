@@ -60,7 +60,7 @@ static uint64_t turn_came(struct sim *s, uint64_t look, unsigned ms) {
 static bool stage(struct sim *s, struct server **leader) {
     story_begin(s, 3);
     *leader = story_leader(s);
-    return *leader && story_raised(s, *leader) && node_there(s, *leader);
+    return *leader && story_founded(s, *leader) && node_there(s, *leader);
 }
 
 void scenario_hand_over_takes_one_round_trip(struct sim *s) {

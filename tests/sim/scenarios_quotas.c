@@ -124,7 +124,7 @@ static void scene(struct sim *s, const struct kind *kind, unsigned budget) {
     story_begin(s, 3);
     struct server *leader = story_leader(s);
     EXPECT(s, leader != NULL);
-    for (uint32_t i = 0; i < s->server_count; i++) EXPECT(s, story_raised(s, s->servers[i]));
+    for (uint32_t i = 0; i < s->server_count; i++) EXPECT(s, story_founded(s, s->servers[i]));
     play(s, kind, budget);
     if (s->gateways) gateways_stop(s);
     story_end(s);
@@ -224,7 +224,7 @@ void scenario_clients_that_obey_are_served(struct sim *s) {
     story_begin(s, 3);
     struct server *leader = story_leader(s);
     EXPECT(s, leader != NULL);
-    for (uint32_t i = 0; i < s->server_count; i++) EXPECT(s, story_raised(s, s->servers[i]));
+    for (uint32_t i = 0; i < s->server_count; i++) EXPECT(s, story_founded(s, s->servers[i]));
     struct gateways *all = obeyed_begin(s, kind);
     EXPECT(s, all != NULL);
     sim_run(s, 10000 * MS);

@@ -128,11 +128,11 @@ uint64_t put_sized(struct sim *s, const struct server *server, uint32_t size) {
 uint64_t put(struct sim *s, const struct server *server) { return put_sized(s, server, 40); }
 uint64_t get(struct sim *s, const struct server *server) { return on_a_key(s, server, KV_GET, 0, false); }
 uint64_t get_stale(struct sim *s, const struct server *server) { return on_a_key(s, server, KV_GET, 0, true); }
-bool story_raised(struct sim *s, const struct server *server) {
+bool story_founded(struct sim *s, const struct server *server) {
     struct op op = {0};
     version_op(&op);
-    if (!version_raised(s)) ask(s, server, &op);
-    return WITHIN(s, 5000, machine_version(server->machine.machine) == MACHINE_VERSION_NEWEST);
+    if (!version_founded(s)) ask(s, server, &op);
+    return WITHIN(s, 5000, machine_cluster(server->machine.machine) != 0);
 }
 
 bool done(struct sim *s, uint64_t op) { return op_get(s, op)->state == OP_DONE; }

@@ -58,7 +58,7 @@ uint64_t get(struct sim *s, const struct server *server);
 uint64_t get_stale(struct sim *s, const struct server *server);
 /* Any other request, made by a module's functions. */
 uint64_t ask(struct sim *s, const struct server *server, const struct op *op);
-bool story_raised(struct sim *s, const struct server *server); /* the cluster version is the newest, there too */
+bool story_founded(struct sim *s, const struct server *server); /* the cluster, as that server knows too */
 bool done(struct sim *s, uint64_t op);
 bool refused(struct sim *s, uint64_t op);
 bool put_many(struct sim *s, const struct server *server, unsigned count); /* all acknowledged, one after the other */
