@@ -26,7 +26,7 @@
 #include "kv/event/event.h"
 #include "kv/keys/kv.h"
 #include "lb/coordinate.h"
-#include "multi-dc/links.h"
+#include "multi-dc/links_run.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
 #include "registry/undiscoverable.h"

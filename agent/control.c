@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/log_targets.h"
-#include "multi-dc/links.h"
+#include "multi-dc/links_run.h"
 #include "rpc/wire/address.h"
 
 struct acts {

@@ -14,7 +14,7 @@ struct acts_config {
     uv_loop_t *loop;
     struct rpc *rpc;
     struct local *local;
-    struct links *links;         /* multi-dc/links.h; NULL: this agent has none */
+    struct links *links;         /* multi-dc/links_run.h; NULL: this agent has none */
     const struct config *config; /* as started; stays */
     int argc;
     char **argv;

@@ -1,45 +1,112 @@
 /* This agent's node lease (registry/lease.h): what says to the cluster that this node is alive. It is granted under
  * the node's name, renewed three times in each of its periods, and every 10 s at least (the answer says whether a
  * backup was taken in: then the catalog is compared), and granted anew when it has ended (this host was cut off, or
- * stood still, for longer than its TTL).
+ * stood still, for longer than its TTL). Decides only: answers and times are its arguments, what is to be done its
+ * result. The acting part is health/liveness_run.c; the simulator runs this too (tests/sim/agents.h).
  *
  *     ASKING --granted--> HELD --ended--> ASKING
  *      |                 '--replaced--> ASKING: what still goes by the lease before becomes void
  *        '--another agent has the name--> WAITING: asks every 1 to 3 s, says so once a minute
  *
  * Another agent is one with another node id, or with the same one at another address (registry/lease.h). Two on one
- * host that share everything take the lease from each other: who loses it again and again soon after it was granted
- * asks later and later, up to 30 s.
+ * host that share everything take the lease from each other: an agent that loses it again and again soon after it was
+ * granted asks later and later, up to 30 s.
  *
- * While it is ASKING or WAITING nothing of this node is written to the catalog (sync.h): it may be another's. Only a
- * monotonic clock is looked at. Loop thread only. */
+ * While it is ASKING or WAITING nothing of this node is written to the catalog (sync.h): it may be another's.
+ *
+ * Times are milliseconds of a monotonic clock. One question is under way at a time. One thread. */
 #ifndef COORD_HEALTH_LIVENESS_H
 #define COORD_HEALTH_LIVENESS_H
 
-#include "health/local_internal.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-struct liveness;
-/* `changed` is called on the loop when liveness_lease or liveness_may_write may say something else. */
-struct liveness *liveness_new(struct local *local, void (*changed)(struct local *local));
-/* What is under way is let go of; then local_part_closed. */
-void liveness_close(struct liveness *liveness);
+#include "base/random.h"
 
-bool liveness_may_write(const struct liveness *liveness);
-/* The id of the lease that is held; NULL: none, and nothing may be written. */
-const char *liveness_lease(const struct liveness *liveness);
+#define LIVENESS_NEVER    UINT64_MAX
+#define LIVENESS_ID_SIZE  40
+#define LIVENESS_LEAVE_MS 5000
+
+/* Rules that the simulator breaks, one at a time. */
+enum liveness_mutation {
+    LIVENESS_MUTATE_NEVER_AGAIN = 1,  /* a renewal that was lost is not sent again */
+    LIVENESS_MUTATE_KEEPS_LOST = 2,   /* a lease that has ended is not asked for anew */
+    LIVENESS_MUTATE_KEEPS_VOID = 4,   /* after a write of unknown outcome the lease is not replaced */
+    LIVENESS_MUTATE_STAYS = 8,        /* leaving does not end the lease */
+    LIVENESS_MUTATE_TAKEN_WRITES = 16 /* it writes while another agent has the name */
+};
+
+enum liveness_act {
+    LIVENESS_REST,
+    LIVENESS_GRANT,   /* ask for a lease, with an id that was never used */
+    LIVENESS_RENEW,   /* `lease` */
+    LIVENESS_END,     /* `lease`: the node leaves */
+    LIVENESS_CHANGED, /* liveness_lease or liveness_may_write may say something else: sync_compare_soon */
+    LIVENESS_COMPARE, /* the servers have taken in a backup: sync_compare_within */
+    LIVENESS_LEFT     /* liveness_leave is done, with `error` */
+};
+struct liveness_order {
+    enum liveness_act act;
+    uint64_t until_ms;  /* of LIVENESS_REST: look again then, or after an event; LIVENESS_NEVER: after an event */
+    uint64_t within_ms; /* of LIVENESS_COMPARE */
+    const char *lease;
+    int error;
+};
+
+/* What came of a question. */
+struct liveness_answer {
+    int error, refused;
+    const char *text;  /* of a refusal; never NULL */
+    const char *id;    /* of LIVENESS_GRANT: that was asked for */
+    uint64_t restored; /* of LIVENESS_RENEW: index of the entry by which the servers took in a backup last; 0: none */
+};
+
+struct liveness_rules {
+    const char *node; /* for messages */
+    int64_t ttl_ns;
+    uint64_t seed;
+    unsigned mutations; /* enum liveness_mutation; 0 outside of the simulator */
+};
+
+struct liveness {
+    struct liveness_rules rules;
+    /* Its own. */
+    enum liveness_state { LIVENESS_ASKING, LIVENESS_WAITING, LIVENESS_HELD, LIVENESS_GONE } state;
+    char id[LIVENESS_ID_SIZE];
+    enum liveness_act asked; /* the question that is under way; LIVENESS_REST: none */
+    uint64_t next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms;
+    unsigned lost; /* so often in a row soon after it was granted */
+    bool granted;  /* at least once */
+    bool stands;   /* ASKING, though `id` is not known to have ended: it is to be replaced */
+    bool leaves, has_left, changed, compares;
+    int left_error;
+    struct rng rng;
+};
+
+/* The texts of the rules outlive it. */
+void liveness_begin(struct liveness *liveness, const struct liveness_rules *rules, uint64_t now_ms);
+/* What is to be done now: ask until it is LIVENESS_REST. What it orders counts as done. known_leader: this process has
+ * heard of a leader. */
+struct liveness_order liveness_next(struct liveness *liveness, bool known_leader, uint64_t now_ms);
+
+void liveness_answered(struct liveness *liveness, const struct liveness_answer *answer, uint64_t now_ms);
 /* The servers refused a write because the lease does not stand. */
-void liveness_lost(struct liveness *liveness);
+void liveness_lost(struct liveness *liveness, uint64_t now_ms);
 /* A write that went by this lease may still arrive, nobody knows when: a new lease takes the place of that one, if
  * it is held, so that the servers refuse the write. The node stays alive all the while; nothing is written until the
  * new lease stands. */
 void liveness_replace(struct liveness *liveness, const char *lease);
-/* The node leaves in order: it is removed from the catalog at once. `done` on the loop, within 5 s: CO_OK: it has left,
- * or had nothing to leave; else the servers did not take it, or nobody knows whether they did. Nothing is renewed or
- * asked for afterwards. */
-void liveness_leave(struct liveness *liveness, void (*done)(void *data, int error), void *data);
+/* The node leaves in order: it is removed from the catalog at once. LIVENESS_LEFT comes within LIVENESS_LEAVE_MS: CO_OK:
+ * it has left, or had nothing to leave; else the servers did not take it, or nobody knows whether they did. Nothing is
+ * renewed or asked for afterwards. */
+void liveness_leave(struct liveness *liveness, uint64_t now_ms);
 
-/* How long it is not asked for after it was lost so often in a row, each time soon after it was granted. Pure. */
+bool liveness_may_write(const struct liveness *liveness);
+/* The id of the lease that is held; NULL: none, and nothing may be written. */
+const char *liveness_lease(const struct liveness *liveness);
+
 uint64_t liveness_period_ms(int64_t ttl_ns); /* from one renewal to the next */
+/* For so long it is not asked for after it was lost so often in a row, each time soon after it was granted. */
 uint64_t liveness_lost_wait_ms(unsigned lost);
 
 #endif

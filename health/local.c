@@ -6,17 +6,19 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/message.h"
-#include "health/liveness.h"
+#include "health/liveness_run.h"
 #include "health/local_follow.h"
 #include "health/state_writer.h"
 #include "health/store_files.h"
-#include "health/sync.h"
+#include "health/sync_run.h"
 #include "registry/undiscoverable.h"
 
 /* -- waking and waiting
  * -------------------------------------------------------------------------------------------------- */
 
-void local_wake(struct local *local) { uv_async_send(&local->wake); }
+void local_wake(struct local *local) {
+    if (local->loop) uv_async_send(&local->wake);
+}
 
 static void tell_change(struct local *local) {
     uint64_t generation = local_generation(local);
@@ -32,7 +34,7 @@ static void on_wake(uv_async_t *wake) {
     watchers_refresh(local);
     if (local->files) store_files_kick(local->files);
     if (local->state_writer) state_writer_kick(local->state_writer);
-    sync_kick(local->sync);
+    sync_run_kick(local->sync_run);
     local_waiters_look(local);
     tell_change(local);
 }
@@ -166,7 +168,19 @@ static void keep_config(struct local *local, const struct local_config *config) 
     local->config.node_record = (Pb__Node *)message_copy(&local->strings, &config->node_record->base);
 }
 
-static void free_memory(struct local *local) {
+struct local *local_new(const struct local_config *config, uint64_t seed) {
+    struct local *local = mem_zalloc(sizeof *local);
+    keep_config(local, config);
+    CHECK(uv_mutex_init(&local->lock) == 0);
+    struct list *lists[] = {&local->dirty,   &local->saves,   &local->restarts,
+                            &local->waiters, &local->waiting, &local->aliases};
+    for (size_t i = 0; i < ARRAY_COUNT(lists); i++) list_init(lists[i]);
+    local->flying_first = local->output_next_ms = UINT64_MAX;
+    rng_seed(&local->rng, seed);
+    return local;
+}
+
+void local_free(struct local *local) {
     items_free(local);
     check_states_free(local->states);
     LIST_FOREACH_SAFE(link, next, &local->waiting) {
@@ -181,24 +195,15 @@ static void free_memory(struct local *local) {
     free(local);
 }
 
-/* What the node lease allows has changed: all of it is looked at again. */
-static void liveness_changed(struct local *local) { sync_compare_soon(local->sync); }
-
-static void on_broken_closed(uv_handle_t *handle) { free_memory(handle->data); }
+static void on_broken_closed(uv_handle_t *handle) { local_free(handle->data); }
 
 int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *rpc, struct local **out,
                 struct fault *fault) {
-    struct local *local = mem_zalloc(sizeof *local);
+    struct local *local = local_new(config, random_u64());
     local->loop = loop;
     local->rpc = rpc;
+    local->hints = rpc_hints(rpc);
     local->begun_ns = clock_mono_ns();
-    keep_config(local, config);
-    CHECK(uv_mutex_init(&local->lock) == 0);
-    struct list *lists[] = {&local->dirty,   &local->saves,   &local->restarts,
-                            &local->waiters, &local->waiting, &local->aliases};
-    for (size_t i = 0; i < ARRAY_COUNT(lists); i++) list_init(lists[i]);
-    local->flying_first = local->output_next_ms = UINT64_MAX;
-    rng_seed(&local->rng, random_u64());
     CHECK(uv_async_init(loop, &local->wake, on_wake) == 0);
     local->wake.data = local;
     int error = config->folder ? store_files_open(local, fault) : CO_OK;
@@ -212,8 +217,8 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     local->runners.look = local_alias_look;
     local->runners.look_data = local;
     local->follows = follows_new(local);
-    local->sync = sync_new(local);
-    if (config->lease_ttl_ns > 0) local->liveness = liveness_new(local, liveness_changed);
+    local->sync_run = sync_run_new(local);
+    if (config->lease_ttl_ns > 0) local->liveness_run = liveness_run_new(local);
     *out = local;
     return CO_OK;
 }
@@ -226,7 +231,7 @@ void local_part_closed(struct local *local) {
     if (--local->closing > 0 || !local->stopping) return;
     void (*closed)(void *data) = local->closed;
     void *data = local->closed_data;
-    free_memory(local);
+    local_free(local);
     closed(data);
 }
 
@@ -251,11 +256,11 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     local->closed = closed;
     local->closed_data = data;
     local->stopping = true;
-    local->closing += 5 + (local->files != NULL) + (local->state_writer != NULL) + (local->liveness != NULL);
-    if (local->liveness) liveness_close(local->liveness);
+    local->closing += 5 + (local->files != NULL) + (local->state_writer != NULL) + (local->liveness_run != NULL);
+    if (local->liveness_run) liveness_run_close(local->liveness_run);
     watchers_close(local);
     dismiss_waiters(local);
-    sync_close(local->sync);
+    sync_run_close(local->sync_run);
     follows_close(local->follows);
     runners_close(&local->runners, on_runners_closed);
     uv_close((uv_handle_t *)&local->wake, on_handle_closed);
@@ -265,7 +270,7 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
 }
 
 void local_leave(struct local *local, void (*done)(void *data, int error), void *data) {
-    if (local->liveness) liveness_leave(local->liveness, done, data);
+    if (local->liveness_run) liveness_run_leave(local->liveness_run, done, data);
     else done(data, CO_OK);
 }
 
@@ -352,7 +357,7 @@ int local_check_update(struct local *local, struct slice check_id, Pb__Status st
         check->restored = false;
         check_set(&check->core, definition, status, clock_mono_ns());
         state_note(local, check, true);
-        check_publish(local, check, before, buffer_slice(&text));
+        check_publish(local, check, before, buffer_slice(&text), clock_mono_ms());
         check_load(local, check, NULL, output);
         if (definition->deregister_after_ns > 0 && status == PB__STATUS__CRITICAL && before != status) sooner = true;
         if (sooner && list_empty(&check->restart)) {

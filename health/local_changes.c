@@ -75,12 +75,12 @@ bool services_unleased(struct local *local, const char *refusal) {
 
 static const char *status_text(Pb__Status status) { return catalog_status_text(status); }
 
-void check_output_later(struct local *local, struct local_check *check) {
+void check_output_later(struct local *local, struct local_check *check, uint64_t now_ms) {
     if (check->output_due_ms || !list_empty(&check->item.dirty)) return;
     uint64_t period = local->config.check_update_interval_ns > 0
                           ? (uint64_t)local->config.check_update_interval_ns / 1000000
                           : UPDATE_INTERVAL_MS;
-    check->output_due_ms = clock_mono_ms() + period / 2 + rng_below(&local->rng, period + 1);
+    check->output_due_ms = now_ms + period / 2 + rng_below(&local->rng, period + 1);
     if (check->output_due_ms < local->output_next_ms) {
         local->output_next_ms = check->output_due_ms;
         local_wake(local);
@@ -93,7 +93,8 @@ static void tell(const struct local_check *check, const char *what) {
     log_info("health", "check %s check=%s%s%s", what, check->item.id, service[0] ? " service=" : "", service);
 }
 
-void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output) {
+void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output,
+                   uint64_t now_ms) {
     bool same_text = slice_equal(buffer_slice(&check->output), output);
     if (!same_text) {
         buffer_reset(&check->output);
@@ -114,7 +115,7 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
         tell(check, now);
         item_changed(local, &check->item);
     } else if (!same_text) {
-        check_output_later(local, check);
+        check_output_later(local, check, now_ms);
     }
 }
 
@@ -133,7 +134,7 @@ void check_expired_text(struct buffer *text, struct slice last) {
 /* The catalog remembers how a check stood: it does not fall before it has run. A TTL check knows better how it stands
  * when it has a state of its own; what is taken over is its output. Without one nobody can tell when it was
  * reported. */
-void check_recall(struct local_check *check, const Pb__Check *stored) {
+void check_recall(struct local_check *check, const Pb__Check *stored, uint64_t now_ns) {
     const struct check_definition *definition = check->shared->definition;
     bool ttl = definition->kind == CHECK_TTL;
     check->restored = false;
@@ -141,7 +142,7 @@ void check_recall(struct local_check *check, const Pb__Check *stored) {
     Pb__Status status = stored->status;
     struct slice output = check_output_bare(message_slice(stored->output), &status);
     if (!ttl || check->state == CHECK_STATE_NONE)
-        check_resume(&check->core, definition, status, ttl ? CHECK_AGE_UNKNOWN : 0, clock_mono_ns());
+        check_resume(&check->core, definition, status, ttl ? CHECK_AGE_UNKNOWN : 0, now_ns);
     bool expired = ttl && slice_is(buffer_slice(&check->output), "TTL expired");
     if (!expired && check->core.flap.said != status) return;
     buffer_reset(&check->output);

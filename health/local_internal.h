@@ -25,8 +25,9 @@
 #include "health/runner.h"
 
 struct watcher;
-struct sync;
+struct sync_run;
 struct liveness;
+struct liveness_run;
 struct store_files;
 struct state_writer;
 struct follows;
@@ -88,6 +89,7 @@ struct local {
     struct arena strings; /* of config */
     uv_loop_t *loop;
     struct rpc *rpc;
+    struct hints *hints; /* rpc's; NULL: of a table by itself, where nobody wants to know of load */
     uint64_t begun_ns;
 
     /* Any thread, under `lock`. */
@@ -115,8 +117,9 @@ struct local {
     struct follows *follows;   /* other nodes, for aliases of them */
     uint64_t alias_generation; /* what the aliases have seen */
     uint64_t told_generation;  /* what config.changed was called for */
-    struct sync *sync;
-    struct liveness *liveness;         /* NULL: there is no node lease */
+    struct sync_run *sync_run;
+    struct liveness *liveness; /* NULL: there is no node lease */
+    struct liveness_run *liveness_run;
     struct store_files *files;         /* NULL: nothing is kept */
     struct state_writer *state_writer; /* likewise */
     bool stopping;
@@ -169,13 +172,14 @@ void check_remove(struct local *local, struct local_check *check);
  * are bound to it go. False: none of these is. */
 bool services_unleased(struct local *local, const char *refusal);
 /* After a result: what it means for the catalog. `before`: the status it had. */
-void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output);
+void check_publish(struct local *local, struct local_check *check, Pb__Status before, struct slice output,
+                   uint64_t now_ms);
 /* The output of a TTL check that has expired: what it last heard. */
 void check_expired_text(struct buffer *text, struct slice last);
 /* Text alone travels rarely, and not at the same time from everywhere; what is dirty takes it along. */
-void check_output_later(struct local *local, struct local_check *check);
+void check_output_later(struct local *local, struct local_check *check, uint64_t now_ms);
 /* What the catalog remembered of a check that was known before the agent was started; NULL: nothing. */
-void check_recall(struct local_check *check, const Pb__Check *stored);
+void check_recall(struct local_check *check, const Pb__Check *stored, uint64_t now_ns);
 /* Takes over the definitions. `restored`: from the data folder. */
 int service_put(struct local *local, struct service_definition *definition, bool replace, bool persist, bool restored);
 int check_put(struct local *local, struct check_definition *definition, bool persist, bool restored,
@@ -210,7 +214,11 @@ int local_alias_look(void *data, const struct check_definition *definition, stru
 void local_aliases_refresh(struct local *local);
 
 /* -- the whole (local.c) ------------------------------------------------------------------------------------------ */
-void local_wake(struct local *local);         /* any thread, with or without the lock */
+/* Any thread, with or without the lock. A table by itself (local_new) has nobody to wake. */
+void local_wake(struct local *local);
+/* The table by itself: nothing runs, waits or is written. The simulator's agents have it so. */
+struct local *local_new(const struct local_config *config, uint64_t seed);
+void local_free(struct local *local);
 void local_waiters_look(struct local *local); /* loop thread, without the lock */
 void local_part_closed(struct local *local);  /* loop thread: one of `closing` is done */
 

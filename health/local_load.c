@@ -13,14 +13,14 @@ static struct load_instance instance_of(const struct local *local, const struct 
 }
 
 void service_load_forget(struct local *local, const struct local_service *service) {
-    hints_forget(rpc_hints(local->rpc), instance_of(local, service));
+    if (local->hints) hints_forget(local->hints, instance_of(local, service));
 }
 
 static int report(struct local *local, struct slice id, const struct load_hint *hint) {
     const struct local_service *service = live_service(local, id);
     if (!service) return CO_NOTFOUND;
-    return hints_report(rpc_hints(local->rpc), instance_of(local, service), hint, service->registered_ns,
-                        clock_mono_ns());
+    if (!local->hints) return CO_OK;
+    return hints_report(local->hints, instance_of(local, service), hint, service->registered_ns, clock_mono_ns());
 }
 
 int local_service_load(struct local *local, struct slice id, const struct load_hint *hint) {

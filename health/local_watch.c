@@ -41,7 +41,7 @@ static void on_result(void *data, Pb__Status status, struct slice output) {
         check->restored = false;
         if (check_result(&check->core, check->shared->definition, status, clock_mono_ns())) {
             /* Between the thresholds a failing check is a warning; its output says why. */
-            check_publish(local, check, before, output);
+            check_publish(local, check, before, output, clock_mono_ms());
         } else {
             log_debug("health", "check result held by its threshold check=%s", check->item.id);
         }
@@ -56,7 +56,7 @@ static void expire(struct local *local, struct local_check *check, Pb__Status be
     check_expired_text(&text, buffer_slice(&check->output));
     log_warn("health", "check missed its TTL, is now critical check=%s", check->item.id);
     state_note(local, check, false);
-    check_publish(local, check, before, buffer_slice(&text));
+    check_publish(local, check, before, buffer_slice(&text), clock_mono_ms());
     buffer_free(&text);
 }
 
@@ -102,7 +102,9 @@ static struct check_shared *decide(struct watcher *watcher, uint64_t now, uint64
                 }
                 return check_shared_take(check->shared);
             case CHECK_DO_EXPIRE: expire(local, check, before); break;
-            case CHECK_DO_SETTLE: check_publish(local, check, before, buffer_slice(&check->output)); break;
+            case CHECK_DO_SETTLE:
+                check_publish(local, check, before, buffer_slice(&check->output), clock_mono_ms());
+                break;
             case CHECK_DO_DEREGISTER: deregister(local, check); break;
         }
     }

@@ -1,13 +1,11 @@
 #include "health/sync.h"
-#include "health/liveness.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/check.h"
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/text.h"
+#include "health/liveness.h"
 
 #define COMPARE_MS       60000
 #define BACKOFF_LEAST_MS 20
@@ -20,45 +18,9 @@
 #define ASIDE_MOST_MS    120000
 #define ASIDE_CHANGED_MS 10000
 
-/* A write on its way. It outlives the sync when that goes first. */
-struct sync_write {
-    struct rpc_write write;
-    uv_mutex_t lock;
-    struct sync *sync; /* NULL: nobody wants to know any more */
-    bool ended;
-    char lease[UUID_TEXT_SIZE + 1]; /* that it goes by; empty: none */
-    int error, refused;
-    char text[200];
-};
+static bool mutated(const struct sync *sync, enum sync_mutation rule) { return sync->mutations & rule; }
 
-static void sync_act(struct sync *sync);
-
-/* -- writes
- * ----------------------------------------------------------------------------------------------------------------- */
-
-static void write_free(struct sync_write *out) {
-    uv_mutex_destroy(&out->lock);
-    free(out);
-}
-
-/* Another thread. */
-static void on_written(struct rpc_write *write, int error, const struct machine_result *result) {
-    struct sync_write *out = CONTAINER_OF(write, struct sync_write, write);
-    uv_mutex_lock(&out->lock);
-    struct sync *sync = out->sync;
-    out->error = error;
-    if (error == CO_OK) {
-        out->refused = result->error;
-        if (result->text) {
-            size_t size = strnlen(result->text, sizeof out->text - 1);
-            memcpy(out->text, result->text, size);
-        }
-    }
-    out->ended = true;
-    if (sync) local_wake(sync->local); /* it cannot go while we hold the lock */
-    uv_mutex_unlock(&out->lock);
-    if (!sync) write_free(out);
-}
+/* -- what flew ---------------------------------------------------------------------------------------------------- */
 
 static int by_sequence(const void *a, const void *b) {
     uint64_t one = (*(struct item *const *)a)->sequence, other = (*(struct item *const *)b)->sequence;
@@ -99,10 +61,10 @@ static void delivered(struct sync *sync) {
     sync->backoff_ms = 0;
 }
 
-static void later(struct sync *sync) {
+static void later(struct sync *sync, uint64_t now_ms) {
     sync->backoff_ms = sync->backoff_ms ? sync->backoff_ms * 2 : BACKOFF_LEAST_MS;
     if (sync->backoff_ms > BACKOFF_MOST_MS) sync->backoff_ms = BACKOFF_MOST_MS;
-    sync->retry_ms = clock_mono_ms() + sync->backoff_ms / 2 + rng_below(&sync->rng, sync->backoff_ms);
+    sync->retry_ms = now_ms + sync->backoff_ms / 2 + rng_below(&sync->rng, sync->backoff_ms);
 }
 
 /* The waiters of what was tried need not wait longer. */
@@ -136,18 +98,17 @@ void sync_item_arrived(struct item *item) {
 }
 
 /* Did the connection go because of what was in it? Between two losses the servers have answered a comparison. */
-static void lost(struct sync *sync) {
-    uint64_t now = clock_mono_ms();
+static void lost(struct sync *sync, uint64_t now_ms) {
     if (sync->node_flying && ++sync->node_lost >= LOST_ASIDE) { /* nothing goes before it */
         log_warn("health", "the connection is lost whenever this node is written times=%u", sync->node_lost);
-        sync->node_due_ms = now + ASIDE_CHANGED_MS;
+        sync->node_due_ms = now_ms + ASIDE_CHANGED_MS;
     }
     for (size_t i = 0; i < sync->batch_count; i++) {
         struct item *item = sync->batch[i];
         item->lost++;
-        if (item->lost >= LOST_ALONE) item->alone = true;
+        if (item->lost >= LOST_ALONE) item->alone = !mutated(sync, SYNC_MUTATE_TOGETHER);
         if (item->lost < LOST_ASIDE || sync->batch_units > 1) continue;
-        item->lost_ms = now;
+        item->lost_ms = mutated(sync, SYNC_MUTATE_ASIDE) ? SYNC_NEVER / 2 : now_ms;
         item->lost_sequence = item->flying_sequence;
         log_warn("health",
                  "the connection is lost whenever this is written, it is set aside: %s id=%s times=%u again_s=%" PRIu64,
@@ -155,39 +116,40 @@ static void lost(struct sync *sync) {
     }
 }
 
-static void failed(struct sync *sync, int error) {
+static void failed(struct sync *sync, int error, uint64_t now_ms) {
     log_debug("health", "catalog not reached: %s", co_strerror(error));
     land(sync);
-    put_back(sync);
+    if (!mutated(sync, SYNC_MUTATE_DROPS)) put_back(sync);
     tried(sync, error);
     if (error == CO_UNKNOWN_OUTCOME) {
-        lost(sync);
+        lost(sync, now_ms);
         sync->compare_wanted = true;
     }
-    later(sync);
+    later(sync, now_ms);
 }
 
 /* The servers do not take it. Of a batch it is not known which part: each goes by itself. */
-static void refused(struct sync *sync, const struct sync_write *out) {
+static void refused(struct sync *sync, const struct sync_answer *answer, uint64_t now_ms) {
+    bool by_lease = sync->lease[0];
     land(sync);
-    if (out->refused == CO_NOTFOUND && services_unleased(sync->local, out->text)) {
+    if (answer->refused == CO_NOTFOUND && services_unleased(sync->local, answer->text)) {
         put_back(sync); /* the rest of the batch goes at once, and with it that they are gone */
         return;
     }
-    if (out->refused == CO_NOTFOUND && *out->lease) {
+    if (answer->refused == CO_NOTFOUND && by_lease) {
         /* this node's lease is over: nothing is wrong with what it wrote */
         put_back(sync);
-        sync->lease_lost = true;
+        if (sync->local->liveness) liveness_lost(sync->local->liveness, now_ms);
         return;
     }
-    if (out->refused == CO_CONFLICT && *out->lease) { /* somebody has removed this node: all of it goes again */
+    if (answer->refused == CO_CONFLICT && by_lease) { /* somebody has removed this node: all of it goes again */
         put_back(sync);
         sync->compare_wanted = true;
-        later(sync);
+        later(sync, now_ms);
         return;
     }
-    tried(sync, out->refused);
-    const char *text = *out->text ? out->text : co_strerror(out->refused);
+    tried(sync, answer->refused);
+    const char *text = *answer->text ? answer->text : co_strerror(answer->refused);
     if (sync->node_flying || sync->batch_units > 1) {
         for (size_t i = 0; i < sync->batch_count; i++) sync->batch[i]->alone = true;
         put_back(sync);
@@ -197,211 +159,129 @@ static void refused(struct sync *sync, const struct sync_write *out) {
     }
     if (sync->node_flying) {
         log_warn("health", "the catalog refuses this node: %s", text);
-        later(sync);
+        later(sync, now_ms);
     }
     /* Perhaps the node is gone there: a comparison tells, but not at once and again and again. */
-    uint64_t soon = clock_mono_ms() + REFUSED_AGAIN_MS;
+    uint64_t soon = now_ms + REFUSED_AGAIN_MS;
     if (sync->batch_units == 1 && soon < sync->compare_ms) sync->compare_ms = soon;
 }
 
-static void collect(struct sync *sync) {
-    struct sync_write *out = sync->out;
-    if (!out) return;
-    uv_mutex_lock(&out->lock);
-    bool ended = out->ended;
-    uv_mutex_unlock(&out->lock);
-    if (!ended) return;
-    sync->out = NULL;
-    local_lock(sync->local);
-    if (out->error != CO_OK) {
-        failed(sync, out->error);
-    } else if (out->refused != CO_OK) {
-        refused(sync, out);
-    } else {
-        delivered(sync);
-    }
+void sync_written(struct sync *sync, const struct sync_answer *answer, uint64_t now_ms) {
+    struct liveness *liveness = sync->local->liveness;
+    bool unknown = answer->error == CO_UNKNOWN_OUTCOME;
+    sync->writing = false;
+    if (answer->error != CO_OK) failed(sync, answer->error, now_ms);
+    else if (answer->refused != CO_OK) refused(sync, answer, now_ms);
+    else delivered(sync);
     sync->batch_count = 0;
     sync->node_flying = false;
-    local_unlock(sync->local);
-    char lease[sizeof out->lease];
-    memcpy(lease, out->lease, sizeof lease);
-    bool on_its_way = out->error == CO_UNKNOWN_OUTCOME;
-    write_free(out);
-    local_waiters_look(sync->local);
     /* It may arrive yet, after the comparison: not before it is void is the catalog looked at. */
-    if (on_its_way && *lease) liveness_replace(sync->local->liveness, lease);
-    if (sync->lease_lost) liveness_lost(sync->local->liveness);
-    sync->lease_lost = false;
+    if (unknown && sync->lease[0] && liveness) liveness_replace(liveness, sync->lease);
 }
 
+/* -- what flies --------------------------------------------------------------------------------------------------- */
+
 /* Output that has waited long enough travels now, a few at a time. */
-static void outputs_due(struct local *local, uint64_t now) {
-    if (local->output_next_ms > now) return;
+static void outputs_due(struct local *local, uint64_t now_ms) {
+    if (local->output_next_ms > now_ms) return;
     uint64_t next = UINT64_MAX;
     unsigned sent = 0;
     for (size_t i = 0; i < local->checks.count; i++) {
         struct local_check *check = as_check(local->checks.items[i]);
         if (!check->output_due_ms || check->item.removed) continue;
-        if (check->output_due_ms <= now && sent < OUTPUTS_AT_ONCE) {
+        if (check->output_due_ms <= now_ms && sent < OUTPUTS_AT_ONCE) {
             check->output_due_ms = 0;
             item_touch(local, &check->item);
             sent++;
         } else if (check->output_due_ms < next) {
-            next = check->output_due_ms <= now ? now + 1000 : check->output_due_ms;
+            next = check->output_due_ms <= now_ms ? now_ms + 1000 : check->output_due_ms;
         }
     }
     local->output_next_ms = next;
 }
 
-/* True: something is out now. */
-static bool submit(struct sync *sync, uint64_t now) {
+/* Its command and message; false: there is nothing to write. */
+static bool gather(struct sync *sync, struct sync_order *order, uint64_t now_ms) {
     struct local *local = sync->local;
-    uint8_t command = 0;
-    local_lock(local);
-    outputs_due(local, now);
-    const ProtobufCMessage *message = sync_gather(sync, &command);
+    outputs_due(local, now_ms);
+    order->message = sync_gather(sync, &order->command, now_ms);
     uint64_t first = UINT64_MAX;
     for (size_t i = 0; i < sync->batch_count; i++) {
         if (sync->batch[i]->flying_sequence < first) first = sync->batch[i]->flying_sequence;
     }
     local->flying_first = first;
-    if (!message) {
-        local_unlock(local);
+    if (!order->message) {
         arena_reset(&sync->arena);
         return false;
     }
-    struct sync_write *out = mem_zalloc(sizeof *out);
-    out->write.done = on_written;
-    out->sync = sync;
     const char *lease = local->liveness ? liveness_lease(local->liveness) : NULL;
-    if (lease) memcpy(out->lease, lease, UUID_TEXT_SIZE);
-    CHECK(uv_mutex_init(&out->lock) == 0);
-    sync->out = out;
-    /* The message points into records that only change under the lock; rpc encodes it before it returns. */
-    rpc_submit(local->rpc, &out->write, command, message);
-    local_unlock(local);
-    arena_reset(&sync->arena);
+    snprintf(sync->lease, sizeof sync->lease, "%s", lease ? lease : "");
+    sync->writing = true;
     return true;
 }
 
-/* -- comparing
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- comparing ---------------------------------------------------------------------------------------------------- */
 
-static void compare_now(struct sync *sync, const struct sync_catalog *catalog) {
+static void compare_now(struct sync *sync, const struct sync_catalog *catalog, uint64_t now_ms) {
     uint64_t period = sync->local->config.sync_interval_ns > 0
                           ? (uint64_t)sync->local->config.sync_interval_ns / 1000000
                           : COMPARE_MS;
-    sync->compare_ms = clock_mono_ms() + period + rng_below(&sync->rng, period / 4 + 1);
-    sync_compare(sync, catalog);
+    sync->compare_ms = now_ms + period + rng_below(&sync->rng, period / 4 + 1);
+    sync_compare(sync, catalog, now_ms);
     sync->compare_wanted = false;
     sync->backoff_ms = 0;
-    local_waiters_look(sync->local);
 }
 
-/* The catalog as it is, not as an old leader remembers it. Without a leader that waits for one. */
-static void begin_compare(struct sync *sync) {
-    sync->compare_wanted = true;
-    sync_read_begin(sync);
-}
-
-static void collect_read(struct sync *sync) {
-    struct sync_catalog catalog = {0};
-    if (!sync->read) return;
-    int error = sync_read_take(sync, &catalog);
-    if (error == CO_AGAIN) return;
-    if (sync->local->liveness && !liveness_may_write(sync->local->liveness)) {
+void sync_read(struct sync *sync, int error, const struct sync_catalog *catalog, uint64_t now_ms) {
+    const struct liveness *liveness = sync->local->liveness;
+    sync->reading = false;
+    if (liveness && !liveness_may_write(liveness)) {
         sync->compare_wanted = true; /* whose the records are cannot be told now */
     } else if (error == CO_OK) {
-        compare_now(sync, &catalog);
+        compare_now(sync, catalog, now_ms);
     } else {
         log_debug("health", "catalog not read: %s", co_strerror(error));
-        later(sync);
+        later(sync, now_ms);
     }
-    arena_reset(&sync->arena);
 }
-
-/* -- when
- * ----------------------------------------------------------------------------------------------------------------- */
-
-static void on_timer(uv_timer_t *timer) { sync_act(timer->data); }
-
-static void arm(struct sync *sync, uint64_t at, uint64_t now) {
-    uv_update_time(sync->local->loop);
-    uv_timer_start(&sync->timer, on_timer, at > now ? at - now : 0, 0);
-}
-
-static void sync_act(struct sync *sync) {
-    struct local *local = sync->local;
-    if (local->stopping) return;
-    collect(sync);
-    collect_read(sync);
-    if (sync->out || sync->read) return;                                 /* its end comes by here */
-    if (local->liveness && !liveness_may_write(local->liveness)) return; /* sync_compare_soon comes */
-    uint64_t now = clock_mono_ms();
-    if (sync->retry_ms > now) {
-        arm(sync, sync->retry_ms, now);
-        return;
-    }
-    if (sync->compare_wanted || sync->compare_ms <= now) {
-        begin_compare(sync);
-        return;
-    }
-    if (sync->node_dirty && sync->node_due_ms > now) {
-        arm(sync, sync->node_due_ms < sync->compare_ms ? sync->node_due_ms : sync->compare_ms, now);
-        return;
-    }
-    if (submit(sync, now)) return;
-    local_lock(local);
-    uint64_t next = sync->compare_ms < local->output_next_ms ? sync->compare_ms : local->output_next_ms;
-    local_unlock(local);
-    if (sync->aside_ms < next) next = sync->aside_ms;
-    arm(sync, next, now);
-}
-
-void sync_kick(struct sync *sync) { sync_act(sync); }
 
 void sync_compare_soon(struct sync *sync) {
-    sync->compare_wanted = true;
+    if (!mutated(sync, SYNC_MUTATE_BLIND)) sync->compare_wanted = true;
     sync->retry_ms = sync->backoff_ms = 0;
-    sync_act(sync);
 }
 
-void sync_compare_within(struct sync *sync, uint64_t most_ms) {
-    uint64_t at = clock_mono_ms() + rng_below(&sync->rng, most_ms);
-    if (at < sync->compare_ms) sync->compare_ms = at;
-    sync_act(sync);
+void sync_compare_within(struct sync *sync, uint64_t most_ms, uint64_t now_ms) {
+    uint64_t at_ms = now_ms + rng_below(&sync->rng, most_ms);
+    if (at_ms < sync->compare_ms) sync->compare_ms = at_ms;
 }
 
-struct sync *sync_new(struct local *local) {
-    struct sync *sync = mem_zalloc(sizeof *sync);
-    sync->local = local;
-    sync->compare_wanted = true;
-    sync->aside_ms = UINT64_MAX;
-    rng_seed(&sync->rng, random_u64());
-    uv_timer_init(local->loop, &sync->timer);
-    sync->timer.data = sync;
-    local_wake(local);
-    return sync;
-}
+/* -- what is to be done ------------------------------------------------------------------------------------------- */
 
-static void on_closed(uv_handle_t *handle) {
-    struct sync *sync = handle->data;
+static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static struct sync_order rest(uint64_t until_ms) { return (struct sync_order){.act = SYNC_REST, .until_ms = until_ms}; }
+
+struct sync_order sync_next(struct sync *sync, uint64_t now_ms) {
     struct local *local = sync->local;
+    struct sync_order order = {.act = SYNC_WRITE};
+    if (sync->writing || sync->reading) return rest(SYNC_NEVER);                          /* its answer is an event */
+    if (local->liveness && !liveness_may_write(local->liveness)) return rest(SYNC_NEVER); /* sync_compare_soon comes */
+    if (sync->retry_ms > now_ms) return rest(sync->retry_ms);
+    if (sync->compare_wanted || sync->compare_ms <= now_ms) {
+        sync->compare_wanted = sync->reading = true;
+        return (struct sync_order){.act = SYNC_READ};
+    }
+    if (sync->node_dirty && sync->node_due_ms > now_ms) return rest(earlier(sync->node_due_ms, sync->compare_ms));
+    if (gather(sync, &order, now_ms)) return order;
+    return rest(earlier(earlier(sync->compare_ms, local->output_next_ms), sync->aside_ms));
+}
+
+void sync_begin(struct sync *sync, struct local *local, uint64_t seed) {
+    *sync = (struct sync){.local = local, .compare_wanted = true, .aside_ms = SYNC_NEVER};
+    rng_seed(&sync->rng, seed);
+}
+
+void sync_end(struct sync *sync) {
     free(sync->batch);
     arena_free(&sync->arena);
-    free(sync);
-    local_part_closed(local);
-}
-
-void sync_close(struct sync *sync) {
-    if (sync->out) {
-        struct sync_write *out = sync->out;
-        uv_mutex_lock(&out->lock);
-        out->sync = NULL;
-        bool ended = out->ended;
-        uv_mutex_unlock(&out->lock);
-        if (ended) write_free(out);
-    }
-    sync_read_drop(sync);
-    uv_close((uv_handle_t *)&sync->timer, on_closed);
 }

@@ -1,7 +1,6 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/message.h"
@@ -155,9 +154,9 @@ static void compare_service(struct sync *sync, struct local_service *service, co
     }
 }
 
-static void take_over(struct local *local, struct local_check *check, const Pb__Check *stored) {
+static void take_over(struct local *local, struct local_check *check, const Pb__Check *stored, uint64_t now_ms) {
     bool new = !stored && check->state == CHECK_STATE_NONE; /* of a configuration file: what that says is a report */
-    check_recall(check, stored);
+    check_recall(check, stored, now_ms * 1000000);
     state_note(local, check, new);
     if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
     local_wake(local);
@@ -170,7 +169,7 @@ static bool same_output(struct sync *sync, const struct local_check *check, cons
                        slice_make((char *)stored->output.data, stored->output.len));
 }
 
-static void compare_check(struct sync *sync, struct local_check *check, const Pb__Check *stored) {
+static void compare_check(struct sync *sync, struct local_check *check, const Pb__Check *stored, uint64_t now_ms) {
     struct local *local = sync->local;
     if (check->item.removed) {
         if (stored && strcmp(stored->check_id, check->item.id) == 0) {
@@ -180,13 +179,14 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
         }
         return;
     }
-    if (check->restored && !check->is_maintenance) take_over(local, check, stored);
+    if (check->restored && !check->is_maintenance) take_over(local, check, stored, now_ms);
     if (!stored || (!stored->by_agent && sync_labels(sync)) || check_hash(stored, &sync->arena) != check->item.hash) {
         differ(local, &check->item);
     } else if (same_output(sync, check, stored)) {
         settle(local, &check->item);
     } else {
-        check_output_later(local, check); /* unless it is on its way: there and back again while the catalog was read */
+        check_output_later(local, check,
+                           now_ms); /* unless it is on its way: there and back again while the catalog was read */
     }
 }
 
@@ -229,11 +229,10 @@ static void compare_own(struct sync *sync, const struct catalog_view *view) {
         (own->service && (!service || service_hash(service, &sync->arena) != service_hash(own->service, &sync->arena)));
 }
 
-void sync_compare(struct sync *sync, const struct sync_catalog *catalog) {
+void sync_compare(struct sync *sync, const struct sync_catalog *catalog, uint64_t now_ms) {
     struct local *local = sync->local;
     struct catalog_view view = {0};
     view_make(sync, catalog, &view);
-    local_lock(local);
     compare_own(sync, &view);
     /* Backwards: settled items that were removed leave the table. */
     for (size_t i = local->services.count; i-- > 0;) {
@@ -242,10 +241,9 @@ void sync_compare(struct sync *sync, const struct sync_catalog *catalog) {
     }
     for (size_t i = local->checks.count; i-- > 0;) {
         struct local_check *check = as_check(local->checks.items[i]);
-        compare_check(sync, check, stored_check(&view, check->item.id));
+        compare_check(sync, check, stored_check(&view, check->item.id), now_ms);
     }
     find_strangers(sync, &view);
     local->compared = true;
     if (local->states) check_states_settle(local->states);
-    local_unlock(local);
 }

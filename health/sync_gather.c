@@ -1,7 +1,6 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "health/liveness.h"
 #include "health/sync.h"
 
@@ -174,7 +173,7 @@ static uint64_t due_ms(struct local *local, const struct item *item) {
     return of_service > due ? of_service : due;
 }
 
-const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command) {
+const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command, uint64_t now_ms) {
     struct local *local = sync->local;
     sync->batch_count = sync->batch_units = 0;
     sync->aside_ms = UINT64_MAX;
@@ -184,7 +183,7 @@ const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command) {
         return &sync_own(sync)->base;
     }
     if (list_empty(&local->dirty)) return NULL;
-    struct gathering g = {.sync = sync, .now_ms = clock_mono_ms()};
+    struct gathering g = {.sync = sync, .now_ms = now_ms};
     g.command = arena_alloc(&sync->arena, sizeof *g.command);
     pb__catalog_batch_command__init(g.command);
     g.command->by_lease = by_lease(sync);

@@ -127,6 +127,7 @@ static int elsewhere(struct answering *of) {
         of->answer->target = found ? (uint32_t)i + 1 : 0;
     }
     of->found = found;
+    CHECK(!found || any_healthy(found));
     if (found) of->answer->from = found, of->answer->service = wish.service;
     return error;
 }
@@ -142,6 +143,7 @@ static int find(struct answering *of) {
     if (error && error != CO_NOTFOUND) return error;
     error = ask_here(of, &wish, &answer->from);
     if (error) return error;
+    CHECK(answer->from && answer->service);
     answer->none_here = !any_healthy(answer->from);
     if (!answer->none_here && !(of->record && of->record->back_index)) return CO_OK; /* the service is at home */
     error = elsewhere(of);

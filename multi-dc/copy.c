@@ -32,6 +32,7 @@ struct slice copy_key_region(char *room, const char *region) {
 static struct slice below(char *room, const char *region, size_t count, const struct slice *names) {
     struct slice start = copy_key_region(room, region);
     struct slice rest = fold_key(room + start.size, count, names);
+    CHECK(start.size + rest.size <= STORE_KEY_MAX);
     return slice_make(room, start.size + rest.size);
 }
 
@@ -64,6 +65,7 @@ bool copy_cell_read(struct slice bytes, struct copy_cell *cell) {
 }
 
 struct slice copy_cell_pack(struct arena *arena, const struct copy_cell *cell) {
+    CHECK(cell->stage || cell->now.there); /* an empty cell is not stored */
     struct buffer out = {0};
     buffer_append_byte(&out, (char)((cell->now.there ? CELL_NOW : 0) | (cell->stage ? CELL_STAGED : 0) |
                                     (cell->stage && cell->then.there ? CELL_THEN : 0)));

@@ -47,6 +47,7 @@ static int work_begin(struct work *work, const char *name) {
 static void put_region(const struct work *work) {
     char room[STORE_KEY_MAX];
     struct machine_tx *tx = work->tx;
+    CHECK(work->region->counts && work->region->staged && work->region->modify_index <= tx->index);
     work->region->modify_index = tx->index;
     store_put(tx->store, COPY_TABLE_REGIONS, copy_key_region(room, work->region->region),
               message_pack(tx->arena, &work->region->base));
@@ -56,13 +57,13 @@ static void put_region(const struct work *work) {
 
 /* The whole copy may have changed. */
 static void flip(const struct work *work) {
+    CHECK(work->region->flipped <= work->tx->index);
     work->region->flipped = work->tx->index;
     machine_changed(work->tx, SPACE_COPY_FLIP, no_name, false);
     machine_changed(work->tx, SPACE_COPY_SERVICES, no_name, false);
 }
 
-/* -- the content of a change
- * ------------------------------------------------------------------------------------------- */
+/* -- the content of a change -------------------------------------------------------------------------------------- */
 
 /* The indexes of one cluster rise, and so do those of its restores. */
 static bool goes_on(const Pb__CatalogAt *from, const Pb__CatalogAt *to) {
@@ -110,6 +111,7 @@ static int change_rows(struct work *work, uint64_t stage, const ProtobufCBinaryD
                                  .region = work->region->region,
                                  .stage = stage,
                                  .counts = stage ? work->region->staged : work->region->counts};
+    CHECK(n_entries + n_removed <= COPY_ROWS_MOST && (!stage || stage == work->region->stage));
     for (size_t i = 0; i < n_removed; i++)
         copy_change_row(&change, slice_text(removed[i]->service), slice_text(removed[i]->node),
                         slice_text(removed[i]->id), NULL, no_name);
@@ -167,6 +169,7 @@ static int stage_apply(struct machine_tx *tx, void *request, struct machine_resu
         region->state = STAGING, region->stage = tx->index, region->parts = 0, region->stage_to = command->to;
         *region->staged = *region->counts;
     }
+    CHECK(region->state == STAGING && region->stage && region->stage <= tx->index);
     region->parts++;
     error = change_rows(&work, region->stage, command->entries, command->n_entries, command->removed,
                         command->n_removed, NULL);
@@ -185,6 +188,7 @@ static int commit_apply(struct machine_tx *tx, void *request, struct machine_res
         !copy_same_at(region->stage_to, command->to))
         return refuse(&work, CO_CONFLICT, "no such stage, or not all of it");
     if (!fits(&work, command->from, command->to)) return refuse(&work, CO_CONFLICT, "the copy is elsewhere");
+    CHECK(!region->committed);
     region->state = TIDYING, region->committed = true, region->at = command->to;
     *region->counts = *region->staged;
     region->stage_to = NULL;
@@ -205,6 +209,7 @@ static int tidy_apply(struct machine_tx *tx, void *request, struct machine_resul
     if (given_up) region->state = TIDYING, region->stage_to = NULL;
     struct slice tidied = message_slice(region->tidied);
     bool all = copy_tidy(tx, region->region, region->committed ? region->stage : 0, &tidied);
+    CHECK(region->state == TIDYING && (all || tidied.size > 0));
     region->tidied = message_bytes(tidied);
     if (all) {
         region->state = SETTLED, region->committed = false, region->parts = 0;

@@ -16,6 +16,7 @@ static void cell_put(struct copy_change *change, uint8_t table, struct slice key
     bool equal = cell->stage && cell->now.there == cell->then.there &&
                  (!cell->now.there || slice_equal(cell->now.bytes, cell->then.bytes));
     if (equal) cell->stage = 0;
+    CHECK(!change->stage || equal || cell->stage == change->stage);
     if (cell->stage || cell->now.there) store_put(tx->store, table, key, copy_cell_pack(tx->arena, cell));
     else (void)store_del(tx->store, table, key);
 }
@@ -41,6 +42,7 @@ static void service_write(struct copy_change *change) {
     change->counts->services += (uint64_t)after.there - (uint64_t)before.there;
     if (before.there != after.there) change->names = true;
     if (!change->stage) machine_changed(change->tx, SPACE_COPY_SERVICE, slice_text(service->name), !after.there);
+    CHECK(after.there == (service->instances > 0));
     change->dirty = false;
 }
 
@@ -80,6 +82,7 @@ static Pb__CopyTag *tag_at(struct copy_change *change, const char *text) {
         if (service->n_tags) memcpy(wider, service->tags, service->n_tags * sizeof *wider);
         service->tags = wider;
     }
+    CHECK(low <= service->n_tags && service->n_tags < change->tags_room);
     memmove(service->tags + low + 1, service->tags + low, (service->n_tags - low) * sizeof *service->tags);
     service->n_tags++;
     Pb__CopyTag *tag = service->tags[low] = arena_alloc(arena, sizeof *tag);
@@ -91,6 +94,7 @@ static Pb__CopyTag *tag_at(struct copy_change *change, const char *text) {
 static void drop_tag(Pb__CopyService *service, const Pb__CopyTag *tag) {
     size_t place = 0;
     while (service->tags[place] != tag) place++;
+    CHECK(place < service->n_tags);
     service->n_tags--;
     memmove(service->tags + place, service->tags + place + 1, (service->n_tags - place) * sizeof *service->tags);
 }
@@ -175,6 +179,7 @@ void copy_change_row(struct copy_change *change, struct slice service, struct sl
         pointers_add(lost, change->tx->arena, change->service->name);
     count_tags(change, tags_of(change->tx->arena, old), tags_of(change->tx->arena, entry));
     uint64_t by = (uint64_t)after.there - (uint64_t)before.there;
+    CHECK(after.there || (change->service->instances > 0 && change->counts->instances > 0));
     change->service->instances += by, change->counts->instances += by;
     change->dirty = true;
     cell_put(change, COPY_TABLE_ROWS, key, &cell, after);
@@ -211,6 +216,7 @@ static bool untidy(struct machine_tx *tx, uint8_t table, const char *region, str
         if (cell.stage)
             found[(*count)++] = (struct place){slice_copy(tx->arena, cursor.key), slice_copy(tx->arena, cursor.value)};
     }
+    CHECK(*count <= passed && *count <= COPY_ROWS_MOST);
     if (passed) *last = slice_copy(tx->arena, *last);
     bool more = cursor.valid && slice_starts(cursor.key, prefix);
     store_cursor_close(&cursor);

@@ -31,6 +31,7 @@ static void names_add(struct names *names, struct arena *arena, struct slice nam
         if (names->count) memcpy(wider, names->items, names->count * sizeof *wider);
         names->items = wider, names->room = room;
     }
+    CHECK(names->count < names->room);
     names->items[names->count++] = slice_copy(arena, name);
 }
 
@@ -55,6 +56,7 @@ static void record_put(struct machine_tx *tx, Pb__Failover *record) {
     struct fold_name key;
     bool stays = record->away_index || record->n_targets;
     fold_name_of(&key, slice_text(record->service));
+    CHECK(!record->back_index || record->away_index);
     record->modify_index = tx->index;
     if (!record->away_index) record->n_rests = 0;
     if (stays) store_put(tx->store, FAILOVER_TABLE, key.folded, message_pack(tx->arena, &record->base));
@@ -65,6 +67,7 @@ static void record_put(struct machine_tx *tx, Pb__Failover *record) {
 }
 
 static void set_away(struct machine_tx *tx, Pb__Failover *record, uint64_t away, uint64_t back) {
+    CHECK(away <= tx->index && back <= tx->index && (!back || (away && away <= back)));
     record->away_index = away, record->back_index = back;
     record_put(tx, record);
 }
@@ -157,6 +160,7 @@ static Pb__FailoverRest *rest_add(struct machine_tx *tx, Pb__Failover *record, c
     pb__failover_rest__init(rest);
     rest->region = (char *)(uintptr_t)region;
     if (record->n_rests) memcpy(wider, record->rests, record->n_rests * sizeof *wider);
+    CHECK(record->n_rests < REGIONS_MAX);
     wider[record->n_rests++] = rest;
     record->rests = wider;
     return rest;
@@ -168,6 +172,7 @@ static bool rest_note(struct machine_tx *tx, Pb__Failover *record, const char *r
     Pb__FailoverRest *rest = at == SIZE_MAX ? NULL : record->rests[at];
     if (rest ? !rest->back_index : record->n_rests == REGIONS_MAX) return false;
     if (!rest) rest = rest_add(tx, record, region);
+    CHECK(record->away_index && record->n_rests <= REGIONS_MAX);
     rest->away_index = tx->index, rest->back_index = 0;
     return true;
 }
@@ -315,6 +320,7 @@ static int rests_of(struct store_txn *txn, struct arena *arena, Pb__FailoverStat
     for (size_t i = 0; i < record->n_rests; i++) {
         int rv = rest_over(txn, record->rests[i]->region, slice_text(record->service), arena);
         if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+        CHECK(state->n_rests_over < record->n_rests);
         state->rests_over[state->n_rests_over++] = rv == CO_OK;
     }
     return CO_OK;

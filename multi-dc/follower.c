@@ -66,6 +66,7 @@ void follower_rows_most(struct follower *follower, size_t rows) {
 /* -- state -------------------------------------------------------------------------------------------------------- */
 
 static void enter(struct follower *follower, enum phase phase) {
+    CHECK(follower->answer.changes || phase == PHASE_READ || phase == PHASE_ASK || phase == PHASE_TIDY);
     follower->phase = phase;
     follower->under_way = false;
     if (phase == PHASE_READ || phase == PHASE_ASK) answer_drop(&follower->answer);
@@ -78,6 +79,7 @@ static void failed(struct follower *follower, enum phase phase, int error, uint6
     follower->error = error;
     uint64_t again_ms = follower->again_ms ? 2 * follower->again_ms : FOLLOWER_AGAIN_LEAST_MS;
     follower->again_ms = again_ms < FOLLOWER_AGAIN_MOST_MS ? again_ms : FOLLOWER_AGAIN_MOST_MS;
+    CHECK(error && follower->again_ms >= FOLLOWER_AGAIN_LEAST_MS);
     follower->not_before_ms = now_ms + follower->again_ms;
 }
 
@@ -124,6 +126,7 @@ static Pb__CatalogAt *from_in(struct follower *follower) {
 static void propose_update(struct follower *follower, struct follower_effect *effect) {
     Pb__CopyUpdateCommand *command = MESSAGE(follower, Pb__CopyUpdateCommand);
     const struct answer *answer = &follower->answer;
+    CHECK(answer->changes && answer->changes->to && answer_is_small(answer, follower->rows_most));
     pb__copy_update_command__init(command);
     command->region = follower->region;
     command->from = from_in(follower), command->to = answer->changes->to;
@@ -134,6 +137,7 @@ static void propose_update(struct follower *follower, struct follower_effect *ef
 
 static void propose_part(struct follower *follower, struct follower_effect *effect) {
     Pb__CopyStageCommand *command = MESSAGE(follower, Pb__CopyStageCommand);
+    CHECK(follower->answer.changes && !answer_told(&follower->answer));
     pb__copy_stage_command__init(command);
     command->region = follower->region;
     command->from = from_in(follower), command->to = follower->answer.changes->to;
@@ -173,6 +177,7 @@ static void ask(struct follower *follower, struct follower_effect *effect) {
 
 static void begin(struct follower *follower, struct follower_effect *effect) {
     bool keys = follower->phase == PHASE_KEYS;
+    CHECK(follower->leads && !follower->under_way);
     arena_reset(&follower->message);
     effect->wish = FOLLOWER_PROPOSES;
     switch (follower->phase) {
@@ -232,6 +237,7 @@ static bool wants_mark(const struct follower *follower, uint64_t now_ms) {
 /* Only the index has moved. */
 static void no_news(struct follower *follower, uint64_t now_ms) {
     const Pb__CatalogAt *to = follower->answer.changes->to;
+    CHECK(to->index >= follower->reached.index); /* goes_back() was asked before */
     follower->reached.index = to->index;
     confirm(follower, follower->answer_as_of_ms);
     follower->current = true;
@@ -247,6 +253,7 @@ static void compared(struct follower *follower, const Pb__CopyResult *result, ui
         failed(follower, PHASE_READ, CO_CONFLICT, now_ms);
         return;
     }
+    CHECK(follower->answer.changes && follower->answer.changes->complete);
     struct answer *answer = &follower->answer;
     answer_compare(answer, follower->region, result->keys, result->n_keys);
     if (answer_empty(answer) && copy_same_life(answer->changes->to, &follower->reached)) no_news(follower, now_ms);
@@ -329,6 +336,7 @@ bool follower_compared(struct follower *follower, uint64_t moment, const Pb__Cop
 
 static void taken(struct follower *follower, enum phase phase, uint64_t now_ms) {
     const Pb__CatalogAt *to = follower->answer.changes->to;
+    CHECK(follower->phase == PHASE_TAKE || follower->phase == PHASE_COMMIT);
     follower->copied.cluster_id = to->cluster_id, follower->copied.restored = to->restored;
     follower->copied.index = to->index;
     follower->reached = follower->copied;
@@ -357,6 +365,7 @@ void follower_proposed(struct follower *follower, uint64_t ticket, int error, in
                 taken(follower, PHASE_ASK, now_ms);
                 break;
             }
+            CHECK(answer->entries_done + answer->removed_done > 0);
             if (answer->parts == 1) follower->stage = index;
             if (answer_told(answer)) enter(follower, PHASE_COMMIT);
             break;

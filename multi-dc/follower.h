@@ -67,7 +67,7 @@ void follower_proposed(struct follower *follower, uint64_t ticket, int error, in
 void follower_heard(struct follower *follower, const Pb__CatalogAt *position, uint64_t as_of_ms);
 
 /* Is our copy still what it was when this follower last read it? It is not after our own region was restored from a
- * backup, and without news from the region nothing else would tell. follower_compares returns the moment for a look
+ * backup, and without news from the region nothing else would tell. follower_moment returns the moment for a look
  * into our own store; 0: not now, because the thing under way finds out by itself. follower_compared returns whether
  * the copy differs; then the follower ignores the answer under way, and reads the copy again. */
 uint64_t follower_moment(const struct follower *follower);

@@ -51,6 +51,7 @@ static int look(struct answer *answer, const char *region) {
         const Pb__CatalogKey *kept = changes->kept[i];
         answer->keys[answer->n_keys++] = key_in(&answer->arena, region, kept->service, kept->node, kept->id);
     }
+    CHECK(answer->n_keys <= changes->n_entries + changes->n_kept);
     if (answer->n_keys) qsort(answer->keys, answer->n_keys, sizeof *answer->keys, compare_keys);
     for (size_t i = 0; i < changes->n_removed; i++) {
         if (!key_good(changes->removed[i])) error = CO_CORRUPT;
@@ -76,6 +77,7 @@ void answer_drop(struct answer *answer) {
 
 void answer_compare(struct answer *answer, const char *region, Pb__CatalogKey *const *ours, size_t count) {
     answer->removed = arena_alloc(&answer->arena, (count + 1) * sizeof(Pb__CatalogKey *));
+    CHECK(answer->changes && answer->changes->complete && answer->parts == 0);
     answer->n_removed = 0;
     for (size_t i = 0; i < count; i++) {
         char room[STORE_KEY_MAX];
@@ -88,6 +90,7 @@ void answer_compare(struct answer *answer, const char *region, Pb__CatalogKey *c
 }
 
 void answer_no_rows(struct answer *answer) {
+    CHECK(answer->changes && answer->parts == 0);
     answer->changes->n_entries = answer->n_removed = 0;
     answer->bytes = 0;
 }
@@ -104,6 +107,7 @@ void answer_part(struct answer *answer, size_t rows_most, Pb__CopyStageCommand *
         bytes += key_bytes(answer->removed[removed++]);
     for (; entries < changes->n_entries && rows && bytes + changes->entries[entries].len <= COPY_BYTES_MOST; rows--)
         bytes += changes->entries[entries++].len;
+    CHECK(rows_most > 0 && removed <= answer->n_removed && entries <= changes->n_entries);
     command->n_removed = removed - answer->removed_done, command->n_entries = entries - answer->entries_done;
     if (command->n_removed) command->removed = answer->removed + answer->removed_done;
     if (command->n_entries) command->entries = changes->entries + answer->entries_done;

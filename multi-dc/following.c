@@ -11,9 +11,8 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "base/metrics.h"
+#include "multi-dc/copy_age.h"
 
-#define ROUNDS         8   /* round trips that the shortest is taken of */
-#define HEARD          16  /* positions of a region, FOLLOWING_HEARTBEAT_MS apart */
 #define LEADER_LOOK_MS 200 /* so often it is asked whether this server leads */
 
 METRIC updates_metric = {
@@ -51,21 +50,10 @@ struct following {
     struct call *call, *heartbeat;
     struct follower_effect waiting; /* for its turn with a large answer; wish RESTS: none */
     bool large, leads, linked, stopped;
-    uint64_t heartbeat_ms, taken;
-    /* Where the region was and when, for servers that do not lead: while it changes all the time their copy equals what
-     * was heard a while ago. */
-    struct heard {
-        Pb__CatalogAt at;
-        uint64_t ms;
-    } heard[HEARD];
-    unsigned heard_count;
-    Pb__CatalogAt ours; /* where our copy was when it was looked at last */
-    uint64_t confirmed_ms, position;
+    uint64_t taken;
+    struct copy_age age;
     uint64_t moment; /* of the look into our own store that is under way, where this server leads */
-    uint64_t answered_ms, newest;
-    uint32_t rounds_us[ROUNDS];
-    unsigned round_count;
-    int told_error; /* in the log */
+    int told_error;  /* in the log */
 };
 
 /* -- calls -------------------------------------------------------------------------------------------------------- */
@@ -211,13 +199,6 @@ static struct call *heartbeat_new(struct following *following, enum follower_wis
     return following->heartbeat = call_new(following, wish, 0);
 }
 
-/* Does our copy at `at` have what was heard? */
-static bool confirm(struct following *following, const Pb__CatalogAt *at, const struct heard *heard) {
-    bool has_it = copy_same_life(at, &heard->at) && heard->at.index <= at->index;
-    if (has_it && heard->ms > following->confirmed_ms) following->confirmed_ms = heard->ms;
-    return has_it;
-}
-
 static void look_at_copy(struct following *following) {
     Pb__CopyRequest request = PB__COPY_REQUEST__INIT;
     request.region = following->name;
@@ -227,7 +208,8 @@ static void look_at_copy(struct following *following) {
 /* Where the region is. The leader's follower knows what our copy equals, if nobody else changed it; another server looks
  * it up. Both look into their own store. */
 static void heard_region(struct following *following, const struct call *call, const Pb__CatalogAt *at) {
-    following->newest = at->index;
+    uint64_t now_ns = clock_mono_ns();
+    copy_age_answered(&following->age, at, now_ns - call->sent_ns, now_ns / 1000000);
     following->moment = 0;
     if (following->leads) {
         follower_heard(following->follower, at, as_of(call));
@@ -235,25 +217,8 @@ static void heard_region(struct following *following, const struct call *call, c
         if (following->moment) look_at_copy(following);
         return;
     }
-    struct heard *heard = &following->heard[following->heard_count++ % HEARD];
-    pb__catalog_at__init(&heard->at);
-    heard->at.cluster_id = at->cluster_id, heard->at.restored = at->restored, heard->at.index = at->index;
-    heard->ms = as_of(call);
-    (void)confirm(following, &following->ours, heard);
+    copy_age_heard(&following->age, at, as_of(call));
     look_at_copy(following);
-}
-
-static void note_round(struct following *following, const struct call *call) {
-    uint64_t now_ns = clock_mono_ns(), round_us = (now_ns - call->sent_ns) / 1000 + 1;
-    following->rounds_us[following->round_count++ % ROUNDS] = round_us > UINT32_MAX ? UINT32_MAX : (uint32_t)round_us;
-    following->answered_ms = now_ns / 1000000;
-}
-
-static uint32_t shortest_round_us(const struct following *following) {
-    uint32_t least = 0;
-    for (unsigned i = 0; i < following->round_count && i < ROUNDS; i++)
-        if (!least || following->rounds_us[i] < least) least = following->rounds_us[i];
-    return least;
 }
 
 static void interrupt(struct following *following);
@@ -261,22 +226,13 @@ static void interrupt(struct following *following);
 /* As it is in our own store. */
 static void heard_copy(struct following *following, const Pb__CopyResult *result) {
     const Pb__CatalogAt *at = result->region ? result->region->at : NULL;
-    bool back = !at || at->index < following->position; /* our region was set back to a backup */
     if (following->leads) {
         if (!follower_compared(following->follower, following->moment, result, clock_mono_ms())) return;
         log_info("regions", "the copy of a region is another one than before, it is read again region=%s",
                  following->name);
         interrupt(following);
-        back = true;
     }
-    if (back) following->confirmed_ms = 0;
-    following->position = at ? at->index : 0;
-    pb__catalog_at__init(&following->ours);
-    if (!at) return;
-    following->ours.cluster_id = at->cluster_id, following->ours.restored = at->restored;
-    following->ours.index = at->index;
-    for (unsigned i = 0; i < following->heard_count && i < HEARD; i++)
-        (void)confirm(following, at, &following->heard[i]);
+    copy_age_seen(&following->age, at, following->leads);
 }
 
 static void heard(struct following *following) {
@@ -286,7 +242,6 @@ static void heard(struct following *following) {
     struct arena arena = {0};
     void *message = call->error ? NULL : message_unpack(&arena, type, buffer_slice(&call->records));
     following->heartbeat = NULL;
-    if (message && call->wish == FOLLOWER_ASKS) note_round(following, call);
     if (message && call->wish == FOLLOWER_ASKS) heard_region(following, call, message);
     else if (message) heard_copy(following, message);
     arena_free(&arena);
@@ -295,9 +250,9 @@ static void heard(struct following *following) {
 
 static void hear(struct following *following, uint64_t now_ms) {
     if (following->heartbeat && has_ended(following->heartbeat)) heard(following);
-    if (following->heartbeat || !following->linked || now_ms < following->heartbeat_ms) return;
+    if (following->heartbeat || !following->linked) return;
+    if (!copy_age_asks(&following->age, now_ms)) return;
     Pb__TableRequest request = PB__TABLE_REQUEST__INIT;
-    following->heartbeat_ms = now_ms + FOLLOWING_HEARTBEAT_MS;
     fetch(following, heartbeat_new(following, FOLLOWER_ASKS), &query_catalog_position, RPC_STALE, 0, 0, &request.base);
 }
 
@@ -360,7 +315,7 @@ struct following *following_start(uv_loop_t *loop, struct rpc *own, struct rpc *
     following->name = mem_strdup(name);
     following->follower = follower_new(name);
     following->linked = true;
-    pb__catalog_at__init(&following->ours);
+    copy_age_begin(&following->age);
     CHECK(uv_async_init(loop, &following->wake, on_wake) == 0);
     CHECK(uv_timer_init(loop, &following->timer) == 0);
     following->wake.data = following->timer.data = following;
@@ -398,12 +353,11 @@ void following_linked(struct following *following, bool linked) {
 void following_state(const struct following *following, struct following_state *state) {
     *state = (struct following_state){.leads = following->leads, .age_ms = UINT64_MAX};
     follower_state(following->follower, &state->follower);
-    uint64_t now_ms = clock_mono_ms(), confirmed_ms = state->follower.confirmed_ms;
-    if (following->confirmed_ms > confirmed_ms) confirmed_ms = following->confirmed_ms;
-    state->heard_ms = following->answered_ms, state->round_us = shortest_round_us(following);
-    state->newest = following->newest;
-    state->position = following->leads ? state->follower.reached.index : following->position;
-    if (confirmed_ms) state->age_ms = now_ms > confirmed_ms ? now_ms - confirmed_ms : 0;
+    const struct copy_age *age = &following->age;
+    state->heard_ms = age->answered_ms, state->round_us = copy_age_round_us(age);
+    state->newest = age->newest;
+    state->position = following->leads ? state->follower.reached.index : age->position;
+    state->age_ms = copy_age_ms(age, state->follower.confirmed_ms, clock_mono_ms());
     if (state->follower.error)
         snprintf(state->error, sizeof state->error, "%s: %s", state->follower.doing,
                  co_strerror(state->follower.error));

@@ -1,6 +1,7 @@
 /* Keeps our copy of one region current while this server leads: runs a follower (multi-dc/follower.h) over the rpc of our
  * own region and that of the other. One per region, on every server; it rests where the server does not lead. Every server
- * asks the region once a second where its catalog is, so that each knows how old its own copy may be.
+ * asks the region once a second where its catalog is, so that each knows how old its own copy may
+ * be (multi-dc/copy_age.h).
  *
  * Everything here is called on the loop's thread. */
 #ifndef COORD_MULTI_DC_FOLLOWING_H
@@ -10,8 +11,6 @@
 
 #include "multi-dc/follower.h"
 #include "rpc/api/rpc.h"
-
-#define FOLLOWING_HEARTBEAT_MS 1000
 
 struct following;
 void following_init(void); /* registers its metric */

@@ -96,6 +96,7 @@ static int keep_nearest(struct store_txn *txn, const Pb__GlobalRequest *request,
         count++;
     }
     qsort(ranked, count, sizeof *ranked, by_distance);
+    CHECK(count <= records->n_regions);
     records->n_regions = count > 0;
     if (count) records->regions[0] = ranked[0].region;
     return CO_OK;

@@ -50,8 +50,7 @@ static Pb__KeysRule *rule_of(struct machine_tx *tx, struct slice name, bool pref
     return rule;
 }
 
-/* -- the region to which keys belong
- * ------------------------------------------------------------------------------------------ */
+/* -- owners of keys ----------------------------------------------------------------------------------------------- */
 static const char *forbids(struct machine_tx *tx, const struct machine_thing *thing) {
     if ((thing->space & ~WATCH_PREFIX_BIT) != SPACE_KEY) return NULL;
     const Pb__KeysRule *rule = rule_of(tx, thing->name, thing->space & WATCH_PREFIX_BIT);
@@ -100,6 +99,7 @@ static int set(struct machine_tx *tx, void *request, struct machine_result *resu
             "there are keys below this prefix here: with ?replace they go, unless the region has them");
     Pb__KeysRule rule = PB__KEYS_RULE__INIT;
     rule.prefix = command->prefix, rule.region = command->region, rule.create_index = tx->index;
+    CHECK(rule.prefix.len > 0 && rule.region[0] && !rule.at && !rule.listing);
     rule_put(tx, &rule);
     return CO_OK;
 }
@@ -135,6 +135,7 @@ static int find_leftover(struct machine_tx *tx, const Pb__KeysRule *rule, const 
     struct kv_walk walk;
     char room[KV_STORE_KEY_MAX];
     size_t passed = 0, at = 0;
+    CHECK(command->begin || rule->listing);
     left->all = true, left->count = 0;
     struct slice after = command->begin ? everything : message_slice(rule->after);
     for (kv_walk_open(&walk, tx->store, message_slice(rule->prefix), after); walk.valid; kv_walk_next(&walk)) {
@@ -143,6 +144,7 @@ static int find_leftover(struct machine_tx *tx, const Pb__KeysRule *rule, const 
         while (at < command->n_entries && (order = slice_compare(place_of(command->entries[at], room), walk.place)) < 0)
             at++;
         if (at == command->n_entries || order > 0) left->keys[left->count++] = slice_copy(tx->arena, walk.record.key);
+        CHECK(left->count <= passed + 1 && at <= command->n_entries);
         if (++passed < KEYS_STEP_ROWS) continue;
         left->all = false, left->reached = slice_copy(tx->arena, walk.place);
         break;
@@ -173,6 +175,7 @@ static int take_page(struct machine_tx *tx, Pb__KeysRule *rule, const Pb__KeysTa
             error = kv_copied_set(tx, message_slice(entry->key), message_slice(entry->value), entry->flags, &changed);
     }
     if (error) return error;
+    CHECK(rule->listing && (left.all || left.reached.size > 0));
     result->yes = left.all;
     rule->after = left.all ? command->upto : message_bytes(left.reached);
     if (left.all && command->last) {
@@ -188,6 +191,7 @@ static int take_changes(struct machine_tx *tx, Pb__KeysRule *rule, const Pb__Key
                         struct machine_result *result) {
     if (rule->listing || !copy_same_life(rule->at, command->to) || command->to->index < rule->at->index)
         return machine_refuse(result, CO_CONFLICT, "the copy is not where these changes begin");
+    CHECK(rule->at && !rule->listing);
     int error = CO_OK;
     bool changed;
     for (size_t i = 0; i < command->n_removed && !error; i++) {

@@ -67,6 +67,7 @@ void keys_follower_rows_most(struct keys_follower *follower, uint32_t rows) { fo
 /* -- phases ------------------------------------------------------------------------------------------------------- */
 static void enter(struct keys_follower *follower, enum phase phase, uint64_t not_before_ms) {
     if (phase != PHASE_TAKE) answer_drop(follower);
+    CHECK(phase != PHASE_TAKE || follower->answer);
     follower->phase = phase, follower->under_way = false;
     follower->not_before_ms = not_before_ms;
 }
@@ -77,6 +78,7 @@ static void failed(struct keys_follower *follower, enum phase phase, int error, 
     uint64_t again = 2 * follower->again_ms;
     if (again < KEYS_AGAIN_LEAST_MS) again = KEYS_AGAIN_LEAST_MS;
     follower->again_ms = again < KEYS_AGAIN_MOST_MS ? again : KEYS_AGAIN_MOST_MS;
+    CHECK(error && phase != PHASE_TAKE);
     follower->error = error;
     enter(follower, phase, now_ms + follower->again_ms);
 }
@@ -108,6 +110,7 @@ static void ask(struct keys_follower *follower, struct keys_effect *effect) {
 
 static void propose(struct keys_follower *follower, struct keys_effect *effect) {
     Pb__KeysChangesResult *answer = follower->answer;
+    CHECK(answer && answer->to);
     effect->wish = KEYS_PROPOSES;
     Pb__KeysTakeCommand *take = &effect->take;
     pb__keys_take_command__init(take);
@@ -168,6 +171,7 @@ static bool is_behind(const Pb__CatalogAt *to, const Pb__CatalogAt *known) {
 }
 
 static void no_news(struct keys_follower *follower, uint64_t now_ms) {
+    CHECK(follower->has && follower->answer->to->index >= follower->reached.index);
     follower->reached.index = follower->answer->to->index;
     if (!follower->answer->more) confirm(follower);
     went_well(follower);
@@ -193,6 +197,7 @@ static void page_came(struct keys_follower *follower, uint64_t now_ms) {
         enter(follower, PHASE_ASK, now_ms);
         return;
     }
+    CHECK(follower->answer->page);
     follower->begins = !follower->lists;
     went_well(follower);
     enter(follower, PHASE_TAKE, now_ms);
@@ -233,6 +238,7 @@ static void page_taken(struct keys_follower *follower, bool yes, uint64_t now_ms
         return;
     }
     follower->after_size = answer->last ? 0 : answer->upto.len;
+    CHECK(follower->after_size <= sizeof follower->after);
     if (follower->after_size) memcpy(follower->after, answer->upto.data, answer->upto.len);
     if (answer->last) {
         follower->copied = follower->reached = follower->listing;
@@ -243,6 +249,7 @@ static void page_taken(struct keys_follower *follower, bool yes, uint64_t now_ms
 }
 
 static void changes_taken(struct keys_follower *follower, uint64_t now_ms) {
+    CHECK(follower->has && !follower->lists);
     bool more = follower->answer->more;
     follower->copied = follower->reached = at_copy(follower->answer->to);
     follower->marked_ms = now_ms;

@@ -75,6 +75,7 @@ static void run_interrupt(struct run *run) {
 }
 
 static void run_drop(struct run *run) {
+    CHECK(!run->gone);
     list_remove(&run->item);
     run_interrupt(run);
     run->gone = true;
@@ -196,6 +197,7 @@ static void source_answered(void *data, int error, const struct rpc_fetched *fet
 static void step_proposed(void *data, const struct loop_submitted *submitted) {
     struct run *run = data;
     struct keys_following *following = run->following;
+    CHECK(run->proposing && following->proposing > 0);
     run->proposing = false, following->proposing--;
     if (run->gone) {
         run_free(run);

@@ -27,6 +27,7 @@ struct source {
 /* -- a page ------------------------------------------------------------------------------------------------------- */
 static Pb__KeysEntry *add_entry(struct source *source, struct slice key, struct slice value, uint64_t flags) {
     Pb__KeysChangesResult *result = source->result;
+    CHECK(result->n_entries < KEYS_ROWS_MOST);
     Pb__KeysEntry *entry = result->entries[result->n_entries++] = arena_alloc(source->arena, sizeof *entry);
     pb__keys_entry__init(entry);
     entry->key = message_bytes(key), entry->value = message_bytes(value), entry->flags = flags;
@@ -70,6 +71,7 @@ static int page(struct source *source, struct slice after, uint64_t since) {
 static bool touch(struct source *source, struct slice key, uint64_t index) {
     for (size_t i = 0; i < source->count; i++)
         if (slice_equal(source->touched[i].key, key)) return true;
+    CHECK(source->count <= source->most && source->most <= KEYS_ROWS_MOST);
     if (source->count == source->most) return false;
     source->touched[source->count++] = (struct touched){slice_copy(source->arena, key), index};
     return true;
@@ -77,6 +79,7 @@ static bool touch(struct source *source, struct slice key, uint64_t index) {
 
 /* Drops the keys that this row touched, and later ones. */
 static void cut(struct source *source, uint64_t index) {
+    CHECK(index > 0);
     while (source->count && source->touched[source->count - 1].index >= index) source->count--;
     source->upto = index - 1;
 }
@@ -107,6 +110,7 @@ static int read_values(struct source *source) {
         bool taken;
         int rv = kv_record_get(source->txn, kv_store_key(key, room), key, &record, &taken);
         if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+        CHECK(source->touched[i].index <= source->upto);
         bytes += key.size + (rv == CO_OK ? record.value.size : 0);
         if (bytes > KEYS_BYTES_MOST && source->count > 1) {
             uint64_t index = source->touched[i].index, first = source->touched[0].index;

@@ -1,4 +1,4 @@
-/* Inside multi-dc/links.h: links.c (the records, the links, calls from rpc), links_learn.c (news of regions). */
+/* Inside multi-dc/links_run.h: links_run.c (the records, the links, what rpc asks), links_learn.c (what becomes known). */
 #ifndef COORD_MULTI_DC_LINKS_INTERNAL_H
 #define COORD_MULTI_DC_LINKS_INTERNAL_H
 
@@ -6,18 +6,15 @@
 #include "multi-dc/following.h"
 #include "multi-dc/keys_following.h"
 #include "multi-dc/links.h"
+#include "multi-dc/links_run.h"
 #include "multi-dc/returning.h"
 #include "rpc/api/loop_fetch.h"
 
-#define LINKS_CONFLICTS 8
-#define LINKS_TOLD      16
-
-/* A question under way to a region, or to the own state. */
+/* One question under way to a region, or to the own state. */
 struct links_question {
     struct links *links;
     struct link_to *to;       /* NULL: the own state */
     struct loop_fetch *fetch; /* NULL: nothing is under way */
-    uint64_t next_ms, asked_ns;
 };
 
 struct link_to {
@@ -29,18 +26,7 @@ struct link_to {
     bool wanted;         /* the region has a record, and is not removed */
     struct links_question ask, servers;
     struct following *following; /* NULL: the region was removed */
-    uint64_t seen_ms;            /* time of the last proposal about it */
-};
-
-struct links_conflict {
-    char region[REGION_NAME_MAX + 1], address[128];
-    uint64_t cluster_id, at_ms;
-};
-
-/* A recent proposal. */
-struct links_told {
-    char region[REGION_NAME_MAX + 1];
-    uint64_t at_ms;
+    struct link_schedule schedule;
 };
 
 struct links {
@@ -59,8 +45,9 @@ struct links {
     const Pb__RegionsResult *records; /* as of the last look; NULL: before the first one */
     struct links_question follow, failovers;
     struct returning *returning;
-    uint64_t records_index;
-    struct links_conflict conflicts[LINKS_CONFLICTS];
+    uint64_t records_index, follow_ms; /* follow_ms: not looked at again before */
+    struct links_look look;            /* at services that are away */
+    struct links_claim claims[LINKS_CLAIMS];
     struct links_told told[LINKS_TOLD];
     char forgotten[REGIONS_MAX][REGION_NAME_MAX + 1]; /* regions whose copies are surely gone, while this server
                                                        * leads */

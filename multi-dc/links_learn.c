@@ -9,11 +9,7 @@
 #include "rpc/api/loop_submit.h"
 #include "rpc/wire/address.h"
 
-#define JOIN_INTERVAL_MS 30000
-#define JOIN_FIRST_MS    1000 /* between tries before the first success; doubled up to the interval */
-#define SEEN_MS          2000
-#define HOME_MOST        256  /* services that come home after one look */
-#define AGAIN_MS         2000 /* the pause between equal proposals */
+#define HOME_MOST 256 /* services that come home after one look */
 
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
 struct learning {
@@ -48,7 +44,6 @@ void links_learn(struct links *links, const Pb__RegionLearnCommand *command, lin
     propose(links, REGION_LEARN, &command->base, command->name, done, data);
 }
 
-/* At most one proposal each AGAIN_MS for each region, because it counts as news until it is applied. */
 static bool news(struct links *links, const Pb__RegionLearnCommand *command) {
     if (strcmp(command->name, links->region) == 0 || !region_name_good(command->name) || !command->cluster_id)
         return false;
@@ -56,18 +51,7 @@ static bool news(struct links *links, const Pb__RegionLearnCommand *command) {
     if (!region_is_news(command, known)) return false;
     if (known && known->removed && !command->wanted) return false;
     if (known && known->cluster_id != command->cluster_id && command->instead_of != known->cluster_id) return false;
-    uint64_t now_ms = clock_mono_ms();
-    struct links_told *at = &links->told[0];
-    for (size_t i = 0; i < LINKS_TOLD; i++) {
-        struct links_told *told = &links->told[i];
-        bool same = strcmp(told->region, command->name) == 0;
-        if (same && now_ms - told->at_ms < AGAIN_MS) return false;
-        if (same || told->at_ms < at->at_ms) at = told;
-        if (same) break;
-    }
-    snprintf(at->region, sizeof at->region, "%s", command->name);
-    at->at_ms = now_ms;
-    return true;
+    return links_may_tell(links->told, command->name, clock_mono_ms());
 }
 
 /* Room for the servers of a command; addresses are borrowed. */
@@ -82,6 +66,7 @@ static void servers_add(struct servers *servers, const char *address, const char
     *server = (Pb__RegionServer)PB__REGION_SERVER__INIT;
     server->address = (char *)(uintptr_t)address;
     server->node = (char *)(uintptr_t)node, server->version = (char *)(uintptr_t)version;
+    CHECK(servers->count < REGION_SERVERS_MAX);
     servers->count++;
 }
 
@@ -131,8 +116,7 @@ void links_learn_servers(struct link_to *to, const Pb__MembersResult *members) {
     if (!servers.count) return;
     if (news(to->links, &command)) links_learn(to->links, &command, NULL, NULL);
     else if (region_is_news(&command, links_record(to->links, to->name)))
-        to->servers.next_ms = clock_mono_ms() + AGAIN_MS; /* a proposal about it is still fresh, so this one is held
-                                                           * back */
+        link_held_back(&to->schedule, clock_mono_ms()); /* something of it was proposed just before */
 }
 
 /* The link accepts a new cluster only when all known servers of the region belong to it (rpc/client/client.h). */
@@ -153,16 +137,13 @@ void links_learn_identity(struct link_to *to) {
     links_learn(links, &command, NULL, NULL);
 }
 
-/* At most one proposal each SEEN_MS, because distances change slowly. */
 void links_learn_seen(struct link_to *to, bool reachable, uint32_t rtt_us) {
-    uint64_t now_ms = clock_mono_ms();
     Pb__RegionSeenCommand command = PB__REGION_SEEN_COMMAND__INIT;
     command.name = to->name, command.cluster_id = to->cluster_id, command.reachable = reachable;
     command.rtt_us = rtt_us;
-    if (now_ms < to->seen_ms || !links_leads(to->links)) return;
-    if (!region_seen_is_news(&command, links_record(to->links, to->name))) return;
-    to->seen_ms = now_ms + SEEN_MS;
-    propose(to->links, REGION_SEEN, &command.base, to->name, NULL, NULL);
+    bool news = links_leads(to->links) && region_seen_is_news(&command, links_record(to->links, to->name));
+    if (link_tells_seen(&to->schedule, news, clock_mono_ms()))
+        propose(to->links, REGION_SEEN, &command.base, to->name, NULL, NULL);
 }
 
 /* -- copies ------------------------------------------------------------------------------------------------------- */
@@ -264,23 +245,18 @@ struct join_address {
     struct list item;
     struct links *links;
     struct links_join join;
-    bool joining, worked;
-    uint64_t next_ms, wait_ms;
+    struct link_join schedule;
 };
 
 static void address_joined(struct links_join *join, int error) {
     struct join_address *address = CONTAINER_OF(join, struct join_address, join);
-    uint64_t most_ms = address->links->config.join_interval_ms;
-    if (!most_ms) most_ms = JOIN_INTERVAL_MS;
-    address->joining = false;
-    if (!error && !address->worked) log_info("region", "joined address=%s region=%s", join->address, join->ask.region);
-    if (error && address->wait_ms <= JOIN_FIRST_MS)
+    uint64_t interval_ms = address->links->config.join_interval_ms;
+    if (!interval_ms) interval_ms = LINKS_JOIN_MS;
+    enum link_joined said = link_join_ended(&address->schedule, !error, interval_ms, clock_mono_ms());
+    if (said == LINK_JOIN_WORKS) log_info("region", "joined address=%s region=%s", join->address, join->ask.region);
+    if (said == LINK_JOIN_FAILS)
         log_warn("region", "an address of retry_join_wan does not work yet address=%s reason=\"%s\"", join->address,
                  join->fault.text);
-    address->worked = address->worked || !error;
-    address->wait_ms = address->wait_ms ? address->wait_ms * 2 : JOIN_FIRST_MS;
-    if (!error || address->wait_ms > most_ms) address->wait_ms = most_ms;
-    address->next_ms = clock_mono_ms() + address->wait_ms;
 }
 
 void links_learn_start(struct links *links) {
@@ -303,9 +279,7 @@ void links_learn_tick(struct links *links, uint64_t now_ms) {
     if (!status.known_leader || !links->records || !status.cluster_id) return;
     LIST_FOREACH(item, &links->joins) {
         struct join_address *address = LIST_ENTRY(item, struct join_address, item);
-        if (address->joining || now_ms < address->next_ms) continue;
-        address->joining = true;
-        links_join(links, &address->join);
+        if (link_join_begins(&address->schedule, now_ms)) links_join(links, &address->join);
     }
 }
 

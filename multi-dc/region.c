@@ -83,6 +83,7 @@ static void merge_servers(Pb__RegionLearnCommand *command, const Pb__Region *kno
     }
     for (size_t i = 0; command->add && i < known->n_servers && count < REGION_SERVERS_MAX; i++)
         if (!server_of(servers, count, known->servers[i]->address)) servers[count++] = known->servers[i];
+    CHECK(count <= REGION_SERVERS_MAX);
     qsort(servers, count, sizeof *servers, by_address);
     command->servers = servers, command->n_servers = count;
 }
@@ -111,6 +112,7 @@ static int region_get(struct store_txn *txn, const char *name, struct arena *are
 }
 
 static void region_put(struct machine_tx *tx, Pb__Region *region) {
+    CHECK(region_name_good(region->name) && region->cluster_id);
     region->modify_index = tx->index;
     store_put(tx->store, REGION_TABLE, slice_text(region->name), message_pack(tx->arena, &region->base));
     machine_changed(tx, SPACE_REGIONS, everything, false);

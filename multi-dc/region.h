@@ -1,5 +1,5 @@
 /* Other regions: a record of each in the replicated state, with servers to reach it by, so that every server of this
- * region links with it (multi-dc/links.h), after any restart. A module of the state machine.
+ * region links with it (multi-dc/links_run.h), after any restart. A module of the state machine.
  *
  * A region is one cluster: its record has that cluster's id. Another cluster of the same name is refused, unless it
  * took the place of the former one: the proposing server has seen that all known servers of the former cluster belong

@@ -70,6 +70,7 @@ void returning_look(struct returning *returning, const Pb__FailoversResult *now,
             if (state->rests_over[k]) add(returning, &before, seen, now_ms);
         }
     }
+    CHECK(returning->count < room);
     if (returning->count) qsort(returning->items, returning->count, sizeof *returning->items, by_names);
     returning_forget(&before);
 }

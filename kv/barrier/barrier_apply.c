@@ -23,6 +23,7 @@ static void move_parties(struct machine_tx *tx, struct slice name, uint64_t roun
         else store_cursor_next(&cursor);
     }
     store_cursor_close(&cursor);
+    CHECK(round && sessions.size % UUID_TEXT_SIZE == 0);
     for (size_t at = 0; at < sessions.size; at += UUID_TEXT_SIZE) {
         struct slice session = slice_make(sessions.data + at, UUID_TEXT_SIZE);
         Pb__BarrierPlace *place;
@@ -40,6 +41,7 @@ static void release_when_complete(struct machine_tx *tx, Pb__BarrierRecord *reco
     move_parties(tx, slice_text(record->name), round->round,
                  round->doubled ? PB__BARRIER_STANDING__BARRIER_INSIDE : PB__BARRIER_STANDING__BARRIER_RELEASED,
                  !round->doubled);
+    CHECK(round->round > record->released_round); /* rounds only grow */
     record->released_round = round->round;
     record->working = round->doubled ? round : NULL;
     record->gathering = NULL;
@@ -219,10 +221,12 @@ static void enter_put(struct machine_tx *tx, struct enter *enter, struct machine
         record->gathering->round = tx->index;
         record->gathering->parties = command->parties, record->gathering->doubled = command->doubled;
     }
+    CHECK(record->gathering->parties == command->parties && record->gathering->doubled == command->doubled);
     Pb__BarrierRound *round = record->gathering;
     Pb__BarrierPlace place = PB__BARRIER_PLACE__INIT;
     place.round = round->round, place.index = tx->index, place.parties = round->parties;
     round->inside++;
+    CHECK(round->inside <= round->parties && round->round <= tx->index);
     if (!enter->place) record->sessions++;
     store_put(tx->store, BARRIER_TABLE, barrier_party_key(name, place.round, place.index, session, room),
               slice_make("\0", 1));
@@ -254,6 +258,7 @@ int barrier_enter_apply(struct machine_tx *tx, void *request, struct machine_res
     if (rv != CO_OK || result->error) return rv;
     if (enter.forget.size) rv = forget(tx, slice_text(enter.session->id), enter.forget);
     if (rv != CO_OK) return rv;
+    CHECK(enter.session && enter.record);
     enter_put(tx, &enter, result);
     return CO_OK;
 }
@@ -268,6 +273,7 @@ static int leave(struct machine_tx *tx, Pb__BarrierRecord *record, struct slice 
     Pb__BarrierAnswer there = PB__BARRIER_ANSWER__INIT;
     there.round = place->round, there.parties = place->parties;
     there.session = (char *)(uintptr_t)session.data;
+    CHECK(!(inside && unbinds));
     Pb__BarrierPlace left = *place;
     if (inside) /* first, because the last one to leave moves all that have left */
         barrier_place_put(tx, session, slice_text(record->name), &left, PB__BARRIER_STANDING__BARRIER_LEFT);

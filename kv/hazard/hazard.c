@@ -70,6 +70,7 @@ static void record_put(struct machine_tx *tx, Pb__HazardRecord *record) {
     char room[STORE_KEY_MAX];
     struct slice object = slice_text(record->object);
     record->modify_index = tx->index;
+    CHECK(record->count > 0 && record->oldest > 0); /* the last protection removes the record */
     size_t size = pb__hazard_record__get_packed_size(record);
     uint8_t *bytes = arena_alloc(tx->arena, size);
     pb__hazard_record__pack(record, bytes);
@@ -135,6 +136,7 @@ static void protection_put(struct machine_tx *tx, Pb__HazardRecord *record, stru
         record->oldest = record->oldest_since = tx->index;
         machine_touch(tx, SPACE_HAZARD_OLDEST, object);
     }
+    CHECK(record->count <= HAZARD_PROTECTIONS_MOST && record->oldest <= tx->index && count < HAZARD_SESSION_MOST);
     put_be64(epoch, tx->index);
     store_put(tx->store, HAZARD_TABLE, protection_key(object, tx->index, session, room), slice_make("", 0));
     session_bind(tx, &binding, session, object, slice_make(epoch, sizeof epoch));
@@ -205,6 +207,7 @@ static int protection_remove(struct machine_tx *tx, struct slice object, struct 
     if (rv != CO_OK) return rv;
     (void)store_del(tx->store, HAZARD_TABLE, protection_key(object, epoch, session, room));
     session_unbind(tx, &binding, session, object);
+    CHECK(count > 0 && record->count > 0);
     session_count_put(tx, session, count - 1);
     if (--record->count == 0) {
         (void)store_del(tx->store, HAZARD_TABLE, head_key('h', object, room));
@@ -264,6 +267,7 @@ static int retirement(struct store_txn *txn, const Pb__HazardRecord *record, uin
         out->waiting++;
     }
     store_cursor_close(&cursor);
+    CHECK(out->waiting <= HAZARD_COUNTED_MOST);
     if (out->waiting <= passed) out->retired = true, out->waiting = 0;
     return whole ? CO_OK : CO_CORRUPT;
 }

@@ -55,6 +55,7 @@ static void record_put(struct machine_tx *tx, struct target *target, struct kv_r
         now->token == next->token && slice_equal(now->session, next->session) && slice_equal(now->lease, next->lease) &&
         slice_equal(now->value, next->value))
         return;
+    CHECK(target->key.size <= KV_KEY_MAX && target->store_key.size <= KV_STORE_KEY_MAX);
     next->key = target->key;
     next->create_index = target->exists ? now->create_index : tx->index;
     next->modify_index = tx->index;
@@ -364,6 +365,7 @@ static void delay_begin(struct machine_tx *tx, const struct target *target, int6
     put_le64(bytes, tx->index);
     put_le64(bytes + 8, (uint64_t)delay_ns);
     memcpy(bytes + 16, target->key.data, key_size);
+    CHECK(kv_is_long(target->store_key) == (key_size > 0));
     store_put(tx->store, KV_TABLE_DELAYS, target->store_key, slice_make(bytes, 16 + key_size));
     expiry_began_in(tx, &lock_delay_expiry, target->key, tx->index, delay_ns);
 }

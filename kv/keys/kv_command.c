@@ -8,6 +8,7 @@ enum { SHORT_BYTES = 5, LONG_BYTES = 10 }; /* the most bytes of a tag or size; o
 
 /* Both move `from` behind the field that they read, or return false. */
 static bool read_varint(struct slice *from, unsigned most, uint64_t *value) {
+    CHECK(most <= LONG_BYTES);
     uint64_t sum = 0;
     for (unsigned shift = 0; shift < 7 * most; shift += 7) {
         if (from->size == 0) return false;

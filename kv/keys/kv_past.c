@@ -82,6 +82,7 @@ static Pb__KvChange *change_record(const struct change *change, const struct kv_
     Pb__KvChange *record = arena_alloc(arena, sizeof *record);
     pb__kv_change__init(record);
     record->index = change->index, record->unix_ms = change->unix_ms;
+    CHECK(after || change->existed); /* else nothing has changed */
     const struct kv_record *shown = after ? after : &change->before;
     bool held = change->existed && change->before.session.size, holds = after && after->session.size;
     bool same = held && holds && slice_equal(change->before.session, after->session);
@@ -162,6 +163,7 @@ static int run_changes(struct store_txn *txn, struct slice key, struct arena *ar
         const struct change *next = change->next;
         const struct kv_record *after = next ? (next->existed ? &next->before : NULL) : there ? &now : NULL;
         if (!change->existed && !after) continue; /* the key came and went in one entry */
+        CHECK(answer->n_changes < count);
         answer->changes[answer->n_changes++] = change_record(change, after, arena);
     }
     *found = there || answer->n_changes;

@@ -48,6 +48,7 @@ int kv_record_decode(struct slice store_key, struct slice bytes, struct kv_recor
     if (token_size && (!session_size || !record->token)) return CO_CORRUPT;
     record->key = parts & PART_KEY ? slice_make(bytes.data + at, key_size) : store_key;
     at += key_size;
+    CHECK(at <= bytes.size);
     record->value = slice_make(bytes.data + at, bytes.size - at);
     return CO_OK;
 }

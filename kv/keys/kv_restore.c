@@ -147,6 +147,7 @@ static int plan_make(struct store_txn *txn, const Pb__KvRestoreCommand *command,
     }
     free(plan.noted);
     if (answer->too_large) answer->n_changes = 0, answer->set = answer->removed = 0;
+    CHECK(answer->n_changes <= KV_RESTORE_KEYS_MAX && answer->set + answer->removed == answer->n_changes);
     return store_txn_error(txn);
 }
 
@@ -161,6 +162,7 @@ static bool key_fits(const Pb__KvRestoreCommand *command) {
 /* Carries out all changes, or none. */
 static int carry_out(struct machine_tx *tx, const Pb__KvRestoreAnswer *answer, bool dry_run,
                      struct machine_result *result) {
+    CHECK(!answer->too_large && !answer->off);
     struct machine_point point = machine_point_set(tx);
     int rv = CO_OK;
     for (size_t i = 0; i < answer->n_changes && rv == CO_OK && !result->error; i++) {

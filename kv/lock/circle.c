@@ -33,6 +33,7 @@ static bool is_exclusive(const Pb__QueueEntry *entry) { return entry->mode == PB
 static int reach(struct search *search, struct slice session, size_t by, struct slice name) {
     struct slice position;
     if (search->count == CIRCLE_MOST || is_known(search, session)) return CO_OK;
+    CHECK(by < search->count);
     search->reached[search->count] =
         (struct reached){.session = slice_copy(search->arena, session), .by = by, .name = name};
     int rv = session_bound(search->txn, search->family->binding, session, search->wanted, &position);
@@ -91,12 +92,14 @@ enum { NAMED_MOST = 16 };
 
 /* "A waits for "l1" of B, who waits for "l2" of A". */
 static const char *circle_text(const struct search *search) {
+    CHECK(search->closes && search->closes < search->count);
     const struct reached *at = &search->reached[search->closes];
     struct buffer text = {0};
     buffer_printf(&text, "the wait would close a circle: session %.*s waits for %s \"%.*s\" of %.*s",
                   (int)search->reached[0].session.size, search->reached[0].session.data, search->family->noun,
                   (int)search->closes_name.size, search->closes_name.data, (int)at->session.size, at->session.data);
     for (size_t steps = 0; at != search->reached && steps < NAMED_MOST; steps++) {
+        CHECK(at->by < search->count);
         const struct reached *next = &search->reached[at->by];
         buffer_printf(&text, ", which waits for \"%.*s\" of %.*s", (int)at->name.size, at->name.data,
                       (int)next->session.size, next->session.data);

@@ -35,6 +35,7 @@ static void entry_put(struct change *change, Pb__QueueEntry *entry) {
     char room[QUEUE_KEY_MAX];
     struct slice key = queue_rows(change->name, room);
     position_put(room + key.size, position_of(entry));
+    CHECK(key.size + POSITION_SIZE <= sizeof room);
     struct slice position = slice_make(room + key.size, POSITION_SIZE);
     session_bind(tx, change->family->binding, slice_text(entry->session), change->name, position);
     if (entry->token && entry->mode == PB__QUEUE_MODE__QUEUE_EXCLUSIVE) {
@@ -126,6 +127,7 @@ static int move_on(struct change *change) {
         int rv = first_waiting(change, &entry);
         if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
         if (!is_free_for(queue, entry->mode)) break;
+        CHECK(queue->waiters > 0 && position_waits(position_of(entry)));
         row_del(change, entry);
         queue->waiters--;
         rv = note_common(change, entry);
@@ -151,6 +153,8 @@ static void commit(struct change *change) {
     Pb__Queue *queue = change->queue;
     bool used = queue->holders || queue->waiters || queue->delays;
     CHECK(!queue->waiters || queue->holders || queue->delays); /* nobody waits for a free name */
+    CHECK(!queue->holder || queue->holders == 1);              /* an exclusive holder is alone */
+    CHECK(queue->token <= tx->index && queue->freed <= tx->index);
     bool freed = !used && !queue->freed;
     queue->modify_index = tx->index;
     if (used && queue->freed) {
@@ -301,6 +305,7 @@ static Pb__QueueEntry *entry_new(const struct change *change, const Pb__QueueAcq
 
 static int enter(struct change *change, const Pb__QueueAcquireCommand *wish, Pb__QueueEntry *entry, bool waits,
                  Pb__QueueAnswer *answer) {
+    CHECK(entry->session && entry->session[0] && !entry->token);
     Pb__Queue *queue = change->queue;
     queue->limit = wish->limit;
     if (waits) {

@@ -89,6 +89,7 @@ static void begun(struct machine_tx *tx, struct phaser_chain *chain) {
     Pb__Phaser *phaser = chain->at[0], *root = chain->at[chain->count - 1];
     for (unsigned i = 0; i < chain->count && i < 2; i++)
         if (is_fresh(tx, chain->at[i])) machine_changed(tx, SPACE_PHASER, slice_text(chain->at[i]->name), false);
+    CHECK(chain->count >= 1 && chain->count <= PHASER_DEPTH_MAX);
     if (chain->count == 1) return;
     phaser->phase = chain->at[1]->phase;
     phaser->parent = chain->at[1]->name;

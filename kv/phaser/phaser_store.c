@@ -20,6 +20,7 @@ int phaser_get(struct store_txn *txn, struct slice name, struct arena *arena, Pb
 
 void phaser_put(struct machine_tx *tx, Pb__Phaser *phaser) {
     phaser->modify_index = tx->index;
+    CHECK(phaser->name[0] && phaser->arrived <= phaser->registered);
     store_put(tx->store, PHASER_TABLE, slice_text(phaser->name), pack(tx, &phaser->base));
     machine_touch(tx, SPACE_PHASER, slice_text(phaser->name));
 }
@@ -57,6 +58,7 @@ int phaser_member_get(struct store_txn *txn, struct slice name, struct slice ses
 void phaser_member_put(struct machine_tx *tx, const Pb__Phaser *phaser, const Pb__PhaserMember *member) {
     char room[STORE_KEY_MAX];
     struct slice key = row_key(slice_text(phaser->name), PHASER_ROW_MEMBER, slice_text(member->session), room);
+    CHECK(strlen(member->session) == UUID_TEXT_SIZE);
     store_put(tx->store, PHASER_TABLE_MEMBERS, key, pack(tx, &member->base));
 }
 

@@ -15,6 +15,7 @@ int phaser_chain_load(struct machine_tx *tx, struct slice name, struct phaser_ch
         chain->count++;
     }
     if (!chain->count) return CO_NOTFOUND;
+    CHECK(chain->count <= PHASER_DEPTH_MAX);
     chain->signalled = chain->at[chain->count - 1]->registered > 0;
     return CO_OK;
 }
@@ -35,6 +36,7 @@ int phaser_chain_count(struct phaser_chain *chain, int registered, int arrived) 
         chain->changed[i] = true;
         registered = (phaser->registered > 0) - signalled;
         arrived = phaser_is_complete(phaser) - was_complete;
+        CHECK(registered >= -1 && registered <= 1 && arrived >= -1 && arrived <= 1); /* one party of the parent */
     }
     return CO_OK;
 }
@@ -88,6 +90,7 @@ static int advance(struct machine_tx *tx, const Pb__Phaser *root) {
         if (rv == CO_OK)
             rv = phaser_children(tx->store, slice_text(names[i]), tx->arena, names + count, most - count, &more);
         count += more;
+        CHECK(count <= most);
     }
     return rv;
 }
@@ -97,6 +100,7 @@ int phaser_chain_settle(struct machine_tx *tx, struct phaser_chain *chain, bool 
     *advanced = false;
     int rv = end_empty(tx, chain, &first);
     if (rv != CO_OK || first == chain->count) return rv;
+    CHECK(first < chain->count);
     for (unsigned i = first; i < chain->count; i++)
         if (chain->changed[i]) phaser_put(tx, chain->at[i]);
     const Pb__Phaser *root = chain->at[chain->count - 1];

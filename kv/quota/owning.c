@@ -231,6 +231,7 @@ static void back_here(struct owning *owning, struct owning_budget *budget, struc
     uint64_t capacity = owning_capacity(budget, id);
     if (bucket->round != round || bucket->tokens >= capacity) return; /* refilled since the take */
     bucket->tokens += n < capacity - bucket->tokens ? n : capacity - bucket->tokens;
+    CHECK(bucket->tokens <= capacity);
 }
 
 /* -- takes -------------------------------------------------------------------------------------------------------- */
@@ -258,6 +259,7 @@ static int wait(struct owning *owning, struct owning_budget *budget, const struc
 
 static uint32_t part_of(const struct owning *owning, const struct owning_split *split, bool elsewhere) {
     uint64_t hash = hash64(owning->node, strlen(owning->node));
+    CHECK(split->parts >= 2);
     return (uint32_t)((hash + elsewhere) % split->parts);
 }
 
@@ -278,6 +280,7 @@ static int ask_owner(struct owning *owning, struct owning_budget *budget, struct
     peer.take = &routed;
     arena_reset(&owning->request);
     answer->request = message_pack(&owning->request, &peer.base);
+    CHECK(owner < live->count);
     answer->node = live->nodes[owner];
     take->asked = true;
     take->lease = live->leases[owner];

@@ -17,6 +17,7 @@ void owning_ask_due(struct owning *owning, struct owning_budget *budget, uint64_
 
 void owning_close(struct owning *owning, struct owning_budget *budget, bool unsettled, uint64_t now_ns) {
     if (!budget->lease || budget->leave == LEAVE_CLOSES) return;
+    CHECK(budget->lease);
     budget->leave = LEAVE_CLOSES;
     budget->unsettled = unsettled;
     budget->hand.state = HAND_NONE;
@@ -104,6 +105,7 @@ static bool command_begin(struct owning *owning, struct owning_now now) {
         Pb__QuotaAsk *ask = arena_alloc(&owning->arena, sizeof *ask);
         if (!fill(owning, budget, ask, now)) continue;
         budget->asked = true;
+        CHECK(command->n_asks < QUOTA_ASKS_MOST);
         owning->asked[command->n_asks] = budget;
         command->asks[command->n_asks++] = ask;
     }
@@ -132,6 +134,7 @@ bool owning_ask(struct owning *owning, struct owning_now now, const Pb__QuotaAsk
         if (!budget->asked && budget->ask_ns < owning->ask_due_ns) owning->ask_due_ns = budget->ask_ns;
         if (!any) return false;
     }
+    CHECK(!owning->out && owning->command && owning->command->n_asks > 0);
     owning->out = true;
     owning->sent_ns = now.ns;
     *command = owning->command;
@@ -195,6 +198,7 @@ static const Pb__QuotaGrant *grant_of(const Pb__QuotaGrants *grants, size_t i, c
 
 static void command_end(struct owning *owning) {
     for (size_t i = 0; i < owning->command->n_asks; i++) {
+        CHECK(owning->asked[i]->asked);
         owning->asked[i]->asked = false;
         owning_ask_due(owning, owning->asked[i], owning->asked[i]->ask_ns); /* it may have become due meanwhile */
     }

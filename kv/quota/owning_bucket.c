@@ -33,6 +33,7 @@ static void grow(struct owning_table *table) {
 
 void owning_bucket_add(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket) {
     if (!table->heads || table->count > table->mask) grow(table);
+    CHECK(table->count <= table->mask);
     struct owning_bucket **head = &table->heads[bucket->hash & table->mask];
     bucket->next = *head;
     *head = bucket;
@@ -43,6 +44,7 @@ void owning_bucket_add(struct owning *owning, struct owning_table *table, struct
 
 void owning_bucket_unlink(struct owning *owning, struct owning_table *table, struct owning_bucket *bucket) {
     struct owning_bucket **at = &table->heads[bucket->hash & table->mask];
+    CHECK(table->count > 0 && owning->keys > 0 && owning->key_bytes >= bucket->key_size);
     while (*at != bucket) at = &(*at)->next;
     *at = bucket->next;
     table->count--;
@@ -57,6 +59,7 @@ void owning_bucket_remove(struct owning *owning, struct owning_table *table, str
 
 void owning_table_clear(struct owning *owning, struct owning_table *table) {
     OWNING_EACH_BUCKET(table, bucket) owning_bucket_remove(owning, table, bucket);
+    CHECK(table->count == 0);
     free(table->heads);
     *table = (struct owning_table){0};
 }
@@ -92,6 +95,7 @@ static void refill_continuous(struct owning *owning, const struct owning_budget 
     uint64_t since_ns = now_ns > bucket->at_ns ? now_ns - bucket->at_ns : 0;
     uint64_t unit = unit_of(budget, parts_of(budget, owning_bucket_id(bucket)));
     unsigned __int128 sum = (unsigned __int128)since_ns * budget->definition->tokens + bucket->rest;
+    CHECK(unit > 0);
     unsigned __int128 more = sum / unit;
     bucket->at_ns = now_ns > bucket->at_ns ? now_ns : bucket->at_ns;
     if (bucket->tokens >= capacity || more >= capacity - bucket->tokens) {
@@ -100,6 +104,7 @@ static void refill_continuous(struct owning *owning, const struct owning_budget 
     }
     bucket->tokens += (uint64_t)more;
     bucket->rest = (uint64_t)(sum % unit);
+    CHECK(bucket->tokens < capacity);
 }
 
 void owning_refill(struct owning *owning, const struct owning_budget *budget, struct owning_bucket *bucket,
@@ -229,6 +234,7 @@ void owning_bucket_merge(struct owning *owning, struct owning_budget *budget, st
         owning_bucket_add(owning, &budget->table, bucket);
         return;
     }
+    CHECK(mine != bucket && mine->slot == bucket->slot && mine->key_size == bucket->key_size);
     owning_refill(owning, budget, mine, now);
     keep_least(mine, bucket);
     free(bucket);

@@ -18,6 +18,7 @@ void owning_out_add(struct owning *owning, struct owning_budget *budget, enum ow
     size_t size = protobuf_c_message_get_packed_size(&peer->base);
     char *bytes = mem_alloc(size + 1);
     out->payload = slice_make(bytes, protobuf_c_message_pack(&peer->base, (uint8_t *)bytes));
+    CHECK(out->payload.size == size && node);
     out->id = ++owning->messages;
     out->attempt = budget->hand.attempt;
     out->budget = budget;
@@ -98,6 +99,7 @@ static void parcel_send(struct owning *owning, struct owning_budget *budget, str
                         uint64_t now_ns) {
     Pb__QuotaPeer peer = peer_of(budget, parcel->lease);
     Pb__QuotaHandOver hand = PB__QUOTA_HAND_OVER__INIT;
+    CHECK(budget->lease && budget->notice && parcel->node);
     hand.attempt = budget->hand.attempt;
     hand.leaving = leaving;
     hand.defined_index = budget->notice->defined_index;
@@ -164,6 +166,7 @@ void owning_hand_reset(struct owning *owning, struct owning_budget *budget) {
 static void attempt_begin(struct owning *owning, struct owning_budget *budget, enum owning_hand_state state,
                           uint64_t now_ns) {
     drop(owning, budget, false);
+    CHECK(budget->lease && (state == HAND_PROBES || state == HAND_FROZEN));
     budget->hand.state = state;
     budget->hand.epoch = budget->epoch;
     budget->hand.attempt = ++owning->attempts;
@@ -195,6 +198,7 @@ bool owning_is_live(const struct owning_budget *budget, uint64_t lease) {
 }
 
 static void done(struct owning *owning, struct owning_budget *budget, uint64_t now_ns) {
+    CHECK(budget->hand.state == HAND_FROZEN && budget->hand.left == 0);
     budget->hand.state = HAND_DONE;
     budget->version++;
     owning_ask_due(owning, budget, now_ns);
@@ -245,6 +249,7 @@ void owning_leaver_add(struct owning_budget *budget, uint64_t lease) {
     if (owning_leaves_too(budget, lease) || budget->leaver_count == QUOTA_MEMBERS_MOST) return;
     budget->leavers = mem_realloc(budget->leavers, (budget->leaver_count + 1) * sizeof *budget->leavers);
     budget->leavers[budget->leaver_count++] = lease;
+    CHECK(budget->leaver_count <= QUOTA_MEMBERS_MOST);
 }
 
 void owning_leavers_forget(struct owning_budget *budget) {
@@ -268,6 +273,7 @@ static struct owning_ring heirs_of(const struct owning_budget *budget) {
         heirs.nodes[heirs.count] = live->nodes[i];
         heirs.leases[heirs.count++] = live->leases[i];
     }
+    CHECK(heirs.count <= live->count);
     if (heirs.count) heirs.set = rendezvous_new(members, heirs.count);
     free(members);
     return heirs;
@@ -394,6 +400,7 @@ static void hand_sent(struct owning *owning, struct owning_budget *budget, const
         return;
     }
     hand->progress_ns = now.ns;
+    CHECK(hand->left > 0);
     if (--hand->left > 0) return;
     if (budget->leave) owning_close(owning, budget, false, now.ns);
     else if (hand->state == HAND_PROBES) freeze(owning, budget, now);
@@ -426,6 +433,7 @@ void owning_sent(struct owning *owning, uint64_t id, enum owning_reach reach, st
     list_init(&none);
     list_remove(&out->link);
     list_append(&none, &out->link);
+    CHECK(out->budget->sending > 0);
     out->budget->sending--;
     if (!out->void_ && out->kind == OUT_HAND) hand_sent(owning, out->budget, out, answered, verdict, now);
     else if (!out->void_) share_sent(owning, out, answered, verdict, now);

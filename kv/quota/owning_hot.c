@@ -20,6 +20,7 @@ void owning_hot_count(struct owning_budget *budget, struct owning_bucket *bucket
 /* Compares the key with the mean of the others, because among few keys it would make most of the mean itself. */
 static bool is_hot(const struct owning_budget *budget, const struct owning_bucket *bucket) {
     if (bucket->turn != budget->turn || bucket->takes <= OWNING_HOT_LEAST || budget->turn_keys < 2) return false;
+    CHECK(budget->turn_takes >= bucket->takes);
     uint64_t others = budget->turn_takes - bucket->takes;
     return (unsigned __int128)bucket->takes * (budget->turn_keys - 1) > (unsigned __int128)OWNING_HOT_TIMES * others;
 }
@@ -34,6 +35,7 @@ static void hot_add(struct owning_budget *budget, const struct owning_bucket *bu
         budget->hot_count++;
     }
     for (; at > 0 && budget->hot[at - 1].rate < rate; at--) budget->hot[at] = budget->hot[at - 1];
+    CHECK(at < QUOTA_HOT_MOST && budget->hot_count <= QUOTA_HOT_MOST);
     pb__quota_hot_key__init(&budget->hot[at]);
     budget->hot[at].key.data = (uint8_t *)mem_strndup(bucket->key, bucket->key_size);
     budget->hot[at].key.len = bucket->key_size;
@@ -63,6 +65,7 @@ static void propose(struct owning *owning, struct owning_budget *budget, struct 
         struct owning_bucket *bucket = owning_bucket_find(&budget->table, id);
         if (!key.size || !bucket || !owning_counts(budget, id, 0)) continue;
         owning_refill(owning, budget, bucket, now);
+        CHECK(bucket->tokens <= budget->capacity);
         budget->split_tokens = bucket->tokens;
         budget->split_window_s = bucket->window_s;
         buffer_reset(&budget->splitting);
@@ -114,6 +117,7 @@ static void share_add(struct owning *owning, struct owning_budget *budget, struc
     bool windows = budget->definition->window != PB__QUOTA_WINDOW__QUOTA_CONTINUOUS;
     if (!bucket->owed || (windows && window_s > bucket->window_s))
         return; /* the sender's window is a later one, in which this bucket will be full */
+    CHECK(bucket->tokens <= owning_capacity(budget, id));
     uint64_t capacity = owning_capacity(budget, id), room = capacity - bucket->tokens;
     if (windows && window_s < bucket->window_s) tokens = capacity; /* a later window, untouched */
     bucket->tokens += tokens < room ? tokens : room;

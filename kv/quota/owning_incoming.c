@@ -72,6 +72,7 @@ static struct owning_incoming *incoming_of(struct owning *owning, struct owning_
         owning_table_clear(owning, &incoming->table);
         incoming->attempt = peer->hand_over->attempt;
     }
+    CHECK(incoming->lease == peer->from_lease && incoming->attempt >= peer->hand_over->attempt);
     incoming->epoch = peer->epoch;
     return peer->hand_over->attempt == incoming->attempt ? incoming : NULL;
 }

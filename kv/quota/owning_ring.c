@@ -114,6 +114,7 @@ void owning_step_add(struct owning_budget *budget, uint64_t index, uint64_t seen
         step = &budget->steps[budget->step_count++];
         *step = (struct owning_step){index, seen_ns, window_s};
     }
+    CHECK(budget->step_count <= OWNING_STEPS_MOST && step->index == index);
     if (seen_ns < step->seen_ns) step->seen_ns = seen_ns;
     if (window_s < step->window_s) step->window_s = window_s;
     step_apply(budget, step);
@@ -137,6 +138,7 @@ bool owning_loss_touches(const struct owning_budget *budget, struct owning_loss 
 }
 
 static void loss_remove(struct owning_budget *budget, size_t i) {
+    CHECK(i < budget->loss_count);
     free(budget->losses[i].node);
     rendezvous_free(budget->losses[i].set);
     budget->losses[i] = budget->losses[--budget->loss_count];
@@ -154,6 +156,7 @@ static bool is_over(const struct owning_budget *budget, const struct owning_loss
     const Pb__QuotaDefinition *definition = budget->definition;
     if (definition->window) return loss->window_s < owning_window(definition, now.unix_s - OWNING_SKEW_S);
     unsigned __int128 full_ms = ((unsigned __int128)budget->capacity + 2 * QUOTA_PARTS_MOST) * definition->every_ms;
+    CHECK(definition->tokens > 0);
     full_ms = full_ms / definition->tokens * 102 / 100 + 1;
     return now.ns > loss->seen_ns && (now.ns - loss->seen_ns) / OWNING_MS > full_ms;
 }
@@ -177,6 +180,7 @@ static void loss_add(struct owning_budget *budget, const char *node, uint64_t in
     budget->losses = mem_realloc(budget->losses, (budget->loss_count + 1) * sizeof *budget->losses);
     budget->losses[budget->loss_count++] =
         (struct owning_loss){.node = node ? mem_strdup(node) : NULL, .index = index, .active = active};
+    CHECK(budget->loss_count <= OWNING_LOSSES_MOST);
     owning_step_add(budget, index, now.ns, owning_window(budget->definition, now.unix_s + OWNING_SKEW_S));
 }
 
@@ -200,7 +204,7 @@ static void splits_set(struct owning_budget *budget, struct owning_now now) {
     budget->splits = arena_alloc(&budget->arena, (notice->n_splits + 1) * sizeof *budget->splits);
     for (size_t i = 0; i < notice->n_splits; i++) {
         const Pb__QuotaSplit *split = notice->splits[i];
-        if (split->parts < 2 || split->parts != split->n_amounts) continue;
+        if (split->parts < 2 || split->parts > QUOTA_PARTS_MOST || split->parts != split->n_amounts) continue;
         budget->splits[budget->split_count++] = (struct owning_split){
             .key = message_slice(split->key), .index = split->index, .amounts = split->amounts, .parts = split->parts};
         owning_step_add(budget, split->index, now.ns, owning_window(budget->definition, now.unix_s));
@@ -340,6 +344,7 @@ bool owning_follow(struct owning *owning, const char **name, uint64_t *index) {
     if (list_empty(&owning->ready)) return false;
     struct owning_budget *budget = LIST_ENTRY(owning->ready.next, struct owning_budget, ready);
     list_remove(&budget->ready);
+    CHECK(!budget->following);
     budget->following = true;
     *name = budget->name;
     *index = budget->index;

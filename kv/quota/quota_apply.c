@@ -227,6 +227,7 @@ static void bring_back(struct quota_change *change, uint64_t tokens) {
     record->spent += quota_minus(record->stranded, record->held);
     if (record->stranded > record->held) record->stranded = record->held;
     uint64_t amount = tokens < record->spent ? tokens : record->spent;
+    CHECK(amount <= record->spent && record->stranded <= record->held);
     record->spent -= amount;
     if (!amount) return;
     record->starving = false;
@@ -243,6 +244,7 @@ static void begin_window(struct quota_change *change, int64_t unix_ms) {
     record->window_noted = true;
     if (start <= record->window_start) return;
     record->window_start = start;
+    CHECK(record->window_noted && record->window_start == start);
     if (!first) bring_back(change, UINT64_MAX);
 }
 
@@ -251,6 +253,7 @@ static void go_on(struct quota_change *change) {
     Pb__QuotaRecord *record = change->record;
     record->waited_ms += quota_refill_wait_ms(record->definition, record->waited_ms);
     if (record->waited_ms < quota_refill_period_ms(record->definition)) return;
+    CHECK(!record->definition->window);
     record->waited_ms = 0;
     bring_back(change, quota_refill_part(record->definition, record->refill_step, &record->refill_step));
     quota_turn_refilled(record);

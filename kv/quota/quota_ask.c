@@ -131,6 +131,8 @@ static void settle(struct asking *asking) {
     Pb__QuotaRecord *record = asking->change.record;
     Pb__QuotaLease *lease = asking->lease;
     uint64_t rest = lease->balance - ask->spent, keep = ask->held < rest ? ask->held : rest;
+    CHECK(ask->spent <= lease->balance && keep <= rest);
+    CHECK(*quota_balances(record) >= lease->balance - keep); /* the sum has each lease */
     asking->back = rest - keep;
     *quota_balances(record) -= lease->balance - keep;
     record->spent += ask->spent;
@@ -147,6 +149,7 @@ static void take(struct asking *asking) {
     asking->grant->taken = n && n <= quota_minus(quota_takeable(record), quota_kept(record, asking->lease));
     asking->change.denied |= n && !asking->grant->taken;
     if (!asking->grant->taken) return;
+    CHECK(n <= quota_takeable(record));
     record->spent += n;
     quota_audit(&asking->change, PB__QUOTA_KIND__QUOTA_TAKEN, asking->lease ? asking->lease : &nobody, n, 0);
 }
@@ -184,6 +187,7 @@ static int grant(struct asking *asking) {
         if (rv != CO_OK) return rv;
         more = grant_of(asking, wish, spare);
     }
+    CHECK(more <= quota_grantable(record));
     lease->balance += more;
     *quota_balances(record) += more;
     asking->grant->granted = more;
@@ -227,6 +231,7 @@ static void answer(struct asking *asking) {
 static int repeat(struct asking *asking) {
     struct quota_change *change = &asking->change;
     Pb__QuotaLease *lease = asking->lease;
+    CHECK(lease->answer && lease->seq == asking->ask->seq);
     *asking->grant = *lease->answer;
     asking->grant->name = asking->ask->name;
     quota_lease_renew(change, lease);
@@ -251,6 +256,7 @@ static int lease_write(struct asking *asking) {
     } else if (owned && acked) rv = quota_members_acked(change, lease);
     answer(asking);
     if (asking->ask->seq) {
+        CHECK(asking->ask->seq >= lease->seq);
         lease->seq = asking->ask->seq;
         lease->answer = arena_alloc(change->tx->arena, sizeof *lease->answer);
         *lease->answer = *asking->grant;

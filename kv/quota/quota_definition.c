@@ -149,12 +149,14 @@ uint64_t quota_refill_part(const Pb__QuotaDefinition *d, uint32_t step, uint32_t
     _Static_assert(QUOTA_AMOUNT_MOST <= UINT64_MAX / (QUOTA_REFILL_STEPS + 1), "the product does not overflow");
     uint64_t steps = refill_steps(d), at = step % steps;
     *next = (uint32_t)((at + 1) % steps);
+    CHECK(at < steps && *next < steps);
     return nth_part(d->tokens, at, steps);
 }
 
 /* -- windows ------------------------------------------------------------------------------------------------------ */
 
 static int64_t floor_to(int64_t value, int64_t step) {
+    CHECK(step > 0);
     int64_t rest = value % step;
     return value - (rest < 0 ? rest + step : rest);
 }

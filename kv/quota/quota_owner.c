@@ -21,6 +21,7 @@ static void member_add(struct members *members, const Pb__QuotaLease *lease, str
         if (members->count) memcpy(wider, members->items, members->count * sizeof *wider);
         members->items = wider;
     }
+    CHECK(members->count < members->room && lease->id);
     members->items[members->count++] = lease;
 }
 
@@ -67,6 +68,7 @@ static struct ring ring_of(const struct members *members, uint64_t epoch, struct
         ring.nodes[ring.count] = lease->node;
         ring.leases[ring.count++] = lease->id;
     }
+    CHECK(ring.count <= members->count);
     return ring;
 }
 
@@ -113,6 +115,7 @@ int quota_members_acked(struct quota_change *change, const Pb__QuotaLease *mine)
     int rv = members_read(tx->store, change->name, tx->arena, mine, &members);
     while (rv == CO_OK && record->active != record->epoch && may_be_active(record, &members)) {
         struct ring ring = ring_of(&members, record->epoch, tx->arena);
+        CHECK(record->active < record->epoch && record->epoch <= tx->index);
         record->active = record->epoch;
         record->active_members = ring.nodes, record->n_active_members = ring.count;
         record->active_leases = ring.leases, record->n_active_leases = ring.count;
@@ -145,14 +148,17 @@ void quota_member_lost(struct quota_change *change, const Pb__QuotaLease *lease)
     if (record->n_losses) memcpy(wider, record->losses + from, (record->n_losses - from) * sizeof *wider);
     pb__quota_lost_owner__init(loss);
     loss->node = lease->node, loss->index = change->tx->index, loss->active = record->active;
+    CHECK(from <= record->n_losses);
     record->n_losses -= from;
     wider[record->n_losses++] = loss;
     record->losses = wider;
+    CHECK(record->n_losses <= QUOTA_LOSSES_MOST);
 }
 
 static void losses_drop(Pb__QuotaRecord *record, uint64_t over) {
     size_t from = 0;
     while (from < record->n_losses && record->losses[from]->index <= over) from++;
+    CHECK(from <= record->n_losses);
     record->losses += from, record->n_losses -= from;
     if (record->losses_before <= over) record->losses_before = 0;
 }
@@ -200,6 +206,7 @@ const char *quota_member_fault(const struct quota_change *change, const Pb__Quot
 
 static void parts_set(struct quota_change *change, Pb__QuotaSplit *split) {
     uint64_t capacity = quota_capacity(change->record->definition);
+    CHECK(split->parts >= 2 && split->parts <= QUOTA_PARTS_MOST);
     split->amounts = arena_alloc(change->tx->arena, split->parts * sizeof *split->amounts);
     split->n_amounts = split->parts;
     for (uint32_t i = 0; i < split->parts; i++) {

@@ -86,6 +86,7 @@ static void classes_set(struct quota_change *change, const struct wishes *wishes
     Pb__QuotaClass *class = NULL;
     for (size_t i = 0; i < wishes->count; i++) {
         if (!class || class->priority != wishes->items[i].priority) {
+            CHECK(record->n_classes < QUOTA_PRIORITIES && wishes->items[i].priority < QUOTA_PRIORITIES);
             class = record->classes[record->n_classes++] = arena_alloc(arena, sizeof *class);
             pb__quota_class__init(class);
             class->priority = wishes->items[i].priority;
@@ -160,6 +161,8 @@ static void turn_next(Pb__QuotaRecord *record) {
 
 /* Ends the keeping for a lease. Tokens of a turn that is over are kept no longer. */
 static void keep_no_more(Pb__QuotaRecord *record, Pb__QuotaLease *lease) {
+    CHECK(lease->turn != record->turn || record->kept >= lease->kept);
+    CHECK(lease->turn <= record->turn || record->kept_next >= lease->kept);
     if (lease->turn == record->turn) record->kept -= lease->kept;
     if (lease->turn > record->turn) record->kept_next -= lease->kept;
     lease->kept = 0;

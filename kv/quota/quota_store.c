@@ -137,11 +137,13 @@ static void session_counts(struct machine_tx *tx, struct slice session, int more
     uint64_t count;
     int rv = quota_session_leases(tx->store, session, &count);
     if (rv == CO_OK && more < 0 && count == 0) rv = CO_CORRUPT;
+    CHECK(more == 1 || more == -1);
     if (rv != CO_OK) store_fail(tx->store, rv);
     else number_put(tx, head_key('s', session, room), more > 0 ? count + 1 : count - 1);
 }
 
 void quota_lease_bind(struct quota_change *change, const Pb__QuotaLease *lease) {
+    CHECK(lease->id && lease->session[0]);
     char room[STORE_KEY_MAX], id[NUMBER_BYTES];
     struct slice session = slice_text(lease->session);
     put_be64(id, lease->id);
@@ -188,6 +190,7 @@ static void hold_back(struct quota_change *change, Pb__QuotaLease *lease) {
     lease->session = (char *)(uintptr_t) "";
     lease->reclaimed = true;
     change->record->leases = quota_minus(change->record->leases, 1);
+    CHECK(lease->balance > 0);
     change->record->held += lease->balance;
     quota_lease_put(change->tx, change->name, lease);
 }
@@ -195,6 +198,7 @@ static void hold_back(struct quota_change *change, Pb__QuotaLease *lease) {
 int quota_lease_settle(struct quota_change *change, Pb__QuotaLease *lease, uint64_t spent) {
     Pb__QuotaRecord *record = change->record;
     uint64_t *sum = quota_balances(record), back = quota_minus(lease->balance, spent);
+    CHECK(spent <= lease->balance && *sum >= lease->balance);
     *sum = quota_minus(*sum, lease->balance);
     record->spent += spent;
     if (back) record->starving = false;
@@ -218,6 +222,7 @@ int quota_lease_reclaim(struct quota_change *change, Pb__QuotaLease *lease, bool
         quota_lease_put(change->tx, change->name, lease);
         return CO_OK;
     }
+    CHECK(*sum >= amount);
     *sum = quota_minus(*sum, amount);
     if (!early) record->stranded += amount;
     if (!over && amount) hold_back(change, lease);
@@ -357,6 +362,7 @@ static void arm(struct quota_change *change) {
     Pb__QuotaRecord *record = change->record;
     bool owed = is_owed(record), armed = record->refill_index != 0;
     if (owed == armed && !(armed && change->rearm)) return;
+    CHECK(record->refill_index <= tx->index);
     record->refill_index = owed ? tx->index : 0;
     if (!owed || !record->waited_ms) record->period_index = record->refill_index;
     if (owed) expiry_began_in(tx, &quota_refill_expiry, change->name, tx->index, quota_refill_ns(record, 0));
@@ -372,6 +378,9 @@ void quota_commit(struct quota_change *change) {
     quota_news(change);
     arm(change);
     audit_write(change);
+    CHECK(!change->denied && record->epoch <= tx->index && record->active <= record->epoch);
+    CHECK(record->held <= record->stranded || tx->mutations & MUTATE_QUOTA_RECLAIMS_EARLY);
+    CHECK(record->audit_next - record->audit_first <= QUOTA_AUDIT_MOST);
     record->modify_index = tx->index;
     if (change->notice || (!change->low && quota_is_low(record))) {
         record->notice_index = tx->index;

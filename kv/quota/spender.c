@@ -97,6 +97,7 @@ static struct spender_budget *budget_new(struct spender *spender, struct slice n
     budget->begun_ns = spender->begun_ns;
     budget->due_ns = SPENDER_NEVER;
     list_init(&budget->ready);
+    CHECK(!spender_find(spender, name) && 2 * (spender->count + 1) <= spender->slot_mask);
     *slot_of(spender, name, budget->hash) = (struct spender_slot){.hash = budget->hash, .budget = budget};
     spender->budgets[spender->count++] = budget;
     spender_follow_begin(spender, budget, now_ns);
@@ -106,6 +107,7 @@ static struct spender_budget *budget_new(struct spender *spender, struct slice n
 /* Names of missing budgets make room for others, so that a client with invented names keeps no budget out. */
 static bool make_room(struct spender *spender) {
     for (size_t i = 0; i < EVICT_LOOKS; i++) {
+        CHECK(spender->count > 0);
         struct spender_budget *budget = spender->budgets[spender->evict++ % spender->count];
         bool busy = budget->asked || budget->following || !list_empty(&budget->ready);
         if (budget->known != SPENDER_NONE || busy || budget->lease || budget->mark == spender->mark) continue;
@@ -118,6 +120,7 @@ static bool make_room(struct spender *spender) {
 void spender_drop(struct spender *spender, struct spender_budget *budget) {
     CHECK(!budget->asked && !budget->following);
     struct spender_slot *slot = slot_of(spender, slice_make(budget->name, budget->name_size), budget->hash);
+    CHECK(slot->budget == budget);
     size_t hole = (size_t)(slot - spender->slots), at = hole;
     for (;;) { /* the following slots move up, as far as their hashes allow */
         at = (at + 1) & spender->slot_mask;
@@ -130,6 +133,7 @@ void spender_drop(struct spender *spender, struct spender_budget *budget) {
     spender->slots[hole] = (struct spender_slot){0};
     size_t i = 0;
     while (spender->budgets[i] != budget) i++;
+    CHECK(i < spender->count);
     spender->budgets[i] = spender->budgets[--spender->count];
     budget_free(budget);
 }
@@ -215,6 +219,7 @@ static bool is_credited(const struct spender_budget *budget, uint64_t n, bool wa
 
 static void spend_left(struct spender *spender, struct spender_budget *budget, const struct spender_take *take,
                        bool waited, uint64_t now_ns) {
+    CHECK(take->n <= budget->left && (take->key.size || take->n <= budget->keyless_left));
     budget->left -= take->n;
     if (!take->key.size) budget->keyless_left -= take->n;
     budget->spent += take->n;
@@ -390,6 +395,7 @@ static void spend(struct spender *spender, const struct verdict *verdict, const 
             if (waited) source = SPENDER_RENEWED;
             break;
         case FROM_CREDIT:
+            CHECK(take->n <= budget->credit);
             budget->credit -= take->n;
             source = SPENDER_RENEWED;
             break;
@@ -426,6 +432,7 @@ static int take_slowly(struct spender *spender, const struct spender_take *takes
         verdicts[i] = judge(spender, verdicts[i].budget, &all[i], waited, last_try, now_ns);
     }
     answer->failed = decisive(verdicts, count);
+    CHECK(answer->failed < count);
     const struct verdict *worst = &verdicts[answer->failed];
     answer->text = worst->text;
     for (size_t i = 0; i < count; i++) {

@@ -111,6 +111,7 @@ static bool fill(struct spender *spender, struct spender_budget *budget, Pb__Quo
 /* The ask is in the command: from now on the balance is the part that it keeps. */
 static void hand_over(struct spender_budget *budget, const Pb__QuotaAsk *ask, uint64_t now_ns) {
     spender_count(budget, now_ns);
+    CHECK(!budget->asked && ask->held <= spender_has(budget));
     budget->asked = true;
     budget->asked_void = false;
     budget->asked_left = budget->left;
@@ -122,6 +123,7 @@ static void hand_over(struct spender_budget *budget, const Pb__QuotaAsk *ask, ui
 
 /* The command was certainly not applied: restores the balance from before it, less the tokens that were spent since. */
 static void take_back(struct spender_budget *budget) {
+    CHECK(budget->asked);
     budget->asked = false;
     if (budget->asked_void) return;
     budget->left = spender_less(budget->asked_left, budget->spent);
@@ -144,6 +146,7 @@ static void gather(struct spender *spender, Pb__QuotaAskCommand *command, bool a
         Pb__QuotaAsk *ask = arena_alloc(&spender->arena, sizeof *ask);
         if (!fill(spender, budget, ask, now_ns)) continue;
         hand_over(budget, ask, now_ns);
+        CHECK(command->n_asks < QUOTA_ASKS_MOST);
         spender->asked[command->n_asks] = budget;
         command->asks[command->n_asks++] = ask;
     }
@@ -166,6 +169,7 @@ static void command_end(struct spender *spender) {
 
 /* False: no budget has anything to ask. */
 static bool command_begin(struct spender *spender, uint64_t now_ns) {
+    CHECK(!spender->command && !spender->asked);
     Pb__QuotaAskCommand *command = arena_alloc(&spender->arena, sizeof *command);
     pb__quota_ask_command__init(command);
     size_t most = spender_min(spender->count, QUOTA_ASKS_MOST);
@@ -191,6 +195,7 @@ static bool command_begin(struct spender *spender, uint64_t now_ns) {
 bool spender_ask(struct spender *spender, uint64_t now_ns, const Pb__QuotaAskCommand **command) {
     if (spender->out || now_ns < spender_ask_deadline(spender)) return false;
     if (!spender->command && !command_begin(spender, now_ns)) return false;
+    CHECK(spender->command && spender->command->n_asks > 0);
     spender->out = true;
     spender->late = false;
     spender->sent_ns = now_ns;

@@ -51,6 +51,7 @@ bool spender_follow(struct spender *spender, const char **name, uint64_t *index)
     if (list_empty(&spender->ready)) return false;
     struct spender_budget *budget = LIST_ENTRY(spender->ready.next, struct spender_budget, ready);
     list_remove(&budget->ready);
+    CHECK(!budget->following);
     budget->following = true;
     *name = budget->name;
     *index = budget->index;

@@ -57,6 +57,7 @@ uint64_t spender_loss_left(struct spender_budget *budget, uint64_t now_ns) {
 
 void spender_loss_spend(struct spender_budget *budget, uint64_t n, uint64_t now_ns) {
     uint64_t more_ns;
+    CHECK(budget->fallback);
     (void)quota_cap_used(&budget->fallback->cap, &budget->definition, now_ns, &more_ns);
     quota_cap_add(&budget->fallback->cap, n);
     budget->fallback->used += n;

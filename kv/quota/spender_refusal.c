@@ -47,6 +47,7 @@ static uint64_t next_refill_ns(const struct spender_budget *budget, uint64_t wai
 
 static uint64_t slots_of(const struct spender_budget *budget) { return spender_min(2 * budget->leases, SLOTS); }
 static uint64_t slot_ns(const struct spender_budget *budget) {
+    CHECK(budget->leases > 0);
     return spender_min(SLOT_MS * SPENDER_MS, SLOTS_MS * SPENDER_MS / slots_of(budget));
 }
 static uint64_t spread_ns(const struct spender_budget *budget) {
@@ -84,6 +85,7 @@ static uint64_t vain_ns(const struct spender_budget *budget) {
 
 static void refuse_until(struct spender *spender, struct spender_budget *budget, uint64_t at_ns, uint64_t now_ns) {
     if (at_ns > now_ns) {
+        CHECK(at_ns != SPENDER_NEVER); /* each refusal ends */
         budget->refused_ns = at_ns;
         spender_tick_at(spender, at_ns);
         return;

@@ -175,6 +175,7 @@ static void guard_pauses(struct machine_tx *tx, Pb__RolloutRecord *record, const
 
 /* *acted: the guard has acted, and the caller puts the record. */
 static int guard_acts(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t unix_ms, bool hold_over, bool *acted) {
+    CHECK(record->stage);
     const Pb__RolloutStage *stage = record->stage;
     Pb__RolloutJudgement what;
     struct rollout_who who = {"guard", "", unix_ms};
@@ -226,6 +227,7 @@ static int advance(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t uni
     }
     if (rv != CO_OK || last) return rv;
     Pb__RolloutStage *stage = rollout_stage_change(tx, record);
+    CHECK(stage->position + 1 < stage->n_steps);
     stage->buckets = rollout_buckets(stage->steps[++stage->position]->percent);
     stage->since_unix_ms = unix_ms;
     rollout_arm(tx, record, unix_ms);

@@ -113,6 +113,7 @@ static void drop_matches(Pb__RolloutRecord *record, struct arena *arena) {
         record->matches[kept] = record->matches[i];
         places[i] = kept++;
     }
+    CHECK(kept <= record->n_matches);
     record->n_matches = kept;
     for (size_t i = 0; i < record->n_layers; i++) {
         record->layers[i]->before_match = places[record->layers[i]->before_match];
@@ -213,6 +214,7 @@ static void layer_add(struct machine_tx *tx, Pb__RolloutRecord *record, const Pb
     if (record->n_layers) memcpy(layers + 1, record->layers, record->n_layers * sizeof *layers);
     record->layers = layers;
     record->n_layers++;
+    CHECK(record->layers[0]->index == tx->index && layer->changed <= EVERY_KIND);
     drop_layers(record, least);
     drop_matches(record, tx->arena);
 }
@@ -229,6 +231,7 @@ static void touch_buckets(struct machine_tx *tx, struct slice name, uint32_t fro
     char room[ROLLOUT_NAME_MOST + 3];
     memcpy(room, name.data, name.size);
     room[name.size] = '\0';
+    CHECK(to <= ROLLOUT_BUCKETS && name.size <= ROLLOUT_NAME_MOST);
     for (uint32_t bucket = from; bucket < to; bucket++) {
         put_be16(room + name.size + 1, (uint16_t)bucket);
         machine_touch(tx, SPACE_ROLLOUT_CALLER, slice_make(room, name.size + 3));
@@ -238,6 +241,7 @@ static void touch_buckets(struct machine_tx *tx, struct slice name, uint32_t fro
 static size_t match_key(char *room, struct slice name, char kind, struct slice item) {
     memcpy(room, name.data, name.size);
     room[name.size] = '\0', room[name.size + 1] = kind;
+    CHECK(kind == 'n' || kind == 't' || kind == 'r');
     memcpy(room + name.size + 2, item.data, item.size);
     if (kind == 'n') bytes_lower(room + name.size + 2, item.size);
     return name.size + 2 + item.size;

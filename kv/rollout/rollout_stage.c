@@ -11,11 +11,13 @@ static int64_t hold_ns(const Pb__RolloutStage *stage) {
 }
 
 Pb__RolloutStage *rollout_stage_change(struct machine_tx *tx, Pb__RolloutRecord *record) {
+    CHECK(record->stage);
     record->stage = (Pb__RolloutStage *)(void *)message_copy(tx->arena, &record->stage->base);
     return record->stage;
 }
 
 void rollout_arm(struct machine_tx *tx, Pb__RolloutRecord *record, int64_t unix_ms) {
+    CHECK(record->stage && record->stage->buckets <= ROLLOUT_BUCKETS);
     Pb__RolloutStage *stage = record->stage;
     bool counts = !stage->paused && hold_ns(stage) > 0;
     stage->armed = counts ? tx->index : 0;
@@ -44,6 +46,7 @@ static void remember(struct machine_tx *tx, Pb__RolloutRecord *record, char *ver
     size_t kept = record->n_before < ROLLOUT_BEFORE_MOST ? record->n_before : ROLLOUT_BEFORE_MOST - 1;
     char **before = arena_alloc(tx->arena, (kept + 1) * sizeof *before);
     for (size_t i = 0; i < kept; i++) before[i] = record->before[record->n_before - kept + i];
+    CHECK(kept < ROLLOUT_BEFORE_MOST && version[0]);
     before[kept] = version;
     record->before = before, record->n_before = kept + 1;
 }
@@ -72,6 +75,7 @@ int rollout_make_current(struct machine_tx *tx, Pb__RolloutRecord *record, const
 int rollout_promote(struct machine_tx *tx, Pb__RolloutRecord *record, const struct rollout_who *who,
                     struct machine_result *result) {
     struct rollout_sides before = rollout_sides(record);
+    CHECK(before.stage);
     char *from = record->current, *comment = record->stage->comment;
     int rv = rollout_document_wanted(tx, record, record->stage->version, result);
     if (rv != CO_OK || result->error) return rv;
@@ -89,6 +93,7 @@ int rollout_cancel(struct machine_tx *tx, Pb__RolloutRecord *record, const struc
     struct rollout_sides before = rollout_sides(record);
     int rv = rollout_document_wanted(tx, record, record->current, result);
     if (rv != CO_OK || result->error) return rv;
+    CHECK(before.stage == record->stage && record->stage);
     rollout_disarm(tx, record);
     record->stage = NULL;
     rollout_changed(tx, record, before);

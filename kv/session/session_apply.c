@@ -134,6 +134,7 @@ int session_create(struct machine_tx *tx, Pb__Session *session, struct machine_r
     int rv = create_refused(tx, session, result);
     if (rv != CO_OK || result->error != CO_OK) return rv;
     session->create_index = session->modify_index = tx->index;
+    CHECK(session->create_index == tx->index && strlen(session->id) == UUID_TEXT_SIZE);
     record_put(tx, session);
     index_change(tx, session, true);
     machine_touch(tx, SPACE_SESSION, slice_text(session->id));
@@ -191,6 +192,7 @@ int session_ttl_apply(struct machine_tx *tx, void *request, struct machine_resul
 
 static int session_end(struct machine_tx *tx, const Pb__Session *session) {
     struct slice id = slice_text(session->id), node = slice_text(session->node);
+    CHECK(id.size == UUID_TEXT_SIZE);
     int rv = session_end_bindings(tx, session);
     if (rv != CO_OK) return rv;
     store_del(tx->store, SESSION_TABLE, id);

@@ -39,6 +39,7 @@ static bool first(struct machine_tx *tx, const struct module_binding *binding, s
     if (found) {
         end->name = slice_copy(tx->arena, session_bound_key(&cursor));
         end->value = slice_copy(tx->arena, cursor.value);
+        CHECK(end->name.size + UUID_TEXT_SIZE == cursor.key.size);
     }
     store_cursor_close(&cursor);
     return found;
@@ -49,6 +50,7 @@ static int end_bindings(struct machine_tx *tx, const struct module_binding *bind
     struct binding_end end = {.owner = id, .session = &session->base};
     while (first(tx, binding, id, &end)) {
         if (before.data && slice_equal(before, end.name)) return CO_CORRUPT; /* `ended` has not unbound it */
+        CHECK(end.owner.size == UUID_TEXT_SIZE && end.session);
         int rv = binding->ended(tx, &end);
         if (rv != CO_OK) return rv;
         before = end.name;

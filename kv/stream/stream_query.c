@@ -65,6 +65,7 @@ static bool behind(const Pb__StreamPosition *from, uint64_t index, uint8_t topic
 
 static struct name *name_slot(const struct replay *replay, struct slice name) {
     const struct names *names = &replay->names;
+    CHECK(names->room && (names->room & (names->room - 1)) == 0);
     size_t i = hash64(name.data, name.size) & (names->room - 1);
     while (names->slots[i].row == replay->row && !slice_equal(names->slots[i].name, name))
         i = (i + 1) & (names->room - 1);
@@ -92,6 +93,7 @@ static bool found_before(struct replay *replay, struct stream_wanted *wanted, st
     struct name *slot = name_slot(replay, name);
     if (slot->row == replay->row) return true;
     *slot = (struct name){replay->row, name};
+    CHECK(2 * (names->count + 1) < names->room);
     names->count++;
     return false;
 }
@@ -103,6 +105,7 @@ static void note_found(struct replay *replay, const struct found *found) {
         if (replay->count) memcpy(wider, replay->found, replay->count * sizeof *wider);
         replay->found = wider, replay->room = room;
     }
+    CHECK(replay->count <= STREAM_EVENTS_MAX && found->place > 0);
     replay->found[replay->count++] = *found;
 }
 
@@ -196,6 +199,7 @@ static void reduce_to_delta(struct replay *replay, const Pb__ServiceEntriesResul
         }
         i += order <= 0, j += order >= 0;
     }
+    CHECK(count <= now->n_entries && event->n_removed <= before->n_entries);
     now->entries = changed, now->n_entries = count;
 }
 
@@ -222,6 +226,7 @@ static int add_event(struct replay *replay, size_t number) {
     Pb__StreamResult *result = replay->result;
     Pb__StreamEvent *event = arena_alloc(replay->arena, sizeof *event);
     Pb__StreamPosition *position = arena_alloc(replay->arena, sizeof *position);
+    CHECK(number < replay->count && found->index > known_index(&replay->from));
     pb__stream_event__init(event);
     pb__stream_position__init(position);
     event->kind = found->kind->shown;

@@ -11,6 +11,7 @@ _Static_assert(TXN_APPLY == KV_BY_TRANSACTION, "the history of keys knows it by 
 static void *grown(struct arena *arena, void *items, size_t count, size_t *room, size_t size) {
     if (count < *room) return items;
     *room = *room ? 2 * *room : 8;
+    CHECK(count < *room);
     void *wider = arena_alloc(arena, *room * size);
     if (count) memcpy(wider, items, count * size);
     return wider;

@@ -1,4 +1,4 @@
-/* What a server's links to other regions (multi-dc/links.h) do for its rpc. */
+/* What a server's links to other regions (multi-dc/links_run.h) do for its rpc. */
 #ifndef COORD_RPC_API_REGIONS_H
 #define COORD_RPC_API_REGIONS_H
 

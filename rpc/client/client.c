@@ -20,7 +20,7 @@ void client_post(struct client *client, struct loop_task *task) {
 }
 
 void client_asked(struct client *client) {
-    if (client->current && !client->current->asked_ms) client->current->asked_ms = clock_mono_ms();
+    if (client->current) connection_asked(&client->current->state, clock_mono_ms());
 }
 
 /* -- writes ------------------------------------------------------------------------------------------------------- */
@@ -61,7 +61,7 @@ static struct node_proposal *writes_take(struct client *client) {
 static void writes_send(struct client *client) {
     while (client->waiting && client->current && link_backlog(client->current->wire) < WRITES_AHEAD) {
         client_asked(client);
-        CHECK(forwarding_writes(client->forwarding, client->current->number, writes_take(client)));
+        CHECK(forwarding_writes(client->forwarding, client->current->state.number, writes_take(client)));
         link_flush(client->current->wire);
     }
 }
@@ -70,15 +70,8 @@ void client_drained(struct client *client) {
     if (!client->stopping) writes_send(client);
 }
 
-/* A link to a region that was waited for already. */
-static bool is_away(const struct client *client, uint64_t now_ms) {
-    return client->region && client->lost_ms && now_ms - client->lost_ms >= client->hold_ms;
-}
-
 uint64_t client_wait_ms(struct client *client) {
-    uint64_t now_ms = clock_mono_ms();
-    if (!client->region || !client->lost_ms) return RPC_LEADER_WAIT_MS;
-    return is_away(client, now_ms) ? 0 : client->hold_ms - (now_ms - client->lost_ms);
+    return connections_wait_ms(&client->connections, RPC_LEADER_WAIT_MS, clock_mono_ms());
 }
 
 static void writes_expire(struct client *client, uint64_t now_ms, int error) {
@@ -86,7 +79,7 @@ static void writes_expire(struct client *client, uint64_t now_ms, int error) {
     client->waiting = NULL, client->waiting_last = &client->waiting;
     for (; list; list = next) {
         next = list->next;
-        if (now_ms >= list->deadline_ms || is_away(client, now_ms)) write_fail(list, error);
+        if (now_ms >= list->deadline_ms || connections_away(&client->connections, now_ms)) write_fail(list, error);
         else write_wait(client, list);
     }
 }
@@ -124,11 +117,11 @@ static void renewals_look(struct client *client, uint64_t now_ms, bool stop) {
     LIST_FOREACH_SAFE(item, next, &client->renewals) {
         struct client_renewal *impl = LIST_ENTRY(item, struct client_renewal, link);
         struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
-        bool late = now_ms >= impl->deadline_ms || is_away(client, now_ms);
+        bool late = now_ms >= impl->deadline_ms || connections_away(&client->connections, now_ms);
         if (!client->current && !late && !stop) continue;
         list_remove(&impl->link);
         if (client->current && !stop) client_asked(client);
-        if (stop || !client->current || !forwarding_renew(client->forwarding, client->current->number, renew))
+        if (stop || !client->current || !forwarding_renew(client->forwarding, client->current->state.number, renew))
             renew->done(renew, stop ? CO_CLOSED : CO_NOLEADER);
     }
 }
@@ -199,29 +192,30 @@ void client_up(struct client *client) {
 }
 
 void client_down(struct client *client, struct client_conn *conn) {
-    conn->greeted = false; /* nothing is sent there any more */
+    conn->state.greeted = false; /* nothing is sent there any more */
     ask_down(client->rpc, conn->asks);
-    forwarding_down(client->forwarding, conn->number);
-    calls_down(client->rpc->calls, conn->number, clock_mono_ms());
+    forwarding_down(client->forwarding, conn->state.number);
+    calls_down(client->rpc->calls, conn->state.number, clock_mono_ms());
     send_all(client);
 }
 
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload) {
     uint64_t now_ms = clock_mono_ms();
     bool known = type == PEER_RESULTS || type == PEER_RENEW_ANSWER
-                     ? forwarding_frame(client->forwarding, conn->number, type, payload, now_ms)
+                     ? forwarding_frame(client->forwarding, conn->state.number, type, payload, now_ms)
                  : ask_is_frame(type) ? ask_frame(client->rpc, conn->asks, type, payload)
                  : type == PEER_HINTS ? client_hints_frame(client, payload)
-                                      : calls_answered(client->rpc->calls, conn->number, type, payload, now_ms);
+                                      : calls_answered(client->rpc->calls, conn->state.number, type, payload, now_ms);
     if (!known)
-        log_warn("client", "a frame of unknown type, or one that does not decode type=%u server=%s", type, conn->node);
+        log_warn("client", "a frame of unknown type, or one that does not decode type=%u server=%s", type,
+                 conn->state.node);
 }
 
 static void tick(uv_timer_t *timer) {
     struct client *client = timer->data;
     uint64_t now_ms = clock_mono_ms();
     if (client->stopping) return;
-    client_link_tick(client, now_ms);
+    connections_run_tick(client, now_ms);
     writes_expire(client, now_ms, CO_NOLEADER);
     renewals_look(client, now_ms, false);
     client_fetch_tick(client, now_ms);
@@ -230,22 +224,21 @@ static void tick(uv_timer_t *timer) {
     client_coordinates_tick(client, now_ms);
     client_hints_tick(client, now_ms);
     send_all(client);
-    client->ticked_ms = now_ms;
 }
 
 /* -- the cluster -------------------------------------------------------------------------------------------------- */
 void client_status(struct client *client, struct rpc_status *status) {
-    *status = (struct rpc_status){.cluster_id = client->cluster_id};
-    uint64_t contact_ms = atomic_load(&client->contact_ms), now_ms = clock_mono_ms();
-    bool connected = atomic_load(&client->connected);
-    uint64_t lost_ms = atomic_load(&client->lost_ms);
-    status->unreachable = lost_ms && now_ms >= lost_ms + CLIENT_REACH_MS;
-    status->known_leader = connected && atomic_load(&client->known_leader);
+    const struct connections *c = &client->connections;
+    uint64_t contact_ms = c->contact_ms, leaderless_ms = c->leaderless_ms, now_ms = clock_mono_ms();
+    bool connected = c->connected;
+    *status = (struct rpc_status){.cluster_id = c->cluster_id};
+    status->unreachable = connections_unreachable(c, now_ms);
+    status->known_leader = connected && c->known_leader;
     status->last_contact_ms = connected || now_ms < contact_ms ? 0 : now_ms - contact_ms;
     uv_mutex_lock(&client->lock);
     if (!status->unreachable) memcpy(status->leader_address, client->leader_address, sizeof client->leader_address);
-    bool led = client->leader_address[0] || now_ms < client->leaderless_ms;
-    status->leaderless_ms = led ? 0 : now_ms - client->leaderless_ms;
+    bool led = client->leader_address[0] || now_ms < leaderless_ms;
+    status->leaderless_ms = led ? 0 : now_ms - leaderless_ms;
     status->voters = (unsigned)client->peer_count;
     uv_mutex_unlock(&client->lock);
 }
@@ -271,26 +264,28 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->address = mem_strdup(config->address);
     client->port = config->port;
     client->region = config->region ? mem_strdup(config->region) : NULL;
-    client->region_cluster_id = config->region_cluster_id, client->cluster_id = config->cluster_id;
+    client->region_cluster_id = config->region_cluster_id;
     bool default_hold = !config->hold_ms || config->hold_ms > RPC_LEADER_WAIT_MS;
-    client->hold_ms = default_hold ? RPC_LEADER_WAIT_MS : config->hold_ms;
+    struct connections_config connections = {.cluster = client->cluster,
+                                             .cluster_id = config->cluster_id,
+                                             .region = config->region,
+                                             .hold_ms = default_hold ? RPC_LEADER_WAIT_MS : config->hold_ms,
+                                             .rank_seed = hash64(config->node_id, strlen(config->node_id)),
+                                             .seed = random_u64(),
+                                             .port = config->port};
+    connections_begin(&client->connections, &connections, clock_mono_ms());
     client->known = config->known ? mem_strdup(config->known) : NULL;
-    client->seed = hash64(config->node_id, strlen(config->node_id));
     client->id = random_u64() | 1;
     client->has_from = config->bind && !is_wildcard(config->bind) && address_ip(config->bind, "0", &client->from);
     client->waiting_last = &client->waiting;
-    list_init(&client->servers);
-    list_init(&client->conns);
     list_init(&client->renewals);
     list_init(&client->fetches);
-    rng_seed(&client->rng, random_u64());
     client->cache = client_cache_new(CLIENT_CACHE_BYTES);
     client->subscriptions = dns_subscriptions_new(rpc, config->dns_queries ? config->dns_queries : CLIENT_DNS_QUERIES);
     if (!config->no_coordinates)
         client->coordinates = client_coordinates_new(client, config->node_name, config->coordinate_interval_ms);
     rpc->hints = hints_new(config->slow_start_ns);
     client->hints = client_hints_new();
-    client->lost_ms = client->ticked_ms = client->leaderless_ms = clock_mono_ms();
     CHECK(uv_mutex_init(&client->lock) == 0);
     return client;
 }
@@ -299,7 +294,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
 static uint64_t server_route(void *data, const struct call *call) {
     const struct client *client = data;
     (void)call;
-    return client->current ? client->current->number : 0;
+    return client->current ? client->current->state.number : 0;
 }
 
 static bool server_tell(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
@@ -309,6 +304,12 @@ static bool server_tell(void *data, uint64_t number, uint8_t type, const Protobu
     link_tell(conn->wire, type, message);
     if (conn != client->current || type != PEER_FETCH) link_flush(conn->wire); /* reads share a write in each turn */
     return true;
+}
+
+void client_join(struct client *client, const char *const *join) {
+    char name[ADDRESS_MAX];
+    for (size_t i = 0; join[i]; i++)
+        if (address_complete(join[i], client->port, name)) connections_know(&client->connections, name);
 }
 
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config) {
@@ -336,13 +337,15 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
     return rpc;
 }
 
-void rpc_client_know(struct rpc *rpc, const char *address) { (void)client_server_know(rpc->client, address); }
+void rpc_client_know(struct rpc *rpc, const char *address) {
+    (void)connections_know(&rpc->client->connections, address);
+}
 
 static void handle_closed(uv_handle_t *handle) {
     struct client *client = handle->data;
     if (--client->closing > 0) return;
     take_tasks(client); /* who came last is told that it is over */
-    LIST_FOREACH_SAFE(item, next, &client->servers) free(LIST_ENTRY(item, struct client_server, link));
+    connections_end(&client->connections);
     forwarding_free(client->forwarding);
     client_cache_free(client->cache);
     dns_subscriptions_free(client->subscriptions);
@@ -364,7 +367,7 @@ static void handle_closed(uv_handle_t *handle) {
 }
 
 void client_finish_stop(struct client *client) {
-    if (!client->stopping || client->closing || client->resolving || !list_empty(&client->conns) ||
+    if (!client->stopping || client->closing || client->resolving || !list_empty(&client->connections.all) ||
         client->rpc->jobs > 0)
         return;
     client->closing = 2 + ASK_HANDLES;
@@ -386,6 +389,6 @@ void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     writes_expire(client, UINT64_MAX, CO_CLOSED);
     calls_stop(client->rpc->calls);
     ask_stop(client->rpc);
-    client_link_stop(client);
+    connections_run_stop(client);
     client_finish_stop(client);
 }

@@ -28,7 +28,6 @@
 
 #include "rpc/api/rpc.h"
 
-#define CLIENT_SILENT_MS   600
 #define CLIENT_CACHE_BYTES (16u << 20)
 #define CLIENT_DNS_QUERIES 10000 /* kept current for DNS (dns_subscriptions.c) */
 

@@ -40,8 +40,8 @@ void client_coordinates_tick(struct client *client, uint64_t now_ms) {
         tell(client, PEER_COORDINATE, &record.base);
     if (now_ms < c->next_ms || c->echo.call.peer) return;
     c->next_ms = now_ms + (c->samples < FEW ? ECHO_FIRST_MS : ECHO_MS);
-    c->server = client->current->server_id;
-    echo_begin(client->rpc, &c->echo, client->current->number);
+    c->server = client->current->state.server_id;
+    echo_begin(client->rpc, &c->echo, client->current->state.number);
 }
 
 static void heard(struct echo *echo, const Pb__Coordinate *said, double rtt_s) {
@@ -74,7 +74,7 @@ int client_coordinate_put(struct client *client, const Pb__Coordinate *record) {
     int rv = coordinate_check(record);
     if (rv != CO_OK) return rv;
     if (!client->coordinates) return CO_NOTFOUND;
-    if (!atomic_load(&client->connected)) return CO_AGAIN;
+    if (!client->connections.connected) return CO_AGAIN;
     struct carried *carried = mem_zalloc(sizeof *carried);
     size_t size = pb__coordinate__get_packed_size(record);
     uint8_t *bytes = mem_alloc(size + 1);

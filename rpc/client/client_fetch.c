@@ -2,7 +2,7 @@
  * there is none, what is kept of catalog, health and coordinates (query_type.discovery) is given out with its age.
  *
  *     begun --> waits for a connection --> with a server --answer (in pieces)--> done
- *                  ^  '--nobody to ask for CLIENT_REACH_MS: kept answer, or too late--> done
+ *                  ^  '--nobody to ask for CONNECTIONS_REACH_MS: kept answer, or too late--> done
  *                  '--its connection ends, or it says that it cannot answer */
 #include <stdlib.h>
 
@@ -76,12 +76,10 @@ static bool end_with_kept(struct client_fetch *impl, uint64_t now_ms) {
 }
 
 static void wait_on(struct client_fetch *impl, uint64_t now_ms) {
-    struct client *client = impl->client;
-    if (now_ms - client->lost_ms >= CLIENT_REACH_MS && end_with_kept(impl, now_ms)) return;
-    bool nobody = list_empty(&client->servers) && fetch_of(impl)->index == 0; /* to look for, before `coord join` */
-    uint64_t since_ms = client->region ? client->lost_ms : impl->begun_ms;
-    uint64_t last_ms = since_ms + (nobody ? 0 : client->hold_ms);
-    if (now_ms >= last_ms && (client->region || now_ms >= impl->until_ms)) give_up(impl, CO_NOLEADER, NULL);
+    const struct connections *c = &impl->client->connections;
+    if (now_ms - c->lost_ms >= CONNECTIONS_REACH_MS && end_with_kept(impl, now_ms)) return;
+    if (connections_gives_up(c, impl->begun_ms, fetch_of(impl)->index != 0, impl->until_ms, now_ms))
+        give_up(impl, CO_NOLEADER, NULL);
 }
 
 void client_fetch_tick(struct client *client, uint64_t now_ms) {
@@ -111,7 +109,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
 static bool elsewhere(struct call *call, uint32_t outcome) {
     if (outcome != CO_FENCED && outcome != CO_CLOSED) return false;
     struct client *client = fetch_called(call)->client;
-    client_leave(client, client->current ? client->current->number : 0, co_strerror((int)outcome));
+    client_leave(client, client->current ? client->current->state.number : 0, co_strerror((int)outcome));
     return true;
 }
 

@@ -99,7 +99,7 @@ static void send_follows(struct client *client, bool all, uint64_t now_ms) {
     struct client_hints *hints = client->hints;
     struct buffer frame = {0};
     uv_mutex_lock(&hints->lock);
-    if (all || hints->news) follows_write(hints, client->current->number, now_ms, &frame);
+    if (all || hints->news) follows_write(hints, client->current->state.number, now_ms, &frame);
     uv_mutex_unlock(&hints->lock);
     send_frame(client, PEER_HINTS_FOLLOW, &frame);
 }
@@ -132,8 +132,8 @@ void client_hints_tick(struct client *client, uint64_t now_ms) {
         hints_tick(client->rpc->hints, clock_mono_ns());
     }
     if (!client->current) return;
-    bool anew = hints->conn != client->current->number;
-    if (anew) hints->conn = client->current->number, hints->since = 0;
+    bool anew = hints->conn != client->current->state.number;
+    if (anew) hints->conn = client->current->state.number, hints->since = 0;
     send_follows(client, anew || tidies, now_ms);
     send_hints(client, now_ms);
     send_keys(client, now_ms);

@@ -1,53 +1,25 @@
-/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), client_link.c (connections),
- * client_servers.c (whom with), client_known.c (after a restart), client_fetch.c (reads), client_cache.c (answers
+/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), connections.h (which connections there are) and
+ * connections_run.c (the connections), client_known.c (after a restart), client_fetch.c (reads), client_cache.c (answers
  * that are kept), client_backup.c (backups: backup_transfer.h). Loop thread, where nothing else is said. */
 #ifndef COORD_RPC_CLIENT_INTERNAL_H
 #define COORD_RPC_CLIENT_INTERNAL_H
 
 #include "base/list.h"
 #include "base/mailbox.h"
-#include "base/random.h"
 #include "rpc/client/client.h"
+#include "rpc/client/connections.h"
 #include "rpc/cluster/peers.h"
 #include "rpc/core/ask.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
-#include "rpc/wire/address.h"
 #include "rpc/wire/link.h"
-#include "rpc/wire/reach.h"
-
-/* so long another server is looked for before what is of before is given out, or said to be unknown */
-#define CLIENT_REACH_MS 1000
-
-struct client_server {
-    struct list link;
-    char address[128];            /* "IP:port", or a name to join by */
-    uint64_t id;                  /* 0: not known yet */
-    uint64_t rank;                /* the highest is preferred */
-    uint64_t next_ms, backoff_ms; /* not dialled before */
-    uint64_t other_cluster;       /* the id of another cluster, as it said last; 0: none */
-    struct address_turn turn;     /* of a name's addresses */
-    struct reach reach;           /* what came of its last attempt */
-    bool listed;                  /* a member of the cluster, as the servers say; else only an address to join by */
-    bool resolving;
-};
 
 struct client_conn {
-    struct list link; /* client->conns */
+    struct connection state; /* connections.h */
     struct client *client;
-    struct client_server *server; /* NULL: gone from the list */
     struct link *wire;
-    struct ask_link *asks;   /* since it is greeted */
-    char at[128], node[256]; /* for the log: the address that was dialled, and who answered there ("": nobody yet) */
-    uint64_t number;         /* of this connection; never given twice */
-    uint64_t server_id;
-    uint64_t since_ms, last_seen_ms;
-    uint64_t asked_ms, pinged_ms; /* the oldest question whose answer is due soon; the ping under way; 0: none */
-    bool cut_off;                 /* it hears of no other server; left at once */
-    uint64_t leave_ms;            /* it knows no leader, and is left from then on if another does; 0: it knows one */
-    uint64_t received, delivered, ping_at; /* as link.h counts them; where the ping ends */
-    bool greeted, draining;
-    bool stood, judged; /* the connection came about; the server's `reach` says what came of it */
+    struct ask_link *asks; /* since it is greeted */
+    uint64_t received;     /* as link_heard counts */
 };
 
 struct client {
@@ -57,35 +29,25 @@ struct client {
     char *cluster, *node_name, *address;
     char *region; /* of a link: the server's own; NULL: a client agent */
     uint64_t region_cluster_id;
-    uint64_t hold_ms;         /* a region that is away is waited for so long */
     char *known;              /* a path, or NULL */
     struct buffer known_text; /* as written last */
-    uint64_t seed, id;        /* ranks; of this life */
+    uint64_t id;              /* of this life */
     uint16_t port;
 
     /* Any thread. */
     struct mailbox box;
     uv_async_t wake;
-    _Atomic bool connected, known_leader;
-    _Atomic uint64_t contact_ms; /* when the connection ended last */
-    uv_mutex_t lock;             /* for: */
+    uv_mutex_t lock; /* for: */
     char leader_address[128];
-    uint64_t leaderless_ms; /* while that is empty: since when */
     char (*peers)[128];
     size_t peer_count;
 
     uv_timer_t timer;
-    struct list servers, conns;
-    struct client_conn *current, *trying;
+    struct connections connections;
+    struct client_conn *current; /* of these; NULL: none */
     struct sockaddr_storage from;
     bool has_from;
     unsigned resolving;
-    uint64_t last_conn, ticked_ms, rebalance_ms;
-    _Atomic uint64_t lost_ms;    /* without a connection since; 0: with one. Read by any thread */
-    _Atomic uint64_t cluster_id; /* of the first server that was met; read by any thread */
-    uint64_t told_lost_ms;       /* in the log; 0: not yet, since it is lost */
-    uint64_t told_leaderless_ms; /* likewise, since the servers know no leader */
-    struct rng rng;
 
     struct forwarding *forwarding;
     struct node_proposal *waiting, **waiting_last; /* writes for a connection */
@@ -98,7 +60,7 @@ struct client {
     struct client_coordinates *coordinates; /* NULL: disabled */
     struct client_hints *hints;
 
-    bool paused, stopping;
+    bool stopping;
     unsigned closing;
     void (*closed)(void *data);
     void *closed_data;
@@ -110,32 +72,18 @@ void client_post(struct client *client, struct loop_task *task); /* any thread: 
 void client_asked(struct client *client);
 /* A call that begins now waits so long for a server. */
 uint64_t client_wait_ms(struct client *client);
-void client_finish_stop(struct client *client);
-
-/* -- client_servers.c --------------------------------------------------------------------------------------------- */
-#define CLIENT_BACKOFF_MOST_MS 5000
 void client_join(struct client *client, const char *const *join);
-struct client_server *client_server_know(struct client *client, const char *address); /* NULL: too many, or too long */
-/* Members of the cluster first, by rank; then addresses to join by. `when_ms`: only those that may be dialled by
- * then; `but`: not this one. */
-struct client_server *client_server_best(struct client *client, uint64_t when_ms, const struct client_server *but);
-void client_server_failed(struct client_server *server, uint64_t least_ms); /* not dialled for that long at least */
-void client_servers_learn(struct client *client, const Pb__PeerServers *servers);
-/* Each with what came of its last attempt, in a line (no NUL). */
-void client_servers_say(const struct client *client, struct buffer *out);
-/* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by
- * its cluster, or, without any, those to join by. 0: none. */
-uint64_t client_servers_elsewhere(struct client *client);
+void client_finish_stop(struct client *client);
 
 /* -- client_known.c ----------------------------------------------------------------------------------------------- */
 bool client_known_read(struct client *client);  /* true: there are such */
 void client_known_write(struct client *client); /* when they may be others */
 
-/* -- client_link.c ------------------------------------------------------------------------------------------------ */
-void client_link_tick(struct client *client, uint64_t now_ms);
+/* -- connections_run.c -------------------------------------------------------------------------------------------- */
+void connections_run_tick(struct client *client, uint64_t now_ms);
+void connections_run_stop(struct client *client);
 struct client_conn *client_conn_of(struct client *client, uint64_t number);
 void client_leave(struct client *client, uint64_t number, const char *why); /* that server is of no use now */
-void client_link_stop(struct client *client);
 /* client.c, from there */
 void client_up(struct client *client); /* there is a current connection, another one than before */
 void client_down(struct client *client, struct client_conn *conn);

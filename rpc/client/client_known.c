@@ -20,7 +20,7 @@ bool client_known_read(struct client *client) {
     text[size > 0 ? size : 0] = 0;
     bool found = false;
     for (char *line; (line = strsep(&rest, "\n")) && rest;) /* a last one without an end is torn */
-        if (address_complete(line, client->port, name) && client_server_know(client, name)) found = true;
+        if (address_complete(line, client->port, name) && connections_know(&client->connections, name)) found = true;
     return found;
 }
 
@@ -46,7 +46,7 @@ static int replace(const char *path, struct slice text) {
 void client_known_write(struct client *client) {
     if (!client->known) return;
     struct buffer text = {0};
-    LIST_FOREACH(item, &client->servers) {
+    LIST_FOREACH(item, &client->connections.servers) {
         const struct client_server *server = LIST_ENTRY(item, struct client_server, link);
         if (server->listed) buffer_printf(&text, "%s\n", server->address);
     }

@@ -64,7 +64,7 @@ struct dns_subscriptions {
 static void follow(struct dns_subscription *entry, uint64_t index);
 
 static bool connected(const struct dns_subscriptions *subscriptions) {
-    return atomic_load(&subscriptions->rpc->client->connected);
+    return subscriptions->rpc->client->connections.connected;
 }
 
 static void touch(struct dns_subscriptions *subscriptions, const struct dns_subscription *entry) {

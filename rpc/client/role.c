@@ -51,7 +51,7 @@ static struct vivaldi_coordinate coordinate_here(struct rpc *rpc) { return clien
 static void hints_follow(struct rpc *rpc, struct slice service) { client_hints_follow(rpc->client, service); }
 
 static bool known_leader(struct rpc *rpc) {
-    return atomic_load(&rpc->client->connected) && atomic_load(&rpc->client->known_leader);
+    return rpc->client->connections.connected && rpc->client->connections.known_leader;
 }
 static void status_now(struct rpc *rpc, struct rpc_status *status) { client_status(rpc->client, status); }
 static size_t peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
@@ -62,11 +62,11 @@ static struct rpc_self self(const struct rpc *rpc) {
     return (struct rpc_self){.cluster = client->cluster,
                              .address = client->address,
                              .node_name = client->node_name,
-                             .cluster_id = client->cluster_id,
+                             .cluster_id = client->connections.cluster_id,
                              .loop = client->loop};
 }
 static void asked(struct rpc *rpc) { client_asked(rpc->client); }
-static void know_server(struct rpc *rpc, const char *address) { (void)client_server_know(rpc->client, address); }
+static void know_server(struct rpc *rpc, const char *address) { rpc_client_know(rpc, address); }
 
 static void save(struct rpc *rpc, struct rpc_save *save) { client_save(rpc->client, save); }
 static void restore(struct rpc *rpc, struct rpc_restore *restore) { client_restore(rpc->client, restore); }

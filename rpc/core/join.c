@@ -1,5 +1,5 @@
 /* Joining by an address that a person gave: dialled and greeted as a client agent would (also by a server), so that
- * the outcome can be told. Then the connection ends, and the address is one of those that peers.c or client_link.c
+ * the outcome can be told. Then the connection ends, and the address is one of those that peers.c or connections.c
  * keep trying.
  *
  *     name --resolved--> first address --connected, hello--> their hello: joined

@@ -51,14 +51,26 @@ bool address_ip(const char *host, const char *port, struct sockaddr_storage *out
            uv_ip6_addr(host, atoi(port), (struct sockaddr_in6 *)out) == 0;
 }
 
-const struct sockaddr *address_next(struct address_turn *turn, const struct addrinfo *found) {
+unsigned address_count(const struct addrinfo *found) {
     unsigned count = 0;
-    for (const struct addrinfo *at = found; at; at = at->ai_next) count++;
-    if (turn->next >= count) turn->next = 0;
-    for (unsigned i = 0; i < turn->next; i++) found = found->ai_next;
-    turn->next++;
-    turn->left = count - turn->next;
+    for (; found; found = found->ai_next) count++;
+    return count;
+}
+
+const struct sockaddr *address_at(const struct addrinfo *found, unsigned at) {
+    for (unsigned i = 0; i < at; i++) found = found->ai_next;
     return found->ai_addr;
+}
+
+unsigned address_turn_next(struct address_turn *turn, unsigned count) {
+    if (turn->next >= count) turn->next = 0;
+    unsigned at = turn->next++;
+    turn->left = count - turn->next;
+    return at;
+}
+
+const struct sockaddr *address_next(struct address_turn *turn, const struct addrinfo *found) {
+    return address_at(found, address_turn_next(turn, address_count(found)));
 }
 
 bool address_failed(struct address_turn *turn) {

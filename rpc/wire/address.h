@@ -25,6 +25,10 @@ bool address_ip(const char *host, const char *port, struct sockaddr_storage *out
 struct address_turn {
     unsigned next, left;
 };
+/* Of `count` (at least 1) addresses: the index of the one to try now. */
+unsigned address_turn_next(struct address_turn *turn, unsigned count);
+unsigned address_count(const struct addrinfo *found);
+const struct sockaddr *address_at(const struct addrinfo *found, unsigned at);
 /* The one to try now; `found` is not empty. */
 const struct sockaddr *address_next(struct address_turn *turn, const struct addrinfo *found);
 /* It was of no use. True: another one is left in this round, to be tried at once. */

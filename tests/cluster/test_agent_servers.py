@@ -5,8 +5,8 @@
 """
 import argparse, concurrent.futures, http.client, json, os, select, subprocess, sys, time
 import harness
-from agents import ROOM, ask, do, finish, get, metric, now, ready, resolve, wait_equal
-from harness import MULTIPLIER, SLOW, check, kept, undecided, until
+from agents import ask, do, finish, get, metric, now, ready, resolve, wait_equal
+from harness import MULTIPLIER, SLOW, check, undecided, until
 
 
 def arguments():
@@ -15,85 +15,34 @@ def arguments():
     return p.parse_args()
 
 
-def spread(agents):
-    return {a.name: a.server() and a.server().name for a in agents}
-
-
-def written_within(agent, what, most):
-    """The next write through the agent: seconds until one succeeded. Each is asked for once more when it was refused."""
-    begun = now()
-    until(what, lambda: agent.try_put("/v1/kv/through/" + agent.name, timeout=8), most)
-    took = now() - begun
-    print("%s: written after %.2f s" % (what, took), flush=True)
-    return took, most + ROOM
+def written(agent, what):
+    """The next write through the agent succeeds in the end. Each is asked for once more when it was refused. (How soon: ./dev sim, links.)"""
+    until(what, lambda: agent.try_put("/v1/kv/through/" + agent.name, timeout=8), 20)
 
 
 def their_server_dies(cluster, agents):
     """The one that an agent is connected with, a follower; then the leader."""
-    def of_an_agent():
-        agent = one_at(cluster, agents, False)
-        victim = agent.server()
-        victim.kill()
-        took = written_within(agent, "its server was killed", 1.2)
-        check(agent.server() is not victim, "it moved")
-        victim.start()
-        cluster.wait_writable()
-        return took
-    kept("its server was killed", of_an_agent)
-
-    def leader_of_all():
-        on_leader, elsewhere = one_at(cluster, agents, True), one_at(cluster, agents, False)
-        leader = cluster.leader()
-        leader.kill()
-        took = max(written_within(agent, "the leader was killed, %s" % ("its own server" if agent is on_leader else "not its server"), 4)
-                   for agent in (on_leader, elsewhere))
-        leader.start()
-        cluster.wait_writable()
-        return took
-    kept("the leader was killed", leader_of_all)
-
-
-def late_writes(cluster, agents):
-    """Its server stands still with writes of the agent, which are written through another and changed again: they come too late."""
     agent = one_at(cluster, agents, False)
     victim = agent.server()
-    other = next(s for s in cluster.servers if s is not victim)
-
-    def answer(path):
-        return until("an answer", lambda: [found for found in [get(other, path)] if found is not None])[0]
-
-    def there(name):
-        return bool(answer("/v1/catalog/service/%s?stale" % name))
-
-    def alive_since():
-        return next(c["ModifyIndex"] for c in answer("/v1/health/node/%s?stale" % agent.name) if c["CheckID"] == "serfHealth")
-    do(agent, "/v1/agent/service/register", {"Name": "late"})
-    until("it is registered", lambda: there("late"), 5)
-    since = alive_since()
-    victim.pause()
-    ask(agent, "PUT", "/v1/agent/service/deregister/late", timeout=20)
-    until("it is deregistered through another server", lambda: not there("late"), 10)
+    victim.kill()
+    written(agent, "its server was killed")
     check(agent.server() is not victim, "it moved")
-    do(agent, "/v1/agent/service/register", {"Name": "late"})
-    until("it is registered again", lambda: there("late"), 5)
-    victim.resume()
-    begun = now()
-    while now() - begun < 1.5 * MULTIPLIER:
-        check(there("late"), "gone %.2f s after the server went on" % (now() - begun))
-        time.sleep(0.02)
-    check(alive_since() == since, "its node was well all the while")
-    do(agent, "/v1/agent/service/deregister/late")
-    wait_equal("after late writes", agents, [other], 5)
+    victim.start()
+    cluster.wait_writable()
+    on_leader, elsewhere = one_at(cluster, agents, True), one_at(cluster, agents, False)
+    leader = cluster.leader()
+    leader.kill()
+    for agent in (on_leader, elsewhere):
+        written(agent, "the leader was killed, %s" % ("its own server" if agent is on_leader else "not its server"))
+    leader.start()
+    cluster.wait_writable()
 
 
 def heard_elsewhere(cluster, agents, what, lose, return_it):
     """An agent only waits for a change when its server says nothing more; it hears of that change through another one."""
-    def once():
-        took = heard(cluster, agents, what, lose, return_it)
-        cluster.wait_writable()
-        ready(agents)
-        return took, 1 + ROOM
-    kept("its server " + what, once)
+    heard(cluster, agents, what, lose, return_it)
+    cluster.wait_writable()
+    ready(agents)
 
 
 def fetches(servers):
@@ -110,14 +59,10 @@ def heard(cluster, agents, what, lose, return_it):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waits = pool.submit(lambda: ask(agent, "GET", "/v1/kv/vanish?raw&wait=60s&index=%d" % index, timeout=70))
         until("it waits", lambda: fetches([victim]) > before)
-        begun = now()
         lose(victim)
         do(leader, "/v1/kv/vanish", "2")
-        check(waits.result()[2] == "2", "woken: %r" % (waits.result(),))
-        took = now() - begun
-    print("its server %s: it heard of a change after %.2f s" % (what, took), flush=True)
+        check(waits.result()[2] == "2", "its server %s, woken: %r" % (what, waits.result()))
     return_it(victim)
-    return took
 
 
 def their_server_hangs(cluster, agents):
@@ -151,18 +96,17 @@ def cut_off(cluster, agents, leads):
     victim = agent.server()
     begun = len(victim.log())
     cut_from_the_others(cluster, victim)
-    took = written_within(agent, "its server was cut off%s" % (", the leader" if leads else ""), 1)
+    written(agent, "its server was cut off%s" % (", the leader" if leads else ""))
     check(agent.server() is not victim, "it moved")
     check("cut off: no leader is known" in victim.log()[begun:], "its log says so")
     cluster.heal()
-    return took
 
 
 def their_server_is_cut_off(cluster, agents):
     """From the other servers only: the agent reaches them all. A follower, while it waits and while it writes; then the leader."""
     heard_elsewhere(cluster, agents, "was cut off", lambda victim: cut_from_the_others(cluster, victim), lambda _: cluster.heal())
     for leads in (False, True):
-        kept("its server was cut off", lambda: cut_off(cluster, agents, leads))
+        cut_off(cluster, agents, leads)
 
 
 def their_server_vanishes(cluster, agents):
@@ -244,16 +188,10 @@ def all_servers_gone(cluster, agents):
     until("old answers are given", lambda: ask(agent, "GET", path)[1].get("X-Coord-Age"), 5)
 
     def what_was(path, known):
-        """An answer of before, how old it is, and how long it took."""
-        def once():
-            asked = now()
-            status, headers, answer = ask(agent, "GET", path)
-            check(status == 200 and answer == known and int(headers["X-Coord-Age"]) > 0, "what was at %s: %d %s" % (path, status, answer))
-            seen[:] = [headers]
-            return now() - asked, 1.5 * SLOW
-        seen = []
-        kept("an old answer comes without delay", once)
-        return seen[0]
+        """An answer of before, and how old it is."""
+        status, headers, answer = ask(agent, "GET", path)
+        check(status == 200 and answer == known and int(headers["X-Coord-Age"]) > 0, "what was at %s: %d %s" % (path, status, answer))
+        return headers
     for _ in range(5):
         headers = what_was(path, fresh)
         check(int(headers["X-Coord-Age"]) <= now() - killed + 10 * SLOW and int(headers["X-Consul-LastContact"]) > 0, dict(headers))
@@ -265,17 +203,12 @@ def all_servers_gone(cluster, agents):
     for p in ("/v1/status/leader", "/v1/status/peers"):
         status, _, why = ask(agent, "GET", p)
         check(status == 500 and "leader" in why.lower(), "%s: %d %s" % (p, status, why))
-    def a_key():
-        begun = now()
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            consistent = pool.submit(ask, agent, "GET", path + "&consistent", timeout=30 * SLOW)
-            status, headers, why = ask(agent, "GET", "/v1/kv/through", timeout=30 * SLOW)
-            took, refused = now() - begun, consistent.result()
-        check(refused[0] == 500 and "leader" in refused[2].lower(), "?consistent is no answer of before: %r" % (refused,))
-        print("a key without servers: %d %r after %.1f s" % (status, why.strip(), took), flush=True)
-        check(status == 500 and "leader" in why.lower(), "a key: %d %s" % (status, why))
-        return took, 7.5 + ROOM
-    harness.kept("a key without servers is refused", a_key)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        consistent = pool.submit(ask, agent, "GET", path + "&consistent", timeout=30 * SLOW)
+        status, _, why = ask(agent, "GET", "/v1/kv/through", timeout=30 * SLOW)
+        refused = consistent.result()
+    check(refused[0] == 500 and "leader" in refused[2].lower(), "?consistent is no answer of before: %r" % (refused,))
+    check(status == 500 and "leader" in why.lower(), "a key: %d %s" % (status, why))
     check(not agent.try_put("/v1/kv/through/x", timeout=20 * SLOW), "no write is said to have been done")
     for s in cluster.servers:
         s.start()
@@ -330,14 +263,6 @@ def main():
         for agent in agents:
             agent.start()
         ready(agents)
-        used = lambda: len(set(spread(agents).values()) - {None}) == 3 or not cluster.hub
-        until("no server is without any", used, 75)      # those that found it late go there in time
-        at_first = spread(agents)
-        print("%d agents: %s" % (len(agents), {s.name: list(at_first.values()).count(s.name) for s in cluster.servers}), flush=True)
-        agents[3].kill()
-        agents[3].start()
-        until("the same server after a restart", lambda: agents[3].server() and (SLOW > 1 or agents[3].server().name == at_first["a4"]), 5)
-        late_writes(cluster, agents)
         their_server_dies(cluster, agents)
         ready(agents)
         their_server_hangs(cluster, agents)
@@ -347,11 +272,7 @@ def main():
             cluster.wait_writable()
             ready(agents)
             their_server_vanishes(cluster, agents)
-        returned = now()
         old_backup(cluster, agents)
-        # A sanitizer's build may have been late for its own server at first.
-        until("agents go back where they belong", lambda: spread(agents) == at_first if SLOW == 1 else used(), 75)
-        print("the agents were spread as at first %.0f s after the servers' return" % (now() - returned), flush=True)
         wait_for_keys(cluster, agents)
         all_servers_gone(cluster, agents)
         finish(cluster)

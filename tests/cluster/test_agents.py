@@ -15,7 +15,7 @@ CHECKS = 20
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--away", type=float, default=15, help="how long all servers are away")
+    p.add_argument("--away", type=float, default=4, help="how long all servers are away")
     return p.parse_args()
 
 

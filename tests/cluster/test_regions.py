@@ -7,10 +7,9 @@ What holds all the time: a cut makes no election, local reads take no longer, th
 import http.client, itertools, json, os, queue, shutil, socket, statistics, subprocess, sys, tempfile, threading, time
 import harness
 from agents import ask, do, get, now, resolve
-from harness import FIGURES, MULTIPLIER, SLOW, STANDSTILL, check, kept, until
+from harness import FIGURES, MULTIPLIER, SLOW, check, kept, until
 
 HOLD = 2.0          # performance.rpc_hold_timeout
-UNSEEN = 1.5        # until a link says that nobody answers
 BULK = 1500
 
 
@@ -177,16 +176,11 @@ def know_how_old(regions):
 
 
 def every_server_knows_how_old(world):
-    """Also those that do not lead, while another region changes all the time, and after a change of what copies do not have."""
+    """Also those that do not lead, after many changes and after one of what copies do not have. (While it changes: multi-dc/test_copy_age.)"""
     with Quiet("how old copies are", *world.all):
         oldest = lambda: max(float("inf") if age is None else age / 1000 for age in ages(world.us, world.eu))
-
-        def while_it_changes():
-            begun = now()
-            while now() - begun < 3:
-                world.eu.change()
-            return oldest(), 2.5 * SLOW
-        kept("the age of a copy while its source changes", while_it_changes)
+        for _ in range(20):
+            world.eu.change()
 
         def after_other_changes():
             do(world.eu.servers[0], "/v1/catalog/register", {"Node": "bare", "Address": "10.1.1.1", "NodeMeta": {"at": str(now())}})     # no service: in no copy
@@ -203,13 +197,10 @@ def all_know_all(regions, within=20):
 
 
 def away(server, region):
-    """?dc= of a region that cannot be reached: an error that names it, in time."""
+    """?dc= of a region that cannot be reached: an error that names it. (When: ./dev sim, a_region_that_is_away_says_so_at_once.)"""
     for method, path in (("GET", "/v1/catalog/nodes?dc="), ("PUT", "/v1/kv/away?dc=")):
-        begun = now()
         status, _, answer = ask(server, method, path + region, "x" if method == "PUT" else None, timeout=30)
-        took = now() - begun
         check(status == 500 and ('"%s"' % region in answer or "outcome" in answer), "%s of %s at %s: %d %s" % (method, region, server.name, status, answer))
-        check(took < UNSEEN + HOLD + 1 + SLOW + STANDSTILL / 4, "%s of %s at %s: answered after %.1f s" % (method, region, server.name, took))
 
 
 def cut_apart(world, what, cut, near, far, restart=None):

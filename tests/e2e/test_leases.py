@@ -121,70 +121,41 @@ def of_the_agents_own_services():
     check(len(agent.get("/v1/catalog/service/web")[2]) == 1, "with a new one it is there again")
 
 
-def expires_in_time_and_not_before():
+def ends_in_one_entry():
+    """Renewed it stays, without an entry of the log; then all that hangs on it goes at once, and each watcher hears of it."""
     agent = Agent(dev=True)
     quiet = os.path.join(agent.dir, "quiet.json")
     with open(quiet, "w") as f:
         json.dump({"disable_coordinates": True}, f)               # they cost an entry now and then
     agent.args.append("-config-file=" + quiet)
     agent.start()
-    until("the agent's own lease is there", lambda: [l for l in agent.get("/v1/leases")[2] if "Node" in l], 3)      # soon: a new cluster is not taken for an old one
-    off = []
-    while not off or off[-1]:
-        check(len(off) < 3, "again and again: %r" % off)
-        off.append(expires(agent))
-
-
-def expires(agent):
-    """A life of a lease. Returns what was not as on a machine that never stands still, or None."""
-    lease = grant(agent, "2s")
+    until("the agent's own lease is there", lambda: [l for l in agent.get("/v1/leases")[2] if "Node" in l])
+    lease = grant(agent, "5s")
     register(agent, "ext1", lease["ID"], "web")
     agent.put("/v1/kv/a?lease=" + lease["ID"], b"1")
     log_index = lambda: agent.get("/v1/agent/self")[2]["Stats"]["raft"]["last_log_index"]
 
-    def renewed_for(seconds):
-        """When it was renewed last, or None: it has ended. Renewals are sent often, whatever it costs to look."""
-        begun, end = now(), now() + seconds
-        while now() < end:
-            before, begun = begun, now()
-            if raw(agent, "PUT", "/v1/lease/renew/" + lease["ID"], b"")[0] != 200:
-                check(now() - before > 2, "it lives while it is renewed: %.2f s" % (now() - before))
-                return None
-            time.sleep(0.2)
-            if agent.get("/v1/kv/a")[0] != 200:
-                check(now() - begun > 2, "it lives while it is renewed: %.2f s" % (now() - begun))
-                return None
-        return begun
-
-    def rests():
+    def renewed():
         before = log_index()
-        return renewed_for(1) is None or log_index() == before
-    until("what it writes about itself is written", rests, 10)
-    before = log_index()
-    begun = renewed_for(5 * SLOW)                                # longer than its TTL
-    if begun is None:
-        return "the machine stood still for longer than the TTL"
-    if log_index() != before:
-        return "entries while it was renewed, from %s to %s" % (before, log_index())
+        for _ in range(5):
+            agent.put("/v1/lease/renew/" + lease["ID"])
+        return log_index() == before
+    until("renewals write nothing", renewed)
     woken = []
 
     def wait_for(path, index):
-        answer = agent.request("GET", "%s?index=%s&wait=30s" % (path, index), timeout=60)
-        woken.append((path, now(), int(answer[1]["X-Consul-Index"]), answer[0], answer[2]))
+        answer = agent.request("GET", "%s?index=%s&wait=60s" % (path, index), timeout=90)
+        woken.append((path, int(answer[1]["X-Consul-Index"]), answer[0]))
     paths = ["/v1/kv/a", "/v1/health/service/web", "/v1/catalog/node/ext1", "/v1/lease/" + lease["ID"], "/v1/leases"]
     threads = [threading.Thread(target=wait_for, args=(p, agent.request("GET", p)[1]["X-Consul-Index"]), daemon=True) for p in paths]
     for t in threads:
         t.start()
     for t in threads:
-        t.join(40)
+        t.join(90)
     check(len(woken) == len(paths), "all were woken: %r" % woken)
-    for path, at, index, status, body in woken:
-        check(at - begun > 2.0, "%s: ended %.2f s after its last renewal, before its TTL" % (path, at - begun))
-    check(len({index for _, _, index, _, _ in woken}) == 1, "in one entry: %r" % [(p, i) for p, _, i, _, _ in woken])
+    check(len({index for _, index, _ in woken}) == 1, "in one entry: %r" % woken)
     check(raw(agent, "PUT", "/v1/lease/renew/" + lease["ID"])[0] == 404, "over")
-    print("     gone %.2f s after the last renewal of 2 s" % (min(w[1] for w in woken) - begun))
-    late = [(path, at - begun) for path, at, *_ in woken if at - begun >= 2.0 + 2.0 * SLOW]
-    return "seconds after its last renewal: %r" % late if late else None
+    check(agent.get("/v1/kv/a")[0] == 404 and agent.get("/v1/catalog/service/web")[2] == [], "gone")
 
 
 def survives_a_restart():
@@ -228,5 +199,5 @@ def by_the_command_line():
 
 
 if __name__ == "__main__":
-    run([granted_renewed_revoked, keys_without_a_lease_look_as_ever, bad_input, of_the_agents_own_services, expires_in_time_and_not_before, survives_a_restart,
+    run([granted_renewed_revoked, keys_without_a_lease_look_as_ever, bad_input, of_the_agents_own_services, ends_in_one_entry, survives_a_restart,
          by_the_command_line])

@@ -54,18 +54,13 @@ def one_address_is_enough():
     check("eu1.eu" in world.agent.coord("members", "-wan"), "members -wan")
 
 
-def servers_of_a_region_are_known_whole_soon():
-    """Names and builds, on both sides, after a join by an address. A machine that stands still makes that longer, so it is measured again."""
-    took = []
-    while not took or took[-1] > 6 * SLOW:
-        check(len(took) < 3, "known after %r s" % took)
-        one, two = server("one").start(), server("two").start()
-        begun = time.monotonic()
-        one.coord("join", "-wan", two.ip)
-        for agent, name in ((one, "two1.two"), (two, "one1.one")):
-            until("%s knows %s" % (agent.name, name), lambda: re.search(r"^%s .* server +\d" % name, agent.coord("members", "-wan"), re.M), 30)
-        took.append(time.monotonic() - begun)
-        one.kill(), two.kill()
+def servers_of_a_region_are_known_whole():
+    """Names and builds, on both sides, after a join by an address."""
+    one, two = server("one").start(), server("two").start()
+    one.coord("join", "-wan", two.ip)
+    for agent, name in ((one, "two1.two"), (two, "one1.one")):
+        until("%s knows %s" % (agent.name, name), lambda: re.search(r"^%s .* server +\d" % name, agent.coord("members", "-wan"), re.M), 30)
+    one.kill(), two.kill()
 
 
 def another_region_is_asked():
@@ -184,9 +179,9 @@ def names_that_are_no_region():
 
 
 def asked_while_away():
-    """Seconds until all who ask are told."""
+    """All who ask are told. (When: ./dev sim, a_region_that_is_away_says_so_at_once.)"""
     world.eu.kill()
-    answers, begun = [], time.monotonic()
+    answers = []
     waiters = [threading.Thread(target=lambda a=agent, m=method: answers.append(a.request(m, "/v1/kv/a?dc=eu")))
                for agent in (world.us, world.agent) for method in ("GET", "PUT")]
     for waiter in waiters:
@@ -195,29 +190,14 @@ def asked_while_away():
         check(agent.put("/v1/kv/here", "x") == b"true", "this region works on")
     for waiter in waiters:
         waiter.join(60)
-    took = time.monotonic() - begun
     check(len(answers) == 4, "%r" % answers)
     for status, _, body in answers:
         check(status == 500 and (b'"eu"' in body or b"outcome" in body), "%d %r" % (status, body))
-    return took
-
-
-def asked_again():
-    begun = time.monotonic()
-    check(world.us.request("GET", "/v1/kv/a?dc=eu")[0] == 500, "it is away")
-    return time.monotonic() - begun
 
 
 def one_that_cannot_be_reached():
-    for turn in range(3):               # a machine that stands still makes it longer
-        if turn:
-            world.eu.start()
-            knows(world.us, "eu"), knows(world.agent, "eu")
-        took = asked_while_away()
-        if took < 6 * SLOW:
-            break
-    check(took < 6 * SLOW, "in bounded time: %.1f s" % took)
-    check(any(asked_again() < 2 * SLOW for _ in range(3)), "nobody waits for what was waited for")
+    asked_while_away()
+    check(world.us.request("GET", "/v1/kv/a?dc=eu")[0] == 500, "it is away")
     until("eu is away", lambda: not regions_of(world.us)["eu"]["Reachable"])
     check("eu" in world.us.get("/v1/catalog/datacenters")[2], "and still known")
     entries = {e["Region"]: e for e in found(world.us, "api")}
@@ -291,6 +271,6 @@ def a_link_that_is_fine_is_not_logged():
         agent.stop()
 
 
-run([a_link_that_is_fine_is_not_logged, one_address_is_enough, servers_of_a_region_are_known_whole_soon, another_region_is_asked,
+run([a_link_that_is_fine_is_not_logged, one_address_is_enough, servers_of_a_region_are_known_whole, another_region_is_asked,
     a_wait_ends_by_a_change_there, sessions_locks_transactions_and_the_catalog, one_catalog_of_all, names_that_are_no_region,
     one_that_cannot_be_reached, one_that_is_removed_stays_away, another_cluster_of_the_name_is_refused, one_that_is_founded_anew_is_taken, the_end_is_quick])

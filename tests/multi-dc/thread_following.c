@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "multi-dc/copy_age.h"
 #include "multi-dc/following.h"
 #include "tests/lib/servers.h"
 
@@ -106,13 +107,13 @@ static void follows(void) {
     register_many(&far, "db", 1, 5432);
     printf("one change: %d ms\n", (int)until_copied("db", 5432, 1));
     uint64_t began = clock_mono_ms();
-    while (age_ms(&leaders) > 3 * FOLLOWING_HEARTBEAT_MS || leaders != 1) { /* each knows how old its own is */
+    while (age_ms(&leaders) > 3 * COPY_AGE_HEARTBEAT_MS || leaders != 1) { /* each knows how old its own is */
         CHECK(clock_mono_ms() - began < 30000);
         turn();
     }
     link_all(false);
     register_many(&far, "db", 1, 5433);
-    while (age_ms(&leaders) < 2 * FOLLOWING_HEARTBEAT_MS) turn();
+    while (age_ms(&leaders) < 2 * COPY_AGE_HEARTBEAT_MS) turn();
     CHECK(copied("db", 5432) == 1 && copied("db", 5433) == 0);
     link_all(true);
     (void)until_copied("db", 5433, 1);

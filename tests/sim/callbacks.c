@@ -10,6 +10,7 @@
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/leader/lessor.h"
+#include "tests/sim/agents.h"
 #include "tests/sim/gateways.h"
 
 /* -- commands -- */
@@ -55,6 +56,7 @@ static void write_told(struct server *server, uint64_t id, int error, const stru
         op->yes = result->yes;
         op->error = result->error;
         if (op->client == SIM_GATEWAY) gateways_result(op, result);
+        if (op->client == SIM_AGENT) agents_result(op, result);
     }
     TRACE(server->sim, "command %" PRIu64 " at s%u: %s, %" PRIu64, id, server->slot + 1,
           error ? co_strerror(error) : "done", error ? 0 : result->index);

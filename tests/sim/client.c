@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "tests/sim/agents.h"
 #include "tests/sim/gateways.h"
 #include "tests/sim/modules.h"
 
@@ -67,7 +68,8 @@ void op_done(struct sim *sim, uint64_t id, enum op_state state, uint64_t index) 
         else check_acked(sim, op);
     }
     if (op->client == SIM_GATEWAY) gateways_heard(sim, op);
-    if (op->client == SIM_STORY || op->client == SIM_GATEWAY) return;
+    if (op->client == SIM_AGENT) agents_heard(sim, op);
+    if (op->client == SIM_STORY || op->client == SIM_GATEWAY || op->client == SIM_AGENT) return;
     struct client *client = &sim->clients[op->client];
     if (client->module->learn) client->module->learn(client->known, op);
     if (state == OP_REFUSED) client->guess = (uint32_t)sim_random(sim, 0, sim->server_count - 1);

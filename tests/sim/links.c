@@ -17,9 +17,9 @@ struct frame {
     char bytes[];
 };
 
-static struct connection *view(struct sim *sim, uint32_t whose, uint32_t with) { return &sim->links[whose][with]; }
+static struct peer_link *view(struct sim *sim, uint32_t whose, uint32_t with) { return &sim->links[whose][with]; }
 
-static void frames_free(struct connection *c) {
+static void frames_free(struct peer_link *c) {
     for (struct frame *frame = c->first, *next; frame; frame = next) next = frame->next, free(frame);
     c->first = NULL;
     c->last = &c->first;
@@ -34,7 +34,7 @@ void links_send(struct server *server, uint64_t peer, uint8_t type, const char *
     struct sim *sim = server->sim;
     if (!links_up(server, peer)) return;
     uint32_t from = server->slot, to = (uint32_t)peer - 1;
-    struct connection *there = view(sim, to, from);
+    struct peer_link *there = view(sim, to, from);
     struct frame *frame = mem_zalloc(sizeof *frame + size);
     frame->epoch = view(sim, from, to)->epoch;
     frame->type = type;
@@ -55,7 +55,7 @@ void links_send(struct server *server, uint64_t peer, uint8_t type, const char *
 
 void links_arrive(struct server *server, uint32_t from) {
     struct sim *sim = server->sim;
-    struct connection *c = view(sim, server->slot, from);
+    struct peer_link *c = view(sim, server->slot, from);
     while (server->up && c->first && c->first->due_us <= sim->now_us) {
         struct frame *frame = c->first;
         bool counts = c->up && frame->epoch == c->epoch;
@@ -75,8 +75,8 @@ void links_arrive(struct server *server, uint32_t from) {
 
 /* Has it ended, and does this side know by now? */
 static bool noticed(struct sim *sim, uint32_t whose, uint32_t with) {
-    struct connection *c = view(sim, whose, with);
-    const struct connection *other = view(sim, with, whose);
+    struct peer_link *c = view(sim, whose, with);
+    const struct peer_link *other = view(sim, with, whose);
     if (sim->cut[whose][with] || sim->cut[with][whose]) {
         if (c->cut_since_us == 0) c->cut_since_us = sim->now_us;
         return sim->now_us - c->cut_since_us >= c->patience_us;
@@ -97,7 +97,7 @@ static void ends(struct server *server, uint32_t with) {
 static bool able(const struct server *server) { return server->up && server->paused_until_us <= server->sim->now_us; }
 
 static void begin_view(struct sim *sim, uint32_t whose, uint32_t with) {
-    struct connection *c = view(sim, whose, with);
+    struct peer_link *c = view(sim, whose, with);
     frames_free(c);
     c->up = true;
     c->epoch = sim->link_epoch;

@@ -11,14 +11,17 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "health/liveness.h"
+#include "health/sync.h"
 #include "kv/quota/owning.h"
+#include "rpc/client/connections.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/leader/lessor.h"
 #include "tests/sim/module.h"
 
 struct mutation {
     const char *name;
-    unsigned bit, forwarding, lease, watch, module, spender, owning;
+    unsigned bit, forwarding, lease, watch, module, spender, owning, connections, liveness, sync;
 };
 static const struct mutation mutations[] = {
     {"count-old-terms", .bit = RAFT_MUTATE_COUNT_OLD_TERMS},
@@ -57,6 +60,23 @@ static const struct mutation mutations[] = {
     {"copy-mixes", .module = MUTATE_COPY_MIXES},
     {"failover-lingers", .module = MUTATE_FAILOVER_LINGERS},
     {"turns-forget", .module = MUTATE_TURNS_FORGET},
+    {"links-no-ping", .connections = CONNECTIONS_MUTATE_NO_PING},
+    {"links-keep-leaderless", .connections = CONNECTIONS_MUTATE_KEEPS_LEADERLESS},
+    {"links-no-backoff", .connections = CONNECTIONS_MUTATE_NO_BACKOFF},
+    {"links-backoff-stays", .connections = CONNECTIONS_MUTATE_BACKOFF_STAYS},
+    {"links-no-rank", .connections = CONNECTIONS_MUTATE_NO_RANK},
+    {"links-dial-strangers", .connections = CONNECTIONS_MUTATE_DIALS_STRANGERS},
+    {"links-follow-strangers", .connections = CONNECTIONS_MUTATE_FOLLOWS_STRANGERS},
+    {"links-hold-on", .connections = CONNECTIONS_MUTATE_HOLDS_ON},
+    {"renewal-once", .liveness = LIVENESS_MUTATE_NEVER_AGAIN},
+    {"lost-lease-kept", .liveness = LIVENESS_MUTATE_KEEPS_LOST},
+    {"void-lease-kept", .liveness = LIVENESS_MUTATE_KEEPS_VOID},
+    {"leave-without-end", .liveness = LIVENESS_MUTATE_STAYS},
+    {"taken-name-writes", .liveness = LIVENESS_MUTATE_TAKEN_WRITES},
+    {"sync-drops", .sync = SYNC_MUTATE_DROPS},
+    {"sync-blind", .sync = SYNC_MUTATE_BLIND},
+    {"sync-together", .sync = SYNC_MUTATE_TOGETHER},
+    {"sync-aside-for-good", .sync = SYNC_MUTATE_ASIDE},
 };
 
 struct arguments {
@@ -142,7 +162,8 @@ static void run_once(const struct sim_options *options, const struct scenario *s
     outcome_take(outcome, &sim);
     bool broken = options->mutations || options->forwarding_mutations || options->lease_mutations ||
                   options->watch_mutations || options->module_mutations || options->spender_mutations ||
-                  options->owning_mutations;
+                  options->owning_mutations || options->connections_mutations || options->liveness_mutations ||
+                  options->sync_mutations;
     if (sim.failed && !broken) cluster_print(&sim, stderr);
     sim_close(&sim);
 }
@@ -337,6 +358,9 @@ static bool parse_mutation(struct arguments *a, const char *name) {
     a->options.module_mutations |= a->mutation->module;
     a->options.spender_mutations |= a->mutation->spender;
     a->options.owning_mutations |= a->mutation->owning;
+    a->options.connections_mutations |= a->mutation->connections;
+    a->options.liveness_mutations |= a->mutation->liveness;
+    a->options.sync_mutations |= a->mutation->sync;
     return true;
 }
 

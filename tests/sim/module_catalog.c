@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "registry/catalog.h"
+#include "tests/sim/agents.h"
 #include "tests/sim/gateways.h"
 #include "tests/sim/modules.h"
 
@@ -80,7 +81,8 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
 }
 
 static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
-    if (number != CATALOG_REGISTER) return 0;
+    uint64_t labelled = op_labelled(number, command);
+    if (labelled || number != CATALOG_REGISTER) return labelled;
     const Pb__Service *service = ((const Pb__RegisterCommand *)command)->service;
     return service ? service->port : 0;
 }
@@ -99,7 +101,8 @@ static bool *registered(struct sim *sim, uint32_t node) {
 bool catalog_registered(struct sim *sim, uint32_t node) { return *registered(sim, node); }
 
 static struct sim_expected apply(struct sim *sim, const struct sim_applied *applied) {
-    if (!applied->op || applied->op->client == SIM_GATEWAY) return expect_any(applied);
+    bool others = applied->op && (applied->op->client == SIM_GATEWAY || applied->op->client == SIM_AGENT);
+    if (!applied->op || others) return expect_any(applied);
     *registered(sim, OP_AS(struct catalog_own, applied->op)->node) = true;
     return expect_yes();
 }
@@ -108,13 +111,14 @@ static void on_notice(struct sim *sim, const struct sim_notice *notice) {
     if (notice->type == SIM_NODE_REMOVED) *registered(sim, notice->node) = false;
 }
 
-static bool is_gateway(const char *name) { return name[0] == 'g'; }
+/* Of a gateway or an agent. */
+static bool is_others(const char *name) { return name[0] == 'g' || name[0] == 'a'; }
 
 static bool seen_once(const Pb__NodesResult *all, uint32_t node) {
     size_t times = 0;
     for (size_t i = 0; i < all->n_nodes; i++) {
         const char *name = all->nodes[i]->name;
-        if (is_gateway(name)) continue;
+        if (is_others(name)) continue;
         times += node_number(name) == node;
     }
     return times == 1;
@@ -124,7 +128,7 @@ static void nodes_seen(void *data, const struct query_result *result) {
     struct sim *sim = data;
     const Pb__NodesResult *all = (const Pb__NodesResult *)result->message;
     size_t wanted = 0, there = 0, seen = 0;
-    for (size_t i = 0; i < all->n_nodes; i++) seen += !is_gateway(all->nodes[i]->name);
+    for (size_t i = 0; i < all->n_nodes; i++) seen += !is_others(all->nodes[i]->name);
     for (uint32_t node = 1; node <= SIM_NODES; node++) {
         wanted += catalog_registered(sim, node);
         there += catalog_registered(sim, node) && seen_once(all, node);

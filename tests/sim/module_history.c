@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "kv/keys/kv.h"
+#include "registry/lease.h"
 #include "tests/lib/later.h"
 #include "tests/sim/modules.h"
 
@@ -167,6 +168,7 @@ const struct module_entry *history_modules(struct sim *sim, uint32_t slot) {
         CHECK(count < SIM_MODULES_MAX);
         entries[count] = agent_modules[count];
         if (entries[count].module == &history_module) entries[count].settings = &model->settings[slot];
+        if (entries[count].module == &lease_module) entries[count].settings = sim->lease_settings;
     }
     entries[count++] = (struct module_entry){.module = &later_module};
     entries[count] = (struct module_entry){0};

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "registry/lease.h"
+#include "tests/sim/agents.h"
 #include "tests/sim/modules.h"
 
 #define P PRIu64
@@ -94,8 +95,8 @@ static const ProtobufCMessage *command(const struct op *op, struct arena *arena,
 }
 
 static uint64_t made_by(uint8_t number, const ProtobufCMessage *command) {
-    if (number == NODE_LEAVE) return op_labelled(number, command);
-    if (number != LEASE_GRANT) return 0;
+    uint64_t labelled = op_labelled(number, command);
+    if (labelled || number != LEASE_GRANT) return labelled;
     const Pb__Lease *lease = ((const Pb__LeaseGrantCommand *)command)->lease;
     return lease ? lease_maker(lease->id) : 0;
 }
@@ -172,6 +173,7 @@ static void reaped(struct sim *sim, const Pb__LeaseReapCommand *command, uint64_
 }
 
 static struct sim_expected apply(struct sim *sim, const struct sim_applied *applied) {
+    if (agents_applied(sim, applied)) return expect_any(applied);
     if (applied->op && leaves(applied->op)) return made_to_leave(sim, applied);
     if (applied->op) return granted(sim, applied->op, applied->index);
     if (applied->result->yes && applied->number == LEASE_END)

@@ -10,8 +10,10 @@
  *   client.c     who writes and reads           module.h    what a simulated module is: module_<name>.c
  *   modules.c    the modules' models            expiring.c  what ends by itself
  *   gateways.h   agents that spend quotas       checkers.c   what has to hold, always
+ *   dialling.h   agents that dial servers
+ *   agents.h     agents and their catalog       story.h      verbs for told scenarios: scenarios*.c
  *   regions.h    regions that answer for others chronicle.c  what the checkers remember
- *   chaos.c      faults at random, then healing story.h     verbs for told scenarios: scenarios*.c */
+ *   chaos.c      faults at random, then healing */
 #ifndef COORD_TESTS_SIM_SIM_H
 #define COORD_TESTS_SIM_SIM_H
 
@@ -49,7 +51,9 @@
     X(RULE_QUEUE, "queues", "holders exclude each other, who waits does so in turn, and not for what is free")     \
     X(RULE_LEASE, "leases", "no lease ends early, or outlives its holder for long")                                \
     X(RULE_QUOTA, "quotas", "agents admit no more than the bound says, and refuse nothing for long that is there") \
+    X(RULE_AGENTS, "agents", "the catalog soon says what each agent knows, and of who is gone that it is")         \
     X(RULE_HOME, "home", "a region never leaves healthy instances of its own, and comes home to them in time")     \
+    X(RULE_LINKS, "links", "an agent finds a server that works in time, and none of another cluster")              \
     X(RULE_WATCH, "watches", "a blocking query is woken by each change of its key, and by nothing else")           \
     X(RULE_ACKED, "acked-kept", "an acknowledged command is applied once, on every server")                        \
     X(RULE_READ, "linearizable", "a read sees all that was acknowledged before it began")                          \
@@ -89,6 +93,7 @@ enum event_kind {
     EVENT_POKE,      /* its loop is woken: answers for others, news of sessions, outcomes */
     EVENT_CLIENT,    /* a client wakes up */
     EVENT_GATEWAY,   /* a gateway wakes up, or a call of it goes a step further */
+    EVENT_AGENT,     /* an agent wakes up, or a call of it goes a step further */
     EVENT_CHAOS,     /* something happens to the cluster */
 };
 
@@ -118,6 +123,8 @@ struct sim_options {
     unsigned forwarding_mutations, lease_mutations, watch_mutations; /* and of what is around it */
     unsigned module_mutations;                                       /* enum module_mutation */
     unsigned spender_mutations, owning_mutations;                    /* of gateways */
+    unsigned connections_mutations;                                  /* of agents that dial servers */
+    unsigned liveness_mutations, sync_mutations;                     /* of agents */
     unsigned rules_off;                                              /* bits of enum rule */
     unsigned modules_off;                                            /* bits: modules without clients */
     bool digests;                                                    /* of what is generated */
@@ -131,10 +138,11 @@ struct chronicle;
 struct forwarding;
 struct lessor;
 struct lessor_decision;
+struct lease_settings;
 
 /* A connection as one of its two servers sees it, and what is on its way to that server. */
 struct frame;
-struct connection {
+struct peer_link {
     bool up;
     uint64_t epoch;                     /* equal on both sides: the same connection */
     uint64_t peer_incarnation;          /* of the other side, when it was made */
@@ -162,7 +170,7 @@ struct sim {
 
     struct raft_config raft; /* all servers' but id and seed */
     struct wal_config wal;
-    struct connection links[SIM_SERVERS_MAX][SIM_SERVERS_MAX]; /* [whose view][with whom] */
+    struct peer_link links[SIM_SERVERS_MAX][SIM_SERVERS_MAX]; /* [whose view][with whom] */
     uint64_t link_epoch;
     uint64_t frames_sent;
     uint64_t snapshot_filler; /* bytes that the state machine adds to its snapshots, at most */
@@ -178,7 +186,9 @@ struct sim {
     uint64_t digests[SIM_MODULES_MAX], chaos_digest;
     struct chronicle *chronicle;
     struct chaos *chaos;
-    struct gateways *gateways; /* NULL: there are none */
+    struct gateways *gateways;                   /* NULL: there are none */
+    struct agents *agents;                       /* likewise */
+    const struct lease_settings *lease_settings; /* of servers that start; NULL: none */
 
     bool failed; /* the first violation ends the run */
     enum rule failed_rule;

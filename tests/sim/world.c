@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "tests/sim/agents.h"
 #include "tests/sim/gateways.h"
 
 #define EVENTS_MOST 5000000u /* of one run; the busiest needs a tenth */
@@ -95,7 +96,7 @@ static struct event heap_pop(struct sim *sim) {
 /* Of these only the server's present incarnation is meant; the others reach whoever is there. */
 static bool event_of_one_life(enum event_kind kind) {
     return kind != EVENT_DELIVER && kind != EVENT_REQUEST && kind != EVENT_CLIENT && kind != EVENT_CHAOS &&
-           kind != EVENT_GATEWAY && kind != EVENT_FRAMES;
+           kind != EVENT_GATEWAY && kind != EVENT_AGENT && kind != EVENT_FRAMES;
 }
 
 void sim_schedule(struct sim *sim, uint64_t after_us, enum event_kind kind, uint32_t server, uint64_t number,
@@ -138,6 +139,7 @@ bool sim_step(struct sim *sim) {
     switch (event.kind) {
         case EVENT_CLIENT: client_wake(sim, event.server, event.number); break;
         case EVENT_GATEWAY: gateways_event(sim, event.server, event.number); break;
+        case EVENT_AGENT: agents_event(sim, event.server, event.number); break;
         case EVENT_CHAOS: chaos_event(sim, event.number); break;
         default: server_dispatch(sim, &event);
     }
@@ -234,6 +236,7 @@ void sim_init(struct sim *sim, const struct sim_options *options) {
 void sim_close(struct sim *sim) {
     for (uint32_t i = 0; i < sim->server_count; i++) server_free(sim->servers[i]);
     gateways_free(sim);
+    agents_free(sim);
     for (size_t i = 0; i < sim->heap_count; i++) free(sim->heap[i].payload);
     free(sim->heap);
     links_free(sim);

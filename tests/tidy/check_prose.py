@@ -17,7 +17,7 @@ import re
 import sys
 
 LEFT = {
-    "agent": 49,
+    "agent": 50,
     "base": 24,
     "consensus": 43,
     "dns": 17,
@@ -26,7 +26,7 @@ LEFT = {
     "http": 66,
     "multi-dc": 1,
     "registry": 78,
-    "rpc": 104,
+    "rpc": 105,
     "tests": 237,
 }
 

@@ -1,0 +1,251 @@
+#include "health/sync_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/message.h"
+#include "health/liveness_run.h"
+#include "health/sync.h"
+
+enum { OF_SERVICES, OF_CHECKS, PARTS };
+
+/* A write on its way. It outlives its owner when that goes first. */
+struct out_write {
+    struct rpc_write write;
+    uv_mutex_t lock;
+    struct sync_run *owner; /* NULL: nobody wants to know any more */
+    bool ended;
+    int error, refused;
+    char text[200];
+};
+
+/* Two queries on their way, for what the catalog has under this node. They outlive their owner likewise. */
+struct out_read {
+    uv_mutex_t lock;
+    struct sync_run *owner;
+    unsigned left;
+    int error;
+    struct part {
+        struct rpc_fetch fetch;
+        struct out_read *read;
+        struct buffer records;
+        bool found;
+    } parts[PARTS];
+};
+
+struct sync_run {
+    struct sync sync;
+    struct local *local;
+    uv_timer_t timer;
+    struct out_write *write;
+    struct out_read *read;
+};
+
+/* -- writes ------------------------------------------------------------------------------------------------------- */
+
+static void write_free(struct out_write *out) {
+    uv_mutex_destroy(&out->lock);
+    free(out);
+}
+
+/* Another thread. */
+static void on_written(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct out_write *out = CONTAINER_OF(write, struct out_write, write);
+    uv_mutex_lock(&out->lock);
+    struct sync_run *owner = out->owner;
+    out->error = error;
+    if (error == CO_OK) {
+        out->refused = result->error;
+        snprintf(out->text, sizeof out->text, "%s", result->text ? result->text : "");
+    }
+    out->ended = true;
+    if (owner) local_wake(owner->local); /* it cannot go while we hold the lock */
+    uv_mutex_unlock(&out->lock);
+    if (!owner) write_free(out);
+}
+
+/* Under local's lock: rpc encodes the message before it returns. */
+static void begin_write(struct sync_run *run, const struct sync_order *order) {
+    struct out_write *out = run->write = mem_zalloc(sizeof *out);
+    out->write.done = on_written;
+    out->owner = run;
+    CHECK(uv_mutex_init(&out->lock) == 0);
+    rpc_submit(run->local->rpc, &out->write, order->command, order->message);
+}
+
+static void collect_write(struct sync_run *run) {
+    struct out_write *out = run->write;
+    struct local *local = run->local;
+    if (!out) return;
+    uv_mutex_lock(&out->lock);
+    bool ended = out->ended;
+    uv_mutex_unlock(&out->lock);
+    if (!ended) return;
+    run->write = NULL;
+    local_lock(local);
+    sync_written(&run->sync, &(struct sync_answer){out->error, out->refused, out->text}, clock_mono_ms());
+    local_unlock(local);
+    write_free(out);
+    local_waiters_look(local);
+    if (local->liveness_run) liveness_run_kick(local->liveness_run);
+}
+
+/* -- reads -------------------------------------------------------------------------------------------------------- */
+
+static void read_free(struct out_read *read) {
+    for (size_t i = 0; i < PARTS; i++) buffer_free(&read->parts[i].records);
+    uv_mutex_destroy(&read->lock);
+    free(read);
+}
+
+/* Another thread. */
+static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct part *part = CONTAINER_OF(fetch, struct part, fetch);
+    struct out_read *read = part->read;
+    uv_mutex_lock(&read->lock);
+    if (error != CO_OK) {
+        read->error = error;
+    } else {
+        part->found = fetched->found;
+        buffer_append(&part->records, fetched->records.data, fetched->records.size);
+    }
+    bool last = --read->left == 0;
+    struct sync_run *owner = read->owner;
+    if (last && owner) local_wake(owner->local); /* it cannot go while we hold the lock */
+    uv_mutex_unlock(&read->lock);
+    if (last && !owner) read_free(read);
+}
+
+/* The catalog as it is, not as an old leader remembers it. Without a leader that waits for one. */
+static void begin_read(struct sync_run *run) {
+    struct out_read *read = run->read = mem_zalloc(sizeof *read);
+    const struct query_type *types[PARTS] = {&query_node_services, &query_node_checks};
+    Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
+    request.node = (char *)run->local->config.node;
+    CHECK(uv_mutex_init(&read->lock) == 0);
+    read->owner = run;
+    read->left = PARTS;
+    for (size_t i = 0; i < PARTS; i++) {
+        struct part *part = &read->parts[i];
+        part->read = read;
+        part->fetch = (struct rpc_fetch){.type = types[i], .freshness = RPC_CONSISTENT, .done = on_fetched};
+        rpc_fetch(run->local->rpc, &part->fetch, &request.base);
+    }
+}
+
+static const ProtobufCMessage *unpack(struct sync_run *run, const struct part *part) {
+    return message_unpack(&run->sync.arena, part->fetch.type->result, buffer_slice(&part->records));
+}
+
+static int take_catalog(struct sync_run *run, const struct out_read *read, struct sync_catalog *catalog) {
+    if (read->error != CO_OK) return read->error;
+    catalog->services = (const Pb__NodeServicesResult *)unpack(run, &read->parts[OF_SERVICES]);
+    catalog->checks = (const Pb__ChecksResult *)unpack(run, &read->parts[OF_CHECKS]);
+    if (!catalog->services || !catalog->checks) return CO_CORRUPT;
+    if (!read->parts[OF_SERVICES].found) catalog->services = NULL;
+    return CO_OK;
+}
+
+static void collect_read(struct sync_run *run) {
+    struct out_read *read = run->read;
+    struct sync_catalog catalog = {0};
+    if (!read) return;
+    uv_mutex_lock(&read->lock);
+    bool ended = read->left == 0;
+    uv_mutex_unlock(&read->lock);
+    if (!ended) return;
+    run->read = NULL;
+    int error = take_catalog(run, read, &catalog);
+    local_lock(run->local);
+    sync_read(&run->sync, error, &catalog, clock_mono_ms());
+    arena_reset(&run->sync.arena);
+    local_unlock(run->local);
+    read_free(read);
+    local_waiters_look(run->local);
+}
+
+/* -- what is to be done ------------------------------------------------------------------------------------------- */
+
+static void on_timer(uv_timer_t *timer) { sync_run_kick(timer->data); }
+
+static void arm(struct sync_run *run, uint64_t at_ms) {
+    uint64_t now_ms = clock_mono_ms();
+    if (at_ms == SYNC_NEVER) return;
+    uv_update_time(run->local->loop);
+    uv_timer_start(&run->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
+}
+
+void sync_run_kick(struct sync_run *run) {
+    struct local *local = run->local;
+    if (local->stopping) return;
+    collect_write(run);
+    collect_read(run);
+    local_lock(local);
+    struct sync_order order = sync_next(&run->sync, clock_mono_ms());
+    if (order.act == SYNC_WRITE) {
+        begin_write(run, &order);
+        arena_reset(&run->sync.arena);
+    }
+    local_unlock(local);
+    if (order.act == SYNC_READ) begin_read(run);
+    else if (order.act == SYNC_REST) arm(run, order.until_ms);
+}
+
+void sync_run_compare_soon(struct sync_run *run) {
+    sync_compare_soon(&run->sync);
+    sync_run_kick(run);
+}
+
+void sync_run_compare_within(struct sync_run *run, uint64_t most_ms) {
+    sync_compare_within(&run->sync, most_ms, clock_mono_ms());
+    sync_run_kick(run);
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+
+struct sync_run *sync_run_new(struct local *local) {
+    struct sync_run *run = mem_zalloc(sizeof *run);
+    run->local = local;
+    sync_begin(&run->sync, local, random_u64());
+    uv_timer_init(local->loop, &run->timer);
+    run->timer.data = run;
+    local_wake(local);
+    return run;
+}
+
+static void on_closed(uv_handle_t *handle) {
+    struct sync_run *run = handle->data;
+    struct local *local = run->local;
+    sync_end(&run->sync);
+    free(run);
+    local_part_closed(local);
+}
+
+static void drop_write(struct sync_run *run) {
+    struct out_write *out = run->write;
+    if (!out) return;
+    uv_mutex_lock(&out->lock);
+    out->owner = NULL;
+    bool ended = out->ended;
+    uv_mutex_unlock(&out->lock);
+    if (ended) write_free(out);
+}
+
+static void drop_read(struct sync_run *run) {
+    struct out_read *read = run->read;
+    if (!read) return;
+    uv_mutex_lock(&read->lock);
+    read->owner = NULL;
+    bool ended = read->left == 0;
+    for (size_t i = 0; i < PARTS && !ended; i++) rpc_fetch_cancel(run->local->rpc, &read->parts[i].fetch);
+    uv_mutex_unlock(&read->lock);
+    if (ended) read_free(read);
+}
+
+void sync_run_close(struct sync_run *run) {
+    drop_write(run);
+    drop_read(run);
+    uv_close((uv_handle_t *)&run->timer, on_closed);
+}
