@@ -5,16 +5,14 @@
  * ever used: before each change (store_need_op) an upper bound of the pages that the transaction may have taken by then
  * is computed, and that much is reserved, in steps.
  *
- * The estimate. LMDB takes pages from its free list or from the end of the file; suppose always the end. A
- * transaction takes
+ * The estimate. LMDB takes pages from its free list or from the end of the file; suppose always the end. A transaction
+ * takes
  *  - for a value that does not fit into a leaf: its pages, per put (value_pages);
- *  - single pages of trees: each change copies or splits at most a few pages per level (op_pages). But a page
- * taken in this transaction is part of a tree, or loose and then taken again first; so never more than all
- * trees together had at their largest (peak_pages). Their size is looked at every LOOK_PAGES of op_pages, the
- * first time also as it was at the beginning, and cannot have grown by more between two looks than what was
- * done between them (since_pages);
- *  - at commit, for the list of freed pages: 8 bytes for each, rewritten a few times (the slack in
- * need_pages). */
+ *  - single pages of trees: each change copies or splits at most a few pages per level (op_pages). But a page taken in
+ *    this transaction is part of a tree, or loose and then taken again first; so never more than all trees together had
+ *    at their largest (peak_pages). Their size is looked at every LOOK_PAGES of op_pages, the first time also as it was
+ *    at the beginning. Between two looks it cannot have grown by more than the changes in between took (since_pages);
+ *  - at commit, for the list of freed pages: 8 bytes for each, rewritten a few times (the slack in need_pages). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -5,8 +5,9 @@
  * from its beginning with a running hash; at each length that occurs the entry is looked up.
  *
  * (1) An entry has at least one waiter; a waiter's `entry` does not change while it is added.
- * (2) A shard's lock is held over adding, removing and firing in it: after watch_remove nothing of the waiter
- * is in use. (3) `armed` goes from true to false once per firing, by exchange. (4) A generation only grows. */
+ * (2) A shard's lock is held over adding, removing and firing in it: after watch_remove nothing of the waiter is in use.
+ * (3) `armed` goes from true to false once per firing, by exchange.
+ * (4) A generation only grows. */
 #include "registry/watch.h"
 
 #include <pthread.h>
