@@ -216,7 +216,7 @@ struct json_object *json_parse_placed(struct slice text, const char **why, size_
 
 static char folded(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c; }
 
-/* Equal but for case and underscores. */
+/* Are the keys equal, except for case and underscores? */
 static bool same_key(const char *a, const char *b) {
     for (;;) {
         while (*a == '_') a++;

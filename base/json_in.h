@@ -62,7 +62,7 @@ struct json_object *json_get_array(struct json_object *object, const char *name,
 /* Refuses keys that are not in `known` (NULL-terminated; compared as json_get does): names the key, and the nearest. */
 void json_only_known(struct json_object *object, const char *const *known, struct fault *fault);
 
-/* "a string", "null", ...: what a value is, for errors. */
+/* The kind of a value for errors: "a string", "null", ... */
 const char *json_kind(struct json_object *value);
 
 /* json-c exposes its members as a list: `json_each(object, key, value)` is json_object_object_foreach. */

@@ -10,8 +10,8 @@
  * default, examples, $comment, and $id at the root. Everything else is refused by its name and path, because a schema
  * of which coord obeyed only half would seem to protect more than it does.
  *
- * Draft 7 ignores what stands beside $ref, later drafts obey it. Therefore that is refused, unless "$schema" at the
- * root names draft 7: then it is ignored. */
+ * Draft 7 ignores other keywords beside $ref, later drafts obey them. Therefore they are refused, unless "$schema" at
+ * the root names draft 7: then they are ignored. */
 #ifndef COORD_BASE_JSON_SCHEMA_H
 #define COORD_BASE_JSON_SCHEMA_H
 
@@ -34,7 +34,7 @@ struct json_schema;
 struct json_schema *json_schema_compile(struct json_object *schema, struct fault *fault);
 void json_schema_free(struct json_schema *schema);
 
-/* CO_OK; CO_INVALID: the first place that does not fit, and what is wanted there:
+/* CO_OK; CO_INVALID: the first place that does not fit, with a description of the values that fit there:
  * `/servers/2/port: a whole number from 1 to 65535 is wanted, not "http"`. A document that takes more steps or nests
  * deeper than the bounds is refused too, with a line that says so. NULL is the document `null`. Any thread, also
  * several at once; `document` is not changed. */

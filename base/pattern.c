@@ -335,7 +335,7 @@ static bool take_counts(struct reading *r, uint32_t *least, uint32_t *most) {
     return *most >= *least || refuse(r, "a count that ends before it begins");
 }
 
-/* The quantifier behind what was read from `start` on, if there is one. */
+/* Reads the quantifier of the piece from `start` on, if there is one. */
 static bool read_quantifier(struct reading *r, unsigned start, bool repeats) {
     uint32_t least = 0, most = UINT32_MAX;
     if (!ahead_any(r, "*+?{")) return true;

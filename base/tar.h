@@ -1,6 +1,6 @@
 /* Heads of tar archives (POSIX ustar): plain files only, no longer names, no extensions but one: sizes of 8 GiB and
- * more are in base 256, as GNU tar, Go's and Python's libraries write and read them. Pure. Decoding is for bytes
- * from outside: whatever they are, it is safe. */
+ * more are in base 256, as GNU tar, Go's and Python's libraries write and read them. Pure. Decoding is safe for any
+ * bytes, because they come from outside. */
 #ifndef COORD_BASE_TAR_H
 #define COORD_BASE_TAR_H
 

@@ -27,7 +27,7 @@ enum raft_entry_type {
     RAFT_ENTRY_MEMBERS = 2, /* a configuration (raft_members_encode) */
 };
 
-/* A value: copying one copies the reference, so whoever keeps a copy takes a reference. */
+/* A value: copying one copies the reference, so code that keeps a copy takes a reference. */
 struct raft_entry {
     uint64_t index, term;
     uint8_t type;           /* enum raft_entry_type */

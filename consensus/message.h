@@ -42,7 +42,7 @@ struct raft_message {
     bool recoveries_told;               /* false: an older build sent it, which does not tell recoveries */
 };
 
-/* Bounds of what is decoded; the core keeps its messages within them (encode checks the first). */
+/* Bounds of decoded messages; the core keeps its messages within them (encode checks the first). */
 #define RAFT_MESSAGE_ENTRIES_MAX 65536
 #define RAFT_MESSAGE_BYTES_MAX   (64u << 20)
 

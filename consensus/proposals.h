@@ -80,7 +80,7 @@ bool requests_ready(struct requests *r, struct raft *raft, uint64_t applied);
 /* Reads need no round and no waiting: no other server, not even a learner, can have shown anything that this server's
  * copy does not show. */
 bool requests_alone(struct requests *r, struct raft *raft, uint64_t applied);
-/* True: role, term, leader or readiness are not what they were (see the fields). */
+/* True: role, term, leader or readiness have changed (see the fields). */
 bool requests_role(struct requests *r, struct raft *raft, uint64_t applied, uint64_t now_ms);
 /* Answers commands as unknown when their fate may stay open for long: a leader that was deposed (cut off from the
  * majority) may not hear what became of its last entries, nor may one whose majority has full disks. Committed entries

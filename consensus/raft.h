@@ -5,13 +5,14 @@
  * 6.2, transfer 3.10, single-server membership changes 4.1, catching up new servers 4.2.1, snapshots 5, read index
  * 6.4. The rules that are easy to get wrong, and where they live here:
  *
- * (1) Nothing that promises durability is sent before it is durable: votes, append answers and this
- *     leader's own match index wait for RAFT_PERSISTED. The core holds such messages back itself; whatever
- *     is in effects may be sent at once.
+ * (1) Nothing that promises durability is sent before it is durable: votes, append answers and this leader's own match
+ *     index wait for RAFT_PERSISTED. The core holds such messages back itself; all messages in effects may be sent at
+ *     once.
  * (2) Only entries of the current term commit by counting (3.6.2, figure 8); a new leader appends an empty
  *     entry so that older ones commit soon.
- * (3) A read index is confirmed by a round of heartbeats that began after the read arrived, and only once
- *     what is committed is known: an entry of this term is, or all that the leader was elected with (raft_read.c).
+ * (3) A read index is confirmed by a round of heartbeats that began after the read arrived, and only once the leader
+ *     knows how far its log is committed: an entry of this term is, or everything that it had at its election
+ *     (raft_read.c).
  * (4) A configuration counts from the moment it is in the log; if that entry is cut off, the one before
  *     counts again. One change at a time, and only after an entry of this term has committed.
  * (5) Persist operations are numbered and complete in order. A failed one poisons the core: it steps down, is silent
@@ -42,7 +43,7 @@ enum raft_mutation {
     RAFT_MUTATE_NO_EMPTY_ENTRY = 8,       /* no empty entry at the start of a term */
     RAFT_MUTATE_READ_WITHOUT_ROUND = 16,  /* read index without confirming leadership */
     RAFT_MUTATE_ACK_FAILED_APPEND = 32,   /* a failed append is answered as if it were durable */
-    RAFT_MUTATE_READ_COMMIT_UNKNOWN = 64, /* a new leader answers reads before it knows what was committed before it */
+    RAFT_MUTATE_READ_COMMIT_UNKNOWN = 64, /* a new leader answers reads before it knows how far its log is committed */
     RAFT_MUTATE_READ_VOUCHER_ALONE = 128, /* a server that asks for a read index counts as a majority */
 };
 

@@ -267,7 +267,8 @@ void disk_changed(struct raft *raft, bool degraded, bool full) {
     disk_handover(raft);
 }
 
-/* The target campaigns only when its disk has all of our log: match is what it said is durable. */
+/* The target campaigns only when its disk has all of our log: match is the end of the entries that it reported as
+ * durable. */
 void transfer_advance(struct raft *raft) {
     CHECK(raft->role == RAFT_LEADER);
     if (!raft->transfer_target || raft->transfer_sent) return;

@@ -73,7 +73,7 @@ static const struct disk_ops looking_ops = {
     .free_bytes = look_free_bytes,
 };
 
-/* -- what is there ------------------------------------------------------------------------------------------------ */
+/* -- looking at a stopped server ---------------------------------------------------------------------------------- */
 struct names {
     bool id, log;
 };

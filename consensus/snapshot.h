@@ -11,10 +11,10 @@
 #include "consensus/entry.h"
 
 struct snapshot_writer;
-/* Starts a file for `meta` (size: 0 when it is not known yet). Resumable receiving: with `resume`, a part file of
- * the same index, term and size left from before is continued (whole blocks that check out); snapshot_written() says
- * from where. Two servers' snapshots of one index need not be the same bytes: resume only what comes from the same
- * sender's same file. */
+/* Starts a file for `meta` (size: 0 when it is not known yet). Resumable receiving: with `resume`, a part file of the
+ * same index, term and size left from before is continued (whole blocks that check out); snapshot_written() says from
+ * where. Two servers' snapshots of one index need not be the same bytes: resume only from the same file of the same
+ * sender. */
 int snapshot_create(struct disk *disk, const struct raft_snapshot_meta *meta, bool resume,
                     struct snapshot_writer **out);
 int snapshot_write(struct snapshot_writer *writer, const void *data, size_t size);

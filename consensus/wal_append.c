@@ -12,7 +12,7 @@ _Static_assert(BATCH_BYTES < WAL_BATCH_BYTES_MAX && BATCH_BYTES < BUFFER_BYTES, 
 _Static_assert(PAGE_BYTES % WAL_SECTOR == 0, "a page ends where a sector does");
 _Static_assert((int)RAFT_ENTRY_MEMBERS < (int)WAL_RECORD_SEGMENT, "types of entries and of other records are apart");
 
-/* The batch that is being put together, and what it will change once durable. */
+/* The batch that is being put together, and the changes that count once it is durable. */
 struct group {
     struct wal *wal;
     struct fault *fault;

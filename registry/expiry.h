@@ -50,7 +50,7 @@ struct expiry_kind {
     uint8_t number;   /* unique, never reused: kinds that are renewed go over the wire by it (PeerRenew.kind) */
     const char *name; /* in the log: "session" */
     bool renewed;     /* its owner renews it (rpc_renew); such things get a grace for a renewal that is on its way */
-    /* A period of 0 or less means that it does not end by itself. It is known all the same, for renewals. */
+    /* A period of 0 or less means that it does not end by itself. The table knows it nevertheless, for renewals. */
     bool may_be_endless;
     bool no_second_period; /* a new leader counts the time that is left, and does not grant a full period anew */
     bool quiet;            /* its end is not worth a line in the log */

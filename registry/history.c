@@ -126,7 +126,7 @@ static bool rows_left(const struct history *history) {
 
 /* -- the old end -------------------------------------------------------------------------------------------------- */
 
-/* Removes the topic's oldest rows while `goes` says so, *steps at most. */
+/* Removes the topic's oldest rows while `goes` returns true, *steps at most. */
 static void remove_oldest(struct history *history, struct store_txn *txn, uint8_t topic, size_t *steps,
                           bool (*goes)(const struct history *history, const struct rows *rows,
                                        const struct history_row *row)) {

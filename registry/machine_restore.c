@@ -50,7 +50,7 @@ static int older(unsigned theirs, unsigned ours, struct fault *fault) {
     return fault_set(fault, CO_INVALID, "the backup is of cluster version %u, this cluster is at %u", theirs, ours);
 }
 
-/* The cluster stays the one it is, and at its version, whatever it takes in. */
+/* Keeps the cluster's own id and version, whatever backup it restores. */
 static int keep_version(struct store_txn *txn, const struct place *place, struct fault *fault) {
     struct version_now theirs;
     if (version_read(txn, &theirs) != CO_OK)

@@ -135,7 +135,7 @@ struct store_txn {
     uint64_t placed;                        /* a bit for each of them that belongs to this transaction */
     struct store_cursor_impl *open, *spare; /* of store_cursor */
     bool limited, limit_hit;                /* read: see store_read_limit */
-    size_t limit;                           /* what is left of it */
+    size_t limit;                           /* the rest of the limit */
 };
 void store_txn_end(struct store_txn *txn); /* closes cursors */
 int store_file_begin(struct store_file *file, struct store_txn *txn);

@@ -49,7 +49,7 @@ void agents_flush(struct agents *agents) {
     }
 }
 
-/* -- the callbacks of forwarding.h ------------------------------------------------------------------------------------- */
+/* -- the callbacks of forwarding.h --------------------------------------------------------------------------------- */
 static bool reach(void *data, uint64_t number) { return *agent_find(data, number) != NULL; }
 
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {

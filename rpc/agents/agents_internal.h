@@ -1,5 +1,5 @@
-/* Inside agents.h: agents.c (connections, what is asked and told), agents_fetch.c (reads), agents_servers.c (other
- * servers'), agents_hints.c (load balancing). Loop thread. */
+/* Inside agents.h: agents.c (connections and frames), agents_fetch.c (reads), agents_servers.c (other servers'),
+ * agents_hints.c (load balancing). Loop thread. */
 #ifndef COORD_RPC_AGENTS_INTERNAL_H
 #define COORD_RPC_AGENTS_INTERNAL_H
 
@@ -34,9 +34,8 @@ struct agent {
     struct ask_link *asks;
     uint64_t last_seen_ms;
     uint64_t received, delivered; /* link.h's counters at the last look */
-    bool
-        asks_only; /* a server of another region that asks who is here, and goes: addresses are asked again and again */
-    bool is_link;  /* a server of another region: */
+    bool asks_only; /* a server of another region that only asks for this region's identity, again and again */
+    bool is_link;   /* a server of another region: */
     char region[RPC_REGION_MAX + 1];
     struct list follows; /* agents_hints.c */
     size_t follow_count;

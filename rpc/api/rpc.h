@@ -133,7 +133,7 @@ struct rpc_status {
     unsigned voters;
     bool is_voter, disk_degraded, disk_full;
     char leader_address[128]; /* "" unknown */
-    bool unreachable; /* client agents: no server has been reached for a second or more; `voters` is of before */
+    bool unreachable; /* client agents: no server has been reached for a second or more; `voters` is the last known */
     unsigned cluster_version; /* as applied here (registry/version.h) */
     uint64_t cluster_id;      /* 0: none */
 };

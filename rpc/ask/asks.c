@@ -224,7 +224,7 @@ static void refused(struct asked *asked, const struct asks_peer *by, uint32_t ou
 
 void asks_answered(struct asks *asks, struct asks_peer *from, uint64_t number, uint32_t outcome, uint32_t error,
                    struct slice data) {
-    from->doubted = false; /* whatever it answers */
+    from->doubted = false; /* any answer will do */
     struct call *call = calls_take(asks->calls, &asks_method, number, from->key);
     if (!call) return; /* the ask was given up */
     struct asked *asked = CONTAINER_OF(call, struct asked, call);

@@ -21,7 +21,7 @@
  * queued for one (ASKS_BACKLOG_MAX), bytes kept while nodes are searched (ASKS_KEPT_MAX).
  *
  * Pure: connections are reached through the callbacks, the time is an argument (milliseconds of any clock that only
- * rises). One thread, but for rpc_ask_answer. */
+ * rises). One thread, except for rpc_ask_answer. */
 #ifndef COORD_RPC_ASKS_H
 #define COORD_RPC_ASKS_H
 

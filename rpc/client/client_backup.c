@@ -17,7 +17,7 @@
 #include "rpc/backup/archive.h"
 #include "rpc/client/client_internal.h"
 
-#define ARCHIVE_MOST (2 * TAR_SIZE_MAX) /* bytes; of what a server may send */
+#define ARCHIVE_MOST (2 * TAR_SIZE_MAX) /* bytes that a server may send at most */
 
 struct client_backup {
     struct loop_task task;

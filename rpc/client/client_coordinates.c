@@ -21,7 +21,7 @@ struct client_coordinates {
     struct vivaldi_coordinate here; /* under client->lock */
 };
 
-/* An update of somebody else's, from the HTTP API. */
+/* An update of another node's coordinate, from the HTTP API. */
 struct carried {
     struct loop_task task;
     Pb__Coordinate *record;

@@ -73,7 +73,7 @@ struct peer_info {
 struct peers_config {
     const char *bind; /* IP to listen on and to dial from */
     uint16_t port;
-    const char *address; /* what others are told */
+    const char *address; /* the address that others are told */
     const char *cluster, *node, *build;
     uint64_t id;
     uint32_t expect;

@@ -94,7 +94,7 @@ struct rpc {
     struct coordinates *coordinates; /* rpc/server/coordinates.h */
     uv_timer_t coordinate_timer;
 
-    /* rpc/server/server_hints.h: what the other servers have been told */
+    /* rpc/server/server_hints.h: up to here the other servers have the hints */
     struct {
         uint64_t id; /* 0: nobody */
         uint64_t since;
@@ -170,15 +170,15 @@ struct caller {
 };
 bool operator_serve(const struct caller *caller, uint8_t type, struct slice payload); /* false: does not decode */
 
-/* -- hot.c: which keys are hot -------------------------------------------------------------------------------------- */
+/* -- hot.c: which keys are hot ------------------------------------------------------------------------------------- */
 extern const struct call_method hot_method;
 void hot_ask(struct rpc *rpc, struct rpc_hot *hot);                /* any thread: asks a server */
 void hot_here(struct rpc *rpc, struct rpc_hot *hot);               /* any thread: as this server knows it */
 bool hot_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 
-/* -- echo.c: the time to another process and back ------------------------------------------------------------------- */
+/* -- echo.c: the time to another process and back ------------------------------------------------------------------ */
 extern const struct call_method echo_method;
-/* Zeroed but for `heard`. One is under way at a time: while call.peer is not 0. */
+/* Zeroed, except `heard`. One is under way at a time: while call.peer is not 0. */
 struct echo {
     void (*heard)(struct echo *echo, const Pb__Coordinate *said, double rtt_s); /* `said`: the peer's; or NULL */
     struct call call;

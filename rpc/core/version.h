@@ -1,5 +1,5 @@
 /* Raises the cluster version (registry/version.h explains it): a leader raises it when every member of the
- * configuration is connected and supports more, and lets no command pass that is newer than it. Loop thread, but for
+ * configuration is connected and supports more, and lets no command pass that is newer than it. Loop thread, except for
  * version_applied. */
 #ifndef COORD_RPC_VERSION_H
 #define COORD_RPC_VERSION_H

@@ -8,8 +8,8 @@
  * (3) An answer counts only if it comes from the server that was asked, with a number of this life of this server.
  *
  * Pure: connections, the node and the lease table are reached through the callbacks (rpc/leader/forward.c is the
- * program's), the time is an argument. One thread, but for `done` of requests that are being served, which may come on
- * any. */
+ * program's), the time is an argument. One thread, except that `done` of requests that are being served may come on any
+ * thread. */
 #ifndef COORD_RPC_FORWARDING_H
 #define COORD_RPC_FORWARDING_H
 

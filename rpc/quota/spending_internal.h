@@ -119,7 +119,7 @@ struct errand *spending_outgoing(struct spending *spending);
 
 /* With the lock held: the request has its answer (error, answer, rates); it is counted. */
 void spending_decided(struct spending *spending, const struct spending_take *take);
-/* With the lock held: it is tried again when the spender says so, and for the last time after SPENDING_WAIT_MS. */
+/* With the lock held: it is tried again when the spender wakes it, and for the last time after SPENDING_WAIT_MS. */
 void spending_park(struct spending *spending, struct spending_take *take, uint64_t now_ns);
 struct owning_now spending_now(uint64_t now_ns);
 void spending_release(struct spending *spending); /* a reference */

@@ -119,7 +119,7 @@ bool calls_with(const struct calls *calls, uint64_t peer); /* is a call to it no
 /* Takes a frame that answers one of the methods. False: it is none, or does not decode. */
 bool calls_answered(struct calls *calls, uint64_t from, uint8_t type, struct slice payload, uint64_t now_ms);
 
-/* -- for frames that carry several calls (rpc/forward/forwarding.h) -------------------------------------------------------- */
+/* -- for frames that carry several calls (rpc/forward/forwarding.h) ------------------------------------------------ */
 /* Notes that `call` goes to `peer`, in a frame of the caller's own making: its number. It has no deadline. Of the
  * method only its identity is used, when the call is taken. */
 uint64_t calls_enter(struct calls *calls, struct call *call, const struct call_method *method, uint64_t peer);
