@@ -17,13 +17,8 @@ import re
 import sys
 
 LEFT = {
-    "agent": 50,
-    "dns": 17,
-    "docs": 93,
     "health": 34,
-    "http": 66,
     "multi-dc": 1,
-    "tests": 237,
 }
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*', re.S)
