@@ -45,7 +45,7 @@ void audit_rebuilt(void *data, int error, const struct fault *fault);
 /* Does no majority agree on the state, as far as this server has seen? Any thread. */
 bool audit_split(const struct rpc *rpc);
 /* Loop thread. */
-bool audit_damaged(const struct rpc *rpc, uint64_t peer);                             /* does it report that? */
+bool audit_damaged(const struct rpc *rpc, uint64_t peer);                             /* by its own report */
 bool audit_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload); /* false: it does not decode */
 void audit_down(struct rpc *rpc, uint64_t peer);                                      /* it takes no copy any more */
 extern const struct call_method copy_method;                                          /* of a fenced server */
