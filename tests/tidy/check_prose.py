@@ -17,12 +17,8 @@ import re
 import sys
 
 LEFT = {
-    "base": 24,
-    "consensus": 43,
     "health": 34,
     "multi-dc": 1,
-    "registry": 73,
-    "rpc": 105,
 }
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*', re.S)
