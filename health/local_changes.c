@@ -11,8 +11,7 @@
 #define SERVICE_MAINTENANCE "_service_maintenance:"
 #define UPDATE_INTERVAL_MS  300000
 
-/* -- going
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- going --------------------------------------------------------------------------------------------------------- */
 
 static void restart(struct local *local, struct local_check *check) {
     if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
@@ -70,8 +69,7 @@ bool services_unleased(struct local *local, const char *refusal) {
     return any;
 }
 
-/* -- results
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- results ------------------------------------------------------------------------------------------------------- */
 
 static const char *status_text(Pb__Status status) { return catalog_status_text(status); }
 
@@ -150,8 +148,7 @@ void check_recall(struct local_check *check, const Pb__Check *stored, uint64_t n
     else buffer_append(&check->output, output.data, output.size);
 }
 
-/* -- coming
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- coming -------------------------------------------------------------------------------------------------------- */
 
 static bool same_id(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
 

@@ -53,8 +53,7 @@ struct follows {
     struct rng rng;
 };
 
-/* -- questions
- * ------------------------------------------------------------------------------------------------------------ */
+/* -- questions ----------------------------------------------------------------------------------------------------- */
 
 static void question_free(struct follow_question *question) {
     buffer_free(&question->records);
@@ -123,8 +122,7 @@ static void let_go(struct follows *follows, struct part *part) {
     if (ended) question_free(question);
 }
 
-/* -- answers
- * -------------------------------------------------------------------------------------------------------------- */
+/* -- answers ------------------------------------------------------------------------------------------------------- */
 
 static void failed(struct follows *follows, struct follower *follower, struct part *part, int error, uint64_t now_ms) {
     part->failed = true;
@@ -222,8 +220,7 @@ void follows_look(struct follows *follows) {
     uv_timer_start(&follows->timer, on_timer, next_ms - now_ms, 0);
 }
 
-/* -- who is followed
- * ------------------------------------------------------------------------------------------------------ */
+/* -- who is followed ----------------------------------------------------------------------------------------------- */
 
 /* Where it is, or would be. */
 static size_t place_of(const struct follows *follows, const char *node, struct follower **found) {
@@ -300,8 +297,7 @@ int follow_see(const struct follows *follows, const char *node, struct follow_se
     return CO_OK;
 }
 
-/* -- life
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- life ---------------------------------------------------------------------------------------------------------- */
 
 struct follows *follows_new(struct local *local) {
     struct follows *follows = mem_zalloc(sizeof *follows);

@@ -17,8 +17,7 @@ struct grpc_run {
     struct grpc_answer answer;
 };
 
-/* -- the request
- * ------------------------------------------------------------------------------------------------------ */
+/* -- the request --------------------------------------------------------------------------------------------------- */
 
 static ssize_t read_request(nghttp2_session *session, int32_t stream, uint8_t *to, size_t size, uint32_t *flags,
                             nghttp2_data_source *source, void *data) {
@@ -70,8 +69,7 @@ static void make_request(struct grpc_run *grpc, const char *service) {
     grpc->request.size = GRPC_PREFIX_SIZE + size;
 }
 
-/* -- the answer
- * ------------------------------------------------------------------------------------------------------- */
+/* -- the answer ---------------------------------------------------------------------------------------------------- */
 
 static void conclude(struct grpc_run *grpc) {
     struct buffer text = {0};
@@ -144,8 +142,7 @@ static void grpc_free(struct h2_run *h2) {
 static const struct h2_kind grpc_kind = {grpc_begin,         grpc_frame,    grpc_header, grpc_data,
                                          grpc_stream_closed, grpc_describe, grpc_free};
 
-/* -- the beginning
- * ---------------------------------------------------------------------------------------------------- */
+/* -- the beginning ------------------------------------------------------------------------------------------------- */
 
 static char *authority_of(const struct check_definition *definition, struct slice server) {
     struct buffer text = {0};

@@ -31,8 +31,7 @@ static void work(uv_work_t *request) {
     if (error) log_error("health", "definitions not saved: %s file=%s", strerror(error), files->log.path);
 }
 
-/* -- what is to be written (loop thread, under the lock)
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- what is to be written (loop thread, under the lock) ----------------------------------------------------------- */
 
 static void write_service(struct json_out *json, const struct local_service *service) {
     json_key(json, "Service");
@@ -119,8 +118,7 @@ static bool gather(struct store_files *files) {
     return true;
 }
 
-/* -- batches (loop thread)
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- batches (loop thread) ----------------------------------------------------------------------------------------- */
 
 static void finish(struct store_files *files);
 
@@ -185,8 +183,7 @@ void store_files_close(struct store_files *files) {
     store_files_kick(files);
 }
 
-/* -- loading
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- loading ------------------------------------------------------------------------------------------------------- */
 
 static int later_check(struct local *local, struct check_definition *definition, const char *service_id,
                        const char *reason) {

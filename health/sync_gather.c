@@ -15,8 +15,7 @@ struct gathering {
     uint64_t now_ms;
 };
 
-/* -- the node itself
- * -------------------------------------------------------------------------------------------------- */
+/* -- the node itself ----------------------------------------------------------------------------------------------- */
 
 static Pb__Service *own_service(struct sync *sync) {
     const struct local_config *config = &sync->local->config;
@@ -72,8 +71,7 @@ Pb__RegisterCommand *sync_own(struct sync *sync) {
     return command;
 }
 
-/* -- what is dirty
- * -------------------------------------------------------------------------------------------------------- */
+/* -- what is dirty ------------------------------------------------------------------------------------------------- */
 
 static void fly(struct gathering *g, struct item *item) {
     struct sync *sync = g->sync;
