@@ -20,7 +20,7 @@ static const char *const service_keys[] = {
 static const char *const address_keys[] = {"Address", "Port", NULL};
 static const char *const weight_keys[] = {"Passing", "Warning", NULL};
 
-/* -- records ------------------------------------------------------------------------------------------------------- */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 
 void pb_set(char **field, const char *text) {
     if (*field != protobuf_c_empty_string) free(*field);
@@ -45,7 +45,7 @@ void service_definition_free(struct service_definition *definition) {
     free(definition);
 }
 
-/* -- parts --------------------------------------------------------------------------------------------------------- */
+/* -- parts -------------------------------------------------------------------------------------------------------- */
 
 static void set_text(struct json_object *json, const char *key, char **field, struct fault *fault) {
     const char *text = "";
@@ -223,7 +223,7 @@ static void refuse_unbuilt(struct json_object *json, struct fault *fault) {
     }
 }
 
-/* -- checks of a service ------------------------------------------------------------------------------------------- */
+/* -- checks of a service ------------------------------------------------------------------------------------------ */
 
 static void add_check(struct service_definition *definition, struct json_object *json, struct fault *fault) {
     struct check_definition *check = check_definition_read(json, true, fault);
@@ -266,7 +266,7 @@ static void name_checks(struct service_definition *definition) {
     }
 }
 
-/* -- the whole ----------------------------------------------------------------------------------------------------- */
+/* -- the whole ---------------------------------------------------------------------------------------------------- */
 
 static void read_service(struct json_object *json, Pb__Service *service, struct fault *fault) {
     uint64_t port = 0;

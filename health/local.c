@@ -13,7 +13,7 @@
 #include "health/sync_run.h"
 #include "registry/undiscoverable.h"
 
-/* -- waking and waiting -------------------------------------------------------------------------------------------- */
+/* -- waking and waiting ------------------------------------------------------------------------------------------- */
 
 void local_wake(struct local *local) {
     if (local->loop) uv_async_send(&local->wake);
@@ -150,7 +150,7 @@ uint64_t local_service_hash(struct local *local, struct slice id) {
     return hash;
 }
 
-/* -- beginning ----------------------------------------------------------------------------------------------------- */
+/* -- beginning ---------------------------------------------------------------------------------------------------- */
 
 static const char *keep(struct local *local, const char *text) {
     return text ? arena_strndup(&local->strings, text, strlen(text)) : NULL;
@@ -223,7 +223,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     return CO_OK;
 }
 
-/* -- end ----------------------------------------------------------------------------------------------------------- */
+/* -- end ---------------------------------------------------------------------------------------------------------- */
 
 void local_part_closed(struct local *local) {
     CHECK(local->closing > 0);
@@ -275,7 +275,7 @@ void local_leave(struct local *local, void (*done)(void *data, int error), void 
 
 const struct local_config *local_configuration(const struct local *local) { return &local->config; }
 
-/* -- the API: changes ---------------------------------------------------------------------------------------------- */
+/* -- the API: changes --------------------------------------------------------------------------------------------- */
 
 int local_service_register(struct local *local, struct service_definition *definition, bool replace, bool persist,
                            struct fault *fault) {
@@ -404,7 +404,7 @@ int local_node_maintenance(struct local *local, bool enable, struct slice reason
     return maintenance(local, slice_text(""), enable, reason);
 }
 
-/* -- the API: copies ----------------------------------------------------------------------------------------------- */
+/* -- the API: copies ---------------------------------------------------------------------------------------------- */
 
 size_t local_services(struct local *local, struct arena *arena, Pb__Service ***services) {
     size_t count = 0;

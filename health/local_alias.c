@@ -6,7 +6,7 @@
 
 #define STEPS_MOST 1000 /* of a walk along aliases of aliases */
 
-/* -- here ---------------------------------------------------------------------------------------------------------- */
+/* -- here --------------------------------------------------------------------------------------------------------- */
 
 static bool same(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
 
@@ -49,7 +49,7 @@ static void look_here(struct local *local, const struct check_definition *alias,
     local_unlock(local);
 }
 
-/* -- elsewhere ----------------------------------------------------------------------------------------------------- */
+/* -- elsewhere ---------------------------------------------------------------------------------------------------- */
 
 /* Takes the target's records from the servers' last answer. */
 static int look_there(struct local *local, const struct check_definition *alias, struct arena *arena,
@@ -92,7 +92,7 @@ int local_alias_look(void *data, const struct check_definition *definition, stru
     return look_there(local, definition, arena, target, fault);
 }
 
-/* -- when ---------------------------------------------------------------------------------------------------------- */
+/* -- when --------------------------------------------------------------------------------------------------------- */
 
 /* Under the lock. */
 static void follow_what_is_aliased(struct local *local) {

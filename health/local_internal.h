@@ -196,7 +196,7 @@ struct waiting_check {
     char *service_id, *reason;
 };
 
-/* -- load (local_load.c); under the lock --------------------------------------------------------------------------- */
+/* -- load (local_load.c); under the lock -------------------------------------------------------------------------- */
 /* A check's result reports the load of its service. `said` NULL: the output of a script or TTL check may contain the
  * report. */
 void check_load(struct local *local, struct local_check *check, const struct load_said *said, struct slice output);

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "health/local_internal.h"
 
-/* -- tables -------------------------------------------------------------------------------------------------------- */
+/* -- tables ------------------------------------------------------------------------------------------------------- */
 
 /* The index of `id`, or the index where it belongs. */
 static size_t place(const struct item_table *table, struct slice id) {
@@ -56,7 +56,7 @@ struct local_check *live_check(struct local *local, struct slice id) {
     return item && !item->removed ? as_check(item) : NULL;
 }
 
-/* -- birth and death ----------------------------------------------------------------------------------------------- */
+/* -- birth and death ---------------------------------------------------------------------------------------------- */
 
 static void item_init(struct item *item, const char *id, bool is_check) {
     item->id = mem_strdup(id);
@@ -132,7 +132,7 @@ void items_free(struct local *local) {
     free(local->checks.items);
 }
 
-/* -- changes ------------------------------------------------------------------------------------------------------- */
+/* -- changes ------------------------------------------------------------------------------------------------------ */
 
 void item_touch(struct local *local, struct item *item) {
     item->sequence = ++local->sequence;
@@ -189,7 +189,7 @@ void item_save(struct local *local, struct item *item) {
     local_wake(local);
 }
 
-/* -- records ------------------------------------------------------------------------------------------------------- */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 
 /* The check's output; when damping holds its state, a text before the output says so. */
 static struct slice check_output(struct local *local, const struct local_check *check, struct arena *arena) {

@@ -9,7 +9,7 @@
 #define OUT_MOST          ((size_t)32 << 10) /* made ahead of being written */
 #define OUTBOUND_ACK_MOST 64                 /* answers to PING and SETTINGS that wait to be sent */
 
-/* -- the end ------------------------------------------------------------------------------------------------------- */
+/* -- the end ------------------------------------------------------------------------------------------------------ */
 
 void h2_decide(struct h2_run *h2, Pb__Status status, const char *format, ...) {
     char text[512];
@@ -73,7 +73,7 @@ static void h2_free(struct net_run *net) {
 
 static const struct net_kind net_kind_h2 = {h2_late, h2_fail, h2_close, h2_free};
 
-/* -- nghttp2 ------------------------------------------------------------------------------------------------------- */
+/* -- nghttp2 ------------------------------------------------------------------------------------------------------ */
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *data) {
     struct h2_run *h2 = data;
@@ -151,7 +151,7 @@ static void new_session(struct h2_run *h2) {
     CHECK(nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) == 0);
 }
 
-/* -- bytes --------------------------------------------------------------------------------------------------------- */
+/* -- bytes -------------------------------------------------------------------------------------------------------- */
 
 static void pump(struct h2_run *h2);
 
@@ -283,7 +283,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer) {
     go_on(h2);
 }
 
-/* -- the beginning ------------------------------------------------------------------------------------------------- */
+/* -- the beginning ------------------------------------------------------------------------------------------------ */
 
 static void on_connected(struct net_connect *connect, uv_tcp_t *tcp) {
     struct h2_run *h2 = CONTAINER_OF(connect, struct h2_run, connect);

@@ -21,10 +21,10 @@ extern char **environ;
 
 static void programs_next(struct runners *runners);
 
-/* -- starting (pool thread) ---------------------------------------------------------------------------------------- */
+/* -- starting (pool thread) --------------------------------------------------------------------------------------- */
 
-/* Returns an errno value. The program would inherit signals that are ignored here or blocked in this thread, so both
- * are reset. */
+/* Returns an errno value. The program would inherit that the agent ignores SIGPIPE, and the signals that this thread
+ * blocks, so both are reset. */
 static int spawn_with(struct program *program, int write_end) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -77,7 +77,7 @@ static void on_work(uv_work_t *work) {
     program->error = spawn(program);
 }
 
-/* -- the keeper, which ends them when the agent is killed (loop thread) -------------------------------------------- */
+/* -- the keeper, which ends them when the agent is killed (loop thread) ------------------------------------------- */
 
 /* The keeper is gone, or stands still: the next program begins another. */
 static void keeper_lost(struct runners *runners) {
@@ -110,7 +110,7 @@ static void keeper_tell(struct program *program, bool (*tell)(const struct progr
     if (runners->keeper.pid && !tell(&runners->keeper, program->pid)) keeper_lost(runners);
 }
 
-/* -- the end ------------------------------------------------------------------------------------------------------- */
+/* -- the end ------------------------------------------------------------------------------------------------------ */
 
 static void program_free(struct program *program) {
     struct runners *runners = program->run.runners;
@@ -204,7 +204,7 @@ static void program_cancel(struct run *run) {
     put_down(program);
 }
 
-/* -- running ------------------------------------------------------------------------------------------------------- */
+/* -- running ------------------------------------------------------------------------------------------------------ */
 
 static void keep(struct program *program, const char *bytes, size_t size) {
     size_t skip = size > program->tail_max ? size - program->tail_max : 0;
@@ -333,7 +333,7 @@ struct run *run_program_start(struct runners *runners, const struct check_defini
     return &program->run;
 }
 
-/* -- words --------------------------------------------------------------------------------------------------------- */
+/* -- words -------------------------------------------------------------------------------------------------------- */
 
 void program_append_output(const struct program_end *end, struct buffer *text) {
     if (end->output_total > end->output.size) {

@@ -7,7 +7,7 @@
 #include "health/state_writer.h"
 #include "health/sync.h"
 
-/* -- equal or not -------------------------------------------------------------------------------------------------- */
+/* -- equal or not ------------------------------------------------------------------------------------------------- */
 
 static uint64_t message_hash(const ProtobufCMessage *message, struct arena *arena) {
     struct slice bytes = message_pack(arena, message);
@@ -37,7 +37,7 @@ static uint64_t node_hash(const Pb__Node *stored, struct arena *arena) {
     return message_hash(&node.base, arena);
 }
 
-/* -- finding what the catalog has ---------------------------------------------------------------------------------- */
+/* -- finding what the catalog has --------------------------------------------------------------------------------- */
 
 static int id_order(const char *one, const char *other) {
     return slice_compare_nocase(slice_text(one), slice_text(other));
@@ -100,7 +100,7 @@ static void view_make(struct sync *sync, const struct sync_catalog *catalog, str
     }
 }
 
-/* -- ours against theirs ------------------------------------------------------------------------------------------- */
+/* -- ours against theirs ------------------------------------------------------------------------------------------ */
 
 /* The item is in sync, and need not be written. A removed item may be freed by this. */
 static void settle(struct local *local, struct item *item) {
@@ -184,8 +184,8 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
     } else if (same_output(sync, check, stored)) {
         settle(local, &check->item);
     } else {
-        check_output_later(local, check,
-                           now_ms); /* does nothing for a dirty check, whose record takes the output along */
+        /* does nothing for a dirty check, whose record takes the output along */
+        check_output_later(local, check, now_ms);
     }
 }
 

@@ -19,7 +19,6 @@ import sys
 LEFT = {
     "base": 24,
     "consensus": 43,
-    "health": 34,
     "multi-dc": 1,
     "registry": 73,
     "rpc": 105,
