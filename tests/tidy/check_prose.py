@@ -17,11 +17,7 @@ import re
 import sys
 
 LEFT = {
-    "base": 24,
-    "consensus": 43,
     "multi-dc": 1,
-    "registry": 73,
-    "rpc": 105,
 }
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*', re.S)
