@@ -17,7 +17,6 @@ import re
 import sys
 
 LEFT = {
-    "health": 34,
     "multi-dc": 1,
 }
 
