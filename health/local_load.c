@@ -33,7 +33,7 @@ int local_service_load(struct local *local, struct slice id, const struct load_h
 /* Logs once, until a report makes sense again. */
 static void refused(struct local_check *check, const char *why) {
     if (!check->load_refused)
-        log_warn("health", "what a check says of the load makes no sense, it is not used check=%s reason=\"%s\"",
+        log_warn("health", "the load that a check reports cannot be right and is not used check=%s reason=\"%s\"",
                  check->item.id, why);
     check->load_refused = true;
 }

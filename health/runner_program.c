@@ -81,7 +81,9 @@ static void on_work(uv_work_t *work) {
 
 /* The keeper is gone, or stands still: the next program begins another. */
 static void keeper_lost(struct runners *runners) {
-    log_warn("health", "what ends programs of checks when the agent is killed is gone itself, and begun anew");
+    log_warn(
+        "health",
+        "the process that ends programs of checks when the agent is killed has died; the next program starts another");
     program_keeper_end(&runners->keeper);
 }
 
