@@ -1,4 +1,4 @@
-/* The program's edge of rpc/forward/forwarding.h, where the rules stand. Loop thread only. */
+/* Connects rpc/forward/forwarding.h, which has the rules, with the program. Loop thread only. */
 #ifndef COORD_RPC_FORWARDING_RUN_H
 #define COORD_RPC_FORWARDING_RUN_H
 
@@ -8,7 +8,7 @@
 
 struct forwarding_run;
 struct forwarding_run *forwarding_run_new(struct rpc *rpc, struct node *node, struct peers *peers);
-/* The node has ended: others get its last answers, what is under way ends with CO_UNKNOWN_OUTCOME. */
+/* The node has ended: sends its last answers to others, and ends requests under way with CO_UNKNOWN_OUTCOME. */
 void forwarding_run_end(struct forwarding_run *run);
 void forwarding_run_free(struct forwarding_run *run); /* nobody serves others any more */
 
@@ -17,9 +17,9 @@ bool forwarding_run_writes(struct forwarding_run *run, uint64_t leader, struct n
 bool forwarding_run_read(struct forwarding_run *run, uint64_t leader, uint64_t context, uint64_t term);
 /* A renewal; `renew->done` is called with the leader's answer. False: cannot be reached now. */
 bool forwarding_run_renew(struct forwarding_run *run, uint64_t leader, struct rpc_renew *renew);
-/* outside of a turn of the node: answers, and renewals gathered for one frame, go out */
+/* outside of a turn of the node: sends answers, and renewals gathered for one frame */
 void forwarding_run_flush(struct forwarding_run *run);
-/* to others, of what was done for them: with the flush that ends each turn of the node */
+/* queues the answers to others; called with the flush that ends each turn of the node */
 void forwarding_run_answers(struct forwarding_run *run);
 
 /* false: another frame, or one that does not decode */

@@ -1,4 +1,4 @@
-/* Owner mode: which keys this agent counts, and what it does for that. */
+/* Owner mode: the keys that this agent counts, and its messages for that. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "rpc/quota/spender_run_internal.h"
 
 #define LIST_AGAIN_MS 1000 /* after an error, and up to a quarter more, so that agents do not come all at once */
-#define TURNS_MOST    32   /* of one look; what is left waits for the next one */
+#define TURNS_MOST    32   /* in one look; the rest waits for the next one */
 
-/* -- which services this node has an instance of ------------------------------------------------------------------- */
+/* -- services with an instance on this node ------------------------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b) {
     return strcmp(((const struct owner_run_service *)a)->name, ((const struct owner_run_service *)b)->name);
@@ -23,7 +23,7 @@ static struct owner_run_service *service_of(const struct spender_run *run, const
     return bsearch(&wanted, run->services, run->service_count, sizeof wanted, by_name);
 }
 
-/* Without the lock, because others have one of their own. True: something changed. */
+/* Called without the lock, because `passes` takes locks of its own. True: something changed. */
 static bool health_look(struct spender_run *run) {
     bool changed = false;
     for (size_t i = 0; run->passes && i < run->service_count; i++) {
@@ -51,7 +51,7 @@ void spender_run_health_changed(struct spender_run *run) {
     uv_async_send(&run->wake);
 }
 
-/* -- which budgets ------------------------------------------------------------------------------------------------- */
+/* -- budgets in owner mode ----------------------------------------------------------------------------------------- */
 
 static void services_set(struct spender_run *run) {
     const Pb__QuotaOwnedResult *list = run->owned;
@@ -89,7 +89,7 @@ static void list_feed(struct spender_run *run, struct errand *errand, struct own
     run->owned_arena = arena, run->owned = list;
     owner_listed(run->owner, list, now);
     services_set(run);
-    run->relist = true; /* their health is looked at when the lock is free */
+    run->relist = true; /* their health is checked when the lock is free */
 }
 
 void owner_run_look(struct spender_run *run) {
@@ -108,7 +108,7 @@ static void list_follow(struct spender_run *run, struct owner_now now) {
     errand_add(run, ERRAND_OWNER_LIST)->index = run->list_index;
 }
 
-/* -- what comes in ------------------------------------------------------------------------------------------------- */
+/* -- incoming ------------------------------------------------------------------------------------------------------ */
 
 static void notice_feed(struct spender_run *run, struct errand *errand, struct owner_now now) {
     struct arena arena = {0};
@@ -150,7 +150,7 @@ void owner_run_feed(struct spender_run *run, struct errand *errand, struct owner
 static void asked(void *data, const char *from, struct slice payload, struct rpc_question *question) {
     struct spender_run *run = data;
     struct buffer reply = {0};
-    (void)from; /* what it may say hangs on its lease */
+    (void)from; /* its rights depend on its lease */
     spender_run_lock(run);
     int rv = owner_serve(run->owner, payload, spender_run_now(clock_boot_ns()), &reply);
     bool due = owner_deadline_ns(run->owner) < run->due_ns;
@@ -160,7 +160,7 @@ static void asked(void *data, const char *from, struct slice payload, struct rpc
     if (due) uv_async_send(&run->wake);
 }
 
-/* -- what goes out ------------------------------------------------------------------------------------------------- */
+/* -- outgoing ------------------------------------------------------------------------------------------------------ */
 
 static void follow(struct spender_run *run) {
     const char *name;

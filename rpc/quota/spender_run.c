@@ -11,7 +11,7 @@
 #include "base/wakeup_batch.h"
 #include "rpc/quota/spender_run_internal.h"
 
-#define PACE_NS UINT64_C(10000000) /* the loop looks so often while takes come; they do not wake it meanwhile */
+#define PACE_NS UINT64_C(10000000) /* while takes come the loop looks at this interval, and they do not wake it */
 
 #define TAKES_HELP "Requests of this agent's clients to spend of quotas, by outcome"
 METRIC allowed = {
@@ -71,8 +71,8 @@ static bool try_owned(struct spender_run *run, struct owned_request *request, ui
     return owned_try(run, request, spender_run_now(now_ns));
 }
 
-/* With the lock held, of one that has no takes in owner mode, as far as is known. False: it has to wait; it is parked, if
- * it was not before (`waits`). */
+/* With the lock held; for a request without takes in owner mode, as far as is known. False: it has to wait, and is
+ * parked, if it was not before (`waits`). */
 static bool try(struct spender_run *run, struct spender_run_take *take, bool waits, bool last, uint64_t now_ns) {
     take->answer = (struct spender_answer){0};
     take->error = run->leaving
@@ -111,7 +111,7 @@ bool spender_run_take(struct spender_run *run, struct spender_run_take *take) {
     return done;
 }
 
-/* With the lock held: those that have an answer now go to `answered`. Returns when the next one is due. */
+/* With the lock held: moves requests that have an answer now to `answered`. Returns when the next one is due. */
 static uint64_t try_parked(struct spender_run *run, uint64_t now_ns, struct list *answered) {
     uint64_t due_ns = UINT64_MAX;
     bool woken = spender_woken(run->spender), all = woken || run->hurry || run->leaving;
@@ -152,7 +152,7 @@ static void grants_feed(struct spender_run *run, struct errand *errand, uint64_t
     arena_free(&arena);
 }
 
-/* With the lock held: what came back. */
+/* With the lock held: takes an answer in. */
 static void feed(struct spender_run *run, struct errand *errand, struct owner_now now, struct list *answered) {
     list_remove(&errand->link);
     switch (errand->kind) {
@@ -204,7 +204,7 @@ static void answer(struct list *answered) {
 static void arm(struct spender_run *run, uint64_t due_ns, uint64_t now_ns);
 static void finish_leave(struct spender_run *run);
 
-/* With the lock held: what the spender wants to be asked. */
+/* With the lock held: sends the spender's questions. */
 static void spender_turn(struct spender_run *run, uint64_t now_ns) {
     const Pb__QuotaAskCommand *command;
     const char *name;
@@ -219,13 +219,13 @@ static void spender_turn(struct spender_run *run, uint64_t now_ns) {
     }
 }
 
-/* With the lock held: everything that was held has been given back. */
+/* With the lock held: has everything been given back? */
 static bool is_empty(struct spender_run *run, struct owner_now now) {
     bool holds = spender_leave(run->spender), owns = owner_run_leave(run, now);
     return !holds && !owns && !run->spender_asks;
 }
 
-/* Takes in what came, answers takes, sends what is to be sent. */
+/* Takes answers in, answers takes, and sends requests. */
 static void look(struct spender_run *run) {
     struct list answered;
     list_init(&answered);
@@ -240,7 +240,7 @@ static void look(struct spender_run *run) {
     uint64_t parked_ns = try_parked(run, now.ns, &answered);
     uint64_t deadline_ns = spender_deadline_ns(run->spender);
     spender_turn(run, now.ns);
-    uint64_t owner_ns = owner_deadline_ns(run->owner); /* takes that waited for the spender may be its by now */
+    uint64_t owner_ns = owner_deadline_ns(run->owner); /* takes of the spender may have become its */
     due_ns = owner_ns < due_ns ? owner_ns : due_ns;
     due_ns = parked_ns < due_ns ? parked_ns : due_ns;
     due_ns = deadline_ns < due_ns ? deadline_ns : due_ns;

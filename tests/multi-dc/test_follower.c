@@ -1,4 +1,4 @@
-/* What the follower of a region does next, in each situation. */
+/* The next step of a region's follower, in each situation. */
 #include <criterion/criterion.h>
 
 #include "base/message.h"
@@ -184,7 +184,7 @@ Test(follower, a_change_that_copies_do_not_have_is_noted_soon, .init = setup, .f
     cr_assert(next() == FOLLOWER_ASKS && effect.wait_ms == FOLLOWER_WAIT_MS, "the log goes on, the catalog does not");
 }
 
-/* What is in our store, when it is looked at now. */
+/* The comparison with our store, if it is made now. */
 static bool compared(uint64_t moment, Pb__CatalogAt *in_store) {
     Pb__CopyResult result = PB__COPY_RESULT__INIT;
     Pb__CopyRegion region = PB__COPY_REGION__INIT;
