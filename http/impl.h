@@ -1,4 +1,4 @@
-/* What the files of http/ share among themselves. Outside only endpoints include it that answer in a way of their own
+/* Shared by the files of http/. Outside only endpoints include it that answer in a way of their own
  * (monitor.c, picks.c and ofrep.c of http/api/).
  *
  * One worker thread owns everything reachable from its `struct worker`: shards (libmicrohttpd daemons), connections,
