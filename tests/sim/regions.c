@@ -149,58 +149,43 @@ static void begin_call(struct region *region, struct region_link *link) {
     follower_linked(link->follower, link->cut_us <= sim->now_us, now_ms(region->all));
     follower_next(link->follower, now_ms(region->all), &effect);
     if (effect.wish == FOLLOWER_RESTS) return;
-    struct arena arena = {0};
-    const ProtobufCMessage *message = effect.wish == FOLLOWER_READS  ? &effect.read.base
-                                      : effect.wish == FOLLOWER_ASKS ? &effect.ask.base
-                                                                     : effect.message;
     buffer_reset(&call->sent);
+    call->query = effect.query;
     if (effect.wish == FOLLOWER_PROPOSES) {
-        machine_command(&call->sent, effect.command, message);
+        machine_command(&call->sent, effect.command, effect.message);
     } else {
-        struct slice packed = message_pack(&arena, message);
+        struct arena arena = {0};
+        struct slice packed = message_pack(&arena, effect.message);
         buffer_append(&call->sent, packed.data, packed.size);
+        arena_free(&arena);
     }
-    arena_free(&arena);
     call->under_way = true, call->wish = effect.wish, call->ticket = effect.ticket, call->index = effect.index;
     call->asked_us = sim->now_us, call->until_us = sim->now_us + effect.wait_ms * MS;
     call->due_us = sim->now_us + sim_random(sim, 1, by_chance(region->all, 100) ? 2000 : 60) * MS;
 }
 
+/* The answer of that region, which may be the own one. */
 static void ask_region(struct region *region, struct region_link *link, struct region *other) {
     struct sim *sim = region->all->sim;
     struct region_call *call = &link->call;
     struct arena arena = {0};
     struct query_result result = {0};
-    if (link->cut_us > sim->now_us || by_chance(region->all, 20)) {
+    struct follower_answer answer = {.error = CO_TIMEOUT, .as_of_ms = call->asked_us / MS};
+    if (other != region && (link->cut_us > sim->now_us || by_chance(region->all, 20))) {
         call->under_way = false;
-        follower_answered(link->follower, call->ticket, CO_TIMEOUT, slice_make("", 0), 0, 0, now_ms(region->all));
+        follower_answered(link->follower, call->ticket, &answer, now_ms(region->all));
         return;
     }
-    const ProtobufCMessage *request =
-        message_unpack(&arena, &pb__catalog_changes_request__descriptor, buffer_slice(&call->sent));
-    CHECK(query_catalog_changes.run(store_read(other->replica.reader), request, &arena, &result) == CO_OK);
-    struct slice packed = message_pack(&arena, result.message);
+    const ProtobufCMessage *request = message_unpack(&arena, call->query->request, buffer_slice(&call->sent));
+    CHECK(call->query->run(store_read(other->replica.reader), request, &arena, &result) == CO_OK);
+    answer.error = CO_OK, answer.index = result.index, answer.records = message_pack(&arena, result.message);
     store_read_done(other->replica.reader);
     if (call->index && result.index <= call->index && sim->now_us < call->until_us) {
         call->due_us = sim->now_us + 20 * MS; /* it waits there */
     } else {
         call->under_way = false;
-        follower_answered(link->follower, call->ticket, CO_OK, packed, result.index, call->asked_us / MS,
-                          now_ms(region->all));
+        follower_answered(link->follower, call->ticket, &answer, now_ms(region->all));
     }
-    arena_free(&arena);
-}
-
-static void read_copy(struct region *region, struct region_link *link) {
-    struct arena arena = {0};
-    struct query_result result = {0};
-    const ProtobufCMessage *request =
-        message_unpack(&arena, &pb__copy_request__descriptor, buffer_slice(&link->call.sent));
-    CHECK(query_copy.run(store_read(region->replica.reader), request, &arena, &result) == CO_OK);
-    link->call.under_way = false;
-    follower_read(link->follower, link->call.ticket, CO_OK, (const Pb__CopyResult *)result.message,
-                  now_ms(region->all));
-    store_read_done(region->replica.reader);
     arena_free(&arena);
 }
 
@@ -225,7 +210,7 @@ static void go_on(struct region *region, unsigned other) {
     if (!link->call.under_way) {
         begin_call(region, link);
     } else if (link->call.due_us <= region->all->sim->now_us) {
-        if (link->call.wish == FOLLOWER_READS) read_copy(region, link);
+        if (link->call.wish == FOLLOWER_READS) ask_region(region, link, region);
         else if (link->call.wish == FOLLOWER_ASKS) ask_region(region, link, &region->all->regions[other]);
         else propose(region, link);
     }
@@ -323,8 +308,8 @@ static void region_begin(struct regions *all, unsigned number) {
     region->look_us = sim_random(all->sim, 1, RETURNING_LOOK_MS) * MS;
     for (unsigned i = 0; i < all->count; i++) {
         if (i == number) continue;
-        region->links[i].follower = follower_new(region_names[i]);
-        follower_rows_most(region->links[i].follower, sim_random(all->sim, 1, 4));
+        region->links[i].follower = follow_catalog(region_names[i]);
+        follower_rows_most(region->links[i].follower, (uint32_t)sim_random(all->sim, 1, 4));
         learn(region, i);
     }
     lead(region, true);

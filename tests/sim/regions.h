@@ -43,6 +43,7 @@ struct region_view {
 struct region_call {
     bool under_way;
     enum follower_wish wish;
+    const struct query_type *query;
     uint64_t ticket, index, due_us, asked_us, until_us;
     uint8_t command;
     struct buffer sent;
