@@ -55,7 +55,7 @@ struct agent {
     struct dns_server *dns;
     Pb__Node *node;
     struct arena arena;
-    struct leaving *leaving; /* NULL: it does not */
+    struct leaving *leaving; /* NULL: the agent does not leave */
     bool stopping;
     int exit_code;
 };
@@ -70,7 +70,7 @@ static struct coordinates_config coordinates_settings(const struct config *c) {
 }
 
 #define ADDRESS_TEXT 96
-/* Where others reach this server. */
+/* The address at which others reach this server. */
 static void server_address(const struct agent *agent, char address[ADDRESS_TEXT]) {
     bool v6 = strchr(agent->identity.address, ':') != NULL;
     snprintf(address, ADDRESS_TEXT, v6 ? "[%s]:%lld" : "%s:%lld", agent->identity.address,
@@ -123,7 +123,7 @@ static int start_server(struct agent *agent, struct fault *fault) {
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
-/* The servers known last, for an agent that is told of none. */
+/* The file with the servers that were known last, for an agent whose configuration names none. */
 static const char *known_file(struct agent *agent) {
     return arena_printf(&agent->arena, "%s/servers", agent->identity.data_dir);
 }
@@ -288,7 +288,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
     return http_start(&config, &env, &agent->http, fault);
 }
 
-/* Of the own API, for watches: the first address that is listened on. */
+/* Starts the watches, which ask this agent's own API at the first address that it listens on. */
 static void start_watches(struct agent *agent) {
     const char *first = agent->config.http_addresses.count ? agent->config.http_addresses.items[0] : "127.0.0.1";
     char address[160];
@@ -327,8 +327,7 @@ static int start_dns(struct agent *agent, struct fault *fault) {
     return dns_start(&config, agent->rpc, &agent->dns, fault);
 }
 
-/* -- stopping
- * -------------------------------------------------------------------------------------------------------- */
+/* -- stopping ----------------------------------------------------------------------------------------------------- */
 static void rpc_stopped(void *data) { (void)data; }
 
 static void stop_rpc(struct agent *agent) {
@@ -369,7 +368,8 @@ static void http_stopped(uv_work_t *work, int status) {
     spending_stop(agent->spending, spending_stopped, agent);
 }
 
-/* In the pool: the loop has to turn meanwhile, so that writes under way are answered with their outcome. */
+/* Runs in the thread pool, because the loop has to go on meanwhile: writes under way are answered with their
+ * outcome. */
 static void stop_http(uv_work_t *work) {
     struct agent *agent = work->data;
     acts_unwatch(agent->acts);
@@ -426,7 +426,7 @@ static void leave(struct agent *agent, bool must) {
 
 static void leave_asked(void *data) { leave(data, false); }
 
-/* A second signal does not wait for it. */
+/* The first signal may make the agent leave; a second one stops it without waiting for that. */
 static void on_signal(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
     const struct config *c = &agent->config;
@@ -463,9 +463,8 @@ static int start_acts(struct agent *agent) {
     return CO_OK;
 }
 
-/* -- life
- * -------------------------------------------------------------------------------------------------------------- */
-/* Whatever is wrong, the rest is read all the same. */
+/* -- life --------------------------------------------------------------------------------------------------------- */
+/* After an error the rest is read nevertheless, so that all errors are reported. */
 static int read_config(struct agent *agent, int argc, char **argv, bool *help, struct fault *fault) {
     struct config *c = &agent->config;
     config_init(c);
@@ -495,7 +494,7 @@ static void prepare_process(struct agent *agent) {
     uv_signal_start(&agent->terminate, on_signal, SIGTERM);
 }
 
-/* A client agent is one of many processes on its host: it gives back what it does not use. */
+/* A client agent is one of many processes on its host, so it gives unused memory back to the system. */
 static void start_tidying(struct agent *agent) {
     if (!agent->config.server) uv_timer_start(&agent->tidy, on_tidy, TIDY_FIRST_MS, TIDY_MS);
 }
@@ -521,7 +520,8 @@ static void print_usage(void) {
     buffer_free(&text);
 }
 
-/* Before anything runs: help, or faults for whoever typed it. Returns false when that was all. */
+/* Before anything runs: prints help, or the errors of the command line and the configuration. Returns false when the
+ * program ends with that. */
 static bool ready_to_run(struct agent *agent, int argc, char **argv) {
     const struct config *c = &agent->config;
     struct fault fault = {0}, guard = {0};

@@ -1,4 +1,4 @@
-/* What an agent says of itself when it starts. */
+/* The log lines of an agent that starts, about itself. */
 #ifndef COORD_AGENT_ANNOUNCE_H
 #define COORD_AGENT_ANNOUNCE_H
 
@@ -8,8 +8,7 @@
 #include "http/server.h"
 #include "registry/catalog.pb-c.h"
 
-/* Into the log: who it is, where it listens, and what of its configuration deserves a warning. `http` and `dns` may be
- * NULL. */
+/* Logs the agent's name and addresses, and warnings about its configuration. `http` and `dns` may be NULL. */
 void announce_agent(const struct config *config, const struct identity *identity, const Pb__Node *node,
                     const struct http_server *http, const struct dns_server *dns);
 /* The metric coord_build_info. Once. */

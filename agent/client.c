@@ -9,8 +9,8 @@
 
 #define DEFAULT_PORT "8500"
 #define ANSWER_MAX   ((size_t)1 << 30)
-#define SILENT_MS    1000                /* of an answer: then the agent is asked whether there is a leader */
-#define LEADER_MS    3000                /* for that */
+#define SILENT_MS    1000                /* without an answer for so long, the agent is asked for the leader */
+#define LEADER_MS    3000                /* time limit of that question */
 #define NO_LEADER    "No cluster leader" /* how an agent's answer begins */
 
 struct transfer {
@@ -21,7 +21,7 @@ struct transfer {
     size_t sent;
 };
 
-/* A question from its beginning to its end. It is not moved meanwhile. */
+/* A request from its beginning to its end. It must not be moved in memory meanwhile. */
 struct client_call {
     const struct client *client;
     struct client_answer answer;
@@ -51,7 +51,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *context) {
     return bytes;
 }
 
-/* The rest of the line, which ends with a line break. */
+/* The value is the rest of the line, which ends with a line break. */
 static bool header_value(struct slice line, struct slice name, struct slice *value) {
     size_t at = name.size;
     if (line.size <= at || !slice_equal_nocase(slice_make(line.data, at), name)) return false;
@@ -96,7 +96,7 @@ void client_parameter(struct buffer *out, const char *name, const char *value) {
     client_encode(out, value, false);
 }
 
-/* Whatever http_proxy says, this host's own addresses are reached directly, as Go's clients do it. */
+/* This host's own addresses are reached directly even when http_proxy is set, as with Go's clients. */
 static void set_no_proxy(CURL *curl) {
     const char *environment = getenv("no_proxy");
     struct buffer list = {0};
@@ -136,14 +136,14 @@ static bool is_one_of(const char *value, const char *const *words) {
     return false;
 }
 
-/* As Consul's clients take it: whoever sets it counts on TLS, also with an address that begins with "http://". */
+/* As in Consul's clients the variable asks for TLS, even when the address begins with "http://". */
 static bool wants_tls(void) {
     static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True", NULL};
     return is_one_of(variable("CONSUL_HTTP_SSL"), yes);
 }
 
-/* The certificate has to be for this name. libcurl takes it from the URL, so that gets it, and the connection goes to
- * where the URL led. */
+/* The certificate has to be for this name. libcurl takes that name from the URL, so the name is written into the URL,
+ * and the connection is directed to the URL's former host. */
 static struct curl_slist *set_server_name(CURL *curl, const char *url, const char *name) {
     CURLU *parts = curl_url();
     char *host = NULL, *port = NULL, *whole = NULL;
@@ -163,7 +163,7 @@ static struct curl_slist *set_server_name(CURL *curl, const char *url, const cha
         curl_easy_setopt(curl, CURLOPT_CONNECT_TO, to);
         bool here = strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0;
         if (here) curl_easy_setopt(curl, CURLOPT_NOPROXY, name); /* see set_no_proxy */
-    } else {                                                     /* it must not be left unchecked */
+    } else { /* an unchecked name must not be used, so the request fails */
         curl_easy_setopt(curl, CURLOPT_URL, "");
     }
     curl_free(host), curl_free(port), curl_free(whole);
@@ -176,7 +176,7 @@ struct curl_slist *client_tls(CURL *curl, const char *url) {
     static const char https[] = "https://";
     if (strncmp(url, https, sizeof https - 1) != 0) return NULL;
     const char *file = variable("CONSUL_CACERT"), *folder = file ? NULL : variable("CONSUL_CAPATH");
-    if (file || folder) { /* in the place of those that the system trusts */
+    if (file || folder) { /* they replace the certificates that the system trusts */
         curl_easy_setopt(curl, CURLOPT_CAINFO, file);
         curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
     }
@@ -269,7 +269,7 @@ static void call_open(struct client_call *call, const struct client *client, con
     buffer_free(&where);
 }
 
-/* A URL means what it says, which may not be what was meant. */
+/* A hint for a URL without a port, which means port 80 although the API's port may have been meant. */
 static const char *port_hint(const char *address) {
     static const char http[] = "http://";
     const char *host = address + sizeof http - 1;
@@ -309,7 +309,8 @@ struct client_call *client_call_begin(CURLM *calls, const struct client *client,
     call_open(call, client, method, path, body, NULL, NULL);
     curl_easy_setopt(call->transfer.curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
     curl_easy_setopt(call->transfer.curl, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(call->transfer.curl, CURLOPT_QUICK_EXIT, 1L); /* a name's look-up is not waited for */
+    curl_easy_setopt(call->transfer.curl, CURLOPT_QUICK_EXIT,
+                     1L); /* cleaning up does not wait for the look-up of a name */
     call_add(call, calls);
     return call;
 }
@@ -350,7 +351,8 @@ const char *client_leaderless(const struct client_answer *answer) {
     return answer->status == 200 && slice_is(buffer_slice(&answer->body), "\"\"") ? CLIENT_LEADERLESS : NULL;
 }
 
-/* Says it, unless that was done before. Carries `call` on too, and ends with it; NULL: there is none. */
+/* Asks for the leader, and prints it to stderr if there is none, once in a process. Meanwhile `call` goes on; when it
+ * gets an answer the question is dropped. NULL: there is no call. */
 static void tell_leaderless(CURLM *calls, const struct client *client, const struct client_call *call) {
     const struct fault *failed = NULL;
     const struct client_answer *leader = NULL;
@@ -398,7 +400,7 @@ int client_ask(const struct client *client, const char *method, const char *path
 
 void client_answer_free(struct client_answer *answer) { buffer_free(&answer->body); }
 
-/* As Consul does, 500 says both that there is no leader and that something is wrong with what was asked. */
+/* As with Consul, status 500 stands both for "no leader" and for a faulty request. */
 static bool says_no_leader(const struct client_answer *answer) {
     struct slice body = buffer_slice(&answer->body), words = SLICE_LITERAL("leader");
     for (size_t i = 0; i + words.size <= body.size; i++)

@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* What every command that talks to an agent takes (-http-addr, -token, -datacenter, -stale). */
+/* The flags of every command that talks to an agent (-http-addr, -token, -datacenter, -stale). */
 struct client {
     /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "host" (port 8500),
      * "http://..." (a URL: port 80 where it has none), "unix:///path".
@@ -18,71 +18,73 @@ struct client {
     bool stale;
 };
 
-/* The address that is asked: the client's or, where that is NULL or empty, what stands in for it. */
+/* The address of the agent: the client's or, when that is NULL or empty, that of the environment or the default. */
 const char *client_address(const struct client *client);
 
 struct client_answer {
     long status;
     struct buffer body; /* at most 1 GiB */
     uint64_t index;     /* X-Consul-Index; 0: none */
-    bool unreachable;   /* there is none, because nobody listens there */
-    bool leaderless;    /* the agent knows of no leader: it says so, or was refused because of that */
+    bool unreachable;   /* there is no answer, because nobody listens at the address */
+    bool leaderless;    /* the agent knows of no leader: it says so, or refused the request because of that */
 };
 
-/* For people, whatever was asked: the cluster has no leader; the agent reaches no server. */
+/* Texts for people: the cluster has no leader; the agent reaches no server. */
 #define CLIENT_LEADERLESS "no leader; see: coord operator raft list-peers -stale"
 #define CLIENT_SERVERLESS "the agent reaches no server; see its log: coord monitor"
 
-/* `path` begins with '/', parameters included and encoded. Body NULL: none. `from`: the body comes from a file
- * instead. `to`: what a 200 brings goes there and not into answer->body. CO_OK: there was an answer, whatever its
- * status. Else a fault: nobody answers.
- * When nothing has come for a second, the agent is asked once whether there is a leader; if there is none, stderr says
- * so (client_leaderless), once in a process. */
+/* `path` begins with '/', parameters included and encoded. Body NULL: none. `from`: the body comes from a file instead.
+ * `to`: the body of a 200 goes there and not into answer->body. CO_OK: there was an answer, of any status. Else a
+ * fault: nobody answers. When nothing has come for a second, the agent is asked once whether there is a leader; if
+ * there is none, stderr says so (client_leaderless), once in a process. */
 int client_ask(const struct client *client, const char *method, const char *path, const struct slice *body, FILE *from,
                FILE *to, struct client_answer *answer, struct fault *fault);
 void client_answer_free(struct client_answer *answer);
 
-/* What an answer that is not 200 means, of these: CO_INVALID: a mistake of who asked, CO_NOTFOUND among them; CO_DENIED:
- * it is refused as things are; CO_NOLEADER: nobody could say. A fault of client_ask is the last one. */
+/* The meaning of an answer that is not 200. CO_INVALID: the request is wrong; CO_NOTFOUND: 404; CO_DENIED: refused, but
+ * the same request may succeed later; CO_NOLEADER: no server could answer, which is also the meaning of a fault of
+ * client_ask. */
 int client_answer_code(const struct client_answer *answer);
 
-/* The same for commands: an answer that is not 200 is a fault ("Unexpected response code: 500 (...)") too, but for
- * 404 when `or_404`. Without a leader it is CO_NOLEADER, in words for people. */
+/* As client_ask, for commands: an answer that is not 200 is a fault ("Unexpected response code: 500 (...)") too, except
+ * 404 when `or_404`. Without a leader it is CO_NOLEADER, with a text for people. */
 int client_want(const struct client *client, const char *method, const char *path, const struct slice *body,
                 bool or_404, struct client_answer *answer, struct fault *fault);
 
-/* The fault of an answer that is not what was wanted, as above; returns its code. */
+/* Sets the fault for an answer that is not 200, as above; returns its code. */
 int client_refused(const struct client_answer *answer, struct fault *fault);
 
-/* What an answer to GET CLIENT_LEADER says: why nothing is answered, in words for people; NULL: there is a leader. */
+/* From an answer to GET CLIENT_LEADER: the reason, for people, why requests are not answered; NULL: there is a
+ * leader. */
 #define CLIENT_LEADER "/v1/status/leader"
 const char *client_leaderless(const struct client_answer *answer);
-/* For commands that follow something in another way than by client_ask: asks, and says it as that does. Up to 2 s. */
+/* For commands that do not use client_ask: asks for the leader, and prints it to stderr when there is none, as
+ * client_ask does. Takes up to 3 s. */
 void client_note_leader(const struct client *client);
 
 /* -- several questions at a time, without blocking ---------------------------------------------------------------- */
 struct client_call;
-/* Begins one, which client_calls_step carries on. `path` is copied; `client`, and what the body's slice points to, stay
+/* Begins a request; client_calls_step carries it on. `path` is copied; `client` and the bytes of the body must stay
  * until the call is freed. No answer within `timeout_ms` is a fault. */
 struct client_call *client_call_begin(CURLM *calls, const struct client *client, const char *method, const char *path,
                                       const struct slice *body, uint64_t timeout_ms);
-/* Waits until a call may have come further, one of `fds` is ready, or the time is up; then carries all calls on. */
+/* Waits until a call can go on, one of `fds` is ready, or the time is up; then carries all calls on. */
 void client_calls_step(CURLM *calls, struct curl_waitfd *fds, unsigned count, int wait_ms);
-/* NULL: not done yet. Else as client_ask, in the call until it is freed. */
+/* NULL: not done yet. Else the answer or fault, as of client_ask, valid until the call is freed. */
 const struct client_answer *client_call_answer(const struct client_call *call, const struct fault **fault);
 void client_call_free(CURLM *calls, struct client_call *call); /* ends one that is under way; NULL: nothing */
 
-/* A new handle for a request to `url`, with what every request of ours has in common: the path goes out as it is
- * written, since "." and ".." in it may be a user's key or name; only HTTP and HTTPS; no signals; no proxy to
- * loopback. `reason` gets libcurl's words for a failure. The caller frees the handle with curl_easy_cleanup;
- * `reason` outlives it. */
+/* A new handle for a request to `url`, with the options of every request: the path is sent as it is written, since "."
+ * and ".." in it may be a user's key or name; only HTTP and HTTPS; no signals; no proxy to loopback. `reason` gets
+ * libcurl's words for a failure. The caller frees the handle with curl_easy_cleanup; `reason` outlives it. */
 CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]);
 
 /* Appends the URL of `path` at an address as above, in HTTPS where $CONSUL_HTTP_SSL asks for that. */
 void client_url(const char *address, const char *path, struct buffer *url);
-/* What the environment says of TLS, for a handle of client_curl to an HTTPS `url`; nothing for HTTP: $CONSUL_CACERT or
- * $CONSUL_CAPATH, $CONSUL_CLIENT_CERT, $CONSUL_CLIENT_KEY, $CONSUL_HTTP_SSL_VERIFY=false, $CONSUL_TLS_SERVER_NAME.
- * The caller frees what it returns, which may be NULL, with curl_slist_free_all after the handle. */
+/* Applies the environment's settings of TLS to a handle of client_curl for an HTTPS `url`; does nothing for HTTP:
+ * $CONSUL_CACERT or $CONSUL_CAPATH, $CONSUL_CLIENT_CERT, $CONSUL_CLIENT_KEY, $CONSUL_HTTP_SSL_VERIFY=false,
+ * $CONSUL_TLS_SERVER_NAME. The caller frees what it returns, which may be NULL, with curl_slist_free_all after the
+ * handle. */
 struct curl_slist *client_tls(CURL *curl, const char *url);
 
 /* Appends `text` encoded for a path ('/' stays) or a parameter's value. */

@@ -177,7 +177,7 @@ int cmd_exit_of(const struct fault *fault) {
         case CO_NOTFOUND:
         case CO_TOOLARGE:
         case CO_UNSUPPORTED:
-        case CO_IO: return CMD_EXIT_MISTAKE; /* of a file that was named */
+        case CO_IO: return CMD_EXIT_MISTAKE; /* of a file that the user named */
         default: return CMD_EXIT_REFUSED;
     }
 }
@@ -197,7 +197,7 @@ void cmd_cell(struct cmd_table *table, const char *text) {
     size_t at = table->cells.size;
     buffer_append(&table->cells, text, strlen(text) + 1);
     for (char *byte = table->cells.data + at; *byte; byte++)
-        if ((unsigned char)*byte < ' ' || *byte == 0x7f) *byte = '?'; /* it may be anybody's word */
+        if ((unsigned char)*byte < ' ' || *byte == 0x7f) *byte = '?'; /* anybody may have written the text */
     table->count++;
 }
 

@@ -1,4 +1,4 @@
-/* What the commands that talk to an agent share: flags as Go's, sub-commands, tables. */
+/* Shared by the commands that talk to an agent: flags as Go has them, sub-commands, tables. */
 #ifndef COORD_AGENT_CMD_H
 #define COORD_AGENT_CMD_H
 
@@ -8,7 +8,7 @@
 struct cmd_flag {
     const char *name; /* without '-' */
     enum { CMD_BOOL, CMD_TEXT, CMD_U64, CMD_NUMBER, CMD_DURATION, CMD_LIST } type;
-    void *value; /* bool, const char *, uint64_t; a number and a duration stay text, checked; struct cmd_list */
+    void *value; /* bool, const char *, uint64_t; a number and a duration are checked, and stay text; struct cmd_list */
     const char *help;
 };
 
@@ -19,9 +19,10 @@ struct cmd_list {
     size_t count;
 };
 
-/* Flags up to the first argument that is none: -name, -name=value, -name value, with one or two dashes. `client`:
- * its flags too (NULL: none). *rest: the first argument that is left. Returns -1: go on; else the exit code (0 after
- * -h, 2 after a wrong one, with a line that names the nearest right one). `usage`: "coord kv get [FLAGS] KEY" */
+/* Takes flags up to the first argument that is no flag: -name, -name=value, -name value, with one or two dashes.
+ * `client`: its flags too (NULL: none). *rest: the first argument that is left. Returns -1: go on; else the exit code
+ * (0 after -h, 2 after a wrong one, with a line that names the nearest right one). `usage`: "coord kv get [FLAGS]
+ * KEY" */
 int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,
               const char *usage, char ***rest);
 
@@ -29,15 +30,15 @@ int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count,
 int cmd_flags_and_one(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,
                       const char *usage, const char *what, const char **argument);
 
-/* Runs the sub-command that argv[1] names; `name` is what stands before it ("kv"). */
+/* Runs the sub-command that argv[1] names; `name`: the command of which it is part ("kv"). */
 int cmd_sub(const struct cli_command *commands, size_t count, const char *name, int argc, char **argv);
 
-/* Exit codes of all commands: 0, and these. (lock, elect and barrier have their own, agent/hold.h: theirs is often that of
- * the command that they ran.) */
+/* Exit codes of all commands: 0, and these. (lock, elect and barrier have their own, agent/hold.h, because they often
+ * return that of the command that they ran.) */
 enum cmd_exit {
     CMD_EXIT_REFUSED = 1, /* the answer is no: refused, not there, not so */
-    CMD_EXIT_MISTAKE = 2, /* wrong arguments, or something that there is not */
-    CMD_EXIT_NOBODY = 3,  /* nobody could say: no agent, no leader */
+    CMD_EXIT_MISTAKE = 2, /* wrong arguments, or a name that does not exist */
+    CMD_EXIT_NOBODY = 3,  /* nobody could answer: no agent, or no leader */
 };
 int cmd_exit_of(const struct fault *fault);
 /* "Error WHAT: ..." on stderr; returns cmd_exit_of. */
@@ -56,8 +57,8 @@ void cmd_table_print(struct cmd_table *table); /* and frees it */
 
 /* Whole content of a file or of stdin ("-"), at most 512 MiB. */
 int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
-/* A value given on the command line: TEXT, @FILE, or - for stdin. An empty file or pipe is what a command leaves that has
- * failed, and nobody behind it can know that: refused (CO_INVALID) unless it may be. `out` is empty. */
+/* A value given on the command line: TEXT, @FILE, or - for stdin. An empty file or pipe is refused (CO_INVALID) unless
+ * it is allowed, because a command that failed leaves one. `out` is empty. */
 int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, struct fault *fault);
 
 /* The commands. */

@@ -1,5 +1,5 @@
-/* coord api: the routing table as JSON, for docs/api.md (tests/e2e/test_api_docs.py). Not among the commands that are
- * listed. */
+/* coord api: the routing table as JSON, for docs/api.md (tests/e2e/test_api_docs.py). The list of commands does not
+ * show it. */
 #include "agent/cmd.h"
 #include "agent/modules.h"
 #include "base/check.h"

@@ -29,10 +29,11 @@ int cmd_barrier(int argc, char **argv) {
     int code = cmd_hold_words(argc, argv, &words, &run);
     if (code >= 0) return code;
     if (!parties) return wrong(words.usage, "-n: the number of PARTIES is wanted");
-    /* after=0: if the answer was lost, the round that it has been released from is the answer to the next one. */
+    /* after=0: if the answer was lost, the next request is answered with the round that the session was released
+     * from. */
     buffer_printf(&run.parameters, "&parties=%llu&after=0%s", (unsigned long long)parties, twice ? "&double" : "");
     if (twice) run.rules.leave_ms = run.rules.wait_ms;
-    run.rules.watched = twice; /* of a single one nothing is held any more when it is released */
+    run.rules.watched = twice; /* after a single barrier is released nothing is held */
     code = hold_run(&run);
     buffer_free(&run.parameters);
     return code;

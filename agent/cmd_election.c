@@ -1,4 +1,4 @@
-/* coord election: what its rows (http/api_election.c) cannot say. */
+/* coord election: the commands that are more than a row of http/api_election.c. */
 #include <time.h>
 
 #include "agent/cmd.h"
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-#define AGAIN_MS 1000 /* after a question that nobody answered */
+#define AGAIN_MS 1000 /* pause after a request that nobody answered */
 
 /* "/v1/election/NAME"; parameters may follow. */
 static void path_of(struct buffer *path, const char *name) {
@@ -69,7 +69,7 @@ struct observing {
     const char *name;
     bool json, complained;
     uint64_t index;
-    struct buffer shown; /* the last line, which is not said twice */
+    struct buffer shown; /* the last line, which is not printed twice */
 };
 
 /* "term 17: web1 leads, 10.0.0.7:5432" */
@@ -121,7 +121,7 @@ static int look(struct observing *observing, struct fault *fault) {
     return refused ? cmd_failed("asking for the election", fault) : 0;
 }
 
-/* Ends when somebody ends it, or what it asks is refused. */
+/* Ends when the user ends it, or when the request is refused. */
 static int election_observe(int argc, char **argv) {
     static const char usage[] = "coord election observe [FLAGS] NAME";
     struct observing observing = {0};
@@ -136,7 +136,7 @@ static int election_observe(int argc, char **argv) {
         if (fault.code && !observing.complained) fprintf(stderr, "coord: %s; trying again\n", fault.text);
         observing.complained = fault.code != CO_OK;
         if (!fault.code) continue;
-        observing.index = 0; /* of another server it may be */
+        observing.index = 0; /* the next answer may be of another server */
         nanosleep(&(struct timespec){AGAIN_MS / 1000, AGAIN_MS % 1000 * 1000000}, NULL);
     }
     buffer_free(&observing.shown);
@@ -144,6 +144,6 @@ static int election_observe(int argc, char **argv) {
 }
 
 const struct cli_command cmd_election_commands[] = {
-    {"get", "who leads an election, since when, and what it advertises", election_get},
-    {"observe", "a line for each change of who leads, as it comes", election_observe},
+    {"get", "the leader of an election, since when, and its advertised value", election_get},
+    {"observe", "print a line for each change of the leader, as it comes", election_observe},
     {0}};

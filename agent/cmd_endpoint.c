@@ -16,7 +16,7 @@
 #define ARGUMENTS_MOST 4
 #define COMMANDS_MOST  32
 
-static const char *group; /* that is run: a process runs one command */
+static const char *group; /* of the command that runs: a process runs one command */
 static struct arena arena;
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static const char *default_of(const struct http_cli *cli, const char *name) {
     return NULL;
 }
 
-/* The flags that every command has, and what nobody gives. */
+/* Is it a flag of this command? The flags that every command has are not, nor parameters that no user gives. */
 static bool is_flag(const struct http_param *param) {
     static const char *const others[] = {"dc", "stale", "cached"};
     if (!declared_is_given(param) || declared_in_path(param) || param->type == HTTP_OBJECT) return false;
@@ -168,7 +168,7 @@ static const char *usage_of(const struct http_route *route) {
     return usage;
 }
 
-/* Flags may stand behind arguments; what follows "--" is no flag. As cmd_flags. */
+/* Flags may follow arguments; nothing after "--" is a flag. Returns as cmd_flags. */
 static int take_arguments(struct call *call, int argc, char **argv, const char *usage) {
     for (char **rest, **end = argv + argc; argc > 1; argc = (int)(end - argv)) {
         int code = cmd_flags(argc, argv, call->flags, call->flag_count + 1, &call->client, usage, &rest);
@@ -212,7 +212,7 @@ static void path_make(const struct call *call, struct buffer *path) {
 
 static void value_json(struct json_out *json, const struct http_param *param, const char *text) {
     bool number = param->type == HTTP_U64 || param->type == HTTP_DECIMAL || param->type == HTTP_FRACTION;
-    if (number) json_raw(json, slice_text(text)); /* the agent says what is wrong with it */
+    if (number) json_raw(json, slice_text(text)); /* the agent checks it */
     else json_string(json, text);
 }
 

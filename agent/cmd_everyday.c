@@ -1,4 +1,4 @@
-/* coord join, leave, force-leave, maint, reload: what is asked of one agent. */
+/* coord join, leave, force-leave, maint, reload: requests to one agent. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -51,7 +51,7 @@ int cmd_join(int argc, char **argv) {
     return 0;
 }
 
-/* The agent has left, and ends: waits until it answers no more. */
+/* Waits until an agent that has left no longer answers, for up to 5 s. */
 static void await_end(const struct client *client) {
     for (int i = 0; i < 100; i++) {
         struct client_answer answer = {0};
@@ -65,8 +65,8 @@ static void await_end(const struct client *client) {
 
 struct plain {
     const char *usage, *where, *doing, *done;
-    bool ends;   /* so does the agent */
-    FILE *notes; /* what the answer says besides goes there */
+    bool ends;   /* the agent ends */
+    FILE *notes; /* the text of the answer goes there */
 };
 
 /* A command without arguments: a PUT. */
@@ -94,20 +94,20 @@ int cmd_leave(int argc, char **argv) {
                                  .ends = true, .notes = stdout});
 }
 
-/* What the answer says are keys that a reload cannot change. */
+/* The answer lists the changed keys that only a restart applies. */
 int cmd_reload(int argc, char **argv) {
     return plain(argc, argv,
                  &(struct plain){"coord reload [FLAGS]", "/v1/agent/reload", "reloading",
                                  "Configuration reload triggered", .notes = stderr});
 }
 
-/* Consul's words, with a 500, of a node that there is not. */
+/* Recognizes Consul's text, with a 500, for a node that does not exist. */
 static bool is_unknown(const struct client_answer *answer) {
     return answer->status == 500 &&
            slice_starts(buffer_slice(&answer->body), SLICE_LITERAL("agent: No node found with name "));
 }
 
-/* CMD_EXIT_REFUSED where it stays. */
+/* Returns CMD_EXIT_REFUSED when the node stays. */
 static int force_leave(const struct client *client, struct buffer *path, const char *node) {
     struct client_answer answer = {0};
     struct fault fault = {0};
@@ -115,7 +115,7 @@ static int force_leave(const struct client *client, struct buffer *path, const c
     int rv = client_want(client, "PUT", path->data, NULL, false, &answer, &fault), code = CMD_EXIT_REFUSED;
     buffer_free(path);
     if (rv != CO_OK && is_unknown(&answer)) fault.code = CO_NOTFOUND;
-    bool mute = rv == CO_OK && answer.body.size == 0; /* Consul's */
+    bool mute = rv == CO_OK && answer.body.size == 0; /* Consul's agents answer so */
     struct json_object *did = rv == CO_OK && !mute ? json_parse(buffer_slice(&answer.body), &fault) : NULL;
     if (mute) code = 0;
     if (did) {

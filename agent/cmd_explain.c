@@ -5,14 +5,15 @@
 
 int cmd_explain(int argc, char **argv) {
     static const struct cli_command commands[] = {
-        {"check", "the status of a check, its output, who runs it, and when its status changes", explain_check},
-        {"election", "who leads an election, why the first candidate still waits, and what happened last",
+        {"check", "a check's status, its output, the agent that runs it, and the next change of its status",
+         explain_check},
+        {"election", "the leader of an election, why the first candidate still waits, and the last changes",
          explain_election},
-        {"lock", "who holds a lock, why the first one still waits, and what happened last", explain_lock},
-        {"node", "whether a node's agent is heard of, until when, and what ends with it", explain_node},
-        {"quota", "what is left of a budget, who holds it, and whether this agent could take of it now", explain_quota},
-        {"service", "which region answers for a service, and why", explain_service},
-        {"session", "what a session holds and waits for, when it ends, and what happens then", explain_session},
+        {"lock", "the holders of a lock, why the first waiter still waits, and the last changes", explain_lock},
+        {"node", "the lease of a node's agent, its end, and all that ends with it", explain_node},
+        {"quota", "the rest of a budget, its leases, and whether this agent could take of it now", explain_quota},
+        {"service", "the region that answers for a service, and why", explain_service},
+        {"session", "all that a session holds and waits for, its end, and the effect of that", explain_session},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "explain", argc, argv);
 }

@@ -15,12 +15,12 @@ int explain_quota(int argc, char **argv);
 int explain_service(int argc, char **argv);
 int explain_session(int argc, char **argv);
 
-/* Why the first one of a lock's queue waits: half a sentence, appended. */
+/* Appends half a sentence that says why the first waiter of a lock's queue waits. */
 struct lock_standing {
-    const char *mode, *holder; /* of the holders; the session of the first one */
+    const char *mode, *holder; /* the mode of the holders; the session of the first holder */
     uint64_t holders, limit;   /* limit 0: none */
     uint64_t delays;           /* lock-delays that are under way */
-    const char *wanted;        /* the mode that the first one wants */
+    const char *wanted;        /* the mode that the first waiter wants */
 };
 void lock_reason(const struct lock_standing *of, struct buffer *out);
 

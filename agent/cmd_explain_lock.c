@@ -20,7 +20,7 @@ void lock_reason(const struct lock_standing *of, struct buffer *out) {
     else buffer_append_text(out, "its turn is coming just now");
 }
 
-/* -- what is printed ---------------------------------------------------------------------------------------------- */
+/* -- printing ----------------------------------------------------------------------------------------------------- */
 
 /* "SESSION on NODE, \"its name\"" */
 static void print_session(const struct client *client, const char *id) {

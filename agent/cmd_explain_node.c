@@ -9,7 +9,7 @@
 
 #define SHOWN_MOST 20 /* of each list */
 
-/* Of a GET; NULL: a fault. `name` is encoded and appended. */
+/* The answer to a GET; NULL: a fault. `name` is encoded and appended to the path. */
 static struct json_object *get(const struct client *client, const char *where, const char *name, struct fault *fault) {
     struct buffer path = {0};
     buffer_append_text(&path, where);
@@ -29,7 +29,7 @@ static char *own_node(const struct client *client, struct fault *fault) {
     return name;
 }
 
-/* A node that is not there is "null". */
+/* The answer for a node that does not exist is "null". */
 static struct json_object *get_node(const struct client *client, const char *name, struct fault *fault) {
     struct buffer path = {0};
     struct client_answer answer = {0};
@@ -60,7 +60,7 @@ static int64_t duration_of(struct json_object *object, const char *name) {
     return ns;
 }
 
-/* To a tenth of a second. */
+/* Prints a time to a tenth of a second; from 10 s on to a second. */
 static void print_time(const char *before, int64_t ns, const char *after) {
     struct buffer text = {0};
     duration_format(&text, ns < 10000000000 ? ns / 100000000 * 100000000 : ns / 1000000000 * 1000000000);
@@ -142,7 +142,7 @@ static int explain_it(const struct client *client, const char *name, struct faul
     struct json_object *node = get_node(client, name, fault);
     struct json_object *checks = fault->code ? NULL : get(client, "/v1/health/node/", name, fault);
     struct json_object *sessions = fault->code ? NULL : get(client, "/v1/session/node/", name, fault);
-    /* Without the leader, or with very many, it is left out. */
+    /* When the leader does not answer, or there are very many, the lease is not shown. */
     struct json_object *leases =
         fault->code ? NULL : get(client, client->stale ? "/v1/leases" : "/v1/leases?remaining", NULL, &ignored);
     if (!fault->code) {
@@ -224,7 +224,7 @@ static bool flag(struct json_object *object, const char *name) {
     return value;
 }
 
-/* Of a TTL check. */
+/* Prints when a TTL check was last updated. */
 static void print_told(struct json_object *standing, bool critical) {
     if (json_get(standing, "ResultAge")) print_time("  last     told ", duration_of(standing, "ResultAge"), " ago\n");
     else printf("  last     nobody has told its status since it was registered, or since its agent started\n");

@@ -10,7 +10,7 @@
 
 static bool is_owned(struct json_object *quota) { return strcmp(cmd_json_text(quota, "Mode"), "owner") == 0; }
 
-/* -- what it is --------------------------------------------------------------------------------------------------- */
+/* -- the definition ----------------------------------------------------------------------------------------------- */
 
 static void print_definition(struct json_object *quota, const char *name) {
     struct json_object *refill = json_get_object(quota, "Refill", NULL);
@@ -26,7 +26,7 @@ static void print_definition(struct json_object *quota, const char *name) {
                cmd_json_text(quota, "Mode"));
 }
 
-/* -- what is left ------------------------------------------------------------------------------------------------- */
+/* -- the rest of the budget --------------------------------------------------------------------------------------- */
 
 static void print_part(uint64_t number, const char *what, bool *first) {
     if (!number) return;
@@ -110,7 +110,7 @@ static void print_bound(struct json_object *quota) {
 
 /* -- this agent --------------------------------------------------------------------------------------------------- */
 
-/* What the agent that is asked holds. */
+/* The sum that the leases grant to the agent that is asked. */
 static uint64_t held_here(const struct client *client, struct json_object *quota) {
     struct fault fault = {0};
     struct json_object *self = cmd_json_get(client, "/v1/agent/self", &fault);
@@ -153,7 +153,7 @@ static void print_here(const struct client *client, struct json_object *quota, c
     buffer_free(&path);
 }
 
-/* -- who owns a key ----------------------------------------------------------------------------------------------- */
+/* -- the owner of a key ------------------------------------------------------------------------------------------- */
 
 static void print_why(struct json_object *seen, struct json_object *quota, const char *owner, const char *node) {
     uint64_t epoch = cmd_json_number(seen, "Epoch"), active = cmd_json_number(seen, "ActiveEpoch");

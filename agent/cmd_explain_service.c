@@ -36,7 +36,7 @@ static void print_age(struct json_object *region) {
     buffer_free(&text);
 }
 
-/* -- who answers -------------------------------------------------------------------------------------------------- */
+/* -- the region that answers -------------------------------------------------------------------------------------- */
 static void print_answer(struct json_object *why, const char *here) {
     struct json_object *answer = json_get_object(why, "Answer", NULL);
     const char *region = cmd_json_text(answer, "Region"), *service = cmd_json_text(answer, "Service");
@@ -73,7 +73,7 @@ static void print_why(struct json_object *why, const char *here) {
     printf(".\n");
 }
 
-/* -- what there is ------------------------------------------------------------------------------------------------ */
+/* -- instances and targets ---------------------------------------------------------------------------------------- */
 static void print_targets(struct json_object *why) {
     struct json_object *targets = json_get_array(why, "Targets", NULL);
     for (size_t i = 0; i < cmd_json_length(targets); i++) {

@@ -84,7 +84,7 @@ int explain_session(int argc, char **argv) {
     int code = cmd_flags_and_one(argc, argv, NULL, 0, &client, usage, "ID", &id);
     if (code >= 0) return code;
     struct buffer path = {0};
-    client.stale = false; /* the leader is asked for what is left */
+    client.stale = false; /* the leader knows the time that is left */
     buffer_append_text(&path, "/v1/session/explain/");
     client_encode(&path, id, false);
     return cmd_show(&client, &path, false, "asking for the session", print_session);

@@ -1,4 +1,4 @@
-/* coord failover put: what its row (http/api_failover.c) cannot say. */
+/* coord failover put, which is more than its row of http/api_failover.c. */
 #include <string.h>
 
 #include "agent/cmd.h"
@@ -32,7 +32,7 @@ struct wish {
     struct cmd_list tags;
 };
 
-/* The body. */
+/* Writes the body of the request. */
 static int write_order(const struct wish *wish, struct buffer *body, struct fault *fault) {
     struct json_out json;
     struct buffer targets = {0};
@@ -87,6 +87,6 @@ static int put(int argc, char **argv) {
 }
 
 const struct cli_command cmd_failover_commands[] = {
-    {"put", "order who answers for a service while it has no healthy instances here", put},
+    {"put", "set the order of regions that answer for a service without healthy instances here", put},
     {0},
 };

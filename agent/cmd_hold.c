@@ -5,7 +5,7 @@
 
 #define OWN_FLAGS 8
 
-/* Flags as cmd_flags takes them, but what is wrong with them is HOLD_EXIT_ERROR. */
+/* Takes flags as cmd_flags, but returns HOLD_EXIT_ERROR for wrong ones. */
 static int take_flags(int argc, char **argv, const struct cmd_hold *of, const char **wait, struct hold_run *run,
                       char ***rest) {
     struct cmd_flag flags[OWN_FLAGS + 2];

@@ -1,4 +1,4 @@
-/* What `coord lock`, `coord elect` and `coord barrier` take: [FLAGS] NAME [FLAGS] -- COMMAND [ARGS]. */
+/* The arguments of `coord lock`, `coord elect` and `coord barrier`: [FLAGS] NAME [FLAGS] -- COMMAND [ARGS]. */
 #ifndef COORD_AGENT_CMD_HOLD_H
 #define COORD_AGENT_CMD_HOLD_H
 
@@ -14,8 +14,8 @@ struct cmd_hold {
     bool command_optional;
 };
 
-/* Into run's client, name, ttl, argv, and rules.ttl_ms and rules.wait_ms. -1: go on; else the exit code (0 after -h, 1
- * for wrong arguments, with a line). */
+/* Sets run's client, name, ttl, argv, and rules.ttl_ms and rules.wait_ms. -1: go on; else the exit code (0 after -h; 1
+ * for wrong arguments, with a line on stderr). */
 int cmd_hold_words(int argc, char **argv, const struct cmd_hold *of, struct hold_run *run);
 
 #endif

@@ -15,7 +15,7 @@ static void key_path(struct buffer *path, const char *key) {
     client_encode(path, key, true);
 }
 
-/* Asks, then parses the list of entries. NULL: none, or a fault. */
+/* Sends the GET, then parses the list of entries. NULL: no entries, or a fault. */
 static struct json_object *entries_of(const struct client *client, struct buffer *path, struct client_answer *answer,
                                       struct fault *fault) {
     buffer_append_byte(path, '\0');
@@ -127,7 +127,7 @@ static int kv_get(int argc, char **argv) {
 }
 
 /* -- put, delete -------------------------------------------------------------------------------------------------- */
-/* The answer is true or false: which one, or a fault. */
+/* Sends a request whose answer is true or false, and returns that; or a fault. */
 static bool ask_yes(const struct client *client, const char *method, struct buffer *path, const struct slice *body,
                     struct fault *fault) {
     struct client_answer answer = {0};
@@ -340,13 +340,13 @@ static int kv_import(int argc, char **argv) {
 
 int cmd_kv(int argc, char **argv) {
     static const struct cli_command commands[] = {
-        {"get", "print a value, or what begins with a prefix", kv_get},
+        {"get", "print the value of a key, or all below a prefix", kv_get},
         {"history", "list how a key changed", cmd_kv_history},
         {"put", "write a value", kv_put},
-        {"delete", "delete a key, or what begins with a prefix", kv_delete},
+        {"delete", "delete a key, or all keys with a prefix", kv_delete},
         {"export", "print keys and values as JSON", kv_export},
-        {"import", "write what export printed", kv_import},
-        {"restore", "take a key, or what begins with a prefix, back to what it was", cmd_kv_restore},
+        {"import", "write the entries that export printed", kv_import},
+        {"restore", "give a key, or all keys with a prefix, their former values", cmd_kv_restore},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "kv", argc, argv);
 }

@@ -4,7 +4,7 @@
 #include "base/json_in.h"
 #include "base/text.h"
 
-/* One line of text as it is; anything else stays base64. */
+/* Shows a value of one line of text as it is; any other value stays base64. */
 static void value_cell(struct cmd_table *table, const char *encoded) {
     struct buffer value = {0}, cell = {0};
     (void)base64_decode(&value, slice_text(encoded));
@@ -73,7 +73,7 @@ int cmd_kv_history(int argc, char **argv) {
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
     if (!rest[0] || rest[1]) return cmd_wrong(usage, "one KEY is wanted, and flags before it");
-    const char *key = rest[0][0] == '/' ? rest[0] + 1 : rest[0]; /* as in the other commands of keys */
+    const char *key = rest[0][0] == '/' ? rest[0] + 1 : rest[0]; /* as in the other commands with keys */
     if (!key[0]) return cmd_wrong(usage, "KEY is empty");
     return show(&client, key, json);
 }

@@ -1,4 +1,4 @@
-/* coord kv restore: keys become what they were, in one entry. */
+/* coord kv restore: gives keys the values that they had before, in one log entry. */
 #include "agent/cmd.h"
 #include "base/check.h"
 #include "base/json_in.h"
@@ -86,7 +86,7 @@ int cmd_kv_restore(int argc, char **argv) {
     if (restore.prefix && restore.remove)
         return cmd_wrong(usage, "-prefix deletes what was not there anyway, and goes without -delete");
     const char *key = rest[0];
-    restore.key = key[0] == '/' ? key + 1 : key; /* as in the other commands of keys */
+    restore.key = key[0] == '/' ? key + 1 : key; /* as in the other commands with keys */
     if (!restore.key[0] && !restore.prefix) return cmd_wrong(usage, "KEY is empty");
     return ask(&restore);
 }

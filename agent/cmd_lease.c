@@ -1,4 +1,4 @@
-/* coord lease: what its rows (http/api_lease.c) cannot say. */
+/* coord lease: a column that is no member of the records of http/api_lease.c. */
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
 #include "agent/cmd_json.h"
@@ -15,7 +15,7 @@ static void append_list(struct buffer *out, struct json_object *lease, const cha
     }
 }
 
-/* "key:a service:n1/web": all that hangs on it. */
+/* "key:a service:n1/web": everything that is bound to the lease. */
 static void bound(struct json_object *lease, struct buffer *out) {
     append_list(out, lease, "Keys", "key");
     append_list(out, lease, "Services", "service");

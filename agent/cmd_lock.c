@@ -1,8 +1,8 @@
-/* coord lock, coord elect: a command that runs while a lock is held, or while it leads. */
+/* coord lock, coord elect: run a command while a lock is held, or while this process leads. */
 #include "agent/cmd_hold.h"
 #include "base/check.h"
 
-/* "backup.sh"; on which node, and in which process, its session tells. */
+/* The default note is the name of the program: "backup.sh". The session tells node and process. */
 static void default_note(char *const *argv, struct buffer *note) {
     const char *slash = strrchr(argv[0], '/');
     buffer_printf(note, "%.64s", slash ? slash + 1 : argv[0]);
@@ -39,7 +39,7 @@ int cmd_lock(int argc, char **argv) {
     const struct cmd_flag flags[] = {
         {"shared", CMD_BOOL, &shared, "together with other shared holders"},
         {"n", CMD_U64, &limit, "so many shared holders at most: a semaphore"},
-        {"note", CMD_TEXT, &run.note, "what others see of the holder (default: COMMAND's program)"}};
+        {"note", CMD_TEXT, &run.note, "a note for others about the holder (default: COMMAND's program)"}};
     const struct cmd_hold words = {"coord lock [FLAGS] NAME -- COMMAND [ARGS]", flags, ARRAY_COUNT(flags), false};
     int code = cmd_hold_words(argc, argv, &words, &run);
     if (code >= 0) return code;
@@ -62,7 +62,7 @@ int cmd_elect(int argc, char **argv) {
     uint64_t priority = 0;
     const struct cmd_flag flags[] = {
         {"priority", CMD_U64, &priority, "of those that wait the highest leads first (default 0)"},
-        {"value", CMD_TEXT, &run.note, "what it advertises as the leader (default: COMMAND's program)"}};
+        {"value", CMD_TEXT, &run.note, "the value that the leader advertises (default: COMMAND's program)"}};
     const struct cmd_hold words = {"coord elect [FLAGS] NAME -- COMMAND [ARGS]", flags, ARRAY_COUNT(flags), false};
     int code = cmd_hold_words(argc, argv, &words, &run);
     if (code >= 0) return code;

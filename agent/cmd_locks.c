@@ -1,4 +1,4 @@
-/* coord locks, coord elections: who holds or leads what, in a table. */
+/* coord locks, coord elections: a table of all locks with their holders, or of all elections with their leaders. */
 #include "agent/cmd.h"
 #include "agent/cmd_json.h"
 #include "base/check.h"

@@ -66,7 +66,7 @@ static int by_name(const void *a, const void *b) {
                   cmd_json_text(*(struct json_object *const *)b, "Name"));
 }
 
-/* With all tags, as name=value,name=value. */
+/* A row with all tags, as name=value,name=value. */
 static void member_row_detailed(struct cmd_table *table, struct json_object *member) {
     char address[160];
     uint64_t port = 0;
@@ -85,7 +85,7 @@ static void member_row_detailed(struct cmd_table *table, struct json_object *mem
     buffer_free(&tags);
 }
 
-/* Exit code 2 when there are none of that status, as with Consul. */
+/* Returns exit code 2 when no member has that status, as with Consul. */
 static int print_members(struct json_object *list, const char *status, bool detailed) {
     static const char *const short_heads[] = {"Node",  "Address",  "Status", "Type",
                                               "Build", "Protocol", "DC",     "Segment"};

@@ -33,7 +33,7 @@ static void print_peers(struct json_object *servers) {
     cmd_table_print(&table);
 }
 
-/* Asks and parses; NULL and a fault. */
+/* Sends the GET and parses the answer; NULL and a fault. */
 static struct json_object *ask_object(const struct client *client, const char *path, bool or_429, struct fault *fault) {
     struct client_answer answer = {0};
     struct fault refused = {0};
@@ -97,7 +97,8 @@ static int raft_transfer(int argc, char **argv) {
     static const char usage[] = "coord operator raft transfer-leader [-id=ID] [FLAGS]";
     struct client client = {0};
     const char *id = NULL;
-    const struct cmd_flag flags[] = {{"id", CMD_TEXT, &id, "who shall lead; without it the server that is furthest"}};
+    const struct cmd_flag flags[] = {
+        {"id", CMD_TEXT, &id, "the server that shall lead; without it the one whose log is furthest"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code >= 0) return code;
@@ -144,7 +145,7 @@ static void replace(struct json_object *config, const char *name, const char *te
     json_object_object_add(config, name, value);
 }
 
-/* What is there, with the named fields changed; nobody else's change in between gets lost. */
+/* Writes the whole configuration back, if nobody has changed it since it was read: so no other change gets lost. */
 static int autopilot_write(const struct client *client, struct json_object *config, struct fault *fault) {
     uint64_t index = 0;
     char path[160];
@@ -235,9 +236,9 @@ static int autopilot_health(int argc, char **argv) {
 
 static int operator_autopilot(int argc, char **argv) {
     static const struct cli_command commands[] = {
-        {"get-config", "when a server counts as healthy", autopilot_get},
-        {"set-config", "set it", autopilot_set},
-        {"health", "is each server healthy; exit code 2 when one is not", autopilot_health},
+        {"get-config", "print the rules for a healthy server", autopilot_get},
+        {"set-config", "change these rules", autopilot_set},
+        {"health", "the health of each server; exit code 2 when one is not healthy", autopilot_health},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "operator autopilot", argc, argv);
 }

@@ -1,4 +1,4 @@
-/* coord quota: what its rows (http/api_quota.c) cannot say. */
+/* coord quota: the commands that are more than a row of http/api_quota.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -30,7 +30,7 @@ static int take(int argc, char **argv) {
     bool quiet = false;
     const struct cmd_flag flags[] = {
         {"n", CMD_NUMBER, &n, "how much (default 1); 0 only looks"},
-        {"key", CMD_TEXT, &key, "whose it is, of budgets that are counted by key"},
+        {"key", CMD_TEXT, &key, "the key to charge, for budgets that are counted by key"},
         {"quiet", CMD_BOOL, &quiet, "only the exit code tells: 0 allowed, 1 refused, 2 a mistake, 3 nobody could say"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
@@ -80,7 +80,7 @@ static void print_row(struct json_object *row) {
     printf(" of %llu\n", (unsigned long long)cmd_json_number(row, "Capacity"));
 }
 
-/* Prints what is new. A row may be printed once only: their numbers have no gaps, unless rows went that nobody read. */
+/* Prints the new rows, each only once. Their numbers have gaps only where rows were dropped before they were read. */
 static bool print_new(const struct client_answer *answer, uint64_t *from) {
     struct fault fault = {0};
     struct json_object *list = json_parse(buffer_slice(&answer->body), &fault);
@@ -130,7 +130,7 @@ static int watch(int argc, char **argv) {
         int rv = client_ask(&client, "GET", path.data, NULL, NULL, NULL, &answer, &fault);
         if (rv == CO_OK && answer.status == 200) {
             bool more = print_new(&answer, &from);
-            /* There may be more than one answer takes: they are asked for at once. */
+            /* There may be more rows than fit into one answer, so the next request does not wait. */
             index = more ? 0 : answer.index;
             silent = false;
         } else if (rv == CO_OK && answer.status < 500) {
@@ -153,6 +153,6 @@ static int watch(int argc, char **argv) {
 
 const struct cli_command cmd_quota_commands[] = {
     {"take", "spend of a budget by the local agent: exit code 0 allowed, 1 refused, 3 nobody could say", take},
-    {"watch", "print what changes a budget, as it comes", watch},
+    {"watch", "print the changes of a budget, as they come", watch},
     {0},
 };

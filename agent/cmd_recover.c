@@ -1,5 +1,5 @@
-/* coord operator recover: the cluster lost its majority for good; one of the servers that are left goes on without
- * the others. Works on stopped data folders. */
+/* coord operator recover, for a cluster that lost its majority for good: makes one of the remaining servers go on
+ * without the others. Works on stopped data folders. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -45,7 +45,7 @@ static int survivor_open(struct survivor *survivor, const char *folder, struct f
     return fault_set(fault, rv, "%s: %s", path, co_strerror(rv));
 }
 
-/* The fault of something inside a folder gets the folder's name. */
+/* Puts the folder's name before a fault of something inside it. */
 static int in_folder(const struct survivor *survivor, int rv, const struct fault *inner, struct fault *fault) {
     return rv == CO_OK
                ? rv
@@ -84,8 +84,8 @@ static bool further(const struct recover_report *a, const struct recover_report 
     return a->last_term != b->last_term ? a->last_term > b->last_term : a->last_index > b->last_index;
 }
 
-/* `a` went on from a log that lacked something that `b` may have committed: their ends say nothing of each other.
- * NULL: no. */
+/* The recovery by which `a` went on from a log that lacked something that `b` may have committed, so that the ends of
+ * their logs cannot be compared. NULL: there is none. */
 static const struct raft_recovery *went_on_without(const struct recover_report *a, const struct recover_report *b) {
     return raft_recovery_ahead(&b->members, b->last_index, b->last_term, &a->members.recoveries);
 }
@@ -114,14 +114,14 @@ static size_t voters_among(const struct survivor *survivors, size_t count, const
     return voters;
 }
 
-/* Servers of one cluster know each other, or have known a third one. */
+/* Are both servers of one cluster? Such servers know each other, or have known a third one. */
 static bool related(const struct recover_report *a, const struct recover_report *b) {
     for (uint32_t i = 0; i < a->members.count; i++)
         if (a->members.member[i].id == b->id || raft_members_find(&b->members, a->members.member[i].id)) return true;
     return raft_members_find(&b->members, a->id) != NULL;
 }
 
-/* Ends of logs are compared within a cluster only. */
+/* Refuses servers of different clusters, because the ends of their logs cannot be compared. */
 static int check_related(const struct survivor *survivors, size_t count, struct fault *fault) {
     for (size_t i = 1; i < count; i++)
         for (size_t k = 0; k < i; k++)
@@ -137,7 +137,8 @@ static int check_related(const struct survivor *survivors, size_t count, struct 
     return CO_OK;
 }
 
-/* One history: who is the furthest in it, and whether they go on by themselves. */
+/* Compares servers of one history: prints which has the longest log, and whether they are a majority that needs no
+ * recovery. */
 static const struct survivor *compare(const struct survivor *survivors, size_t count) {
     const struct survivor *best = furthest(survivors, count);
     printf("\n");
@@ -165,7 +166,7 @@ static const struct survivor *compare(const struct survivor *survivors, size_t c
     return best;
 }
 
-/* Those of the first one's history to the front; how many they are. */
+/* Moves the servers that share the history of the first one to the front; returns their number. */
 static size_t gather(struct survivor *survivors, size_t count) {
     size_t same = 1;
     for (size_t i = 1; i < count; i++) {
@@ -188,10 +189,10 @@ static void tell_parted(const struct survivor *survivors, size_t count) {
                        survivors[i].folder, recovery->index, survivors[k].folder);
         }
     printf(
-        "These are different histories: they do not go on together, and which of them is to go on only somebody can "
-        "say who knows what was written. What only the\n"
-        "others have is lost: to one that was recovered what it lacked then, to one that was not what was written "
-        "since. Empty the folders of the others.\n");
+        "These are different histories, which cannot be joined. Somebody who knows what was written has to decide "
+        "which of them goes on.\nEntries that only the others have are lost. If the one that goes on was recovered, "
+        "these are the entries that it lacked then; if not, those that were written since. Empty the folders of the "
+        "others.\n");
 }
 
 static void advise(struct survivor *survivors, size_t count) {
@@ -228,8 +229,9 @@ static bool is_address(const char *text) {
            address_ip(host, port, &found);
 }
 
-/* ID@ADDRESS, of a server that the survivor knows: a mistyped one would be waited for, and the one that was meant be
- * refused for good. The address may be another one than before. */
+/* Parses ID@ADDRESS of a server that the survivor knows. An unknown id is refused, because after a mistyped one the
+ * cluster would wait for a server that does not exist, and refuse the right one for good. The address may differ from
+ * the former one. */
 static int voter_parse(const char *text, const struct raft_members *known, struct raft_member *voter,
                        struct fault *fault) {
     const char *at = strchr(text, '@');
@@ -255,7 +257,7 @@ static struct raft_data *removed_command(uint64_t id) {
     return data;
 }
 
-/* Members that do not go on are remembered as removed: they are not taken in again with what they have. */
+/* Members that do not go on are remembered as removed, so that they are not taken in again with their old data. */
 static size_t lost_members(const struct recover_report *report, const struct recover_plan *plan,
                            struct raft_data **commands) {
     size_t count = 0;
@@ -329,7 +331,7 @@ int cmd_recover(int argc, char **argv) {
     if (rv == CO_OK && yes) rv = recover(&survivors[0], &voters, &fault);
     else if (rv == CO_OK) advise(survivors, opened);
     for (size_t i = 0; i < opened; i++) survivor_close(&survivors[i]);
-    if (rv != CO_OK) { /* nothing was changed, whatever is wrong */
+    if (rv != CO_OK) { /* nothing was changed */
         (void)cmd_failed("recovering", &fault);
         return CMD_EXIT_REFUSED;
     }

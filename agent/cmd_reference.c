@@ -1,5 +1,5 @@
-/* coord reference: docs/reference.md, from the tables of keys, flags and metrics. Not among the commands that are
- * listed; `./dev docs` runs it, and the test suite compares. */
+/* coord reference: docs/reference.md, from the tables of keys, flags and metrics. The list of commands does not show
+ * it; `./dev docs` runs it, and the test suite compares. */
 #include <stdlib.h>
 
 #include "agent/cmd.h"
@@ -58,13 +58,13 @@ static void key_row(const struct config *fresh, const struct key *key, struct bu
     buffer_free(&value);
 }
 
-/* The keys of a kind, one row for those of which the same is said. */
+/* Prints keys, one row for all keys with the same help. */
 static void rows_by_help(bool guarded, struct buffer *out) {
     for (const struct key *key = config_keys; key->path; key++) {
         const struct key *same = config_keys;
         if (key_has_effect(key) || guarded != (key->guard != NULL)) continue;
         while (same != key && (key_has_effect(same) || strcmp(same->help, key->help) != 0)) same++;
-        if (same != key) continue; /* it has its row */
+        if (same != key) continue; /* an earlier key had the row */
         buffer_printf(out, "| %s | ", key->help);
         for (const char *between = ""; same->path; same++) {
             if (key_has_effect(same) || strcmp(same->help, key->help) != 0) continue;

@@ -1,4 +1,4 @@
-/* coord region keys: which keys are copied from other regions. */
+/* coord region keys: shows and changes the keys that are copied from other regions. */
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
 #include "agent/cmd_json.h"
@@ -108,7 +108,7 @@ static int remove_main(int argc, char **argv) {
 static int keys_main(int argc, char **argv) {
     static const struct cli_command commands[] = {
         {"add", "copy the keys below a prefix from another region", add_main},
-        {"list", "which keys are copied, and how far they lag behind", list_main},
+        {"list", "list the prefixes that are copied, and how far they lag behind", list_main},
         {"remove", "copy the keys below a prefix no longer", remove_main},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "region keys", argc, argv);

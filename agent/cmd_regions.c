@@ -1,4 +1,4 @@
-/* coord regions: which regions there are, how far away, and how old the copy of their catalogs is. */
+/* coord regions: lists the regions, their distance, and the age of the copy of their catalogs. */
 #include "agent/cmd.h"
 #include "agent/cmd_json.h"
 #include "base/check.h"

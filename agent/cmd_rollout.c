@@ -1,4 +1,4 @@
-/* coord rollout: what its rows (http/api_rollout.c) cannot say. */
+/* coord rollout: the commands that are more than a row of http/api_rollout.c. */
 #include <stdlib.h>
 
 #include "agent/cmd.h"
@@ -61,7 +61,7 @@ static void list_write(struct json_out *json, const char *name, const struct cmd
     json_array_end(json);
 }
 
-/* "10:5m": a percentage, and how long it holds. */
+/* "10:5m": a percentage, and the duration of this step. */
 static void step_write(struct json_out *json, const char *step) {
     size_t percent = strcspn(step, ":");
     json_object(json);
@@ -110,7 +110,7 @@ static bool is_part(const struct stage *stage) {
            stage->max_failing;
 }
 
-/* As JSON writes one, without an exponent: it goes into the body as it is. */
+/* A number as in JSON, without an exponent, because it is copied into the body. */
 static bool is_decimal(struct slice text) {
     size_t whole = 0, at;
     while (whole < text.size && text.data[whole] >= '0' && text.data[whole] <= '9') whole++;
@@ -127,7 +127,7 @@ static bool is_step(const char *step) {
            (!step[percent] || duration_parse(slice_text(step + percent + 1), &hold_ns) == CO_OK);
 }
 
-/* CMD_EXIT_MISTAKE with a line that names the flag; -1: they may go into the body. */
+/* Returns CMD_EXIT_MISTAKE, with a line that names the flag; -1: all numbers may go into the body. */
 static int check_numbers(const struct stage *stage) {
     const struct {
         const char *flag, *text;
@@ -202,7 +202,7 @@ static int stage_main(int argc, char **argv) {
 const struct cli_command cmd_rollout_commands[] = {
     {"create", "a new rollout: its first version, for everybody", cmd_rollout_create},
     {"stage", "give a version to a part of the callers, in steps, with a guard; or to everybody", stage_main},
-    {"status", "who has which version, who refused it, which nodes are silent", status_main},
+    {"status", "the callers with their versions, refusals, and silent nodes", status_main},
     {"get", "the document that a caller gets", cmd_rollout_get},
     {"diff", "how two versions differ", cmd_rollout_diff},
     {"follow", "keep a file as a caller should have it, and run a command when it changes", cmd_rollout_follow},

@@ -5,17 +5,17 @@
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
 
-/* Who asks. */
+/* The caller that asks for a version. */
 struct rollout_identity {
     const char *id, *node, *region;
     struct cmd_list tags;
 };
 /* "/v1/rollout/NAME" and the rest. */
 void rollout_path(struct buffer *path, const char *name, const char *rest);
-/* "?id=...": nothing else of the query stands before it. */
+/* Appends "?id=...", which begins the query. */
 void rollout_parameters(struct buffer *path, const struct rollout_identity *who);
 
-/* What is known of a rollout, in the client's region. */
+/* The state of a rollout in the client's region. */
 struct rollout_known {
     bool there;
     char current[256], staged[256]; /* "": no version is current; no stage is under way */
@@ -27,15 +27,16 @@ int rollout_send(const struct client *client, const char *name, const char *rest
                  struct fault *fault);
 int rollout_send_version(const struct client *client, const char *name, const char *version,
                          const struct buffer *document, struct fault *fault);
-/* Everybody gets it, unless the rollout has changed since `index`. */
+/* Gives the version to everybody, unless the rollout has changed since `index`. */
 int rollout_send_current(const struct client *client, const char *name, const char *version, const char *comment,
                          uint64_t index, struct fault *fault);
-/* Stages the version in each of the regions ("eu,us"), once its document is in all of them: `body` is what
- * /v1/rollout/NAME/current gets; part: only some callers get it. Reports each region. Returns the exit code. */
+/* Stages the version in each of the regions ("eu,us"), once its document is in all of them: `body` is that of
+ * /v1/rollout/NAME/current; `part`: only some callers get the version. Reports each region. Returns the exit code. */
 int rollout_stage_regions(const struct client *client, const char *regions, const char *name, const char *version,
                           const struct buffer *body, bool part);
 
-/* What /v1/rollout/NAME/status answers, or a change, as a page; `whole`: with who has what. */
+/* Prints an answer of /v1/rollout/NAME/status, or of a change, as a page; `whole`: with the callers and their
+ * versions. */
 struct json_object;
 void rollout_print(struct json_object *state, bool whole);
 

@@ -68,9 +68,9 @@ int rollout_send_current(const struct client *client, const char *name, const ch
     return rv;
 }
 
-/* A version alone is no rollout yet, so one that somebody has put already, or an earlier try, is in nobody's way. The
- * second look is for the index, and for a key config/NAME/current that somebody has written by hand: such a version
- * became current when the rollout began, and to replace it for everybody is not what was asked for. */
+/* A version alone is no rollout yet, so an existing version, as of an earlier try, does no harm. The second read gets
+ * the index, and finds a key config/NAME/current that somebody has written by hand: such a version became current when
+ * the rollout began, and a new rollout must not replace it for everybody. */
 static int create(const struct client *client, const char *name, const char *version, const char *comment,
                   const struct buffer *document, struct fault *fault) {
     struct rollout_known known;

@@ -13,11 +13,11 @@
 #include "base/check.h"
 #include "base/json_in.h"
 
-#define AGAIN_MS 1000 /* after a question that nobody answered */
+#define AGAIN_MS 1000 /* pause after a request that nobody answered */
 
 /* -- documents ---------------------------------------------------------------------------------------------------- */
 
-/* As it was published, byte for byte: versions never change, so a second question may bring it. */
+/* Reads the document as it was published, byte for byte. Versions never change, so a separate request may read it. */
 static int document_read(const struct client *client, const char *name, const char *version, struct buffer *out,
                          struct fault *fault) {
     struct buffer path = {0};
@@ -39,8 +39,8 @@ static int document_read(const struct client *client, const char *name, const ch
     return rv;
 }
 
-/* The version that the caller gets, newer than *index if that is not 0, which becomes the answer's; or the same again after
- * `wait`. The caller frees *version; NULL: there is no current one. */
+/* Reads the version that this caller gets. When *index is not 0, waits for a change after it, up to `wait`. Sets *index
+ * to that of the answer. The caller frees *version; NULL: no version is current. */
 static int version_read(const struct client *client, const char *name, const struct rollout_identity *who,
                         const char *wait, uint64_t *index, char **version, struct fault *fault) {
     struct buffer path = {0};
@@ -138,13 +138,14 @@ struct follow {
     struct rollout_identity who;
     const char *name, *out, *command;
     bool once, quiet;
-    char *version;  /* that the file has; NULL: none yet */
+    char *version;  /* the version in the file; NULL: none yet */
     uint64_t index; /* of the answer that gave it */
     int exit_code;  /* of the command, for this version */
-    bool owed;      /* an acknowledgement that no server has taken yet */
+    bool owed;      /* no server has taken the acknowledgement yet */
 };
 
-/* Who may read the old file may read the new one, as far as we may say so; nobody else may. */
+/* Gives the new file the mode of the old one and, when this process is allowed to, its owner, so that the same users
+ * can read it. */
 static bool mode_keep(const char *path, int fd) {
     struct stat old;
     if (stat(path, &old) != 0) return errno == ENOENT;
@@ -152,7 +153,7 @@ static bool mode_keep(const char *path, int fd) {
     return fchmod(fd, old.st_mode & (given ? 07777 : 0777)) == 0;
 }
 
-/* Whole or not at all: a new file takes the old one's place. */
+/* Replaces the file as a whole: a new file is renamed over the old one. */
 static int file_replace(const char *path, const struct buffer *text, struct fault *fault) {
     struct buffer aside = {0};
     buffer_printf(&aside, "%s.%d.new", path, (int)getpid());
@@ -173,7 +174,7 @@ static int file_replace(const char *path, const struct buffer *text, struct faul
     return fault->code;
 }
 
-/* 0: it ended well; else what it ended with. */
+/* Returns the exit code of the command; 128 and the number of the signal that ended it; 0 without a command. */
 static int run_command(const struct follow *follow, const char *version) {
     if (!follow->command) return 0;
     setenv("COORD_ROLLOUT", follow->name, 1), setenv("COORD_ROLLOUT_VERSION", version, 1);
@@ -182,7 +183,7 @@ static int run_command(const struct follow *follow, const char *version) {
     return status == -1 ? 127 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* What no server takes is owed, until one does or says that it is wrong. */
+/* Sends the acknowledgement. It is owed until a server takes it, or refuses it for good. */
 static void acknowledge(struct follow *follow) {
     struct buffer path = {0};
     struct client_answer answer = {0};
@@ -204,8 +205,8 @@ static void acknowledge(struct follow *follow) {
     buffer_free(&path);
 }
 
-/* Takes a version over, if it is another one. The same one with another index was taken away and given again meanwhile:
- * what was said of it before does not count for the stage that gives it now. */
+/* Takes a version over, if it is a new one. The same version with a new index was withdrawn and given again meanwhile:
+ * it is acknowledged again, because the earlier acknowledgement does not count for the present stage. */
 static int take(struct follow *follow, const char *version, uint64_t index, struct fault *fault) {
     struct buffer document = {0};
     if (follow->version && strcmp(follow->version, version) == 0) {
@@ -230,7 +231,7 @@ static void rest_a_while(void) {
     nanosleep(&pause, NULL);
 }
 
-/* While nobody answers the file stays as it is. */
+/* Follows until it is ended, or once. While no server answers, the file stays as it is. */
 static int follow_for_ever(struct follow *follow) {
     uint64_t index = 0;
     bool said = false;

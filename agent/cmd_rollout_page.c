@@ -1,4 +1,4 @@
-/* What coord rollout prints: a page for one rollout, cells of lists, and a sentence for each change. */
+/* The output of `coord rollout`: a page for one rollout, cells of lists, and a sentence for each change. */
 #include <time.h>
 
 #include "agent/cmd_json.h"
@@ -41,7 +41,7 @@ static void append_moment(struct buffer *out, uint64_t unix_ms, uint64_t now_ms)
 static uint64_t now_unix_ms(void) { return (uint64_t)clock_wall_ns() / 1000000; }
 
 /* -- the page ----------------------------------------------------------------------------------------------------- */
-/* Callers say some of it: nothing of it moves the cursor, or begins a line. */
+/* Replaces control characters, because callers wrote some of the text: it must not move the cursor, or begin a line. */
 static void clean(struct buffer *text) {
     for (size_t i = 0; i < text->size; i++)
         if ((unsigned char)text->data[i] < ' ' || text->data[i] == 0x7f) text->data[i] = '?';
@@ -237,7 +237,7 @@ static void cell_stage(struct json_object *record, struct buffer *out) {
                       json_get(stage, "Match") ? " that match" : "", flag_of(stage, "Paused") ? ", paused" : "");
 }
 
-/* Of the stage, where there is one: why it is there. */
+/* The comment of the stage or, without one, of the record. */
 static void cell_comment(struct json_object *record, struct buffer *out) {
     struct json_object *stage = json_get(record, "Stage");
     const char *comment = cmd_json_text(stage ? stage : record, "Comment");

@@ -1,6 +1,6 @@
-/* coord rollout stage -regions: a version goes to several regions. First its document is published in each; when that has
- * worked in all of them, each region's pointer is changed, in the order that was given. What was done already is left as it
- * is, so the command can be run again after anything. */
+/* coord rollout stage -regions: a version goes to several regions. First its document is published in each; when that
+ * has worked in all of them, each region's pointer is changed, in the order that was given. Steps that are done already
+ * are skipped, so the command can be run again after any failure. */
 #include <stdlib.h>
 
 #include "agent/cmd_rollout.h"
@@ -13,9 +13,9 @@ struct spread {
     const char *name, *version;
     const struct buffer *body;
     bool part;
-    /* As they are where the command is run. */
+    /* The state in the region where the command is run. */
     struct rollout_known home;
-    struct buffer document, current, schema; /* current: of the version that others keep; schema: empty: none */
+    struct buffer document, current, schema; /* current: the version that the other callers keep; schema: empty: none */
     struct target {
         struct client client; /* that region's */
         struct rollout_known known;
@@ -24,7 +24,7 @@ struct spread {
     size_t count;
 };
 
-/* The answer's body. 404: `out` stays empty. */
+/* Reads the answer's body into `out`, which stays empty after a 404. */
 static int read_text(const struct client *client, const struct buffer *path, struct buffer *out, struct fault *fault) {
     struct client_answer answer = {0};
     int rv = client_want(client, "GET", path->data, NULL, true, &answer, fault);
@@ -99,7 +99,8 @@ static void prepare(struct spread *spread, struct target *target) {
     (void)rollout_send_version(&target->client, spread->name, spread->version, &spread->document, fault);
 }
 
-/* A rollout that is new there has a version for the others first, and its schema. */
+/* Stages the version in one region. A rollout that is new there first gets a version for the other callers, and its
+ * schema. */
 static void stage(struct spread *spread, struct target *target) {
     struct fault *fault = &target->fault;
     struct rollout_known *known = &target->known;
@@ -113,7 +114,7 @@ static void stage(struct spread *spread, struct target *target) {
         (void)rollout_send(&target->client, spread->name, "/schema", &spread->schema, fault);
 }
 
-/* 0; else the exit code. */
+/* Returns 0, or the exit code. */
 static int prepare_all(struct spread *spread) {
     struct buffer why = {0};
     int code = 0;

@@ -7,7 +7,7 @@
 
 #define NODES 2
 
-/* What was heard of one of the two nodes. */
+/* The coordinates of one of the two nodes. */
 struct place {
     const char *name; /* as given */
     Pb__Coordinate **records;
@@ -50,7 +50,8 @@ static void place_add(struct arena *arena, struct place *place, Pb__Coordinate *
     place->records = wider;
 }
 
-/* Entries of a list that are about one of the two; `datacenter`: what names end with (-wan), NULL: nothing. */
+/* Takes the entries of a list that are about one of the two nodes. `datacenter`: names end with it (-wan); NULL:
+ * without it. */
 static int take_entries(struct arena *arena, struct json_object *list, const char *datacenter, struct place *places,
                         struct fault *fault) {
     for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {

@@ -15,7 +15,7 @@
 #include "registry/machine.h"
 #include "rpc/backup/archive.h"
 
-/* -- is it one that a server would take? -------------------------------------------------------------------------- */
+/* -- would a server take this backup? ----------------------------------------------------------------------------- */
 struct unpacking {
     int fd, state;
     struct archive_meta *meta;
@@ -41,7 +41,8 @@ static int state_check(int state, struct fault *fault) {
     return rv;
 }
 
-/* Its sums, and every record of the state in it. Damage of the archive explains what the state looks like. */
+/* Checks the archive's sums, and every record of its state. A fault of the archive is preferred, because damage of the
+ * archive causes faults of the state. */
 static int backup_check(int fd, struct archive_meta *meta, struct fault *fault) {
     int ends[2];
     struct fault content = {0};
@@ -58,7 +59,8 @@ static int backup_check(int fd, struct archive_meta *meta, struct fault *fault) 
     return fault->code;
 }
 
-/* What an agent says of a file is one sentence of its own; anything else is named by its status, as Consul's does. */
+/* An agent's answer about a file (400) is shown as it is, because it is a sentence; any other failure is shown with its
+ * status, as Consul does. */
 static int answered(const struct client_answer *answer, struct fault *fault) {
     struct slice text = buffer_slice(&answer->body);
     while (text.size && text.data[text.size - 1] == '\n') text.size--;
@@ -77,7 +79,8 @@ static bool sync_folder_of(const char *path) {
     return done;
 }
 
-/* Beside its name first: what has the name is whole, and was read again. */
+/* Reads and checks the file, which was written beside the target, then renames it: so a file at `path` is always
+ * whole. */
 static int save_checked(int fd, const char *aside, const char *path, struct fault *fault) {
     struct archive_meta meta;
     if (lseek(fd, 0, SEEK_SET) != 0) return fault_set(fault, CO_IO, "%s: %s", aside, strerror(errno));
@@ -96,7 +99,8 @@ static int save_to(const struct client *client, const char *path, struct fault *
     struct buffer aside = {0};
     buffer_printf(&aside, "%s.unverified", path);
     buffer_append_byte(&aside, '\0');
-    int fd = open(aside.data, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); /* every key is in it */
+    int fd = open(aside.data, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
+                  0600); /* it has all keys, so others must not read it */
     FILE *file = fd >= 0 ? fdopen(fd, "w+b") : NULL;
     if (!file) {
         fault_set(fault, CO_IO, "%s: %s", aside.data, strerror(errno));
@@ -174,7 +178,7 @@ int cmd_snapshot(int argc, char **argv) {
     static const struct cli_command commands[] = {
         {"save", "write a backup of the whole state to a file", snapshot_save},
         {"restore", "replace the whole state by a backup", snapshot_restore},
-        {"inspect", "check a backup, and print what it says about itself", snapshot_inspect},
+        {"inspect", "check a backup, and print its description", snapshot_inspect},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "snapshot", argc, argv);
 }

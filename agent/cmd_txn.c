@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/json_in.h"
 
-/* The endpoint by what the file holds; NULL and a fault: neither. */
+/* The endpoint for the content of the file; NULL and a fault: it is of neither form. */
 static const char *endpoint_of(struct json_object *json, struct fault *fault) {
     static const char *const members[] = {"If", "Then", "Else", NULL};
     if (json_object_is_type(json, json_type_array)) return "/v1/txn";
@@ -26,7 +26,7 @@ static void print_errors(struct json_object *answer) {
     }
 }
 
-/* 0: done; else as enum cmd_exit. */
+/* Returns 0 when the transaction was applied; else as enum cmd_exit. */
 static int judge(const struct client_answer *answer) {
     struct slice body = buffer_slice(&answer->body);
     struct fault fault = {0};

@@ -1,4 +1,4 @@
-/* coord validate: what an agent would say of configuration files, without an agent. */
+/* coord validate: checks configuration files as an agent would, without an agent. */
 #include "agent/cmd.h"
 #include "agent/config.h"
 #include "agent/definitions.h"
@@ -8,7 +8,7 @@
 static int judge(struct config *config, char **paths) {
     struct fault fault = {0};
     for (; *paths; paths++) config_add_path(config, *paths, &fault);
-    /* These come from flags as often as from files. */
+    /* Flags of the agent may set these, so a file without them is no mistake. */
     if (!config->data_dir) config->data_dir = "/";
     if (config->retry_join_wan.count + config->start_join_wan.count || config->bootstrap || config->bootstrap_expect)
         config->server = true;

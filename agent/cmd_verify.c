@@ -19,7 +19,8 @@ static void line(void *data, const char *part, const char *text) {
     printf("%-12s %s\n", part, text);
 }
 
-/* Held while it looks: an agent does not start then. Without the file no agent ever ran here. */
+/* The lock is held while the folder is read, so that no agent starts meanwhile. Without its file no agent ever ran
+ * here. */
 static int lock(const char *folder, int *fd, struct fault *fault) {
     struct stat info;
     if (stat(folder, &info) != 0) return fault_set(fault, co_from_errno(errno), "%s: %s", folder, strerror(errno));

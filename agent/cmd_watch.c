@@ -10,7 +10,7 @@ static int complain(const char *line) {
     return CMD_EXIT_MISTAKE;
 }
 
-/* As a "watches" block, which is parsed and judged in one place. */
+/* The flags become a "watches" block, because those are parsed and checked in one place. */
 struct flags {
     const char *type, *key, *prefix, *service, *state, *name, *passing_only;
     struct cmd_list tags;
@@ -52,7 +52,7 @@ static struct watch *watch_of(const struct flags *flags, char **words, struct fa
     return watch;
 }
 
-/* The values as they are now, indented. */
+/* Prints the present values, indented. */
 static int print_once(const struct watch *watch, const struct client *client) {
     struct buffer path = {0}, result = {0};
     struct client_answer answer = {0};
@@ -76,7 +76,7 @@ static int print_once(const struct watch *watch, const struct client *client) {
     return fault.code ? cmd_failed("querying agent", &fault) : 0;
 }
 
-/* -stream among the first flags: then the others are those of a stream. */
+/* Is -stream among the flags? Then the other flags are those of a stream. */
 static bool is_stream(int argc, char **argv) {
     for (int i = 1; i < argc && argv[i][0] == '-'; i++) {
         const char *name = argv[i] + 1 + (argv[i][1] == '-');

@@ -1,6 +1,6 @@
-/* coord watch -stream: follows /v1/watch, an event a line, for ever. When the connection ends it goes on at the next
- * address with the position that it has; where that is no longer kept (410), or of another cluster (400, 409), it begins
- * anew and says so with a line of event "gap". */
+/* coord watch -stream: follows /v1/watch for ever, and prints a line for each event. When the connection ends it goes
+ * on at the next address with its position. When that position is no longer kept (410), or belongs to another cluster
+ * (400, 409), it begins anew and prints a line of event "gap". */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define PAUSE_MS       1000
 #define CONNECT_MS     5000L
-#define QUIET_S        30L /* without even a comment, which come every 10 s: the connection is dead */
+#define QUIET_S        30L /* without any byte for so long the connection is dead: a comment comes every 10 s */
 #define ANSWER_MOST    4096
 #define ADDRESSES_MOST 16
 
@@ -25,12 +25,12 @@ struct following {
     char *list;
     size_t count, turn;
     struct buffer path; /* of the question; ends with a NUL */
-    const char *from;   /* until there is a position. May be NULL */
+    const char *from;   /* used until there is a position. May be NULL */
     struct stream_lines lines;
-    struct buffer answer; /* that is no stream */
+    struct buffer answer; /* of an answer that is no stream */
     CURL *curl;
-    bool began;  /* a stream was there once */
-    bool anew;   /* what comes next begins behind a gap */
+    bool began;  /* there has been a stream */
+    bool anew;   /* the next event comes after a gap */
     bool silent; /* the trouble has been told */
     int signals;
 };
@@ -72,7 +72,7 @@ static void on_event(void *data, const struct stream_lines *lines) {
     following->anew = false;
 }
 
-/* It begins behind a gap: from where on it is complete. */
+/* Prints the line of a gap, with the position from which the stream is complete again. */
 static void tell_gap(struct following *following) {
     struct buffer data = {0};
     const char *index = text_of(&following->lines.position);
@@ -143,7 +143,7 @@ static void trouble(struct following *following, const char *address, const char
     following->silent = true;
 }
 
-/* What an answer means that is no stream. -1: asks again; else the exit code. */
+/* Handles an answer that is no stream. -1: ask again; else the exit code. */
 static int judge(struct following *following, const char *address, long status) {
     const char *words = text_of(&following->answer);
     bool lost = status == 410 || (following->began && (status == 400 || status == 409));
@@ -162,7 +162,7 @@ static int judge(struct following *following, const char *address, long status) 
     return -1;
 }
 
-/* -1: goes on; else the exit code. */
+/* One connection, from its beginning to its end. -1: go on; else the exit code. */
 static int follow_once(struct following *following) {
     const char *address = following->addresses[following->turn++ % following->count];
     struct buffer path = {0}, url = {0};

@@ -29,15 +29,15 @@ static const struct cli_command commands[] = {
      "why something is as it is: a lock, an election, a session, a node, a check, a quota, where a service is answered",
      cmd_explain},
     {"force-leave", "remove a node whose agent has failed", cmd_force_leave},
-    {"info", "figures of the agent", cmd_info},
-    {"join", "one more address for an agent to join by", cmd_join},
+    {"info", "print figures of the agent", cmd_info},
+    {"join", "give an agent one more address to join the cluster by", cmd_join},
     {"kv", "read and write keys", cmd_kv},
     {"leave", "have an agent leave and end", cmd_leave},
     {"lock", "run a command while holding a lock", cmd_lock},
     {"locks", "list the locks that somebody holds or waits for", cmd_locks},
     {"maint", "maintenance mode of a node or a service", cmd_maint},
     {"members", "list the cluster's members", cmd_members},
-    {"monitor", "the lines of an agent's log, as they come", cmd_monitor},
+    {"monitor", "print the lines of an agent's log, as they come", cmd_monitor},
     {"operator", "servers of the cluster: list, remove, health", cmd_operator},
     {"reference", NULL, cmd_reference},
     {"regions", "list the regions: how far away, reachable or not, how old the copy of their catalogs is", cmd_regions},
@@ -68,7 +68,7 @@ int cli_main(int argc, char **argv) {
     arena_free(&names);
     errno = 0;
     bool written = fflush(stdout) == 0 && !ferror(stdout);
-    if (!written && errno != EPIPE) /* else the reader has what it wanted */
+    if (!written && errno != EPIPE) /* EPIPE: the reader has read enough */
         fprintf(stderr, "coord: the output is not whole, it could not be written%s%s\n", errno ? ": " : "",
                 errno ? strerror(errno) : "");
     return written || code ? code : 2;

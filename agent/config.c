@@ -177,7 +177,7 @@ static int walk_value(const struct origin *parent, const char *folder, const cha
     struct origin origin = *parent;
     origin.step = &step;
     int size = snprintf(path, sizeof path, "%s%s", folder, name);
-    /* A point in a name would look like a folder. */
+    /* A name with a dot would look like a path. */
     if (size >= (int)sizeof path || strpbrk(name, ".[")) return unknown_key(&origin, folder, name);
     origin.path = path;
     const struct key *key = key_find(path);
@@ -194,7 +194,7 @@ static int walk_value(const struct origin *parent, const char *folder, const cha
     return walk_object(&origin, value, path);
 }
 
-/* Keys count whatever their case. */
+/* Keys that differ only in case are the same. */
 static bool stands_before(struct json_object *object, const char *name) {
     json_each(object, other, value) {
         (void)value;
@@ -222,7 +222,7 @@ static int walk_object(const struct origin *origin, struct json_object *object, 
     return error;
 }
 
-/* Nothing of it can be used. */
+/* The fault of a text that is no JSON, of which nothing can be used. */
 static int no_json(struct config *config, const char *file, struct slice text, size_t at, const char *why,
                    struct fault *fault) {
     size_t line, column;
@@ -392,7 +392,7 @@ static int check_bootstrap(struct config *config, struct fault *fault) {
     return CO_OK;
 }
 
-/* Each was judged when it was read. */
+/* Each value was checked when it was read, so it parses. */
 static void read_reconnect(struct config *config) {
     const struct config_pairs *classes = &config->reconnect_timeouts;
     config->reconnect_classes = arena_zalloc(&config->arena, (classes->count + 1) * sizeof *config->reconnect_classes);
@@ -404,7 +404,8 @@ static void read_reconnect(struct config *config) {
     if (config->reconnect_timeout_ns == 0) config->reconnect_timeout_ns = LEASE_RECONNECT_NS;
 }
 
-/* What follows from a key that is not there would be misleading where it was only written wrong. */
+/* Checks keys against each other. The caller skips this after an error, because a key that was only written wrong would
+ * be reported as missing. */
 static int check_together(struct config *config, struct fault *fault) {
     int error = check_bootstrap(config, fault);
     if (!config->server && config->retry_join_wan.count + config->start_join_wan.count)

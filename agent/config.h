@@ -6,10 +6,10 @@
  *     if (flags_parse(argc, argv, &config, &fault)) ...      (reads the files that flags name)
  *     if (config_finish(&config, &fault)) ...
  *
- * Faults are CO_INVALID (or CO_IO, CO_NOTFOUND, CO_TOOLARGE for a file, CO_UNSUPPORTED) and name source and
- * key: "web.json:3:14: ports.http: 70000 is above 65535" (line and column of the key). Whatever is wrong, the rest is read
- * all the same, so that one run tells all of it: `errors` has every mistake, the fault the first. Only config_add_path touches the disk; nothing here
- * looks at the clock, the host's name or its interfaces. One thread. */
+ * Faults are CO_INVALID (or CO_IO, CO_NOTFOUND, CO_TOOLARGE for a file, CO_UNSUPPORTED) and name source and key:
+ * "web.json:3:14: ports.http: 70000 is above 65535" (line and column of the key). After an error the rest is read
+ * nevertheless, so that one run reports all mistakes: `errors` has each of them, the fault the first. Only
+ * config_add_path touches the disk; nothing here looks at the clock, the host's name or its interfaces. One thread. */
 #ifndef COORD_AGENT_CONFIG_H
 #define COORD_AGENT_CONFIG_H
 
@@ -40,7 +40,7 @@ struct config_ttl {
     int64_t ttl_ns;
 };
 
-/* The text of a file, while places in it may be wanted (config_forget_texts). */
+/* The text of a file, kept while lines and columns in it may be needed for messages (config_forget_texts). */
 struct config_source {
     struct config_source *next;
     struct buffer text;
@@ -50,13 +50,13 @@ struct config_source {
 struct config_block {
     struct json_object *json;
     const char *file, *key;             /* for messages: "web.json", "services[2]" */
-    const struct config_source *source; /* with where it is in it; NULL: forgotten */
+    const struct config_source *source; /* the text that has it; NULL: forgotten */
     const char *member;                 /* as it is written */
     size_t index;
     bool item;
 };
 
-/* A key that asks for protection, and who gave it: each pair once, in the order read. */
+/* A key that asks for protection, and the source that gave it: each pair once, in the order read. */
 struct config_guard {
     const char *key, *source, *guard; /* "acl.enabled", "web.json" or "-encrypt", "access control" */
     const char *place;                /* "web.json:3:14", or the source where there is none */
@@ -151,16 +151,16 @@ struct config {
     /* the process */
     const char *log_level;                       /* valid for log_level_parse */
     const char *log_file;                        /* NULL: none */
-    const char *log_file_place, *pid_file_place; /* who says so: "web.json:3:14", "-log-file" */
+    const char *log_file_place, *pid_file_place; /* the sources: "web.json:3:14", "-log-file" */
     uint64_t log_rotate_bytes;                   /* 0: never */
     int64_t log_rotate_duration_ns, log_rotate_max_files;
     bool log_json, enable_syslog;
     const char *syslog_facility, *pid_file; /* pid_file NULL: none */
     bool disable_update_check;
 
-    const char *consul_version; /* the level of Consul's API that clients are told */
+    const char *consul_version; /* the version of Consul whose API is offered, as clients are told */
 
-    /* coord's own, under the key "coord"; 0 means the default, too, or leaves the choice to the module */
+    /* coord's own keys, under "coord"; 0 means the default, or leaves the choice to the module */
     uint64_t http_workers, http_shards, http_connection_memory, http_connections_max, http_body_max, http_header_max;
     uint64_t http_watches_max, http_cache_bytes;
     int64_t http_idle_timeout_ns;
@@ -171,16 +171,17 @@ struct config {
     /* Keys and flags that were given, are known, and have no effect yet; each once. The agent logs them. */
     struct config_texts without_effect;
 
-    /* What is wrong, in the order read: at most CONFIG_ERRORS_MAX, and so many more. */
+    /* The errors, in the order read: at most CONFIG_ERRORS_MAX, and the number of further ones. */
     struct config_texts errors;
     size_t more_errors;
-    bool unread; /* a file could not be read at all: what it would say is not known */
+    bool unread; /* a file could not be read at all, so some keys are not known */
     struct config_source *sources;
 
-    /* Every key with an effect as it was given, before anything is derived (config_finish). By config_keys. */
+    /* The value of every key with an effect as it was given, before others are derived (config_finish); in the order of
+     * config_keys. */
     const char **as_given;
 
-    /* Protection that was asked for and is not there yet (config_require_protection). */
+    /* Keys that ask for a protection that coord does not have yet (config_require_protection). */
     struct config_guard *guards;
     size_t guard_count;
     bool insecure_ignore_security; /* -insecure-ignore-security: run without it all the same */
@@ -188,10 +189,10 @@ struct config {
     struct arena arena;
 };
 
-void config_init(struct config *config); /* the defaults: here they stand, or in the headers of the modules */
+void config_init(struct config *config); /* sets the defaults, some of which are in the headers of modules */
 void config_free(struct config *config);
 
-/* What -dev means; before the files, so that they may change it. */
+/* Applies -dev. Call it before the files are read, so that they may override it. */
 void config_dev(struct config *config);
 
 /* All keys of a JSON text. `file` is for messages. */
@@ -201,37 +202,38 @@ int config_add_path(struct config *config, const char *path, struct fault *fault
 /* One key from a flag's text: "ports.http" from "8500". Lists grow by one, maps by "name:value". `source` is for
  * messages and for without_effect: "-http-port". */
 int config_set(struct config *config, const char *source, const char *key, struct slice text, struct fault *fault);
-/* True for keys that are true or false: their flags need no value. */
+/* Is the key true or false? Then its flag needs no value. */
 bool config_key_is_bool(const char *key);
 
 /* One more error: into `errors`, and into `fault` if that has none. Returns `code`. */
 #define CONFIG_ERRORS_MAX 20
 int config_wrong(struct config *config, struct fault *fault, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Further ones are only counted: nothing that takes long is done for them. */
+/* Further errors are only counted, so nothing that takes long should be done for them. */
 static inline bool config_errors_full(const struct config *config) { return config->errors.count == CONFIG_ERRORS_MAX; }
 /* All errors, each in a line that begins with `before`, and how many more there are. */
 void config_errors_print(const struct config *config, const char *before, FILE *out);
 void config_errors_log(const struct config *config); /* the same, into the log */
-/* Nobody asks for places any more. */
+/* Frees the texts of files, when lines and columns are not needed any more. */
 void config_forget_texts(struct config *config);
 
-/* Checks what depends on several keys, and derives the rest. What only makes sense when all of it could be read is not
- * checked after an error. */
+/* Checks what depends on several keys, and derives the rest. After an error, checks that need the whole configuration
+ * are skipped. */
 int config_finish(struct config *config, struct fault *fault);
 
-/* One line for each key whose value differs and that counts only after a restart: `datacenter: "dc2" counts after a
- * restart; it is "dc1" until then`. Of two that are finished. Into `lines`, which is in `now`'s arena. */
+/* Writes a line for each key whose value differs and that takes effect only after a restart: `datacenter: "dc2" counts
+ * after a restart; it is "dc1" until then`. Both configurations are finished. `lines` is in the arena of `now`. */
 void config_differences(const struct config *was, struct config *now, struct config_texts *lines);
 
-/* Nobody may believe to be protected who is not. CO_UNSUPPORTED and a fault that names the first key where the
- * configuration asks for protection that is not there yet, unless that is to be ignored. */
+/* Refuses a configuration that asks for a protection that coord does not have yet, because its author would wrongly
+ * believe to be protected: CO_UNSUPPORTED, and a fault that names the first such key. CO_OK with
+ * -insecure-ignore-security. */
 int config_require_protection(const struct config *config, struct fault *fault);
 /* One line about a guard, without a line feed: "web.json:1:9: acl.enabled: access control is not there yet". */
 void config_guard_line(const struct config_guard *guard, struct buffer *line);
-/* All of them, each in a line of its own, and what to do. */
+/* Prints all guards, each in a line of its own, and how to go on. */
 void config_guards_print(const struct config *config, FILE *out);
-/* All of them into the log: as errors, or as warnings where they are ignored. */
+/* Logs all guards: as errors, or as warnings when they are ignored. */
 void config_guards_log(const struct config *config);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the text of a key may be. */
+/* Checks of the texts of keys. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "rpc/wire/address.h"
 
-/* An empty text stands for a key that is not given, where a key need not be. */
+/* An empty text means that the key is not given, for keys that may be left out. */
 static bool none(const char **text) {
     if (**text) return false;
     *text = NULL;
@@ -21,14 +21,14 @@ static bool is_ip(const char *text) {
     return inet_pton(AF_INET, text, address) == 1 || inet_pton(AF_INET6, text, address) == 1;
 }
 
-/* What an address must not look like, in words; NULL when it may be one. */
+/* Why a text cannot be an address, for people; NULL when it may be one. */
 static const char *no_address(const char *text) {
     if (strstr(text, "{{")) return "is a go-sockaddr template, which is not supported: write the address itself";
     if (strncmp(text, "unix://", 7) == 0) return "is a Unix socket, which is not supported yet";
     return NULL;
 }
 
-/* Without the brackets that an IPv6 address may stand in. */
+/* Removes the brackets round an IPv6 address. */
 static const char *without_brackets(struct arena *arena, const char *text) {
     size_t size = strlen(text);
     if (size < 2 || text[0] != '[' || text[size - 1] != ']') return text;
@@ -143,7 +143,7 @@ const char *accept_uuid(struct arena *arena, const char **text) {
     return NULL;
 }
 
-/* Three numbers as Consul's releases have, and maybe what semantic versions allow behind them. */
+/* Three numbers as Consul's releases have, which a suffix of semantic versions may follow. */
 const char *accept_version(struct arena *arena, const char **text) {
     static const char digits[] = "0123456789", wrong[] = "is not a version as Consul's are, like 1.8.7";
     const char *at = *text;

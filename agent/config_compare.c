@@ -1,11 +1,11 @@
-/* What a reload cannot change: the configuration as it was given, compared key by key. */
+/* Finds the changes that a reload cannot apply, by comparing two configurations key by key, as they were given. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "agent/config_internal.h"
 #include "base/text.h"
 
-/* Those that a reload makes so. */
+/* Does a reload apply changes of this key? */
 static bool is_reloaded(const struct key *key) {
     return key->kind == KEY_BLOCK || key->kind == KEY_BLOCKS || strcmp(key->path, "log_level") == 0;
 }

@@ -1,4 +1,4 @@
-/* What is wrong with a configuration: all of it, not the first of it. */
+/* The list of all errors of a configuration. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>

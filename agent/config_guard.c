@@ -4,7 +4,8 @@
 #include "agent/config_internal.h"
 #include "base/log.h"
 
-/* A later source may take back what an earlier one asked for, but not what another member of a list did. */
+/* A later source may withdraw the demand of an earlier one, but one member of a list may not withdraw that of
+ * another. */
 static void take_back(struct config *config, const struct key *key) {
     size_t kept = 0;
     if (strstr(key->path, ".[].")) return;
@@ -50,7 +51,7 @@ void config_guards_log(const struct config *config) {
     }
 }
 
-/* All of it at once: nobody is to find one key after the other. */
+/* Prints all guards at once, so that nobody has to find one key after the other. */
 void config_guards_print(const struct config *config, FILE *out) {
     for (size_t i = 0; i < config->guard_count; i++) {
         struct buffer line = {0};

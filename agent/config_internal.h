@@ -20,12 +20,12 @@ enum key_kind {
     KEY_TTLS,     /* service_ttl */
     KEY_BLOCK,    /* one object into a struct config_blocks */
     KEY_BLOCKS,   /* an array of objects into it */
-    KEY_ANY,      /* an object or an array whose inside is not looked at; none has an effect */
+    KEY_ANY,      /* an object or an array, whose content is not read; none has an effect */
 };
 
 #define NO_FIELD SIZE_MAX
 
-/* Text of a key: NULL when it is fine, else what is wrong with it ("is not an IP address"). May rewrite *text. */
+/* Checks the text of a key: NULL when it is valid, else the mistake ("is not an IP address"). May rewrite *text. */
 typedef const char *(*key_accept)(struct arena *arena, const char **text);
 
 struct key {
@@ -37,7 +37,7 @@ struct key {
     bool inert;             /* its value is kept, but nobody uses it yet */
     const char *guard;      /* the protection that it asks for and that is not there yet; NULL: none */
     const char *guard_text; /* any text but this and the empty one asks for it; NULL: any but the empty one */
-    const char *help;       /* one line; where the key has no effect, what stands in its place */
+    const char *help;       /* one line; for a key without effect, the reason */
 };
 
 extern const struct key config_keys[]; /* by topic; the last has no path */
@@ -46,7 +46,7 @@ static inline bool key_has_effect(const struct key *key) { return key->field != 
 
 /* The key of this path, whatever its case; NULL when there is none. */
 const struct key *key_find(const char *path);
-/* Whether keys lie below this path, and whether those are of an array's members. */
+/* Are there keys below this path, and are they those of an array's members? */
 enum key_folder { FOLDER_NONE, FOLDER_OBJECT, FOLDER_ARRAY };
 enum key_folder key_folder(const char *path);
 /* The known key that `name` in `folder` ("" for the top, "dns_config." below it) most likely means: its full path.
@@ -58,9 +58,9 @@ struct origin {
     struct config *config;
     struct fault *fault;
     const char *source;               /* "web.json", "-http-port" */
-    const char *path;                 /* the key as written; NULL for flags, whose name says it */
+    const char *path;                 /* the key as written; NULL for flags, whose name is the source */
     const struct config_source *from; /* of a file; NULL: of a flag */
-    const struct json_step *step;     /* where in its text */
+    const struct json_step *step;     /* the place in its text */
 };
 
 /* One more error: "source:line:column: path: ...", and returns `code`. */
@@ -68,34 +68,36 @@ int origin_fault(const struct origin *origin, int code, const char *format, ...)
 
 int key_set_json(const struct origin *origin, const struct key *key, struct json_object *value);
 int key_set_text(const struct origin *origin, const struct key *key, struct slice text);
-/* Appends a value, as one writes it ("5m0s"; of bytes also "64 MiB"): that which the config has, or one of the key's
- * bounds. Nothing when the config has none, or of lists and objects. */
+/* Append a value in the form in which it is written ("5m0s"; of bytes also "64 MiB"): that of the config, or one of the
+ * key's bounds. Nothing is appended when the config has none, or for lists and objects. */
 void key_value_print(const struct config *config, const struct key *key, struct buffer *out);
 void key_bound_print(const struct key *key, uint64_t bound, struct buffer *out);
 
-/* Of a long path the end, which tells most. */
+/* The end of a long path, which is its most useful part. */
 const char *source_tail(const char *source);
 
-/* The key was given, and asks for its protection or not; the last word on a key counts. */
+/* Notes that the key was given, and whether it asks for its protection; the last source of a key counts. */
 void key_guard(const struct origin *origin, const struct key *key, bool asked);
 
-/* Appends "web.json:3:14", or the source alone where there is no place. Looking for the place reads the file's text again. */
+/* Appends "web.json:3:14", or the source alone when the line is not known. Finding the line reads the file's text
+ * again. */
 void origin_print(const struct origin *origin, struct buffer *out);
 const char *origin_text(const struct origin *origin); /* the same, kept in the config's arena */
 
-/* The value as one writes it, lists and maps too: for comparing. */
+/* Writes the value, of lists and maps too, for comparing. */
 void key_value_write(const struct config *config, const struct key *key, struct buffer *out);
 void config_note_given(struct config *config);
 
-/* Room for one more item than `count`. It doubles at powers of two, so that `count` alone tells when. */
+/* Makes room for one more item than `count`. The array doubles when `count` is a power of two, so its capacity need not
+ * be stored. */
 void *items_grow(struct config *config, void *items, size_t count, size_t size);
 /* Appends a copy. */
 void texts_append(struct config *config, struct config_texts *texts, const char *text);
 
-/* The judges named in the table (config_accept.c). Those of keys that need not be given take an empty text as "not
- * given" and make it NULL. */
+/* The checks that the table names (config_accept.c). For keys that may be left out an empty text means "not given", and
+ * becomes NULL. */
 const char *accept_ip(struct arena *arena, const char **text);
-const char *accept_own_ip(struct arena *arena, const char **text);        /* one that others can connect to, or none */
+const char *accept_own_ip(struct arena *arena, const char **text);        /* one that others can connect to, or empty */
 const char *accept_client_ips(struct arena *arena, const char **text);    /* several, blanks between */
 const char *accept_no_client_ips(struct arena *arena, const char **text); /* or none */
 const char *accept_datacenter(struct arena *arena, const char **text);
@@ -108,8 +110,8 @@ const char *accept_version(struct arena *arena, const char **text);  /* 1.8.7, 1
 const char *accept_any(struct arena *arena, const char **text);      /* or none */
 const char *accept_facility(struct arena *arena, const char **text); /* one that syslog has */
 const char *accept_not_empty(struct arena *arena, const char **text);
-const char *accept_join(struct arena *arena, const char **text); /* of a server to join by */
-/* NULL, or what is wrong with a pair of node_meta. */
+const char *accept_join(struct arena *arena, const char **text); /* the address of a server to join */
+/* Checks a pair of node_meta: NULL, or the mistake. */
 const char *accept_meta(const char *name, const char *value);
 
 #endif

@@ -1,4 +1,4 @@
-/* Every key of a configuration file: first those with an effect, then those that are known without one yet. */
+/* Every key of a configuration file: first those with an effect, then known ones that have none yet. */
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 #include "kv/txn/txn.h"
 #include "lb/coordinate_batch.h"
 
-/* A value is one log entry; what does not fit into a few of the log's batches is no configuration value. With all
- * that goes with it, it has to fit into one frame between servers (rpc/wire/link.h: 16 MiB). */
+/* A value is one log entry, which has to fit into a few batches of the log, and with its metadata into one frame
+ * between servers (rpc/wire/link.h: 16 MiB). */
 #define KV_VALUE_MOST ((uint64_t)8 << 20)
 #define SECOND        UINT64_C(1000000000)
 
 /* The last argument is the key's help for docs/reference.md: one line, without default and bounds, which it takes from
- * config_init and from here; of a key without effect what stands in its place. A default that
- * depends on something is told here: "default: ...". */
+ * config_init and from here; for a key without effect it is the reason. A default that depends on something is written
+ * here: "default: ...". */
 #define FIELD(path, kind, member, help) \
     { path, kind, offsetof(struct config, member), 0, UINT64_MAX, NULL, false, NULL, NULL, help }
 #define BOOL(path, member, help) FIELD(path, KEY_BOOL, member, help)
@@ -36,8 +36,8 @@
     { path, kind, offsetof(struct config, member), 0, most, NULL, true, NULL, NULL, help }
 #define IDLE(path, kind, help) \
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, NULL, NULL, help }
-/* As IDLE, but who writes true, a port or a text (GUARD_UNLESS: any text but this) counts on being protected. A key that protects
- * only together with another of these needs no mark of its own: encrypt_verify_incoming, acl.down_policy. */
+/* As IDLE, but the value true, a port or a text (GUARD_UNLESS: any text but this) asks for a protection. A key that
+ * protects only together with another of these needs no mark of its own: encrypt_verify_incoming, acl.down_policy. */
 #define GUARD(path, kind, guard) \
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, NULL, "asks for " guard }
 #define GUARD_UNLESS(path, kind, guard, text) \
@@ -45,7 +45,7 @@
 #define ACCESS "access control"
 #define TLS    "TLS"
 
-/* What stands in the place of keys without effect. */
+/* The reasons why keys have no effect. */
 #define NO_ACCESS       "there is no access control yet"
 #define NO_TLS          "there is no TLS yet"
 #define NO_AUDIT        "there is no audit log yet"
@@ -204,7 +204,8 @@ const struct key config_keys[] = {
     NUMBER("coord.self_preservation_instances", self_preservation_instances, 1, 1000000000,
            "fewest instances lost at once that are held"),
     NUMBER("coord.self_preservation_nodes", self_preservation_nodes, 1, 1000000000, "fewest nodes that they were on"),
-    FIELD("coord.self_preservation_window", KEY_DURATION, self_preservation_window_ns, "what counts as at once"),
+    FIELD("coord.self_preservation_window", KEY_DURATION, self_preservation_window_ns,
+          "losses within this time count as at once"),
     DURATION("coord.failover_return", failover_return_ns, 0, 3600 * SECOND,
              "a service that another region answers for comes home once it is healthy here for so long"),
     FIELD("coord.self_preservation_hold", KEY_DURATION, self_preservation_hold_ns,
@@ -480,8 +481,8 @@ bool config_key_is_bool(const char *key) {
     return found && found->kind == KEY_BOOL;
 }
 
-/* By how likely it is what was meant: the same folder before others, but the very name elsewhere ("http_port" in the wrong
- * place helps too) before two typing errors here. */
+/* Finds the key that was probably meant: keys of the same folder before others, but the exact name in another folder
+ * (as for "http_port" in the wrong place) before two typing errors in this one. */
 bool key_nearest(const char *folder, const char *name, char *nearest, size_t room) {
     size_t prefix = strlen(folder);
     unsigned best = UINT_MAX;
@@ -491,7 +492,7 @@ bool key_nearest(const char *folder, const char *name, char *nearest, size_t roo
         size_t shown = strlen(path);
         if (elsewhere != UINT_MAX) score = elsewhere == 0 ? 203 : elsewhere < 100 ? 207 : elsewhere * 2 + 3;
         if (strncasecmp(path, folder, prefix) == 0) {
-            /* What stands next in this folder: the key itself, or a folder in it. */
+            /* The next part of the path in this folder: the key itself, or a folder in it. */
             size_t here = strcspn(path + prefix, ".");
             unsigned near = suggest_rank(slice_text(name), slice_make(path + prefix, here));
             if (near != UINT_MAX && near * 2 <= score) {

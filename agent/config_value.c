@@ -1,4 +1,4 @@
-/* Values on their way into struct config: from JSON or from a flag's text, checked, and stored at the field. */
+/* Stores values into struct config: parses them from JSON or from a flag's text, checks them, and writes the field. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ int origin_fault(const struct origin *origin, int code, const char *format, ...)
     va_end(arguments);
     const char *path = origin->path ? origin->path : "", *colon = origin->path ? ": " : "";
     struct buffer where = {0};
-    if (!config_errors_full(origin->config)) origin_print(origin, &where); /* else the fault is only counted */
+    if (!config_errors_full(origin->config)) origin_print(origin, &where); /* a further error is only counted */
     config_wrong(origin->config, origin->fault, code, "%.*s: %.80s%s%s", (int)where.size, where.data, path, colon,
                  text);
     buffer_free(&where);
@@ -55,7 +55,7 @@ static void *field_of(const struct origin *origin, const struct key *key) {
     return (char *)origin->config + key->field;
 }
 
-/* ---- storing: all checked, the field may be absent ---- */
+/* ---- storing: the values were checked; a key may have no field ---- */
 
 static int set_bool(const struct origin *origin, const struct key *key, bool value) {
     struct config *config = origin->config;
@@ -162,13 +162,13 @@ static int add_text(const struct origin *origin, const struct key *key, struct s
     return CO_OK;
 }
 
-/* How long dead nodes stay: of classes of nodes, of this one. */
+/* Is the value a time for which dead nodes stay, of classes of nodes or of this node? */
 static bool is_reconnect(const struct config *config, const struct config_pairs *pairs, const char *name) {
     return pairs == &config->reconnect_timeouts ||
            (pairs == &config->node_meta && strcmp(name, RECONNECT_META_TIMEOUT) == 0);
 }
 
-/* The rules of node_meta hold for every map, and for every source. */
+/* Every map has the rules of node_meta, from every source. */
 static int add_pair(const struct origin *origin, const struct key *key, const char *name, const char *value) {
     if (key->field == NO_FIELD) return CO_OK;
     struct config_pairs *pairs = field_of(origin, key);

@@ -16,9 +16,9 @@ struct acts {
     struct acts_config config;
     uv_async_t wake;
     struct mailbox box;
-    struct http_control *first, **last; /* first: being done while `busy` */
-    bool busy, hurry, leaving;          /* leaving: what is being done waits for acts_left */
-    struct watches *watches, *before;   /* before: they end */
+    struct http_control *first, **last; /* first: under way while `busy` */
+    bool busy, hurry, leaving;          /* leaving: the first one waits for acts_left */
+    struct watches *watches, *before;   /* before: watches that are about to end */
     char *own_address;
     void (*closed)(void *data);
     void *closed_data;
@@ -26,7 +26,7 @@ struct acts {
     struct rpc_join join;
     struct links_join join_wan;
 
-    /* reloading: the configuration that definitions are of; NULL: the one that it was started with */
+    /* reloading: the configuration of the present definitions; NULL: the one that the agent was started with */
     uv_work_t work;
     struct config *loaded, *next;
     struct fault fault;
@@ -51,7 +51,8 @@ static uint16_t server_port(const struct acts *acts) {
     return c->server_port > 0 ? (uint16_t)c->server_port : 8300;
 }
 
-/* `address` has a port; who refuses a hello is a server. */
+/* The fault of a join. `address` has a port. A peer that refuses the hello is a server, so the port is not doubted
+ * then. */
 static void not_joined(const struct acts *acts, struct http_control *act, const char *address,
                        const struct fault *why) {
     bool hint = why->code != CO_DENIED && why->code != CO_UNSUPPORTED &&
@@ -102,7 +103,7 @@ static void join_wan(struct acts *acts, struct http_control *act) {
     else links_join(acts->config.links, &acts->join_wan);
 }
 
-/* -- reloading: read in the pool, made so on the loop ------------------------------------------------------------- */
+/* -- reloading: the thread pool reads, the loop applies ----------------------------------------------------------- */
 static void read_again(uv_work_t *work) {
     struct acts *acts = CONTAINER_OF(work, struct acts, work);
     bool help = false;
@@ -130,8 +131,8 @@ static bool same_blocks(const struct config_blocks *a, const struct config_block
     return same;
 }
 
-/* Unchanged ones go on. Handlers of the rest may end by themselves until the next reload, which waits on another
- * thread. */
+/* Replaces the watches; unchanged ones go on. Handlers of the others may end by themselves until the next reload, which
+ * waits for them on another thread. */
 static void watch_anew(struct acts *acts, const struct config *was, const struct config *now) {
     if (!acts->own_address || same_blocks(&was->watches, &now->watches)) return;
     CHECK(!acts->before);
@@ -169,7 +170,7 @@ void acts_unwatch(struct acts *acts) {
     acts->watches = acts->before = NULL;
 }
 
-/* Keys that differ and stay as they are: those that the process began with count. */
+/* Logs the changed keys that take effect only after a restart. */
 static void warn_of_restart(struct acts *acts) {
     struct config_texts lines;
     config_differences(acts->config.config, acts->next, &lines);
@@ -199,7 +200,7 @@ static void was_read(uv_work_t *work, int status) {
     acts->next = NULL;
     acts->first->fault = acts->fault;
     finish(acts, rv);
-    config_drop(drop); /* what was said is from there */
+    config_drop(drop); /* the fault's text may point into it */
 }
 
 static void reload(struct acts *acts) {
@@ -209,7 +210,7 @@ static void reload(struct acts *acts) {
     CHECK(uv_queue_work(acts->config.loop, &acts->work, read_again, was_read) == 0);
 }
 
-/* -- one after the other ------------------------------------------------------------------------------------------ */
+/* -- the queue of requests ---------------------------------------------------------------------------------------- */
 static void wake_closed(uv_handle_t *handle) {
     struct acts *acts = handle->data;
     void (*closed)(void *) = acts->closed;

@@ -1,5 +1,5 @@
-/* What is asked of the running process: joining, leaving, reloading. Asked from any thread, done on the loop, one
- * after the other. */
+/* Requests to the running process: joining, leaving, reloading. Any thread may make them; the loop handles one after
+ * the other. */
 #ifndef COORD_AGENT_ACTS_H
 #define COORD_AGENT_ACTS_H
 
@@ -15,7 +15,7 @@ struct acts_config {
     struct rpc *rpc;
     struct local *local;
     struct links *links;         /* multi-dc/links_run.h; NULL: this agent has none */
-    const struct config *config; /* as started; stays */
+    const struct config *config; /* that of the start; outlives this */
     int argc;
     char **argv;
     void (*leave)(void *data); /* loop thread: the agent leaves, then acts_left */
@@ -23,19 +23,20 @@ struct acts_config {
 };
 struct acts;
 struct acts *acts_new(const struct acts_config *config);
-/* Any thread; http_env.act. `acts`: what acts_new gave. */
+/* Any thread; http_env.act. `acts`: from acts_new. */
 void acts_take(void *acts, struct http_control *act);
-/* Loop thread: the watches of the configuration begin; `address`: of the own API, "host:port". */
+/* Loop thread: starts the watches of the configuration; `address`: of this agent's API, "host:port". */
 void acts_watch(struct acts *acts, const char *address);
-/* Loop thread: nothing is read again from now on. Then, on any thread but the loop: all watches have ended. NULL:
- * nothing. */
-/* What came of config.leave: who asked for it is told. `note`: what else is to be said, where there is no fault. */
+/* The outcome of config.leave, for the client that asked for it. `note`: a message besides, when there is no fault. */
 void acts_left(struct acts *acts, const struct fault *fault, const char *note);
+/* Loop thread: the agent stops. Refuses requests from now on, and the one that waits for acts_left. NULL: nothing. */
 void acts_hurry(struct acts *acts);
+/* After acts_hurry, on any thread but the loop: ends all watches, and waits for that. NULL: nothing. */
 void acts_unwatch(struct acts *acts);
-/* SIGHUP: as PUT /v1/agent/reload, the outcome goes to the log. */
+/* For SIGHUP: as PUT /v1/agent/reload, but the outcome is only logged. */
 void acts_reload(struct acts *acts);
-/* Loop thread, once nobody calls acts_take any more: what waits is refused. Then `closed`. NULL: at once. */
+/* Loop thread, when nobody calls acts_take any more: refuses the waiting requests, then calls `closed`. `acts` NULL:
+ * calls it at once. */
 void acts_stop(struct acts *acts, void (*closed)(void *data), void *data);
 
 #endif

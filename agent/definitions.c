@@ -13,11 +13,11 @@
 struct judge {
     struct config *config;
     struct ids services, checks; /* seen so far */
-    bool incomplete; /* some services are not known, because they are wrong or their file could not be read */
+    bool incomplete; /* some services are not known, because they have mistakes or their file could not be read */
     struct fault *fault;
 };
 
-/* The member that a fault is about: `unknown key "Tasg" ...`, `interval: ...`. */
+/* The name of the member that a fault is about: `unknown key "Tasg" ...`, `interval: ...`. */
 static struct slice named(const char *text) {
     static const char unknown[] = "unknown key \"";
     if (strncmp(text, unknown, sizeof unknown - 1) == 0) {
@@ -28,7 +28,7 @@ static struct slice named(const char *text) {
     return slice_make(text, text[size] == ':' ? size : 0);
 }
 
-/* Where a member of this name first stands in a value; 0: nowhere. */
+/* The place of the first member of this name in a value; 0: there is none. */
 static size_t place_below(struct slice text, struct json_object *value, const struct json_step *up, struct slice name,
                           unsigned depth) {
     size_t found = 0;
@@ -61,7 +61,7 @@ static int wrong(struct judge *judge, const struct config_block *block, const ch
     return config_wrong(judge->config, judge->fault, CO_INVALID, "%s%s: %s: %s", block->file, place, block->key, text);
 }
 
-/* One more id, or a mistake: it is there already. */
+/* Adds an id; an error when the id is defined already. */
 static int put(struct judge *judge, struct ids *ids, const struct config_block *block, const char *what,
                const char *id) {
     const struct lh_entry *entry = ids_find(ids, id);
@@ -95,8 +95,8 @@ static int service_seen(struct judge *judge, const struct config_block *block,
     return rv;
 }
 
-/* The API takes durations as nanoseconds, too, for a client that knows only numbers. In a file a number is meant as
- * something else. */
+/* Refuses numbers as durations. The API takes them as nanoseconds, for clients that write only numbers; in a file
+ * another unit was probably meant. */
 static void refuse_numbers(struct json_object *check, struct fault *fault) {
     static const char *const keys[] = {"interval", "timeout", "ttl", "deregister_critical_service_after"};
     for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
@@ -126,7 +126,8 @@ static int judge_service(struct judge *judge, const struct config_block *block) 
     return rv;
 }
 
-/* Services that were registered over HTTP are kept in the data folder, and checks in files may be for them. */
+/* May the service have been registered over HTTP? Such services are kept in the data folder, and checks in files may be
+ * for them. */
 static bool may_be_saved(const struct judge *judge) {
     if (!judge->config->data_dir) return false;
     struct buffer path = {0};

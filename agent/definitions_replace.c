@@ -10,7 +10,7 @@ struct defined {
     struct ids services, checks;
 };
 
-/* Both configurations were judged already: what does not parse is our own mistake. */
+/* Both configurations were checked already, so a definition that does not parse is a bug. */
 static struct service_definition *service_of(const struct config_block *block) {
     struct fault fault = {0};
     struct service_definition *definition = service_definition_parse(block->json, &fault);
@@ -48,7 +48,7 @@ static bool is_same(const struct ids *was, const char *id, const struct config_b
     return before && json_object_equal(before->json, block->json);
 }
 
-/* Services of checks are there, once all is done. */
+/* Checks that the service of each check will exist after the replacement. */
 static int judge(struct local *local, const struct config *config, const struct defined *was, const struct defined *now,
                  struct fault *fault) {
     int rv = CO_OK;
@@ -93,7 +93,8 @@ static int put(struct local *local, const struct defined *was, const struct conf
 
 static const struct lh_entry *first(const struct ids *ids) { return ids->table ? ids->table->head : NULL; }
 
-/* What was registered over HTTP under the same id meanwhile stays. */
+/* Removes the services and checks that only the old configuration defines. Those that were registered over HTTP under
+ * the same id meanwhile stay. */
 static void remove_gone(struct local *local, const struct defined *was, const struct defined *now) {
     for (const struct lh_entry *at = first(&was->checks); at; at = at->next) {
         const char *id = lh_entry_k(at);

@@ -11,7 +11,7 @@
 enum special { PLAIN, DEV, INSECURE, CONFIG_PATH, CONFIG_FORMAT, HCL, VERSION };
 
 struct flag {
-    const char *name, *key, *help; /* help: of those without a key */
+    const char *name, *key, *help; /* help: only of flags without a key */
     enum special special;
 };
 
@@ -119,7 +119,7 @@ static const struct flag *find(struct slice name) {
     return NULL;
 }
 
-/* Takes one flag, and its value when that is the next argument. */
+/* Takes one flag, and its value, which may be the next argument. */
 static int take(int argc, char *const *argv, int *at, struct config *config, struct given *given, bool *help,
                 struct fault *fault) {
     const char *text = argv[*at];
@@ -192,7 +192,7 @@ static int apply_file(const struct given *given, struct config *config, struct f
 
 static int apply_key(const struct given *given, struct config *config, struct fault *fault) {
     if (given->flag->special != PLAIN) return CO_OK;
-    /* In a file an empty text means the host's name; here it is mostly a shell's variable that is not set. */
+    /* In a file an empty text means the host's name; for a flag it is probably a shell variable that is not set. */
     if (!given->value[0] && strcmp(given->flag->name, "node") == 0)
         return config_wrong(config, fault, CO_INVALID, "-node: the name is empty");
     char source[64];

@@ -9,10 +9,10 @@
  * done. Faults name the flag, an unknown one also the nearest right one. */
 int flags_parse(int argc, char *const *argv, struct config *config, bool *help, struct fault *fault);
 
-/* The flag number `at`, for -h and the reference; false after the last. Without help: it has no effect. */
+/* The flag number `at`, for -h and the reference; false after the last. A flag without help has no effect. */
 struct flag_shown {
     const char *name, *key, *help; /* key: NULL when it stands for none */
-    bool value;                    /* one is needed */
+    bool value;                    /* it needs a value */
 };
 bool flags_see(size_t at, struct flag_shown *shown);
 

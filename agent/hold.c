@@ -8,15 +8,15 @@
 
 #define REQUEST_MS     10000  /* an agent waits for a leader for up to 7 s */
 #define ROUND_MS       600000 /* the server's longest wait */
-#define LATE_MS        1000   /* the answer to a wait comes so much later at most, unless the server hangs */
+#define LATE_MS        1000   /* the answer to a wait comes at most so much later, unless the server hangs */
 #define ROUND_LATE_MS  10000
 #define RETRY_MS       1000
-#define RELEASE_MS     5000  /* tries to release for so long */
-#define INTERRUPTED_MS 2000  /* waits so long for the session that is to be released */
-#define LOOK_MS        60000 /* of the server's waiting for a change of what is held */
-#define LOOK_LATE_MS   50    /* of its answer; and a server adds up to a sixteenth to the wait */
+#define RELEASE_MS     5000  /* releasing is tried for so long */
+#define INTERRUPTED_MS 2000  /* after a signal, so long for the session's id, to release it */
+#define LOOK_MS        60000 /* the longest that the server waits for a change of the held name */
+#define LOOK_LATE_MS   50    /* of its answer; a server adds up to a sixteenth to the wait */
 #define LOOK_LEAST_MS  100
-#define LOOK_PAUSE_MS  10000 /* after a refusal: it would not be taken back soon */
+#define LOOK_PAUSE_MS  10000 /* after a refusal, which will not change soon */
 #define PEEK_MS        2000
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -49,7 +49,7 @@ static void ask_anew(struct hold *hold, uint64_t now_ms) {
     hold->requests[HOLD_LOOKING].next_ms = now_ms + RETRY_MS;
 }
 
-/* Others are waited for only after the command. */
+/* Releases the session. Only after the command has run does it wait for others (leave_ms). */
 static void leave(struct hold *hold, int code, uint64_t now_ms) {
     if (hold->state != HOLD_RUNNING) hold->rules.leave_ms = 0;
     hold->state = hold->session[0] ? HOLD_RELEASING : HOLD_OVER;
@@ -66,15 +66,15 @@ static void time_is_up(struct hold *hold, uint64_t now_ms) {
     else say(hold, "%s", hold->rules.wait_ms ? hold->rules.late : hold->rules.not_free);
     leave(hold, HOLD_EXIT_NOT_OBTAINED, now_ms);
     if (no_answer)
-        hold->give_up_ms = earlier(hold->give_up_ms, now_ms + LATE_MS); /* perhaps nobody answers that either */
+        hold->give_up_ms = earlier(hold->give_up_ms, now_ms + LATE_MS); /* probably nobody answers the release either */
 }
 
-/* True: the command may run from now on. */
+/* Is the session certain to hold the name for long enough to start the command? */
 static bool is_certain(const struct hold *hold, uint64_t now_ms) {
     return now_ms < supervisor_times(hold->sent_ms, hold->not_before_ms).term_ms;
 }
 
-/* -- what is to be done ------------------------------------------------------------------------------------------- */
+/* -- the next order ----------------------------------------------------------------------------------------------- */
 
 static struct hold_order nothing(uint64_t until_ms) {
     return (struct hold_order){.act = HOLD_NOTHING, .until_ms = until_ms};
@@ -89,7 +89,7 @@ static struct hold_order request(struct hold *hold, enum hold_line line, enum ho
 }
 
 static bool is_due(const struct hold_request *of, uint64_t now_ms) { return !of->under_way && now_ms >= of->next_ms; }
-/* When a request wants something next: with one under way its answer comes first. */
+/* The time of the next request of this line; while one is under way, its answer comes first. */
 static uint64_t next_of(const struct hold_request *of) { return of->under_way ? HOLD_FOREVER : of->next_ms; }
 
 static struct hold_order renew(struct hold *hold, enum hold_act act, uint64_t now_ms) {
@@ -103,7 +103,7 @@ static uint64_t next_peek(const struct hold *hold) {
     return hold->peeked ? HOLD_FOREVER : next_of(&hold->requests[HOLD_LOOKING]);
 }
 
-/* Until the next renewal, for which there is time enough. */
+/* Looks until the next renewal; the wait ends early enough for it. */
 static struct hold_order look(struct hold *hold, uint64_t now_ms) {
     uint64_t left_ms = hold->requests[HOLD_RENEWAL].next_ms - now_ms,
              wait_ms = earlier((left_ms - LOOK_LATE_MS) / 17 * 16, LOOK_MS);
@@ -113,7 +113,7 @@ static struct hold_order look(struct hold *hold, uint64_t now_ms) {
     return order;
 }
 
-/* When it may look next; HOLD_FOREVER: after the renewal. */
+/* The time of the next look; HOLD_FOREVER: after the renewal. */
 static uint64_t next_look(const struct hold *hold, uint64_t now_ms) {
     const struct hold_request *looking = &hold->requests[HOLD_LOOKING], *renewal = &hold->requests[HOLD_RENEWAL];
     uint64_t at_ms = looking->next_ms > now_ms ? looking->next_ms : now_ms;
@@ -126,7 +126,7 @@ static struct hold_order asking(struct hold *hold, uint64_t now_ms) {
     if (hold->interrupted && (!of->under_way || now_ms >= hold->give_up_ms)) over(hold, hold->code);
     else if (hold->complained && !of->under_way && now_ms >= hold->wait_end_ms) over(hold, HOLD_EXIT_NOT_OBTAINED);
     else if (of->under_way && now_ms >= hold->ask_end_ms)
-        time_is_up(hold, now_ms); /* its TTL ends a session that it made */
+        time_is_up(hold, now_ms); /* if the request made a session, its TTL ends it */
     else if (is_due(of, now_ms)) return request(hold, HOLD_GRANT, HOLD_ASK, REQUEST_MS, now_ms);
     else if (peek_is_due(hold, now_ms)) return request(hold, HOLD_LOOKING, HOLD_PEEK, PEEK_MS, now_ms);
     else if (of->under_way)
@@ -224,7 +224,7 @@ struct hold_order hold_next(struct hold *hold, uint64_t now_ms) {
 
 static bool may_come_back(const struct hold_answer *answer) { return answer->status == 0 || answer->status >= 500; }
 
-/* Once, until there is an answer again. */
+/* Tells people of the trouble, once until there is an answer again. */
 static void complain(struct hold *hold, const struct hold_answer *answer) {
     bool held = hold->state == HOLD_CONFIRMING || hold->state == HOLD_RUNNING, leaves = hold->state == HOLD_RELEASING;
     if (!hold->complained)
@@ -341,7 +341,7 @@ static void renewed(struct hold *hold, const struct hold_answer *answer, uint64_
     }
 }
 
-/* A grant's token is its index: whoever has another one, exclusively, has lost it in between. */
+/* The token of a grant is its index, so an exclusive holder with another token has lost the lock in between. */
 static void looked(struct hold *hold, const struct hold_answer *answer, uint64_t now_ms) {
     struct hold_request *of = &hold->requests[HOLD_LOOKING];
     bool mine = answer->held && (answer->shared || answer->token == hold->token);
@@ -370,7 +370,7 @@ void hold_answered(struct hold *hold, enum hold_line line, const struct hold_ans
     hold->requests[line].under_way = false;
     if (act == HOLD_PEEK) peeked(hold, answer, now_ms);
     else if (act == HOLD_LOOK && hold->state == HOLD_RUNNING) looked(hold, answer, now_ms);
-    else if (line == HOLD_LOOKING) return; /* of a state that is over */
+    else if (line == HOLD_LOOKING) return; /* the answer belongs to a state that is over */
     else if (line == HOLD_RENEWAL) renewed(hold, answer, now_ms);
     else if (hold->state == HOLD_ASKING) asked(hold, answer, now_ms);
     else if (hold->state == HOLD_WAITING) waited(hold, answer, now_ms);
@@ -383,11 +383,11 @@ void hold_signalled(struct hold *hold, int signal, uint64_t now_ms) {
     int code = HOLD_EXIT_SIGNAL + signal;
     if (hold->state == HOLD_RUNNING) {
         hold->to_forward = signal;
-    } else if (hold->state == HOLD_RELEASING) { /* soon over anyway, unless others are waited for */
+    } else if (hold->state == HOLD_RELEASING) { /* releasing ends soon, unless it waits for others */
         if (hold->rules.leave_ms) over(hold, code);
         else if (hold->interrupted) over(hold, hold->code);
     } else if (hold->state == HOLD_ASKING && !hold->interrupted) {
-        hold->interrupted = true; /* the answer tells which session is to be ended */
+        hold->interrupted = true; /* the answer has the id of the session to end */
         hold->code = code;
         hold->give_up_ms = now_ms + INTERRUPTED_MS;
     } else if (hold->state != HOLD_OVER) {
@@ -408,7 +408,9 @@ void hold_ended(struct hold *hold, const struct supervisor_end *end, uint64_t no
     if (end->by_us && !hold->lost) say(hold, "could not be renewed in time, so its command was ended");
     if (hold->lost) over(hold, code);
     else leave(hold, code, now_ms);
-    if (end->by_us) hold->give_up_ms = earlier(hold->give_up_ms, now_ms + LATE_MS); /* nobody answers */
+    if (end->by_us)
+        hold->give_up_ms =
+            earlier(hold->give_up_ms, now_ms + LATE_MS); /* no server answered, so releasing is not tried for long */
 }
 
 void hold_begin(struct hold *hold, const struct hold_rules *rules, uint64_t now_ms) {

@@ -1,6 +1,6 @@
-/* Holding a lock, or leading an election, around a command: when to ask for what, and what the exit code is. Decides
- * only: answers, signals and times are its arguments, what is to be done its result. The acting part is
- * agent/hold_run.c; that the command ends in time is another process's business (agent/supervisor.h).
+/* Holds a lock, or leads an election, while a command runs: decides which request to send when, and the exit code. It
+ * only decides: answers, signals and times are its arguments, orders its result. agent/hold_run.c carries them out;
+ * another process makes sure that the command ends in time (agent/supervisor.h).
  *
  *     ASKING --a session--> WAITING --granted--> RUNNING --ended--> RELEASING --> OVER
  *      ^ ^                   | |  |                |                 ^ ^
@@ -8,20 +8,21 @@
  *      |                       '--granted long ago--> CONFIRMING       |
  *      '------the session has ended-------------------'  '--> RUNNING  '-- RUNNING --lost: kill, ended
  *
- * (1) The first request makes a session of its own, which only its TTL and its destruction end: one that is bound to the
- *     agent's node would end with the node's lease, before NotBefore. With the session it asks, and waits on the
- *     server, in rounds. So whoever lost an answer asks for the place that it has, and who is interrupted leaves the
- *     queue. While it waits it renews the session.
- * (2) What the session holds is certain from the sending of the newest request that made or renewed it, and for as long
- *     as that says: the TTL, or NotBefore, which counts from the answer. When little of that is left (this process was
- *     stopped), it renews what it holds before the command is started.
+ * (1) The first request makes a session of its own, which only its TTL and its destruction end: one that is bound to
+ *     the agent's node would end with the node's lease, before NotBefore. With the session it asks, and waits on the
+ *     server, in rounds. So after a lost answer the next request finds the place that the session has, and after a
+ *     signal the session leaves the queue. While it waits it renews the session.
+ * (2) The session certainly lives from the sending of the newest request that made or renewed it, for the time that its
+ *     answer states: the TTL, or NotBefore, which counts from the answer. When little of that time is left (this
+ *     process was stopped), it renews before it starts the command.
  * (3) It renews at a third of the TTL. A renewal without an answer is given up after a sixth, and sent again.
- * (4) While the command runs it reads what its session holds, and waits on the server for a change of just that. Only a
- *     server's word that the session does not hold it so any more ends the command; without an answer (a lost
- *     connection, no leader, an error) it reads again, and (2) and (3) say how long the command may run. It waits no
- *     longer than until the next renewal, and never besides one, so that a holder has one connection: an agent takes so
- *     many of one host, and a renewal must not be the one too many.
- * (5) After a second of waiting, or half of the time that it may wait, it looks once who is in the way, for people. Nothing depends on that.
+ * (4) While the command runs it reads whether its session holds the name, and waits on the server for a change of that.
+ *     Only an answer that the session no longer holds it ends the command; without an answer (a lost connection, no
+ *     leader, an error) it reads again, and (2) and (3) limit the time of the command. It waits no longer than until
+ *     the next renewal, and never during one, so that a holder needs one connection: an agent limits the connections of
+ *     a host, and a renewal must not be refused because of that.
+ * (5) After a second of waiting, or half of the time that it may wait, it asks once for the present holders, to tell
+ *     people. No decision depends on that.
  *
  * Times are milliseconds of CLOCK_BOOTTIME. One thread. */
 #ifndef COORD_AGENT_HOLD_H
@@ -37,7 +38,7 @@
 enum hold_exit {
     HOLD_EXIT_ERROR = 1,         /* wrong arguments, or refused for good */
     HOLD_EXIT_NOT_OBTAINED = 75, /* EX_TEMPFAIL */
-    HOLD_EXIT_LOST = 76,         /* the command was ended because it was lost, or was about to be */
+    HOLD_EXIT_LOST = 76,         /* the command was ended because the lock was lost, or was about to be */
     HOLD_EXIT_CANNOT_RUN = 126,
     HOLD_EXIT_NO_COMMAND = 127,
     HOLD_EXIT_SIGNAL = 128 /* plus the signal's number */
@@ -47,11 +48,11 @@ enum hold_act {
     HOLD_NOTHING,
     HOLD_ASK,           /* for a session */
     HOLD_WAIT,          /* for the grant, with the session, for `wait_ms`; 0: no place in the queue */
-    HOLD_RENEW_SESSION, /* while it waits */
-    HOLD_RENEW,         /* what it holds */
-    HOLD_LOOK,          /* at what it holds: (4); for newer than `index`, waits for `wait_ms` */
-    HOLD_PEEK,          /* at who is in the way: (5) */
-    HOLD_RELEASE,       /* what it holds, or its place; waits for `wait_ms` */
+    HOLD_RENEW_SESSION, /* while it waits for the grant */
+    HOLD_RENEW,         /* the session that holds */
+    HOLD_LOOK,          /* at the held name: (4); waits `wait_ms` for a change after `index` */
+    HOLD_PEEK,          /* at the present holders: (5) */
+    HOLD_RELEASE,       /* the name, or its place in the queue; waits for `wait_ms` */
     HOLD_START,         /* the command, with the deadline */
     HOLD_TELL,          /* the supervisor of another deadline */
     HOLD_KILL,          /* the command, at once */
@@ -59,7 +60,7 @@ enum hold_act {
     HOLD_EXIT           /* with the code `number` */
 };
 
-/* Requests are of three lines, with one under way on each: a new one ends the one before. */
+/* Each request belongs to one of three lines. One is under way on each line: a new one ends the one before. */
 enum hold_line {
     HOLD_GRANT,   /* HOLD_ASK, HOLD_WAIT, HOLD_RELEASE */
     HOLD_RENEWAL, /* HOLD_RENEW_SESSION, HOLD_RENEW */
@@ -69,35 +70,36 @@ enum hold_line {
 
 struct hold_order {
     enum hold_act act;
-    uint64_t until_ms;   /* of HOLD_NOTHING: look again then, or after an event */
-    uint64_t timeout_ms; /* of requests: without an answer by then it is one of status 0 */
+    uint64_t until_ms;   /* of HOLD_NOTHING: call hold_next again then, or after an event */
+    uint64_t timeout_ms; /* of requests: without an answer by then, report one of status 0 */
     uint64_t wait_ms;
     uint64_t index;
     int number;
 };
 
-/* What came of a request. */
+/* The outcome of a request. */
 struct hold_answer {
-    long status;            /* of HTTP; 0: none came */
-    const char *text;       /* of a refusal, or of why none came: one line */
+    long status;            /* of HTTP; 0: no answer came */
+    const char *text;       /* of a refusal, or the reason of status 0: one line */
     bool unreachable;       /* of status 0: nobody listens there */
     bool held;              /* of HOLD_RELEASE: there is nothing to wait for any more */
-    bool shared;            /* with others: whoever acquires again with the session gets another token, and goes on */
-    bool told;              /* of HOLD_LOOK: the answer says whether it is held */
+    bool shared;            /* held with others: acquiring again gives the session another token */
+    bool told;              /* of HOLD_LOOK: the answer says whether the name is held */
     bool leaderless;        /* of HOLD_PEEK: the agent knows of no leader */
-    uint64_t index;         /* of HOLD_LOOK: of what it says; 0: not known */
+    uint64_t index;         /* of HOLD_LOOK: of this state; 0: not known */
     const char *session;    /* of HOLD_ASK */
-    uint64_t token;         /* of what is held */
-    uint64_t not_before_ms; /* 0: it does not say */
+    uint64_t token;         /* of the grant */
+    uint64_t not_before_ms; /* 0: not in the answer */
 };
 
 struct hold_rules {
-    const char *what;            /* "lock \"nightly\"", for messages */
-    const char *late, *not_free; /* when the time is up; when it does not wait: "was not obtained in time" */
+    const char *what; /* "lock \"nightly\"", for messages */
+    const char *late,
+        *not_free; /* texts for a time-out, and for a refusal without waiting: "was not obtained in time" */
     uint64_t ttl_ms;
     uint64_t wait_ms;  /* for the grant; HOLD_FOREVER */
     uint64_t leave_ms; /* HOLD_RELEASE waits so long for others; 0: not at all */
-    bool unbounded;    /* the command may outlive what is held: no deadline ends it */
+    bool unbounded;    /* the command may outlive the grant: no deadline ends it */
     bool watched;      /* (4) */
 };
 
@@ -116,12 +118,12 @@ struct hold {
     uint64_t token;
     uint64_t sent_ms, not_before_ms; /* (2), of HOLD_START and HOLD_TELL */
     char say[400];                   /* a line for people; whoever prints it empties it */
-    /* Its own. */
+    /* Used by hold.c only. */
     uint64_t wait_end_ms, give_up_ms, seen_index;
     uint64_t ask_end_ms; /* the answer to HOLD_ASK is waited for until then */
     struct hold_request {
         enum hold_act act;
-        bool under_way;            /* if not, and it was sent, its answer is not wanted any more */
+        bool under_way;            /* if not, an answer is ignored */
         uint64_t sent_ms, next_ms; /* the next one is due */
     } requests[HOLD_LINES];
     bool answered, tried, complained, interrupted, lost;
@@ -130,9 +132,10 @@ struct hold {
     int to_forward, code;
 };
 
-/* The texts of the rules outlive it. */
+/* The texts of the rules must outlive the hold. */
 void hold_begin(struct hold *hold, const struct hold_rules *rules, uint64_t now_ms);
-/* What is to be done now: ask until it is HOLD_NOTHING or HOLD_EXIT. What it orders counts as done. */
+/* The next order. Call it again until it returns HOLD_NOTHING or HOLD_EXIT. An order counts as carried out once it is
+ * returned. */
 struct hold_order hold_next(struct hold *hold, uint64_t now_ms);
 
 void hold_answered(struct hold *hold, enum hold_line line, const struct hold_answer *answer, uint64_t now_ms);

@@ -7,7 +7,7 @@
 
 #define WORDS_SHOWN 80 /* bytes of a note */
 
-/* Up to a line's end, and no half a character. */
+/* Appends the first line, cut between two characters. */
 static void append_words(struct buffer *out, const char *words) {
     size_t size = strcspn(words, "\r\n"), shown = size;
     if (size > WORDS_SHOWN)
@@ -32,7 +32,7 @@ static void append_holder(struct buffer *out, struct json_object *holder, const 
     duration_format(out, (age_ms > 0 ? age_ms / 1000 : 0) * 1000000000);
 }
 
-/* From 1; 0: it is not among those that are shown. */
+/* The position of a session in the queue, from 1; 0: it is not among the listed ones. */
 static uint64_t position_of(struct json_object *queue, const char *session) {
     for (size_t i = 0; i < cmd_json_length(queue); i++) {
         struct json_object *waiter = json_object_array_get_idx(queue, i);

@@ -18,7 +18,7 @@
 
 struct act {
     const struct hold_run *run;
-    struct client confirmed, stale; /* whom HOLD_LOOK and HOLD_PEEK ask, whatever -stale says */
+    struct client confirmed, stale; /* for HOLD_LOOK and HOLD_PEEK, whatever -stale says */
     struct hold hold;
     CURLM *calls;
     struct client_call *call[HOLD_LINES];
@@ -95,7 +95,7 @@ static void send_request(struct act *act, enum hold_line line, const struct hold
     buffer_free(&path);
 }
 
-/* An answer that is not what it should be is like none. */
+/* A malformed answer counts as none (status 0). */
 static void read_answer(const struct act *act, const struct client_answer *from, struct hold_answer *answer,
                         struct json_object **json, struct fault *fault) {
     const struct hold_kind *kind = act->run->kind;
@@ -108,7 +108,7 @@ static void read_answer(const struct act *act, const struct client_answer *from,
     json_get_u64(*json, "NotBefore", INT64_MAX, &answer->not_before_ms, NULL);
 }
 
-/* Only of this session, and only what says so counts. */
+/* Reads whether this session holds the name. An answer that does not say so is not `told`. */
 static void read_look(const struct act *act, struct json_object *json, struct hold_answer *answer) {
     const struct hold_kind *kind = act->run->kind;
     const char *session = cmd_json_text(json, "Session"), *standing = cmd_json_text(json, "Standing");
@@ -165,7 +165,7 @@ static void take_answer(struct act *act, enum hold_line line) {
     act->call[line] = NULL;
 }
 
-/* The answer does not matter: its TTL ends it, too. */
+/* The answer does not matter, because the TTL ends the session too. */
 static void destroy_session(struct act *act) {
     struct buffer path = {0};
     const struct fault *failed;
@@ -225,7 +225,7 @@ static int carry_out(struct act *act) {
     for (;;) {
         struct hold_order order = hold_next(&act->hold, now_ms());
         print_line(&act->hold);
-        if (!act->hold.requests[HOLD_LOOKING].under_way) drop_look(act); /* before a renewal, which takes its place */
+        if (!act->hold.requests[HOLD_LOOKING].under_way) drop_look(act); /* a renewal replaces the look */
         switch (order.act) {
             case HOLD_NOTHING: await(act, order.until_ms); break;
             case HOLD_ASK:
@@ -244,7 +244,7 @@ static int carry_out(struct act *act) {
     }
 }
 
-/* Its name tells people which process it is: "coord lock, process 4711 on web1". */
+/* The name of the session tells people which process it is: "coord lock, process 4711 on web1". */
 static void session_body(const struct hold_run *run, struct buffer *body) {
     struct json_out json;
     char host[256] = "", name[400];
@@ -272,7 +272,7 @@ int hold_run(const struct hold_run *run) {
     sigaddset(&ours, SIGTERM), sigaddset(&ours, SIGINT), sigaddset(&ours, SIGHUP), sigaddset(&ours, SIGQUIT);
     sigprocmask(SIG_BLOCK, &ours, &act.mask);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); /* ignored by who started this: ends could not be waited for */
+    signal(SIGCHLD, SIG_DFL); /* a parent may have ignored it, and then waitpid could not report ends */
     act.signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     CHECK(act.calls && act.signals >= 0);
     buffer_printf(&what, "%s \"%.256s\"", run->kind->noun, run->name);

@@ -58,9 +58,8 @@ int identity_lock(const char *folder, bool make, int *fd, struct fault *fault) {
     return fault_set(fault, CO_BUSY, "data folder %s is in use by another agent", folder);
 }
 
-/* -- name and id
- * ----------------------------------------------------------------------------------------------- */
-/* 0, or errno. */
+/* -- name and id -------------------------------------------------------------------------------------------------- */
+/* Returns 0, or errno. */
 static int write_id(const char *path, const char *id) {
     char aside[4096 + 8];
     snprintf(aside, sizeof aside, "%s.new", path);
@@ -97,15 +96,14 @@ static int find_id(const struct config *config, struct identity *identity, struc
     return error ? fault_set(fault, co_from_errno(error), "%s cannot be written: %s", path, strerror(error)) : CO_OK;
 }
 
-/* -- address
- * ------------------------------------------------------------------------------------------------------ */
+/* -- address ------------------------------------------------------------------------------------------------------ */
 static bool any_address(const char *text) { return strcmp(text, "0.0.0.0") == 0 || strcmp(text, "::") == 0; }
 
 static bool is_private(uint32_t ip) {
     return ip >> 24 == 10 || ip >> 20 == (172 << 4 | 1) || ip >> 16 == (192 << 8 | 168);
 }
 
-/* The first private IPv4 address, as Consul picks it; loopback when there is no other. */
+/* The first private IPv4 address of the host, as Consul picks it; loopback when there is none. */
 static void host_address(char out[64]) {
     struct ifaddrs *list = NULL;
     snprintf(out, 64, "127.0.0.1");

@@ -1,4 +1,4 @@
-/* Who this agent is and where it keeps its data: name, id, address, data folder. Blocking; at start only. */
+/* The identity of this agent: name, id, address, and the data folder. Blocking; at start only. */
 #ifndef COORD_AGENT_IDENTITY_H
 #define COORD_AGENT_IDENTITY_H
 
@@ -6,15 +6,15 @@
 
 struct identity {
     char *data_dir;
-    bool temporary; /* -dev without a folder: removed at the end */
+    bool temporary; /* the folder is removed at the end (-dev without a folder) */
     int lock_fd;    /* held while the process lives: two agents on one folder would destroy each other's log */
     char node_name[256];
     char node_id[40]; /* UUID, kept in the folder */
     char address[64]; /* advertised, an IP */
 };
 
-/* The lock of a data folder: CO_BUSY while an agent runs on it. `make`: else CO_NOTFOUND when no agent has ever run
- * on it. Close *fd to let go. */
+/* The lock of a data folder: CO_BUSY while an agent runs on it. `make`: creates the lock file if needed; without it
+ * CO_NOTFOUND when no agent has ever run on the folder. Close *fd to unlock. */
 int identity_lock(const char *folder, bool make, int *fd, struct fault *fault);
 
 /* Faults name the folder or address. */

@@ -1,5 +1,5 @@
 /* Ids of services or checks, each with the block of the configuration that defines it. Ids that differ only in case are
- * one. One thread. */
+ * the same. One thread. */
 #ifndef COORD_AGENT_IDS_H
 #define COORD_AGENT_IDS_H
 

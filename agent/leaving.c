@@ -13,7 +13,7 @@ struct leaving {
     struct leaving_config config;
     struct rpc_ask_cluster ask;
     struct rpc_change change;
-    bool member, forgotten; /* member: it is to leave Raft's configuration */
+    bool member, forgotten; /* member: the server has to leave Raft's configuration */
     struct fault fault;
 };
 
@@ -56,7 +56,7 @@ static void gave_back(void *data) {
 }
 
 /* -- may it go? --------------------------------------------------------------------------------------------------- */
-/* As rpc/server/autopilot.h judges it at last. */
+/* Can the others spare this server? rpc/server/autopilot.h decides in the end, by the same rule. */
 static bool spared(const struct rpc_cluster_state *state, const struct rpc_server_state *self) {
     size_t voters = 0, alive = 0;
     for (size_t i = 0; i < state->count; i++) {
@@ -74,7 +74,7 @@ static void judge(struct leaving *leaving, const struct rpc_cluster_state *state
     for (size_t i = 0; i < state->count; i++)
         if (strcmp(state->servers[i].address, leaving->config.address) == 0) self = &state->servers[i];
         else others += state->servers[i].voter;
-    if (!self || others == 0) return; /* alone: its cluster goes on when it is started again */
+    if (!self || others == 0) return; /* a server alone stays a member: its cluster goes on when it is started again */
     leaving->member = spared(state, self);
     if (!leaving->member)
         fault_set(

@@ -1,6 +1,6 @@
-/* How an agent leaves in order, so that everybody knows it at once: what it holds of quotas goes back, its node goes
- * from the catalog and is shown as `left`; a server leaves Raft's configuration too, where the others can spare it, and
- * is not taken in again as long as it has its data folder. Loop thread. */
+/* Makes an agent leave in order, so that everybody knows at once: it gives back its shares of quotas, and its node is
+ * removed from the catalog and shown as `left`. A server also leaves Raft's configuration if the others can spare it,
+ * and is not taken in again as long as it has its data folder. Loop thread. */
 #ifndef COORD_AGENT_LEAVING_H
 #define COORD_AGENT_LEAVING_H
 
@@ -14,14 +14,14 @@ struct rpc;
 struct spending;
 
 struct leaving_config {
-    struct arena *arena; /* outlives the rpc; what was begun is in it */
+    struct arena *arena; /* outlives the rpc; requests under way are in it */
     struct rpc *rpc;
     struct local *local;
     struct spending *spending;
     const char *address; /* of a server among others; NULL: none. Valid while the arena is */
-    bool must; /* the process ends whatever comes of it (a signal): a server that cannot be spared stays a member */
-    /* Once. `stays`: nothing has changed, and fault says why. Else it has left; with a fault not all of it. `note`: what
-     * else is to be said; "" nothing. */
+    bool must;           /* the process ends in any case (a signal): a server that cannot be spared stays a member */
+    /* Called once. `stays`: nothing has changed, and the fault says why. Else the agent has left, but with a fault some
+     * step failed. `note`: a message besides, "": none. */
     void (*done)(void *data, bool stays, const struct fault *fault, const char *note);
     void *data;
 };

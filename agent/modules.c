@@ -26,7 +26,7 @@
 #include "registry/history.h"
 #include "registry/lease.h"
 
-/* The order is that in which they hear of events. A line each, which clang-format would fold. */
+/* Modules are told of events in this order. One line each, which clang-format would fold. */
 // clang-format off
 const struct module_entry agent_modules[] = {
     {.module = &catalog_module},

@@ -4,11 +4,11 @@
 
 #include "registry/modules.h"
 
-/* Without settings: for tools that look at what a server has left, for client agents, and for tests. */
+/* Without settings: for tools that read the data folder of a stopped server, for client agents, and for tests. */
 extern const struct module_entry agent_modules[];
 
 struct config;
-/* With what the configuration says about them; lives as long as the arena and the configuration. */
+/* With the settings of the configuration; valid as long as the arena and the configuration. */
 const struct module_entry *agent_modules_configured(const struct config *config, struct arena *arena);
 
 #endif

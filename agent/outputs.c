@@ -17,7 +17,7 @@ static int pid_fault(const char *path, int error, struct fault *fault) {
     return fault_set(fault, CO_IO, "pid_file: %.180s: %s", path, strerror(error));
 }
 
-/* Of the file, if it has been written. */
+/* The number in the file; 0: it has not been written. */
 static long pid_read(int fd) {
     char text[24] = "";
     return pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
@@ -29,7 +29,8 @@ static bool is_at(int fd, const char *path) {
            open_file.st_ino == named.st_ino;
 }
 
-/* Another agent that ended meanwhile may have removed the file that was opened: then the next one is tried. */
+/* Opens and locks the file. Another agent that ended meanwhile may have removed the opened file; then it is opened
+ * again. */
 static int pid_open(const char *path, int *fd, struct fault *fault) {
     for (;;) {
         *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
@@ -44,7 +45,7 @@ static int pid_open(const char *path, int *fd, struct fault *fault) {
     }
 }
 
-/* What an agent left that was killed is overwritten. */
+/* Writes the number of the process. A file that a killed agent left is overwritten. */
 static int pid_write(const char *path, struct fault *fault) {
     char text[24];
     int fd, rv = pid_open(path, &fd, fault), size = snprintf(text, sizeof text, "%ld\n", (long)getpid());
@@ -62,7 +63,7 @@ static int pid_write(const char *path, struct fault *fault) {
     return pid_fault(path, error, fault);
 }
 
-/* Somebody may have put another file there. */
+/* Removes the file, unless somebody has replaced it. */
 static void pid_remove(const char *path) {
     if (pid_fd < 0) return;
     if (is_at(pid_fd, path) && pid_read(pid_fd) == (long)getpid()) unlink(path);
@@ -70,8 +71,8 @@ static void pid_remove(const char *path) {
     pid_fd = -1;
 }
 
-/* -- what can be said without opening anything --------------------------------------------------------------------- */
-/* An errno, or 0: could this file be written, as far as one can tell without doing it? */
+/* -- checks without opening anything ------------------------------------------------------------------------------ */
+/* Could this file be written, as far as that can be known without writing? 0, or an errno. */
 static int may_write(const char *path) {
     struct stat status;
     if (stat(path, &status) == 0) return S_ISDIR(status.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;

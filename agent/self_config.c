@@ -12,7 +12,7 @@ static void texts(struct json_out *json, const struct config_texts *list) {
     json_array_end(json);
 }
 
-/* As Consul writes listeners, which Nomad reads: "tcp://127.0.0.1:8500". None where the port is off. */
+/* Writes listeners in Consul's form, because Nomad reads them: "tcp://127.0.0.1:8500". None when the port is off. */
 static void listeners(struct json_out *json, const char *scheme, const struct config_texts *addresses, int64_t port) {
     for (size_t i = 0; i < addresses->count && port >= 0; i++) {
         const char *address = addresses->items[i];
@@ -39,7 +39,7 @@ static void domain(struct json_out *json, const char *key, const char *name) {
     json_string(json, text);
 }
 
-/* Names and types are Consul's: clients decode them. */
+/* Names and types are Consul's, because clients decode them. */
 void self_config_write(void *data, struct json_out *json, bool debug) {
     const struct config *c = data;
     if (!debug) return;

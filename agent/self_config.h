@@ -4,8 +4,8 @@
 
 #include "base/json_out.h"
 
-/* Members of the "DebugConfig" object (`debug`) or of "Config" beyond what http/ knows itself. `data`: struct
- * config. */
+/* Writes members of the "DebugConfig" object (`debug`), or those of "Config" that http/ does not know itself. `data`:
+ * struct config. */
 void self_config_write(void *data, struct json_out *json, bool debug);
 
 #endif

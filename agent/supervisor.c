@@ -13,10 +13,10 @@
 #include "base/check.h"
 #include "base/clock.h"
 
-/* -- what it decides ---------------------------------------------------------------------------------------------- */
+/* -- decisions ---------------------------------------------------------------------------------------------------- */
 
 #define MARGIN_MOST_MS 2000
-#define NEVER_RUN      127 /* exit code of what could not become the command; a report says why */
+#define NEVER_RUN      127 /* exit code of a child that could not become the command; a report says why */
 
 static uint64_t later(uint64_t at_ms, uint64_t by_ms) {
     return by_ms > SUPERVISOR_NEVER - at_ms ? SUPERVISOR_NEVER : at_ms + by_ms;
@@ -72,14 +72,14 @@ struct report { /* from it, and from the command before its exec */
     bool by_us;
 };
 
-/* Both sides go on when the other has gone. */
+/* The send may fail, because each side goes on when the other has gone. */
 static void send_to(int fd, const void *message, size_t size) {
     ssize_t ignored = send(fd, message, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)ignored;
 }
 
 /* -- the command -------------------------------------------------------------------------------------------------- */
-/* From here on only what is safe in the child of a process with threads. */
+/* The code from here on may use only functions that are safe in the child of a process with threads. */
 
 struct start {
     char **argv;
@@ -89,7 +89,7 @@ struct start {
 };
 
 static void take_terminal(void) {
-    signal(SIGTTOU, SIG_IGN); /* it is in the background until it has it */
+    signal(SIGTTOU, SIG_IGN); /* it is in the background until it has the terminal */
     (void)tcsetpgrp(STDIN_FILENO, getpgrp());
     signal(SIGTTOU, SIG_DFL);
     signal(SIGTSTP, SIG_IGN);
@@ -121,8 +121,8 @@ static uint64_t now_ms(void) { return clock_boot_ns() / 1000000; }
 
 static void send_signal(const struct charge *charge, int signal) {
     (void)kill(-charge->command, signal);
-    if (signal == SIGTERM) (void)kill(-charge->command, SIGCONT); /* a stopped one is to see it */
-    if (signal == SIGKILL) (void)kill(charge->command, signal);   /* wherever it has gone */
+    if (signal == SIGTERM) (void)kill(-charge->command, SIGCONT); /* so that a stopped command gets it */
+    if (signal == SIGKILL) (void)kill(charge->command, signal);   /* also when it has left the group */
 }
 
 static void act(struct charge *charge) {
@@ -158,7 +158,7 @@ static void take_order(struct charge *charge) {
     }
 }
 
-/* Takes the ends of orphans. True: the command has ended; it is not taken yet, so its group's number is still its own. */
+/* Reaps orphans. True: the command has ended; it is not reaped yet, so the number of its group is not reused. */
 static bool command_ended(const struct charge *charge) {
     struct signalfd_siginfo ignored;
     while (read(charge->children, &ignored, sizeof ignored) > 0) {}
@@ -170,7 +170,7 @@ static bool command_ended(const struct charge *charge) {
     }
 }
 
-/* The rest of the group has ended too when this returns. */
+/* Reaps the command, and returns its status. The rest of the group has ended too by then. */
 static int take_end(const struct charge *charge) {
     int status = 0;
     (void)kill(-charge->command, SIGKILL);
@@ -199,7 +199,7 @@ static void supervise(const struct start *start, uint64_t sent_ms, uint64_t not_
                             .number = charge.command < 0 ? errno : 0};
     send_to(start->fd, &report, sizeof report);
     if (charge.command < 0) _exit(NEVER_RUN);
-    setpgid(charge.command, charge.command); /* before a signal goes there, whoever of the two comes first */
+    setpgid(charge.command, charge.command); /* both processes set it, so that it is set before a signal is sent */
     while (!command_ended(&charge)) {
         struct pollfd fds[] = {{.fd = charge.orphaned ? -1 : charge.fd, .events = POLLIN},
                                {.fd = charge.timer, .events = POLLIN},
@@ -213,12 +213,12 @@ static void supervise(const struct start *start, uint64_t sent_ms, uint64_t not_
     _exit(0);
 }
 
-/* -- its parent --------------------------------------------------------------------------------------------------- */
+/* -- the parent of the supervisor --------------------------------------------------------------------------------- */
 
 struct supervisor supervisor_start(char **argv, const sigset_t *mask, uint64_t sent_ms, uint64_t not_before_ms) {
     int ends[2];
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-    bool terminal = isatty(STDOUT_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp(); /* and not in a pipeline */
+    bool terminal = isatty(STDOUT_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp(); /* false in a pipeline */
     struct start start = {argv, mask, terminal, ends[1]};
     struct supervisor supervisor = {.fd = ends[0], .terminal = start.terminal};
     supervisor.pid = fork();
@@ -266,7 +266,7 @@ bool supervisor_ended(struct supervisor *supervisor, struct supervisor_end *end)
         *end = (struct supervisor_end){supervisor->exec_errno, report.number, report.by_us};
         return true;
     }
-    /* It has gone without a report: it was killed, and the command with it. */
+    /* The supervisor has ended without a report: it was killed, and the command with it. */
     if (supervisor->group > 0) (void)kill(-supervisor->group, SIGKILL);
     close_it(supervisor);
     *end = (struct supervisor_end){supervisor->exec_errno, SIGKILL, true};

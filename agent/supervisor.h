@@ -1,4 +1,4 @@
-/* The process that ends a command in time. `coord lock` forks it; it starts the command, and has the clock:
+/* The process that ends a command in time. `coord lock` forks it; it starts the command, and watches the time:
  *
  *     coord lock <--socket--> supervisor --fork--> command, the leader of a process group of its own
  *
@@ -6,9 +6,9 @@
  *   deadlines. So nothing that hangs or stops `coord lock` (a request, SIGSTOP) delays the end of the command.
  * - `coord lock` has gone (SIGKILL): the socket ends, and the supervisor ends the command. The supervisor has gone:
  *   PR_SET_PDEATHSIG kills the command, and `coord lock` the rest of its group.
- * - When the command has ended, what is left of its group is killed, and has ended before the end is reported. The
- *   supervisor adopts orphans (PR_SET_CHILD_SUBREAPER), so that it sees their ends.
- * Not reached: processes that left the group (setsid, a shell with job control), while the command itself ends.
+ * - When the command has ended, the supervisor kills the rest of its group, and reports the end after that has ended
+ *   too. The supervisor adopts orphans (PR_SET_CHILD_SUBREAPER), so that it sees their ends.
+ * Processes that left the group (setsid, a shell with job control) are not reached; the command itself always ends.
  *
  * Times are milliseconds of CLOCK_BOOTTIME. */
 #ifndef COORD_AGENT_SUPERVISOR_H
@@ -22,42 +22,44 @@
 #define SUPERVISOR_NEVER    UINT64_MAX
 #define SUPERVISOR_GRACE_MS 10000 /* from TERM to KILL at most, when `coord lock` has gone */
 
-/* -- what it decides ---------------------------------------------------------------------------------------------- */
+/* -- decisions ---------------------------------------------------------------------------------------------------- */
 
 struct supervisor_times {
     uint64_t term_ms, kill_ms;
 };
-/* Of what lasts `not_before_ms` from `sent_ms` on: TERM after two thirds of it; KILL a fifth, at most 2 s, before its
- * end, because a busy machine wakes nobody on time. SUPERVISOR_NEVER: never. */
+/* The times of the signals, for a grant that lasts `not_before_ms` from `sent_ms` on: TERM after two thirds; KILL a
+ * fifth, at most 2 s, before the end, because a busy machine wakes processes late. SUPERVISOR_NEVER: never. */
 struct supervisor_times supervisor_times(uint64_t sent_ms, uint64_t not_before_ms);
 
 struct supervision {
     struct supervisor_times times;
-    bool ending; /* TERM or KILL was sent, so its times stand */
+    bool ending; /* TERM or KILL was sent, so the times do not change any more */
     bool term_passed_on, killed;
 };
 enum supervisor_act { SUPERVISOR_NOTHING, SUPERVISOR_TERM, SUPERVISOR_KILL };
 
 void supervision_deadline(struct supervision *of, uint64_t sent_ms, uint64_t not_before_ms);
-/* `coord lock` has gone: TERM; if it has passed one on already, KILL, since then it was killed because of that. */
+/* `coord lock` has gone: TERM; but KILL if it has passed on a TERM already, because it was probably killed when that
+ * had no effect. */
 void supervision_orphaned(struct supervision *of, uint64_t now_ms);
 void supervision_kill(struct supervision *of, uint64_t now_ms);
-/* What is to be sent to the group now; counts as done. SUPERVISOR_NOTHING: look again at *until_ms. */
+/* The signal to send to the group now; it counts as sent. SUPERVISOR_NOTHING: call it again at *until_ms. */
 enum supervisor_act supervision_next(struct supervision *of, uint64_t now_ms, uint64_t *until_ms);
 
 /* -- the process -------------------------------------------------------------------------------------------------- */
 
 struct supervisor {
     pid_t pid;
-    int fd;         /* readable: supervisor_ended has something to see */
+    int fd;         /* when it is readable, call supervisor_ended */
     pid_t group;    /* of the command; 0: not known yet */
     int exec_errno; /* of a command that could not be started; 0: none */
-    bool terminal;  /* the command has it; it is taken back when the command has ended */
+    bool terminal;  /* the command has the terminal, until it has ended */
 };
 
-/* Forks it, and it the command: argv[0] is looked for in $PATH, the environment is this process's, the signal mask is
- * `mask`. When this process has the terminal for itself, the command gets it, and cannot be stopped from there (SIGTSTP is
- * ignored), because a stopped command would lose its lock. The caller ignores SIGPIPE, the command does not. */
+/* Forks the supervisor, which forks the command: argv[0] is looked for in $PATH, the environment is this process's, the
+ * signal mask is `mask`. When this process has the terminal for itself, the command gets it, and cannot be stopped from
+ * there (SIGTSTP is ignored), because a stopped command would lose its lock. The caller ignores SIGPIPE, the command
+ * does not. */
 struct supervisor supervisor_start(char **argv, const sigset_t *mask, uint64_t sent_ms, uint64_t not_before_ms);
 
 void supervisor_tell(const struct supervisor *supervisor, uint64_t sent_ms, uint64_t not_before_ms);

@@ -19,7 +19,7 @@ void watch_free(struct watch *watch) {
     free(watch->url), free(watch->method), free(watch);
 }
 
-/* -- what is asked ------------------------------------------------------------------------------------------------ */
+/* -- the question ------------------------------------------------------------------------------------------------- */
 struct asked {
     const char *type, *key, *prefix, *service, *state, *name;
     bool passing_only;
@@ -94,7 +94,7 @@ static void parse_question(struct watch *watch, struct json_object *json, struct
     buffer_free(&path);
 }
 
-/* -- who is told -------------------------------------------------------------------------------------------------- */
+/* -- the handler -------------------------------------------------------------------------------------------------- */
 static char **texts_new(size_t count) { return mem_zalloc((count + 1) * sizeof(char *)); }
 
 static void parse_args(struct watch *watch, struct json_object *args, struct fault *fault) {
@@ -193,9 +193,9 @@ struct watch *watch_parse(struct json_object *json, bool handler, struct fault *
     return NULL;
 }
 
-/* -- what is handed over ------------------------------------------------------------------------------------------ */
-/* The answer's index counts even where none of its events is for us: one that was not when it came is none later,
- * when a service is there that it names. */
+/* -- the result for the handler ----------------------------------------------------------------------------------- */
+/* *since becomes at least the answer's index, even when none of its events is for this node. So an event that was not
+ * for this node does not come later, when the service that it names is registered here. */
 static void newer_events(struct json_object *list, uint64_t index, uint64_t *since, struct buffer *out) {
     struct json_object *kept = json_object_new_array();
     uint64_t newest = index > *since ? index : *since;

@@ -1,12 +1,12 @@
-/* Watches: a question that is asked of an agent's HTTP API again and again, blocking, and a handler for each new
- * answer. Used by the agent, for the "watches" of its configuration files (of its own API, as Consul's agents do),
- * and by `coord watch`.
+/* Watches: a watch sends a blocking query to an agent's HTTP API again and again, and runs a handler for each new
+ * answer. The agent uses them for the "watches" of its configuration files (it queries its own API, as Consul's agents
+ * do), and so does `coord watch`.
  *
  *     asking --new answer--> handling --handler ended, or was killed--> asking
  *        '--no answer: after a pause, 1 s to 60 s--'
  *
- * Handlers of a watch run one at a time: what changes meanwhile is handed over once, as it is then. The same bytes
- * again are not a change. Of events only those that came since the last answer are handed over.
+ * Handlers of a watch run one at a time; changes during a run lead to one further run, with the latest state. An answer
+ * with the same bytes is not a change. Of events, a handler gets only those that came since the last answer.
  *
  * A handler is a program (`args`, or `handler` through the shell): the answer is its standard input, CONSUL_INDEX in
  * its environment; it has a process group of its own, which is killed when the program has ended, when it takes
@@ -34,7 +34,7 @@ struct watch {
     } type;
     char *what;  /* for messages: "key color" */
     char *path;  /* of the question, without index */
-    char **argv; /* NULL-terminated; NULL: a request, or none */
+    char **argv; /* NULL-terminated; NULL: the handler is a request, or there is none */
     char *token, *datacenter;
     bool stale;
     /* of a request */
@@ -44,36 +44,36 @@ struct watch {
     bool tls_skip_verify;
 };
 
-/* From a "watches" block, or flags as one. `handler`: one is wanted. NULL and a fault (CO_INVALID, one line, as
- * Consul says it where it does). */
+/* Parses a "watches" block, or flags in that form. `handler`: the block must name one. NULL and a fault (CO_INVALID,
+ * one line, in Consul's words if Consul has the same error). */
 struct watch *watch_parse(struct json_object *json, bool handler, struct fault *fault);
 void watch_free(struct watch *watch);
 
-/* One answer, ready to be handed over: JSON in `out` ("null": there is none). `since`: of events, the newest that
- * there was, for us or not. */
+/* Turns an answer into the handler's input: JSON in `out` ("null": there is no value). `since`: the newest event so
+ * far, for this node or not. */
 void watch_result(const struct watch *watch, const struct client_answer *answer, uint64_t *since, struct buffer *out);
 
 /* -- running ------------------------------------------------------------------------------------------------------ */
 struct watch_stop; /* makes blocking calls end */
 struct watch_stop *watch_stop_new(void);
 void watch_stop_now(struct watch_stop *stop);  /* any thread */
-void watch_stop_soon(struct watch_stop *stop); /* any thread; a handler that runs may end by itself */
+void watch_stop_soon(struct watch_stop *stop); /* any thread; lets a running handler end by itself */
 void watch_stop_free(struct watch_stop *stop);
 
-/* Blocks: asks `client` and hands over until stopped. `inherit`: handlers write to this process's outputs instead of
- * the log. `baseline`: what events there are at the beginning is not handed over. */
+/* Blocks: queries `client` and runs handlers until it is stopped. `inherit`: handlers write to this process's outputs
+ * instead of the log. `baseline`: events that exist at the beginning are not handed over. */
 void watch_run(const struct watch *watch, const struct client *client, struct watch_stop *stop, bool inherit,
                bool baseline);
 
-/* All watches of an agent, a thread each. `blocks` were judged; they may be freed. `address`: of the own API,
- * "host:port". `before` (NULL: none): those of its watches whose block is there unchanged go on, and are taken out
- * of it; the rest is still the caller's. One thread at a time. */
+/* Starts all watches of an agent, each with a thread. `blocks` were checked; they may be freed afterwards. `address`:
+ * of this agent's API, "host:port". `before` (NULL: none): its watches with an unchanged block go on, and are moved to
+ * the result; the caller still has to stop the others. One thread at a time. */
 struct watches;
 struct config_blocks;
 struct watches *watches_start(const struct config_blocks *blocks, const char *address, const char *token,
                               struct watches *before);
-void watches_soon(struct watches *watches);  /* nothing is asked any more; handlers that run may end by themselves */
-void watches_hurry(struct watches *watches); /* they end soon */
-void watches_stop(struct watches *watches);  /* waits for that, and frees; NULL: nothing */
+void watches_soon(struct watches *watches);  /* ends the queries; lets running handlers end by themselves */
+void watches_hurry(struct watches *watches); /* ends them soon */
+void watches_stop(struct watches *watches);  /* ends them, waits for that, and frees; NULL: nothing */
 
 #endif

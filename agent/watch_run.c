@@ -28,7 +28,7 @@ extern char **environ;
 /* -- stopping ----------------------------------------------------------------------------------------------------- */
 struct watch_stop {
     int fd, soon;
-}; /* all of it; what is not a handler */
+}; /* fd: stops all of it; soon: all but a running handler */
 
 struct watch_stop *watch_stop_new(void) {
     struct watch_stop *stop = mem_zalloc(sizeof *stop);
@@ -52,7 +52,7 @@ void watch_stop_free(struct watch_stop *stop) {
     free(stop);
 }
 
-/* Raised, now or within that time? */
+/* Is the descriptor readable, now or within that time? */
 static bool raised(int fd, int wait_ms) {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
     return poll(&poll_fd, 1, wait_ms) > 0;
@@ -76,7 +76,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *context) {
     return line.size;
 }
 
-/* Ends early when `fd` is raised (CURLE_ABORTED_BY_CALLBACK). */
+/* Performs the request. Ends early when `fd` is readable (CURLE_ABORTED_BY_CALLBACK). */
 static CURLcode perform(CURL *curl, int fd) {
     CURLM *multi = curl_multi_init();
     CURLcode code = CURLE_ABORTED_BY_CALLBACK;
@@ -205,7 +205,7 @@ static char **environment(uint64_t index, const char *address, char *line, size_
     return list;
 }
 
-/* The answer as a file: a program that does not read it cannot make anybody wait. */
+/* Puts the answer into a file, so that a program that does not read it cannot block this one. */
 static int input_of(struct slice result) {
     int fd = memfd_create("watch", MFD_CLOEXEC);
     CHECK(fd >= 0);
@@ -241,7 +241,7 @@ static int spawn(const struct watch *watch, struct slice result, char **env, boo
     return rv;
 }
 
-/* False: its end. */
+/* Reads some output. False: at its end. */
 static bool read_output(struct program *program) {
     char block[4096];
     ssize_t size = read(program->output, block, sizeof block);
@@ -252,7 +252,7 @@ static bool read_output(struct program *program) {
     return true;
 }
 
-/* Until it has ended, its time has, or the watch is stopped. True: it ended by itself. */
+/* Waits until the program has ended, its time is over, or the watch is stopped. True: it ended by itself. */
 static bool await(struct program *program, const struct watch_stop *stop) {
     uint64_t last_ms = clock_mono_ms() + WATCH_HANDLER_MS;
     for (;;) {
@@ -304,7 +304,7 @@ static void run_program(const struct watch *watch, const struct client *client, 
         return;
     }
     bool ended = await(&program, stop);
-    (void)kill(-program.pid, SIGKILL); /* before it is reaped: the number is still its own */
+    (void)kill(-program.pid, SIGKILL); /* before it is reaped, so the number is not reused */
     while (waitpid(program.pid, &status, 0) < 0 && errno == EINTR) {}
     if (program.output >= 0) fcntl(program.output, F_SETFL, O_NONBLOCK);
     struct pollfd rest = {.fd = program.output, .events = POLLIN};
@@ -340,7 +340,7 @@ void watch_run(const struct watch *watch, const struct client *client, struct wa
             continue;
         }
         pause_ms = answer.index ? 0 : PAUSE_LEAST_MS;
-        index = answer.index < index ? 0 : answer.index; /* gone back: begun anew */
+        index = answer.index < index ? 0 : answer.index; /* the index went back, so the watch begins anew */
         if (since > answer.index) since = answer.index;
         buffer_reset(&now);
         watch_result(watch, &answer, &since, &now);
@@ -357,10 +357,10 @@ void watch_run(const struct watch *watch, const struct client *client, struct wa
     buffer_free(&now);
 }
 
-/* -- an agent's --------------------------------------------------------------------------------------------------- */
+/* -- the watches of an agent -------------------------------------------------------------------------------------- */
 struct watcher {
     struct watch *watch;
-    struct json_object *block; /* that it is of */
+    struct json_object *block; /* that defines it */
     struct watch_stop *stop;
     struct client client;
     char *address;
@@ -384,7 +384,8 @@ static struct watcher *watcher_start(struct json_object *block, const char *addr
     watcher->stop = watch_stop_new();
     watcher->address = mem_strdup(address);
     watcher->client = (struct client){.address = watcher->address, .token = token};
-    CHECK(json_object_deep_copy(block, &watcher->block, NULL) == 0); /* counts of references are one thread's */
+    CHECK(json_object_deep_copy(block, &watcher->block, NULL) ==
+          0); /* a copy, because counts of references are not atomic */
     watcher->watch = watch_parse(block, true, &fault);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

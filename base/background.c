@@ -9,7 +9,8 @@
 
 void background_thread(const char *name) {
     pthread_setname_np(pthread_self(), name);
-    /* Linux: the first thread's; a thread that was started by one of these is one of them */
+    /* on Linux, the priority of the process's first thread: a thread that a background thread started is not lowered
+     * twice */
     int nice = getpriority(PRIO_PROCESS, (id_t)getpid()) + STEPS;
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), nice < MOST ? nice : MOST);
 }

@@ -3,8 +3,8 @@
 #ifndef COORD_BASE_BACKGROUND_H
 #define COORD_BASE_BACKGROUND_H
 
-/* For the calling thread, and those it starts from here on: whoever answers others gets a processor first, where
- * there are not enough of them. For good, so for threads that do nothing else: only root could take it back. Names
+/* Lowers the priority of the calling thread, and of those that it starts from here on, so that threads that answer
+ * requests get a processor first. Only root could raise it again, so this is for threads that do nothing else. Names
  * the thread as well (15 characters at most). */
 void background_thread(const char *name);
 

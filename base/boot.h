@@ -1,4 +1,4 @@
-/* Which run of this machine's kernel it is. */
+/* Identifies the running boot of this machine. */
 #ifndef COORD_BASE_BOOT_H
 #define COORD_BASE_BOOT_H
 
@@ -6,8 +6,7 @@
 
 #define BOOT_ID_SIZE 64
 
-/* A text that differs after each start of the machine. False, and "": there is none to be had. Reads a file of the
- * kernel's. */
+/* A text that differs after each start of the machine. False, and "": the kernel gives none. Reads a file of /proc. */
 bool boot_id(char room[BOOT_ID_SIZE]);
 
 #endif

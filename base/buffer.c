@@ -43,7 +43,7 @@ static inline void lower8(char *at) {
     memcpy(at, &bytes, sizeof bytes);
 }
 
-/* The last eight may overlap those before: what is folded stays as it is. */
+/* The last eight bytes may overlap those before: folding a byte twice changes nothing. */
 void bytes_lower(char *bytes, size_t size) {
     if (size < sizeof(uint64_t)) {
         for (size_t i = 0; i < size; i++) bytes[i] = (char)lower(bytes[i]);

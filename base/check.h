@@ -1,5 +1,5 @@
 /* Assertions for our own mistakes. They stay on in release builds: a server that goes on with broken state is worse
- * than one that stops and is restarted. What a peer, a client or a disk can cause is never asserted. */
+ * than one that stops and is restarted. Never assert anything that a peer, a client or a disk can cause. */
 #ifndef COORD_BASE_CHECK_H
 #define COORD_BASE_CHECK_H
 

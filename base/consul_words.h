@@ -1,7 +1,7 @@
-/* What Consul has and coord has not: commands, flags, configuration keys, paths of the HTTP API, up to Consul 1.22. Whoever
- * comes from Consul and asks for one of these is told so, and not that it is unknown, or that something else was meant.
- * docs/divergence.md tells each of them (tests/tidy/check_words.py), and none of them is in coord's own tables
- * (tests/agent/test_consul_words.c). */
+/* Features of Consul (up to 1.22) that coord does not have: commands, flags, configuration keys, paths of the HTTP API.
+ * A user who asks for one of these is told that coord does not have it, instead of "unknown" or a suggestion of
+ * something else. docs/divergence.md lists each of them (tests/tidy/check_words.py), and none of them is in coord's own
+ * tables (tests/agent/test_consul_words.c). */
 #ifndef COORD_BASE_CONSUL_WORDS_H
 #define COORD_BASE_CONSUL_WORDS_H
 
@@ -24,7 +24,7 @@ struct consul_word {
 
 extern const struct consul_word consul_words[]; /* the last has no word */
 
-/* NULL: it is none of these. A path is found by what it begins with, a key by its folder. */
+/* NULL: it is none of these. A path is found by its beginning, a key by its folder. */
 const struct consul_word *consul_word_find(enum consul_kind kind, struct slice word);
 
 /* Appends "Consul's `login`; coord does not have it: there is no access control yet; see docs/divergence.md". */

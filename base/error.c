@@ -37,7 +37,7 @@ int fault_set(struct fault *fault, int code, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(fault->text, sizeof fault->text, format, arguments);
     va_end(arguments);
-    for (char *at = fault->text; *at; at++) { /* what it repeats of a client's text does not break the line */
+    for (char *at = fault->text; *at; at++) { /* text of a client that it quotes must not break the line */
         if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
     }
     return code;

@@ -25,7 +25,7 @@ int file_in(int fd, uint64_t offset, void *data, size_t size, size_t *got) {
 
 int file_in_order(int fd, uint64_t offset, void *data, size_t size, size_t *got) {
     int rv = file_in(fd, offset, data, size, got);
-    /* advice only: whether it is taken is no matter */
+    /* only advice, so its result does not matter */
     if (*got >= MUCH) posix_fadvise(fd, (off_t)(offset + *got), PIECE, POSIX_FADV_WILLNEED);
     return rv;
 }

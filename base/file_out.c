@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define QUICK_NS     2000000 /* others do not notice */
+#define QUICK_NS     2000000 /* a wait that does not slow others down */
 #define REST_NS_MOST 100000000
 
 int file_out(int fd, uint64_t offset, uint64_t size) {

@@ -1,4 +1,4 @@
-/* Checksums and hashes. CRC32C (Castagnoli, RFC 3720 B.4) for what lies on disk; XXH3 for tables and state sums. */
+/* Checksums and hashes. CRC32C (Castagnoli, RFC 3720 B.4) for data on disk; XXH3 for tables and state sums. */
 #ifndef COORD_BASE_HASH_H
 #define COORD_BASE_HASH_H
 

@@ -1,5 +1,5 @@
-/* What an address in a registration is. People write anything there; HTTP shows it as it was given, DNS gives out
- * what is one of these. Pure. */
+/* Parses the address of a registration: an IP address or a host name. People write anything there. HTTP shows it as it
+ * was given, DNS only answers with addresses and host names. Pure. */
 #ifndef COORD_BASE_HOST_H
 #define COORD_BASE_HOST_H
 
@@ -9,7 +9,8 @@ struct host {
     uint8_t address[16], size; /* 4: IPv4, also one that is written as IPv6 (::ffff:10.0.0.1); 16: IPv6; 0: neither */
     struct slice name;         /* then: `text`, when it is a host name; empty: it is neither */
 };
-/* As it stands: blanks, brackets, a port, a zone (%eth0) and numbers with leading zeros make it neither. */
+/* Takes the text as it stands: with blanks, brackets, a port, a zone (%eth0) or numbers with leading zeros it is
+ * neither. */
 struct host host_parse(const char *text);
 
 /* Labels joined by dots, 253 bytes at most, as RFC 952 and 1123 have them in host names: letters, digits, hyphens

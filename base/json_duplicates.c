@@ -33,7 +33,7 @@ static void key_add(struct keys *keys, const char *at, size_t size) {
     keys->items[keys->count++] = (struct key){at, size};
 }
 
-/* The innermost object ends. */
+/* The innermost object ends; true, when it has a key twice. */
 static bool object_end(struct keys *keys, struct slice *twice) {
     if (keys->depth == 0) return false;
     size_t start = keys->starts[--keys->depth], count = keys->count - start;

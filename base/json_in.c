@@ -52,8 +52,8 @@ static size_t digits_at(struct slice text, size_t at) {
     return end - at;
 }
 
-/* A copy of the text, where one is wanted, in which integers beyond 64 bits are doubles: json-c would make the nearest
- * integer of them. */
+/* A copy of the text in which integers beyond 64 bits are written as doubles, because json-c would clamp them to the
+ * nearest 64-bit integer. Made only when the text has such integers. */
 struct widened {
     struct buffer text; /* empty: there is none of these */
     size_t copied;      /* bytes of the original */
@@ -129,7 +129,7 @@ static bool bytes_fine(struct slice text, struct refusal *refusal) {
 
 /* ---- parsing ---- */
 
-/* What json-c makes of it. CO_INVALID: nothing, and *end says where. */
+/* Parses with json-c. CO_INVALID: it refuses the text, at byte *end. */
 static int parse_tokens(struct slice text, struct json_object **value, size_t *end, const char **why) {
     struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MOST);
     if (!tokener) return CO_NOMEM;
@@ -167,7 +167,8 @@ static int parse(struct slice text, struct json_object **value, struct widened *
     if (widened && widened->text.size) widen(widened, text, text.size, "");
     bool copied = widened && widened->text.size && widened->text.size <= INT32_MAX;
     int rv = parse_tokens(copied ? buffer_slice(&widened->text) : text, value, &end, &why);
-    /* Where it is wrong in the text that was given: there is nothing to fear of its numbers, as it fails. */
+    /* Parses the original text to find where it is wrong in that one; its large numbers do no harm, because it
+     * fails. */
     if (rv == CO_INVALID && copied) rv = parse_tokens(text, value, &end, &why);
     if (rv == CO_INVALID) refuse_at(refusal, end, why);
     if (rv == CO_NOMEM) {
@@ -177,7 +178,7 @@ static int parse(struct slice text, struct json_object **value, struct widened *
     return rv;
 }
 
-/* "JSON: what at line 3, column 7"; of the text as a whole without a place. */
+/* "JSON: what at line 3, column 7"; without a place when the text as a whole is refused. */
 static int refuse(const struct refusal *refusal, struct slice text, struct fault *fault) {
     size_t line, column;
     text_place(text, refusal->at, &line, &column);
@@ -215,7 +216,7 @@ struct json_object *json_parse_placed(struct slice text, const char **why, size_
 
 static char folded(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c; }
 
-/* Equal but for case and underscores. */
+/* Are the keys equal, except for case and underscores? */
 static bool same_key(const char *a, const char *b) {
     for (;;) {
         while (*a == '_') a++;

@@ -16,40 +16,41 @@
 /* NULL and a fault ("JSON: unexpected character at line 3, column 17") when it does not parse. Release with json_object_put().
  * An empty body is a fault too: callers that allow one look before. */
 struct json_object *json_parse(struct slice text, struct fault *fault);
-/* The same of any value, as JSON has them: `null` is CO_OK with a NULL, an integer beyond 64 bits is the nearest double. */
+/* The same for any JSON value: `null` is CO_OK with a NULL, an integer beyond 64 bits is the nearest double. */
 int json_parse_value(struct slice text, struct json_object **value, struct fault *fault);
 
-/* As json_parse, for whoever says the place in words of its own: NULL, and why ("unexpected character") at which byte. */
+/* As json_parse, for callers that word the place themselves: NULL, the reason ("unexpected character"), and the
+ * byte. */
 struct json_object *json_parse_placed(struct slice text, const char **why, size_t *at);
 
-/* Would a reader of JSON take it, at most 64 levels deep? Builds nothing, for text that is handed on as it is. Not as strict
- * as json_parse: names may be there twice, numbers may be of any size. */
+/* Is the text JSON, at most 64 levels deep? Builds nothing; for text that is handed on as it is. Less strict than
+ * json_parse: an object may have a name twice, and numbers may be of any size. */
 bool json_valid(struct slice text);
 
 /* CO_INVALID when an object in it has a key twice, spelled alike. `text` is one that json_parse has taken. */
 int json_refuse_duplicates(struct slice text, struct fault *fault);
 
-/* The same: false where there is none; else which key, without its quotes, its second time. */
+/* The same as a question: true, and the second occurrence of the key in `text`, without its quotes. */
 bool json_duplicate(struct slice text, struct slice *key);
 
-/* From the root into a value: members by name, items by number. A chain on the stack, the last step first. */
+/* A path from the root into a value: members by name, items by number. A chain on the stack, the last step first. */
 struct json_step {
     const struct json_step *up; /* NULL: this is the first step */
     const char *name;           /* NULL: an item */
     size_t index;
 };
-/* At which byte of `text`, which json_parse has taken, the last step's member (its name) or item begins.
- * 0 where there is none. Of several members of one name it is the last. */
+/* The byte at which the last step's member (its name) or item begins in `text`, which json_parse has accepted. 0: there
+ * is no such member or item. Of several members of one name it is the last. */
 size_t json_place(struct slice text, const struct json_step *step);
 
-/* Do they name the same member, as json_get takes names? */
+/* Do they name the same member by the rules of json_get? */
 bool json_same_key(struct slice a, struct slice b);
 
 /* Member of an object by any of its names; NULL when absent, null, or `object` is not an object. */
 struct json_object *json_get(struct json_object *object, const char *name);
 
 void json_get_string(struct json_object *object, const char *name, const char **out, struct fault *fault);
-/* The text may hold NUL bytes only through this one; json_get_string refuses them. */
+/* Accepts text with NUL bytes, which json_get_string refuses. */
 void json_get_slice(struct json_object *object, const char *name, struct slice *out, struct fault *fault);
 void json_get_bool(struct json_object *object, const char *name, bool *out, struct fault *fault);
 void json_get_u64(struct json_object *object, const char *name, uint64_t most, uint64_t *out, struct fault *fault);
@@ -61,7 +62,7 @@ struct json_object *json_get_array(struct json_object *object, const char *name,
 /* Refuses keys that are not in `known` (NULL-terminated; compared as json_get does): names the key, and the nearest. */
 void json_only_known(struct json_object *object, const char *const *known, struct fault *fault);
 
-/* "a string", "null", ...: what a value is, for errors. */
+/* The kind of a value for errors: "a string", "null", ... */
 const char *json_kind(struct json_object *value);
 
 /* json-c exposes its members as a list: `json_each(object, key, value)` is json_object_object_foreach. */

@@ -46,7 +46,7 @@ static void newline(struct json_out *json) {
     for (unsigned i = 0; i < json->depth; i++) buffer_append(json->out, "    ", 4);
 }
 
-/* What stands before a value or a key: the comma after its neighbour, and the indentation. */
+/* Writes the comma after the preceding value, and the indentation, before a value or a key. */
 static inline void separate(struct json_out *json) {
     if (json->comma) byte(json->out, ',');
     if (json->pretty && json->depth > 0) newline(json);

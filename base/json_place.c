@@ -1,4 +1,4 @@
-/* Where something stands in a text of JSON: json-c does not keep it, and it is wanted only when something is wrong. */
+/* The place of a value in a text of JSON. json-c does not keep places, and they are needed only for errors. */
 #include <json-c/json_tokener.h>
 
 #include "base/json_in.h"
@@ -19,7 +19,7 @@ static char peek(struct reading *r) {
     return r->at < r->text.size ? r->text.data[r->at] : '\0';
 }
 
-/* Behind the closing quote. */
+/* Moves behind the closing quote. */
 static void pass_string(struct reading *r) {
     for (r->at++; r->at < r->text.size && r->text.data[r->at] != '"'; r->at++)
         if (r->text.data[r->at] == '\\') r->at++;
@@ -57,7 +57,7 @@ static bool is_name(const struct reading *r, size_t start, const char *name) {
     return same;
 }
 
-/* To the member's value, *place at its name; false: there is none. */
+/* Moves to the member's value and sets *place to its name; false: there is no such member. */
 static bool enter_member(struct reading *r, const char *name, size_t *place) {
     size_t value = 0;
     if (peek(r) != '{') return false;

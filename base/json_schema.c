@@ -20,7 +20,7 @@ struct compiling {
     struct json_schema *schema;
     struct arena *arena;
     struct fault *fault;
-    bool is_draft_7; /* by its own words */
+    bool is_draft_7; /* its "$schema" says so */
     size_t weight, pattern_weight;
     struct places places;
 };
@@ -54,7 +54,7 @@ static bool wanted(struct compiling *c, const struct place *place, const char *w
 
 static struct node *compile(struct compiling *c, struct json_object *json, const struct place *place);
 
-/* What a keyword's value does to the node; `field` is the member of the node that the table names. */
+/* Reads a keyword's value into the node; `field` is the member of the node that the table names. */
 typedef bool read_keyword(struct compiling *c, struct node *node, void *field, struct json_object *value,
                           const struct place *place);
 
@@ -237,7 +237,7 @@ static bool read_pattern_members(struct compiling *c, struct node *node, void *f
     return true;
 }
 
-/* Only references get there. */
+/* Only references lead into "definitions", so it is not compiled as part of the node. */
 static bool read_definitions(struct compiling *c, struct node *node, void *field, struct json_object *value,
                              const struct place *place) {
     (void)field;
@@ -372,7 +372,7 @@ static struct node *compile(struct compiling *c, struct json_object *json, const
 
 /* ---- the whole ---- */
 
-/* Before anything is made of it: how large is it? */
+/* Adds up the size of the schema, before anything is compiled. */
 static bool weigh(struct compiling *c, struct json_object *json, unsigned depth) {
     c->weight += VALUE_WEIGHT;
     if (json_object_is_type(json, json_type_string)) c->weight += json_text(json).size;

@@ -1,17 +1,17 @@
 /* JSON Schema, draft 7, without what reaches beyond one document. For schemas and documents of outsiders: memory and
- * work are bounded, and the answer depends on schema and document alone (no clock, no locale, no library's version),
- * so that all servers give the same. Who asks within the replicated state: other bounds here are other answers, so a
- * change of one comes with a cluster version.
+ * work are bounded, and the answer depends on schema and document alone (no clock, no locale, no library's version), so
+ * that all servers give the same. The state machine uses it too: other bounds would give other answers, so they may
+ * only change together with the cluster version.
  *
  * Keywords: type, enum, const; minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf; minLength, maxLength
  * (code points), pattern (base/pattern.h); items (one schema, or a list), minItems, maxItems, uniqueItems; properties,
  * patternProperties, additionalProperties, required; allOf, anyOf, oneOf, not; true and false as schemas; $ref to a
  * place in the same document ("#", "#/definitions/x", "#/$defs/x"). Without effect: $schema, title, description,
  * default, examples, $comment, and $id at the root. Everything else is refused by its name and path, because a schema
- * that is obeyed by half looks as if it protected.
+ * of which coord obeyed only half would seem to protect more than it does.
  *
- * Draft 7 ignores what stands beside $ref, later drafts obey it. Therefore that is refused, unless "$schema" at the
- * root names draft 7: then it is ignored. */
+ * Draft 7 ignores other keywords beside $ref, later drafts obey them. Therefore they are refused, unless "$schema" at
+ * the root names draft 7: then they are ignored. */
 #ifndef COORD_BASE_JSON_SCHEMA_H
 #define COORD_BASE_JSON_SCHEMA_H
 
@@ -34,7 +34,7 @@ struct json_schema;
 struct json_schema *json_schema_compile(struct json_object *schema, struct fault *fault);
 void json_schema_free(struct json_schema *schema);
 
-/* CO_OK; CO_INVALID: the first place that does not fit, and what is wanted there:
+/* CO_OK; CO_INVALID: the first place that does not fit, with a description of the values that fit there:
  * `/servers/2/port: a whole number from 1 to 65535 is wanted, not "http"`. A document that takes more steps or nests
  * deeper than the bounds is refused too, with a line that says so. NULL is the document `null`. Any thread, also
  * several at once; `document` is not changed. */

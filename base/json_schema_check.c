@@ -1,9 +1,9 @@
-/* A document against a compiled schema.
+/* Checks a document against a compiled schema.
  *
- * What fails is told where it fails. Within alternatives failures are not told, only how near each came to fitting:
- * the deeper in the document it failed the nearer, and a value that is not the wanted constant is further away than any
- * other failure there, because such constants say which alternative is meant. When all alternatives fail, the nearest is
- * asked again and tells. */
+ * A failure is reported where it is found. Within alternatives failures are not reported; only how near each
+ * alternative came to fitting is noted: the deeper in the document it failed, the nearer. A value that is not the
+ * wanted constant is further away than any other failure at that place, because such constants say which alternative is
+ * meant. When all alternatives fail, the nearest one is checked again, and this time reports its failure. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,15 +16,15 @@
 #include "base/text.h"
 
 #define NAMES_COMPARED 64  /* for "nearest" */
-#define DECIMAL_STEPS  512 /* what dividing in decimal takes, beside other steps */
+#define DECIMAL_STEPS  512 /* the price of a division in decimal */
 
 struct checking {
     struct fault fault;
     uint64_t steps, steps_most;
     unsigned nested;  /* schemas within one another */
     unsigned quiet;   /* alternatives within one another */
-    unsigned nearest; /* of the failures in an alternative */
-    bool stopped;     /* beyond a bound: nothing is judged any more */
+    unsigned nearest; /* how near the alternative came to fitting, see above */
+    bool stopped;     /* a bound was exceeded: nothing is judged any more */
 };
 
 static bool fits(struct checking *c, const struct node *node, struct json_object *value, const struct place *place);
@@ -41,7 +41,7 @@ static void tell(struct checking *c, const struct place *place, const char *form
     buffer_free(&path);
 }
 
-/* Remembers that something fails here. True when it is to be told. */
+/* Remembers that something fails here. True when the caller shall report it. */
 static bool fails_aloud(struct checking *c, const struct place *place) {
     unsigned near = place->depth * 2 + 1;
     if (c->nearest < near) c->nearest = near;
@@ -69,7 +69,7 @@ static bool refuse_text(struct checking *c, const struct place *place, const cha
     return false;
 }
 
-/* Beyond a bound: told also where failures are not. */
+/* A bound is exceeded; this is reported within alternatives too. */
 static __attribute__((format(printf, 3, 4))) bool stop(struct checking *c, const struct place *place,
                                                        const char *format, ...) {
     if (c->stopped) return false;
@@ -89,7 +89,7 @@ static bool spend(struct checking *c, const struct place *place, uint64_t steps)
     return steps_take(&c->steps, steps) || too_much(c, place);
 }
 
-/* `what` is freed. */
+/* Frees `what`. */
 static bool refuse_value(struct checking *c, const struct place *place, struct buffer *what,
                          struct json_object *value) {
     struct buffer shown = {0};
@@ -281,7 +281,7 @@ static bool object_fits(struct checking *c, const struct node *node, struct json
 
 /* ---- alternatives ---- */
 
-/* Without telling; *near: how near it came. */
+/* Checks without reporting; *near: how near it came to fitting. */
 static bool fits_quietly(struct checking *c, const struct node *node, struct json_object *value,
                          const struct place *place, unsigned *near) {
     unsigned before = c->nearest;
@@ -294,7 +294,7 @@ static bool fits_quietly(struct checking *c, const struct node *node, struct jso
     return fine;
 }
 
-/* None fits: the nearest did not by `near`. */
+/* None fits; the nearest came as near as `near`. */
 static bool none_fits(struct checking *c, const struct nodes *nodes, size_t nearest, unsigned near,
                       struct json_object *value, const struct place *place) {
     if (near <= place->depth * 2 + 1) { /* all of them fail here, not within */

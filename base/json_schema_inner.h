@@ -1,4 +1,5 @@
-/* A schema once it is compiled: json_schema.c makes it, json_schema_check.c obeys it, json_schema_text.c tells of it. */
+/* A compiled schema: json_schema.c makes it, json_schema_check.c checks documents with it, json_schema_text.c describes
+ * it. */
 #ifndef COORD_BASE_JSON_SCHEMA_INNER_H
 #define COORD_BASE_JSON_SCHEMA_INNER_H
 
@@ -28,7 +29,7 @@ struct nodes {
     size_t count;
 };
 
-/* A member by its name, or all whose names match. */
+/* The schema of a member by its name, or of all members whose names match a pattern. */
 struct member {
     struct slice name;
     struct pattern *pattern;
@@ -41,8 +42,8 @@ struct members {
 };
 
 struct node {
-    struct node *ref;            /* nothing else counts then */
-    const char *path;            /* of one with a ref: where it stands */
+    struct node *ref;            /* when set, the node has no other keyword */
+    const char *path;            /* when it has a ref: its place in the schema */
     bool never;                  /* the schema false */
     uint8_t types;               /* bits; 0: any */
     struct json_object *choices; /* enum; NULL: none */
@@ -63,7 +64,7 @@ struct node {
     struct nodes all, any, one;
     struct node * not ;
     unsigned height; /* how many schemas are asked one after the other at one place; 0: not known yet */
-    bool is_open;    /* while that is found out */
+    bool is_open;    /* while its height is computed */
 };
 
 struct json_schema {
@@ -93,7 +94,7 @@ bool json_schema_resolve(struct places *places, struct json_object *json, struct
 int json_schema_check_within(const struct json_schema *schema, struct json_object *document, uint64_t *steps,
                              struct fault *fault);
 
-/* Where in a document: a chain on the stack. */
+/* A place in a document: a chain on the stack. */
 struct place {
     const struct place *up; /* NULL: the root */
     const char *key;        /* NULL: an item */
@@ -105,15 +106,16 @@ struct place {
 #define PLACE_ITEM(above, number) \
     (struct place) { .up = (above), .index = (number), .depth = (above)->depth + 1 }
 
-/* Of names that are known the one that was meant: ` (nearest: "port")`, or nothing. */
+/* Appends the known name that was probably meant: ` (nearest: "port")`, or nothing. */
 void json_nearest_show(struct buffer *out, const struct suggest *suggest);
 
-/* As a JSON pointer ("" is the root); its end alone when it is long. */
+/* Appends the place as a JSON pointer ("" is the root); only its end, when it is long. */
 void json_place_show(struct buffer *out, const struct place *place);
 
-/* What a node wants in the place of `value`: "a whole number from 1 to 65535". 84 bytes at most. */
+/* Appends a description of the values that the node accepts in the place of `value`: "a whole number from 1 to 65535".
+ * 84 bytes at most. */
 void json_schema_show(struct buffer *out, const struct node *node, struct json_object *value);
-/* One of several: "null or a string". */
+/* The same for alternatives: "null or a string". */
 void json_schema_show_any(struct buffer *out, const struct nodes *nodes, struct json_object *value);
 
 #endif

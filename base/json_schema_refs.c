@@ -1,5 +1,5 @@
-/* What references lead to. Then it is made sure that none leads back to itself without going into the document, and
- * that chains are short. */
+/* Resolves references. Then makes sure that none leads back to itself without going into the document, and that chains
+ * are short. */
 #include <stdlib.h>
 
 #include "base/json_schema_inner.h"
@@ -29,7 +29,7 @@ static struct slice take_token(struct slice *pointer, char *token) {
     return slice_make(token, size);
 }
 
-/* What a JSON pointer leads to; NULL: nothing, or null. */
+/* The value that a JSON pointer leads to; NULL: there is none, or it is null. */
 static struct json_object *follow(struct json_object *json, struct slice pointer) {
     char token[POINTER_MOST + 1];
     while (pointer.size && json) {
@@ -111,7 +111,7 @@ static bool measure(struct node *node, unsigned depth, const char *path, struct 
     return fine;
 }
 
-/* In the order of the text, not of addresses: the fault is the same on every server. */
+/* Works in the order of the text, not of addresses, so that every server reports the same fault. */
 bool json_schema_resolve(struct places *places, struct json_object *json, struct fault *fault) {
     qsort(places->known, places->known_count, sizeof *places->known, by_json);
     for (size_t i = 0; i < places->reference_count; i++) {

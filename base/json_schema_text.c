@@ -4,7 +4,7 @@
 #include "base/json_value.h"
 #include "base/text.h"
 
-#define PATH_MOST  80 /* these two, a value and the words between them fit into a fault */
+#define PATH_MOST  80 /* so that a path, a description, a value and the words between them fit into a fault */
 #define SHOWN_MOST 80
 
 /* ---- places ---- */
@@ -41,7 +41,7 @@ void json_place_show(struct buffer *out, const struct place *place) {
     buffer_free(&path);
 }
 
-/* ---- what was meant ---- */
+/* ---- suggestions ---- */
 
 void json_nearest_show(struct buffer *out, const struct suggest *suggest) {
     if (!suggest->count) return;
@@ -50,7 +50,7 @@ void json_nearest_show(struct buffer *out, const struct suggest *suggest) {
     buffer_append_byte(out, ')');
 }
 
-/* ---- what a schema wants ---- */
+/* ---- descriptions of schemas ---- */
 
 static void show_number(struct buffer *out, const char *before, struct json_object *number) {
     if (!number) return;
@@ -89,7 +89,7 @@ static void show_required(struct buffer *out, const struct node *node) {
     }
 }
 
-/* A type, with what the node says about values of this type. */
+/* Appends a type, with the node's rules for values of this type. */
 static void show_type(struct buffer *out, const struct node *node, unsigned bit) {
 #define TYPE_SHOWN(name, shown) [TYPE_BIT_##name] = (shown),
     static const char *const names[] = {JSON_SCHEMA_TYPES(TYPE_SHOWN)};

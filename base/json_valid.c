@@ -1,4 +1,4 @@
-/* Is a text JSON? Without building anything, for what is handed on as it is. */
+/* Checks that a text is JSON without building values; for text that is handed on as it is. */
 #include "base/json_in.h"
 #include "base/text.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 
-/* Of a string; may hold NUL bytes, one stands behind it. Valid as long as the value. */
+/* The text of a string. It may hold NUL bytes, and a NUL follows it. Valid as long as the value. */
 static inline struct slice json_text(struct json_object *string) {
     return slice_make(json_object_get_string(string), (size_t)json_object_get_string_len(string));
 }

@@ -16,34 +16,36 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-#define SMALL_BYTES ((off_t)4 << 20) /* not worth it */
+#define SMALL_BYTES ((off_t)4 << 20) /* smaller files are removed at once */
 #define STEP_BYTES  ((off_t)1 << 20)
-/* from here on larger steps: what takes the time on a slow disk is the commit */
+/* larger files are freed in larger steps: on a slow disk it is the commit of each step that takes the time */
 #define MUCH_BYTES   ((uint64_t)4 << 30)
 #define STEP_OF_MUCH (4 * STEP_BYTES)
-#define SPREAD_NS    60000000000u /* what waits goes in so long, so that it does not become ever more; */
-#define REST_NS      10000000u    /* if little waits no faster than a step in this time, */
-#define RESTS        4            /* or in so many times what it took: whoever else uses a slow disk comes first; */
-#define LOOK_NS      50000000u    /* at those that are still in use */
+/* after each step the thread rests, so that all that waits is freed within SPREAD_NS; but no longer than REST_NS, or
+ * RESTS times as long as the step took, because others that use a slow disk come first */
+#define SPREAD_NS 60000000000u
+#define REST_NS   10000000u
+#define RESTS     4
+#define LOOK_NS   50000000u /* between looks at files that are still in use */
 
 struct gone {
     struct gone *next;
     int fd;
-    off_t at, filled; /* what is left of it; `filled` -1: as much as it has by then */
-    bool nameless;    /* from the beginning: much of it may never have been written out */
+    off_t at, filled; /* the part that is not freed yet; filled -1: measured when work on the file begins */
+    bool nameless;    /* it never had a name: much of it may never have been written out */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gone *waiting, *in_use; /* in_use: looked at again and again */
+static struct gone *waiting, *in_use; /* in_use: checked every LOOK_NS */
 static bool running;
-static uint64_t most_waiting; /* bytes, since nothing did; the thread's */
+static uint64_t most_waiting; /* the largest backlog in bytes since there was none; the thread's */
 
 int file_hold(int fd) {
     int rv;
     do rv = flock(fd, LOCK_SH | LOCK_NB);
     while (rv != 0 && errno == EINTR);
     if (rv != 0) return errno == EWOULDBLOCK ? CO_NOTFOUND : co_from_errno(errno);
-    struct stat info; /* the remover may have come and be done */
+    struct stat info; /* in the meantime the remover may have removed it */
     if (fstat(fd, &info) != 0) return co_from_errno(errno);
     return info.st_nlink ? CO_OK : CO_NOTFOUND;
 }
@@ -52,13 +54,13 @@ static void rest(uint64_t ns) {
     nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
 }
 
-/* Without the hole behind it: a store's file is mapped far larger than it is. */
+/* The size without the hole at the end: a store's file is far longer than the part that has blocks. */
 static off_t filled(const struct stat *info) {
     off_t blocks = (off_t)info->st_blocks * 512;
     return blocks < info->st_size ? blocks : info->st_size;
 }
 
-/* Nobody reads or fills it any more. False: not worth it, or it has got a name. */
+/* Measures a file that nobody reads or fills any more. False: it is too small for this, or it has been given a name. */
 static bool measure(struct gone *gone) {
     struct stat info;
     if (fstat(gone->fd, &info) != 0 || info.st_nlink > 0) return false;
@@ -66,12 +68,12 @@ static bool measure(struct gone *gone) {
     return gone->filled > SMALL_BYTES;
 }
 
-/* It cannot be told: it is, for now. */
+/* Does somebody else still hold the file? An error of flock counts as yes, for now. */
 static bool busy(const struct gone *gone) { return flock(gone->fd, LOCK_EX | LOCK_NB) != 0; }
 
-/* As far as it is filled: its blocks from `at` on, `size` at most. From the front: what is discarded with freed
- * blocks is all that is free behind them as well (ext4_try_to_trim_range; seen with Linux 6.18), which, from the
- * end, were all that went before. */
+/* Frees the blocks from `at` on, `size` bytes at most. It goes from the front to the end, because with freed blocks the
+ * file system also discards all free blocks behind them (ext4_try_to_trim_range; seen with Linux 6.18); from the end,
+ * it would discard all earlier pieces again. */
 static bool give_back_piece(struct gone *gone, off_t size) {
     if (fallocate(gone->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone->at, size) == 0) {
         gone->at += size;
@@ -79,14 +81,14 @@ static bool give_back_piece(struct gone *gone, off_t size) {
         gone->filled -= size;
         if (ftruncate(gone->fd, gone->filled) != 0) return false;
     }
-    /* Committed before the next: pieces that gather until somebody's sync has the journal commit would come back in
-     * one go. Nobody needs the file: it does not matter whether that failed. Not where it would write out, in one
-     * go, what has no blocks yet. */
+    /* Commits this piece before the next one: otherwise pieces would gather until somebody's sync commits the journal,
+     * and then be freed in one go. Nobody needs the file, so an error does not matter. A file that never had a name is
+     * not synced, because that would write out everything that has no blocks yet. */
     if (!gone->nameless) (void)!fdatasync(gone->fd);
     return true;
 }
 
-/* Of those that nobody uses. */
+/* The bytes that are still to be freed, of files that nobody uses. */
 static uint64_t backlog(const struct gone *own) {
     uint64_t bytes = (uint64_t)(own->filled - own->at);
     pthread_mutex_lock(&lock);
@@ -103,7 +105,7 @@ static uint64_t rest_after(uint64_t took, off_t step) {
     return ns < most ? ns : most;
 }
 
-/* False: done with. */
+/* Frees one piece. False: the file is finished. */
 static bool give_back_some(struct gone *gone) {
     if (gone->filled < 0 && !measure(gone)) return false;
     uint64_t bytes = backlog(gone), begun = clock_mono_ns();
@@ -137,7 +139,7 @@ static void done_with(struct gone *gone) {
     free(gone);
 }
 
-/* Those that are in use no longer, to the others; small ones go at once, they need not wait for these. */
+/* Moves the files that are no longer in use to those that wait; small ones are freed at once. */
 static void look_again(void) {
     pthread_mutex_lock(&lock);
     struct gone *all = in_use;
@@ -150,7 +152,8 @@ static void look_again(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* NULL: none that can be worked on; `over`: none at all, and whoever brings one starts a thread again. */
+/* NULL: there is none that can be freed now. *over: there is none at all, and the next caller has to start a thread
+ * again. */
 static struct gone *next_one(bool *over) {
     pthread_mutex_lock(&lock);
     struct gone *gone = take(&waiting);
@@ -167,8 +170,8 @@ static void put_back(struct gone *gone, struct gone **list) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The oldest first, until it is gone: the one made after it often lies behind it on the disk, and what is free there
- * already would be discarded again. */
+/* Frees the oldest file first and completely: the next one often lies behind it on the disk, and if its blocks were
+ * free already they would be discarded again. */
 static void step(struct gone *gone) {
     if (busy(gone)) {
         put_back(gone, &in_use);
@@ -194,7 +197,7 @@ static void *gone_main(void *arg) {
     return NULL;
 }
 
-/* False: no thread; all at once then. */
+/* False: the thread could not be started, so the caller frees everything at once. */
 static bool gone_start(void) {
     pthread_t thread;
     pthread_attr_t attr;

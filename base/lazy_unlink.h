@@ -11,11 +11,12 @@
 int lazy_unlink(int folder, const char *name);
 
 /* Any thread. For a file that has no name (O_TMPFILE, or removed) and is read and written through this handle alone:
- * when that is closed, by whomever, its blocks go little by little, too. Where that cannot be had they go at once. */
+ * when that is closed, by whomever, its blocks are freed little by little, too. If the thread cannot be started they
+ * are freed at once. */
 void lazy_unlink_when_closed(int fd);
 
-/* Right after opening: what is read through this handle stays until it is closed, also when it is removed meanwhile.
- * CO_NOTFOUND: it is removed already, close it. */
+/* Call it right after opening: the file's content stays readable through this handle until it is closed, also when the
+ * file is removed meanwhile. CO_NOTFOUND: the file is removed already, close the handle. */
 int file_hold(int fd);
 
 #endif

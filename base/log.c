@@ -24,7 +24,7 @@ static void (*target_now)(enum log_level level, const char *line, size_t size);
 static struct buffer json_line; /* under the lock */
 static bool as_json;
 static struct log_tap *taps;
-static int own_level; /* while there are taps; else log_level_now is it */
+static int own_level; /* used while there are taps; otherwise log_level_now is the log's level */
 
 int log_level_parse(struct slice text) {
     if (slice_equal_nocase(text, SLICE_LITERAL("err"))) return LOG_ERROR;
@@ -104,7 +104,7 @@ static size_t line_start(char *line, size_t room, enum log_level level, const ch
     return (size_t)size;
 }
 
-/* What a client sent may be quoted in it; it must not be able to begin a line of its own. */
+/* A line may quote text of a client, which must not be able to begin a line of its own. */
 static size_t line_end(char *line, size_t start, size_t room, size_t written) {
     bool cut = written >= room;
     size_t size = start + (cut ? room - 1 : written);
@@ -136,7 +136,7 @@ static void put(enum log_level level, const char *line, size_t size) {
         log_line_json(&json_line, out);
         out = buffer_slice(&json_line);
     }
-    ssize_t ignored = write(STDERR_FILENO, out.data, out.size); /* nowhere left to report to */
+    ssize_t ignored = write(STDERR_FILENO, out.data, out.size); /* an error cannot be reported anywhere */
     (void)ignored;
 }
 
@@ -153,6 +153,6 @@ void log_write(enum log_level level, const char *subsystem, const char *format, 
     pthread_mutex_lock(&sink_lock);
     for (struct log_tap *tap = taps; tap; tap = tap->next)
         if (level >= tap->level) tap->line(tap, line, size);
-    if (!taps || (int)level >= own_level) put(level, line, size); /* else it is for them alone */
+    if (!taps || (int)level >= own_level) put(level, line, size); /* otherwise only the taps want it */
     pthread_mutex_unlock(&sink_lock);
 }

@@ -1,6 +1,6 @@
-/* Log lines: "2026-01-02T03:04:05.678Z [INFO] raft: became leader term=3 index=17". Level, subsystem, one message,
- * then key=value pairs (values with blanks are quoted). Any thread. One write(2) a line, to standard error; what else the
- * log goes to is in base/log_targets.h. */
+/* Log lines: "2026-01-02T03:04:05.678Z [INFO] raft: became leader term=3 index=17". Level, subsystem, one message, then
+ * key=value pairs (values with blanks are quoted). Any thread. One write(2) a line, to standard error;
+ * base/log_targets.h has the log's other targets. */
 #ifndef COORD_BASE_LOG_H
 #define COORD_BASE_LOG_H
 
@@ -26,8 +26,8 @@ size_t log_line(char *line, size_t room, enum log_level level, const char *subsy
  * "@module":"raft","@timestamp":"2026-...","term":"3","index":"17"}. Pairs at its end are members. */
 void log_line_json(struct buffer *out, struct slice line);
 
-/* Who listens besides: lines from `level` on, also of levels that the log itself leaves out. `line` is called within
- * the log, on any thread: it neither waits nor logs. Any thread; after log_tap_remove it is not called any more. */
+/* A tap gets the lines from its level on, also of levels that the log itself leaves out. `line` is called within the
+ * log, on any thread: it neither waits nor logs. Any thread; after log_tap_remove it is not called any more. */
 struct log_tap {
     enum log_level level;
     void (*line)(struct log_tap *tap, const char *line, size_t size);
@@ -35,7 +35,7 @@ struct log_tap {
 };
 void log_tap_add(struct log_tap *tap);
 void log_tap_remove(struct log_tap *tap);
-/* The log's own level, while somebody may listen. */
+/* Sets the log's own level; taps keep theirs. */
 void log_level_set(int level);
 void log_write(enum log_level level, const char *subsystem, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -23,7 +23,7 @@ void log_file_path(const char *file, struct buffer *out) {
     else if (!strchr(name, '.')) buffer_append_text(out, ".log");
 }
 
-/* When the file was made; where the file system does not know, now. */
+/* The time when the file was made; now, when the file system does not know it. */
 static int64_t born(int fd, int64_t now_ns) {
     struct statx status;
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &status) != 0 || !(status.stx_mask & STATX_BTIME)) return now_ns;
@@ -59,7 +59,7 @@ static size_t stem(const char *path) {
     return point ? (size_t)(point - path) : strlen(path);
 }
 
-/* -- those that were set aside ------------------------------------------------------------------------------------ */
+/* -- rotated files ------------------------------------------------------------------------------------------------ */
 
 struct aside {
     uint64_t *times;
@@ -123,7 +123,7 @@ static void rotate(struct log_file *file, int64_t now_ns) {
     struct buffer aside = {0};
     aside_path(file->path, (uint64_t)now_ns, &aside);
     bool moved = rename(file->path, aside.data) == 0;
-    if (moved && log_file_reopen(file, now_ns) != 0) { /* as it was: lines go on into what is open */
+    if (moved && log_file_reopen(file, now_ns) != 0) { /* the file that is open stays in use */
         rename(aside.data, file->path);
         moved = false;
     }

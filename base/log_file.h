@@ -9,18 +9,18 @@ struct log_file {
     uint64_t rotate_bytes;
     int64_t rotate_ns, rotate_files;
     int fd;
-    bool regular;     /* else it is a device or a pipe, which is never rotated */
+    bool regular;     /* false: it is a device or a pipe, which is never rotated */
     uint64_t size;    /* of the file */
     int64_t born_ns;  /* wall clock */
-    int64_t again_ns; /* not rotated before: it failed */
+    int64_t again_ns; /* no rotation before this time, because one failed */
     uint64_t missing; /* lines that could not be written since the last one that was */
-    int error;        /* why, an errno; 0: the last line was written */
+    int error;        /* an errno, why lines are missing; 0: the last line was written */
 };
 
 /* An errno, or 0. */
 int log_file_open(struct log_file *file, int64_t now_ns);
-int log_file_reopen(struct log_file *file, int64_t now_ns); /* what is open stays so where that fails */
-/* Rotates if it is time, and appends a line. An errno, or 0; what was written in part is taken back. */
+int log_file_reopen(struct log_file *file, int64_t now_ns); /* on an error the open file stays in use */
+/* Rotates if it is time, and appends a line. An errno, or 0; a line that was written only in part is removed again. */
 int log_file_write(struct log_file *file, const char *line, size_t size, int64_t now_ns);
 void log_file_close(struct log_file *file);
 

@@ -6,7 +6,7 @@ static bool is_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
-/* `name=value` or `name="a value"`, which `text` begins with; what is behind it and the blank. */
+/* Takes `name=value` or `name="a value"`, and the blank after it, from the front of *text. */
 static bool take_pair(struct slice *text, struct slice *name, struct slice *value) {
     size_t at = 0;
     while (at < text->size && is_name_character(text->data[at])) at++;
@@ -35,7 +35,7 @@ static bool all_pairs(struct slice text) {
     return true;
 }
 
-/* Where the pairs at the end begin. */
+/* The place where the pairs at the end begin. */
 static size_t message_end(struct slice text) {
     for (size_t at = 0; at < text.size; at++)
         if (text.data[at] == ' ' && all_pairs(slice_make(text.data + at + 1, text.size - at - 1))) return at;

@@ -17,7 +17,7 @@
 
 #define CLOSE_WAIT_S 2
 
-/* A line that waits: this, and its bytes. */
+/* A line that waits: this record, followed by its bytes. */
 struct record {
     enum log_level level;
     uint32_t size;
@@ -28,9 +28,9 @@ static struct {
     pthread_mutex_t lock; /* for what follows, up to `done` */
     pthread_cond_t more, over;
     struct buffer pending;
-    uint64_t left_out; /* lines that found no room since the last that did */
+    uint64_t left_out; /* lines that found no room since the last one that did */
     bool reopen, end, done;
-    /* the thread's */
+    /* used by the thread only */
     struct log_file file;
     struct buffer json;
     struct sockaddr_un syslog_address;
@@ -50,7 +50,7 @@ int log_facility(const char *name) {
     return -1;
 }
 
-/* -- syslog: datagrams, RFC 3164, which are sent or are not ------------------------------------------------------- */
+/* -- syslog: datagrams (RFC 3164), never sent twice --------------------------------------------------------------- */
 
 static int syslog_connect(void) {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -71,16 +71,16 @@ static void syslog_write(enum log_level level, const char *line, size_t size) {
     struct tm local;
     localtime_r(&now, &local);
     strftime(date, sizeof date, "%b %e %H:%M:%S", &local);
-    const char *message = memchr(line, ']', size); /* behind the time and the level, which syslog has */
+    const char *message = memchr(line, ']', size); /* after the time and the level, which the datagram has already */
     message = message ? message + 2 : line;
     size_t left = size - (size_t)(message - line) - 1;
     int written = snprintf(text, sizeof text, "<%d>%s coord[%d]: %.*s", targets.facility * 8 + priorities[level], date,
                            (int)getpid(), (int)left, message);
     size_t bytes = written < (int)sizeof text ? (size_t)written : sizeof text - 1;
     if (targets.syslog_fd >= 0 && send(targets.syslog_fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return;
-    if (targets.syslog_fd >= 0 && (errno == EAGAIN || errno == ENOBUFS)) return; /* it does not keep up */
+    if (targets.syslog_fd >= 0 && (errno == EAGAIN || errno == ENOBUFS)) return; /* it is too slow */
     if (targets.syslog_fd >= 0) close(targets.syslog_fd);
-    targets.syslog_fd = -1; /* it was started anew, or is gone */
+    targets.syslog_fd = -1; /* syslog was restarted, or is gone: connect again */
     if (syslog_connect() == 0) (void)!send(targets.syslog_fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -155,7 +155,7 @@ static void *run(void *nothing) {
     return nothing;
 }
 
-/* Within the log, any thread. */
+/* Called within the log, on any thread. */
 static void on_line(enum log_level level, const char *line, size_t size) {
     struct record record = {level, (uint32_t)size};
     pthread_mutex_lock(&targets.lock);
@@ -240,7 +240,7 @@ void log_targets_close(void) {
     while (!targets.done && pthread_cond_timedwait(&targets.over, &targets.lock, &until) == 0) continue;
     bool done = targets.done;
     pthread_mutex_unlock(&targets.lock);
-    if (!done) return; /* a disk that hangs: the process ends without it */
+    if (!done) return; /* the disk hangs: the process ends without waiting for it */
     pthread_join(targets.thread, NULL);
     log_file_close(&targets.file);
     if (targets.syslog_fd >= 0) close(targets.syslog_fd);

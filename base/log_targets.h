@@ -1,9 +1,10 @@
-/* Where the log goes besides standard error: a file that is rotated, and syslog. A thread of its own writes to them, so
- * that no disk and no syslog makes anybody wait who logs: at most LOG_PENDING_MAX bytes of lines wait for it, and what is
- * beyond that, or cannot be written (the disk is full), is left out, and a line says how much is missing.
+/* The targets of the log besides standard error: a file that is rotated, and syslog. A thread of its own writes to
+ * them, so that a caller never waits for a disk or for syslog. At most LOG_PENDING_MAX bytes of lines wait for the
+ * thread. Lines beyond that, or that cannot be written (the disk is full), are left out, and a later line says how many
+ * are missing.
  *
- * The file has the path that is given, always; one that is set aside is NAME-NANOSECONDS.EXT beside it, as Consul names
- * them. It is appended to. */
+ * The current file always has the configured path, and lines are appended to it. Rotation renames it to
+ * NAME-NANOSECONDS.EXT beside it, as Consul does. */
 #ifndef COORD_BASE_LOG_TARGETS_H
 #define COORD_BASE_LOG_TARGETS_H
 
@@ -17,19 +18,19 @@ struct log_targets_config {
         *file; /* as configured; NULL: none. a folder, or "DIR/", is DIR/coord.log; "NAME" without a point NAME.log */
     uint64_t rotate_bytes; /* 0: never */
     int64_t rotate_ns;     /* 0: never */
-    int64_t rotate_files;  /* kept of those set aside; 0: all; -1: none */
+    int64_t rotate_files;  /* rotated files that are kept; 0: all; -1: none */
     bool json;             /* an object a line, in the file and on standard error */
     bool syslog;
     const char *facility;      /* one that log_facility knows */
     const char *syslog_socket; /* NULL: /dev/log */
 };
 
-/* Opens all of it, and lines go there from now on. With a fault (CO_IO, "log_file: PATH: why") nothing is open. Once at a
- * time; the config may go. */
+/* Opens all targets; lines go there from now on. With a fault (CO_IO, "log_file: PATH: why") nothing is open. May be
+ * open only once at a time; `config` is not needed any more after the call. */
 int log_targets_open(const struct log_targets_config *config, struct fault *fault);
 /* Any thread: the file is opened anew by its name, because somebody may have moved it away. */
 void log_targets_reopen(void);
-/* Writes what waits, for two seconds at most, and closes. Nothing when nothing is open. */
+/* Writes the waiting lines, for two seconds at most, and closes. Does nothing when nothing is open. */
 void log_targets_close(void);
 
 /* "daemon", "LOCAL0": its number; -1: there is none. */

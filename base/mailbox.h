@@ -14,7 +14,7 @@ struct mailbox {
     _Atomic(struct mail *) top;
 }; /* zero-initialise */
 
-/* Mail that says what its taker is to do with it. */
+/* Mail with the function that its taker calls for it. */
 struct post {
     struct mail mail;
     bool bulk; /* one of many alike: may wait behind others */

@@ -8,7 +8,8 @@
 
 #include "base/check.h"
 
-/* Under the address sanitizer, what an arena has not handed out (or has taken back) may not be touched. */
+/* With the address sanitizer, an access to memory of an arena that is not handed out (or was taken back) is an
+ * error. */
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
 #define ARENA_ASAN 1

@@ -14,10 +14,9 @@ void *mem_realloc(void *pointer, size_t size);
 char *mem_strdup(const char *text);
 char *mem_strndup(const char *text, size_t size);
 
-/* Pages of the program's and its libraries' code and constants that this process has touched are no longer mapped;
- * those that are needed again come back from the page cache. What starting needed once (the dynamic linker,
- * libraries' beginnings, and the pages that the kernel maps around each) is else counted as this process's memory
- * for ever. Any thread. */
+/* Unmaps the pages of code and constants that this process has touched; those that are needed again come back from the
+ * page cache. Otherwise the pages that only starting needed (the dynamic linker, libraries' beginnings, and the pages
+ * that the kernel maps around each) would count as this process's memory for ever. Any thread. */
 void mem_release_code(void);
 
 /* Arena: many small allocations, freed together. Not thread-safe. Zero-initialise. The first chunk is taken on first

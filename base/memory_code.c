@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 
-/* What may be written holds relocations and data: it stays. */
+/* Releases the segments that cannot be written. Writable ones hold relocations and data, and stay. */
 static int release(struct dl_phdr_info *info, size_t size, void *data) {
     uintptr_t page = *(const uintptr_t *)data;
     (void)size;
@@ -13,7 +13,7 @@ static int release(struct dl_phdr_info *info, size_t size, void *data) {
         if (part->p_type != PT_LOAD || (part->p_flags & PF_W)) continue;
         uintptr_t from = (info->dlpi_addr + part->p_vaddr) & ~(page - 1),
                   to = (info->dlpi_addr + part->p_vaddr + part->p_filesz) & ~(page - 1);
-        /* advice: no page of the kernel's own takes it */
+        /* only advice: the kernel may refuse it for its own pages */
         if (to > from) (void)madvise((void *)from, to - from, MADV_DONTNEED);
     }
     return 0;

@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 
-/* Fields of bytes are slices to us. The same bytes, nothing is copied. */
+/* Converts between fields of bytes and slices. Nothing is copied. */
 static inline struct slice message_slice(ProtobufCBinaryData data) { return slice_make(data.data, data.len); }
 static inline ProtobufCBinaryData message_bytes(struct slice slice) {
     return (ProtobufCBinaryData){.len = slice.size, .data = (uint8_t *)(uintptr_t)slice.data};

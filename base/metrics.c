@@ -18,7 +18,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct metric *first; /* under `lock`; members are never removed */
 
-extern struct metric __start_coord_metrics[], __stop_coord_metrics[]; /* the linker's: around the section */
+extern struct metric __start_coord_metrics[], __stop_coord_metrics[]; /* the linker sets these around the section */
 
 const char *const metric_type_names[] = {
     [METRIC_COUNTER] = "counter", [METRIC_GAUGE] = "gauge", [METRIC_HISTOGRAM] = "histogram"};
@@ -157,7 +157,7 @@ static uint64_t open_descriptors(void) {
     uint64_t count = 0;
     for (struct dirent *entry; (entry = readdir(directory));) count += entry->d_name[0] != '.';
     closedir(directory);
-    return count - 1; /* the one that is looking */
+    return count - 1; /* without the descriptor of this directory itself */
 }
 
 /* Ticks after boot at which the process started: field 22 of its stat line, counted behind the name, which may hold

@@ -1,5 +1,5 @@
-/* From the text to a program. What was read so far is a piece of the program; what follows it (a star, a bar) copies
- * or moves that piece. */
+/* Compiles a pattern to a program. Each part of the pattern becomes a piece of the program; an operator that follows it
+ * (a star, a bar) copies or moves that piece. */
 #include "base/pattern.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 struct reading {
     struct slice text, left;
     struct fault *fault;
-    unsigned groups; /* that are open */
+    unsigned groups; /* groups that are open */
     unsigned count, range_count, class_count;
     struct instruction program[PATTERN_INSTRUCTIONS_MOST], piece[PATTERN_INSTRUCTIONS_MOST];
     struct range ranges[RANGES_MOST];
@@ -34,7 +34,7 @@ static bool too_large(struct reading *r) {
     return false;
 }
 
-/* One of the characters of `any` is next. */
+/* Is one of the characters of `any` next? */
 static bool ahead_any(const struct reading *r, const char *any) {
     return r->left.size && r->left.data[0] && strchr(any, r->left.data[0]);
 }
@@ -65,7 +65,7 @@ static bool emit_piece(struct reading *r, unsigned size) {
     return true;
 }
 
-/* An instruction before those from `start` on. */
+/* Inserts an instruction before those from `start` on. */
 static bool insert(struct reading *r, unsigned start, enum operation operation, unsigned to) {
     if (!emit(r, operation, r->count, 0)) return false;
     memmove(r->program + start + 1, r->program + start, (r->count - 1 - start) * sizeof *r->program);
@@ -79,7 +79,7 @@ static bool repeat_for_ever(struct reading *r, unsigned size, bool once_at_least
     return emit(r, OP_SPLIT, start + size + 2, 0) && emit_piece(r, size) && emit(r, OP_JUMP, start, 0);
 }
 
-/* The program from `start` on, `least` to `most` times (UINT32_MAX: for ever). */
+/* Repeats the program from `start` on `least` to `most` times (UINT32_MAX: any number of times). */
 static bool repeat(struct reading *r, unsigned start, uint32_t least, uint32_t most) {
     unsigned size = r->count - start;
     if (size == 0) return true; /* nothing, however often */
@@ -112,7 +112,7 @@ static bool add_range(struct reading *r, uint32_t first, uint32_t last) {
     return true;
 }
 
-/* A set that is sorted, or all that is not in it. */
+/* Adds a sorted set, or all characters that are not in it. */
 static bool add_set(struct reading *r, const struct range *set, size_t count, bool all_else) {
     uint32_t next = 0;
     for (size_t i = 0; i < count; i++) {
@@ -123,7 +123,7 @@ static bool add_set(struct reading *r, const struct range *set, size_t count, bo
     return !all_else || add_range(r, next, LAST);
 }
 
-/* The set that `letter` names: of \d, \D and so on. False, without a fault, when it names none. */
+/* Adds the set that `letter` names: of \d, \D and so on. False, and *failed stays false, when it names none. */
 static bool named_set(struct reading *r, char letter, bool *failed) {
     switch (letter) {
         case 'd':
@@ -136,7 +136,7 @@ static bool named_set(struct reading *r, char letter, bool *failed) {
     }
 }
 
-/* The ranges from `first` on become a class, and the program takes one character of it. */
+/* Makes a class of the ranges from `first` on, and emits an instruction that takes one character of it. */
 static bool emit_class(struct reading *r, unsigned first, bool negated) {
     if (r->class_count == CLASSES_MOST) return too_large(r);
     r->classes[r->class_count] = (struct class){first, r->range_count - first, negated};
@@ -295,7 +295,7 @@ static bool read_escape(struct reading *r, bool *repeats) {
     return take_escape(r, letter, &value) && emit(r, OP_CHARACTER, r->count, value);
 }
 
-/* What a quantifier may follow, or, without *repeats, an edge. */
+/* Reads an atom, which a quantifier may follow; without *repeats, an edge, which none may follow. */
 static bool read_atom(struct reading *r, bool *repeats) {
     unsigned first = r->range_count;
     *repeats = true;
@@ -335,7 +335,7 @@ static bool take_counts(struct reading *r, uint32_t *least, uint32_t *most) {
     return *most >= *least || refuse(r, "a count that ends before it begins");
 }
 
-/* The quantifier behind what was read from `start` on, if there is one. */
+/* Reads the quantifier of the piece from `start` on, if there is one. */
 static bool read_quantifier(struct reading *r, unsigned start, bool repeats) {
     uint32_t least = 0, most = UINT32_MAX;
     if (!ahead_any(r, "*+?{")) return true;
@@ -348,7 +348,7 @@ static bool read_quantifier(struct reading *r, unsigned start, bool repeats) {
         skip(r, 1);
         if (!take_counts(r, &least, &most)) return false;
     }
-    take(r, "?"); /* lazy: the same texts match */
+    take(r, "?"); /* a lazy quantifier matches the same texts */
     return repeat(r, start, least, most);
 }
 

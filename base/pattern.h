@@ -1,12 +1,13 @@
 /* Regular expressions as ECMA-262 writes them (the "pattern" of JSON Schema), for patterns and texts of outsiders:
- * matching takes time in proportion to the text's length times the pattern's, whatever the pattern. All states that
- * the pattern may be in are followed at once, so there is nothing to go back to. The answer depends on pattern and text
- * alone, not on a library's version or a locale.
+ * matching takes time in proportion to the text's length times the pattern's, whatever the pattern. The matcher follows
+ * all states that the pattern may be in at once, so it never goes back. The answer depends on pattern and text alone,
+ * not on a library's version or a locale.
  *
  * Characters are code points, as with ECMA's flag "u". There are . [a-z] [^a-z] \d \D \w \W \s \S \b \B ^ $ | ( ) (?: )
  * (?<name> ) * + ? {n} {n,} {n,m} (and their lazy forms, which match the same texts), \t \n \v \f \r \0 \cA \x41 \u0041
- * \u{1f600}, and a backslash before punctuation. Refused by name: what needs going back or tables (look-ahead and
- * look-behind, \1, \k, \p), and what other dialects mean by something else (\Z, (?i), a lone brace). */
+ * \u{1f600}, and a backslash before punctuation. Refused by name: syntax that would need going back or tables
+ * (look-ahead and look-behind, \1, \k, \p), and syntax that other dialects understand differently (\Z, (?i), a lone
+ * brace). */
 #ifndef COORD_BASE_PATTERN_H
 #define COORD_BASE_PATTERN_H
 
@@ -23,8 +24,8 @@ struct pattern;
 struct pattern *pattern_compile(struct arena *arena, struct slice text, struct fault *fault);
 size_t pattern_weight(const struct pattern *pattern); /* its memory in bytes */
 
-/* Does any part of `text` match? False, and no steps are left (base/steps.h), when these do not suffice: it takes one
- * for each state that it looks at. Any thread. */
+/* Does any part of `text` match? It takes a step (base/steps.h) for each state that it looks at. False, and no steps
+ * are left, when the steps do not suffice. Any thread. */
 bool pattern_match(const struct pattern *pattern, struct slice text, uint64_t *steps);
 
 #endif

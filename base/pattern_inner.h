@@ -1,4 +1,4 @@
-/* What pattern.c makes and pattern_match.c runs. */
+/* The program of a pattern: pattern.c makes it, pattern_match.c runs it. */
 #ifndef COORD_BASE_PATTERN_INNER_H
 #define COORD_BASE_PATTERN_INNER_H
 
@@ -7,7 +7,7 @@
 enum operation {
     OP_CHARACTER, /* takes the character `value` */
     OP_CLASS,     /* takes one of the class `value` */
-    OP_SPLIT,     /* goes on behind itself, and also at `to` */
+    OP_SPLIT,     /* goes on at the next instruction, and also at `to` */
     OP_JUMP,      /* goes on at `to` */
     OP_START,     /* these four take nothing */
     OP_END,
@@ -16,7 +16,7 @@ enum operation {
     OP_MATCH,
 };
 
-/* `to` counts from the instruction itself, so that a copy of some means the same elsewhere. */
+/* `to` counts from the instruction itself, so that instructions can be copied elsewhere. */
 struct instruction {
     enum operation operation;
     int16_t to;

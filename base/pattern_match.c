@@ -1,4 +1,4 @@
-/* All places of the program that the text so far leads to, character by character. */
+/* Runs the program: keeps, character by character, the set of all instructions that the text so far leads to. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -39,7 +39,7 @@ static void push(struct matching *m, unsigned at) {
     m->stack[m->stack_count++] = (uint16_t)at;
 }
 
-/* Everything that can be reached from `start` without a character. True when the end of the program is. */
+/* Notes every instruction that can be reached from `start` without a character. True when OP_MATCH can be reached. */
 static bool follow(struct matching *m, unsigned start) {
     push(m, start);
     while (m->stack_count) {
@@ -79,7 +79,7 @@ static void take_next(struct matching *m) {
     }
 }
 
-/* A program that begins with ^ comes to nothing new behind the start. */
+/* Can nothing match any more? A program that begins with ^ cannot begin anew behind the start of the text. */
 static bool is_lost(const struct matching *m) {
     return m->next_count == 0 && m->round > 1 && m->pattern->program[0].operation == OP_START;
 }
@@ -103,7 +103,7 @@ static bool run(struct matching *m, struct slice text) {
 bool pattern_match(const struct pattern *pattern, struct slice text, uint64_t *steps) {
     size_t count = pattern->count;
     struct matching m = {.pattern = pattern, .steps = steps};
-    if (!steps_take(steps, count / 8)) return false; /* what follows is cleared */
+    if (!steps_take(steps, count / 8)) return false; /* pays for clearing the memory below */
     m.seen = mem_zalloc(count * (sizeof *m.seen + 3 * sizeof *m.places));
     m.places = (uint16_t *)(m.seen + count);
     m.next_places = m.places + count;

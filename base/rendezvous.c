@@ -1,9 +1,10 @@
 /* Each pair of a key and a member has a hash: a number v, evenly spread over (0, 1). Its cost, -ln(1 - v) / weight, is
- * then spread exponentially, at the rate of the weight, and the member of least cost owns the key: the least of such
- * numbers belongs to each in proportion to its rate. Nobody else's hash takes part, which is why nothing else moves.
+ * then spread exponentially, at the rate of the weight, and the member of least cost owns the key: each of such numbers
+ * is the least with a probability in proportion to its rate. A member's cost does not depend on other members, so
+ * nothing moves between the others.
  *
- * Members of one weight lie together. Among them the least hash has the least cost, so a bound on hashes is kept, and
- * only who is below it costs a logarithm. */
+ * Members of one weight lie together. Among them the least hash has the least cost, so a bound on hashes is kept, and a
+ * logarithm is computed only for a member below it. */
 #include "base/rendezvous.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ struct weight_class {
     size_t first, count; /* of the members */
 };
 struct rendezvous {
-    struct member *members; /* by weight, then by name: ties are decided alike wherever the set was made */
+    struct member *members; /* by weight, then by name, so that ties are decided alike in every process */
     struct weight_class *classes;
     size_t count, class_count;
 };
@@ -77,7 +78,7 @@ static double cost_of(uint64_t hash, double weight) { return -log1p(-((double)(h
 
 /* No hash above this one costs less than `cost`. */
 static uint64_t highest_hash(double cost, double weight) {
-    double part = -expm1(-cost * weight) * (1 + 1e-9); /* rounding must not shut out what belongs in */
+    double part = -expm1(-cost * weight) * (1 + 1e-9); /* so that rounding excludes no candidate */
     return part < 1 ? (uint64_t)(part * 0x1p64) : UINT64_MAX;
 }
 
@@ -87,7 +88,7 @@ struct ranking {
     size_t count, most;
 };
 
-/* Puts a member where it belongs, unless all are cheaper. Equal costs: the earlier one stays before. */
+/* Inserts a member by its cost, unless `most` others are cheaper. Of equal costs the earlier one stays before. */
 static void rank(struct ranking *ranking, double cost, size_t owner) {
     if (ranking->count == ranking->most && cost >= ranking->costs[ranking->count - 1]) return;
     size_t at = ranking->count < ranking->most ? ranking->count++ : ranking->count - 1;
@@ -109,7 +110,7 @@ static bool keeps(uint64_t hash, double part) {
     return part >= 1 || (double)(mix(hash, UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53 < part;
 }
 
-/* Ranks all members that keep the key, or do not, as `wanted` (all, without `kept`). */
+/* Ranks the members that keep the key (`wanted`), or those that do not. Without `kept`, all keep it. */
 static void rank_all(const struct rendezvous *set, const struct rendezvous_ask *ask, bool wanted,
                      struct ranking *ranking) {
     if (ranking->most == 0) return;

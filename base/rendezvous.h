@@ -1,5 +1,5 @@
-/* Rendezvous hashing (highest random weight; Thaler, Ravishankar 1998), weighted: who owns a key among named members.
- * Everybody who knows the same names and weights finds the same owners, without a table that all would have to share.
+/* Rendezvous hashing (highest random weight; Thaler, Ravishankar 1998), weighted: chooses the owners of a key among
+ * named members. Every process that knows the same names and weights finds the same owners, without a shared table.
  *
  * A member owns keys in proportion to its weight. Movement is minimal, exactly: when a member leaves, or its weight
  * falls, only keys that it owned change their owners; when one comes, or its weight rises, keys move to it alone. That
@@ -29,17 +29,18 @@ uint64_t rendezvous_mix(uint64_t a, uint64_t b); /* one number of two, each bit 
 struct rendezvous_ask {
     struct slice key;
     size_t most; /* owners wanted */
-    /* The part of its keys that each member keeps, by index; NULL: all of them. Of a key and a member a second hash decides
-     * whether it keeps it. What is given up goes to the next owner that keeps it; when a part grows, only such keys come
-     * back, and when it shrinks only they leave. Those that do not keep a key own it where fewer than `most` others do. */
+    /* The part of its keys that each member keeps, by index; NULL: all of them. A second hash of key and member decides
+     * whether the member keeps the key. A key that its owner does not keep goes to the next owner that keeps it. When a
+     * part grows, some of these keys come back; when it shrinks, more of them leave; no others move. Members that do
+     * not keep a key own it only when fewer than `most` others keep it. */
     const double *kept;
-    /* Another hash of this key and a member, who is told by the hash of the name. For each key it has to be spread evenly
-     * over all numbers, independently from member to member; it may be spread over several keys more evenly than chance
-     * would (lb/subset.h). NULL: the usual one; else `key` is not looked at. */
+    /* Another hash of this key and a member, which is given by the hash of its name. For each key it has to be spread
+     * evenly over all numbers, independently from member to member; it may be spread over several keys more evenly than
+     * chance would (lb/subset.h). NULL: the usual one; otherwise `key` is not used. */
     uint64_t (*hash)(const void *data, uint64_t member);
     const void *data;
 };
-/* Writes the indexes of the owners, the first owner first: as many as were wanted or as there are. Returns how many. */
+/* Writes the indexes of the owners, the first owner first: as many as were wanted, or all. Returns their number. */
 size_t rendezvous_owners(const struct rendezvous *set, const struct rendezvous_ask *ask, size_t *owners);
 /* The first owner; SIZE_MAX: there is no member of any weight. */
 size_t rendezvous_owner(const struct rendezvous *set, struct slice key);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Takes `count` of them. False, and none are left, when there are no more than that. */
+/* Takes `count` steps. False, and none are left, when there are not more than `count`. */
 static inline bool steps_take(uint64_t *left, uint64_t count) {
     bool enough = *left > count;
     *left = enough ? *left - count : 0;

@@ -5,8 +5,8 @@
 #include "base/text.h"
 
 #define SAME      0
-#define BEGINNING 1   /* and one for each letter that is missing */
-#define TYPO      100 /* and one for each error */
+#define BEGINNING 1   /* plus one for each letter that is missing */
+#define TYPO      100 /* plus one for each error */
 #define WORD_MOST 64
 
 static char folded(char c) {
@@ -20,7 +20,7 @@ static struct slice fold(struct slice text, char room[WORD_MOST]) {
     return slice_make(room, size);
 }
 
-/* So many errors may be in a word of this length that it is still that word. */
+/* The number of errors that a word of this length may have and still be suggested. */
 static unsigned errors_most(size_t size) {
     unsigned most = (unsigned)(size + 2) / 3;
     if (size < 2) return 0;
@@ -39,7 +39,7 @@ unsigned suggest_rank(struct slice word, struct slice known) {
 void suggest_try(struct suggest *suggest, struct slice known) {
     unsigned rank = suggest_rank(suggest->word, known);
     if (rank == UINT_MAX) return;
-    /* Beginnings stand beside one another, and words with the same number of errors; everything else is farther. */
+    /* All found words are equally likely: all of them begin with the word, or all have the same number of errors. */
     bool beginnings = rank > SAME && rank < TYPO;
     unsigned best = suggest->count ? suggest->ranks[0] : UINT_MAX;
     if (suggest->count && rank != best && !(beginnings && best > SAME && best < TYPO)) {

@@ -29,7 +29,7 @@ static void octal(char *to, unsigned size, uint64_t value) {
 
 #define OCTAL_MOST 077777777777ull /* of eleven digits */
 
-/* Digits, or 0x80 and the number in big-endian where they are too few. */
+/* Octal digits, or, when these are too few, 0x80 and the number in big-endian. */
 static void long_number(char to[SIZE_LONG], uint64_t value) {
     if (value <= OCTAL_MOST) {
         octal(to, SIZE_LONG, value);

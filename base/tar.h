@@ -1,6 +1,6 @@
 /* Heads of tar archives (POSIX ustar): plain files only, no longer names, no extensions but one: sizes of 8 GiB and
- * more are in base 256, as GNU tar, Go's and Python's libraries write and read them. Pure. Decoding is for bytes
- * from outside: whatever they are, it is safe. */
+ * more are in base 256, as GNU tar, Go's and Python's libraries write and read them. Pure. Decoding is safe for any
+ * bytes, because they come from outside. */
 #ifndef COORD_BASE_TAR_H
 #define COORD_BASE_TAR_H
 
@@ -18,8 +18,8 @@ struct tar_file {
 
 /* `name` has 1 to TAR_NAME_MAX bytes, size is at most TAR_SIZE_MAX. */
 void tar_head_encode(const struct tar_file *file, uint64_t unix_time, char head[TAR_BLOCK]);
-/* CO_OK; CO_NOTFOUND: a block of zeros, the end; CO_CORRUPT: not a head; CO_UNSUPPORTED: a head of something that is
- * no plain file, or of an extended format. */
+/* CO_OK; CO_NOTFOUND: a block of zeros, the end; CO_CORRUPT: not a head; CO_UNSUPPORTED: the head is not that of a
+ * plain file, or it is of an extended format. */
 int tar_head_decode(const char head[TAR_BLOCK], struct tar_file *file);
 /* Zeros after `size` bytes, up to a whole block. */
 static inline unsigned tar_padding(uint64_t size) { return (unsigned)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK); }

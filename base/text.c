@@ -363,7 +363,7 @@ void uuid_parse(struct slice text, uint8_t bytes[16]) {
 void text_place(struct slice text, size_t at, size_t *line, size_t *column) {
     *line = *column = 1;
     for (size_t i = 0; i < at && i < text.size; i++) {
-        bool inside = ((unsigned char)text.data[i] & 0xc0) == 0x80; /* of a character that began before */
+        bool inside = ((unsigned char)text.data[i] & 0xc0) == 0x80; /* in the middle of a character */
         if (text.data[i] == '\n') ++*line, *column = 1;
         else if (!inside) ++*column;
     }

@@ -1,5 +1,5 @@
-/* Small text formats: durations, numbers, base64, percent-encoding, UTF-8, UUIDs. All strict: what does not parse as
- * a whole is refused. */
+/* Small text formats: durations, numbers, base64, percent-encoding, UTF-8, UUIDs. All strict: a text must parse as a
+ * whole. */
 #ifndef COORD_BASE_TEXT_H
 #define COORD_BASE_TEXT_H
 
@@ -31,8 +31,7 @@ int percent_decode(struct slice text, bool plus, char *out, size_t *size);
 bool utf8_valid(struct slice text);
 /* Length of the character that `text` begins with; 0 when there is none or it is not UTF-8. */
 size_t utf8_next(struct slice text);
-/* The character that `text` begins with, which then begins behind it. A byte that is no UTF-8 is U+FFFD. `text` is not
- * empty. */
+/* Takes the first character from the front of `text`, which is not empty. A byte that is not UTF-8 is U+FFFD. */
 uint32_t utf8_take(struct slice *text);
 /* As much of `text` as `most` bytes hold, without a cut character. */
 struct slice utf8_cut(struct slice text, size_t most);

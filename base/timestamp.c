@@ -14,7 +14,7 @@ void timestamp_format(uint64_t unix_ms, char text[TIMESTAMP_ROOM]) {
     snprintf(text + size, TIMESTAMP_ROOM - size, ".%03uZ", (unsigned)(unix_ms % 1000));
 }
 
-/* So many digits; steps over them. */
+/* Takes a number of exactly so many digits. */
 static bool take_number(struct slice *text, size_t digits, int least, int most, int *number) {
     if (text->size < digits) return false;
     *number = 0;
@@ -27,7 +27,7 @@ static bool take_number(struct slice *text, size_t digits, int least, int most, 
     return *number >= least && *number <= most;
 }
 
-/* One of these bytes. */
+/* Takes one of these bytes. */
 static bool take_one(struct slice *text, const char *any, char *which) {
     if (text->size == 0 || !strchr(any, text->data[0]) || !text->data[0]) return false;
     *which = text->data[0];
@@ -62,7 +62,7 @@ static bool take_clock(struct slice *text, struct tm *utc, int *milliseconds) {
     return true;
 }
 
-/* What is to be taken away to come to UTC. */
+/* The minutes to subtract to get UTC. */
 static bool take_zone(struct slice *text, int *minutes) {
     char sign;
     int hours, rest;

@@ -9,9 +9,9 @@
 
 /* "2026-11-26T10:00:00.250Z", always with milliseconds, ended with a NUL. A later time is shown as TIMESTAMP_MOST_MS. */
 void timestamp_format(uint64_t unix_ms, char text[TIMESTAMP_ROOM]);
-/* Whole text: "2026-11-26T10:00:00Z", also with a fraction (of which what is finer than a millisecond is cut off), with
- * "+01:00" or "-01:00" instead of the Z, and with small letters. CO_INVALID: anything else, a day that is not in the calendar,
- * and what is before 1970. A leap second counts as the one after it. */
+/* Whole text: "2026-11-26T10:00:00Z", also with a fraction (cut off to milliseconds), with "+01:00" or "-01:00" instead
+ * of the Z, and with small letters. CO_INVALID: anything else, a day that is not in the calendar, and a time before
+ * 1970. A leap second counts as the one after it. */
 int timestamp_parse(struct slice text, uint64_t *unix_ms);
 
 #endif

@@ -2,7 +2,7 @@
  * can lose unsynced sectors in any order, fill up, tear, stall and fail. Paths are relative to the disk's root
  * folder, names have no '/'. All calls block; they are made by the log writer, the snapshot copier, or at start.
  *
- * Errors: CO_DISKFULL, CO_NOTFOUND, CO_EXISTS, CO_IO. After a failed sync, what the file holds is unknown. */
+ * Errors: CO_DISKFULL, CO_NOTFOUND, CO_EXISTS, CO_IO. After a failed sync the file's content is unknown. */
 #ifndef COORD_CONSENSUS_DISK_H
 #define COORD_CONSENSUS_DISK_H
 
@@ -23,9 +23,9 @@ struct disk_ops {
     /* all or an error */
     int (*write)(struct disk *disk, disk_file file, uint64_t offset, const void *data, size_t size);
     int (*sync)(struct disk *disk, disk_file file); /* fdatasync */
-    /* Begins to write out what was written, and waits for what an earlier call began: a large file reaches the disk
-     * piece by piece, without holding up the syncs of others (base/file_out.h), and its sync at the end finds little
-     * left. Nothing is durable before that sync; an error is one of it. */
+    /* Begins to write the file's dirty pages out, and waits for those that an earlier call began. So a large file
+     * reaches the disk piece by piece, without holding up the syncs of others (base/file_out.h), and its sync at the
+     * end finds little left. Nothing is durable before that sync; an error here counts as an error of the sync. */
     int (*write_out)(struct disk *disk, disk_file file);
     /* reserve blocks for [0,size), file grows to it */
     int (*allocate)(struct disk *disk, disk_file file, uint64_t size);
@@ -44,8 +44,8 @@ struct disk {
 /* The real one (POSIX), rooted at `folder`, which is created (mode 0700) when missing, and locked until it is
  * closed: CO_BUSY when another disk (of this or another process) has it open. */
 int disk_posix_open(const char *folder, struct disk **out);
-/* Only to look: nothing is created, and of the functions those that change something are NULL. Locked all the same.
- * CO_NOTFOUND. */
+/* For reading only: nothing is created, and the functions that change something are NULL. The folder is locked all the
+ * same. CO_NOTFOUND. */
 int disk_posix_look(const char *folder, struct disk **out);
 void disk_posix_close(struct disk *disk);
 

@@ -16,7 +16,7 @@ bool disk_health_room(struct disk_health *health, uint64_t now_ms, uint64_t byte
     health->room_asked_ms = now_ms;
     if (health->full != room) return false;
     health->full = !room;
-    /* one unusually large append is not to count for long */
+    /* one unusually large append must not keep the disk full for long */
     uint64_t wanted = 2 * bytes, most = 4 * health->room_again;
     health->room_wanted = wanted < health->room_again ? health->room_again : wanted > most ? most : wanted;
     return true;

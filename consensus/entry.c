@@ -66,7 +66,7 @@ static bool has(const struct raft_recoveries *all, const struct raft_recovery *r
 }
 
 static bool knows(const struct raft_members *ours, const struct raft_recovery *recovery) {
-    /* a build that knew no more wrote it */
+    /* written by a build that knew only recovered_index */
     if (ours->recoveries.count == 0 && ours->recovered_index == recovery->index) return true;
     return has(&ours->recoveries, recovery);
 }

@@ -27,7 +27,7 @@ enum raft_entry_type {
     RAFT_ENTRY_MEMBERS = 2, /* a configuration (raft_members_encode) */
 };
 
-/* A value: copying one copies the reference, so whoever keeps a copy takes a reference. */
+/* A value: copying one copies the reference, so code that keeps a copy takes a reference. */
 struct raft_entry {
     uint64_t index, term;
     uint8_t type;           /* enum raft_entry_type */
@@ -64,13 +64,13 @@ struct raft_members {
     uint32_t count;
     struct raft_member member[RAFT_MEMBERS_MAX];
     uint64_t recovered_index; /* the entry of the newest configuration that an operator made offline; 0: never */
-    /* the last one is at recovered_index; empty in what a build wrote that only knew that */
+    /* the last one is at recovered_index; empty when a build wrote it that knew only recovered_index */
     struct raft_recoveries recoveries;
 };
-/* Recoveries are those of one log, in their order: who knows one of them has all that came before it.
- * raft_recovery_ahead: the oldest of `theirs` that is new to us, if its survivor lacked something that our log,
- * which has this end, may have committed (Raft's rule for votes); NULL: our log can give way to theirs.
- * raft_recovery_behind: they do not know our newest one, and a leader has been elected after it: NULL, or that one. */
+/* The recoveries of one log, in their order: a server that knows one of them knows all before it. raft_recovery_ahead:
+ * the oldest of `theirs` that is new to us, if its survivor lacked something that our log, which ends here, may have
+ * committed (Raft's rule for votes); NULL: our log can give way to theirs. raft_recovery_behind: our newest one, if
+ * they do not know it and a leader has been elected after it; otherwise NULL. */
 const struct raft_recovery *raft_recovery_ahead(const struct raft_members *ours, uint64_t last_index,
                                                 uint64_t last_term, const struct raft_recoveries *theirs);
 const struct raft_recovery *raft_recovery_behind(const struct raft_members *ours, uint64_t last_term,

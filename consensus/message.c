@@ -105,7 +105,7 @@ void raft_message_encode(const struct raft_message *message, struct buffer *out)
 
 /* -- decode -- */
 
-/* What the entry columns say has to hold together before memory is taken for them. */
+/* Checks that the columns of the entries agree, before memory is taken for the entries. */
 static bool entries_sane(const Pb__RaftMessage *head, size_t payload) {
     size_t count = head->n_entry_terms;
     if (head->n_entry_types != count || head->n_entry_sizes != count || head->n_entry_times != count) return false;

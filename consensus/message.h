@@ -26,8 +26,8 @@ struct raft_message {
     uint64_t round; /* APPEND, APPEND_REPLY, SNAPSHOT, SNAPSHOT_REPLY: the leader's heartbeat round, echoed */
     bool granted;   /* *VOTE_REPLY */
     bool transfer;  /* VOTE: campaign by transfer, the usual "there is a leader" refusal does not hold */
-    bool degraded;  /* APPEND_REPLY: the sender's disk is degraded: it is no one to hand leadership to */
-    bool full;      /* APPEND_REPLY: it has no room for commands, and takes none in */
+    bool degraded;  /* APPEND_REPLY: the sender's disk is degraded: do not hand leadership to it */
+    bool full;      /* APPEND_REPLY: its disk has no room for commands, and it takes none */
     bool rejected;  /* APPEND_REPLY: prev did not match */
     uint64_t match; /* APPEND_REPLY: durable up to here; when rejected: the prev that was refused */
     /* APPEND_REPLY rejected: where to try next. SNAPSHOT_REPLY: hint_index = bytes stored */
@@ -39,10 +39,10 @@ struct raft_message {
     struct slice data;                  /* SNAPSHOT: the chunk's bytes, owned by the message's owner */
     bool last;                          /* SNAPSHOT: the last chunk */
     struct raft_recoveries recoveries;  /* APPEND, SNAPSHOT: of the leader's configuration; */
-    bool recoveries_told;               /* a build before this tells none */
+    bool recoveries_told;               /* false: an older build sent it, which does not tell recoveries */
 };
 
-/* Bounds of what is decoded; the core keeps its messages within them (encode checks the first). */
+/* Bounds of decoded messages; the core keeps its messages within them (encode checks the first). */
 #define RAFT_MESSAGE_ENTRIES_MAX 65536
 #define RAFT_MESSAGE_BYTES_MAX   (64u << 20)
 
@@ -53,10 +53,11 @@ void raft_message_encode(const struct raft_message *message, struct buffer *out)
 int raft_message_decode(struct slice bytes, struct raft_message *message);
 void raft_message_drop(struct raft_message *message); /* drops entry references and frees the entry array */
 
-/* An APPEND whose entries there is no room for. What its commands take in the log, about (0: it has none, and is
- * always to be taken); and what is left of it without its entries: a heartbeat for the beginning of the log, which
- * the core itself sends where it knows no better. The leader is heard and its round echoed, nothing is promised, and
- * it sends again with its next heartbeat. Owns nothing. */
+/* For an APPEND whose entries do not fit on the disk. raft_message_room: about how much its commands take in the log
+ * (0: it has no commands, and is always accepted). raft_message_heard: the message without its entries, a heartbeat for
+ * the beginning of the log (the core sends such ones too, when it does not know the term before `next`). The receiver
+ * hears the leader and echoes its round, but promises nothing, and the leader sends the entries again with its next
+ * heartbeat. Owns nothing. */
 #define RAFT_ENTRY_OVERHEAD 64 /* in the log, besides its data */
 uint64_t raft_message_room(const struct raft_message *append);
 struct raft_message raft_message_heard(const struct raft_message *append);

@@ -9,7 +9,7 @@
 #include "consensus/node_internal.h"
 
 /* -- from other threads ------------------------------------------------------------------------------------------- */
-/* This thread's loop is in a turn of it, the end of which looks into the boxes; or in its flush. */
+/* The node whose turn this thread's loop is in; the end of the turn looks into the boxes. Likewise for its flush. */
 static _Thread_local struct node *in_turn, *in_flush;
 
 static void send_wake(void *node) { uv_async_send(&((struct node *)node)->wake); }
@@ -62,7 +62,8 @@ static void take_proposals(struct node *node) {
     }
 }
 
-/* Also outside of a turn, in a timer's callback or when a handle was closed: then the next may be far. */
+/* Asks for a flush. Also called outside of a turn, in a timer's callback or when a handle was closed: so it wakes the
+ * loop, because the next turn may be far off. */
 static void due(struct node *node) {
     node->dirty = true;
     wake_loop(node);
@@ -73,7 +74,7 @@ void node_propose_again(struct node *node, struct node_proposal *proposal) {
     due(node);
 }
 
-/* What is on its way to the log, that of this turn included. */
+/* The bytes on their way to the log, those of this turn included. */
 static uint64_t log_waiting(struct node *node) { return atomic_load(&node->write_bytes) + node->taken_bytes; }
 
 static bool fits(struct node *node, uint64_t bytes) {
@@ -91,7 +92,7 @@ static void note_room(struct node *node, uint64_t now_ms, uint64_t bytes, bool r
 
 bool node_has_room(void *data, uint64_t bytes) {
     struct node *node = data;
-    if (!node->wal) return !node->disk_health.full; /* it is being opened again: not known */
+    if (!node->wal) return !node->disk_health.full; /* the log is being opened again, so its room is not known */
     uint64_t now_ms = clock_mono_ms(), ask = bytes;
     if (!disk_health_may_ask(&node->disk_health, now_ms, &ask)) return false;
     bool room = fits(node, ask);
@@ -99,9 +100,9 @@ bool node_has_room(void *data, uint64_t bytes) {
     return room;
 }
 
-/* What a leader has accepted is taken in as long as the log itself has room, also while commands are refused here: a
- * majority may depend on it. The leader hears that the disk is full while there is still room for what is on its
- * way. */
+/* Takes entries of a leader as long as the log itself has room, also while this server refuses commands, because a
+ * majority may depend on them. This server tells the leader that its disk is full while there is still room for entries
+ * that are on their way. */
 static bool takes_in(struct node *node, const struct raft_message *message) {
     uint64_t bytes = raft_message_room(message);
     if (bytes == 0) return true;
@@ -257,9 +258,9 @@ static void tell_degraded(struct node *node, bool degraded, bool full) {
 /* Heartbeats keep the loop turning while servers depend on it, so a write that hangs is seen before it ends. */
 static void judge_disk(struct node *node, uint64_t now_ms) {
     struct disk_health *health = &node->disk_health;
-    /* the log cannot be opened again: its disk is not called well between the tries */
+    /* while the log cannot be opened again its disk stays degraded, also between the tries */
     if (!node->wal) atomic_store(&node->bad_ms, now_ms);
-    /* a leader hands over, whether anybody writes or not */
+    /* ask for room even if nobody writes, so that a leader with a full disk hands over */
     if (health->full || atomic_load(&node->applier_out_of_space)) (void)node_has_room(node, 0);
     bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->bad_ms));
     if (changed) tell_degraded(node, health->degraded, health->full);
@@ -271,7 +272,7 @@ static void judge_disk(struct node *node, uint64_t now_ms) {
     (void)raft_step(node->raft, &event);
 }
 
-/* Not the disk's fault. */
+/* Logs why the core failed when it was not because of the disk. */
 static void tell_failed(const struct node *node) {
     struct raft_contradiction what = raft_contradiction(node->raft);
     if (what.index)
@@ -355,13 +356,13 @@ void node_take(struct node *node) {
     take_reads(node);
 }
 
-/* The end of the turn looks into the boxes: what comes until then is part of it. */
+/* The end of the turn looks into the boxes, so items that come until then are part of it. */
 void node_wake_cb(uv_async_t *async) {
     struct node *node = async->data;
     if (atomic_exchange(&node->nudged, false)) node->dirty = true;
 }
 
-/* A turn: what the loop's callbacks hand to other threads wakes them when it is over. */
+/* A turn begins: wake-ups of other threads are held back until it is over. */
 void node_prepare_cb(uv_prepare_t *prepare) {
     struct node *node = prepare->data;
     in_turn = node;
@@ -377,7 +378,7 @@ static void turn_over(struct node *node) {
 
 void node_check_cb(uv_check_t *check) {
     struct node *node = check->data;
-    if (in_turn == node) in_turn = NULL; /* what is put from now on is for the next */
+    if (in_turn == node) in_turn = NULL; /* items that are put from now on are for the next turn */
     node_take(node);
     if (node->dirty) node_flush(node);
     turn_over(node);
@@ -488,7 +489,7 @@ static void handle_closed(uv_handle_t *handle) {
     if (--node->closing == 0) node_free(node);
 }
 
-/* What was put while no threads ran: a rebuild that is wanted, a log to cut. */
+/* Frees jobs that were put while no threads ran: a rebuild, a cut of the log. */
 static void drop_jobs(struct node *node) {
     for (struct job *list = jobs_take_all(&node->write_jobs), *next; list; list = next) {
         next = list->next;
@@ -524,7 +525,7 @@ void node_stop(struct node *node, void (*closed)(void *data), void *data) {
     }
     uv_handle_t *handles[] = {(uv_handle_t *)&node->wake, (uv_handle_t *)&node->prepare, (uv_handle_t *)&node->check,
                               (uv_handle_t *)&node->timer, (uv_handle_t *)&node->reopen_timer};
-    node->closing = ARRAY_COUNT(handles) + node->pool_jobs; /* pool jobs count themselves down */
+    node->closing = ARRAY_COUNT(handles) + node->pool_jobs; /* node_pool_job_over counts the pool jobs down */
     for (size_t i = 0; i < ARRAY_COUNT(handles); i++) uv_close(handles[i], handle_closed);
 }
 

@@ -1,5 +1,5 @@
-/* A Raft server at work: the core, the threads that act for it (log writer, applier, snapshot copier) and the loop
- * that feeds it. Knows bytes and indexes; what they mean is the business of the callbacks.
+/* A Raft server at work: the core, the threads that act for it (log writer, applier, snapshot copier) and the loop that
+ * feeds it. Knows bytes and indexes; the callbacks know their meaning.
  *
  *   any thread: node_propose, node_read --mailbox--> loop: raft_step, raft_effects
  *   loop --persist--> log writer (wal, one group at a time) --done--> loop
@@ -39,7 +39,7 @@ struct node_read {
     struct node_read *next;
     bool here_only;           /* came from another server: ends with CO_NOTLEADER when this one does not lead */
     uint64_t from, from_term; /* that server, and the term that it said to be in; 0: it did not say */
-    /* serve when applied >= index; already applied when `done` is called with CO_OK, but for one that was vouched
+    /* serve when applied >= index; already applied when `done` is called with CO_OK, except for a read that was vouched
      * for (raft_vouched) */
     uint64_t index;
     /* Loop thread. CO_DISKFULL: the leader confirmed an index that this server's full disk has no room for; others
@@ -47,7 +47,7 @@ struct node_read {
     void (*done)(struct node_read *read, int error);
 };
 
-/* What is to be applied: an entry and, when it was proposed here, its proposal. */
+/* An entry that is to be applied and, when it was proposed here, its proposal. */
 struct node_apply {
     struct raft_entry entry;
     struct node_proposal *proposal; /* NULL: proposed elsewhere or earlier */
@@ -66,25 +66,26 @@ struct node_callbacks {
     /* Applier thread; before node_start returns, or while the log is opened again, the loop thread: replaces the
      * state by what `fd` (a pipe) brings. */
     int (*snapshot_restore)(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault);
-    /* For a state machine that is damaged and has to be rebuilt while the log lives on; all on the applier thread,
-     * all NULL where that does not happen. `held`, asked when `apply` came back before its last entry: true: this is
-     * not for ever. What is left and what comes waits, in order, for node_resume (or for a snapshot from the leader,
-     * which is a new state too). `rebuild`, from node_resume: a state from elsewhere is put in place (CO_OK:
-     * *applied is its index, and `apply` works again), or with `own` the state is emptied, and this server's
-     * snapshot and log are applied to it again. `rebuilt`: that is over; not CO_OK: everything is held as before. */
+    /* For a state machine that is damaged and has to be rebuilt while the log lives on. All are called on the applier
+     * thread, and all are NULL where that does not happen. `held` is asked when `apply` returned before its last entry.
+     * True: the stop is temporary; the entries that are left and those that come wait, in order, for node_resume (or
+     * for a snapshot from the leader, which is a new state too). `rebuild`, from node_resume, puts a state from
+     * elsewhere in place (CO_OK: *applied is its index, and `apply` works again); with `own` it empties the state, and
+     * this server's snapshot and log are applied to it again. `rebuilt` ends that; not CO_OK: everything is held as
+     * before. */
     bool (*held)(void *data);
     int (*rebuild)(void *data, bool own, uint64_t *applied, struct fault *fault);
     void (*rebuilt)(void *data, int error, const struct fault *fault);
     /* Loop thread: does the store's reserved space cover more writes? NULL: always. */
     bool (*has_room)(void *data);
-    /* Loop thread: leadership or term changed. `ready`: may judge leases and reads: leads, and everything committed
-     * before and the first entry of its own term are applied here. */
+    /* Loop thread: leadership or term changed. `ready`: this server leads, and has applied everything that was
+     * committed before and the first entry of its own term, so it may judge leases and reads. */
     void (*role)(void *data, enum raft_role role, uint64_t term, uint64_t leader, bool ready);
     /* Loop thread: a message for a peer. NULL: there are no peers. */
     void (*send)(void *data, const struct raft_message *message);
-    /* Loop thread, before a command is appended here (leader: this server) or handed to the leader: the result that
-     * it is answered with instead, valid until the next call; NULL: it may go. May be asked again for the same one.
-     * NULL callback: all may go. */
+    /* Loop thread, before a command is appended here (leader: this server) or handed to the leader: returns the result
+     * with which it is answered instead, valid until the next call; NULL: it may go on. May be asked again for the same
+     * one. NULL callback: all may go on. */
     const void *(*refuse)(void *data, uint64_t leader, const struct node_proposal *proposal);
     /* Loop thread: another server leads. Takes the whole list (linked by `next`; each is answered or given back with
      * node_propose_again) and returns true, or takes nothing: it cannot be reached now. */
@@ -92,11 +93,11 @@ struct node_callbacks {
     /* Loop thread: asks the leader for a confirmed read index, and says that this server is in `term`; the answer
      * comes by node_read_answer. False: cannot be reached. */
     bool (*ask_read)(void *data, uint64_t leader, uint64_t context, uint64_t term);
-    /* Loop thread, at the end of a turn: what was queued for others may go out. */
+    /* Loop thread, at the end of a turn: send the messages that were queued for others. */
     void (*flush)(void *data);
 };
 
-/* What 0 means. */
+/* The defaults of node_config, which 0 stands for. */
 #define NODE_SNAPSHOT_LOG_BYTES (64 << 20)
 #define NODE_SNAPSHOT_RATE      (128 << 20)
 
@@ -114,47 +115,50 @@ struct node_config {
     uint64_t snapshot_rate; /* bytes a second of copying, and of sending to a peer */
 };
 
-/* Opens the folder, recovers, starts the threads. On CO_CORRUPT `fault` names file and offset. When config.applied
- * is beyond the end of the log, the log has lost durable entries (a torn or missing end): a server alone goes on
- * from its state, which has them; one of several gets CO_CONFLICT: empty the state machine and start again, the
- * others have them. Loop thread. */
+/* Opens the folder, recovers, starts the threads. On CO_CORRUPT `fault` names file and offset. When config.applied is
+ * beyond the end of the log, the log has lost durable entries (a torn or missing end). The only server of a cluster
+ * goes on from its state, which has them. One of several gets CO_CONFLICT: empty the state machine and start again,
+ * because the others have them. Loop thread. */
 int node_start(uv_loop_t *loop, const struct node_config *config, const struct node_callbacks *callbacks,
                struct node **out, struct fault *fault);
-/* The id that is kept in a server's folder. CO_NOTFOUND, CO_CORRUPT. Any disk, also one to look at only. */
+/* The id that is kept in a server's folder. CO_NOTFOUND, CO_CORRUPT. The disk may be read-only (disk_posix_look). */
 int node_id_read(struct disk *disk, uint64_t *id, struct fault *fault);
-/* Loop thread. Stops threads, answers what waits with CO_CLOSED; `closed` is called from the loop when all is freed. */
+/* Loop thread. Stops the threads, and answers all that wait with CO_CLOSED. `closed` is called from the loop when all
+ * is freed. */
 void node_stop(struct node *node, void (*closed)(void *data), void *data);
 
 void node_propose(struct node *node, struct node_proposal *proposal); /* any thread */
 void node_read(struct node *node, struct node_read *read);            /* any thread */
-/* any thread: a turn of the loop is wanted, its `flush` included; nothing after node_stop */
+/* any thread: asks for a turn of the loop, its `flush` included; does nothing after node_stop */
 void node_wake(struct node *node);
 void node_receive(struct node *node, const struct raft_message *message); /* loop thread */
 /* Loop thread. */
-/* surely not appended anywhere: waits for a leader again */
+/* for a proposal that is surely in no log: it waits for a leader again */
 void node_propose_again(struct node *node, struct node_proposal *proposal);
 void node_read_answer(struct node *node, uint64_t context, uint64_t index, int error);
 void node_unreachable(struct node *node, uint64_t peer);
-/* (may be empty). CO_EXISTS */
+/* `first_command` may be empty. CO_EXISTS */
 int node_bootstrap(struct node *node, const struct raft_members *members, struct slice first_command);
 int node_change(struct node *node, enum raft_change_type type, uint64_t id, const char *address); /* see RAFT_CHANGE */
 int node_transfer(struct node *node, uint64_t target);
 uint64_t node_match(struct node *node, uint64_t peer);
-bool node_peer_full(struct node *node, uint64_t peer);  /* of a leader: its disk has no room for commands, as it says */
-bool node_peer_heard(struct node *node, uint64_t peer); /* of a leader: its core answered within an election timeout */
-bool node_transferring(struct node *node);              /* leader: it waits for somebody to take over */
-bool node_caught_up(struct node *node, uint64_t peer);  /* leader: a learner that may be promoted */
+bool node_peer_full(struct node *node, uint64_t peer);  /* leader: its disk has no room for commands */
+bool node_peer_heard(struct node *node, uint64_t peer); /* leader: it answered within an election timeout */
+bool node_transferring(struct node *node);              /* leader: this server waits for another one to take over */
+bool node_caught_up(struct node *node, uint64_t peer);  /* leader: the peer is a learner that may be promoted */
 /* The state machine must not be used: this server does not lead if another can, is never ready, and refuses commands
  * with CO_FENCED. */
 void node_fence(struct node *node, bool fenced);
-/* No leader is known, and no majority heard: nothing will be heard soon of what this server appended. */
+/* No leader is known, and no majority is heard, so this server will not learn soon what became of the entries that it
+ * appended. */
 void node_cut_off(struct node *node, bool cut_off);
-void node_refuse(struct node *node, bool refused); /* commands alone, everybody's: CO_FENCED */
-/* What `apply` left goes on, after callbacks.rebuild. Entries that the new state has already are answered as
- * unknown. An index that it has beyond node_view.handed is our mistake: only what is durable here is applied here. */
+void node_refuse(struct node *node, bool refused); /* refuses everybody's commands with CO_FENCED */
+/* After callbacks.rebuild, the entries that `apply` left are applied. Those that the new state has already are answered
+ * as unknown. The new state must not be beyond node_view.handed, because only entries that are durable here may be
+ * applied here. */
 void node_resume(struct node *node, bool own);
 void node_apply_done(struct node_proposal *proposal, const void *result); /* applier thread, from callbacks.apply */
-/* Any thread, from callbacks.apply: what is to be applied waits for room (true), or no longer does. */
+/* Any thread, from callbacks.apply: entries that are to be applied wait for room (true), or no longer do. */
 void node_out_of_space(struct node *node, bool starves);
 
 /* Any thread, no lock; a recent picture. */
@@ -162,7 +166,7 @@ struct node_view {
     _Atomic uint64_t id, leader, term, commit, applied, last_index, last_contact_ms, snapshot_index;
     _Atomic int role;
     _Atomic bool ready;             /* leader that has committed in its term */
-    _Atomic uint64_t leaderless_ms; /* since then (clock_mono_ms) no leader is known that can serve; 0: one is */
+    _Atomic uint64_t leaderless_ms; /* since when (clock_mono_ms) no leader that can serve is known; 0: one is known */
     _Atomic bool alone;             /* sole voter and ready: a default read needs no round */
     _Atomic uint64_t log_bytes;
     _Atomic uint64_t handed; /* the last entry that went to the applier */

@@ -12,7 +12,7 @@
 /* Remembers which configuration counts from which applied index on: a snapshot's meta needs it. */
 void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members) {
     uv_mutex_lock(&node->members_lock);
-    /* Its own snapshot once more: nothing new. */
+    /* The server's own snapshot is restored again, so the configuration is not new. */
     if (node->members_count && node->members[node->members_count - 1].index > index) {
         uv_mutex_unlock(&node->members_lock);
         return;
@@ -74,13 +74,13 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     feeder.fd = ends[1];
     uv_thread_t thread;
     CHECK(uv_thread_create(&thread, feed, &feeder) == 0);
-    /* first: a copy of the new state begins as soon as it is there */
+    /* note the configuration first: a copy of the new state may begin as soon as it is in place */
     node_applier_note(node, meta->members_index, &meta->members);
     rv = node->callbacks.snapshot_restore(node->callbacks.data, ends[0], meta, fault);
     close(ends[0]);
     uv_thread_join(&thread);
     snapshot_close(feeder.reader);
-    /* What was wrong with the file is the reason: the state machine only saw that the bytes ended. */
+    /* Report the fault of the file: the state machine only saw that the bytes ended. */
     if (feeder.fault.code) {
         if (fault) *fault = feeder.fault;
         rv = feeder.fault.code;
@@ -90,10 +90,10 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     return rv;
 }
 
-/* Loading may take long, and fill the disk, before it is known that there is too little. */
+/* Loading may take long, and fill the disk, before it turns out that there is too little room. */
 #define ATTEMPT_SHORT_MS 100
 #define ATTEMPT_PAUSE_MS 30000
-/* then anyway: what was free before may have been taken by somebody else during the attempt */
+/* after this time it is tried in any case: during the attempt somebody else may have taken the room */
 #define ATTEMPT_WAITS_MS 600000
 static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *meta, uint64_t before, uint64_t took_ms,
                           bool (*over)(struct node *node)) {
@@ -110,7 +110,7 @@ static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *me
 
 int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
                            struct fault *fault) {
-    uint64_t most = 0, room = 0; /* that was too little; what the attempt took comes back, and does not count */
+    uint64_t most = 0, room = 0; /* `most`: so much was too little, without the part that the attempt took itself */
     for (bool told = false;; told = true) {
         uint64_t begun = clock_mono_ms();
         *fault = (struct fault){0};
@@ -126,7 +126,8 @@ int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, b
 }
 
 /* -- entries ------------------------------------------------------------------------------------------------------ */
-/* Committed, but without a result here: the state machine stopped, or has them from another server's state. */
+/* Answers entries as unknown that are committed, but have no result here: the state machine has stopped, or has them
+ * from another server's state. */
 static void unknown(struct apply_job *job, uint64_t upto) {
     for (size_t i = 0; i < job->count && job->items[i].entry.index <= upto; i++) {
         struct node_proposal *proposal = job->items[i].proposal;
@@ -149,7 +150,7 @@ static void tell_applied(struct node *node, uint64_t index) {
     node_post(node, news);
 }
 
-/* Those behind what is applied; the others have been answered by then. */
+/* Applies the entries that are not applied yet; the others have been answered by then. */
 static void call_apply(struct node *node, struct apply_job *job) {
     size_t done = 0;
     while (done < job->count && job->items[done].entry.index <= node->applier_at) done++;
@@ -160,7 +161,7 @@ static void call_apply(struct node *node, struct apply_job *job) {
     for (size_t i = done; i < job->count && job->items[i].entry.index <= applied; i++) job->items[i].proposal = NULL;
 }
 
-/* True: done with. False: held, and it waits. */
+/* True: the job is finished. False: it is held and waits. */
 static bool apply_entries(struct node *node, struct apply_job *job) {
     CHECK(job->count > 0);
     uint64_t last = job->items[job->count - 1].entry.index;
@@ -190,7 +191,7 @@ static void take_entries(struct node *node, struct apply_job *job) {
     if (node->holding || !apply_entries(node, job)) hold(node, job);
 }
 
-/* The state machine is fit again, with `applied`. */
+/* The state machine works again: the held jobs go on. */
 static void release(struct node *node) {
     struct job *list = node->held;
     node->held = NULL, node->held_last = &node->held;
@@ -231,7 +232,7 @@ static int apply_again(struct node *node, uint64_t from, uint64_t to, struct fau
     return rv;
 }
 
-/* From this server's own snapshot and log, up to where it was. */
+/* Rebuilds the state from this server's own snapshot and log, up to where it was. */
 static int rebuild_own(struct node *node, struct fault *fault) {
     struct raft_snapshot_meta meta = {0};
     int rv = node_restore_snapshot(node, 0, &meta, fault);
@@ -254,14 +255,15 @@ static void resume(struct node *node, bool own) {
     release(node);
 }
 
-/* The log begins behind the snapshot already: there is no way back. */
+/* Waits a second for room to restore the snapshot. There is no way back, because the log begins behind the snapshot
+ * already. */
 static bool stopped_meanwhile(struct node *node) {
     node_out_of_space(node, true);
     sleep(1);
     return jobs_stopped(&node->write_jobs);
 }
 
-/* A snapshot that was received, or found. */
+/* Restores a snapshot that was received, or found. */
 static void restore(struct node *node, struct apply_job *job) {
     struct fault fault = {0};
     CHECK(job->meta.index >= node->applier_at && job->restored && job->result);

@@ -40,7 +40,7 @@ struct write_job {
     struct job job;
     enum { WRITE_PERSIST, WRITE_CHUNK, WRITE_DROP } type;
     struct raft_persist persist;
-    uint64_t bytes;                /* its entries in the log, about */
+    uint64_t bytes;                /* about the size of its entries in the log */
     struct raft_chunk_write chunk; /* data copied behind the struct */
     uint64_t drop_index;
 };
@@ -68,7 +68,7 @@ struct node_news {
 
 struct preparer {
     uv_thread_t thread;
-    uint64_t asked;  /* the log writer's: the segment behind which one is wanted */
+    uint64_t asked;  /* the log writer's: the segment for which a next one is wanted */
     uv_mutex_t lock; /* for those below */
     uv_cond_t more;
     bool wanted, stop;
@@ -99,34 +99,34 @@ struct node {
     _Atomic bool nudged;               /* node_wake */
     bool raft_opened;                  /* once: what comes later is a reopening */
     uint64_t reopen_pause_ms;          /* before the next try, while the log cannot be opened again */
-    struct requests requests;          /* from clients: what waits for Raft */
+    struct requests requests;          /* commands and reads of clients that wait for Raft */
     struct disk_health disk_health;
     uint64_t applied_seen;
     bool snapshot_running;
     uint64_t snapshot_pause_ms, snapshot_not_before_ms; /* after failures; 0 */
-    unsigned snapshot_unfit;                            /* so many failed for want of space, in a row */
-    uint64_t snapshot_look_ms;                          /* before which the disk is not asked whether one fits now */
-    bool snapshot_unreadable;                           /* ours, when it was read for a peer */
+    unsigned snapshot_unfit;                            /* how many failed for lack of space, in a row */
+    uint64_t snapshot_look_ms;                          /* when to ask the disk again whether one fits */
+    bool snapshot_unreadable;                           /* our snapshot could not be read for a peer */
     uint64_t snapshot_log_mark;                         /* wal_bytes behind the last snapshot's cut */
     unsigned pool_jobs;
     void (*closed)(void *data);
     void *closed_data;
     unsigned closing;
     uint64_t taken_bytes;        /* of entries received in this turn, not with the log writer yet */
-    bool behind_told, full_told; /* what the core was told: others should lead; no room for commands */
-    bool snapshot_wanted;        /* whatever the log's size: the old one may have what was wrong */
+    bool behind_told, full_told; /* the core was told that others should lead; that there is no room for commands */
+    bool snapshot_wanted;        /* take one whatever the log's size, because the old one may have the damage */
 
     /* Shared: the log writer appends; pool jobs read. NULL while a log that failed cannot be opened again (core
      * poisoned, no threads, no jobs). */
     struct wal *wal;
-    uint64_t drop_index; /* the log writer's, while it runs: up to here the log needs nothing; 0: it is dropped */
+    uint64_t drop_index; /* the log writer's, while it runs: the log up to here is to be dropped; 0: nothing is */
     _Atomic uint64_t write_begun_ms;   /* the log writer waits for the disk since; 0: it does not */
     _Atomic uint64_t bad_ms;           /* when a write ended that had taken too long, or failed */
     _Atomic bool write_failed;         /* the last one */
     _Atomic uint64_t write_bytes;      /* of entries that the log writer has yet to write */
     _Atomic bool restoring;            /* the applier puts a snapshot in place, or waits for room to */
     _Atomic bool applier_out_of_space; /* node_out_of_space */
-    _Atomic bool applier_busy;         /* it is doing what it took */
+    _Atomic bool applier_busy;         /* it works on jobs that it took */
 
     /* Any thread puts. */
     struct mailbox proposals, read_box, news;
@@ -157,7 +157,7 @@ struct node {
 void node_post(struct node *node, struct node_news *news); /* any thread; takes it */
 struct node_news *node_news_new(enum raft_event_type type);
 void node_flush(struct node *node);
-void node_take(struct node *node); /* what is in the boxes */
+void node_take(struct node *node); /* takes all items out of the boxes */
 void node_wake_cb(uv_async_t *async);
 void node_prepare_cb(uv_prepare_t *prepare);
 void node_check_cb(uv_check_t *check);
@@ -188,8 +188,8 @@ void node_writer_main(void *arg);
 void node_applier_main(void *arg);
 void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members);
 int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault);
-/* Where there is no room for a second state beside the present one, it is tried again when there is more, until
- * `over` (asked each second). */
+/* When there is no room for a second state beside the present one, it tries again when there is more, until `over`
+ * (asked each second) is true. */
 int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
                            struct fault *fault);
 void write_job_free(struct write_job *job);
@@ -201,7 +201,7 @@ void node_snapshot_over(struct node *node, bool taken, int error);
 void node_snapshot_soon(struct node *node); /* space is back */
 void node_chunk_unread(struct node *node, const struct node_news *news);
 uint64_t node_snapshot_rate(const struct node *node); /* bytes a second */
-/* blocks; pool, or at start. log_bytes: may go after it */
+/* blocks; pool, or at start. log_bytes: how much log may be dropped after it */
 int node_take_snapshot(struct node *node, uint64_t log_bytes, struct raft_snapshot_meta *meta);
 
 #endif

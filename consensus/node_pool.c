@@ -1,4 +1,4 @@
-/* Jobs in libuv's pool: what reads the disk for laggards, and taking a snapshot. */
+/* Jobs in libuv's pool: reading the disk for peers that lag behind, and taking a snapshot. */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,10 +91,11 @@ static void chunk_work(uv_work_t *work) {
     job->news->fault = fault;
 }
 
-/* One that was replaced meanwhile is gone, and there is a newer one. */
+/* Our snapshot could not be read for a peer. When it was replaced meanwhile there is a newer one, so that is no
+ * fault. */
 void node_chunk_unread(struct node *node, const struct node_news *news) {
     if (news->event.u.chunk_read.snapshot_index != raft_snapshot_index(node->raft) || node->snapshot_unreadable) return;
-    if (news->event.u.chunk_read.error == CO_NOTFOUND && node->snapshot_running) return; /* that has taken its place */
+    if (news->event.u.chunk_read.error == CO_NOTFOUND && node->snapshot_running) return; /* that one has replaced it */
     log_error("raft", "this server's snapshot cannot be sent, another is taken: %s",
               news->fault.code ? news->fault.text : co_strerror(news->event.u.chunk_read.error));
     node->snapshot_unreadable = true;
@@ -132,8 +133,8 @@ uint64_t node_snapshot_rate(const struct node *node) {
     return node->config.snapshot_rate ? node->config.snapshot_rate : NODE_SNAPSHOT_RATE;
 }
 
-/* The last room is the log's: what is begun and does not fit leaves that. Where cutting the log gives more than was
- * taken, only so much that the log goes on meanwhile. */
+/* The last free space is reserved for the log: a snapshot that does not fit must stop before it takes that. When
+ * cutting the log frees more than the snapshot took, it must only leave enough for the log to go on meanwhile. */
 #define ROOM_LOOK_BYTES  (1 << 20)
 #define ROOM_LEFT_BYTES  (32 << 20)
 #define ROOM_LEAST_BYTES (4 << 20)
@@ -158,7 +159,7 @@ static int drain(struct node *node, uint64_t log_bytes, int fd, struct snapshot_
         if (rv != CO_OK) return rv;
         uint64_t now = clock_mono_ns();
         due += (uint64_t)((double)have * 1e9 / (double)rate);
-        if (due < now) due = now; /* what a slow disk took is not made up for */
+        if (due < now) due = now; /* time that a slow disk took is not made up for */
         if (due > now) {
             struct timespec pause = {(time_t)((due - now) / 1000000000), (long)((due - now) % 1000000000)};
             nanosleep(&pause, NULL);
@@ -210,7 +211,7 @@ static void snapshot_work(uv_work_t *work) {
     job->news->fault.code = rv;
 }
 
-/* One that fails for want of space has taken all there was. */
+/* The pause after a failure; a snapshot that failed for lack of space had taken all that was free. */
 #define PAUSE_FIRST_MS 10000
 #define PAUSE_MOST_MS  600000
 _Static_assert(PAUSE_FIRST_MS < PAUSE_MOST_MS, "a pause may grow");
@@ -227,14 +228,14 @@ void node_snapshot_over(struct node *node, bool taken, int error) {
     else node->snapshot_wanted = true, node->snapshot_not_before_ms = clock_mono_ms() + node->snapshot_pause_ms;
 }
 
-/* What a failed one waited for: not at once, the log comes first. */
+/* There is space again, for which a failed snapshot waited. It is not tried at once, because the log comes first. */
 void node_snapshot_soon(struct node *node) {
     uint64_t soon = clock_mono_ms() + PAUSE_FIRST_MS;
     if (node->snapshot_not_before_ms > soon) node->snapshot_not_before_ms = soon;
 }
 
-/* A peer that is sent the snapshot, or reads the log behind it, is waited for: until the log is so many times as
- * long. One whose disk is full would otherwise keep the log from being cut for ever. */
+/* While a peer is being sent the snapshot, or reads the log behind it, no new one is taken, until the log is so many
+ * times as long: otherwise a peer whose disk is full would keep the log from being cut for ever. */
 #define LIMITS_WAITED 3
 static bool peers_need_it(const struct node *node, uint64_t bytes, uint64_t limit) {
     if (bytes >= node->snapshot_log_mark + LIMITS_WAITED * limit || node->snapshot_unreadable || node->disk_health.full)
@@ -242,10 +243,10 @@ static bool peers_need_it(const struct node *node, uint64_t bytes, uint64_t limi
     return raft_sending_snapshot(node->raft) || raft_peer_needs_log(node->raft);
 }
 
-/* One that failed for want of space is not waited for any longer once there clearly is some: a log that grows fast
- * would have filled the disk again. Each further failure asks for twice as much. */
+/* After a snapshot failed for lack of space, the pause ends early when there clearly is space: during the whole pause a
+ * log that grows fast could fill the disk again. Each further failure asks for twice as much space. */
 #define UNFIT_LOOK_MS 250
-#define UNFIT_MOST    5 /* it may be a quota, which no look shows */
+#define UNFIT_MOST    5 /* it may be a quota, which the free space does not show */
 static bool fits_now(struct node *node, uint64_t now_ms) {
     if (node->snapshot_unfit == 0 || node->snapshot_unfit > UNFIT_MOST || now_ms < node->snapshot_look_ms) return false;
     node->snapshot_look_ms = now_ms + UNFIT_LOOK_MS;
@@ -258,14 +259,14 @@ static bool pauses(struct node *node, uint64_t now_ms) {
     return now_ms < node->snapshot_not_before_ms && !fits_now(node, now_ms);
 }
 
-/* Takes one when the log has grown enough since the last: by as much as that one took, so that a large state is not
- * written again and again for a little change (a byte of log costs a byte of snapshot at most). */
+/* Takes a snapshot when the log has grown enough since the last one: by as much as that one took, so that a large state
+ * is not written again and again for a little change (a byte of log costs a byte of snapshot at most). */
 void node_snapshot(struct node *node) {
     if (atomic_load(&node->view.failed)) return;
     uint64_t limit = node->config.snapshot_log_bytes ? node->config.snapshot_log_bytes : NODE_SNAPSHOT_LOG_BYTES;
     if (raft_snapshot_bytes(node->raft) > limit) limit = raft_snapshot_bytes(node->raft);
     uint64_t bytes = wal_bytes(node->wal);
-    if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes; /* what the snapshot holds was dropped */
+    if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes; /* the log in the snapshot was dropped */
     bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit;
     if (node->snapshot_running || node->requests.fenced || atomic_load(&node->restoring) || !due ||
         peers_need_it(node, bytes, limit))

@@ -1,6 +1,6 @@
-/* The preparer thread: makes the log's next segment ready while the present one is written, so that no append stands
- * behind these writes and syncs. It has no hurry while half a segment is left, and takes the disk for half of the
- * time at most; when a quarter is left it rests no more. */
+/* The preparer thread: makes the log's next segment ready while the present one is written, so that no append waits for
+ * these writes and syncs. It begins when half a segment is left, and then uses the disk for half of the time at most;
+ * when a quarter is left it works without rest. */
 #include "base/background.h"
 #include "base/clock.h"
 #include "consensus/node_internal.h"
@@ -10,7 +10,7 @@
 /* after an error, a full disk mostly; an append that comes before makes its segment itself */
 #define AGAIN_NS 1000000000u
 
-/* Until it is asked, or for `rest_ns` (0: as long as it takes). False: it is to stop. */
+/* Waits until a segment is asked for, or for `rest_ns` (0: no limit). False: the thread is to stop. */
 static bool rest(struct preparer *preparer, uint64_t rest_ns) {
     uint64_t until = clock_mono_ns() + rest_ns;
     uv_mutex_lock(&preparer->lock);

@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "consensus/node_internal.h"
 
-/* -- identity: a number chosen once, kept in the folder: 16 hexadecimal digits and a newline; a later format begins
- * with the file's name and its number
- * ------------------------------------------------------------------------------------------------------------ */
+/* -- identity ------------------------------------------------------------------------------------------------------ */
+/* A number that is chosen once and kept in the folder: 16 hexadecimal digits and a newline. A later format begins with
+ * the file's name and its number. */
 #define ID_FILE     NODE_ID_FILE
 #define ROOM_AGAIN  (1u << 20) /* of log */
 #define ID_FILE_NEW "server-id.new"
@@ -36,7 +36,7 @@ static void history_found(void *data, const char *name) {
     if (strncmp(name, "log-0", 5) == 0 || strncmp(name, "snap-", 5) == 0) *(bool *)data = true;
 }
 
-/* The configuration that counts at the end of what was found; count 0: nothing tells. */
+/* The configuration that counts at the end of the log that was found; count 0: there is none. */
 static struct raft_members members_found(const struct raft_snapshot_meta *snapshot, const struct wal_recovered *found) {
     struct raft_members members = snapshot->members, newer;
     for (size_t i = 0; i < found->entry_count; i++)
@@ -46,7 +46,7 @@ static struct raft_members members_found(const struct raft_snapshot_meta *snapsh
     return members;
 }
 
-/* By what the log and the snapshot say; 0: they do not. */
+/* The id that the log and the snapshot imply; 0: none. */
 static uint64_t id_known(struct node *node) {
     struct raft_snapshot_meta snapshot = {0};
     struct snapshot_reader *reader = NULL;
@@ -61,7 +61,7 @@ static uint64_t id_known(struct node *node) {
     return 0;
 }
 
-/* Only where nothing was kept before: under another id the server would be none that its own cluster knows. */
+/* Makes an id, but only in a folder without history: under another id, its own cluster would not know the server. */
 static int id_make(struct node *node, struct fault *fault) {
     bool history = node->config.applied > 0;
     int rv = node->disk->ops->list(node->disk, history_found, &history);
@@ -94,7 +94,7 @@ int node_id_read(struct disk *disk, uint64_t *id, struct fault *fault) {
     disk->ops->close(disk, file);
     if (rv != CO_OK) return fault_set(fault, rv, "%s cannot be read: %s", ID_FILE, co_strerror(rv));
     *id = strtoull(text, &end, 16);
-    if (strncmp(text, ID_FILE " ", sizeof ID_FILE) == 0) /* so will a newer one begin */
+    if (strncmp(text, ID_FILE " ", sizeof ID_FILE) == 0) /* a newer format begins so */
         return fault_set(fault, CO_UNSUPPORTED, "%s: written by a newer version of coord", ID_FILE);
     if (got != 17 || *end != '\n' || *id == 0) return fault_set(fault, CO_CORRUPT, "%s holds no server id", ID_FILE);
     return CO_OK;
@@ -135,8 +135,8 @@ static uint32_t scaled(const struct node *node, uint32_t ms) {
     return ms * (node->config.raft_multiplier ? node->config.raft_multiplier : 1);
 }
 
-/* Longer elections need no rarer heartbeats: an idle follower would be called unhealthy, which begins at 200 ms of
- * silence. */
+/* Longer election timeouts do not make heartbeats rarer, because an idle follower would be called unhealthy, which
+ * begins at 200 ms of silence. */
 #define HEARTBEAT_MOST_MS 100
 #define ELECTION_MS       300
 #define APPEND_BYTES_MOST (256u << 10)
@@ -148,7 +148,8 @@ static uint32_t heartbeat_ms(const struct node *node) {
     return ms < HEARTBEAT_MOST_MS ? ms : HEARTBEAT_MOST_MS;
 }
 
-/* The log behind the snapshot counts, also where a server never runs for long. */
+/* The size of the log at the last snapshot: the log behind the snapshot counts as growth, so that a server that never
+ * runs for long takes one, too. */
 static uint64_t log_mark(struct node *node, const struct raft_snapshot_meta *snapshot,
                          const struct wal_recovered *found) {
     uint64_t all = wal_bytes(node->wal), since = 0;
@@ -172,7 +173,7 @@ static void start_core(struct node *node, const struct raft_snapshot_meta *snaps
                                  .snapshot_rate = node_snapshot_rate(node),
                                  .promote_lag_max = 1024};
     CHECK(!node->threads_running && node->wal);
-    uint64_t mark = log_mark(node, snapshot, found); /* the core takes the entries */
+    uint64_t mark = log_mark(node, snapshot, found); /* before the core takes the entries */
     struct raft_start start = {.term = found->term,
                                .vote = found->vote,
                                .snapshot = *snapshot,
@@ -188,11 +189,11 @@ static void start_core(struct node *node, const struct raft_snapshot_meta *snaps
     uint64_t members_index;
     const struct raft_members *members = raft_members_at(node->raft, applied, &members_index);
     node_applier_note(node, members_index, members);
-    node->drop_index = snapshot->index; /* a writer that failed, or was stopped, may have left some of it */
+    node->drop_index = snapshot->index; /* a writer that failed, or was stopped, may not have dropped all of it */
     node->snapshot_log_mark = mark;
 }
 
-/* The state becomes a snapshot, behind which the log begins anew: nothing that was acknowledged is lost. */
+/* Makes a snapshot of the state, behind which the log begins anew, so that nothing that was acknowledged is lost. */
 static int go_on_from_state(struct node *node, const struct raft_members *members, struct raft_snapshot_meta *snapshot,
                             struct wal_recovered *found, struct fault *fault) {
     uint64_t index = node->config.applied, term = node->config.applied_term;
@@ -230,19 +231,20 @@ static int log_ends_early(struct node *node, struct raft_snapshot_meta *snapshot
     return go_on_from_state(node, &members, snapshot, found, fault);
 }
 
-/* Said as long as the log tells of it. */
+/* Warns of a recovery as long as its entry is in the log. */
 static void tell_recovery(const struct node *node, uint64_t snapshot_index) {
     uint64_t index = raft_members(node->raft)->recovered_index;
     if (index > snapshot_index) log_warn("raft", "recovered by an operator at index %llu", (unsigned long long)index);
 }
 
-/* At the start nobody waits for this thread, and any signal that is taken ends it; later others do. */
+/* Waits a second for room. At the start nobody needs this thread, so it sleeps, and a signal ends the waiting; later it
+ * must not wait at all. */
 static bool interrupted(struct node *node) {
     struct timespec pause = {.tv_sec = 1};
     return node->raft_opened || nanosleep(&pause, NULL) != 0;
 }
 
-/* Snapshot, then log, then the state machine is brought to where the log can take over. */
+/* Opens the snapshot, then the log, then brings the state machine to where the log can take over. */
 int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
     CHECK(!node->wal && !node->threads_running);
     struct raft_snapshot_meta snapshot = {0};
@@ -363,15 +365,15 @@ void node_stop_threads(struct node *node) {
     node->threads_running = false;
 }
 
-/* -- after a failed write: what the disk holds is read again, as after a crash ------------------------------------ */
+/* -- after a failed write: the log is read again, as after a crash ------------------------------------------------- */
 #define REOPEN_FIRST_MS 1000
 #define CONTRADICTED_MS 60000
-#define REOPEN_MOST_MS  4000 /* less than DISK_WELL_MS: it stays degraded */
+#define REOPEN_MOST_MS  4000 /* less than DISK_WELL_MS, so that the disk stays degraded */
 _Static_assert(REOPEN_FIRST_MS <= REOPEN_MOST_MS && REOPEN_MOST_MS < DISK_WELL_MS, "well again means opened again");
-#define NO_ROOM_MOST_MS 30000 /* the state may have to be restored first, which takes what room there is each time */
+#define NO_ROOM_MOST_MS 30000 /* the state may have to be restored first, and each try takes all the room there is */
 
-/* The threads finish what they have; nothing new comes while the core is poisoned. The applier may wait for space
- * itself, or rebuild the state: this thread does not wait for it. */
+/* Stops the threads when they have finished their jobs; nothing new comes while the core is poisoned. False: not yet.
+ * The applier may wait for space itself, or rebuild the state, and this thread must not wait for it. */
 static bool close_log(struct node *node) {
     if (node->pool_jobs > 0 || jobs_waiting(&node->apply_jobs) || atomic_load(&node->applier_busy)) return false;
     node_stop_threads(node);
@@ -379,7 +381,7 @@ static bool close_log(struct node *node) {
     node_take(node); /* the last news of both */
     if (node->applied_seen < applied) node->applied_seen = applied;
     requests_fail(&node->requests, CO_UNKNOWN_OUTCOME, CO_NOLEADER);
-    atomic_store(&node->view.handed, node->applied_seen); /* what was handed out behind that was let go */
+    atomic_store(&node->view.handed, node->applied_seen); /* entries that were handed out behind that were dropped */
     wal_close(node->wal);
     node->wal = NULL;
     return true;
@@ -398,8 +400,9 @@ static void reopen_failed(struct node *node, int error, const struct fault *faul
     node_flush(node);
 }
 
-/* What the log holds that it must not, or lacks. A disk that fails, or is full, may be well again later: until then
- * the poisoned core stays, silent, and this server answers what needs no log. */
+/* Is the error permanent: does the log hold something that it must not, or lack something? A disk that fails, or is
+ * full, may be well again later. Until then the poisoned core stays silent, and this server answers requests that need
+ * no log. */
 static bool lasts(int error) { return error == CO_CORRUPT || error == CO_CONFLICT || error == CO_UNSUPPORTED; }
 
 static void reopen_cb(uv_timer_t *timer) {
@@ -430,7 +433,7 @@ static void reopen_cb(uv_timer_t *timer) {
 void node_reopen_later(struct node *node) {
     CHECK(!atomic_load(&node->view.failed) && node->wal);
     atomic_store(&node->view.failed, true);
-    /* another leader may speak; most likely nothing changes */
+    /* with another leader it may go better, but most likely nothing changes soon */
     bool foreign = raft_contradiction(node->raft).index != 0;
     node->reopen_pause_ms = foreign ? CONTRADICTED_MS : REOPEN_FIRST_MS;
     uv_timer_start(&node->reopen_timer, reopen_cb, node->reopen_pause_ms, 0);

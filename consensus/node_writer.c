@@ -1,5 +1,5 @@
-/* The log writer: everything that waits is one group, one write, one sync. Also stores received chunks and drops old
- * segments, so that the log's files have one writer. */
+/* The log writer: it writes everything that waits as one group, with one write and one sync. Also stores received
+ * chunks and drops old segments, so that the log's files have one writer. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -99,8 +99,8 @@ static void tell_no_room(struct node *node, uint64_t bytes) {
               (unsigned long long)(bytes >> 20) + 1, node->folder);
 }
 
-/* For the rest of the file, and for the state beside the present one, which takes up to twice as much: what would
- * not fit is not begun, or it were sent again and again. */
+/* Is there room for the rest of the file, and for its state beside the present one, which takes up to twice as much? A
+ * snapshot that would not fit is not begun, because the leader would send it again and again. */
 static int room_for_snapshot(struct node *node, const struct raft_snapshot_meta *meta) {
     uint64_t room, have;
     int rv = node->disk->ops->free_bytes(node->disk, &room);
@@ -116,7 +116,8 @@ static bool same_snapshot(const struct raft_snapshot_meta *a, const struct raft_
     return a->index == b->index && a->term == b->term && a->size == b->size;
 }
 
-/* Goes on with what there is of it: also where the leader, or this server's core, has begun anew meanwhile. */
+/* Goes on with the part of the snapshot that is there, also when the leader, or this server's core, has begun anew
+ * meanwhile. */
 static int begin_receiving(struct node *node, const struct raft_snapshot_meta *meta) {
     if (node->receiving && same_snapshot(&node->receiving_meta, meta)) return CO_OK;
     stop_receiving(node);
@@ -140,8 +141,8 @@ static void store_chunk(struct node *node, const struct raft_chunk_write *chunk)
     node_post(node, news);
 }
 
-/* What is done while there is nothing else to do, and between groups: one segment, with its sync of the folder.
- * False: nothing is left. */
+/* Removes one segment, with a sync of the folder; between groups, and when there is nothing else to do. False: nothing
+ * is left. */
 static bool drop_some(struct node *node) {
     if (node->drop_index == 0) return false;
     int rv = wal_drop(node->wal, node->drop_index);
@@ -156,7 +157,7 @@ static bool do_job(struct node *node, struct write_job *job) {
         case WRITE_CHUNK: store_chunk(node, &job->chunk); break;
         case WRITE_DROP:
             if (job->drop_index > node->drop_index) node->drop_index = job->drop_index;
-            /* given up; the log caught up */
+            /* the snapshot was given up, because the log caught up */
             if (node->receiving && node->receiving_meta.index <= job->drop_index) stop_receiving(node);
             break;
     }
@@ -170,11 +171,11 @@ void node_writer_main(void *arg) {
     pthread_setname_np(pthread_self(), "log-writer");
     metric_register(&fsync_seconds);
     metric_register(&entries_total);
-    /* What came after something that failed, before the loop heard of it, would stand on what is not there. It is
-     * let go; the log is opened again as after a crash, and this thread begins anew. */
+    /* Jobs that came after one that failed, before the loop heard of it, would build on entries that are not there.
+     * They are dropped; the log is opened again as after a crash, and this thread begins anew. */
     bool well = true;
     CHECK(node->receiving == NULL);
-    drop_some(node); /* it may be the room that was missing */
+    drop_some(node); /* this may free the room that was missing */
     while (!jobs_waiting(&node->write_jobs) && drop_some(node)) {}
     struct job *list;
     while ((list = jobs_take_all(&node->write_jobs)) != NULL) {

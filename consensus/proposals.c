@@ -21,7 +21,7 @@ void requests_init(struct requests *r, const struct requests_callbacks *callback
 
 /* -- commands ----------------------------------------------------------------------------------------------------- */
 void requests_end(struct node_proposal *proposal, int error) {
-    CHECK(proposal->data && error != CO_OK); /* without: it was answered already */
+    CHECK(proposal->data && error != CO_OK); /* without data it was answered already */
     raft_data_unref(proposal->data);
     proposal->data = NULL;
     proposal->done(proposal, error, NULL);
@@ -42,7 +42,8 @@ void requests_command(struct requests *r, struct node_proposal *proposal) {
     r->waiting_last = &proposal->next;
 }
 
-/* Another server leads: theirs to append. What came from a server that took us for the leader goes back to it. */
+/* Another server leads: hands it the commands. Commands from a server that took us for the leader go back to that
+ * server. */
 static void forward_waiting(struct requests *r, struct raft *raft) {
     uint64_t leader = raft_leader(raft);
     struct node_proposal **at = &r->waiting, *p;
@@ -66,8 +67,9 @@ static void waiting_fail(struct requests *r, int error) {
     for (; proposal; proposal = next) next = proposal->next, requests_end(proposal, error);
 }
 
-/* A new leadership of ours begins to append at `first`: what an earlier one appended from there on was cut off by
- * another leader and will never be committed. It has to leave the list, which is in the order of indexes. */
+/* This server leads anew and begins to append at `first`. Another leader has cut off what it appended from there on in
+ * an earlier term, so that will never be committed. These commands have to leave the list, which is in the order of
+ * indexes. */
 static void pending_overtaken(struct requests *r, uint64_t first, uint64_t term) {
     if (r->pending_term == term) return;
     r->pending_term = term;
@@ -83,7 +85,8 @@ static void pending_overtaken(struct requests *r, uint64_t first, uint64_t term)
     r->pending_last = at;
 }
 
-/* While a leader that is fenced hands over, what others sent it waits for that; its own clients ask elsewhere. */
+/* Refuses commands of a fenced leader. While it hands over, commands that other servers sent wait for that; its own
+ * clients ask elsewhere. */
 static void refuse_fenced(struct requests *r, struct raft *raft, uint64_t now_ms) {
     bool patient = !r->refusing && now_ms - r->fenced_ms < HANDOVER_WAIT_MS;
     struct node_proposal **at = &r->waiting, *p;
@@ -138,7 +141,7 @@ static void propose_allowed(struct requests *r, struct raft *raft, uint64_t now_
     free(entries);
 }
 
-/* Takes those out that may not go: answered, or moved to `held`. */
+/* Takes the commands out that may not go on: they are answered, or moved to `held`. */
 static void refuse_waiting(struct requests *r, uint64_t leader, bool may_judge, struct node_proposal ***held) {
     struct node_proposal **at = &r->waiting, *p;
     while ((p = *at) != NULL) {
@@ -243,7 +246,7 @@ static void reads_refuse_foreign(struct requests *r) {
     }
 }
 
-/* What others ask may need no round; they wait for what they apply themselves. */
+/* Answers reads of other servers that need no round. The other server itself waits until it has applied the index. */
 static void answer_vouched(struct requests *r, struct raft *raft) {
     struct node_read **at = &r->reads, *read;
     while ((read = *at) != NULL) {
@@ -292,7 +295,7 @@ void requests_read_answered(struct requests *r, uint64_t context, uint64_t index
     r->reads_round = NULL;
     for (; read; read = next) {
         next = read->next;
-        struct node_read **list = error == CO_OK ? &r->reads_apply : &r->reads; /* or ask again */
+        struct node_read **list = error == CO_OK ? &r->reads_apply : &r->reads; /* on an error they are asked again */
         read->index = index;
         read->next = *list;
         *list = read;
@@ -352,7 +355,8 @@ bool requests_ready(struct requests *r, struct raft *raft, uint64_t applied) {
     return applied >= r->ready_index && !r->fenced;
 }
 
-/* What a member that has left could show lies before the entry that removed it. */
+/* A member that was removed can only have shown entries before the one that removed it, so this server has to have
+ * applied that. */
 bool requests_alone(struct requests *r, struct raft *raft, uint64_t applied) {
     return requests_ready(r, raft, applied) && raft_alone(raft) && applied >= raft_members_index(raft);
 }

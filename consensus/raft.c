@@ -32,7 +32,7 @@ struct raft *raft_new(const struct raft_config *config, const struct raft_start 
     }
     raft->handed = raft->stable = log_last_index(raft);
     CHECK(start->applied <= raft->stable);
-    /* What was applied was committed. */
+    /* Applied entries were committed. */
     raft->commit = raft->applying = raft->applied = start->applied;
     raft->role = RAFT_FOLLOWER;
     log_trim(raft);
@@ -143,7 +143,8 @@ static int bootstrap(struct raft *raft, const struct raft_members *members, stru
     return CO_OK;
 }
 
-/* What the disk holds is unknown now: promise nothing more (contract, 5). Who may lead instead is told to at once. */
+/* The content of the disk is unknown now, so promise nothing more (raft.h, 5). Another server that may lead is told to
+ * campaign at once. */
 static void persist_failed(struct raft *raft, uint64_t seq) {
     if (mutated(raft, RAFT_MUTATE_ACK_FAILED_APPEND)) {
         persisted(raft, seq);
@@ -160,7 +161,7 @@ static void tick(struct raft *raft) {
 }
 
 static void applied(struct raft *raft, uint64_t index) {
-    /* of the snapshot, before it is said to be installed */
+    /* it is the snapshot's index, and comes before the word that the snapshot is installed */
     if (raft->receiving.complete && index > raft->applying) return;
     CHECK(index <= raft->applying);
     for (; raft->applied < index; raft->applied++) {
@@ -176,8 +177,8 @@ static void unreachable(struct raft *raft, uint64_t id) {
     struct progress *peer = raft->role == RAFT_LEADER ? progress_find(raft, id) : NULL;
     if (!peer) return;
     if (peer->state == PROGRESS_REPLICATE) progress_probe(peer, peer->match + 1);
-    /* It may come back without what it had acknowledged (a damaged end of its log was cut off): it has to say anew
-     * what it has, or its rejections would count as stale for ever. Too low a match only delays. */
+    /* The peer may come back without entries that it had acknowledged (a damaged end of its log was cut off). So it has
+     * to tell its match anew, or its rejections would count as stale for ever. A match that is too low only delays. */
     peer->match = 0;
     peer->probe_sent = true; /* until the next heartbeat */
     peer->snapshot_sent_ms = 0;
@@ -335,7 +336,7 @@ bool raft_disk_degraded(const struct raft *raft) { return raft->disk_degraded; }
 static bool peer_answers(const struct raft *raft, const struct progress *peer) {
     return raft->now_ms - peer->contact_ms < 2 * (uint64_t)raft->config.election_ms;
 }
-/* It has the last piece, or is being sent that, and says nothing until all is in place. */
+/* The peer has the last chunk, or is being sent it, and is silent until the snapshot is in place. */
 static bool peer_installs(const struct raft *raft, const struct progress *peer) {
     return peer->snapshot_index == raft->snapshot.index && peer->snapshot_offset > 0 &&
            peer->snapshot_offset + raft->config.snapshot_chunk_bytes >= raft->snapshot.size;

@@ -5,23 +5,24 @@
  * 6.2, transfer 3.10, single-server membership changes 4.1, catching up new servers 4.2.1, snapshots 5, read index
  * 6.4. The rules that are easy to get wrong, and where they live here:
  *
- * (1) Nothing that promises durability is sent before it is durable: votes, append answers and this
- *     leader's own match index wait for RAFT_PERSISTED. The core holds such messages back itself; whatever
- *     is in effects may be sent at once.
+ * (1) Nothing that promises durability is sent before it is durable: votes, append answers and this leader's own match
+ *     index wait for RAFT_PERSISTED. The core holds such messages back itself; all messages in effects may be sent at
+ *     once.
  * (2) Only entries of the current term commit by counting (3.6.2, figure 8); a new leader appends an empty
  *     entry so that older ones commit soon.
- * (3) A read index is confirmed by a round of heartbeats that began after the read arrived, and only once
- *     what is committed is known: an entry of this term is, or all that the leader was elected with (raft_read.c).
+ * (3) A read index is confirmed by a round of heartbeats that began after the read arrived, and only once the leader
+ *     knows how far its log is committed: an entry of this term is, or everything that it had at its election
+ *     (raft_read.c).
  * (4) A configuration counts from the moment it is in the log; if that entry is cut off, the one before
  *     counts again. One change at a time, and only after an entry of this term has committed.
- * (5) Persist operations are numbered and complete in order. A failed one poisons the core: it steps down,
- *     keeps silent but for telling a healthy server to campaign, and is to be rebuilt from what is durable (raft_free,
- *     raft_new). So does a second leader of its own term.
- * (6) What is committed here is the same everywhere, unless somebody went on from a log that lacked it (recover.h).
- *     A leader whose log contradicts it is not acknowledged anything, or its entries would count as stored where
- *     they are not: the core is poisoned as by (5), and knows why (raft_contradiction). After a start the core does
- *     not know all that is committed; so where the leader knows of a recovery that is new here, nothing gives way to
- *     it that may be. */
+ * (5) Persist operations are numbered and complete in order. A failed one poisons the core: it steps down, is silent
+ *     except that it tells a healthy server to campaign, and has to be rebuilt from the disk (raft_free, raft_new). A
+ *     second leader of its own term poisons the core, too.
+ * (6) A committed entry is the same everywhere, unless an operator let a server go on from a log that lacked it
+ *     (recover.h). The core acknowledges nothing to a leader whose log contradicts a committed entry, because the
+ *     leader would count its entries as stored where they are not. Instead it is poisoned as in (5), and knows the
+ *     reason (raft_contradiction). After a start the core does not know all that is committed. So when the leader knows
+ *     of a recovery that is new here, the core does not let entries that may be committed give way. */
 #ifndef COORD_CONSENSUS_RAFT_H
 #define COORD_CONSENSUS_RAFT_H
 
@@ -38,12 +39,12 @@ enum raft_role { RAFT_FOLLOWER, RAFT_PRECANDIDATE, RAFT_CANDIDATE, RAFT_LEADER }
 enum raft_mutation {
     RAFT_MUTATE_COUNT_OLD_TERMS = 1,      /* commit entries of old terms by counting */
     RAFT_MUTATE_VOTE_BEFORE_DISK = 2,     /* answer a vote before it is on disk */
-    RAFT_MUTATE_ACK_BEFORE_MAJORITY = 4,  /* commit what the leader alone has */
+    RAFT_MUTATE_ACK_BEFORE_MAJORITY = 4,  /* commit entries that only the leader has */
     RAFT_MUTATE_NO_EMPTY_ENTRY = 8,       /* no empty entry at the start of a term */
     RAFT_MUTATE_READ_WITHOUT_ROUND = 16,  /* read index without confirming leadership */
     RAFT_MUTATE_ACK_FAILED_APPEND = 32,   /* a failed append is answered as if it were durable */
-    RAFT_MUTATE_READ_COMMIT_UNKNOWN = 64, /* a new leader answers reads before it knows what was committed before it */
-    RAFT_MUTATE_READ_VOUCHER_ALONE = 128, /* who asks for a read index counts as a majority */
+    RAFT_MUTATE_READ_COMMIT_UNKNOWN = 64, /* a new leader answers reads before it knows how far its log is committed */
+    RAFT_MUTATE_READ_VOUCHER_ALONE = 128, /* a server that asks for a read index counts as a majority */
 };
 
 struct raft_config {
@@ -63,7 +64,7 @@ struct raft_config {
     unsigned mutations;       /* enum raft_mutation; 0 outside of the simulator */
 };
 
-/* What was found on disk. */
+/* The state that was found on disk. */
 struct raft_start {
     uint64_t term, vote;                /* hard state */
     struct raft_snapshot_meta snapshot; /* index 0: none. Everything up to it is in the snapshot */
@@ -244,13 +245,13 @@ const struct raft_effects *raft_effects(struct raft *raft);
 void raft_effects_done(struct raft *raft);
 
 /* -- views -------------------------------------------------------------------------------------------------------- */
-uint64_t raft_deadline_ms(const struct raft *raft); /* when RAFT_TICK is due next */
+uint64_t raft_deadline_ms(const struct raft *raft); /* the time at which RAFT_TICK is due next */
 enum raft_role raft_role(const struct raft *raft);
 bool raft_failed(const struct raft *raft); /* poisoned by (5) or (6) */
 struct raft_contradiction {
     uint64_t index, term_here, term_there;
 };
-/* What the leader said against what is, or may be, committed here (6); index 0: nothing. */
+/* How the leader's log contradicts entries that are, or may be, committed here (6); index 0: it does not. */
 struct raft_contradiction raft_contradiction(const struct raft *raft);
 uint64_t raft_id(const struct raft *raft);
 uint64_t raft_term(const struct raft *raft);
@@ -263,10 +264,10 @@ uint64_t raft_last_term(const struct raft *raft);
 uint64_t raft_stable_index(const struct raft *raft); /* durable here */
 uint64_t raft_snapshot_index(const struct raft *raft);
 uint64_t raft_snapshot_bytes(const struct raft *raft); /* its size; 0: none */
-/* Leader, and has committed an entry of its own term: reads and proposals of leases may be judged. */
+/* This server leads and has committed an entry of its own term, so it may judge reads and proposals of leases. */
 bool raft_leader_ready(const struct raft *raft);
-/* Reads that `peer` asks for need no round: it was in `term` when it asked, and together with this leader it is a
- * majority. The read index. */
+/* May a read of `peer` be answered without a round? Yes, when it was in this leader's term when it asked (`term`), and
+ * the two of them are a majority. *index: the read index. */
 bool raft_vouched(const struct raft *raft, uint64_t peer, uint64_t term, uint64_t *index);
 /* The only member of its cluster, learners counted, and leader_ready. */
 bool raft_alone(const struct raft *raft);
@@ -278,17 +279,18 @@ const struct raft_members *raft_members_at(const struct raft *raft, uint64_t ind
 bool raft_disk_degraded(const struct raft *raft);
 /* leader: RAFT_TRANSFER, or the handover of a degraded disk, is under way */
 bool raft_transferring(const struct raft *raft);
-/* Leader: false while peers are known to have no room for commands and those that answer and have room, this one
- * counted, are no majority: what is proposed now would wait for space elsewhere. */
+/* Leader: false while peers are known to have no room for commands, and the servers that answer and have room, this one
+ * included, are no majority: a command that is proposed now would wait for space on other servers. */
 bool raft_quorum_has_room(const struct raft *raft);
-/* Leader: some peer that answers is being sent one, or puts it in place: do not replace it now, or it begins anew.
- * (A dead one must not keep the log from being cut, nor any one for ever: the caller sets the bound.) */
+/* Leader: some peer that answers is being sent the snapshot, or puts it in place: do not replace the snapshot now, or
+ * the peer begins anew. (A dead peer must not keep the log from being cut, and no peer for ever: the caller sets a
+ * bound.) */
 bool raft_sending_snapshot(const struct raft *raft);
-/* Leader: some peer that answers lacks entries that are no longer held in memory: with a new snapshot they would be
- * gone, and it would have to be sent that. */
+/* Leader: some peer that answers lacks entries that are no longer held in memory: a new snapshot would remove them from
+ * the log, and the peer would have to be sent the snapshot. */
 bool raft_peer_needs_log(const struct raft *raft);
 uint64_t raft_match_index(const struct raft *raft, uint64_t peer); /* leader only; 0: unknown */
-/* leader only: it answered in this term, and within an election timeout */
+/* leader only: the peer answered in this term, and within an election timeout */
 bool raft_peer_heard(const struct raft *raft, uint64_t peer);
 bool raft_peer_full(const struct raft *raft, uint64_t peer); /* leader only: it said that it has no room for commands */
 bool raft_caught_up(const struct raft *raft, uint64_t peer); /* leader only: a learner may be promoted */

@@ -53,7 +53,7 @@ void become_leader(struct raft *raft) {
     raft->heartbeat_due_ms = raft->now_ms;
     raft->quorum_check_ms = raft->now_ms + raft->config.election_ms;
     raft->transfer_target = 0;
-    if (raft->transfer_campaign) raft->handover_ms = raft->now_ms; /* the pause is the cluster's */
+    if (raft->transfer_campaign) raft->handover_ms = raft->now_ms; /* the pause counts for the whole cluster */
     raft->receiving.active = raft->receiving.complete = false;
     set_role(raft, RAFT_LEADER);
     raft->peer_count = 0; /* progress of an earlier term means nothing now */
@@ -76,7 +76,7 @@ static void count_votes(struct raft *raft) {
             refused++;
             continue;
         }
-        /* the own vote is a promise too: it counts once it is on disk */
+        /* a server's vote for itself is a promise, too: it counts once it is on disk */
         bool durable = members->member[i].id != raft->config.id || raft->self_vote_seq <= raft->seq_done;
         if (durable || mutated(raft, RAFT_MUTATE_VOTE_BEFORE_DISK)) granted++;
     }
@@ -105,7 +105,8 @@ static void ask_votes(struct raft *raft, bool prevote, bool transfer) {
     }
 }
 
-/* Called as a follower: asks first (PreVote); as a precandidate that won, or told by the leader: for real. */
+/* A follower asks for pre-votes first (PreVote). A precandidate that won, or a server that the leader told to
+ * (transfer), begins a real election. */
 void campaign(struct raft *raft, bool transfer) {
     CHECK(raft->role == RAFT_FOLLOWER || raft->role == RAFT_PRECANDIDATE);
     CHECK(!raft->failed && !raft->receiving.complete);
@@ -129,8 +130,8 @@ void campaign(struct raft *raft, bool transfer) {
     count_votes(raft);
 }
 
-/* With a degraded disk others go first; but its log may be the longest that is left, and then nobody else can be
- * elected. */
+/* A server with a degraded disk lets others go first; but its log may be the longest that is left, and then nobody else
+ * can be elected. */
 #define SICK_PATIENCE 4 /* election timeouts without a leader */
 static bool may_campaign(const struct raft *raft) {
     uint64_t waited =
@@ -146,7 +147,7 @@ void election_tick(struct raft *raft) {
         election_reset(raft);
         return;
     }
-    if (raft->role != RAFT_FOLLOWER) set_role(raft, RAFT_FOLLOWER); /* split vote: ask again */
+    if (raft->role != RAFT_FOLLOWER) set_role(raft, RAFT_FOLLOWER); /* a split vote: it asks again */
     campaign(raft, false);
 }
 
@@ -160,15 +161,15 @@ static bool up_to_date(const struct raft *raft, const struct raft_message *m) {
     return m->last_term > last_term || (m->last_term == last_term && m->last_index >= log_last_index(raft));
 }
 
-/* A leader was heard within the shortest election timeout: it is not to be unseated by somebody who did not hear it. */
+/* Was a leader heard within the shortest election timeout? Then a server that did not hear it must not unseat it. */
 static bool leader_alive(const struct raft *raft) {
-    if (raft->role == RAFT_LEADER) return true; /* its own quorum check tells when not */
+    if (raft->role == RAFT_LEADER) return true; /* its quorum check ends its leadership */
     return raft->leader_heard && raft->now_ms - raft->leader_contact_ms < raft->config.election_ms;
 }
 
 void receive_vote(struct raft *raft, const struct raft_message *m) {
     bool prevote = m->type == RAFT_MSG_PREVOTE;
-    /* silence: it is not our candidate's time */
+    /* do not answer, and do not take the candidate's term */
     if (m->term > raft->term && leader_alive(raft) && !m->transfer) return;
     if (!prevote && m->term > raft->term) become_follower(raft, m->term, 0);
     struct raft_message reply = {.type = prevote ? RAFT_MSG_PREVOTE_REPLY : RAFT_MSG_VOTE_REPLY,
@@ -182,7 +183,7 @@ void receive_vote(struct raft *raft, const struct raft_message *m) {
         reply.granted = m->term == raft->term && (raft->vote == 0 || raft->vote == m->from) && up_to_date(raft, m) &&
                         !raft->receiving.complete;
         if (reply.granted) {
-            CHECK(raft->role == RAFT_FOLLOWER || raft->role == RAFT_PRECANDIDATE); /* the others voted for themselves */
+            CHECK(raft->role == RAFT_FOLLOWER || raft->role == RAFT_PRECANDIDATE); /* others voted for themselves */
             if (raft->role == RAFT_PRECANDIDATE) set_role(raft, RAFT_FOLLOWER);
             if (raft->vote == 0) raft->vote = m->from, raft->hard_state_pending = true;
             election_reset(raft);
@@ -211,7 +212,7 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m) {
 }
 
 /* -- transfer ----------------------------------------------------------------------------------------------------- */
-#define HANDOVER_PAUSE_MS 10000 /* servers on one machine share its disk: no ping-pong, and no going round */
+#define HANDOVER_PAUSE_MS 10000 /* servers on one machine share its disk: leadership must not go round among them */
 
 uint64_t best_target(const struct raft *raft, bool again) {
     CHECK(raft->role == RAFT_LEADER);
@@ -241,7 +242,8 @@ int transfer_start(struct raft *raft, uint64_t target) {
     return CO_OK;
 }
 
-/* The pause is between changes of leadership: the next one is asked, if there is one. */
+/* The target did not take over in time. The pause is between changes of leadership, and there was none: the next server
+ * is asked, if there is one. */
 void transfer_expire(struct raft *raft) {
     CHECK(raft->role == RAFT_LEADER && raft->transfer_target != 0);
     struct progress *peer = progress_find(raft, raft->transfer_target);
@@ -250,13 +252,12 @@ void transfer_expire(struct raft *raft) {
     raft->transfer_target = 0;
 }
 
-/* -- a degraded disk
- * -------------------------------------------------------------------------------------------------- */
+/* -- a degraded disk ----------------------------------------------------------------------------------------------- */
 void disk_handover(struct raft *raft) {
     if (!raft->disk_degraded || raft->role != RAFT_LEADER || raft->transfer_target) return;
     if (raft->handover_ms && raft->now_ms - raft->handover_ms < HANDOVER_PAUSE_MS) return;
     uint64_t target = best_target(raft, false);
-    if (target == 0 || transfer_start(raft, target) != CO_OK) return; /* nobody healthy: stay, and serve reads */
+    if (target == 0 || transfer_start(raft, target) != CO_OK) return; /* nobody is healthy: lead on, and serve reads */
     raft->transfer_degraded = true;
     raft->handover_ms = raft->now_ms;
 }
@@ -266,7 +267,8 @@ void disk_changed(struct raft *raft, bool degraded, bool full) {
     disk_handover(raft);
 }
 
-/* The target campaigns only when its disk has all of our log: match is what it said is durable. */
+/* The target campaigns only when its disk has all of our log: match is the end of the entries that it reported as
+ * durable. */
 void transfer_advance(struct raft *raft) {
     CHECK(raft->role == RAFT_LEADER);
     if (!raft->transfer_target || raft->transfer_sent) return;

@@ -16,7 +16,7 @@
 #include "base/random.h"
 #include "consensus/raft.h"
 
-/* Entries (first .. first+count-1). Everything below `first` is applied, durable and to be had from the disk only. */
+/* Entries (first .. first+count-1). Everything below `first` is applied, durable, and only on the disk. */
 struct window {
     struct raft_entry *entries;
     size_t head, count, capacity;
@@ -27,18 +27,18 @@ struct window {
 
 enum progress_state { PROGRESS_PROBE, PROGRESS_REPLICATE, PROGRESS_SNAPSHOT };
 
-/* What the leader knows of a peer. */
+/* The leader's view of a peer. */
 struct progress {
     uint64_t id;
     enum progress_state state;
     uint64_t next, match;
-    uint64_t contact_ms; /* when it last answered in this term, or when that began */
-    bool answered;       /* in this term: what follows is known */
+    uint64_t contact_ms; /* when it last answered in this term, or when the term began */
+    bool answered;       /* it has answered in this term, so the fields below are valid */
     uint64_t round_acked;
     bool probe_sent; /* PROBE: one message on its way */
     bool heartbeat_due;
-    bool degraded, full; /* its disk, as it says */
-    uint64_t passed_ms;  /* when it last had not taken leadership that was handed to it, in its time; 0: never */
+    bool degraded, full; /* the state of its disk, as the peer reports it */
+    uint64_t passed_ms;  /* when leadership was last handed to it and it did not take it in time; 0: never */
     bool load_pending;   /* entries are being read from the log for it */
     uint64_t load_from;
     uint64_t prev_index, prev_term; /* term of an entry that was read from the log for it */
@@ -47,7 +47,7 @@ struct progress {
     /* SNAPSHOT */
     uint64_t snapshot_index, snapshot_offset, snapshot_sent_ms;
     bool chunk_pending; /* a chunk is being read, or on its way */
-    bool chunk_waits;   /* the next one is not due yet: */
+    bool chunk_waits;   /* the next one is not due before chunk_due_us */
     uint64_t chunk_due_us;
 };
 
@@ -99,7 +99,7 @@ struct raft {
     struct raft_contradiction contradiction; /* index 0: none was heard */
 
     uint64_t commit, applying, applied; /* applying: handed out in effects.committed */
-    uint64_t applying_bytes;            /* of the entries behind `applied`, up to there */
+    uint64_t applying_bytes;            /* of the entries behind `applied`, up to `applying` */
 
     /* role */
     enum raft_role role;
@@ -134,7 +134,7 @@ struct raft {
         bool active, writing, complete; /* complete: all stored, install handed to the disk */
         struct raft_snapshot_meta meta;
         uint64_t from, stored, end;        /* end: of the last chunk, else UINT64_MAX */
-        struct raft_recoveries recoveries; /* as its sender told */
+        struct raft_recoveries recoveries; /* as its sender told them */
         bool recoveries_told;
     } receiving;
 
@@ -155,16 +155,17 @@ static inline bool mutated(const struct raft *raft, enum raft_mutation rule) { r
 /* raft_log.c */
 uint64_t log_last_index(const struct raft *raft);
 uint64_t log_last_term(const struct raft *raft);
-/* What is committed here at `index` (nothing: false) is of another term; what it is stays in raft->contradiction. */
+/* Is the entry that is committed here at `index` of another term (false: none is committed there)? Then it sets
+ * raft->contradiction. */
 bool log_contradicts(struct raft *raft, uint64_t index, uint64_t term);
-/* Some of our log, or all of it, is to give way to a leader's, and by an operator's hand (recover.h) one of the two
- * went on without something that may be committed here: what that is stays in raft->contradiction. `theirs`: what
- * the leader knows of recoveries. */
+/* Entries of our log are to give way to a leader's. True: because of an operator's recovery (recover.h), one of the two
+ * logs went on without something that may be committed here; it sets raft->contradiction. `theirs`: the recoveries that
+ * the leader knows. */
 bool log_forsaken(struct raft *raft, const struct raft_recoveries *theirs);
 /* True when the term of `index` is known without the disk. */
 bool log_term_at(const struct raft *raft, uint64_t index, uint64_t *term);
 struct raft_entry *log_at(const struct raft *raft, uint64_t index); /* NULL: not in the window */
-uint64_t log_bytes_of(const struct raft_entry *entry);              /* what it takes there */
+uint64_t log_bytes_of(const struct raft_entry *entry);              /* the memory that it takes in the window */
 void log_append(struct raft *raft, const struct raft_entry *entry); /* takes the reference */
 void log_truncate(struct raft *raft, uint64_t from);                /* removes from.. */
 void log_reset(struct raft *raft, uint64_t index, uint64_t term);   /* empty, continues after index */
@@ -173,18 +174,18 @@ void log_free(struct raft *raft);
 void log_hand_over(struct raft *raft); /* builds effects.persists */
 void log_persisted(struct raft *raft, uint64_t seq);
 bool log_hard_state_durable(const struct raft *raft);
-uint64_t log_durable_seq(const struct raft *raft); /* what must be done for all up to now to be durable */
+uint64_t log_durable_seq(const struct raft *raft); /* everything up to now is durable when this operation is done */
 
 /* raft.c */
 /* goes out with the next effects */
 struct raft_message *send_new(struct raft *raft, enum raft_message_type type, uint64_t to);
-void send_durable(struct raft *raft, const struct raft_message *message); /* once all up to now is durable */
+void send_durable(struct raft *raft, const struct raft_message *message); /* when all up to now is durable */
 void held_drop(struct raft *raft);
 
 /* raft_election.c */
 void become_follower(struct raft *raft, uint64_t term, uint64_t leader);
 void become_failed(struct raft *raft);
-void campaign_end(struct raft *raft); /* if there is one: a follower again, in the same term */
+void campaign_end(struct raft *raft); /* if there is one: it becomes a follower in the same term */
 void become_leader(struct raft *raft);
 void election_reset(struct raft *raft);
 void campaign(struct raft *raft, bool transfer);
@@ -197,8 +198,8 @@ int transfer_start(struct raft *raft, uint64_t target);
 void transfer_advance(struct raft *raft);
 void disk_changed(struct raft *raft, bool degraded, bool full);
 void disk_handover(struct raft *raft);
-/* The healthy voter that has most of the log; 0: none. One that let leadership pass lately comes after all others,
- * if at all (`again`). */
+/* The healthy voter that has most of the log; 0: none. A voter that did not take leadership when it was offered lately
+ * comes after all others, and only with `again`. */
 uint64_t best_target(const struct raft *raft, bool again);
 void transfer_expire(struct raft *raft);
 
@@ -207,7 +208,7 @@ struct progress *progress_find(struct raft *raft, uint64_t id);
 void progress_sync(struct raft *raft); /* peers = other members of the current configuration */
 void progress_probe(struct progress *peer, uint64_t next);
 void replicate(struct raft *raft); /* sends what each peer may be sent now */
-void announce(struct raft *raft);  /* every peer gets a message with the next effects */
+void announce(struct raft *raft);  /* sends every peer a message with the next effects */
 void leader_tick(struct raft *raft);
 /* Follows the sender of a current leader's message. False: an old leader, which has been told. */
 bool follow(struct raft *raft, const struct raft_message *m);
@@ -219,7 +220,7 @@ void commit_to(struct raft *raft, uint64_t index);
 
 /* raft_snapshot.c */
 void snapshot_start_sending(struct raft *raft, struct progress *peer);
-void snapshot_send_tick(struct raft *raft, struct progress *peer); /* at heartbeats: what was lost, again */
+void snapshot_send_tick(struct raft *raft, struct progress *peer); /* at heartbeats: sends a lost chunk again */
 void snapshot_send_due(struct raft *raft);
 uint64_t snapshot_send_due_ms(const struct raft *raft); /* UINT64_MAX: nothing waits */
 void chunk_read_done(struct raft *raft, const struct raft_event *event);

@@ -20,7 +20,7 @@ bool log_term_at(const struct raft *raft, uint64_t index, uint64_t *term) {
     return true;
 }
 
-/* Terms never fall along a log: what is no longer at hand has at most the term of the first entry that is. */
+/* Terms never fall along a log: entries that are no longer in memory have at most the term of the first one that is. */
 bool log_contradicts(struct raft *raft, uint64_t index, uint64_t term) {
     if (index > raft->commit) return false;
     uint64_t here;
@@ -30,8 +30,8 @@ bool log_contradicts(struct raft *raft, uint64_t index, uint64_t term) {
     return true;
 }
 
-/* Raft's word that what a leader lacks was never committed does not hold where one of the two logs knows of a
- * recovery and the other one does not. */
+/* Raft guarantees that an entry that a leader lacks was never committed. That does not hold when one of the two logs
+ * knows of a recovery and the other does not. */
 bool log_forsaken(struct raft *raft, const struct raft_recoveries *theirs) {
     uint64_t last = log_last_index(raft), last_term = log_last_term(raft);
     const struct raft_recovery *recovery = raft_recovery_ahead(members_now(raft), last, last_term, theirs);
@@ -77,7 +77,7 @@ static void window_drop(struct window *log, struct raft_entry *entry) {
 
 void log_truncate(struct raft *raft, uint64_t from) {
     struct window *log = &raft->log;
-    CHECK(from > raft->commit); /* what is committed never goes */
+    CHECK(from > raft->commit); /* committed entries are never removed */
     CHECK(from >= log->first);
     while (log->count > 0 && log_last_index(raft) >= from)
         window_drop(log, log_at(raft, log_last_index(raft))), log->count--;
@@ -99,14 +99,14 @@ void log_reset(struct raft *raft, uint64_t index, uint64_t term) {
     log->first = index + 1;
     log->base_term = term;
     raft->applying_bytes = 0;
-    /* operations still on their way speak of entries that are gone */
+    /* operations that are still on their way are about entries that are gone */
     for (size_t i = 0; i < raft->ops.count; i++) raft->ops.items[i].last_index = 0;
     raft->handed = index;
     raft->truncate_pending = 0;
     if (raft->stable > raft->commit) raft->stable = raft->commit;
 }
 
-/* Keeps a bounded part of what is applied, for peers that lag a little. */
+/* Keeps a bounded number of applied entries, for peers that lag a little. */
 void log_trim(struct raft *raft) {
     struct window *log = &raft->log;
     uint64_t keep_from = raft->applied < raft->stable ? raft->applied : raft->stable;
@@ -134,8 +134,8 @@ static bool log_has_pending(const struct raft *raft) {
            raft->handed < log_last_index(raft);
 }
 
-/* Operations are handed over in pairs of numbers: an installation of a snapshot first, then one batch. Whoever waits
- * for durability waits for the second number, whichever of the two there are. */
+/* Operations are handed over in pairs of numbers: an installation of a snapshot first, then one batch. A message that
+ * waits for durability waits for the second number, even if there is only one operation. */
 bool log_hard_state_durable(const struct raft *raft) {
     return !raft->hard_state_pending && raft->hard_state_seq <= raft->seq_done;
 }
@@ -158,7 +158,7 @@ static void hand_over_batch(struct raft *raft, struct raft_persist *p) {
     p->truncate_from = raft->truncate_pending;
     p->entry_count = last - raft->handed;
     if (p->entry_count > 0) p->entries = log_at(raft, raft->handed + 1);
-    CHECK(p->entry_count == 0 || p->entries); /* what is not durable is never trimmed */
+    CHECK(p->entry_count == 0 || p->entries); /* entries that are not durable are never trimmed */
     *vector_push(&raft->ops) = (struct persist_op){.seq = p->seq, .last_index = last};
     raft->handed = last;
     raft->hard_state_pending = false;

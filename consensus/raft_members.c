@@ -33,7 +33,7 @@ void members_reset(struct raft *raft, const struct raft_snapshot_meta *meta) {
 void members_note(struct raft *raft, const struct raft_entry *entry) {
     struct members_at *at = vector_push(&raft->members);
     at->index = entry->index;
-    /* Ours or a leader's own bytes: what does not decode was checked out before it came here. */
+    /* The bytes come from us or from a leader, and bytes that do not decode were refused before. */
     CHECK(raft_members_decode(raft_entry_bytes(entry), &at->members) == CO_OK);
     raft->effects.members_changed = true;
     if (raft->role == RAFT_LEADER) progress_sync(raft);
@@ -95,7 +95,8 @@ static int apply_change(const struct raft *raft, struct raft_members *members, c
     return CO_INVALID;
 }
 
-/* 4.2.1. One that never acknowledged anything has not, however short the log is: it may only have said hello. */
+/* See 4.2.1. A peer that never acknowledged anything has not caught up, however short the log is: it may only have said
+ * hello. */
 bool raft_caught_up(const struct raft *raft, uint64_t peer) {
     uint64_t match = raft_match_index(raft, peer);
     return match > 0 && match + raft->config.promote_lag_max >= log_last_index(raft);

@@ -1,14 +1,14 @@
 /* Rounds and read indexes (6.4). A round is a number that heartbeats carry and answers echo. A read waits for a
  * round that began after it came; while one is under way, all that come wait together for the next.
  *
- * A new leader has everything that was committed before it, but need not know how far that goes: 6.4 lets it wait
- * for the first entry of its own term. It knows enough already when all that it had at its election is committed,
- * but for first entries of leaders, which change nothing; then reads go on also where nothing can be committed,
- * since the disks of a majority are full.
+ * A new leader has everything that was committed before it, but need not know how far that goes: 6.4 lets it wait for
+ * the first entry of its own term. It knows enough already when everything that it had at its election is committed,
+ * except for first entries of leaders, which change nothing. So reads go on also when nothing can be committed because
+ * the disks of a majority are full.
  *
- * Who asks for a read index was in this leader's term when it asked, which is after the reads came that it asks for:
- * that says as much as the answer to a heartbeat of a round that began after they came. Where it and the leader are
- * a majority (of two, of three), no round is needed. */
+ * A server that asks for a read index in this leader's term vouches for the leader: it asked after its reads came, so
+ * its question proves as much as its answer to a heartbeat of a round that began after they came. When the two are a
+ * majority (of two, of three), no round is needed. */
 #include "consensus/raft_internal.h"
 
 static bool commit_known(const struct raft *raft) {
@@ -29,7 +29,7 @@ static void round_start(struct raft *raft) {
     CHECK(raft->role == RAFT_LEADER);
     raft->round++;
     announce(raft);
-    read_round_acked(raft); /* alone, it is confirmed at once */
+    read_round_acked(raft); /* a leader without peers is confirmed at once */
 }
 
 int read_request(struct raft *raft, uint64_t context) {
@@ -54,7 +54,7 @@ bool raft_vouched(const struct raft *raft, uint64_t peer, uint64_t term, uint64_
 
 static uint64_t quorum_round(struct raft *raft) {
     uint64_t best = 0;
-    /* The highest round that a majority has acknowledged: try each peer's, few as they are. */
+    /* Finds the highest round that a majority has acknowledged, by trying each peer's. */
     for (size_t i = 0; i <= raft->peer_count; i++) {
         uint64_t round = i < raft->peer_count ? raft->peers[i].round_acked : raft->round;
         unsigned have = members_is_voter(raft, raft->config.id);

@@ -80,7 +80,7 @@ static void sent_entries(struct raft *raft, struct progress *peer, const struct 
     peer->inflight_ends[peer->inflight++] = last->index;
 }
 
-/* Entries from..: as many as the cap allows, at least one. */
+/* The number of entries to send: as many as the cap allows, at least one. */
 static size_t capped_count(const struct raft *raft, const struct raft_entry *entries, size_t most) {
     size_t count = 0;
     uint64_t bytes = 0;
@@ -92,7 +92,7 @@ static size_t capped_count(const struct raft *raft, const struct raft_entry *ent
     return count;
 }
 
-/* From the entry before `next`, unless its term is known. */
+/* Loads from the entry before `next`, unless the term of that is known. */
 static uint64_t load_start(const struct progress *peer) {
     return peer->next == 1 || (peer->prev_index == peer->next - 1 && peer->prev_term) ? peer->next : peer->next - 1;
 }
@@ -110,7 +110,7 @@ static void load_from_disk(struct raft *raft, struct progress *peer) {
                                                     .bytes_max = raft->config.append_bytes_max};
 }
 
-/* One append if there is something to send and the peer may be sent it. */
+/* Sends one append, if there is something to send and the peer may be sent it. */
 static bool send_append(struct raft *raft, struct progress *peer) {
     if (peer->state == PROGRESS_SNAPSHOT || peer->load_pending) return false;
     if (peer->state == PROGRESS_PROBE ? peer->probe_sent : peer->inflight >= raft->config.append_inflight_max)
@@ -129,8 +129,9 @@ static bool send_append(struct raft *raft, struct progress *peer) {
     return true;
 }
 
-/* Empty append: says who leads, what is committed, asks for the round; and whether all that was sent arrived. Where
- * the term before `next` is not at hand, it matches at the beginning of the log and proves nothing about it. */
+/* An empty append. It tells who leads and what is committed, and asks for the round and whether everything that was
+ * sent arrived. When the term before `next` is not known, it refers to the beginning of the log, where every log
+ * matches, so the answer proves nothing about the log. */
 static void send_heartbeat(struct raft *raft, struct progress *peer) {
     uint64_t prev = peer->next - 1, prev_term = 0;
     if (peer->prev_index == prev) prev_term = peer->prev_term;
@@ -160,7 +161,7 @@ void entries_loaded(struct raft *raft, struct raft_event *event) {
     struct progress *peer = raft->role == RAFT_LEADER ? progress_find(raft, event->u.loaded.peer) : NULL;
     if (!peer || !peer->load_pending || peer->load_from != event->u.loaded.from) return;
     peer->load_pending = false;
-    if (peer->state == PROGRESS_SNAPSHOT || load_start(peer) != peer->load_from) return; /* it has moved on */
+    if (peer->state == PROGRESS_SNAPSHOT || load_start(peer) != peer->load_from) return; /* the peer has moved on */
     if (event->u.loaded.error != CO_OK || count == 0) {
         snapshot_start_sending(raft, peer);
         return;
@@ -170,7 +171,7 @@ void entries_loaded(struct raft *raft, struct raft_event *event) {
         peer->prev_index = entries[0].index, peer->prev_term = entries[0].term;
         entries++, count--;
     }
-    if (count == 0 || (peer->state == PROGRESS_PROBE && peer->probe_sent)) return; /* the rest with the next effects */
+    if (count == 0 || (peer->state == PROGRESS_PROBE && peer->probe_sent)) return; /* the rest goes out later */
     count = capped_count(raft, entries, count);
     struct raft_message *m = append_new(raft, peer, peer->next - 1, peer->next == 1 ? 0 : peer->prev_term);
     m->entries = arena_alloc(&raft->arena, count * sizeof *entries);
@@ -223,7 +224,7 @@ void leader_tick(struct raft *raft) {
 }
 
 /* -- leader: answers ---------------------------------------------------------------------------------------------- */
-/* Backs up past the whole conflicting term where both sides' terms tell (raft.pdf 5.3, the optimisation). */
+/* Goes back past the whole conflicting term when the terms of both sides are known (raft.pdf 5.3, the optimisation). */
 static void append_rejected(struct raft *raft, struct progress *peer, const struct raft_message *m) {
     if (m->match <= peer->match && peer->state != PROGRESS_PROBE) return; /* stale */
     if (peer->state == PROGRESS_PROBE && m->match != peer->next - 1) return;
@@ -350,7 +351,8 @@ static void reject(struct raft *raft, const struct raft_message *m) {
     send_durable(raft, &reply);
 }
 
-/* Does our log hold the entry before the first one sent? What is committed here is the same there (contradicts). */
+/* Does our log hold the entry before the first one sent? Committed entries are the same there: contradicts() has
+ * checked that. */
 static bool prev_matches(const struct raft *raft, const struct raft_message *m) {
     if (m->last_index <= raft->commit) return true;
     uint64_t term;
@@ -378,7 +380,7 @@ static bool contradicts(struct raft *raft, const struct raft_message *m) {
     return false;
 }
 
-/* False: what would have to go for them may be committed, see raft.h (6). */
+/* Takes the entries into the log. False: entries that would have to give way may be committed, see raft.h (6). */
 static bool take_entries(struct raft *raft, const struct raft_message *m) {
     for (size_t i = 0; i < m->entry_count; i++) {
         const struct raft_entry *entry = &m->entries[i];
@@ -416,9 +418,10 @@ bool follow(struct raft *raft, const struct raft_message *m) {
     return true;
 }
 
-/* A state machine that falls behind must not fill this server's memory: less is acknowledged than could be, which is
- * always safe, and the leader's window closes. The heartbeat after it has caught up acknowledges the rest. What is
- * not committed yet does not count: it may wait for this very acknowledgement. */
+/* A state machine that falls behind must not fill this server's memory: this server acknowledges less than it could,
+ * which is always safe, and the leader's window closes. When it has caught up, it acknowledges the rest with the next
+ * heartbeat. Entries that are not committed yet do not count as a backlog: they may wait for this very
+ * acknowledgement. */
 static uint64_t acknowledged(const struct raft *raft, uint64_t match) {
     bool behind = raft->config.apply_bytes_max && raft->applying_bytes > raft->config.apply_bytes_max;
     return behind && match > raft->applied ? raft->applied : match;
@@ -452,7 +455,7 @@ void receive_append(struct raft *raft, const struct raft_message *m) {
                                  .degraded = raft->disk_degraded,
                                  .full = raft->disk_full};
     if (m->entry_count == 0 && log_hard_state_durable(raft)) {
-        /* answered at once, promising only what is durable */
+        /* this answer goes out at once, so it promises only what is durable */
         if (reply.match > raft->stable) reply.match = raft->stable;
         *vector_push(&raft->out) = reply;
         return;

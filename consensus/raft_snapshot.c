@@ -15,7 +15,8 @@ static void request_chunk(struct raft *raft, struct progress *peer) {
                                                                 .size_max = raft->config.snapshot_chunk_bytes};
 }
 
-/* No faster than the rate. What a slow answer took is made up for by one chunk at most. */
+/* Sets the time of the next chunk, so that the transfer is no faster than the rate. Time lost by a slow answer is made
+ * up for by one chunk at most. */
 static void next_chunk(struct raft *raft, struct progress *peer) {
     uint64_t now_us = raft->now_ms * 1000, step_us = 0;
     if (raft->config.snapshot_rate)
@@ -103,14 +104,14 @@ void receive_snapshot_reply(struct raft *raft, const struct raft_message *m) {
     peer->contact_ms = raft->now_ms;
     if (peer->state != PROGRESS_SNAPSHOT || m->snapshot.index != peer->snapshot_index) return;
     bool asked = peer->chunk_pending || peer->chunk_waits;
-    if (m->hint_index == peer->snapshot_offset && asked) return; /* an echo; the tick repeats what was lost */
+    if (m->hint_index == peer->snapshot_offset && asked) return; /* an echo; the tick repeats lost chunks */
     peer->snapshot_offset = m->hint_index;
     next_chunk(raft, peer);
 }
 
 void snapshot_taken(struct raft *raft, const struct raft_snapshot_meta *meta) {
     if (meta->index <= raft->snapshot.index) return;
-    /* of the one that is said to be installed next */
+    /* it is the received snapshot, and the word that it is installed comes next */
     if (raft->receiving.complete && meta->index > raft->applying) return;
     CHECK(meta->index <= raft->applying);
     raft->snapshot = *meta;
@@ -136,7 +137,7 @@ static void reply_match(struct raft *raft, uint64_t to, uint64_t index) {
     send_durable(raft, &reply);
 }
 
-/* Our log reaches the snapshot already: installing it would throw away entries that we may have acknowledged. */
+/* Does our log reach the snapshot already? Installing it would throw away entries that we may have acknowledged. */
 static bool not_needed(struct raft *raft, const struct raft_snapshot_meta *meta) {
     uint64_t term;
     if (meta->index <= raft->commit) return true;
@@ -205,11 +206,11 @@ static void install(struct raft *raft) {
         return;
     }
     if (raft->receiving.recoveries_told && log_forsaken(raft, &raft->receiving.recoveries)) {
-        /* the log has grown since */
+        /* the log has grown since it began, and its entries contradict the snapshot */
         become_failed(raft);
         return;
     }
-    campaign_end(raft); /* its votes are counted by the members of before */
+    campaign_end(raft); /* its votes are counted by the old members */
     log_reset(raft, meta->index, meta->term);
     members_reset(raft, meta);
     raft->commit = meta->index;
@@ -231,7 +232,7 @@ void chunk_written(struct raft *raft, const struct raft_event *event) {
     else reply_stored(raft, raft->receiving.from, &raft->receiving.meta, raft->receiving.stored);
 }
 
-/* Durable, and the state machine is restored from it. */
+/* The received snapshot is durable, and the state machine is restored from it. */
 void snapshot_installed(struct raft *raft) {
     CHECK(raft->receiving.complete);
     CHECK(raft->stable >= raft->receiving.meta.index && raft->commit >= raft->receiving.meta.index);

@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "consensus/node_internal.h"
 
-/* -- a disk that changes nothing ----------------------------------------------------------------------
- * Opening a log writes its end again and wipes what is torn: what is read is the same without that. */
+/* -- a disk that changes nothing ----------------------------------------------------------------------------------- */
+/* Opening a log writes its end again and wipes a torn batch. Without that it reads the same. */
 struct looking {
     struct disk disk;
     struct disk *real;
@@ -73,7 +73,7 @@ static const struct disk_ops looking_ops = {
     .free_bytes = look_free_bytes,
 };
 
-/* -- what is there ------------------------------------------------------------------------------------------------ */
+/* -- looking at a stopped server ---------------------------------------------------------------------------------- */
 struct names {
     bool id, log;
 };
@@ -108,7 +108,7 @@ static int report_fill(struct recover_report *report, const struct raft_snapshot
     return rv;
 }
 
-/* As a server opens it at start. */
+/* Opens the log as a server does at its start. */
 static int open_log(struct disk *disk, struct recover_report *report, struct wal **wal, struct fault *fault) {
     struct names names = {0};
     *report = (struct recover_report){0};
@@ -189,7 +189,7 @@ static int append(struct wal *wal, const struct recover_plan *plan, struct raft_
             (struct raft_entry){.index = ++index,
                                 .term = term,
                                 .type = RAFT_ENTRY_COMMAND,
-                                .data = raft_data_ref(plan->commands[i])}; /* of a time that is not known */
+                                .data = raft_data_ref(plan->commands[i])}; /* without a time: it is not known */
     struct wal_batch batch = {.hard_state = true,
                               .term = term,
                               .vote = report->id,
@@ -209,7 +209,7 @@ int recover_write(struct disk *disk, const struct recover_plan *plan, struct rec
                   struct fault *fault) {
     struct raft_members members;
     struct wal *wal = NULL;
-    int rv = recover_look(disk, report, fault); /* what is wrong shows before anything is written */
+    int rv = recover_look(disk, report, fault); /* finds faults before anything is written */
     if (rv == CO_OK) rv = members_plan(plan, report, &members, fault);
     if (rv == CO_OK) rv = open_log(disk, report, &wal, fault);
     if (rv != CO_OK) return rv;

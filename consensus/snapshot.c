@@ -19,7 +19,7 @@ struct snapshot_reader {
     uint64_t size;
     uint32_t head_chain;
     uint64_t block;                      /* the one in memory; NO_BLOCK */
-    char around[4 + SNAPSHOT_BLOCK + 4]; /* it, with the values before and behind it */
+    char around[4 + SNAPSHOT_BLOCK + 4]; /* the block, with the chain values before and after it */
 };
 
 static int corrupt(struct fault *fault, const char *name, uint64_t offset, const char *what) {
@@ -74,7 +74,7 @@ static int read_head(struct snapshot_reader *reader, uint64_t index, struct raft
     return meta->index == index ? CO_OK : corrupt(fault, reader->name, 16, "it is a snapshot of another index");
 }
 
-/* The trailer has to fit the file's size, and the value behind the last block. */
+/* Reads the trailer, which has to agree with the file's size and with the value behind the last block. */
 static int read_trailer(struct snapshot_reader *reader, struct fault *fault) {
     char end[4 + SNAPSHOT_TRAILER_BYTES];
     uint64_t file_size;

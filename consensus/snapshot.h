@@ -11,10 +11,10 @@
 #include "consensus/entry.h"
 
 struct snapshot_writer;
-/* Starts a file for `meta` (size: 0 when it is not known yet). Resumable receiving: with `resume`, a part file of
- * the same index, term and size left from before is continued (whole blocks that check out); snapshot_written() says
- * from where. Two servers' snapshots of one index need not be the same bytes: resume only what comes from the same
- * sender's same file. */
+/* Starts a file for `meta` (size: 0 when it is not known yet). Resumable receiving: with `resume`, a part file of the
+ * same index, term and size left from before is continued (whole blocks that check out); snapshot_written() says from
+ * where. Two servers' snapshots of one index need not be the same bytes: resume only from the same file of the same
+ * sender. */
 int snapshot_create(struct disk *disk, const struct raft_snapshot_meta *meta, bool resume,
                     struct snapshot_writer **out);
 int snapshot_write(struct snapshot_writer *writer, const void *data, size_t size);
@@ -23,8 +23,8 @@ uint64_t snapshot_written(const struct snapshot_writer *writer);
  * result. meta->size is filled in. */
 int snapshot_commit(struct snapshot_writer *writer, struct raft_snapshot_meta *meta);
 void snapshot_abort(struct snapshot_writer *writer, bool keep_part);
-/* Removes what has arrived of others than this one (they are of indexes above `above`: those below are being taken
- * here); *bytes: what has of it. */
+/* Removes the parts of other snapshots than this one that have arrived (only of indexes above `above`: this server is
+ * taking those below itself). *bytes: how much of this one has arrived. */
 void snapshot_parts_keep(struct disk *disk, uint64_t index, uint64_t term, uint64_t above, uint64_t *bytes);
 
 struct snapshot_reader;
@@ -36,7 +36,7 @@ int snapshot_open(struct disk *disk, uint64_t index, struct snapshot_reader **ou
 int snapshot_read(struct snapshot_reader *reader, uint64_t offset, void *data, size_t size, size_t *got,
                   struct fault *fault);
 void snapshot_close(struct snapshot_reader *reader);
-/* The indexes of the snapshots that are there, rising, to be freed; *parts: how many files of unfinished ones. */
+/* The indexes of the snapshots that are there, rising; the caller frees them. *parts: the number of part files. */
 int snapshot_list(struct disk *disk, uint64_t **indexes, size_t *count, size_t *parts);
 
 #endif

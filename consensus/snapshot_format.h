@@ -1,11 +1,21 @@
 /* Snapshot files from the inside; for consensus/snapshot*.c only.
  *
- *   head        4096 bytes: 0 magic "coordsnp", 8 u32 version, 12 u32 size of the members, 16 u64 index, 24
- * u64 term, 32 u64 members_index, 40 u64 size announced by the sender (0: not known), 48 members
- * (raft_members_encode), zeros; the last 4 bytes are the CRC32C of all before blocks      65536 bytes (the
- * last one what is left), each followed by u32: CRC32C over the block, continued from the value before it (of
- * the head, for the first) trailer     0 magic "snapend.", 8 u64 size, 16 u32 value of the last block (or the
- * head), 20 u32 CRC32C of all before
+ *   head     4096 bytes:
+ *               0  magic "coordsnp"
+ *               8  u32 version
+ *              12  u32 size of the members
+ *              16  u64 index
+ *              24  u64 term
+ *              32  u64 members_index
+ *              40  u64 size announced by the sender (0: not known)
+ *              48  members (raft_members_encode), zeros
+ *            4092  u32 CRC32C of all before
+ *   blocks   65536 bytes each (the last one: the rest), each followed by a u32: the CRC32C over the block, continued
+ *            from the value before it (for the first block: that of the head)
+ *   trailer     0  magic "snapend."
+ *               8  u64 size
+ *              16  u32 value of the last block (or the head)
+ *              20  u32 CRC32C of all before
  *
  * So a block is checked with the 4 bytes on both of its sides, and the trailer vouches for all of them. Numbers are
  * little-endian. */

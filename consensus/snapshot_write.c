@@ -196,7 +196,7 @@ void snapshot_parts_keep(struct disk *disk, uint64_t index, uint64_t term, uint6
     disk->ops->close(disk, file);
 }
 
-/* What stays behind for an error goes next time. */
+/* A file that stays because of an error is removed next time. */
 static void remove_outdated(struct disk *disk, uint64_t index) {
     struct outdated outdated = {.disk = disk, .index = index};
     disk->ops->list(disk, outdated_found, &outdated);

@@ -38,12 +38,12 @@ struct wal_config {
     uint64_t log_id;     /* given to a new log; 0: random. The simulator sets it, so that runs replay */
 };
 
-/* What recovery found. Entries start right after the caller's snapshot. */
+/* The result of recovery. Entries start right after the caller's snapshot. */
 struct wal_recovered {
     uint64_t term, vote;
     struct raft_entry *entries; /* (start_after, last]; caller owns array and one reference each */
     size_t entry_count;
-    uint64_t first_index, last_index; /* of what the log holds; last < first: empty */
+    uint64_t first_index, last_index; /* of the entries in the log; last < first: empty */
     uint64_t torn_bytes;              /* cut off at the end; 0: clean */
 };
 
@@ -54,9 +54,8 @@ struct wal_recovered {
 int wal_open(struct disk *disk, const struct wal_config *config, uint64_t start_after, struct wal **out,
              struct wal_recovered *recovered, struct fault *fault);
 void wal_close(struct wal *wal);
-/* Reads a whole log as wal_open does, and changes nothing: a torn end stays (recovered->torn_bytes), files that are
- * worth nothing are passed over. All entries are in `recovered`, which the caller frees. CO_NOTFOUND: there is no
- * log. */
+/* Reads a whole log as wal_open does, and changes nothing: a torn end stays (recovered->torn_bytes), files without any
+ * batch are passed over. All entries are in `recovered`, which the caller frees. CO_NOTFOUND: there is no log. */
 struct wal_looked {
     size_t segments;
     uint64_t bytes; /* of batches */
@@ -75,8 +74,8 @@ struct wal_batch {
     size_t entry_count;
 };
 /* Several batches of the core (group commit): in order, one write and one sync (and again for each that takes back
- * entries of an earlier one, and for every 4 MiB). After a crash in it the first so many of them are found, whole;
- * of one that alone has 4 MiB a part may be. */
+ * entries of an earlier one, and for every 4 MiB). After a crash during the call, some of the first ones are found
+ * whole; of a batch that alone has 4 MiB, a part may be found. */
 int wal_append(struct wal *wal, const struct wal_batch *batches, size_t count, struct fault *fault);
 
 /* Empties the log so that it continues after `index` (an installed snapshot), keeping hard state. Durable on return. */
@@ -101,12 +100,12 @@ uint64_t wal_first_index(struct wal *wal);
 uint64_t wal_last_index(struct wal *wal);
 uint64_t wal_droppable_bytes(struct wal *wal, uint64_t index); /* that wal_drop would remove */
 uint64_t wal_bytes(struct wal *wal); /* of batches written, in all segments kept (not the room made ready) */
-/* True while `bytes` more of entries (all that are on their way) fit into what is made ready, or into what is free
- * without the reserve: the leader accepts and a follower appends only then. Any thread; asks the file system only
- * when what is ready does not do. */
+/* True while `bytes` more of entries (all that are on their way) fit into the segments that are ready, or into the free
+ * space without the reserve. The leader accepts and a follower appends only then. Any thread; asks the file system only
+ * when the ready segments do not suffice. */
 bool wal_has_room(struct wal *wal, uint64_t bytes);
-/* The same for commands that nobody has accepted yet: what is on its way from a leader to others, or from one to
- * this server, is to fit after the last one that was. So an eighth of a segment, 4 MiB at most, is left to that. */
+/* The same for commands that nobody has accepted yet. Entries that are on their way from a leader to others, or to this
+ * server, must still fit afterwards. So this leaves an eighth of a segment, 4 MiB at most, to them. */
 bool wal_may_accept(struct wal *wal, uint64_t bytes);
 
 #endif

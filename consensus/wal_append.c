@@ -12,7 +12,7 @@ _Static_assert(BATCH_BYTES < WAL_BATCH_BYTES_MAX && BATCH_BYTES < BUFFER_BYTES, 
 _Static_assert(PAGE_BYTES % WAL_SECTOR == 0, "a page ends where a sector does");
 _Static_assert((int)RAFT_ENTRY_MEMBERS < (int)WAL_RECORD_SEGMENT, "types of entries and of other records are apart");
 
-/* The batch that is being put together, and what it will change once durable. */
+/* The batch that is being put together, and the changes that count once it is durable. */
 struct group {
     struct wal *wal;
     struct fault *fault;
@@ -39,7 +39,7 @@ static void put_entry(struct group *group, const struct raft_entry *entry) {
     wal_encode_record(&group->wal->encoder, &record);
 }
 
-/* The first batch of a segment repeats what one has to know to begin there. */
+/* Begins a batch. The first batch of a segment repeats the state that a reader needs to begin there. */
 static void group_open(struct group *group) {
     if (group->open) return;
     group->open = true;
@@ -67,8 +67,9 @@ static void publish(struct group *group, uint64_t offset, size_t size) {
     group->truncate_from = group->count = 0;
 }
 
-/* Writes up to the end of a page, with the zeros that stand there anyway: a page that is written in part has to be
- * read before, when the page cache has dropped it, and the append would wait for the disk twice. */
+/* Writes up to the end of a page, with the zeros that are there anyway. If only part of a page were written, and the
+ * page cache had dropped it, the kernel would have to read the page first, and the append would wait for the disk
+ * twice. */
 static int write_pages(struct wal *wal, uint64_t offset, struct buffer *bytes) {
     uint64_t end = offset + bytes->size, left = wal_segment_last(wal)->size - end;
     size_t rest = (size_t)((PAGE_BYTES - end % PAGE_BYTES) % PAGE_BYTES);
@@ -127,7 +128,8 @@ static uint64_t batch_bytes(const struct wal_batch *batch) {
     return bytes;
 }
 
-/* A batch is not divided among two on disk, so that no part of it is found alone. (Truncation comes before entries.) */
+/* Must the batch begin a new batch on disk? One batch is not divided among two on disk, so that no part of it is found
+ * alone. (Truncation comes before entries.) */
 static bool needs_its_own(const struct group *group, const struct wal_batch *batch) {
     if (!group->open) return false;
     if (batch->truncate_from && group->count > 0) return true;
@@ -148,7 +150,7 @@ static int put_batch(struct group *group, const struct wal_batch *batch) {
     return put_entries(group, batch->entries, batch->entry_count);
 }
 
-/* What the group takes on disk at most; 0: it is empty. */
+/* The most that the group takes on disk; 0: it is empty. */
 static uint64_t group_bytes_max(const struct wal_batch *batches, size_t count, bool *has_commands) {
     uint64_t bytes = 0, parts = 1;
     *has_commands = false;
@@ -160,13 +162,13 @@ static uint64_t group_bytes_max(const struct wal_batch *batches, size_t count, b
     }
     if (bytes == 0) return 0;
     bytes += WAL_RECORD_BYTES + WAL_SEGMENT_DATA;
-    /* of two that follow each other: together they did not fit into one */
+    /* two parts that follow each other did not fit into one */
     parts += 2 * bytes / (BATCH_BYTES - WAL_SECTOR);
     return wal_round_up(bytes + parts * (WAL_HEAD_BYTES + WAL_SECTOR));
 }
 
-/* Room for the whole group in one segment, before anything is written. Votes and the like may use the margin and the
- * reserve. */
+/* Makes room for the whole group in one segment, before anything is written. Votes and the like may use the margin and
+ * the reserve. */
 static int ensure_room(struct wal *wal, uint64_t bytes, bool has_commands, struct fault *fault) {
     struct wal_segment *last = wal_segment_last(wal);
     CHECK(last->used <= last->size);
@@ -207,6 +209,6 @@ int wal_reset(struct wal *wal, uint64_t index, struct fault *fault) {
     group.reset_index = index;
     rv = group_flush(&group);
     if (rv != CO_OK) return rv;
-    wal_drop_segments(wal, wal->segment_count - 1); /* those left over for an error go with the next wal_drop() */
+    wal_drop_segments(wal, wal->segment_count - 1); /* wal_drop() removes those that stay after an error */
     return CO_OK;
 }

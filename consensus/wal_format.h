@@ -102,8 +102,8 @@ struct wal_cursor wal_cursor_make(const struct wal_head *head, const void *batch
 /* 1: *record is the next one. 0: no more. -1: damaged. */
 int wal_cursor_next(struct wal_cursor *cursor, struct wal_record *record);
 
-/* All of a batch: its records, their number, and the sum over them. NULL when whole, else what is wrong. *padding:
- * how many bytes at its end are padding; whether they are zeros is another question. */
+/* All of a batch: its records, their number, and the sum over them. NULL when it is whole, else a text with the fault.
+ * *padding: how many bytes at its end are padding; whether they are zeros is another question. */
 const char *wal_batch_check(const struct wal_head *head, const void *batch, size_t *padding);
 
 bool wal_is_zero(const void *bytes, size_t size);

@@ -1,5 +1,5 @@
-/* Where entries are. A mark for every 64 entries or so keeps the memory small: at least 4 bytes of log per byte
- * here, mostly hundreds. */
+/* The places of entries in the log. One mark for about 64 entries keeps the memory small: each byte of it stands for at
+ * least 4 bytes of log, mostly for hundreds. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,7 +106,7 @@ size_t wal_droppable(const struct wal *wal, uint64_t index) {
     size_t count = 0, keep = 1; /* the last one that has a batch holds the hard state */
     if (wal->segments[wal->segment_count - 1].used == 0) keep++;
     while (count + keep < wal->segment_count) {
-        uint64_t last = wal->last_index; /* that lives in segments 0 .. count */
+        uint64_t last = wal->last_index; /* the last entry in segments 0 .. count */
         for (size_t i = wal->segment_count; i-- > count + 1;)
             if (wal->segments[i].mark_count > 0) last = wal->segments[i].marks[0].index - 1;
         if (last > index) break;

@@ -8,12 +8,12 @@
  *   wal_read.c     entries read again
  *
  * Invariants:
- * (1) One batch outstanding: batch n+1 is written only after n was synced. So whatever shows that n+1 was
- * begun proves that n was durable once. (2) Behind the last batch a segment holds zeros, durably: segments
- * begin as zeros, and what recovery cuts off is zeroed before anything is appended. So at most one batch (the
- * last) is ever found in pieces. (3) A file "log-Q" exists only when all batches before Q are durable, and no
- * other batch Q was begun elsewhere. (4) Within a batch all truncation comes before all entries, and entries
- * follow each other without a gap. */
+ * (1) One batch outstanding: batch n+1 is written only after n was synced. So any trace of n+1 proves that n was
+ *     durable once.
+ * (2) Behind the last batch a segment holds zeros, durably: segments begin as zeros, and recovery zeroes the part that
+ *     it cuts off before anything is appended. So at most one batch (the last) is ever found in pieces.
+ * (3) A file "log-Q" exists only when all batches before Q are durable, and no other batch Q was begun elsewhere.
+ * (4) Within a batch all truncation comes before all entries, and entries follow each other without a gap. */
 #ifndef COORD_CONSENSUS_WAL_INTERNAL_H
 #define COORD_CONSENSUS_WAL_INTERNAL_H
 
@@ -37,7 +37,7 @@ struct wal_mark {
 struct wal_segment {
     uint64_t seq;           /* of its first batch; its name */
     uint64_t size;          /* of the file */
-    uint64_t used;          /* where the next batch goes */
+    uint64_t used;          /* the offset of the next batch */
     struct wal_mark *marks; /* of entries that live, indexes rising over all segments */
     size_t mark_count, mark_capacity;
     uint64_t since_mark; /* entries behind the last mark */
@@ -81,14 +81,14 @@ static inline struct wal_segment *wal_segment_last(struct wal *wal) {
 void wal_note_entries(struct wal *wal, uint64_t offset, uint64_t first, uint64_t count);
 void wal_note_truncate(struct wal *wal, uint64_t from);
 void wal_note_reset(struct wal *wal, uint64_t index);
-/* Where the entry is: a segment, the mark at or before it, and the last index to be found from there. False:
- * nowhere. */
+/* Finds an entry: its segment, the mark at or before it, and the last index that can be found from there. False: it is
+ * not in the log. */
 bool wal_locate(const struct wal *wal, uint64_t index, uint64_t *seq, uint64_t *offset, uint64_t *until);
 /* Segments from the front that hold no living entry above `index`; never the last with a batch in it. */
 size_t wal_droppable(const struct wal *wal, uint64_t index);
 
-/* What commands leave free at a segment's end: terms, votes and the first entries of leaders go on for a while when
- * the disk has no room for another segment, so that reads do. */
+/* Commands leave this much free at a segment's end, for terms, votes and the first entries of leaders. So when the disk
+ * has no room for another segment, elections go on for a while, and therefore reads. */
 static inline uint64_t wal_margin(const struct wal_segment *segment) {
     return segment->size >= 16 * WAL_MARGIN ? WAL_MARGIN : 0;
 }

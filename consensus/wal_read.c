@@ -1,4 +1,5 @@
-/* Reading entries again, for laggards. Any thread: own file handles, and the lock only to look up where. */
+/* Reads entries again, for peers that lag behind. Any thread: it has its own file handles, and takes the lock only to
+ * look places up. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -51,7 +52,7 @@ struct reading {
     struct wal_window window;
     disk_file file; /* -1: none */
     uint64_t file_seq;
-    uint64_t next, to; /* what is still wanted */
+    uint64_t next, to; /* the entries that are still wanted */
     size_t bytes, bytes_max;
     struct raft_entry *entries;
     size_t count, capacity;
@@ -94,7 +95,7 @@ static int open_segment(struct reading *reading, uint64_t seq) {
     return CO_OK;
 }
 
-/* The batch at *offset; moves *offset behind it. */
+/* Reads the batch at *offset, and moves *offset behind it. */
 static int read_batch(struct reading *reading, uint64_t *offset, uint64_t until) {
     const char *bytes;
     struct wal_head head;
@@ -151,7 +152,7 @@ int wal_read(struct wal *wal, uint64_t from, uint64_t to, size_t bytes_max, stru
     int rv = from > reading.to ? CO_NOTFOUND : read_all(&reading);
     if (reading.file >= 0) wal->disk->ops->close(wal->disk, reading.file);
     wal_window_free(&reading.window);
-    if (rv != CO_OK && reading.count > 0 && rv != CO_CORRUPT) rv = CO_OK; /* those before the hitch are good */
+    if (rv != CO_OK && reading.count > 0 && rv != CO_CORRUPT) rv = CO_OK; /* the entries before the error are good */
     if (rv != CO_OK) {
         for (size_t i = 0; i < reading.count; i++) raft_data_unref(reading.entries[i].data);
         free(reading.entries);

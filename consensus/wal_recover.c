@@ -1,12 +1,11 @@
 /* Opening a log: reads all batches in order, tells a torn end from damage, and leaves everything that it returns
  * durable.
  *
- * Where the batches end there is a place P that does not hold the next one. It is the end of the log (clean,
- * or with a torn batch) unless something shows that the batch at P was durable once; then it is damage. What
- * shows it, by invariants (1) to (3) of wal_internal.h:
- *   - a whole head of this log with a higher sequence number, at its own place, anywhere behind P in the
- * segment;
- *   - bytes other than zero behind the end of the batch at P, when its head is whole and says where that is;
+ * The batches end at a place P that does not hold the next one. It is the end of the log (clean, or with a torn batch)
+ * unless something proves that the batch at P was durable once; then it is damage. By invariants (1) to (3) of
+ * wal_internal.h the proofs are:
+ *   - a whole head of this log with a higher sequence number, at its own place, anywhere behind P in the segment;
+ *   - bytes other than zero behind the end of the batch at P, when its head is whole and names that end;
  *   - a later segment that is named for another batch than the one at P;
  *   - a whole batch at P that follows another history than the one before it. */
 #include <inttypes.h>
@@ -20,7 +19,7 @@
 #include "consensus/wal_internal.h"
 
 #define READ_AHEAD (1u << 20)
-/* No index or term gets this far, and counting on from one that did would begin anew at 0. */
+/* No index or term gets this far; counting on from a larger one could overflow. */
 #define NUMBER_MOST (UINT64_MAX / 2)
 
 struct recovery {
@@ -139,7 +138,7 @@ static const char *replay_record(struct recovery *r, uint64_t offset, const stru
     }
 }
 
-/* A batch that is whole. What cannot be here is as bad as a wrong checksum. */
+/* Replays a whole batch. A record that cannot be there is as bad as a wrong checksum. */
 static int replay_batch(struct recovery *r, const struct wal_head *head, const char *bytes) {
     struct wal_cursor cursor = wal_cursor_make(head, bytes);
     struct wal_record record;
@@ -169,8 +168,8 @@ static int replay_batch(struct recovery *r, const struct wal_head *head, const c
 
 /* -- reading a segment -- */
 
-/* It could be overlooked, but for what else is wrong where this came from. Not so for the last batch, which may be
- * torn. */
+/* Padding that is not zeros is harmless by itself, but whatever caused it may have damaged more. For the last batch,
+ * which may be torn, it is no damage. */
 static int padding_damaged(struct recovery *r) {
     return corrupt(r, r->last_offset, "the padding of the batch is not zeros");
 }
@@ -277,8 +276,8 @@ static int read_segment(struct recovery *r, size_t n) {
 
 /* -- making what was found durable -- */
 
-/* The last batch may be in the page cache only, and after a failed sync not even be written back by another
- * one: it is written again. Batches before it were durable when it was begun. A torn one is wiped. */
+/* The last batch may be in the page cache only, and after a failed sync not even be written back by another one: so it
+ * is written again. Batches before it were durable when it was begun. A torn one is wiped. */
 static int settle_file(struct recovery *r) {
     const struct disk_ops *ops = r->wal->disk->ops;
     const char *bytes;
@@ -299,7 +298,7 @@ static int settle_file(struct recovery *r) {
     return rv == CO_OK ? CO_OK : io_fault(r, rv, "write the end again");
 }
 
-/* A last segment without a whole batch was begun and not finished: it goes, and the one before it is the last. */
+/* A last segment without a whole batch was begun and not finished: it is removed, and the one before it is the last. */
 static int remove_empty(struct recovery *r) {
     struct wal *wal = r->wal;
     if (wal->segment_count == 0 || wal_segment_last(wal)->used > 0) return CO_OK;
@@ -345,7 +344,7 @@ static int begin_log(struct recovery *r) {
     return wal_first_segment(wal, 1, r->fault);
 }
 
-/* What was found, against the caller's snapshot. */
+/* Compares the log with the caller's snapshot, and empties it when they do not fit. */
 static int fit_to_snapshot(struct recovery *r) {
     struct wal *wal = r->wal;
     bool other = wal->config.start_term != 0 && r->start_term != 0 && r->start_term != wal->config.start_term;
@@ -396,7 +395,7 @@ static int recover(struct recovery *r) {
     return fit_to_snapshot(r);
 }
 
-/* As recover, as far as it goes without writing. */
+/* As recover, but writes nothing. */
 static int look(struct recovery *r) {
     int rv = read_segments(r);
     if (rv == CO_OK && r->name_count == 0) return fault_set(r->fault, CO_NOTFOUND, "there is no log");

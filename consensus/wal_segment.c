@@ -1,5 +1,5 @@
-/* Segment files. The next one is made ready under another name, off the way of appends: fdatasync of blocks that are
- * allocated and written once takes less than half the time, since no metadata changes. */
+/* Segment files. The next one is made ready under another name, so that appends do not wait for it: fdatasync of blocks
+ * that were allocated and written before takes less than half the time, because no metadata changes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "consensus/wal_internal.h"
 
-#define PREPARE_SLICE (256u << 10) /* what one wal_prepare() writes and syncs: about a millisecond */
+#define PREPARE_SLICE (256u << 10) /* one wal_prepare() writes and syncs so much: about a millisecond */
 #define GROWTH \
     8 /* a segment is at most this many times as large as the one before it, so that the \
        * next one is ready in time also while the first ones fill quickly */
@@ -51,7 +51,7 @@ static int spare_make(struct wal *wal, uint64_t size) {
     const struct disk_ops *ops = wal->disk->ops;
     disk_file file;
     int rv = ops->open(wal->disk, WAL_SPARE, 1, &file);
-    if (rv == CO_EXISTS) { /* one whose removal failed */
+    if (rv == CO_EXISTS) { /* an old one whose removal failed */
         ops->remove(wal->disk, WAL_SPARE);
         rv = ops->open(wal->disk, WAL_SPARE, 1, &file);
     }
@@ -73,7 +73,7 @@ static uint64_t next_size(struct wal *wal) {
     return grown < wal->config.segment_bytes ? grown : wal->config.segment_bytes;
 }
 
-/* A spare of the size that is due, or of a small one when the disk has no room for that; at least `need` bytes. */
+/* Makes a spare of the regular size, or a small one when the disk has no room for that; at least `need` bytes. */
 static int spare_make_fitting(struct wal *wal, uint64_t need, uint64_t reserve) {
     uint64_t free_bytes;
     int rv = wal->disk->ops->free_bytes(wal->disk, &free_bytes);
@@ -173,8 +173,8 @@ int wal_first_segment(struct wal *wal, uint64_t seq, struct fault *fault) {
     return CO_OK;
 }
 
-/* The spare gets the name of the next batch. Synced before that batch is written: a batch is never durable in a file
- * without a durable name. */
+/* Gives the spare the name of the next batch. The folder is synced before that batch is written, so a batch is never
+ * durable in a file without a durable name. */
 static int spare_take(struct wal *wal, struct fault *fault) {
     CHECK(wal->spare >= 0 && wal->file >= 0);
     const struct disk_ops *ops = wal->disk->ops;
@@ -189,7 +189,7 @@ static int spare_take(struct wal *wal, struct fault *fault) {
     wal->file = wal->spare;
     wal->spare = -1;
     pthread_mutex_lock(&wal->lock);
-    if (wal_segment_last(wal)->seq == wal->next_seq) /* the very first, not used: the new one has taken its name */
+    if (wal_segment_last(wal)->seq == wal->next_seq) /* the very first, unused: the new one has its name */
         wal_segment_forget(wal, wal->segment_count - 1);
     wal_segment_add(wal, wal->next_seq, wal->spare_size);
     wal->spare_bytes = 0;
@@ -214,7 +214,8 @@ int wal_switch_segment(struct wal *wal, uint64_t need, uint64_t reserve, struct 
 
 /* -- dropping -- */
 
-/* From the front, each removal durable before the next: there is never a gap, whatever order the file system keeps. */
+/* Removes segments from the front, each removal durable before the next, so that there is never a gap, whatever order
+ * the file system keeps. */
 int wal_drop_segments(struct wal *wal, size_t count) {
     const struct disk_ops *ops = wal->disk->ops;
     CHECK(count < wal->segment_count); /* the last one stays */

@@ -22,7 +22,7 @@ void answer_set_zone(struct answer *answer, uint8_t at) { answer->zone_at = at; 
 
 static inline size_t room(const struct packing *packing) { return (size_t)(packing->end - packing->at); }
 
-/* Copies whole steps: cheaper than an exact copy of these sizes. Both sides have slack. */
+/* Copies whole steps, because that is cheaper than an exact copy of these sizes. Both sides have room for it. */
 static inline void copy_over(uint8_t *to, const uint8_t *from, size_t size) {
     for (size_t done = 0; done < size; done += COPY_STEP) memcpy(to + done, from + done, COPY_STEP);
 }
@@ -74,8 +74,8 @@ static uint32_t put_records(struct packing *packing, uint32_t first, uint32_t la
     return at - first;
 }
 
-/* A Fisher-Yates shuffle that stops when the packet is full: its first k places are a random k of all, in random
- * order, whatever the order was before. */
+/* A Fisher-Yates shuffle that stops when the packet is full: the first k places hold k random records in random order,
+ * whatever the order was before. */
 static uint32_t put_shuffled(struct packing *packing, struct rng *rng, uint32_t most, uint32_t wanted_first) {
     struct answer *answer = packing->answer;
     const uint32_t first = answer->section_end[ANSWER_FIXED], count = answer->section_end[ANSWER_SHUFFLED] - first;
@@ -127,7 +127,7 @@ static bool put_texts_of(struct packing *packing, const struct answer_record *re
     return put_extras(packing, name->texts);
 }
 
-/* For each record that made it: addresses of all first, then what is only good to know. */
+/* Puts the additional records of each record that fitted: the addresses of all first, then the texts. */
 static void put_additional(struct packing *packing, uint32_t shuffled) {
     struct answer *answer = packing->answer;
     const uint32_t *end = answer->section_end;
@@ -143,7 +143,8 @@ static void put_additional(struct packing *packing, uint32_t shuffled) {
     packing->counts.additionals += (uint16_t)put_records(packing, end[ANSWER_AUTHORITY], end[ANSWER_ADDITIONAL]);
 }
 
-/* A new stamp makes all places unknown. Where it wraps, what is older than any stamp must not look new. */
+/* A new stamp makes all places unknown. When the stamp wraps round to 0, all old stamps are cleared, because they would
+ * look new. */
 static void next_stamp(struct answer *answer) {
     if (++answer->stamp != 0) return;
     for (uint32_t i = 0; i < answer->name_count; i++) {

@@ -1,11 +1,10 @@
 /* Prebuilt answers: records in wire form, made once with ldns, put together per query by copying.
  *
- * A record is kept without its owner's name; the owner is the question, or a name that is written once per packet
- * and pointed to afterwards. The target of an SRV record is never compressed (RFC 2782), but other names may point
- * to it. Addresses of a target, and text about its node, go to the additional section for the targets that made it
- * into the packet.
+ * A record is kept without its owner's name; the owner is the question, or a name that is written once per packet and
+ * pointed to afterwards. The target of an SRV record is never compressed (RFC 2782), but other names may point to it.
+ * The additional section has the addresses of the targets that fitted into the packet, and the text about their nodes.
  *
- * An answer belongs to one thread: rendering keeps its place and its shuffle inside. */
+ * An answer belongs to one thread, because rendering changes it: its shuffled order, and the places of names. */
 #ifndef COORD_DNS_ANSWER_H
 #define COORD_DNS_ANSWER_H
 
@@ -17,21 +16,21 @@ struct answer;
 struct answer_builder;
 
 enum answer_section {
-    ANSWER_FIXED, /* answers that keep their place, before all others: a CNAME and what it leads to */
+    ANSWER_FIXED, /* answers in a fixed order before all others: a CNAME and the records of its target */
     ANSWER_SHUFFLED,
     ANSWER_AUTHORITY,
-    ANSWER_ADDITIONAL, /* as space allows, never a reason to set TC */
+    ANSWER_ADDITIONAL, /* as far as there is room; TC is never set because of them */
     ANSWER_SECTIONS,
 };
 
 /* -- building. The builder is reused: start, records, finish ------------------------------------------------------ */
 struct answer_builder *answer_builder_new(void);
 void answer_builder_free(struct answer_builder *builder);
-/* `domain`: a suffix of the names that will be asked, so that records may point at it; NULL: none. */
+/* `domain`: a suffix of the names that will be asked, to which compressed names may point; NULL: none. */
 void answer_start(struct answer_builder *builder, const struct wire_name *domain);
 
-#define ANSWER_QUESTION UINT32_MAX /* the owner is what was asked for */
-/* Names, each kept once (compared as they are written). */
+#define ANSWER_QUESTION UINT32_MAX /* the owner is the name in the question */
+/* The index of a name. Equal names (compared byte by byte) are kept once. */
 uint32_t answer_name(struct answer_builder *builder, const struct wire_name *name);
 
 struct answer_place {
@@ -49,7 +48,7 @@ struct answer_srv {
     uint16_t priority, weight, port;
     uint32_t target, node; /* node: the name that text is about */
 };
-/* The same twice is kept once. */
+/* The same record twice is kept once. */
 void answer_srv(struct answer_builder *builder, struct answer_place place, struct answer_srv srv);
 struct answer_soa {
     struct wire_name mname, rname;
@@ -58,8 +57,8 @@ struct answer_soa {
 /* Its owner is the zone (answer_set_zone). */
 void answer_soa(struct answer_builder *builder, enum answer_section section, const struct answer_soa *soa);
 
-/* What goes along with a target (SRV, NS) or node. True for the first call with this name, which is then followed by
- * its records; false: they are known already. */
+/* Begins the additional records of a target (SRV, NS) or node. True for the first call with this name: the caller adds
+ * its records next. False: they were added already. */
 bool answer_extras_begin(struct answer_builder *builder, uint32_t name);
 void answer_extra_address(struct answer_builder *builder, uint32_t name, uint32_t ttl, const uint8_t *address,
                           size_t size);
@@ -75,7 +74,8 @@ void answer_free(struct answer *answer);
 size_t answer_bytes(const struct answer *answer); /* memory that it holds */
 size_t answer_count(const struct answer *answer); /* records in the answer section, all of them */
 int answer_rcode(const struct answer *answer);
-/* Of its SOA: the name asked from its byte `at` on, a label's first. 0 at first. */
+/* Sets the owner of the SOA record: the part of the question's name that begins at its byte `at`, where a label begins.
+ * 0 when never set. */
 void answer_set_zone(struct answer *answer, uint8_t at);
 
 /* -- rendering ---------------------------------------------------------------------------------------------------- */
@@ -83,13 +83,13 @@ struct answer_limits {
     size_t size;        /* of the packet; at least PACKET_UDP_DEFAULT */
     size_t answers_max; /* 0: no limit. Cutting at it does not set TC */
     uint32_t serial;    /* of SOA records */
-    /* 1 and up: the shuffled record of this number, counted from 1 as they were put, comes before the others; 0: none does */
+    /* The shuffled record of this number, counted from 1 as they were put, comes before the others; 0: none does. */
     uint32_t first;
 };
 enum { ANSWER_SLACK = 64 }; /* `out` has room for limits->size + this: copying runs over the end */
-/* Shuffled records as many as fit, in random order, each as likely as any other to be there and, unless one is to be,
- * to be first. TC when
- * an answer did not fit. Returns the size; *truncated tells TC. */
+/* Writes a packet: as many shuffled records as fit, in random order. Each record is as likely as any other to be in the
+ * packet and, unless limits->first names one, to come first. Sets TC when an answer did not fit. Returns the size;
+ * *truncated tells TC. */
 size_t answer_render(struct answer *answer, const struct packet_query *query, const struct answer_limits *limits,
                      struct rng *rng, uint8_t *out, bool *truncated);
 

@@ -15,7 +15,7 @@ struct intern {
     uint32_t mask, count;
 };
 
-struct extra { /* one record that goes along with a name */
+struct extra { /* one additional record of a name */
     uint32_t name;
     struct answer_record record;
 };
@@ -35,7 +35,7 @@ struct answer_builder {
     struct buffer sections[ANSWER_SECTIONS]; /* struct answer_record */
     struct buffer addresses, texts;          /* struct extra */
     struct buffer names;                     /* struct named */
-    struct buffer seen;                      /* struct seen: what makes shuffled records alike */
+    struct buffer seen;                      /* struct seen: the keys by which equal shuffled records are found */
     struct buffer bytes;
     struct intern name_index, seen_index;
     uint32_t last; /* answer_last */
@@ -53,7 +53,7 @@ static void intern_insert(struct intern *intern, uint32_t index, uint64_t hash) 
     intern->slots[slot] = index + 1;
 }
 
-/* Room for one more; `hash_of` tells the hashes of those that are there. */
+/* Makes room for one more; `hash_of` tells the hashes of the present items. */
 static void intern_grow(struct intern *intern, const struct answer_builder *builder,
                         uint64_t (*hash_of)(const struct answer_builder *, uint32_t)) {
     if (intern->slots && intern->count * 2 < intern->mask) return;
@@ -110,7 +110,7 @@ void answer_builder_free(struct answer_builder *builder) {
     free(builder);
 }
 
-/* A huge answer is rare; its room is not kept for ever. */
+/* Frees a large buffer instead of keeping it, because huge answers are rare. */
 static void reset_or_shrink(struct buffer *buffer) {
     if (buffer->capacity > 256 * 1024) buffer_free(buffer);
     else buffer_reset(buffer);
@@ -183,7 +183,8 @@ static void rr_known_name(ldns_rr *rr, const struct answer_builder *builder, uin
     rr_data(rr, LDNS_RDF_TYPE_DNAME, builder->bytes.data + name->offset, name->size);
 }
 
-/* Turns the record into bytes, without the owner (here always the root, one byte) or with a pointer to the question. */
+/* Turns the record into bytes. The owner (here always the root, one byte) is left out, or replaced by a pointer to the
+ * question. */
 static struct answer_record rr_end(struct answer_builder *builder, ldns_rr *rr, uint32_t owner) {
     ldns_buffer_clear(builder->wire);
     CHECK(ldns_rr2buffer_wire(builder->wire, rr, LDNS_SECTION_ANSWER) == LDNS_STATUS_OK);
@@ -227,7 +228,8 @@ static ldns_rr *rr_text(struct slice text, uint32_t ttl) {
 
 /* -- records ------------------------------------------------------------------------------------------------------ */
 
-/* Notes the key (addresses: themselves, 4 or 16 bytes); false: it was there. A set holds no record twice. */
+/* Notes the key of a record (an address is its own key, 4 or 16 bytes). False: it was there already, and a DNS answer
+ * has no record twice. */
 static bool seen_add(struct answer_builder *builder, const uint8_t *key, size_t size) {
     intern_grow(&builder->seen_index, builder, seen_hash);
     uint64_t hash = hash64(key, size);

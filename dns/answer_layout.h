@@ -16,7 +16,7 @@ struct answer_record {
     uint8_t target_at;     /* where the target stands in the record, counted from `offset` */
     bool soa;              /* its owner and serial are put in when it is rendered */
     uint32_t owner;        /* name, or ANSWER_QUESTION */
-    uint32_t target, node; /* names, or ANSWER_NO_NAME: whose addresses, whose texts go along */
+    uint32_t target, node; /* names, or ANSWER_NO_NAME: of the additional addresses, and texts */
 };
 
 struct answer_extra_range {

@@ -1,5 +1,6 @@
-/* A table of sets of four places. A name's hash picks its set; when the set is full the one not used for longest
- * goes. When the bytes run out, a hand that goes round the table drops what was not used since it last passed. */
+/* A table of sets of four places. The hash of a name picks its set; in a full set a new entry replaces the one that has
+ * not been used for longest. When the bytes run out, a hand that goes round the table drops the entries that were not
+ * used since it last passed. */
 #include "dns/cache.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ struct entry {
         struct watch_key watched;
         uint64_t generation;
     } depends[DNS_CACHE_DEPENDS_MAX];
-    char text[]; /* the key's name, then those of the things */
+    char text[]; /* the key's name, then the names of the watch keys */
 };
 
 struct dns_cache {
@@ -35,7 +36,7 @@ struct dns_cache {
     struct entry **places; /* WAYS per set */
 };
 
-/* -- what it depends on ------------------------------------------------------------------------------------------- */
+/* -- what an answer depends on ------------------------------------------------------------------------------------ */
 
 void dns_depends_reset(struct dns_depends *depends) {
     depends->count = 0;
@@ -120,7 +121,7 @@ static bool current(const struct dns_cache *cache, const struct entry *entry) {
     return true;
 }
 
-/* Too dear to be made again so soon. */
+/* The entry was slow to make, and the time for which a stale one is used is not over. */
 static bool resting(const struct dns_cache *cache, const struct entry *entry) {
     uint64_t cost_ns = entry->value.cost_ns;
     if (!cache->stale || cost_ns < DNS_CACHE_SLOW_NS) return false;

@@ -1,11 +1,11 @@
-/* Answers kept by one thread, each good while the generations of the things that it was made from stand.
+/* Answers kept by one thread. An answer is valid until the generation of something that it was made from changes.
  *
- * An answer that is slow to make (a service with a thousand instances) is not made again at every change: where
- * stale answers are allowed it is used for ten times as long as it took. So a large service that changes all the
- * time costs a tenth of the thread at most, and is behind by a tenth of a second or so.
+ * An answer that is slow to make (a service with a thousand instances) is not made again at every change: when stale
+ * answers are allowed it is used for ten times as long as it took to make. So a large service that changes all the time
+ * costs at most a tenth of the thread's time, and its answers are behind by a tenth of a second or so.
  *
- * Bounded twice, in entries and bytes. Only names that the catalog knows get in (the caller sees to that), so
- * made-up names cannot push anything out. */
+ * The cache is bounded in entries and in bytes. The caller stores only names that the catalog knows, so made-up names
+ * cannot push anything out. */
 #ifndef COORD_DNS_CACHE_H
 #define COORD_DNS_CACHE_H
 
@@ -23,10 +23,11 @@ struct dns_cache_key {
     uint16_t type;     /* of DNS, or one of the caller's own */
 };
 
-/* What an answer was made from. Read the generation before reading the catalog. */
+/* The watch keys that an answer was made from, with their generations. Read the generation before reading the
+ * catalog. */
 struct dns_depends {
     size_t count;
-    bool overflow; /* more than fit: not to be kept */
+    bool overflow; /* there are more than fit, or a change would go unnoticed: the answer must not be kept */
     struct {
         uint8_t space;
         uint16_t name_at, name_size;
@@ -44,16 +45,16 @@ struct dns_cache_value {
     struct dns_pick *pick; /* or NULL: none of its records comes first */
     uint64_t *tags;        /* sorted hashes; malloc */
     size_t tag_count;
-    uint64_t cost_ns; /* what it took to make */
+    uint64_t cost_ns; /* the time that it took to make */
 };
 
 struct dns_cache;
 struct dns_cache *dns_cache_new(struct rpc *rpc, size_t entries_max, size_t bytes_max, bool stale);
 void dns_cache_free(struct dns_cache *cache);
 enum { DNS_CACHE_SLOW_NS = 2000000, DNS_CACHE_REST_FACTOR = 10 };
-/* The value, when it is still good; valid until the next store. NULL: not here. */
+/* The value, when it is still good; valid until the next store. NULL: not here, or no longer good. */
 const struct dns_cache_value *dns_cache_find(struct dns_cache *cache, struct dns_cache_key key);
-/* Takes the value over. It may be dropped at once (too large, or made from too many things): false, and it is freed. */
+/* Takes the value over. False: it was freed at once, because it is too large or was made from too many things. */
 bool dns_cache_store(struct dns_cache *cache, struct dns_cache_key key, const struct dns_depends *depends,
                      struct dns_cache_value value);
 size_t dns_cache_bytes(const struct dns_cache *cache);

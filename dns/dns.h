@@ -1,27 +1,27 @@
 /* The DNS server: UDP and TCP. One worker thread per UDP socket (SO_REUSEPORT, recvmmsg/sendmmsg), one thread for
  * TCP. Workers read the store themselves (rpc_reader), stale by default (dns_config.stale).
  *
- * Answers are prebuilt in wire form with ldns per name and type, kept while the generations of what they were made
- * from stand (registry/watch.h), then put together per query: id, flags, question as asked (case kept), records in
- * random order, cut to the client's size.
+ * Answers are prebuilt in wire form with ldns per name and type, and kept until something that they were made from
+ * changes (the generations of registry/watch.h tell). For each query a packet is put together from one: id, flags,
+ * question as asked (case kept), records in random order, cut to the client's size.
  *
- * As Consul 1.8, name for name, but for what would be wrong in DNS or surprise:
- *  - All records that fit, and TC when some do not. Of what is additional, addresses come before text; leaving
- *    it out never sets TC.
+ * Names and answers are those of Consul 1.8, except where these would be wrong in DNS, or surprising:
+ *  - An answer has all records that fit, and TC when some do not. In the additional section addresses come before text;
+ *    records that are left out there never set TC.
  *  - "No such type" (NOERROR) always has an SOA. It is also the answer for parents of names (service.coord,
  *    dc1.coord, 2.db.service.coord where db has the tag v1.2), for types that a name has none of (Consul answers
  *    TXT, MX, ... of a service with its addresses), and for the family that HEX.addr is not of.
- *  - SOA and NS are the domain's alone: Consul answers each name with them. An SOA that denies something is that of
- *    the part of the domain that may be forwarded by itself (name.h, zone_at).
- *  - Addresses that are neither an IP address nor a host name (base/host.h), or that ask for what has them, are left
- *    out, and names of nodes and services that are none are no targets.
- *  - A CNAME only when there is no address of either family, and then for every type. Where it leads to nothing within
- *    the domain, the response code is that of the last name, with the domain's SOA.
- *  - _name._tag without "service" for every type, not just SRV.
- *  - ns.DOMAIN, which SOA names, has the servers' addresses. Servers are the instances of service "consul".
+ *  - Only the domain itself has SOA and NS records: Consul answers each name with them. An SOA in a negative answer is
+ *    that of the part of the domain that may be forwarded by itself (name.h, zone_at).
+ *  - Addresses that are neither an IP address nor a host name (base/host.h), or that are the name of the very node or
+ *    service whose address they are, are left out. Names of nodes and services that are no host names are no targets.
+ *  - There is a CNAME only when there is no address of either family, and then for every type. When its target in our
+ *    domain does not exist, the response code is that of the last name, with the domain's SOA.
+ *  - _name._tag without "service" is answered for every type, not just SRV.
+ *  - ns.DOMAIN, the name in SOA records, has the servers' addresses. Servers are the instances of service "consul".
  *  - Nodes whose name is no host name are given as HEX.addr in SRV; text beyond 255 bytes is split.
  *  - Other classes and names outside: REFUSED; NOTIFY and zone transfers: NOTIMP; EDNS versions: BADVERS.
- *  - Reverse names: those of nodes. */
+ *  - A reverse query is answered with the name of the node, or else of the service, that has the address. */
 #ifndef COORD_DNS_DNS_H
 #define COORD_DNS_DNS_H
 
@@ -31,7 +31,7 @@
 struct dns_service_ttl {
     const char *service;
     int64_t ttl_ns;
-}; /* "*" for all, "prefix*" */
+}; /* service: a name, "prefix*", or "*" for all */
 #define DNS_TCP_CONNECTIONS_MAX 512
 
 struct dns_config {

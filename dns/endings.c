@@ -5,7 +5,8 @@
 #include "base/hash.h"
 #include "dns/name.h"
 
-/* Endings are hashed with their dot, which makes them no name that DNS can ask for. */
+/* Endings are hashed with their dot. So they differ from all names that DNS can ask for, because none begins with a
+ * dot. */
 static uint64_t hash_of(const char *name, size_t size) {
     uint8_t lower[PACKET_NAME_MAX + 1];
     wire_name_lower(lower, (const uint8_t *)name, size);

@@ -1,11 +1,12 @@
-/* A set of names with dots, by hashes, that also knows what they end with: with "v1.2" in it names that end with ".2"
- * are there. So "2" has no records, but is not missing either (RFC 8020). Without regard to case. */
+/* A set of names with dots, as hashes, that also knows their endings: when "v1.2" is in the set, some name ends with
+ * ".2". So "2" has no records, but it exists, because a name below it does (RFC 8020). Case does not matter. */
 #ifndef COORD_DNS_ENDINGS_H
 #define COORD_DNS_ENDINGS_H
 
 #include "base/buffer.h"
 
-/* Collect: a buffer of hashes; then sort, once. Names beyond 255 bytes, which DNS cannot ask for, are left out. */
+/* Add all names to a buffer of hashes, then sort it once. Names longer than 255 bytes are left out, because DNS cannot
+ * ask for them. */
 void endings_add(struct buffer *hashes, struct slice name);
 void endings_sort(struct buffer *hashes);
 

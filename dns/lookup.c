@@ -65,13 +65,13 @@ struct answer *dns_lookup_negative(struct dns_lookup *lookup, unsigned domain, i
     return answer_finish(lookup->builder, rcode);
 }
 
-/* What was put so far, or that there is nothing of this type. */
+/* Finishes the answer: the records that were put so far, or NODATA with an SOA when there are none. */
 static struct dns_found finish_or_nodata(struct dns_lookup *lookup, const struct name *name) {
     if (answer_so_far(lookup->builder) == 0) put_soa(lookup, ANSWER_AUTHORITY, name->domain);
     return finish(lookup, name, RCODE_NOERROR);
 }
 
-/* It is known, but nothing of it is healthy. */
+/* The answer for a service that is registered but has no healthy instance. */
 static struct dns_found nothing_healthy(struct dns_lookup *lookup, const struct name *name) {
     start(lookup, name->domain);
     put_soa(lookup, ANSWER_AUTHORITY, name->domain);
@@ -120,15 +120,15 @@ void addresses_of(struct dns_lookup *lookup, const struct name *name, struct add
     } else if (name->kind == NAME_SERVERS) {
         addresses_of_servers(lookup, out);
     }
-    /* Nothing would tell when such a name appears: what is made without it is not kept. */
+    /* No watch tells when such a name appears, so the answer that is made without it is not kept. */
     if (out->state <= LOOKUP_PARENT) lookup->depends->overflow = true;
 }
 
 static bool is_address_type(uint16_t type) { return type == TYPE_A || type == TYPE_AAAA || type == TYPE_ANY; }
 
-/* Where the names that stand for one another end. */
+/* The end of a chain of CNAMEs. */
 enum alias_end {
-    ALIAS_ANSWERED, /* at records of this type, or where the client has to ask on */
+    ALIAS_ANSWERED, /* at records of this type, or at a name that the client has to ask for elsewhere */
     ALIAS_NO_TYPE,  /* at a name that has none of this type */
     ALIAS_NO_NAME,
 };
@@ -141,7 +141,7 @@ static enum alias_end alias_end(const struct dns_lookup *lookup, const struct na
     return is_address_type(type) ? ALIAS_NO_TYPE : ALIAS_ANSWERED; /* other types are not looked up there */
 }
 
-/* A CNAME, and what it leads to as long as that is ours. No name stands there twice. */
+/* Puts a CNAME, and the records of its target as long as that is a name of ours. Each name is put once. */
 static enum alias_end put_alias(struct dns_lookup *lookup, const struct name *asked, struct slice alias, uint16_t type,
                                 uint32_t ttl) {
     uint32_t owner = ANSWER_QUESTION, seen[LOOKUP_DEPTH_MAX];
@@ -161,7 +161,8 @@ static enum alias_end put_alias(struct dns_lookup *lookup, const struct name *as
         addresses_of(lookup, &name, &next);
         if (addresses_put(lookup, &next, type, (struct answer_place){ANSWER_SHUFFLED, owner, next.ttl}) > 0)
             return ALIAS_ANSWERED;
-        /* What an SOA denies lies below its owner, which is a part of the name asked. */
+        /* An SOA can deny only names below its owner, and the owner is a part of the name asked. So a target in our
+         * other domain cannot be denied. */
         if (next.alias.size == 0)
             return name.domain == asked->domain ? alias_end(lookup, &name, next.state, type) : ALIAS_ANSWERED;
         alias = next.alias;
@@ -170,7 +171,7 @@ static enum alias_end put_alias(struct dns_lookup *lookup, const struct name *as
     return ALIAS_ANSWERED;
 }
 
-/* RFC 2308, 2.1 and 2.2: the response code is that of the last name, and an SOA says for how long. */
+/* RFC 2308, 2.1 and 2.2: the response code is that of the last name, and an SOA says how long to cache it. */
 static struct dns_found alias_answer(struct dns_lookup *lookup, const struct name *name, struct slice alias,
                                      uint16_t type, uint32_t ttl) {
     start(lookup, name->domain);
@@ -182,7 +183,8 @@ static struct dns_found alias_answer(struct dns_lookup *lookup, const struct nam
     return found;
 }
 
-/* Names below one that is not there itself make it NODATA (RFC 8020): a resolver that asks label by label goes on. */
+/* A name that only has names below it is answered with NODATA, not NXDOMAIN (RFC 8020), so that a resolver that asks
+ * label by label goes on. */
 static struct dns_found not_there(enum lookup_state state) {
     return nothing(state == LOOKUP_PARENT ? RCODE_NOERROR : RCODE_NXDOMAIN);
 }
@@ -228,7 +230,7 @@ static struct dns_found node_answer(struct dns_lookup *lookup, const struct name
     return finish_or_nodata(lookup, name);
 }
 
-/* -- the domain itself, and what needs no catalog ----------------------------------------------------------------- */
+/* -- the domain itself, and names that need no catalog ------------------------------------------------------------ */
 
 static struct dns_found apex_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     start(lookup, name->domain);
@@ -252,7 +254,7 @@ static struct dns_found plain_answer(struct dns_lookup *lookup, const struct nam
     return finish_or_nodata(lookup, name);
 }
 
-/* Made up as it is asked: there are more such names than could be kept. */
+/* The answer is computed from the name. It is not kept, because there are more such names than could be kept. */
 static struct dns_found address_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     struct dns_found found = plain_answer(lookup, name, type);
     found.keep = false;
@@ -277,7 +279,7 @@ static struct dns_found reverse_answer(struct dns_lookup *lookup, const struct n
 
 static struct dns_found own_answer(struct dns_lookup *lookup, const struct name *name, uint16_t type) {
     if (name->kind == NAME_ADDRESS) return address_answer(lookup, name, type);
-    bool there = name->kind == NAME_SERVICE || name->kind == NAME_NODE; /* in copies of other regions' catalogs */
+    bool there = name->kind == NAME_SERVICE || name->kind == NAME_NODE; /* regions' copies have these */
     if (lookup_is_foreign(lookup, name) && !there) return nothing(RCODE_NXDOMAIN);
     switch (name->kind) {
         case NAME_SERVICE: return service_answer(lookup, name, type);

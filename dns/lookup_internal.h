@@ -7,9 +7,9 @@
 #include "registry/catalog.h"
 
 enum {
-    LOOKUP_DEPTH_MAX = 3,         /* names that are addresses of one another */
-    LOOKUP_COST_NS = 3000,        /* about what reading an instance and making its records takes */
-    LOOKUP_INSTANCES_MAX = 32768, /* in one answer; of more, a part that is chosen anew when it is made */
+    LOOKUP_DEPTH_MAX = 3,         /* the longest chain of names that are each other's address */
+    LOOKUP_COST_NS = 3000,        /* about the time to read an instance and to make its records */
+    LOOKUP_INSTANCES_MAX = 32768, /* the most in one answer; of a larger service a random part is taken */
 };
 
 struct reverse_map;
@@ -25,32 +25,32 @@ struct dns_lookup {
     struct dns_depends *depends;
     uint64_t read_count; /* instances */
     bool failed;         /* the catalog could not be read */
-    bool picks;          /* the service that is read next is what was asked for, not what something is an alias of */
+    bool picks;          /* the service that is read next is the one asked for, not the target of an alias */
     struct dns_pick *pick;
 };
 static inline void lookup_note(struct dns_lookup *lookup, int rv) {
     if (rv != CO_OK && rv != CO_NOTFOUND) lookup->failed = true;
 }
 
-/* A name as it is registered, in the arena: one that is equal without case. */
+/* Finds the name as it is registered, which may differ in case. In the arena. */
 bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, struct slice name, struct slice *stored);
 
 #define DNS_ALL_REGIONS "global" /* in place of a region: all of them */
 /* Does it name another region than this one? */
 bool lookup_is_foreign(const struct dns_lookup *lookup, const struct name *name);
-/* Is `host` a name in our domains, and of our datacenter? *name: what it asks for. */
+/* Is `host` a name in our domains, and of our datacenter? *name: the parsed name. */
 bool lookup_ours(const struct dns_lookup *lookup, struct slice host, struct name *name);
 
-/* There is no such name; nor this one, but names below it are there or may be; it is there, but nothing healthy; ...
- */
+/* In this order: no such name; no such name, but names below it exist or may exist; the name exists without a healthy
+ * instance; it has healthy instances. */
 enum lookup_state { LOOKUP_UNKNOWN, LOOKUP_PARENT, LOOKUP_NONE, LOOKUP_SOME };
 
-/* What a name leads to, copied out of the catalog. */
+/* The addresses of a name, copied out of the catalog. */
 struct addresses {
     enum lookup_state state;
     uint32_t ttl;
     struct host *items;       /* in the arena */
-    const uint32_t *entry_of; /* of items, where lookup->pick is theirs; else NULL */
+    const uint32_t *entry_of; /* the place of each item's instance in lookup->pick; NULL: no pick */
     size_t count;
     struct slice alias;        /* one of the names among them, when all are names */
     const struct slice *texts; /* nodes: metadata; services: the region that answers in place of this one */
@@ -58,13 +58,13 @@ struct addresses {
 };
 void addresses_of_service(struct dns_lookup *lookup, const struct name *name, struct addresses *out);
 void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struct addresses *out);
-/* Either, HEX.addr, or the servers. */
+/* Of a service, a node, HEX.addr, or the servers. */
 void addresses_of(struct dns_lookup *lookup, const struct name *name, struct addresses *out);
-/* Adds those of the wanted type to the answer; returns how many. */
+/* Adds the addresses of the wanted type to the answer; returns how many. */
 size_t addresses_put(struct dns_lookup *lookup, const struct addresses *addresses, uint16_t type,
                      struct answer_place place);
 
-/* SRV records with what goes along. */
+/* Puts SRV records, and the additional records of their targets. */
 enum lookup_state service_put_srv(struct dns_lookup *lookup, const struct name *name);
 /* NS records, and addresses of the servers: of this one when the catalog knows none. */
 void servers_put_ns(struct dns_lookup *lookup, struct answer_place place);
@@ -72,13 +72,13 @@ void addresses_of_servers(struct dns_lookup *lookup, struct addresses *out);
 
 /* "key=value" by RFC 1464, or the value alone for keys that begin with rfc1035-. In the arena. */
 struct slice meta_text(struct arena *arena, const Pb__Pair *pair);
-/* NODE.node.DC.DOMAIN; false when the node's name cannot be part of a host name. `region` NULL: this one. HEX.addr.DC.DOMAIN. */
+/* NODE.node.DC.DOMAIN; false when the node's name cannot be part of a host name. `region` NULL: this one. */
 bool node_target(const struct dns_lookup *lookup, const char *region, const char *node, struct wire_name *out);
 /* NAME.service.DC.DOMAIN; false when the name is no label of a host name */
 bool service_target(const struct dns_lookup *lookup, struct slice service, struct wire_name *out);
 void address_target(const struct dns_lookup *lookup, const struct host *host, struct wire_name *out);
 
-/* Reverse: the node that has the address, or a service that has it of its own. An empty name: none. */
+/* Reverse: the node that has the address, or else a service that is registered with it. An empty name: none. */
 struct reverse_found {
     struct slice name; /* NUL-terminated */
     bool service;
@@ -86,7 +86,7 @@ struct reverse_found {
 struct reverse_map *reverse_map_new(void);
 void reverse_map_free(struct reverse_map *map);
 struct reverse_found reverse_find(struct dns_lookup *lookup, const uint8_t *address, size_t size);
-/* There are nodes whose names end with a dot and this one. It may be a little behind (reverse.c). */
+/* Does the name of some node end with a dot and this name? The answer may be a little behind (reverse.c). */
 bool reverse_node_below(struct dns_lookup *lookup, struct slice node);
 
 #endif

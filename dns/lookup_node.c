@@ -32,7 +32,8 @@ void address_target(const struct dns_lookup *lookup, const struct host *host, st
 
 /* -- metadata as text --------------------------------------------------------------------------------------------- */
 
-/* RFC 1464: in the name a backquote stands before '=', itself, and blanks at the start; in the value before itself. */
+/* RFC 1464: in the name a backquote is put before '=', before a backquote, and before blanks at the start; in the value
+ * before a backquote. */
 struct slice meta_text(struct arena *arena, const Pb__Pair *pair) {
     struct slice key = slice_text(pair->key), value = slice_text(pair->value);
     static const char plain[] = "rfc1035-";
@@ -76,7 +77,7 @@ static void node_copy(struct dns_lookup *lookup, const Pb__Node *node, struct ad
     out->text_count = node->n_meta;
 }
 
-/* From the copy of its region. Nothing tells what changes of the node alone, so that it is not kept. */
+/* Read from the copy of its region. No watch tells of changes of a single node there, so the answer is not kept. */
 static void addresses_of_node_there(struct dns_lookup *lookup, const struct name *name, struct addresses *out) {
     Pb__GlobalNodeRequest request = PB__GLOBAL_NODE_REQUEST__INIT;
     struct query_result result = {0};
@@ -100,7 +101,7 @@ void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struc
         return;
     }
     if (!lookup_stored(lookup, &query_node_nocase, name->node, &stored)) {
-        /* A client agent would have to follow the whole table of nodes for this: there such a parent is missing. */
+        /* Only servers look for names below, because a client agent would have to follow the whole table of nodes. */
         bool below = rpc_has_copy(lookup->rpc) && reverse_node_below(lookup, name->node);
         if (below) out->state = LOOKUP_PARENT;
         return;

@@ -24,7 +24,8 @@ static bool healthy(const Pb__ServiceEntry *entry) {
     return status == PB__STATUS__PASSING || status == PB__STATUS__WARNING;
 }
 
-/* Ends with rpc_read_end; the instances are valid until then. Of more than `most` a random part. */
+/* Reads the healthy instances. The caller ends the reading with rpc_read_end; they are valid until then. When there are
+ * more than `most`, a random part. */
 static struct instances instances_begin(struct dns_lookup *lookup, struct slice stored, struct slice tag, size_t most) {
     struct instances instances = {0};
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
@@ -50,7 +51,7 @@ static struct instances instances_begin(struct dns_lookup *lookup, struct slice 
     return instances;
 }
 
-/* -- other regions: from this region's copies of their catalogs, so that nobody waits for a link ---------------------- */
+/* -- other regions: read from this region's copies of their catalogs, so that no query waits for a link ----------- */
 
 static const struct slice everything = SLICE_LITERAL("");
 
@@ -58,7 +59,7 @@ static void depend(struct dns_lookup *lookup, uint8_t space, struct slice name) 
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){space, name});
 }
 
-/* Those that are healthy. */
+/* The healthy instances of these regions. */
 static struct instances healthy_of(struct dns_lookup *lookup, Pb__GlobalServiceRegion *const *regions, size_t count) {
     struct instances instances = {0};
     size_t all = 0;
@@ -71,7 +72,8 @@ static struct instances healthy_of(struct dns_lookup *lookup, Pb__GlobalServiceR
     return instances;
 }
 
-/* What another region has, or, for "global", all of them. The reading ends with rpc_read_end. */
+/* The healthy instances of another region or, for "global", of all regions. The caller ends the reading with
+ * rpc_read_end. */
 static struct instances instances_of_region(struct dns_lookup *lookup, const struct name *name) {
     Pb__GlobalRequest request = PB__GLOBAL_REQUEST__INIT;
     struct slice region = name->datacenter;
@@ -93,7 +95,7 @@ static struct instances instances_of_region(struct dns_lookup *lookup, const str
     return found ? healthy_of(lookup, found->regions, found->n_regions) : (struct instances){0};
 }
 
-/* What is on record of where the service is answered from: in the arena. NULL: nothing. */
+/* The record of the service's failover, in the arena. NULL: there is none. */
 static const Pb__Failover *failover_of(struct dns_lookup *lookup, const struct name *name) {
     Pb__FailoverRequest request = PB__FAILOVER_REQUEST__INIT;
     struct query_result result = {0};
@@ -108,7 +110,7 @@ static const Pb__Failover *failover_of(struct dns_lookup *lookup, const struct n
     return record;
 }
 
-/* The services that the record's targets name. */
+/* Depends on the other services that the record's targets name, and adds them to the request. */
 static void depend_on_others(struct dns_lookup *lookup, const Pb__Failover *record, Pb__AnswerRequest *request) {
     if (!record) return;
     request->others = arena_alloc(&lookup->arena, (record->n_targets + 1) * sizeof *request->others);
@@ -121,8 +123,8 @@ static void depend_on_others(struct dns_lookup *lookup, const Pb__Failover *reco
     }
 }
 
-/* Who answers in place of this region (multi-dc/failover.h). None: nobody, and nothing is being read. Else the reading ends
- * with rpc_read_end. */
+/* The instances that answer in place of this region (multi-dc/failover.h). When there are some, the caller ends the
+ * reading with rpc_read_end; else it has ended already. */
 static struct instances instances_elsewhere(struct dns_lookup *lookup, const struct name *name,
                                             const Pb__Failover *record) {
     struct instances instances = {0};
@@ -142,7 +144,7 @@ static struct instances instances_elsewhere(struct dns_lookup *lookup, const str
     lookup_note(lookup, rv);
     const Pb__AnswerResult *found = rv == CO_OK ? (const Pb__AnswerResult *)result.message : NULL;
     if (found && found->other_services && !request.n_others)
-        lookup->depends->overflow = true; /* nobody tells of them */
+        lookup->depends->overflow = true; /* no watch tells of their changes */
     bool other = found && found->from &&
                  (strcmp(found->from->region, request.own) != 0 || strcmp(found->service, request.service) != 0);
     if (other) instances = healthy_of(lookup, &found->from, 1);
@@ -152,7 +154,7 @@ static struct instances instances_elsewhere(struct dns_lookup *lookup, const str
     return instances;
 }
 
-/* -- tags: names with a tag that no healthy instance has are answered without reading the instances each time */
+/* -- tags: a name with a tag that no healthy instance has is answered without reading the instances each time ----- */
 
 static struct dns_cache_value tags_read(struct dns_lookup *lookup, struct slice stored) {
     struct instances instances = instances_begin(lookup, stored, SLICE_LITERAL(""), SIZE_MAX);
@@ -189,7 +191,7 @@ static enum lookup_state tag_state(struct dns_lookup *lookup, struct slice store
     return state;
 }
 
-/* As service_begin, in this region. `stored`: the service's name there; the name's tag is known. */
+/* As service_begin, in this region. `stored`: the service's name as registered. Some healthy instance has the tag. */
 static enum lookup_state service_begin_here(struct dns_lookup *lookup, const struct name *name, struct slice stored,
                                             struct instances *instances) {
     dns_depends_add(lookup->depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, stored});
@@ -211,8 +213,9 @@ static enum lookup_state service_begin_there(struct dns_lookup *lookup, const st
     return name->maybe_parent ? LOOKUP_PARENT : LOOKUP_UNKNOWN;
 }
 
-/* Healthy instances of what the name asks for. Beyond LOOKUP_PARENT the name may be kept, and rpc_read_end is due. A
- * service without healthy instances here is answered from another region, and for a while afterwards. */
+/* Reads the healthy instances of the service. For states above LOOKUP_PARENT the answer may be kept, and the caller has
+ * to call rpc_read_end. A service without healthy instances here is answered from another region, and still for a while
+ * after some are healthy again. */
 static enum lookup_state service_begin(struct dns_lookup *lookup, const struct name *name,
                                        struct instances *instances) {
     struct slice stored;
@@ -224,14 +227,14 @@ static enum lookup_state service_begin(struct dns_lookup *lookup, const struct n
     bool some = state == LOOKUP_SOME;
     if (name->datacenter.size) return some ? service_begin_here(lookup, name, stored, instances) : state;
     if (some) record = failover_of(lookup, name);
-    else depend(lookup, SPACE_FAILOVER, name->service); /* whom it passes over */
+    else depend(lookup, SPACE_FAILOVER, name->service); /* the record says which regions rest */
     if (some && !(record && record->away_index)) {
         if (service_begin_here(lookup, name, stored, instances) == LOOKUP_SOME) return LOOKUP_SOME;
         rpc_read_end(lookup->reader);
     }
     struct instances elsewhere = instances_elsewhere(lookup, name, record);
     if (!elsewhere.count) return some ? service_begin_here(lookup, name, stored, instances) : state;
-    depend(lookup, SPACE_TABLE, SLICE_LITERAL("services")); /* client agents do not hear of one that is not there */
+    depend(lookup, SPACE_TABLE, SLICE_LITERAL("services")); /* client agents hear of no missing service */
     *instances = elsewhere;
     return LOOKUP_SOME;
 }
@@ -251,15 +254,15 @@ static bool is_own_name(const struct dns_lookup *lookup, const Pb__Service *serv
     return tagged && slice_equal_nocase(name.service, slice_text(service->name));
 }
 
-/* Neither address nor name: DNS leaves it out. */
+/* The result has neither address nor name when DNS must leave the instance out. */
 static struct host instance_host(const struct dns_lookup *lookup, const Pb__ServiceEntry *entry) {
     struct host host = host_parse(instance_address(entry));
     if (host.name.size && is_own_name(lookup, entry->service, host.name)) host.name = SLICE_LITERAL("");
     return host;
 }
 
-/* Copies out of the catalog. Of names one is chosen, each as likely as any other, and used if there are no
- * addresses. */
+/* Copies the addresses out of the catalog. When no instance has an IP address, one host name is chosen at random, each
+ * with the same chance. */
 static void instances_addresses(struct dns_lookup *lookup, const struct instances *instances, struct addresses *out) {
     uint64_t names = 0;
     out->items = arena_alloc(&lookup->arena, (instances->count + 1) * sizeof(*out->items));
@@ -295,13 +298,13 @@ static uint16_t instance_weight(const Pb__ServiceEntry *entry) {
     return (uint16_t)(weight > UINT16_MAX ? UINT16_MAX : weight);
 }
 
-/* NODE.node.REGION.DOMAIN. False: it is no name that DNS can say. */
+/* NODE.node.REGION.DOMAIN. False: the node's name is no host name. */
 static bool target_of_node(const struct dns_lookup *lookup, const Pb__Node *node, struct wire_name *out) {
     bool elsewhere = node->datacenter[0] && strcmp(node->datacenter, lookup->setup->datacenter) != 0;
     return node_target(lookup, elsewhere ? node->datacenter : NULL, node->name, out);
 }
 
-/* Where the instance is: its own address, else its node. False: at nothing that DNS can say. */
+/* The name of the instance's own address, else of its node. False: neither can be written as a DNS name. */
 static bool instance_target(const struct dns_lookup *lookup, const Pb__ServiceEntry *entry, const struct host *host,
                             struct wire_name *target) {
     if (host->size == 0) return host->name.size && wire_name_from_text(target, host->name);
@@ -317,7 +320,7 @@ static void put_node_texts(struct dns_lookup *lookup, const Pb__Node *node, uint
     }
 }
 
-/* Targets that are names of ours, whose addresses are looked up when the instances have been read. */
+/* Targets that are names in our domain. Their addresses are looked up after the instances have been read. */
 struct aliases {
     struct wire_name *names;
     uint32_t *indexes;
@@ -383,7 +386,7 @@ static bool server_target(const struct dns_lookup *lookup, const char *node, str
     return good;
 }
 
-/* False: DNS cannot say its name. */
+/* False: the server's name is no host name. */
 static bool put_server(struct dns_lookup *lookup, struct answer_place place, const Pb__Node *node) {
     struct wire_name target;
     if (!server_target(lookup, node->name, &target)) return false;
@@ -402,7 +405,7 @@ static struct instances servers_begin(struct dns_lookup *lookup) {
     return instances_begin(lookup, service, SLICE_LITERAL(""), LOOKUP_INSTANCES_MAX);
 }
 
-/* This server's own node, as it stands in the catalog. */
+/* The addresses of this server's own node, from the catalog. */
 static void own_node(struct dns_lookup *lookup, struct addresses *out) {
     struct name name = {.kind = NAME_NODE, .node = slice_text(lookup->setup->node_name)};
     addresses_of(lookup, &name, out);

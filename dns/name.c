@@ -75,7 +75,8 @@ struct labels {
     struct slice items[LABELS_MAX + 1];
 };
 
-/* Lower-cases into `text` with dots in the place of length bytes, so that neighbouring labels read as one slice. */
+/* Writes the labels to `text` in lower case, with dots in the place of length bytes, so that neighbouring labels can be
+ * read as one slice. */
 static bool labels_read(const uint8_t *wire, size_t size, char *text, struct labels *labels) {
     if (size == 0 || size > PACKET_NAME_MAX) return false;
     labels->count = 0;
@@ -157,7 +158,7 @@ static void service_read(const struct labels *labels, unsigned count, struct nam
 /* The zone begins with this label. */
 static void zone_set(struct name *name, struct slice label) { name->zone_at = (uint8_t)(label.data - 1 - name->text); }
 
-/* What stands between the kind and the domain: nothing, DC, or DC.dc. */
+/* Reads the labels between the kind and the domain: none, DC, or DC.dc. */
 static bool datacenter_read(const struct labels *labels, unsigned first, unsigned end, struct name *name) {
     unsigned count = end - first;
     if (count == 2 && slice_is(labels->items[first + 1], "dc")) count = 1;
@@ -244,7 +245,7 @@ static bool reverse_read(const struct labels *labels, struct name *name) {
     return slice_is(labels->items[count - 2], "ip6") && count == 34 && reverse6_read(labels, name);
 }
 
-/* A dot or NUL inside of a label would read as something else once joined. */
+/* False: a label has a dot or NUL inside, which would have another meaning when the labels are joined. */
 static bool labels_plain(const struct labels *labels, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         struct slice label = labels->items[i];

@@ -1,4 +1,4 @@
-/* What a name asks for. Pure: bytes in, meaning out; the catalog is asked by others.
+/* Parses a name: which kind of thing it asks for, and of what. A pure function that does not read the catalog.
  *
  *   [tag.]NAME.service[.DC].DOMAIN        tags may have dots: v1.2.db.service.coord
  *   _NAME._TAG[.service][.DC].DOMAIN      RFC 2782, exactly two labels; _tcp is no tag
@@ -21,13 +21,13 @@ struct wire_name {
     uint8_t data[PACKET_NAME_MAX];
 };
 void wire_name_root(struct wire_name *name);
-/* Puts labels in front of what is there. `text`: labels joined by dots, no dot at the ends; bytes are taken as they
+/* Puts labels in front of the name. `text`: labels joined by dots, no dot at the ends; bytes are taken as they
  * are. False, and an unusable name (size 0), when a label is empty or longer than 63, or the name longer than 255. */
 bool wire_name_prepend(struct wire_name *name, struct slice text);
 bool wire_name_from_text(struct wire_name *name, struct slice text); /* a whole name, a dot at its end allowed */
 void wire_name_lower(uint8_t *to, const uint8_t *from, size_t size); /* length bytes are below 64: not letters */
 
-/* The domains that are answered for. The first is the one that targets are written in. */
+/* The domains that we answer for. Targets are written with the first. */
 struct name_zone {
     struct wire_name domains[2]; /* lower case */
     unsigned count;
@@ -36,7 +36,7 @@ int name_zone_set(struct name_zone *zone, const char *domain, const char *alt_do
 
 enum name_kind {
     NAME_OUTSIDE, /* not in our domains */
-    NAME_NONE,    /* in a domain of ours, but of no form that there is */
+    NAME_NONE,    /* in a domain of ours, but of no known form */
     NAME_PARENT,  /* has no records itself, names below it may: service.coord, dc1.coord */
     NAME_APEX,    /* the domain */
     NAME_SERVERS, /* ns.DOMAIN */
@@ -51,12 +51,12 @@ struct name {
     unsigned domain;         /* index into the zone */
     struct slice datacenter; /* empty: not given */
     struct slice service, tag, node;
-    /* SERVICE: _TAG.service.DOMAIN. Such a service may be there; if not, names below it (_NAME._TAG) may */
+    /* SERVICE: _TAG.service.DOMAIN. A service of this name may exist; if not, names below it (_NAME._TAG) may */
     bool maybe_parent;
     uint8_t address[16], address_size; /* 4 or 16: ADDRESS, REVERSE */
-    /* Where in the wire name the domain begins, and the zone: the part of the domain that is forwarded by itself, if
-     * any is: service.coord, service.dc1.coord, dc1.coord, else the domain. An SOA that denies the name is the zone's:
-     * BIND and others that forward service.coord alone refuse an answer with one that is above it. */
+    /* Where in the wire name the domain begins, and the zone: the part of the domain that a resolver may forward by
+     * itself: service.coord, service.dc1.coord, dc1.coord, else the domain. The zone owns the SOA of a negative answer,
+     * because BIND and others that forward only service.coord refuse an SOA of a name above it. */
     uint8_t domain_at, zone_at;
     char text[PACKET_NAME_MAX + 1]; /* all of it, a dot before each label */
 };

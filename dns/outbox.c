@@ -21,7 +21,7 @@ enum {
 struct dns_outbox {
     int fd;
     dns_sendmmsg *send;
-    size_t segment_max; /* what the kernel refused is not tried again */
+    size_t segment_max; /* sizes that the kernel refused are not tried again */
     size_t count, size;
     struct segments_answer answers[OUTBOX_ANSWERS];
     struct iovec places[OUTBOX_ANSWERS]; /* of the answers */
@@ -63,8 +63,8 @@ void dns_outbox_add(struct dns_outbox *outbox, const struct msghdr *query, size_
     outbox->size += (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-/* The kernel takes the same words about the destination back as the source to use; behind them the size to cut the
- * message at. */
+/* Writes the control data of a message: the destination of the query as it was received, which the kernel takes as the
+ * source of the answer, and after it the size of the segments. */
 static void control_make(struct dns_outbox *outbox, struct msghdr *message, size_t group,
                          const struct segments_answer *head) {
     uint8_t *control = outbox->controls[group];
@@ -91,7 +91,7 @@ static struct mmsghdr message_of(struct dns_outbox *outbox, size_t first, size_t
                                         .msg_controllen = head->control_size}};
 }
 
-/* One call; returns how many messages are done with. `error`: 0, or why the first of the rest is refused. */
+/* Makes one call; returns the number of messages sent. `error`: 0, or why the first of the rest is refused. */
 static size_t send_some(struct dns_outbox *outbox, struct mmsghdr *messages, size_t count, int *error) {
     *error = 0;
     int n = outbox->send(outbox->fd, messages, (unsigned)count, 0);

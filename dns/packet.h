@@ -1,8 +1,8 @@
-/* What arrives from outside, checked byte by byte: the header, exactly one question, and OPT (EDNS). No allocation,
- * no recursion, no compression pointer is ever followed, so there is nothing to loop in.
+/* Parses queries, which come from anybody: the header, exactly one question, and OPT (EDNS). The parser checks every
+ * byte, allocates nothing, and never follows a compression pointer, so it cannot loop.
  *
- * The rules: what is not a query, or too short to have a header, gets no answer; a message that does not parse gets
- * FORMERR; other opcodes, and zone transfers, NOTIMP; other classes REFUSED; other EDNS versions BADVERS. */
+ * The rules: a packet that is no query, or too short to have a header, gets no answer; a message that does not parse
+ * gets FORMERR; other opcodes, and zone transfers, get NOTIMP; other classes REFUSED; other EDNS versions BADVERS. */
 #ifndef COORD_DNS_PACKET_H
 #define COORD_DNS_PACKET_H
 
@@ -14,8 +14,8 @@ enum {
     PACKET_HEADER_SIZE = 12,
     PACKET_NAME_MAX = 255,    /* wire form, with the root label */
     PACKET_UDP_DEFAULT = 512, /* without EDNS */
-    /* The most that is sent, of what the client offers. Who fears fragments offers 1232, as most resolvers do;
-     * haproxy can be told to offer 8192. */
+    /* The most that is sent, however much the client offers. Most resolvers offer 1232 to avoid fragments; haproxy can
+     * be told to offer 8192. */
     PACKET_UDP_MAX = 8192,
     PACKET_UDP_RECEIVE = 1232, /* what our OPT offers: queries are small, and 1232 never fragments */
     PACKET_TCP_MAX = 65535,
@@ -61,11 +61,11 @@ struct packet_query {
     uint8_t subnet[PACKET_OPTION_MAX], subnet_size; /* client subnet, to be echoed; 0: none */
 };
 
-/* Returns RCODE_NOERROR: answer it; another code: send this error; PACKET_SILENT. `query` is filled as far as was
- * read, enough for packet_error. */
+/* Returns RCODE_NOERROR: answer the query; another code: send this error; PACKET_SILENT: send nothing. `query` is
+ * filled as far as it could be read, enough for packet_error. */
 int packet_parse(const uint8_t *data, size_t size, struct packet_query *query);
 
-/* Header of an answer. Flags: response, and what the query's carry over. */
+/* Header of an answer. Flags: response, and those that are copied from the query. */
 struct packet_counts {
     uint16_t answers, authorities, additionals;
 };

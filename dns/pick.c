@@ -5,14 +5,14 @@
 #include "base/memory.h"
 #include "lb/balance.h"
 
-#define FOLLOW_NS (60 * UINT64_C(1000000000)) /* so often a client agent says that it goes on */
+#define FOLLOW_NS (60 * UINT64_C(1000000000)) /* a client agent renews its wish to follow so often */
 
 struct dns_pick {
     struct rpc *rpc;
     char *service;
-    uint64_t begun, followed_ns; /* begun: hints_begun, when it was looked whether the service says its load */
-    struct balance *balance;     /* NULL: it does not */
-    uint32_t *records;           /* of entries */
+    uint64_t begun, followed_ns; /* begun: hints_begun when `service` was last looked up */
+    struct balance *balance;     /* NULL: the service does not report its load */
+    uint32_t *records;           /* the record of each entry */
     size_t count;
 };
 

@@ -16,7 +16,7 @@ enum {
     RCODES = 6,
 };
 
-/* -- metrics: counted by the thread, handed over per batch -------------------------------------------------------- */
+/* -- metrics: each thread counts, and adds its counts once per batch ---------------------------------------------- */
 
 METRIC queries_total[2] = {
     [DNS_UDP] = {.name = "coord_dns_queries_total",
@@ -115,7 +115,8 @@ static void confirmed(struct rpc_read_index *gate, int error) {
     sem_post(&confirmation->done);
 }
 
-/* Default reads: one confirmation for all queries of the batch. It ends in any case, so there is no limit here. */
+/* Default reads: one confirmation for all queries of the batch. rpc_read_index has a time limit of its own, so none is
+ * needed here. */
 static bool confirm_and_wait(struct rpc *rpc) {
     struct confirmation confirmation = {.gate.done = confirmed};
     CHECK(sem_init(&confirmation.done, 0, 0) == 0);
@@ -128,8 +129,7 @@ static bool confirm_and_wait(struct rpc *rpc) {
     return error == CO_OK;
 }
 
-/* A server that has applied nothing yet knows nothing: it must not say that names do not exist. Nor one whose state
- * is damaged. */
+/* A server that has applied nothing yet, or whose state is damaged, must not say that names do not exist. */
 void dns_responder_begin(struct dns_responder *responder) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
@@ -149,7 +149,7 @@ void dns_responder_end(struct dns_responder *responder) {
 
 /* -- a query ------------------------------------------------------------------------------------------------------ */
 
-/* One place in the cache for all the types that no name has; made-up ones must not multiply. */
+/* All types that no name has share one cache key (0), so that made-up types cannot fill the cache. */
 static uint16_t known_type(uint16_t type) {
     switch (type) {
         case TYPE_A:

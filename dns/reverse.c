@@ -1,6 +1,7 @@
-/* Who has this address: sorted pictures of the table of nodes and of the services' own addresses, each made when it
- * is first asked for after a change. Making one walks the whole table, so it is not made again before ten times as
- * long has passed as it took: a busy table costs a tenth of the thread at most, and the picture is that much behind. */
+/* Finds the owner of an address in sorted pictures of two tables: the nodes, and the services' own addresses. A picture
+ * is made when it is first needed after a change. Making one walks the whole table, so the next one is made no sooner
+ * than ten times that duration later: a busy table costs at most a tenth of the thread's time, and the picture is
+ * behind by at most this time. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -43,7 +44,7 @@ static int compare_addresses(const struct item *a, const struct item *b) {
     return memcmp(a->address, b->address, a->size);
 }
 
-/* Of several that have an address the first one walked counts. */
+/* When several have the same address, the first one of the walk comes first. */
 static int compare_items(const void *left, const void *right) {
     const struct item *a = left, *b = right;
     int order = compare_addresses(a, b);
@@ -74,7 +75,7 @@ static void add_services(struct picture *picture, const ProtobufCMessage *messag
         item_add(picture, found->addresses[i]->address, found->addresses[i]->service);
 }
 
-/* What a picture is made of. */
+/* The source of a picture: the query, and the watch key that tells of its changes. */
 struct source {
     const struct query_type *query;
     void (*add)(struct picture *picture, const ProtobufCMessage *message);
@@ -107,7 +108,7 @@ static void refresh(struct dns_lookup *lookup, struct picture *picture, const st
     picture->next_ns = after_ns + (after_ns - before_ns) * REST_FACTOR;
 }
 
-/* The first of those with this address; NULL: none. */
+/* The first item with this address; NULL: none. */
 static const struct item *find(const struct picture *picture, const struct item *wanted) {
     const struct item *items = (const struct item *)(const void *)picture->items.data;
     size_t low = 0, high = picture->items.size / sizeof(struct item), count = high;
@@ -119,7 +120,7 @@ static const struct item *find(const struct picture *picture, const struct item 
     return low < count && compare_addresses(&items[low], wanted) == 0 ? &items[low] : NULL;
 }
 
-/* True: it is as new as the catalog. */
+/* Refreshes the picture if it may. True: it is as new as the catalog. */
 static bool bring_up(struct dns_lookup *lookup, struct picture *picture, const struct source *source) {
     uint64_t generation = rpc_generation(lookup->rpc, source->watched);
     refresh(lookup, picture, source, generation);
@@ -129,7 +130,7 @@ static bool bring_up(struct dns_lookup *lookup, struct picture *picture, const s
 static struct slice find_name(struct dns_lookup *lookup, struct picture *picture, const struct source *source,
                               const struct item *wanted) {
     dns_depends_add(lookup->depends, lookup->rpc, source->watched);
-    if (!bring_up(lookup, picture, source)) lookup->depends->overflow = true; /* behind: not to be kept */
+    if (!bring_up(lookup, picture, source)) lookup->depends->overflow = true; /* behind: the answer is not kept */
     const struct item *item = find(picture, wanted);
     return item ? slice_text(picture->names.data + item->name_at) : SLICE_LITERAL("");
 }

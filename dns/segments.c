@@ -20,7 +20,7 @@ static bool same_way(const struct segments_answer *a, const struct segments_answ
            (a->control_size == 0 || memcmp(a->control, b->control, a->control_size) == 0);
 }
 
-/* By insertion: batches are small, and equal keys keep their order. */
+/* Insertion sort, because batches are small, and equal keys must keep their order. */
 static void sort(const struct segments_answer *answers, size_t count, uint64_t *keys, uint16_t *order) {
     for (size_t i = 0; i < count; i++) {
         uint64_t key = key_of(&answers[i]);

@@ -1,5 +1,6 @@
-/* Which answers of a batch leave as one message. The kernel cuts a message with UDP_SEGMENT (udp(7); "GSO") into
- * datagrams of one size, the last may be shorter; it looks at route, headers and filters once for all of them. Pure. */
+/* Groups the answers of a batch into messages. The kernel cuts a message with UDP_SEGMENT (udp(7); "GSO") into
+ * datagrams of one size, of which the last may be shorter; it looks at route, headers and filters once for all of them.
+ * Pure functions. */
 #ifndef COORD_DNS_SEGMENTS_H
 #define COORD_DNS_SEGMENTS_H
 
@@ -24,16 +25,17 @@ struct segments_group {
     uint16_t first, count;
 };
 
-/* Puts `count` answers in the order to send them in, and cuts it into messages; returns how many. Answers share one
- * only with the same peer and control, and of at most `size_max` bytes each. `order` and `groups` have room for
- * `count`. Answers of one size to one peer keep their order. `keys` is working space for `count`. */
+/* Puts `count` answers in the order to send them in, and cuts it into messages; returns the number of messages. Answers
+ * share a message only when peer and control are the same, and none is longer than `size_max` bytes. `order` and
+ * `groups` have room for `count`. Answers of one size to one peer keep their order. `keys` is working space for
+ * `count`. */
 size_t segments_plan(const struct segments_answer *answers, size_t count, size_t size_max, uint64_t *keys,
                      uint16_t *order, struct segments_group *groups);
 
 /* The largest segments to try from now on, after the kernel refused a message of segments of `size` with `error`
- * (errno): smaller ones when these do not fit the path (EMSGSIZE; older kernels say EINVAL); 0, never again, when
- * they cannot be made (EIO: the device makes no checksums, or IPsec; option unknown); `size_max` as it was when the
- * error is not about segments. */
+ * (errno). Smaller than `size` when these do not fit the path (EMSGSIZE; older kernels say EINVAL). 0, never again,
+ * when the kernel cannot make segments (EIO: the device makes no checksums, or IPsec; or it does not know the option).
+ * `size_max` unchanged when the error is not about segments. */
 size_t segments_refused(size_t size_max, size_t size, int error);
 
 #endif

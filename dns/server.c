@@ -25,7 +25,7 @@ struct dns_server {
     struct dns_tcp *tcp;
 };
 
-/* Sockets that are open and not yet a thread's. */
+/* Sockets that are open, and that no thread has taken over yet. */
 struct opened {
     struct dns_address addresses[ADDRESSES_MAX];
     size_t address_count;
@@ -97,7 +97,7 @@ static int sockets_open_somewhere(struct opened *opened, const struct dns_config
                      (unsigned)config->port, strerror_r(error, text, sizeof(text)));
 }
 
-/* Signals are for the main thread. */
+/* The threads start with all signals blocked, because the main thread handles signals. */
 static int threads_start(struct dns_server *server, struct opened *opened, const struct dns_config *config,
                          struct rpc *rpc, struct fault *fault) {
     int rv = dns_tcp_start(&server->setup, rpc, opened->tcp, opened->tcp_count, config->tcp_connections_max,

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 
-/* Seconds above this mean nothing to resolvers (RFC 2181: 31 bits). */
+/* Caps at 31 bits, the most that a TTL may have (RFC 2181). */
 static uint32_t seconds(int64_t nanoseconds) {
     int64_t value = nanoseconds / 1000000000;
     return value < 0 ? 0 : value > INT32_MAX ? INT32_MAX : (uint32_t)value;

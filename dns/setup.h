@@ -1,4 +1,4 @@
-/* The settings as the threads need them: names in wire form, times in seconds. Read-only once made. */
+/* The settings in the form that the threads need: names in wire form, times in seconds. Read-only once made. */
 #ifndef COORD_DNS_SETUP_H
 #define COORD_DNS_SETUP_H
 
@@ -24,7 +24,8 @@ struct dns_setup {
 
 int dns_setup_make(struct dns_setup *setup, const struct dns_config *config, struct fault *fault);
 void dns_setup_free(struct dns_setup *setup);
-/* The exact name before the longest "prefix*", "*" last; 0 when none fits. Without regard to case. */
+/* The TTL of the exact name, else of the longest "prefix*" that fits, "*" last; 0 when none fits. Case does not
+ * matter. */
 uint32_t dns_setup_service_ttl(const struct dns_setup *setup, struct slice service);
 
 #endif

@@ -46,7 +46,7 @@ static int close_with_errno(int fd) {
     return -1;
 }
 
-/* Answers must leave from the address that was asked, which the kernel tells only when wanted. */
+/* Answers must leave from the address that was asked. The kernel tells that address only when this option is on. */
 static void want_destination(int fd, int family) {
     if (family == AF_INET) switch_on(fd, IPPROTO_IP, IP_PKTINFO);
     else switch_on(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
@@ -93,6 +93,6 @@ int dns_socket_port(int fd, uint16_t *port) {
 }
 
 bool dns_socket_segments(int fd) {
-    int none = 0; /* of the socket itself: each message says it for itself */
+    int none = 0; /* none for the socket, because each message names its own size */
     return setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &none, sizeof(none)) == 0;
 }

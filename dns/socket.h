@@ -1,4 +1,4 @@
-/* Sockets of the DNS server, and its two kinds of threads. Inside of dns/ only. */
+/* Sockets of the DNS server, and its two kinds of threads. For the files of dns/ only. */
 #ifndef COORD_DNS_SOCKET_H
 #define COORD_DNS_SOCKET_H
 
@@ -16,7 +16,7 @@ struct dns_address {
     socklen_t size;
     bool wildcard; /* all addresses of the machine */
 };
-/* Numbers only, no names. */
+/* `text`: an IP address, no host name. */
 int dns_address_parse(struct dns_address *address, const char *text, uint16_t port, struct fault *fault);
 void dns_address_set_port(struct dns_address *address, uint16_t port);
 
@@ -24,11 +24,10 @@ void dns_address_set_port(struct dns_address *address, uint16_t port);
 int dns_socket_udp(const struct dns_address *address);
 int dns_socket_tcp(const struct dns_address *address);
 int dns_socket_port(int fd, uint16_t *port);
-/* Whether the kernel knows UDP_SEGMENT (Linux 4.18). One that does not would ignore it in a message, and send that
- * whole. */
+/* Does the kernel know UDP_SEGMENT (Linux 4.18)? An older one would ignore it in a message, and send that uncut. */
 bool dns_socket_segments(int fd);
 
-/* Threads start with all signals blocked. Both take the descriptors over, and `stop` ends the thread and frees
+/* Start a thread with all signals blocked, and take the descriptors over. `stop` ends the thread and frees
  * everything. */
 struct dns_udp;
 int dns_udp_start(const struct dns_setup *setup, struct rpc *rpc, int fd, bool wildcard, struct dns_udp **out,

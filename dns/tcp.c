@@ -1,9 +1,9 @@
 /* DNS over TCP: one thread, epoll. Messages carry their length in two bytes; a client may send many without waiting.
  *
  * (1) A connection reads only while nothing waits to be sent on it, so a client that does not read stops being read.
- * (2) It lives IDLE_MS beyond its last whole query, or beyond the last PROGRESS bytes of answers that it took; less
- * buys no time. (3) Connections are listed by deadline. When there are too many the one nearest to its end goes.
- * With no connection the thread sleeps without a timeout. */
+ * (2) It is closed IDLE_MS after its last whole query, or after the client took PROGRESS more bytes of answers; a
+ *     smaller progress does not extend this time. (3) Connections are listed by deadline. When there are too many, the
+ *     one with the nearest deadline is closed. With no connection the thread sleeps without a timeout. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -34,10 +34,10 @@ enum {
 struct connection {
     struct list link; /* by deadline */
     int fd;
-    bool wants_write, ended; /* ended: the client has said all */
+    bool wants_write, ended; /* ended: the client will send no more */
     uint64_t deadline_ms;
     size_t in_size;
-    struct buffer out;         /* what the socket did not take yet */
+    struct buffer out;         /* answers that the socket did not take yet */
     size_t out_sent, progress; /* progress: bytes sent since the deadline was last moved */
     uint8_t in[READ_ROOM];
 };
@@ -58,7 +58,7 @@ struct dns_tcp {
 
 static void connection_close(struct dns_tcp *tcp, struct connection *connection) {
     list_remove(&connection->link);
-    close(connection->fd); /* leaves epoll by that */
+    close(connection->fd); /* this removes it from the epoll too */
     buffer_free(&connection->out);
     free(connection);
     tcp->count--;
@@ -89,7 +89,8 @@ static void connection_new(struct dns_tcp *tcp, int fd) {
     watch(tcp, fd, connection, EPOLL_CTL_ADD, EPOLLIN);
 }
 
-/* Out of descriptors: takes the caller with the spare one, to let it go, rather than be woken for it for ever. */
+/* Descriptors have run out: closes the connection with the nearest deadline. When there is none, accepts the client
+ * with the spare descriptor and closes it at once, because epoll would report the listener for ever otherwise. */
 static void shed(struct dns_tcp *tcp, int listener) {
     if (tcp->count > 0) {
         connection_close(tcp, LIST_ENTRY(tcp->connections.next, struct connection, link));
@@ -119,7 +120,7 @@ static void accept_all(struct dns_tcp *tcp, int listener) {
 
 enum state { STATE_OPEN, STATE_CLOSED };
 
-/* Sends what waits. */
+/* Sends the answers that wait. */
 static enum state flush(struct connection *connection) {
     while (connection->out_sent < connection->out.size) {
         ssize_t n = send(connection->fd, connection->out.data + connection->out_sent,
@@ -194,7 +195,7 @@ static void serve(struct dns_tcp *tcp, struct connection *connection, uint32_t e
 
 /* -- the thread --------------------------------------------------------------------------------------------------- */
 
-/* Ends those that are over, and tells how long the next one has. */
+/* Closes the connections whose deadline has passed, and returns the time until the next deadline, in ms; -1: none. */
 static int expire(struct dns_tcp *tcp) {
     uint64_t now_ms = clock_mono_ms();
     while (!list_empty(&tcp->connections)) {
@@ -209,7 +210,8 @@ static bool is_listener(const struct dns_tcp *tcp, const void *owner) {
     return (const int *)owner >= tcp->listeners && (const int *)owner < tcp->listeners + tcp->listener_count;
 }
 
-/* Connections first: accepting may close one, whose event must not come after. */
+/* Handles connections before listeners, because accepting may close a connection, and its event must not be handled
+ * after that. */
 static void handle(struct dns_tcp *tcp, const struct epoll_event *events, size_t count) {
     for (size_t i = 0; i < count; i++) {
         void *owner = events[i].data.ptr;

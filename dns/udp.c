@@ -1,5 +1,5 @@
-/* A UDP worker: one socket, one thread. It sleeps in recvmmsg, answers what has come in the meantime, and sends the
- * answers together (outbox.h). */
+/* A UDP worker: one socket, one thread. It sleeps in recvmmsg, answers all queries that have come in the meantime, and
+ * sends the answers together (outbox.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +17,7 @@
 
 enum {
     BATCH = OUTBOX_ANSWERS,
-    QUERY_ROOM = PACKET_UDP_RECEIVE + 48, /* longer ones are cut, and so do not parse */
+    QUERY_ROOM = PACKET_UDP_RECEIVE + 48, /* the kernel cuts longer queries, which then do not parse */
     ERROR_PAUSE_US = 10000,
 };
 
@@ -68,10 +68,10 @@ static void answer_one(struct dns_udp *udp, size_t i) {
     if (size) dns_outbox_add(udp->outbox, &in->msg_hdr, size);
 }
 
-/* In a rush the thread does not push aside who runs on its processor as soon as a query comes (SCHED_BATCH,
- * sched(7)), and lets those run who wait for it before it looks for more: more come meanwhile, their answers share
- * messages, and fewer changes of threads leave more for all. Its share of the processor stays the same. Where that
- * is not allowed things stay as they are. */
+/* In a rush the thread does not preempt others on its processor as soon as a query comes (SCHED_BATCH, sched(7)), and
+ * it yields to waiting threads before it receives again. More queries arrive meanwhile, their answers share messages,
+ * and fewer context switches cost less time. The thread's share of the processor stays the same. A system that does not
+ * allow SCHED_BATCH changes nothing. */
 static void mind_the_rush(struct rush *rush, unsigned queries) {
     bool changed = rush_note(rush, clock_mono_ns(), queries);
     struct sched_param none = {0};
@@ -90,7 +90,7 @@ static void *udp_run(void *data) {
         if (count <= 0) {
             if (count < 0 && errno != EINTR) {
                 log_warn("dns", "receiving failed error=\"%s\"", strerror(errno));
-                usleep(ERROR_PAUSE_US); /* not round and round, should it last */
+                usleep(ERROR_PAUSE_US); /* should the error last, the loop must not spin */
             }
             continue;
         }
@@ -126,7 +126,7 @@ int dns_udp_start(const struct dns_setup *setup, struct rpc *rpc, int fd, bool w
 void dns_udp_stop(struct dns_udp *udp) {
     if (!udp) return;
     atomic_store(&udp->stopping, true);
-    (void)shutdown(udp->fd, SHUT_RDWR); /* ENOTCONN, and yet it wakes the receiver */
+    (void)shutdown(udp->fd, SHUT_RDWR); /* fails with ENOTCONN, but wakes the receiver */
     pthread_join(udp->thread, NULL);
     close(udp->fd);
     dns_responder_free(udp->responder);

@@ -9,7 +9,7 @@
 #include "http/views.h"
 
 #define SYNC_WAIT_MS  2000
-#define REPLY_WAIT_MS 10000 /* local's deadline comes first */
+#define REPLY_WAIT_MS 10000 /* the deadline of `local` is earlier */
 
 /* ---- services ---- */
 
@@ -53,7 +53,7 @@ const char *agent_worst_status(Pb__Check *const *checks, size_t count) {
     return catalog_status_text(worst);
 }
 
-/* Here Consul shows a definition's fields even though there is none. */
+/* Writes the fields of an empty definition, because Consul shows them here even when there is none. */
 static void empty_definition(struct json_out *json) {
     static const char *const texts[] = {"Interval", "Timeout", "DeregisterCriticalServiceAfter"};
     json_object(json);
@@ -80,7 +80,8 @@ static void health_check(struct json_out *json, const Pb__Check *check, const Pb
     json_object(json);
     view_check_head(json, check);
     json_key(json, "ServiceTags");
-    if (*check->service_id && service->n_tags) { /* the node's have none; here none is null */
+    if (*check->service_id &&
+        service->n_tags) { /* checks of the node have no tags; without tags Consul writes null here */
         view_strings(json, service->tags, service->n_tags);
     } else {
         json_null(json);
@@ -115,7 +116,7 @@ void agent_view_health(struct json_out *json, const char *status, const Pb__Serv
     json_object_end(json);
 }
 
-/* ---- what several endpoints need ---- */
+/* ---- shared by several endpoints ---- */
 
 struct synced {
     struct local_waiter waiter;
@@ -128,8 +129,8 @@ static void on_synced(struct local_waiter *waiter, int error) {
     free(synced);
 }
 
-/* Whatever became of it on the servers: the agent knows it, and goes on trying. But what would be forgotten by a
- * restart is not acknowledged. */
+/* Answers 200 even when the servers could not be told, because the agent goes on trying. Only a change that could not
+ * be saved, and would be lost by a restart, is an error. */
 static void reply_empty(struct http_request *request, int error) {
     if (error == CO_IO) {
         http_reply_text(request, 503,

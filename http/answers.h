@@ -23,22 +23,23 @@ void bytes_release(struct bytes *bytes);
 size_t bytes_held(void); /* of all bodies that are alive, in all workers */
 const uint8_t *bytes_digest(struct bytes *bytes);
 
-struct MHD_Response *response_new(struct bytes *bytes, const char *content_type); /* with the headers that all have */
+struct MHD_Response *response_new(struct bytes *bytes,
+                                  const char *content_type); /* with the headers of every response */
 void response_header(struct MHD_Response *response, const char *name, const char *value);
 void response_header_u64(struct MHD_Response *response, const char *name, uint64_t value);
-/* Those of http_header, and what else is this request's alone. */
+/* Adds the headers of http_header, and others that only this request has. */
 void response_extra(struct MHD_Response *response, const struct header *headers);
-/* Sends it. `response` stays the caller's. */
+/* Sends the response, which the caller still has to free. */
 void request_answer(struct http_request *request, int status, struct MHD_Response *response, size_t size);
-/* The same with a body, gzip'd when the client takes it and it is worth it. Takes over one reference. */
+/* The same with a body, compressed when the client accepts gzip and it saves enough. Takes over one reference. */
 void request_answer_bytes(struct http_request *request, int status, struct bytes *bytes, const char *content_type);
 void request_answer_yes(struct http_request *request, bool yes);
-/* Errors of reads: with X-Consul-Index and its companions, which clients look for on every answer of such an
- * endpoint. */
+/* Replies the error of a read, with X-Consul-Index and its companions, because clients expect these headers on every
+ * answer of such an endpoint. */
 void request_fail_read(struct http_request *request, int error, const char *text);
 int reply_status(int error);
 
-/* gzip.c: NULL when it would not get smaller. */
+/* gzip.c: NULL when the result would not be smaller. */
 struct bytes *gzip_bytes(struct worker *worker, const struct bytes *plain);
 void gzip_free(struct worker *worker);
 
@@ -55,39 +56,41 @@ struct answer {
     struct slice key;
     const struct http_route *route;
     enum consistency consistency;
-    bool bounded;            /* ?max_stale: how stale this server is, is looked at each time */
+    bool bounded;            /* ?max_stale: each use checks how stale this server is */
     bool cached_asked;       /* ?cached: X-Cache is sent */
-    struct depends depends;  /* the name in `also` stays */
+    struct depends depends;  /* the name in `also` outlives it */
     struct read_answer read; /* its tag is the status */
     const char *content_type;
     struct header *headers; /* of the view */
     struct bytes *plain, *gzip;
     bool gzip_tried;
-    /* plain, gzip; the same with what woke who waited */
+    /* plain, gzip; the same two with the cause of the wake-up */
     struct {
         struct MHD_Response *response;
         uint64_t index, last_contact_ms;
         bool known_leader;
     } ready[4];
-    char *cause; /* NULL: nobody who waited has got it yet */
+    char *cause; /* of the wake-up; NULL: no waiter has got this answer yet */
     size_t cost;
 };
 
 struct cache *cache_new(size_t bytes);
 void cache_free(struct cache *cache);
 struct answer *cache_find(struct cache *cache, struct slice key, uint64_t hash);
-/* Copies key and thing, keeps the answer when the key was asked for before; else it stays the caller's. */
+/* Copies key and thing. Keeps the answer when the key was asked for before; else the caller still owns it. */
 void cache_offer(struct cache *cache, struct answer *answer);
 void cache_charge(struct cache *cache, struct answer *answer, size_t more); /* it grew (gzip) */
 void cache_drop(struct cache *cache, struct answer *answer);
 struct answer *answer_new(void);
 void ready_answer_free(struct answer *answer);
-/* Sends it, with the index header at least `least`. `woken`: the request waited for it, and hears what woke it. */
+/* Sends the answer, with an index header of at least `least`. `woken`: the request waited for a change, and the answer
+ * tells its cause. */
 void answer_send(struct http_request *request, struct answer *answer, uint64_t least, bool woken);
 
 /* -- blocking.c --------------------------------------------------------------------------------------------------- */
 
-/* One more that waits, a blocking query or a stream; false: too many do, and `request` has been answered. */
+/* Counts one more waiting request, a blocking query or a stream. False: there are too many, and `request` has been
+ * answered. */
 bool watch_enter(struct http_request *request);
 void watch_leave(struct worker *worker);
 
@@ -95,18 +98,18 @@ extern const struct read_owner http_reads; /* of worker->engine */
 /* True: it was answered from ready bytes without being parsed. */
 bool reading_fast(struct http_request *request);
 bool reading_confirms(const struct http_request *request); /* a confirmation is under way for it */
-void reading_end(struct http_request *request);            /* leaves watch table, timers, confirmations */
-void reading_hurry(struct http_request *request);          /* stopping: answer with what is there */
+void reading_end(struct http_request *request);            /* removes it from watch table, timers and confirmations */
+void reading_hurry(struct http_request *request);          /* the server stops: answers with the present result */
 
 /* -- submit.c ----------------------------------------------------------------------------------------------------- */
 
-/* What a request waits for; request->operation. Both may be NULL. */
+/* A thing that a request waits for; request->operation. Both functions may be NULL. */
 struct operation {
-    void (*end)(struct http_request *request);   /* the request goes: it is to be forgotten */
+    void (*end)(struct http_request *request);   /* the request ends: forget it */
     void (*hurry)(struct http_request *request); /* the server stops: answer now */
 };
 
-/* -- fetch.c: what a fetch gave, after its `done` ------------------------------------------------------------------ */
+/* -- fetch.c: the result of a fetch, after its `done` ------------------------------------------------------------- */
 /* A copy, with records of its own; fetched_free frees them. */
 void fetched_copy(struct rpc_fetched *copy, const struct rpc_fetched *fetched);
 void fetched_free(struct rpc_fetched *copy); /* accepts a zeroed one, and zeroes it */
@@ -125,6 +128,6 @@ struct http_remote {
     const void *context; /* for http_context */
 };
 void remote_read(struct http_request *request, const struct http_remote *read);
-const char *request_content_type(const struct http_request *request); /* of what a view wrote */
+const char *request_content_type(const struct http_request *request); /* of the text that a view wrote */
 
 #endif

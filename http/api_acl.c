@@ -1,5 +1,5 @@
-/* /v1/acl and its like. There are no tokens and policies here: everything is answered as by a Consul without ACLs,
- * whose words clients look for. */
+/* /v1/acl and its like. coord has no tokens and policies, so all requests are answered as by a Consul without ACLs,
+ * with its exact texts, because clients look for them. */
 #include "http/http.h"
 
 static void no_acls(struct http_request *request) { http_reply_text(request, 401, "ACL support disabled"); }

@@ -1,4 +1,4 @@
-/* /v1/agent: who this agent is, and what it knows itself. */
+/* /v1/agent: the identity of this agent, and its own services and checks. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +103,7 @@ static void stats_server(struct json_out *json, const struct http_env *env) {
     pair(json, "log_disk", status.disk_full ? "full" : status.disk_degraded ? "slow or failing" : "well");
     pair_number(json, "log_bytes", status.log_bytes);
     pair_number(json, "num_peers",
-                status.voters - (status.is_voter && status.voters)); /* Consul's: the others that vote */
+                status.voters - (status.is_voter && status.voters)); /* as in Consul: the number of other voters */
     pair_number(json, "recovered_index", status.recovered_index);
     pair(json, "state", status.is_leader ? "Leader" : status.known_leader ? "Follower" : "Candidate");
     pair_number(json, "term", status.term);
@@ -151,7 +151,7 @@ static void get_self(struct http_request *request) {
     http_reply_json(request, 200);
 }
 
-/* ---- what is registered here ---- */
+/* ---- local services and checks ---- */
 
 static void get_services(struct http_request *request) {
     Pb__Service **services;
@@ -208,7 +208,7 @@ static void reply_health(struct http_request *request, int code, const char *rea
     http_reply_raw(request, code, "text/plain");
 }
 
-/* An id or name in a header: without what would end the header. */
+/* An id or name for a header, without characters that would end the header. */
 static const char *one_line(struct http_request *request, const char *before, struct slice text, const char *after) {
     char *line = arena_printf(http_arena(request), "%s%.*s%s", before, (int)(text.size < 200 ? text.size : 200),
                               text.data, after);
@@ -237,7 +237,7 @@ static void get_health_by_id(struct http_request *request) {
     reply_health(request, code_of(status), status);
 }
 
-/* Worse comes later. */
+/* A higher rank is worse. */
 static unsigned rank(const char *status) {
     static const char *const order[] = {"passing", "warning", "critical", "maintenance"};
     unsigned at = 0;

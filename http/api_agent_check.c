@@ -1,4 +1,4 @@
-/* /v1/agent/check: checks of this agent, and what TTL checks are told. */
+/* /v1/agent/check: checks of this agent, and updates of TTL checks. */
 #include "base/text.h"
 #include "health/local.h"
 #include "http/agent_views.h"
@@ -17,7 +17,7 @@ static void put_register(struct http_request *request) {
     int error = local_check_register(http_env(request)->local, definition, true, &fault);
     if (error == CO_OK) {
         agent_reply_synced(request);
-    } else if (error == CO_NOTFOUND || error == CO_DENIED) { /* its service; a script */
+    } else if (error == CO_NOTFOUND || error == CO_DENIED) { /* the service does not exist; scripts are not allowed */
         http_reply_text(request, 500, "%s", fault.text);
     } else {
         http_reply_fault(request, &fault);
@@ -136,7 +136,7 @@ static void get_explain(struct http_request *request) {
 #define ID \
     { "*id", HTTP_TEXT, .help = "the check's ID" }
 #define NOTE \
-    { "note", HTTP_TEXT, .help = "what the check's output is from now on" }
+    { "note", HTTP_TEXT, .help = "the check's new output" }
 const struct http_route http_routes_agent_check[] = {
     {HTTP_PUT, "/v1/agent/check/register", put_register, "service:write", NULL,
      "Registers a check of this node or of one of its services", HTTP_LOCAL,

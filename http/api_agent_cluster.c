@@ -1,4 +1,4 @@
-/* /v1/agent: joining, leaving, having others leave, reading the configuration again. */
+/* /v1/agent: joining, leaving, forcing others to leave, reloading the configuration. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@
 #include "registry/catalog.h"
 #include "registry/lease.h"
 
-/* -- what the process itself does --------------------------------------------------------------------------------- */
+/* -- requests to this process ------------------------------------------------------------------------------------- */
 struct acting {
     struct http_call call;
     struct http_control act;
-    char said[2048]; /* its warnings, in one line */
+    char said[2048]; /* the warnings, in one line */
 };
 
 /* Loop thread. */
@@ -53,13 +53,13 @@ static void put_join(struct http_request *request) {
 static void put_leave(struct http_request *request) { act(request, HTTP_CONTROL_LEAVE, NULL); }
 static void put_reload(struct http_request *request) { act(request, HTTP_CONTROL_RELOAD, NULL); }
 
-/* -- others leave -------------------------------------------------------------------------------------------------
- * A node whose agent lives is left alone, as with Consul, where it would contradict at once. One that failed goes
- * with all that is on it, and is shown as `left`; a server leaves Raft's configuration first. The status is Consul's,
- * 200 for both; the body, which Consul's is without, says what was done. */
+/* -- others leave ------------------------------------------------------------------------------------------------- A
+ * node whose agent lives stays, as with Consul, where its agent would undo it at once. A failed node is removed with
+ * everything on it, and shown as `left`; a server is removed from Raft's configuration first. The status is 200 in both
+ * cases, as in Consul; the body, which Consul does not have, says what was done. */
 struct forcing {
     const Pb__Member *member; /* NULL: the catalog has none of that name */
-    bool server;              /* it was taken out of Raft's configuration */
+    bool server;              /* it was removed from Raft's configuration */
     bool dead;                /* the leader is not connected with it, though its lease may stand yet */
 };
 
@@ -122,7 +122,7 @@ static const struct rpc_server_state *server_named(const struct rpc_cluster_stat
     return NULL;
 }
 
-/* The leader says which servers are gone: another one may be cut off from them by itself. */
+/* Only the leader can tell which servers have failed, because another server may be cut off from them itself. */
 static void view_force_leave(struct http_request *request, int error, const struct rpc_cluster_state *state,
                              const void *context) {
     const Pb__Member *member = context; /* NULL: the catalog has none of that name */
@@ -133,7 +133,7 @@ static void view_force_leave(struct http_request *request, int error, const stru
     }
     struct forcing *forcing = arena_zalloc(http_arena(request), sizeof *forcing);
     forcing->member = member;
-    /* Another agent may have taken a dead server's name: it lives, and stays. */
+    /* Another agent, which lives, may have taken the name of a dead server: then the node stays. */
     const struct rpc_server_state *server = member && !member->left ? http_server_of(state, member) : NULL;
     bool goes = member && (server || member->failed || member->left);
     forcing->dead = server && !server->connected;

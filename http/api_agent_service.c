@@ -1,4 +1,5 @@
-/* /v1/agent/service: registering with this agent. Its definitions are local truth; health/ delivers them. */
+/* /v1/agent/service: registering with this agent. The agent owns these definitions; health/ delivers them to the
+ * servers. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,7 +31,7 @@ static void register_it(struct http_request *request, struct service_definition 
     bool replace = http_has(request, "replace-existing-checks") && (value.size == 0 || slice_is(value, "true"));
     catalog_warn(request, NULL, definition->service);
     int error = local_service_register(http_env(request)->local, definition, replace, true, &fault);
-    if (error == CO_DENIED) { /* a script; clients of this API see 500 */
+    if (error == CO_DENIED) { /* scripts are not allowed; clients of this API expect 500 */
         http_reply_text(request, 500, "%s", fault.text);
     } else if (error != CO_OK) {
         http_reply_fault(request, &fault);
@@ -48,8 +49,8 @@ static void lease_looked(struct http_request *request, int error, const struct r
     if (definition) register_it(request, definition);
 }
 
-/* With a lease the leader is asked whether it stands, before anything is changed here. Should it end meanwhile, the
- * service goes again by itself. */
+/* When the service is bound to a lease, asks the leader whether the lease exists, before anything is changed here. When
+ * the lease ends meanwhile, the service is removed by that. */
 static void put_register(struct http_request *request) {
     struct service_definition *definition = definition_of(request);
     if (!definition) return;
@@ -63,7 +64,7 @@ static void put_register(struct http_request *request) {
     if (fine) http_renew(request, &lease_expiry, true, slice_text(id), lease_looked);
 }
 
-/* An unknown id is no error: what was asked for is the case. */
+/* An unknown id is no error, because the service is not registered, as wanted. */
 static void put_deregister(struct http_request *request) {
     struct slice id = http_path_value(request, "id");
     if (id.size == 0) {
@@ -93,7 +94,7 @@ static void put_maintenance(struct http_request *request) {
 
 /* ---- load ---- */
 
-/* The row has checked them. */
+/* A number parameter, which the row has checked. */
 static double number(struct http_request *request, const char *name) {
     double value = NAN;
     if (http_has(request, name)) (void)decimal_parse(http_parameter(request, name), &value);
@@ -149,7 +150,7 @@ static void on_change(struct local_waiter *waiter, int error) {
 }
 
 static void after_change(struct http_request *request, int error) {
-    (void)error; /* changed or not: as it stands now */
+    (void)error; /* changed or not: replies the present state */
     reply_service(request);
 }
 

@@ -65,7 +65,7 @@ static const struct http_wait wait_all_left = {
 
 /* -- where one session stands ------------------------------------------------------------------------------------- */
 
-/* A session that is not there is an answer too: whoever waits for the end of its own is told. */
+/* A missing session is answered with 200 too, so that a client that waits for the end of its session is told. */
 static int view_seat(struct http_request *request, const struct query_result *result) {
     Pb__BarrierSeat outside = PB__BARRIER_SEAT__INIT;
     outside.name = (char *)(uintptr_t)http_path_value(request, "name").data;
@@ -105,17 +105,18 @@ static const struct message_member state[] = {{.field = "name"},
     { segment, HTTP_TEXT, .help = "the barrier's name", .least = 1, .most = BARRIER_NAME_MOST, .field = "name" }
 const struct http_route http_routes_barrier[] = {
     {HTTP_PUT, "/v1/barrier/+name/enter", http_declared, "barrier:write",
-     HTTP_PARAMS(NAME("+name"), HTTP_DC, HTTP_SESSION_USE("session"),
-                 {"parties", HTTP_U64, .help = "so many have to enter; all of a round say the same", .least = 1,
-                  .most = BARRIER_PARTIES_MOST, .required = true, .field = "parties"},
-                 {"double", HTTP_FLAG, .help = "the round is over only when all have left; all of a round say the same",
-                  .field = "doubled"},
-                 {"after", HTTP_U64,
-                  .help = "the Round that the session was released from last, 0 at first: one who asks again because "
-                          "the answer was lost then does not enter the next round",
-                  .field = "after", .given = "after_given"},
-                 HTTP_WAIT("how long it waits for the others")),
-     "Enters a barrier: Released when all parties of the round have entered; who is not released stays entered",
+     HTTP_PARAMS(
+         NAME("+name"), HTTP_DC, HTTP_SESSION_USE("session"),
+         {"parties", HTTP_U64, .help = "so many have to enter; all of a round say the same", .least = 1,
+          .most = BARRIER_PARTIES_MOST, .required = true, .field = "parties"},
+         {"double", HTTP_FLAG, .help = "the round is over only when all have left; all of a round say the same",
+          .field = "doubled"},
+         {"after", HTTP_U64,
+          .help = "the Round that the session was released from last, 0 at first: a request that is repeated because "
+                  "the answer was lost then does not enter the next round",
+          .field = "after", .given = "after_given"},
+         HTTP_WAIT("how long it waits for the others")),
+     "Enters a barrier: Released when all parties of the round have entered; without that the session stays entered",
      HTTP_OWN,
      .example = {"/v1/barrier/nightly/load/enter?parties=2&ttl=1m&double", .status = 200, .keep = "party=Session"},
      .endpoint = {.command = BARRIER_ENTER, .then = &wait_released, .answer = answer},
@@ -126,16 +127,15 @@ const struct http_route http_routes_barrier[] = {
          {"session", HTTP_UUID,
           .help = "only where this session stands (Standing: waiting, released, inside, left, over, or outside); "
                   "with index nobody else's coming and going wakes it"}),
-     "One barrier: who waits (Entered), and who of a double round is at work and has not left (Working)", HTTP_OWN,
-     .example = {"/v1/barrier/nightly/load", .status = 200},
+     "One barrier: the sessions that wait (Entered), and those of a double round that have not left (Working)",
+     HTTP_OWN, .example = {"/v1/barrier/nightly/load", .status = 200},
      .endpoint = {.query = &query_barrier, .answer = state, .watched = "barrier", .missing = "is empty"},
      .cli = {.command = "barriers get"}},
     {HTTP_GET, "/v1/barriers", http_declared, "barrier:read",
      HTTP_PARAMS(
          {"prefix", HTTP_TEXT, .help = "only names that begin so", .most = BARRIER_NAME_MOST, .field = "prefix"},
          HTTP_READS),
-     "All barriers that somebody is at", HTTP_OWN,
-     .example = {"/v1/barriers?prefix=nightly/", .status = 200, .depth = 2},
+     "All barriers with a party", HTTP_OWN, .example = {"/v1/barriers?prefix=nightly/", .status = 200, .depth = 2},
      .endpoint = {.query = &query_barriers, .answer = state, .list = "barriers"},
      .cli = {"barriers list", .columns = "Name Round Parties Double Entered Working ReleasedRound"}},
     {HTTP_PUT, "/v1/barrier/+name/leave", http_declared, "barrier:write",

@@ -1,5 +1,5 @@
-/* PUT /v1/catalog/register and deregister: JSON into commands. Everything is checked here that can be without the
- * store; what is refused names the field. */
+/* PUT /v1/catalog/register and deregister: turn JSON into commands. They check everything that can be checked without
+ * the store; a refusal names the field. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "http/views.h"
 #include "registry/undiscoverable.h"
 
-/* It may say again which node it is of. */
+/* The check may name its node again. */
 static Pb__Check *form_check(struct catalog_form *form, struct json_object *json, const Pb__Node *node) {
     Pb__Check *check = catalog_form_check(form, json);
     if (*check->node && strcmp(check->node, node->name) != 0)

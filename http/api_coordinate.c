@@ -1,5 +1,5 @@
-/* /v1/coordinate: where nodes are on the network. Words and statuses are Consul's; where it breaks off or says
- * nothing, a 400 with a line. */
+/* /v1/coordinate: the network coordinates of nodes. Texts and statuses are Consul's; where Consul closes the connection
+ * or sends no text, the answer is a 400 with a line. */
 #include <math.h>
 
 #include "http/views.h"
@@ -86,7 +86,7 @@ static void number_member(struct json_object *json, const char *name, double *ou
     if (value) number_parse(value, name, out, fault);
 }
 
-/* Into the arena: how many numbers there are is for coordinate_check to judge. */
+/* Reads the vector into the arena; coordinate_check checks the number of its elements. */
 static void vec_parse(struct arena *arena, struct json_object *json, Pb__Coordinate *record, struct fault *fault) {
     struct json_object *array = json_get_array(json, "Vec", fault);
     record->n_vec = array ? json_object_array_length(array) : 0;

@@ -1,8 +1,8 @@
-/* /v1/election: one of those who campaign leads. */
+/* /v1/election: of all sessions that campaign, one leads. */
 #include "http/queue_requests.h"
 #include "kv/election/election.h"
 
-/* -- what the rows cannot say ------------------------------------------------------------------------------------- */
+/* -- work that rows cannot express -------------------------------------------------------------------------------- */
 
 static const struct message_member campaigned[] = {{.field = "name"},
                                                    {.field = "held", .name = "Leader"},
@@ -38,7 +38,7 @@ static int own_view(struct http_request *request, const struct query_result *res
     return queue_own_view(request, result, campaigned);
 }
 
-/* With ?leader only the leader is read: who observes it is not woken by those who campaign. */
+/* With ?leader only the leader is read, so that candidates do not wake observers of the leader. */
 static void election_get(struct http_request *request) {
     if (http_has(request, "session")) queue_own_read(request, &query_election_entry, own_view);
     else if (!http_has(request, "leader")) http_declared(request);
@@ -87,9 +87,9 @@ static const struct message_member any[] = {
     { "token", HTTP_U64, .help = (help_), .least = 1, .field = "token", __VA_ARGS__ }
 #define NOW \
     { .type = HTTP_NOW, .field = "now_unix_ms" }
-#define VALUE                                                                                             \
-    &(const struct http_param) {                                                                          \
-        "value", HTTP_TEXT, .help = "what the leader advertises", .most = QUEUE_NOTE_MAX, .field = "note" \
+#define VALUE                                                                                                       \
+    &(const struct http_param) {                                                                                    \
+        "value", HTTP_TEXT, .help = "the value that the leader advertises", .most = QUEUE_NOTE_MAX, .field = "note" \
     }
 const struct http_route http_routes_election[] = {
     {HTTP_PUT, "/v1/election/+name/campaign", http_declared, "election:write",
@@ -99,7 +99,7 @@ const struct http_route http_routes_election[] = {
                   .field = "priority"},
                  HTTP_WAIT("how long it waits to lead; 0: not at all"),
                  {"enqueue", HTTP_FLAG, .help = "stands as a candidate also without wait", .field = "enqueue"}, NOW),
-     "Campaigns: leads, or waits to; the body is what the leader advertises", HTTP_OWN | HTTP_BODY_RAW,
+     "Campaigns: leads, or waits to; the body is the value that the leader advertises", HTTP_OWN | HTTP_BODY_RAW,
      .example = {"/v1/election/primary/campaign?ttl=1m", .body = "10.0.0.7:5432", .status = 200, .keep = "term=Term"},
      .endpoint = {.command = ELECTION_CAMPAIGN,
                   .raw = VALUE,
@@ -121,14 +121,15 @@ const struct http_route http_routes_election[] = {
      "Renews the session of the leader, without an entry in the log unless ttl changes it; 404 when it does not lead",
      HTTP_OWN, .example = {"/v1/election/primary/renew?token={term}", .status = 200}},
     {HTTP_GET, "/v1/election/*name", election_get, "election:read",
-     HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the election's name, slashes included", .least = 1,
-                  .most = QUEUE_NAME_MAX, .field = "name"},
-                 HTTP_READS, {"leader", HTTP_FLAG, .help = "the leader alone; with index: candidates wake nobody"},
-                 {"session", HTTP_UUID,
-                  .help = "only what this session has there, as campaign answers; with index nobody else's coming and "
-                          "going wakes it"},
-                 {"transitions", HTTP_FLAG, .help = "the newest changes of who leads and waits, with their causes"}),
-     "Who leads, and who else campaigns", HTTP_OWN, .example = {"/v1/election/primary", .status = 200},
+     HTTP_PARAMS(
+         {"*name", HTTP_TEXT, .help = "the election's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
+          .field = "name"},
+         HTTP_READS, {"leader", HTTP_FLAG, .help = "the leader alone; with index: candidates wake nobody"},
+         {"session", HTTP_UUID,
+          .help = "only the entry of this session, as campaign answers it; with index changes of other "
+                  "sessions do not wake the request"},
+         {"transitions", HTTP_FLAG, .help = "also the newest changes of leader and candidates, with their causes"}),
+     "The leader, and the other candidates", HTTP_OWN, .example = {"/v1/election/primary", .status = 200},
      .endpoint = {.query = &query_election, .answer = one, .watched = "election", .missing = "has no leader"}},
     {HTTP_GET, "/v1/elections", http_declared, "election:read",
      HTTP_PARAMS(

@@ -1,4 +1,4 @@
-/* /v1/event: telling all agents, and what this one was told. */
+/* /v1/event: sends events to all agents, and lists those for this agent. */
 #include "base/message.h"
 #include "http/event_views.h"
 #include "http/http.h"
@@ -18,7 +18,7 @@ static char *text_of(struct http_request *request, const char *parameter) {
     return arena_strndup(http_arena(request), text.size ? text.data : "", text.size);
 }
 
-/* As Consul refuses it, but for the regular expressions: POSIX's. */
+/* Refuses the same events as Consul, but filters are POSIX regular expressions. */
 static int judge(const Pb__Event *event, struct fault *fault) {
     static const char *const names[] = {"node", "service", "tag"};
     const char *const filters[] = {event->node_filter, event->service_filter, event->tag_filter};
@@ -52,7 +52,7 @@ static void put_fire(struct http_request *request) {
     else http_write(request, EVENT_FIRE, &command->base, view_fired);
 }
 
-/* -- what came ---------------------------------------------------------------------------------------------------- */
+/* -- answers of the query ----------------------------------------------------------------------------------------- */
 static int view_list(struct http_request *request, const struct query_result *result) {
     const struct http_env *env = http_env(request);
     const Pb__EventsResult *records = (const Pb__EventsResult *)result->message;

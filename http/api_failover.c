@@ -1,5 +1,5 @@
-/* /v1/failover: where services are answered from when they have no healthy instances here, and why they are answered from
- * where they are (multi-dc/failover.h). */
+/* /v1/failover: the regions that answer for a service without healthy instances here, and an explanation of the present
+ * answer (multi-dc/failover.h). */
 #include <string.h>
 
 #include "http/health_failover.h"
@@ -7,7 +7,7 @@
 #include "http/region_views.h"
 #include "http/views.h"
 
-/* -- what is shown ------------------------------------------------------------------------------------------------ */
+/* -- members of answers ------------------------------------------------------------------------------------------- */
 static const Pb__FailoverState *shown_state(const ProtobufCMessage *message) {
     if (message->descriptor == &pb__failover_result__descriptor) return ((const Pb__FailoverResult *)message)->state;
     return (const Pb__FailoverState *)message;
@@ -120,9 +120,8 @@ static const struct http_param order[] = {
     }
 const struct http_route http_routes_failover[] = {
     {HTTP_PUT, "/v1/failover/:service", http_declared, "service:write", HTTP_PARAMS(NAME("service"), HTTP_DC),
-     "Orders who answers for a service while it has no healthy instances here: the first target that has some. Without "
-     "an "
-     "order it is the nearest region",
+     "Orders who answers for a service while it has no healthy instances here: the first target that has some. "
+     "Without an order it is the nearest region",
      HTTP_OWN,
      .example = {"/v1/failover/db", "{\"Targets\":[{\"Regions\":[\"us\",\"ap\"]},{\"Service\":\"db-read-only\"}]}",
                  .status = 200},

@@ -8,10 +8,10 @@ static int status(const ProtobufCMessage *answer) { return ((const Pb__FenceAnsw
 static const struct message_member checked[] = {
     {.field = "accepted"}, {.field = "highest"}, {.field = "reason", .flags = MEMBER_OPTIONAL}, {0}};
 
-#define RESOURCE                                                                                \
-    {                                                                                           \
-        "*resource", HTTP_TEXT, .help = "what the lock protects, slashes included", .least = 1, \
-                                .most = FENCE_NAME_MAX, .field = "resource"                     \
+#define RESOURCE                                                                                             \
+    {                                                                                                        \
+        "*resource", HTTP_TEXT, .help = "the resource that the lock protects, slashes included", .least = 1, \
+                                .most = FENCE_NAME_MAX, .field = "resource"                                  \
     }
 const struct http_route http_routes_fence[] = {
     {HTTP_PUT, "/v1/fence/*resource", http_declared, "fence:write",

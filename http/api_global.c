@@ -1,5 +1,5 @@
 /* /v1/global/service, /v1/global/services: all regions in one answer, of this region's catalog and of its copies of the
- * others. They do not wait; who wants to follow one region asks it with ?dc=. */
+ * others. They do not block; to follow one region, ask it with ?dc=. */
 #include <string.h>
 
 #include "http/http.h"

@@ -17,7 +17,7 @@ static void health_node(struct http_request *request) {
     http_read(request, &query_node_checks, &message->base, checks_view);
 }
 
-/* The part that checks/ and service/ have in common; false: replied. */
+/* The part of the request that checks/ and service/ share; NULL: it has replied. */
 static Pb__ServiceRequest *service_request(struct http_request *request) {
     Pb__ServiceRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__service_request__init(message);
@@ -40,7 +40,7 @@ static int service_view(struct http_request *request, const struct query_result 
     return 200;
 }
 
-/* Without a value it is true; else what Go's ParseBool takes. */
+/* Reads ?passing: without a value it is true; else the value must be one that Go's ParseBool accepts. */
 static bool passing(struct http_request *request, protobuf_c_boolean *only) {
     static const char *const yes[] = {"", "1", "t", "T", "true", "TRUE", "True"};
     static const char *const no[] = {"0", "f", "F", "false", "FALSE", "False"};
@@ -77,7 +77,7 @@ static void health_state(struct http_request *request) {
     if (!view_no_filter(request) || !view_path_text(request, "state", "check state", &message->state)) return;
     Pb__Status status;
     struct slice state = slice_text(message->state);
-    /* "unknown" is a state of old that clients still ask for: nothing is in it. */
+    /* "unknown" is a former state that clients still ask for: no check has it. */
     if (!slice_is(state, "any") && !slice_is(state, "unknown") &&
         (catalog_status_parse(state, &status) != CO_OK || status == PB__STATUS__MAINTENANCE)) {
         http_reply_text(request, 400, "Invalid check state \"%.40s\": one of any, passing, warning, critical",
@@ -102,9 +102,9 @@ const struct http_route http_routes_health[] = {
          VIEW_TAG, VIEW_NODE_META,
          {"lb", HTTP_CHOICE, .choices = "p2c|hcl|weighted|nearest|ring",
           .help = "coord's own: the pick by this policy comes first, each entry has LB: Load, Weight, Age in ms"},
-         {"key", HTTP_TEXT, .help = "with lb=ring: whose owner comes first"},
+         {"key", HTTP_TEXT, .help = "with lb=ring: the key whose owner comes first"},
          {"subset", HTTP_U64, .help = "coord's own: only so many instances, always the same ones for the same id"},
-         {"id", HTTP_TEXT, .help = "with subset: who calls, as `web-17`"},
+         {"id", HTTP_TEXT, .help = "with subset: the caller's id, as `web-17`"},
          {"failover", HTTP_FLAG,
           .help =
               "coord's own: of the region that answers in place of this one, which X-Coord-Region names, and of the "

@@ -47,7 +47,7 @@ static int view_entry(struct http_request *request, const struct query_result *r
     return 200;
 }
 
-/* The value may be somebody else's page: a browser must neither guess its type nor run it. */
+/* Anybody may have written the value, so a browser must neither guess its type nor run it. */
 void http_kv_raw(struct http_request *request, const Pb__KvEntry *entry) {
     http_header(request, "X-Content-Type-Options", "nosniff");
     http_header(request, "Content-Security-Policy", "sandbox");
@@ -70,7 +70,7 @@ static int view_entries(struct http_request *request, const struct query_result 
     return 200;
 }
 
-/* Nothing below a prefix is a 404, but the root always exists. */
+/* No keys below a prefix are a 404, except for the empty prefix. */
 static int view_keys(struct http_request *request, const struct query_result *result) {
     if (!result->found && http_path_value(request, "key").size != 0) return 404;
     const Pb__KvKeysResult *keys = (const Pb__KvKeysResult *)result->message;
@@ -92,7 +92,7 @@ static bool key_refused(struct http_request *request, struct slice key) {
     return true;
 }
 
-/* As in a query string. */
+/* Appends text escaped as in a query string. */
 static void append_escaped(struct buffer *out, struct slice text) {
     for (size_t i = 0; i < text.size; i++) {
         unsigned char c = (unsigned char)text.data[i];
@@ -102,7 +102,7 @@ static void append_escaped(struct buffer *out, struct slice text) {
     }
 }
 
-/* Of these parameters (NULL-terminated, sorted) at most one may be there. True when it has replied. */
+/* At most one of these parameters (NULL-terminated, sorted) may be given. True when it has replied. */
 static bool conflicts(struct http_request *request, const char *const *names) {
     struct buffer text = {0};
     unsigned count = 0;
@@ -143,7 +143,8 @@ static Pb__KvCommand *command_new(struct http_request *request, struct slice key
     return command;
 }
 
-/* A number that must be there when its name is; absent: untouched, true. False when it has replied. */
+/* A number parameter, which must have a value. When it is not given *value is unchanged: true. False when it has
+ * replied. */
 static bool number_parse(struct http_request *request, const char *name, uint64_t *value) {
     if (http_has(request, name) && http_parameter(request, name).size == 0) {
         http_reply_text(request, 400, "Invalid %s: a whole number is wanted", name);
@@ -152,7 +153,7 @@ static bool number_parse(struct http_request *request, const char *name, uint64_
     return http_parameter_u64(request, name, value);
 }
 
-/* A session that is not there is Consul's 500: clients look for its words. */
+/* A session that does not exist is a 500 with Consul's text, because clients look for that. */
 static void lock_written(struct http_request *request, const struct machine_result *result) {
     const Pb__KvLockAnswer *answer = (const Pb__KvLockAnswer *)result->message;
     if (result->error == CO_INVALID) {
@@ -172,7 +173,7 @@ static bool lock_parse(struct http_request *request, Pb__KvCommand *command) {
         http_reply_text(request, 400, "missing session");
         return false;
     }
-    if (acquire && !uuid_valid(session)) { /* to release with it is harmless: nobody holds anything by that name */
+    if (acquire && !uuid_valid(session)) { /* a release with such an id is harmless, because no session has it */
         http_reply_text(request, 400, "acquire: failed session lookup: not a UUID");
         return false;
     }
@@ -183,7 +184,7 @@ static bool lock_parse(struct http_request *request, Pb__KvCommand *command) {
     return true;
 }
 
-/* A parameter that is there once, with a value. False when it has replied. */
+/* Checks that a parameter is given once, with a value. False when it has replied. */
 static bool given_once(struct http_request *request, const char *name, const char *wanted) {
     struct slice *values;
     size_t count = http_parameters(request, name, &values);
@@ -211,7 +212,7 @@ static bool fence_parse(struct http_request *request, Pb__KvCommand *command, ui
     return true;
 }
 
-/* Parameters that would be a great mistake to ignore: somebody asks for something else than a write. */
+/* Refuses parameters that must not be ignored, because the client wants something else than a write. */
 static bool misplaced(struct http_request *request, const char *const *names, const char *where) {
     for (; *names; names++) {
         if (!http_has(request, *names)) continue;
@@ -295,7 +296,7 @@ const struct http_route http_routes_kv[] = {
          KEY, HTTP_DC, {"flags", HTTP_U64, .help = "a number to store with the value"}, CAS,
          {"acquire", HTTP_UUID, .help = "takes the key's lock for this session"},
          {"release", HTTP_UUID, .help = "gives the lock of this session back"},
-         {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, with which it goes"}, FENCE,
+         {"lease", HTTP_UUID, .help = "coord's own: binds the key to this lease, whose end deletes it"}, FENCE,
          {"restore", HTTP_FLAG,
           .help = "coord's own: the key becomes what it was at `at`, value and flags; takes no body, and answers "
                   "with an object. 404 when it was not there then, and nothing is done"},

@@ -1,4 +1,4 @@
-/* /v1/kv/...?at= and ?history: keys as they were. */
+/* /v1/kv/...?at= and ?history: the former values of keys. */
 #include "base/check.h"
 #include "base/message.h"
 #include "base/text.h"
@@ -35,7 +35,7 @@ static void write_change(struct json_out *json, const Pb__KvChange *change) {
     json_object_end(json);
 }
 
-/* 0: it is not refused. */
+/* Returns 0 when it is not refused. */
 static int view_refused(struct http_request *request, const Pb__KvPastResult *past) {
     const struct http_kv_window window = {.off = past->off,
                                           .verdict = past->verdict,

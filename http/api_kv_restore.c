@@ -1,4 +1,4 @@
-/* PUT /v1/kv/KEY?restore&at=: keys become what they were. */
+/* PUT /v1/kv/KEY?restore&at=: gives keys their former values. */
 #include "base/message.h"
 #include "http/http.h"
 #include "http/views_kv.h"
@@ -66,7 +66,7 @@ static void restored(struct http_request *request, const struct machine_result *
     else reply_answer(request, answer);
 }
 
-/* Parameters of other writes. NULL: there is none. */
+/* A given parameter that belongs to other writes. NULL: there is none. */
 static const char *stranger(struct http_request *request) {
     static const char *const others[] = {"acquire", "cas", "fence", "flags", "lease", "release"};
     for (size_t i = 0; i < ARRAY_COUNT(others); i++)

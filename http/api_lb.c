@@ -1,4 +1,5 @@
-/* /v1/lb: which instance a request goes to, who owns a key, which keys are hot (lb/pick.h, docs/load-balancing.md). */
+/* /v1/lb: picks the instance for a request, and tells the owners of a key, and the hot keys (lb/pick.h,
+ * docs/load-balancing.md). */
 #include <math.h>
 
 #include "base/check.h"
@@ -7,9 +8,9 @@
 #include "http/picks.h"
 #include "http/views.h"
 
-#define AGAIN_MS        5 /* a client agent waits for its copy */
+#define AGAIN_MS        5 /* pause while a client agent waits for its copy */
 #define REPLICAS_MAX    64
-#define READY_INSTANCES 12 /* among more there are too many pairs */
+#define READY_INSTANCES 12 /* a larger service has too many pairs */
 
 METRIC picks_total = {.name = "coord_lb_picks_total",
                       .type = METRIC_COUNTER,
@@ -18,7 +19,7 @@ METRIC picks_total = {.name = "coord_lb_picks_total",
 static struct slice service_of(struct http_request *request) { return http_path_value(request, "service"); }
 
 /* -- finding the instances ---------------------------------------------------------------------------------------- */
-/* The same request, once its instances are here. */
+/* Answers the request, when its instances are here. */
 typedef void (*answer_from)(struct http_request *request, const struct picks_kept *kept, uint64_t now_ns);
 
 static void find(struct http_request *request, answer_from answer, void (*again)(struct http_request *, uint64_t)) {
@@ -39,7 +40,7 @@ static void nobody(struct http_request *request, const struct picks_kept *kept, 
     buffer_free(&why);
 }
 
-/* What it asks for is its context from then on. False: it has replied. */
+/* Parses the request's parameters into its context. False: it has replied. */
 static bool asked(struct http_request *request, const char *parameter) {
     struct balance_ask *ask = arena_alloc(http_arena(request), sizeof *ask);
     if (!picks_ask(request, parameter, ask)) return false;
@@ -141,7 +142,7 @@ static void get_owner(struct http_request *request) {
 struct hot_asked {
     struct http_call call;
     struct rpc_hot hot;
-    struct buffer json; /* written where it was answered */
+    struct buffer json; /* written on the thread that got the answer */
     bool pretty;
 };
 
@@ -169,7 +170,7 @@ static void hot_write(struct json_out *json, const Pb__PeerHotAnswer *answer) {
     json_object_end(json);
 }
 
-/* The loop. */
+/* Loop thread. */
 static void hot_done(struct rpc_hot *hot, int error, const Pb__PeerHotAnswer *answer) {
     struct hot_asked *asked = CONTAINER_OF(hot, struct hot_asked, hot);
     struct json_out json;
@@ -220,17 +221,16 @@ const struct http_route http_routes_lb[] = {
      HTTP_PARAMS(SERVICE, HTTP_DC,
                  {"policy", HTTP_CHOICE, .choices = "p2c|hcl|weighted|nearest|ring", .otherwise = "p2c",
                   .help = "how it is picked"},
-                 {"key", HTTP_TEXT, .help = "whose owner is picked, with ring"}, TAG, PASSING, STALE),
+                 {"key", HTTP_TEXT, .help = "with ring: the key whose owner is picked"}, TAG, PASSING, STALE),
      "Picks the instance of a service that a request should go to: never a critical one. 503 when there is none, with "
      "why",
      HTTP_OWN, .example = {"/v1/lb/pick/db?policy=p2c", .status = 200, .depth = 2}},
     {HTTP_GET, "/v1/lb/owner/*service", get_owner, "service:read",
-     HTTP_PARAMS(SERVICE, HTTP_DC, {"key", HTTP_TEXT, .help = "whose owners are wanted", .required = true},
+     HTTP_PARAMS(SERVICE, HTTP_DC, {"key", HTTP_TEXT, .help = "the key", .required = true},
                  {"replicas", HTTP_U64, .help = "how many owners", .least = 1, .most = REPLICAS_MAX, .otherwise = "1"},
                  TAG, PASSING, STALE),
      "Owners of a key among the healthy instances, the first one first. They change little when instances come or go; "
-     "one "
-     "beyond 1.25 times the mean load gives up as many keys as bring it under that",
+     "one beyond 1.25 times the mean load gives up as many keys as bring it under that",
      HTTP_OWN, .example = {"/v1/lb/owner/db?key=user-17&replicas=2", .status = 200, .depth = 2}},
     {HTTP_GET, "/v1/lb/hot/*service", get_hot, "service:read", HTTP_PARAMS(SERVICE, HTTP_DC),
      "Keys that are looked up (by ring or as owner) more than 10 times as often as the mean, in the last 10 s",

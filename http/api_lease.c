@@ -1,4 +1,5 @@
-/* /v1/lease: leases, which vanish with all that is bound to them when their owner no longer renews them. */
+/* /v1/lease: leases. When its owner no longer renews it, a lease ends, and everything that is bound to it is
+ * removed. */
 #include "http/api_lease.h"
 
 #include <ctype.h>
@@ -31,7 +32,7 @@ void lease_refuse(struct http_request *request, int error, const char *id) {
     else http_reply_error(request, error);
 }
 
-/* -- what the leader knows of the time that is left --------------------------------------------------------------- */
+/* -- the remaining time, as the leader knows it ------------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b) {
     return strcmp((*(Pb__LeaseLeft *const *)a)->id, (*(Pb__LeaseLeft *const *)b)->id);
@@ -45,14 +46,15 @@ static void remaining_write(struct json_out *json, int64_t left_ms) {
     buffer_free(&text);
 }
 
-/* Context of a look at one: rpc_renew; NULL: the leader was not asked. */
+/* The context is the rpc_renew of a look at one lease; NULL: the leader was not asked. */
 static void one_remaining(struct json_out *json, const ProtobufCMessage *message, void *request) {
     const struct rpc_renew *looked = http_context(request);
     (void)message;
     if (looked) remaining_write(json, looked->left_ms);
 }
 
-/* Of a look at all: pb.LeasesLeft, sorted. One that it does not know of (its end is proposed) has nothing left. */
+/* The context is pb.LeasesLeft, sorted, of a look at all leases. A lease that is not in it (its end is proposed) has no
+ * time left. */
 static void any_remaining(struct json_out *json, const ProtobufCMessage *message, void *request) {
     const Pb__LeasesLeft *left = http_context(request);
     if (!left) return;
@@ -62,8 +64,8 @@ static void any_remaining(struct json_out *json, const ProtobufCMessage *message
     remaining_write(json, found ? (*found)->left_ms : 0);
 }
 
-/* Not found: the leader does not know it, or has proposed its end. What the state says counts, which has a moment to
- * go in the latter case. */
+/* CO_NOTFOUND: the leader does not know the lease, or has proposed its end. Then the replicated state is the answer; in
+ * the latter case it still has the lease for a moment. */
 static void looked_at_one(struct http_request *request, int error, const struct rpc_renew *renew) {
     if (error != CO_OK && error != CO_NOTFOUND) http_reply_error(request, error);
     else http_declared_with(request, renew);
@@ -85,8 +87,8 @@ static void looked_at_all(struct http_request *request, int error, const struct 
     http_declared_with(request, left);
 }
 
-/* How much is left only the leader knows, and it changes all the time: who waits for a change, or takes what this
- * server has, is not told. */
+/* Only the leader knows the remaining time, which changes all the time: so a blocking query, and a stale read, do not
+ * show it. */
 static void lease_get(struct http_request *request) {
     if (http_has(request, "index") || http_has(request, "stale")) http_declared(request);
     else http_renew(request, &lease_expiry, true, http_path_value(request, "id"), looked_at_one);
@@ -129,7 +131,7 @@ static void lease_renew(struct http_request *request) {
 static const struct http_param grant_body[] = {
     {"TTL", HTTP_DURATION, .help = "how long it lives without being renewed", .least = TTL_MIN_NS,
      .most = LEASE_TTL_MAX_NS, .required = true, .field = "lease.ttl_ns"},
-    {"Name", HTTP_TEXT, .help = "what it is for", .most = NAME_MOST, .field = "lease.name"},
+    {"Name", HTTP_TEXT, .help = "its purpose, for people", .most = NAME_MOST, .field = "lease.name"},
     {0},
 };
 static bool grant_prepare(struct http_request *request, ProtobufCMessage *message) {

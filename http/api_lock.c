@@ -3,7 +3,7 @@
 #include "http/views_kv.h"
 #include "kv/lock/lock.h"
 
-/* -- what the rows cannot say ------------------------------------------------------------------------------------- */
+/* -- work that rows cannot express -------------------------------------------------------------------------------- */
 
 static const struct message_member acquired[] = {{.field = "name"},
                                                  {.field = "held"},
@@ -15,7 +15,7 @@ static const struct message_member acquired[] = {{.field = "name"},
                                                  {.write = queue_bounds_write},
                                                  {0}};
 
-/* With a limit it is shared, unless it is told otherwise. */
+/* With a limit the mode is shared, unless the request names another. */
 static bool acquire_prepare(struct http_request *request, ProtobufCMessage *message) {
     Pb__QueueAcquireCommand *command = (Pb__QueueAcquireCommand *)(void *)message;
     if (command->limit && !http_has(request, "mode")) command->mode = PB__QUEUE_MODE__QUEUE_SHARED;
@@ -40,7 +40,7 @@ static void queue_write(struct json_out *json, const ProtobufCMessage *message, 
     queue_waiters_write(json, (const Pb__QueueView *)message, "Queue", true);
 }
 
-/* The newest grant's: of a lock that nobody holds it says nothing. */
+/* Writes the token of the newest grant; none for a lock that nobody holds. */
 static void token_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
     const Pb__Queue *queue = ((const Pb__QueueView *)message)->queue;
     (void)context;
@@ -121,14 +121,15 @@ const struct http_route http_routes_lock[] = {
      "so",
      HTTP_OWN, .example = {"/v1/lock/nightly/renew?token={token}", .status = 200}},
     {HTTP_GET, "/v1/lock/*name", lock_get, "lock:read",
-     HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the lock's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
-                  .field = "name"},
-                 HTTP_READS,
-                 {"session", HTTP_UUID,
-                  .help = "only what this session has there, as acquire answers; with index nobody else's coming and "
-                          "going wakes it"},
-                 {"transitions", HTTP_FLAG, .help = "the newest changes of who holds and waits, with their causes"}),
-     "Who holds a lock, and who waits for it", HTTP_OWN, .example = {"/v1/lock/nightly?transitions", .status = 200},
+     HTTP_PARAMS(
+         {"*name", HTTP_TEXT, .help = "the lock's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
+          .field = "name"},
+         HTTP_READS,
+         {"session", HTTP_UUID,
+          .help = "only the entry of this session, as acquire answers it; with index changes of other "
+                  "sessions do not wake the request"},
+         {"transitions", HTTP_FLAG, .help = "also the newest changes of holders and waiters, with their causes"}),
+     "The holders of a lock, and its queue", HTTP_OWN, .example = {"/v1/lock/nightly?transitions", .status = 200},
      .endpoint = {.query = &query_lock, .answer = one, .watched = "lock", .missing = "is free"}},
     {HTTP_GET, "/v1/locks", http_declared, "lock:read",
      HTTP_PARAMS(

@@ -40,7 +40,7 @@ static void labels_json(struct json_out *json, struct slice labels) {
     json_object_end(json);
 }
 
-/* Consul's counters carry what happened since the last interval; ours carry the total, as their only observation. */
+/* Consul's counters have the events of the last interval; ours have the total, as their only observation. */
 static void sample_json(struct json_out *json, const struct sample *sample, bool counter) {
     json_object(json);
     json_key(json, "Name");
@@ -59,7 +59,8 @@ static void sample_json(struct json_out *json, const struct sample *sample, bool
     json_object_end(json);
 }
 
-/* All samples whose family is of this type. Histograms count as counters: their buckets and sums are. */
+/* All samples whose family is of this type. Histograms are listed as counters, because their buckets and sums are
+ * counters. */
 static void samples_json(struct json_out *json, struct slice text, bool counters) {
     bool counter = false;
     json_array(json);
@@ -119,6 +120,6 @@ static void metrics_get(struct http_request *request) {
 const struct http_route http_routes_metrics[] = {
     {HTTP_GET, "/v1/agent/metrics", metrics_get, "agent:read",
      HTTP_PARAMS({"format", HTTP_CHOICE, .choices = "prometheus", .help = "prometheus: its text format; else JSON"}),
-     "What is counted and measured", HTTP_LOCAL, .example = {.status = 200, .depth = 1}},
+     "All metrics", HTTP_LOCAL, .example = {.status = 200, .depth = 1}},
     {0},
 };

@@ -1,9 +1,9 @@
-/* /ofrep/v1: OpenFeature's remote evaluation protocol 0.3. A flag is a rollout, its variants are versions, its value is the
- * document; the targeting key is the caller's id. Of the context the members node, region and tags say where the caller
- * is, as the parameters of /v1/rollout do.
+/* /ofrep/v1: OpenFeature's remote evaluation protocol 0.3. A flag is a rollout, its variants are versions, its value is
+ * the document; the targeting key is the caller's id. The members node, region and tags of the context tell where the
+ * caller is, as the parameters of /v1/rollout do.
  *
- * Browsers ask from pages of other origins: these paths answer them (CORS). What they give away is what every program that
- * reaches the API may read. */
+ * Browsers send requests from pages of other origins, and these paths answer them (CORS). They disclose only data that
+ * every program that reaches the API may read. */
 #include <stdio.h>
 
 #include "base/hash.h"
@@ -18,7 +18,7 @@ void ofrep_cors(struct http_request *request) {
 
 /* -- failures ----------------------------------------------------------------------------------------------------- */
 
-/* `key`: of one flag; NULL: of all. */
+/* Replies an error. `key`: of one flag; NULL: of all. */
 static void fail(struct http_request *request, int status, const char *key, const char *code, const char *details) {
     struct json_out *json = http_out(request);
     json_object(json);
@@ -55,7 +55,7 @@ static void tags_take(struct http_request *request, Pb__RolloutCaller *caller, s
     }
 }
 
-/* NULL: it has replied. Text is the request's JSON's. */
+/* NULL: it has replied. The texts belong to the request's JSON. */
 static Pb__RolloutCaller *caller_of(struct http_request *request) {
     const char *key = key_of(request);
     struct fault fault = {0};
@@ -125,8 +125,8 @@ static bool is_known(const struct http_request *request, const char *tag) {
     return known && (strcmp(known, "*") == 0 || strstr(known, tag));
 }
 
-/* Of what a caller is given, and not of why: with a stage of one percent the reason becomes another one for everybody, and
- * all the others would fetch again what they have. */
+/* The tag depends on values and variants, not on reasons: a stage of one percent changes the reason for every caller,
+ * and those that keep their version would fetch the same values again. */
 void ofrep_tag(const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]) {
     uint64_t sum = 0;
     for (size_t i = 0; i < all->n_rollouts; i++) {
@@ -200,12 +200,12 @@ static void preflight(struct http_request *request) {
     allow(request, "POST", "Content-Type, If-None-Match, Authorization, X-API-Key");
 }
 
-/* EventSource does not ask; who reads the stream with headers of his own does. */
+/* EventSource needs no preflight; a client that sends headers of its own does. */
 static void preflight_events(struct http_request *request) {
     allow(request, "GET", "Last-Event-ID, Cache-Control, Authorization, X-API-Key");
 }
 
-/* Members and headers that are not known are passed over, as the protocol wants it. */
+/* Unknown members and headers are ignored, as the protocol demands. */
 #define KEY \
     { ":key", HTTP_TEXT, .help = "the rollout's name" }
 #define HINTS                                                                                            \
@@ -226,10 +226,10 @@ const struct http_route http_routes_ofrep[] = {
      "A stream of Server-Sent Events: each says that this caller's flags have changed. The bulk answer names it", 0,
      .no_example = "it goes on until the client hangs up"},
     {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags/:key", preflight, "none", HTTP_PARAMS(KEY),
-     "What a browser asks before it asks", HTTP_LOCAL, .no_example = "its answer is a few headers"},
-    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL, "What a browser asks before it asks for all",
-     HTTP_LOCAL, .no_example = "its answer is a few headers"},
-    {HTTP_OPTIONS, "/ofrep/v1/events", preflight_events, "none", NULL, "What a browser asks before the stream",
-     HTTP_LOCAL, .no_example = "its answer is a few headers"},
+     "The preflight of a browser (CORS) for one flag", HTTP_LOCAL, .no_example = "its answer is a few headers"},
+    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none", NULL,
+     "The preflight of a browser (CORS) for all flags", HTTP_LOCAL, .no_example = "its answer is a few headers"},
+    {HTTP_OPTIONS, "/ofrep/v1/events", preflight_events, "none", NULL,
+     "The preflight of a browser (CORS) for the stream", HTTP_LOCAL, .no_example = "its answer is a few headers"},
     {0},
 };

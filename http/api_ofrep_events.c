@@ -1,7 +1,7 @@
-/* GET /ofrep/v1/events: a stream (http/sse.h) that tells one caller to evaluate its flags again, when they are others than
- * before. The id of an event is the ETag of the evaluations that it leads to, so that a client which comes back with it, at
- * any server, misses nothing and is told nothing twice. Who comes without one is told at once: nobody knows what has
- * changed since it fetched its flags, which it did before it opened the stream. */
+/* GET /ofrep/v1/events: a stream (http/sse.h) that tells one caller to evaluate its flags again when they have changed.
+ * The id of an event is the ETag of the evaluations that it leads to, so that a client that reconnects with it, to any
+ * server, misses no change and gets none twice. A client without an id gets an event at once, because it fetched its
+ * flags before it opened the stream, and they may have changed in between. */
 #include <ctype.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ struct events {
     struct sse sse;
     Pb__RolloutCaller *caller; /* in the request's arena */
     uint64_t index;
-    char tag[OFREP_TAG_SIZE]; /* of what the client knows; "": nothing */
+    char tag[OFREP_TAG_SIZE]; /* of the evaluations that the client has; "": none */
 };
 
 /* -- where it is -------------------------------------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ static void ask(struct sse *sse, enum rpc_freshness freshness) {
     sse_ask(sse, &query_rollout_all, &events->caller->base);
 }
 
-/* What the client knows has changed: an event. */
+/* Appends an event when the client's evaluations have changed. */
 static void compare(struct events *events, const Pb__RolloutResolutions *all) {
     char tag[OFREP_TAG_SIZE];
     ofrep_tag(all, tag);
@@ -76,7 +76,8 @@ static void answered(struct sse *sse) {
         if (quiet) buffer_append_text(&sse->text, ":\n\n");
         sse_go_on(sse);
     } else {
-        if (!sse->text.size) buffer_append_text(&sse->text, ":\n\n"); /* it knows all: the stream has begun */
+        if (!sse->text.size)
+            buffer_append_text(&sse->text, ":\n\n"); /* the client has the present ones: a comment begins the stream */
         sse_start(sse, events->index);
     }
 }

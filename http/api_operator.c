@@ -1,5 +1,5 @@
-/* /v1/operator: who is in the cluster, who leaves, who leads, is it healthy. What only the leader knows or does it
- * is asked for, at any server. */
+/* /v1/operator: the members of the cluster, removing one, transferring the leadership, autopilot and its health. Any
+ * server answers: it asks the leader when only that knows. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -141,8 +141,8 @@ static void get_autopilot(struct http_request *request) {
     http_read(request, &query_autopilot, &message->base, view_autopilot);
 }
 
-/* What is not named gets its default; Consul 1.8 sets it to zero (thresholds of 0s: no server is healthy any more).
- * Features of Consul's enterprise edition are refused. */
+/* A member that is left out gets its default; Consul 1.8 sets it to zero (with thresholds of 0s no server would be
+ * healthy). Features of Consul's enterprise edition are refused. */
 static bool parse_autopilot(struct json_object *json, Pb__AutopilotConfig *config, struct fault *fault) {
     static const char *const known[] = {"CleanupDeadServers",
                                         "LastContactThreshold",
@@ -255,7 +255,7 @@ static void view_health(struct http_request *request, int error, const struct rp
     http_reply_json(request, good_all == state->count ? 200 : 429);
 }
 
-/* Both are needed: the settings come first, and stay in the arena. */
+/* Health needs settings and state: the settings are read first, and stay in the arena. */
 static void health_settings(struct http_request *request, int error, const struct query_result *result) {
     if (error) http_reply_error(request, error);
     else http_ask_cluster(request, true, view_health, result->message);
@@ -269,7 +269,7 @@ static void get_health(struct http_request *request) {
 
 const struct http_route http_routes_operator[] = {
     {HTTP_GET, "/v1/operator/raft/configuration", get_raft, "operator:read",
-     HTTP_PARAMS(HTTP_DC, {"stale", HTTP_FLAG, .help = "what the asked server itself knows"}),
+     HTTP_PARAMS(HTTP_DC, {"stale", HTTP_FLAG, .help = "from the asked server's own state"}),
      "The servers of the cluster, as Raft counts them", 0, .example = {.status = 200}},
     {HTTP_DELETE, "/v1/operator/raft/peer", delete_peer, "operator:write",
      HTTP_PARAMS(HTTP_DC, {"id", HTTP_TEXT, .help = "the server's ID: 16 hexadecimal digits"},

@@ -1,4 +1,4 @@
-/* /v1/phaser: barriers whose parties come and go at any phase. */
+/* /v1/phaser: barriers whose parties may register and leave in any phase. */
 #include "http/http.h"
 #include "kv/phaser/phaser.h"
 
@@ -15,7 +15,7 @@ static const Pb__PhaserAwait *seen(const struct query_result *result) {
     return (const Pb__PhaserAwait *)result->message;
 }
 
-/* The registration that the wait began with has ended. */
+/* Has the registration with which the wait began ended? */
 static bool is_over(struct http_request *request, const struct query_result *result) {
     uint64_t began = asked(request)->create_index;
     return !result->found || (began && began != seen(result)->create_index);
@@ -76,7 +76,7 @@ static bool arrive_prepare(struct http_request *request, ProtobufCMessage *messa
 static const struct message_member arrived[] = {
     {.field = "phase"}, {.field = "arrived"}, {.field = "registered"}, {.field = "advanced"}, {0}};
 
-/* With ?wait= it goes on as an await of the phase in which it has arrived. */
+/* With ?wait= the request goes on as an await of the phase in which it has arrived. */
 static const ProtobufCMessage *arrive_ask(struct http_request *request, const struct machine_result *written) {
     const Pb__PhaserArrival *arrival = (const Pb__PhaserArrival *)written->message;
     if (written->error) {
@@ -131,7 +131,7 @@ const struct http_route http_routes_phaser[] = {
     {HTTP_PUT, "/v1/phaser/+name/register", http_declared, "phaser:write",
      HTTP_PARAMS(NAME("+"), HTTP_DC, HTTP_SESSION_USE("session"),
                  {"mode", HTTP_CHOICE, .choices = "signal-wait|signal|wait", .otherwise = "signal-wait",
-                  .help = "what it does: only those that signal are waited for", .field = "mode"},
+                  .help = "the member's mode: the others wait only for members that signal", .field = "mode"},
                  {"parent", HTTP_TEXT, .least = 1, .most = PHASER_NAME_MAX, .field = "parent",
                   .help = "the phaser that this one is a party of, from its first member on"}),
      "Joins a phaser in its present phase; again: answers what is registered", HTTP_OWN,

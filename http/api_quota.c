@@ -1,4 +1,4 @@
-/* /v1/quota: budgets that many spend of (kv/quota/quota.h). What agents spend of them: api_quota_take.c. */
+/* /v1/quota: budgets that many agents share (kv/quota/quota.h). Agents spend them by api_quota_take.c. */
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -18,22 +18,22 @@ static const struct http_param refill[] = {
     {"Tokens", HTTP_U64, .help = "so many come back", ANY_AMOUNT, .field = "tokens"},
     {"Every", HTTP_DURATION, .help = "in each such period", .least = QUOTA_EVERY_MIN_MS * UINT64_C(1000000),
      .most = QUOTA_EVERY_MAX_MS * UINT64_C(1000000), .field = "every_ms"},
-    {"Window", HTTP_CHOICE, .help = "in place of both: the whole budget comes back when one begins",
+    {"Window", HTTP_CHOICE, .help = "in place of Tokens and Every: the whole budget comes back when a window begins",
      .choices = "minute|hour|day|month", .field = "window"},
     {"Offset", HTTP_OFFSET, .help = "of the windows' clock from UTC", .field = "offset_minutes"},
     {0},
 };
 static const struct http_param definition[] = {
-    {"Budget", HTTP_U64, .help = "what may be spent in a window, or at once", .required = true, ANY_AMOUNT,
+    {"Budget", HTTP_U64, .help = "the amount that may be spent in a window, or at once", .required = true, ANY_AMOUNT,
      .field = "definition.budget"},
-    {"Burst", HTTP_U64, .help = "what may be unspent at once, where that is not the budget", ANY_AMOUNT,
+    {"Burst", HTTP_U64, .help = "the most that can be saved up, if other than the budget", ANY_AMOUNT,
      .field = "definition.burst"},
     {"Refill", HTTP_OBJECT, .group = refill, .field = "definition"},
     {"Mode", HTTP_CHOICE, .help = "how it is counted (default lease)", .choices = "lease|owner|bounded",
      .field = "definition.mode"},
     {"LeaseTTL", HTTP_DURATION, .help = "how long an agent may spend without hearing of the servers (default 10s)",
      TTL_BOUNDS, .field = "definition.lease_ttl_ms"},
-    {"MaxLeaseFraction", HTTP_FRACTION, .help = "what one agent may hold of it (default 0.05)", PART,
+    {"MaxLeaseFraction", HTTP_FRACTION, .help = "the part that one agent may hold (default 0.05)", PART,
      .field = "definition.max_lease"},
     {"Drift", HTTP_FRACTION, .help = "bounded: how much of it may be spent beyond it (default 0.01)", PART,
      .field = "definition.drift"},
@@ -42,12 +42,12 @@ static const struct http_param definition[] = {
     {"UnknownSlack", HTTP_FRACTION,
      .help = "bounded: how much of an agent's slack takes without a key may use (default 1)", .most = QUOTA_WHOLE,
      .field = "definition.unknown_slack", .given = "definition.unknown_slack_given"},
-    {"OnLoss", HTTP_CHOICE, .help = "what an agent admits while no server answers (default closed: nothing)",
+    {"OnLoss", HTTP_CHOICE, .help = "the takes that an agent admits while no server answers (default closed: none)",
      .choices = "open|closed|last", .field = "definition.on_loss"},
     {"LocalCap", HTTP_U64, .help = "OnLoss open: so much, an agent and refill period", ANY_AMOUNT,
      .field = "definition.local_cap"},
-    {"LastFor", HTTP_DURATION, .help = "OnLoss last: what was granted last, for so long (default 1m)", .least = 1000000,
-     .most = UINT64_C(86400000000000), .field = "definition.last_for_ms"},
+    {"LastFor", HTTP_DURATION, .help = "OnLoss last: as much as was granted last, for so long (default 1m)",
+     .least = 1000000, .most = UINT64_C(86400000000000), .field = "definition.last_for_ms"},
     {"Service", HTTP_TEXT, .help = "owner: the service whose healthy instances' agents own the keys", .least = 1,
      .most = 256, .field = "definition.service"},
     {"Split", HTTP_U64, .help = "owner: a hot key is split over so many owners", .least = 1, .most = 64,
@@ -55,7 +55,7 @@ static const struct http_param definition[] = {
     {0},
 };
 
-/* With its defaults, so that it keeps them when those of a later release are others. */
+/* Stores the defaults in the budget, so that it keeps them when a later release has other ones. */
 static bool put_prepare(struct http_request *request, ProtobufCMessage *message) {
     struct fault fault = {0};
     if (quota_definition_check(((Pb__QuotaPutCommand *)(void *)message)->definition, &fault) == CO_OK) return true;
@@ -63,7 +63,7 @@ static bool put_prepare(struct http_request *request, ProtobufCMessage *message)
     return false;
 }
 
-/* -- leases, for who spends without an agent ---------------------------------------------------------------------- */
+/* -- leases, for clients that spend without an agent -------------------------------------------------------------- */
 
 struct asked {
     uint64_t at_ms;
@@ -79,8 +79,8 @@ static void write_ttl(struct json_out *json, uint64_t ms) {
     buffer_free(&text);
 }
 
-/* How long it lives for certain: its TTL counts from the entry on, thus from later than the request. But it ends with
- * its session, of which nothing is known here unless this request made it. */
+/* The times between which the lease ends: its TTL counts from the log entry on, so from later than the request. But the
+ * lease ends with its session, which is known here only when this request made it. */
 static void write_bounds(struct http_request *request, struct json_out *json, uint64_t ttl_ms) {
     const struct asked *asked = http_context(request);
     struct http_bounds bounds;
@@ -121,12 +121,13 @@ static void granted(struct http_request *request, const struct machine_result *r
 
 static uint64_t number_of(struct http_request *request, const char *parameter) {
     uint64_t number = 0;
-    CHECK(http_parameter_u64(request, parameter, &number)); /* by the row */
+    CHECK(http_parameter_u64(request, parameter, &number)); /* the row has checked it */
     return number;
 }
 
-/* Who holds the lease is who knows its token: lease and session are shown to all who may read. One that is asked for again
- * by its number has to be known before the answer comes. 0: it is answered. */
+/* The token of a new lease. Knowing the token proves the ownership of the lease, because everybody who may read sees
+ * lease and session. A client that asks again by lease and number must name the token itself, which it must know before
+ * the answer comes. 0: it has replied. */
 static uint64_t token_of(struct http_request *request) {
     enum { UNUSED_BITS = 64 - 53 }; /* as a number of JSON it is exact everywhere */
     uint64_t token = number_of(request, "token");
@@ -199,17 +200,18 @@ const struct http_route http_routes_quota[] = {
     {HTTP_PUT, "/v1/quota/:name/lease", quota_lease, "quota:write",
      HTTP_PARAMS(
          NAME(NULL), HTTP_DC, HTTP_SESSION_USE("session"),
-         AMOUNT("want", "what the lease is to hold; less may be granted"),
+         AMOUNT("want", "the amount that the lease is to hold; less may be granted"),
          {"lease", HTTP_U64, .help = "the lease that is renewed; without it a new one is made"},
          {"token", HTTP_U64, .least = 1,
-          .help = "that of the lease, which only its holder knows; of a new one: as it is to be (else a random one)"},
-         AMOUNT("spent", "with lease: what was spent of it since the last answer"),
-         AMOUNT("held", "with lease: what its owner goes on spending meanwhile; the rest goes back"),
+          .help = "the lease's token, which only its holder knows; for a new lease the one that it is to have (else a "
+                  "random one)"},
+         AMOUNT("spent", "with lease: the amount spent of it since the last answer"),
+         AMOUNT("held", "with lease: the amount that its owner goes on spending meanwhile; the rest goes back"),
          {"seq", HTTP_U64, .help = "a number that grows with each request; the last one again gives the same answer"},
          {"priority", HTTP_U64, .help = "when it is not enough for all, higher ones come first",
           .most = QUOTA_PRIORITIES - 1}),
-     "Takes a part of a budget to spend it without asking, or renews that: what agents do for those who take. What is "
-     "not settled when it ends counts as spent until the next refill",
+     "Takes a part of a budget to spend it without asking, or renews that: as agents do for their clients. An "
+     "amount that is not settled when the lease ends counts as spent until the next refill",
      HTTP_OWN,
      .example = {"/v1/quota/calls/lease?ttl=1m&want=40&token=7306482591734", .status = 200, .keep = "part=Lease"},
      .endpoint = {.command = QUOTA_ASK}},
@@ -217,18 +219,18 @@ const struct http_route http_routes_quota[] = {
      HTTP_PARAMS(NAME("name"), HTTP_DC,
                  {"lease", HTTP_U64, .help = "the lease", .required = true, .least = 1, .field = "lease"},
                  {"token", HTTP_U64, .help = "its token", .required = true, .least = 1, .field = "token"},
-                 {"spent", HTTP_U64, .help = "what was spent of it since the last answer", .required = true,
+                 {"spent", HTTP_U64, .help = "the amount spent of it since the last answer", .required = true,
                   .most = QUOTA_AMOUNT_MOST, .field = "spent"}),
      "Ends a lease and gives the rest back; refused when it is settled already, or for more than it holds, or with "
-     "another "
-     "token",
+     "another token",
      HTTP_OWN, .example = {"/v1/quota/calls/settle?lease={part}&token=7306482591734&spent=25", .status = 200},
      .endpoint = {.command = QUOTA_SETTLE}},
     {HTTP_GET, "/v1/quota/:name/audit", http_declared, "quota:read",
      HTTP_PARAMS(
          NAME("name"), HTTP_READS,
          {"from", HTTP_U64, .help = "the first Number that is wanted; 0: the oldest that is kept", .field = "from"}),
-     "What changed a budget, the oldest first, 1000 at most: each row's sums are those before it and what it changed",
+     "The changes of a budget, the oldest first, 1000 at most: a row has the sums before it, and the amounts that it "
+     "changed",
      HTTP_OWN, .example = {"/v1/quota/calls/audit", .status = 200},
      .endpoint = {.query = &query_quota_audit, .list = "entries", .watched = "quota", .missing = UNKNOWN},
      .cli = {.command = "quota audit"}},

@@ -1,5 +1,5 @@
 /* /v1/agent/quota: takes of budgets, answered by this agent (rpc/quota/spending.h). Gateways ask for each request that
- * they admit, so the usual case, where the agent holds enough, answers within the call. */
+ * they admit, so the usual case, in which the agent holds enough, is answered within the call. */
 #include "base/check.h"
 #include "base/json_in.h"
 #include "http/http.h"
@@ -8,8 +8,8 @@
 
 /* -- RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers) ----------------------------------------- */
 
-#define FIELD_MOST  2048                      /* bytes of one field: of several takes as many as fit */
-#define NUMBER_MOST UINT64_C(999999999999999) /* of a structured field's integer */
+#define FIELD_MOST  2048                      /* bytes of one header field, which has as many takes as fit */
+#define NUMBER_MOST UINT64_C(999999999999999) /* the largest integer of a structured field */
 
 struct field {
     char text[FIELD_MOST];
@@ -86,7 +86,7 @@ static void write_answer(struct http_request *request, const struct taking *taki
     json_object_end(json);
 }
 
-/* Whole seconds, and at least one: whoever is told 0 asks again at once. */
+/* Whole seconds, and at least one, because a client that reads 0 would ask again at once. */
 static void retry_after(struct http_request *request, uint64_t retry_ms) {
     uint64_t seconds = (retry_ms + 999) / 1000;
     http_header_u64(request, "Retry-After", seconds ? seconds : 1);
@@ -109,7 +109,7 @@ static void refuse(struct http_request *request, const struct taking *taking, in
     http_reply_text(request, status, "quota \"%.*s\": %s", (int)name.size, name.data, why);
 }
 
-/* Who only looks is told whether something is left, of all that it looks at. */
+/* Is it a request that spends nothing, and is one of its budgets used up? */
 static bool is_look_at_nothing(const struct taking *taking) {
     bool spends = false, spent = false;
     for (size_t i = 0; i < taking->take.count; i++) {
@@ -119,7 +119,7 @@ static bool is_look_at_nothing(const struct taking *taking) {
     return spent && !spends;
 }
 
-/* When more comes. RateLimit (t) says the same of the budget that it hangs on. */
+/* The time until more of the budget is there. RateLimit (t) has the same time, for the budget that refused. */
 static uint64_t refused_for_ms(struct taking *taking) {
     const struct spender_answer *answer = &taking->take.answer;
     struct spender_rate *rate = &taking->take.rates[answer->failed];
@@ -141,7 +141,7 @@ static void reply(struct http_request *request, struct taking *taking) {
     http_reply_json(request, error == CO_OK ? 200 : 429);
 }
 
-/* There is no such budget here. One whose name ends in another region's is that region's. */
+/* There is no such budget here. A budget whose name ends with the name of another region belongs to that region. */
 static void regions_known(struct http_request *request, int error, const struct query_result *result) {
     struct taking *taking = (struct taking *)(uintptr_t)http_context(request);
     struct slice name = taking->takes[taking->take.answer.failed].name, region = region_of_name(name);
@@ -171,7 +171,7 @@ static void answered(struct http_request *request, struct http_call *call, int e
     http_fetch(request, &query_regions, &message->base, RPC_STALE, regions_known);
 }
 
-/* The loop. */
+/* Loop thread. */
 static void done(struct spending_take *take) { http_called(&CONTAINER_OF(take, struct taking, take)->call, CO_OK); }
 
 /* -- taking ------------------------------------------------------------------------------------------------------- */
@@ -185,8 +185,8 @@ static struct taking *taking_new(struct http_request *request, size_t count) {
 
 #define NO_PART "this agent has no part in quotas"
 
-/* True: it has its outcome; else `view` is called then. It is parked before, because the outcome may come at once, on
- * another thread. */
+/* Begins the take. True: the outcome is known; else `view` is called with it later. The request is parked before,
+ * because the outcome may come at once on another thread. */
 static bool begin(struct http_request *request, struct taking *taking,
                   void (*view)(struct http_request *request, struct http_call *call, int error)) {
     taking->call.view = view;
@@ -208,7 +208,7 @@ static void take_one(struct http_request *request) {
     if (http_parameter_u64(request, "n", &taking->takes[0].n)) take(request, taking);
 }
 
-/* -- who owns a key ----------------------------------------------------------------------------------------------- */
+/* -- the owner of a key ------------------------------------------------------------------------------------------- */
 
 static void write_owner(struct json_out *json, const char *node, const struct spending_view *seen) {
     const struct owning_view *view = &seen->view;
@@ -227,7 +227,8 @@ static void write_owner(struct json_out *json, const char *node, const struct sp
     json_object_end(json);
 }
 
-/* After a look, which makes the budget known here. What came of it matters only when the budget is not known then. */
+/* Replies after a look, which makes the agent fetch the budget. The outcome of the look matters only when the budget is
+ * still unknown. */
 static void reply_owner(struct http_request *request, const struct taking *taking) {
     const struct spender_take *take = &taking->takes[0];
     struct spending_view seen;
@@ -299,24 +300,22 @@ const struct http_route http_routes_quota_take[] = {
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
          {"n", HTTP_U64, .help = "how much (default 1); 0 only looks: Allowed says whether something is left",
           .most = QUOTA_AMOUNT_MOST},
-         {"key", HTTP_TEXT, .help = "whose it is; Mode owner: each key has the budget, and one is needed",
+         {"key", HTTP_TEXT, .help = "the key to charge; in Mode owner each key has the budget, and a key is required",
           .most = SPENDER_KEY_MOST}),
      "Spends of a budget: 200, or 429 with Retry-After when it is spent; 503 when no server can say and OnLoss does "
      "not allow it. " SAYS,
      HTTP_OWN | HTTP_LOCAL, .example = {"/v1/agent/quota/calls/take?n=5", .status = 200}},
     {HTTP_PUT, "/v1/agent/quota/take", take_several, "quota:write", NULL,
      "Spends of several budgets, all or nothing, 64 at most; when refused, Refused names the first that is spent. A "
-     "Key "
-     "may have 8 KiB",
+     "Key may have 8 KiB",
      HTTP_OWN | HTTP_LOCAL, .example = {.body = "[{\"Name\":\"calls\",\"N\":2}]", .status = 200}},
     {HTTP_GET, "/v1/agent/quota/:name/owner", owner_of, "quota:read",
      HTTP_PARAMS(
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
          {"key", HTTP_TEXT, .help = "the key", .required = true, .least = 1, .most = SPENDER_KEY_MOST}),
-     "Who counts a key of a budget in Mode owner, as far as this agent knows: Owner's agent, which Counts it, here "
-     "with "
-     "what is Remaining; Moves: another one does when the newest Epoch is active; Part of Parts: it is split, and this "
-     "is where this agent takes",
+     "The agent that counts a key of a budget in Mode owner (Owner), as far as this agent knows. Counts: it is this "
+     "agent, and Remaining is the rest. Moves: another agent counts it when the newest Epoch is active. Part and "
+     "Parts: the key is split into Parts, and this agent takes from Part",
      HTTP_OWN | HTTP_LOCAL, .no_example = "the budget of the example has no owners"},
     {0},
 };

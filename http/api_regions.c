@@ -1,5 +1,4 @@
-/* /v1/global/regions, and what Consul's API says of datacenters: which there are, how far away, and who their servers
- * are. */
+/* /v1/global/regions, and the datacenters of Consul's API: lists the regions, their distance, and their servers. */
 #include <string.h>
 
 #include "base/message.h"
@@ -143,8 +142,8 @@ static void write_coordinate(struct json_out *json, const char *node, const char
     json_object_end(json);
 }
 
-/* Another region's servers are as high as they are far: the distance from here is what was measured, and that between two
- * other regions at most the sum, by way of this one. */
+/* The height of another region's servers is their measured distance from here. So the computed distance from here is
+ * the measured one, and that between two other regions is the sum of both, which is an upper bound. */
 static void write_area(struct json_out *json, const Pb__PeerRegion *seen, const Pb__Region *record) {
     struct vivaldi_coordinate numbers = vivaldi_origin();
     numbers.height = (double)seen->rtt_us / 1e6;
@@ -189,10 +188,10 @@ static void coordinate_datacenters(struct http_request *request) {
     http_show_regions(request, &query_service_coordinates, &message->base, view_areas);
 }
 
-#define PREFIX                                                                                 \
-    {                                                                                          \
-        "prefix", HTTP_TEXT, .help = "what the keys begin with", .required = true, .least = 1, \
-                             .most = KEYS_PREFIX_MAX, .field = "prefix"                        \
+#define PREFIX                                                                                                        \
+    {                                                                                                                 \
+        "prefix", HTTP_TEXT, .help = "the prefix of the keys", .required = true, .least = 1, .most = KEYS_PREFIX_MAX, \
+                             .field = "prefix"                                                                        \
     }
 const struct http_route http_routes_regions[] = {
     {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", NULL,
@@ -210,7 +209,7 @@ const struct http_route http_routes_regions[] = {
      "Forgets a region for good, until an operator joins it again", HTTP_OWN, .no_example = "it needs another region",
      .endpoint = {.command = REGION_REMOVE}, .cli = {"region remove"}},
     {HTTP_GET, "/v1/region/keys", region_keys, "none", NULL,
-     "Which keys are copied from other regions, how many they are, and how many milliseconds they may lag behind",
+     "The keys that are copied from other regions, how many they are, and how many milliseconds they may lag behind",
      HTTP_LOCAL, .example = {.status = 200}},
     {HTTP_PUT, "/v1/region/keys", http_declared, "operator:write",
      HTTP_PARAMS(

@@ -1,14 +1,14 @@
-/* /v1/rollout: versions of a configuration, and who gets which. */
+/* /v1/rollout: versions of a configuration, and the callers that get them. */
 #include "base/json_schema.h"
 #include "http/declared.h"
 #include "http/http.h"
 #include "http/rollout_views.h"
 
-#define TRIES_MOST 5 /* of one publication, while schemas come and go */
+#define TRIES_MOST 5 /* of one publication, while its schema changes */
 
 static struct slice path_name(const struct http_request *request) { return http_path_value(request, "name"); }
 
-/* Through whose agent it came. */
+/* The agent through which the request came. */
 static char *by_agent(struct http_request *request) {
     return arena_printf(http_arena(request), "node %s", http_env(request)->node_name);
 }
@@ -38,7 +38,7 @@ struct publication {
     unsigned tries;
 };
 
-/* NULL and a fault. */
+/* Parses a schema; NULL and a fault. */
 static struct json_schema *schema_read(struct slice text, struct fault *fault) {
     struct json_schema *schema = NULL;
     struct json_object *json;
@@ -48,7 +48,7 @@ static struct json_schema *schema_read(struct slice text, struct fault *fault) {
     return schema;
 }
 
-/* Does it fit? False: it has replied. */
+/* Does the document fit the schema? False: it has replied. */
 static bool document_fits(struct http_request *request, struct slice schema, struct slice document) {
     struct fault fault = {0};
     struct json_schema *rules = NULL;
@@ -94,8 +94,8 @@ static void publish_look(struct http_request *request) {
     http_fetch(request, &query_rollout_schema, &publication->schema.base, RPC_DEFAULT, schema_found);
 }
 
-/* The schema is looked at here and not where the command is applied, since judging may take long; the command says which
- * schema it was, and is refused when there is another one by then. */
+/* The document is checked here and not when the command is applied, because a check may take long. The command names
+ * the schema, and is refused when there is another one by then. */
 static void put_version(struct http_request *request) {
     ProtobufCMessage *message = declared_message(request, &pb__rollout_publish_command__descriptor);
     if (!message) return;
@@ -195,7 +195,7 @@ static const struct http_param guard[] = {
      .most = 1, .required = true, .field = "max_failing"},
     {"MinSamples", HTTP_U64, .help = "so many have to have acknowledged it", .most = ROLLOUT_CALLERS_MOST,
      .field = "min_samples"},
-    {"OnFail", HTTP_CHOICE, .help = "what it does", .choices = "pause|rollback", .field = "on_fail"},
+    {"OnFail", HTTP_CHOICE, .help = "the action of the guard", .choices = "pause|rollback", .field = "on_fail"},
     {0}};
 static const struct http_param set[] = {
     {"Version", HTTP_TEXT, .help = "the version that is given", .least = 1, .most = ROLLOUT_NAME_MOST, .required = true,
@@ -267,22 +267,22 @@ const struct http_route http_routes_rollout[] = {
                   .field = "id"},
                  {"version", HTTP_TEXT, .help = "the version that it runs, or refuses", .least = 1,
                   .most = ROLLOUT_NAME_MOST, .required = true, .field = "version"},
-                 {"ok", HTTP_CHOICE, .help = "whether it runs it; true unless it is given", .choices = "true|false",
-                  .field = "ok"},
+                 {"ok", HTTP_CHOICE, .help = "true: it runs the version, false: it refuses it (default true)",
+                  .choices = "true|false", .field = "ok"},
                  CALLER("node", "where the caller runs", "node"),
                  {"reason", HTTP_TEXT, .help = "why it refuses it", .most = ROLLOUT_TEXT_MOST, .field = "reason"}, NOW),
      "A caller says that it runs a version, or refuses it", HTTP_OWN,
      .example = {"/v1/rollout/web/ack?id=web-17&version=v1&ok=true&node=n1", .status = 200},
      .endpoint = {.command = ROLLOUT_ACK}, .cli = {"rollout ack"}},
     {HTTP_GET, "/v1/rollout/:name/status", http_declared, "rollout:read", HTTP_PARAMS(NAME, HTTP_READS),
-     "Who has which version: of the callers that acknowledged one; and nodes that never did", HTTP_OWN,
+     "The callers that acknowledged a version, with that version; and the nodes without any", HTTP_OWN,
      .example = {"/v1/rollout/web/status", .status = 200, .depth = 2},
      .endpoint = {.query = &query_rollout_state,
                   .answer = rollout_state_members,
                   .watched = "rollout",
                   .missing = "does not exist"}},
     {HTTP_GET, "/v1/rollout/:name/history", http_declared, "rollout:read", HTTP_PARAMS(NAME, HTTP_READS),
-     "Who changed what when, and why; the newest first, the newest 10000", HTTP_OWN,
+     "The changes of a rollout, with author, time and comment; the newest first, the newest 10000", HTTP_OWN,
      .example = {"/v1/rollout/web/history", .status = 200},
      .endpoint = {.query = &query_rollout_history, .answer = rollout_change_members, .list = "changes"},
      .cli = {"rollout history", .columns = "Number Time Kind From To Percent By Comment"}},
@@ -294,7 +294,7 @@ const struct http_route http_routes_rollout[] = {
      .endpoint = {.query = &query_rollouts, .answer = rollout_set_members, .list = "rollouts"},
      .cli = {"rollout list", .columns = "Name Current Since Stage Next Comment"}},
     {HTTP_PUT, "/v1/rollout/:name/schema", put_schema, "rollout:write", HTTP_PARAMS(NAME, HTTP_DC, NOW),
-     "What documents published from now on have to look like: \"json\", or a JSON Schema (docs/rollouts.md)",
+     "Sets the schema of documents that are published from now on: \"json\", or a JSON Schema (docs/rollouts.md)",
      HTTP_OWN | HTTP_BODY_RAW,
      .example = {"/v1/rollout/web/schema", .body = "{\"type\":\"object\",\"required\":[\"Color\"]}", .status = 200},
      .endpoint = {.command = ROLLOUT_SCHEMA, .raw = &schema}, .cli = {"rollout schema"}},
@@ -310,9 +310,8 @@ const struct http_route http_routes_rollout[] = {
          {"keys", HTTP_FLAG, .help = "the keys config/NAME/... too: documents and pointer", .field = "with_keys"},
          {"cas", HTTP_U64, .help = "only if this is the rollout's ModifyIndex; 0: if there is none", .field = "cas",
           .given = "cas_given"}),
-     "Deletes a rollout with its history, acknowledgements and schema; true also when there is none. 409 while a stage "
-     "is "
-     "under way",
+     "Deletes a rollout with its history, acknowledgements and schema; true also when there is none. 409 while a "
+     "stage is under way",
      HTTP_OWN, .no_example = "the examples below need it", .endpoint = {.command = ROLLOUT_DELETE},
      .cli = {"rollout delete"}},
     CHANGE("promote", ROLLOUT_PROMOTE, "The stage's version is everybody's from now on"),

@@ -1,4 +1,4 @@
-/* /v1/session: sessions. Words and statuses are Consul's; what does not parse at all is a 400. */
+/* /v1/session: sessions. Texts and statuses are Consul's; a body that does not parse is a 400. */
 #include <ctype.h>
 
 #include "base/clock.h"
@@ -65,7 +65,7 @@ void http_session(struct json_out *json, const Pb__Session *session) {
     json_object_end(json);
 }
 
-/* A list of one, or empty: never a 404. */
+/* Writes a list of one session, or an empty one: never a 404. */
 static int view_session(struct http_request *request, const struct query_result *result) {
     struct json_out *json = http_out(request);
     json_array(json);
@@ -85,7 +85,7 @@ static int view_sessions(struct http_request *request, const struct query_result
 
 /* -- the id in the path ------------------------------------------------------------------------------------------- */
 
-/* In lower case, in the arena; NULL when it has replied. */
+/* The id in lower case, in the arena; NULL when it has replied. */
 static char *path_id(struct http_request *request) {
     struct slice id = http_path_value(request, "id");
     if (id.size == 0) {
@@ -144,7 +144,7 @@ static void destroy_session(struct http_request *request) {
 
 /* -- bounds ------------------------------------------------------------------------------------------------------- */
 
-/* A check or its node may end it long before its TTL does: then nothing is said. */
+/* Only such a session gets bounds, because a check or the node may end another one long before its TTL does. */
 static bool ends_by_ttl_alone(const Pb__Session *session) {
     return session->ttl_ns && !session->n_checks && !session->n_node_checks && !session->n_service_checks;
 }
@@ -161,7 +161,7 @@ static void reply_gone(struct http_request *request) {
     http_reply_text(request, 404, "Session id '%.*s' not found", (int)id.size, id.data);
 }
 
-/* It may have ended between the renewal and this read. */
+/* The session may have ended between the renewal and this read. */
 static int view_renewed(struct http_request *request, const struct query_result *result) {
     if (result->found) {
         const struct renewal *renewal = http_context(request);
@@ -194,8 +194,8 @@ static void session_renew(struct http_request *request) {
 
 /* -- create ------------------------------------------------------------------------------------------------------- */
 
-/* Consul's rule: a string is a duration, a number nanoseconds, and what comes out below 1000 ns is meant as seconds.
- * More than a minute is kept as it is and counts as a minute. */
+/* Consul's rule: a string is a duration, a number nanoseconds, and a result below 1000 ns is taken as seconds. A value
+ * above a minute is stored as it is, and has the effect of a minute. */
 static void lock_delay_parse(struct json_object *json, int64_t *ns, struct fault *fault) {
     struct json_object *value = json_get(json, "LockDelay");
     int64_t delay;
@@ -222,7 +222,7 @@ static void lock_delay_parse(struct json_object *json, int64_t *ns, struct fault
     *ns = delay < 1000 ? delay * 1000000000 : delay;
 }
 
-/* Text of a list's item, or of its "ID" when the list holds objects. */
+/* The text of a list's item, or of its "ID" when the list holds objects. */
 static char *check_name(struct http_request *request, struct json_object *item, const char *name, bool objects,
                         struct fault *fault) {
     const char *text = NULL;
@@ -244,7 +244,7 @@ static char *check_name(struct http_request *request, struct json_object *item, 
     return arena_strndup(http_arena(request), text, strlen(text));
 }
 
-/* Is the key there, be it null? In Go null empties a list, and clients that write null mean none. */
+/* Is the key given, also with null? In Go null empties a list, and clients that write null want no checks. */
 static bool is_given(struct json_object *json, const char *name) {
     json_each(json, key, value) {
         (void)value;
@@ -253,7 +253,7 @@ static bool is_given(struct json_object *json, const char *name) {
     return false;
 }
 
-/* *names and *count stay as they are when the key is absent. */
+/* *names and *count do not change when the key is absent. */
 static void checks_parse(struct http_request *request, struct json_object *json, const char *name, bool objects,
                          char ***names, size_t *count, struct fault *fault) {
     struct json_object *array = json_get_array(json, name, fault);
@@ -265,8 +265,8 @@ static void checks_parse(struct http_request *request, struct json_object *json,
         (*names)[i] = check_name(request, json_object_array_get_idx(array, i), name, objects, fault);
 }
 
-/* Consul 1.8 knows two lists, both of which begin as the node's own check: an empty one empties the other, and one
- * that says no more than the default gives way. */
+/* Consul 1.8 has two lists, and the default of both is the node's own check. An empty list empties the other one, and a
+ * list that equals the default is replaced by the other one. */
 static void checks_settle(Pb__Session *session) {
     if (session->n_checks == 0) {
         session->n_node_checks = 0;
@@ -297,7 +297,7 @@ static void session_parse(struct http_request *request, struct json_object *json
     session->ttl = (char *)(uintptr_t)ttl;
 }
 
-/* What parses but is not allowed. True when it has replied. */
+/* Refuses a session that parses but is not allowed. True when it has replied. */
 static bool session_refused(struct http_request *request, Pb__Session *session, const char *behavior) {
     int64_t least = http_env(request)->session_ttl_min_ns;
     bool afar = http_region(request)[0] && session->ttl[0];
@@ -348,7 +348,8 @@ static void created(struct http_request *request, const struct machine_result *r
     http_reply_json(request, 200);
 }
 
-/* Another region does not know this node: without one that it knows, the session there ends with its TTL alone. */
+/* The default node of a session. Another region does not know this node, so a session there has none unless the request
+ * names one, and ends only with its TTL. */
 static char *own_node(struct http_request *request) {
     return (char *)(uintptr_t)(http_region(request)[0] ? "" : http_env(request)->node_name);
 }
@@ -383,7 +384,7 @@ static void create_session(struct http_request *request) {
     http_write(request, SESSION_CREATE, &command->base, created);
 }
 
-/* -- coord's own: what it holds, and how long it has left --------------------------------------------------------- */
+/* -- coord's own: the holdings of a session, and its remaining time ----------------------------------------------- */
 
 static void explain_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
     (void)context;
@@ -391,14 +392,14 @@ static void explain_write(struct json_out *json, const ProtobufCMessage *message
     http_session(json, ((const Pb__HoldingsResult *)message)->session);
 }
 
-/* A session that a command made with ?ttl= ends with the last thing that it holds. */
+/* Tells whether a command made the session with ?ttl=; such a session ends with the last thing that it holds. */
 static void made_write(struct json_out *json, const ProtobufCMessage *message, void *context) {
     (void)context;
     json_key(json, "Made");
     json_bool(json, ((const Pb__HoldingsResult *)message)->session->made);
 }
 
-/* What the leader knows; left out where there is no TTL, or its end is proposed. */
+/* Writes the remaining time, which the leader knows; left out when there is no TTL, or the end is proposed. */
 static void remaining_write(struct json_out *json, const ProtobufCMessage *message, void *request) {
     const struct rpc_renew *looked = http_context(request);
     struct buffer text = {0};
@@ -452,8 +453,7 @@ const struct http_route http_routes_session[] = {
     {HTTP_GET, "/v1/session/explain/:id", session_explain, "session:read",
      HTTP_PARAMS({":id", HTTP_UUID, .help = "the session's ID", .field = "id"}, HTTP_READS),
      "A session, how much of its TTL is left as the leader knows, and the first 100 of each kind that it holds or "
-     "waits "
-     "for",
+     "waits for",
      HTTP_OWN, .example = {"/v1/session/explain/{session}", .status = 200},
      .endpoint = {.query = &query_holdings,
                   .answer = explained,

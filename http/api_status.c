@@ -1,12 +1,12 @@
-/* /v1/status: who leads, who votes. A client agent without servers does not know: an error, as in Consul.
+/* /v1/status: the leader and the voters. A client agent without servers does not know them: an error, as in Consul.
  *
- * Clients ask this first, of an agent that has just started: while a leader may still come the answer waits for it.
- * Where there was none for longer it is given at once, since operators watch a cluster by it. */
+ * Clients send this first to an agent that has just started, so the answer waits a little for a leader to be elected.
+ * When there has been none for longer, it is given at once, because operators monitor clusters with it. */
 #include "http/http.h"
 #include "http/operator_views.h"
 
 #define WAIT_MOST_MS  1000 /* of one request */
-#define LEADERLESS_MS 2000 /* of the cluster: from then on nobody waits */
+#define LEADERLESS_MS 2000 /* of the cluster: after this time no request waits */
 #define LOOK_MS       5
 
 static bool known(struct http_request *request, struct rpc_status *status) {

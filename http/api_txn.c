@@ -27,7 +27,7 @@ static void write_errors(struct json_out *json, Pb__TxnError *const *errors, siz
     if (count) json_array_end(json);
 }
 
-/* Consul's answers of transactions that only read say so much of the read. */
+/* Consul's answers to transactions that only read have these members about the read. */
 static void write_read(struct http_request *request, struct json_out *json) {
     struct rpc_status status;
     rpc_status(http_env(request)->rpc, &status);
@@ -70,7 +70,7 @@ static void fetched(struct http_request *request, int error, const struct query_
 
 /* -- requests ----------------------------------------------------------------------------------------------------- */
 
-/* What was read is done, or refused as it stands. */
+/* Runs the parsed transaction, or refuses it when it has faults. */
 static void run(struct txn_form *form) {
     struct http_request *request = form->request;
     struct context *context = arena_zalloc(http_arena(request), sizeof *context);
@@ -135,9 +135,12 @@ static void txn_if(struct http_request *request) {
     txn_form_free(form);
 }
 
-#define READS                                                                                              \
-    {"stale", HTTP_FLAG, .help = "if it only reads: from this server's own state, which may be behind"}, { \
-        "consistent", HTTP_FLAG, .help = "if it only reads: what every answer is by default"               \
+#define READS                                                                                          \
+    {"stale", HTTP_FLAG,                                                                               \
+     .help = "for a transaction that only reads: from this server's own state, which may be behind"},  \
+    {                                                                                                  \
+        "consistent", HTTP_FLAG,                                                                       \
+            .help = "for a transaction that only reads: confirmed by the leader, which is the default" \
     }
 const struct http_route http_routes_txn[] = {
     {HTTP_PUT, "/v1/txn", txn, "key:write", HTTP_PARAMS(HTTP_DC, READS),

@@ -1,22 +1,22 @@
 /* GET /v1/watch: a stream of changes as Server-Sent Events (http/sse.h).
  *
- * It asks for what changed (query_stream) behind its position; when a client is ready for more, the history has what it
- * missed, or it is told of the gap. */
+ * The stream queries the changes (query_stream) after its position, each time when the client is ready for more. The
+ * history has the changes that the client missed; when it no longer has them, the client is told of the gap. */
 #include <stdio.h>
 
 #include "base/text.h"
 #include "http/sse.h"
 #include "http/stream_views.h"
 
-#define PROGRESS_MS   10000 /* without an event: a comment says how far the stream is */
+#define PROGRESS_MS   10000 /* without an event: a comment tells the position */
 #define WAIT_LEAST_MS 100
-#define WINDOW_PART   4 /* of the history's window goes by, at most, before a stream looks how far the index is */
+#define WINDOW_PART   4 /* a stream queries the index before this part of the history's window has passed */
 
 struct stream {
     struct sse sse;
     Pb__StreamRequest *question; /* in the request's arena */
-    struct slice cluster_wanted; /* as its client wrote it; empty: whichever */
-    uint64_t cluster;            /* that its position is of */
+    struct slice cluster_wanted; /* as the client wrote it; empty: any */
+    uint64_t cluster;            /* to which the position belongs */
     Pb__StreamPosition position;
     uint64_t wait_ms;
 };
@@ -33,8 +33,8 @@ static void ask(struct sse *sse, enum rpc_freshness freshness) {
     sse_ask(sse, &query_stream, &stream->question->base);
 }
 
-/* While nothing of it changes a stream asks now and then all the same, so that its position is not left behind by the
- * history: the faster the index grows, the sooner. */
+/* A stream without changes queries from time to time, so that the history still has its position: the sooner, the
+ * faster the index grows. */
 static uint64_t next_wait_ms(const struct stream *stream, const Pb__StreamResult *result) {
     uint64_t passed = result->index > stream->position.index ? result->index - stream->position.index : 0;
     uint64_t took_ms = stream->sse.worker->now_ms - stream->sse.asked_ms + 1, part = result->window / WINDOW_PART;
@@ -60,14 +60,14 @@ static void start(struct stream *stream, const Pb__StreamResult *result) {
     sse_start(&stream->sse, result->index);
 }
 
-/* The cluster's id as a parameter: as the first comment says it. */
+/* The parameter has the cluster's id as the first comment of a stream writes it. */
 static bool other_cluster(const struct stream *stream, const Pb__StreamResult *result) {
     char id[24];
     snprintf(id, sizeof id, "%016llx", (unsigned long long)result->cluster);
     return stream->cluster_wanted.size > 0 && !slice_is(stream->cluster_wanted, id);
 }
 
-/* Instead of a stream, an answer: why there is none. */
+/* Replies the reason when there can be no stream. */
 static bool refused(struct stream *stream, const Pb__StreamResult *result) {
     const Pb__StreamPosition *from = stream->question->from;
     unsigned long long index = result->index, wanted = from ? from->index : 0;
@@ -95,9 +95,10 @@ static void answered(struct sse *sse) {
     struct arena arena = {0};
     int error = fetched_result(&sse->fetched, &query_stream, &stream->question->base, &arena, &result);
     const Pb__StreamResult *news = error || !result.found ? NULL : (const Pb__StreamResult *)result.message;
-    /* In a stream that runs: an agent's servers may be others now; and where no history is kept, changes pass unseen. */
+    /* For a running stream: the agent may have servers of another cluster now; and without a history changes would go
+     * unnoticed. */
     bool same = news && (!sse->response || (news->cluster == stream->cluster && !news->off));
-    if (same && !sse->response) /* what a client has that gets no event: where it began */
+    if (same && !sse->response) /* a client without any event reconnects with this position */
         stream_begin_append(&sse->text, news->cluster,
                             stream->question->from ? stream->question->from : news->position);
     bool good = same && stream_events_append(&sse->text, news, stream->question->delta, &arena);
@@ -145,7 +146,7 @@ static bool subscriptions_read(struct http_request *request, Pb__StreamRequest *
     return false;
 }
 
-/* Who comes back says in a header what it has; the address is still the first one. */
+/* A client that reconnects names its position in a header; its URL still has the first position. */
 static bool from_read(struct http_request *request, Pb__StreamRequest *question) {
     const char *last = MHD_lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, "Last-Event-ID");
     bool by_header = last && last[0];
@@ -179,7 +180,8 @@ const struct http_route http_routes_watch[] = {
          {"key", HTTP_TEXT, .repeats = true, .help = "changes of this key", .least = 1, .most = 8192},
          {"prefix", HTTP_TEXT, .repeats = true, .help = "of all keys that begin with this", .most = 8192},
          {"service", HTTP_TEXT, .repeats = true, .help = "of this service's instances", .least = 1, .most = 512},
-         {"node", HTTP_TEXT, .repeats = true, .help = "of this node and what is on it", .least = 1, .most = 512},
+         {"node", HTTP_TEXT, .repeats = true, .help = "of this node, its services and its checks", .least = 1,
+          .most = 512},
          {"lock", HTTP_TEXT, .repeats = true, .help = "of this lock", .least = 1, .most = 256},
          {"quota", HTTP_TEXT, .repeats = true, .help = "of this budget", .least = 1, .most = 256},
          {"from", HTTP_TEXT, .help = "changes after this index, or after the event of this id; else: from now on"},

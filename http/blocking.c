@@ -1,9 +1,9 @@
-/* Reads of the replicated state: the read engine's (rpc/reads/read.h) owner on a worker's thread. Its answers are whole
- * HTTP bodies, kept by the worker's cache; its posts come through the worker's mailbox, its deadlines are in the
- * worker's timer heap, and the hang-up of who waits is watched for.
+/* Reads of the replicated state: the owner of the read engine (rpc/reads/read.h) on a worker's thread. Its answers are
+ * whole HTTP bodies, kept by the worker's cache; its posts come through the worker's mailbox, its deadlines are in the
+ * worker's timer heap, and waiting connections are watched for hang-ups.
  *
- * Where a confirmation ends since this server's disk is full and it is behind, the rest of the read goes on as one of
- * a process without a copy: rpc asks the leader (remote.c). */
+ * When a confirmation fails because this server's disk is full and it is behind, the read goes on as in a process
+ * without a copy: rpc asks the leader (remote.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@
 #include "base/wakeup_batch.h"
 #include "http/impl.h"
 
-#define ANSWERS_MOST (512u << 20) /* bytes of answers under way: clients that never read are not to fill the memory */
+#define ANSWERS_MOST \
+    (512u << 20) /* bytes of answers under way, so that clients that never read cannot fill the memory */
 
 struct reading {
     struct http_request *request;
@@ -22,10 +23,10 @@ struct reading {
     http_view view;
     struct depends depends;
     enum consistency consistency;
-    bool fast;            /* of reading_fast: there is only a confirmation to wait for */
+    bool fast;            /* of reading_fast: it waits only for a confirmation */
     int64_t max_stale_ns; /* 0: no bound */
     const void *context;
-    void (*confirmed)(struct http_request *request, int error); /* of http_confirm: there is nothing else */
+    void (*confirmed)(struct http_request *request, int error); /* of http_confirm; then it is no read */
     uint64_t wait_ms;
     struct timer timer;
 };
@@ -44,7 +45,7 @@ static struct reading *reading_new(struct http_request *request) {
 
 /* ---- one read ---- */
 
-/* Of what was written to http_out. */
+/* An answer of the text that was written to http_out. */
 static struct answer *answer_made(struct http_request *request, enum consistency consistency, struct depends depends,
                                   uint64_t index) {
     struct buffer *body = &request->output->out;
@@ -68,7 +69,7 @@ static int answer_write(void *data, const struct query_result *result, struct re
     struct http_request *request = data;
     const struct reading *reading = request->reading;
     request->content_type = NULL;
-    request->headers = NULL; /* of an earlier run of the view */
+    request->headers = NULL; /* forgets those of an earlier run of the view */
     http_out(request);
     int status = reading->view(request, result);
     struct answer *answer = answer_made(request, reading->consistency, reading->depends, result->index);
@@ -189,7 +190,7 @@ static void on_fail(struct read *read, int error) {
         fail(request, error);
         return;
     }
-    /* Another server is asked for what is left of its wait. */
+    /* Another server waits for the rest of the time. */
     if (read->parked)
         wait_ms = reading->timer.at_ms > worker->now_ms && !read->expired ? reading->timer.at_ms - worker->now_ms : 1;
     reading_end(request);
@@ -263,15 +264,16 @@ static void on_fired(struct watch_waiter *waiter) {
     worker_post(request->worker, &request->post);
 }
 
-/* Who hangs up is to be noticed. */
+/* A waiting connection is watched for hang-ups. */
 static void on_waits(struct read *read) { connection_watch(reading_of(read)->request->connection); }
 
 static void on_post(struct read_engine *engine, struct post *post) {
     worker_post(CONTAINER_OF(engine, struct worker, engine), post);
 }
 
-/* ?max_stale bounds ?stale: beyond it, and before a leader was heard of in this life, the answer has to be the
- * newest. A client agent does not know how old a server's is. */
+/* ?max_stale bounds ?stale: when this server is staler, or has not heard from a leader since it started, the read is
+ * confirmed by the leader. So are all such reads of a client agent or of another region, because there the staleness of
+ * the answer is not known. */
 static void bound_staleness(struct http_request *request) {
     struct reading *reading = request->reading;
     if (reading->consistency != CONSISTENCY_STALE || reading->max_stale_ns == 0) return;
@@ -349,7 +351,8 @@ static void read_as(struct http_request *request, const struct query_type *type,
                     http_view view, bool fresh, const void *context) {
     bool confirmed = request->confirmed;
     struct reading *reading = reading_new(request);
-    /* What a write answers with is not kept: the key names no method, and a GET of that path is no read. */
+    /* The answer of a write is not kept, because the cache key has no method, and a GET of the same path is another
+     * request. */
     reading->read.alone = fresh || !(request->method & (HTTP_GET | HTTP_HEAD));
     reading->context = context;
     reading->type = type;
@@ -424,7 +427,7 @@ static void fast_confirmed(struct http_request *request, int error) {
         request_fail_read(request, error, NULL);
         return;
     }
-    request->confirmed = !error; /* if not, its handler asks once more, and knows what to do then */
+    request->confirmed = !error; /* if not, the handler reads again, and handles the error */
     if (error || !fast_send(request)) request_run_parsed(request);
 }
 

@@ -1,8 +1,8 @@
-/* How long what was granted lives (docs/decisions/leases.md). */
+/* Bounds of the life of a lease or session that was granted (docs/decisions/leases.md). */
 #include "base/clock.h"
 #include "http/impl.h"
 
-#define LATE_MS 1000 /* an end comes so much later at most, on a healthy cluster */
+#define LATE_MS 1000 /* on a healthy cluster an end comes at most so much later */
 
 struct http_bounds http_bounds(int64_t ttl_ns, int64_t left_ms) {
     int64_t ttl_ms = ttl_ns / 1000000;

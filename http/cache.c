@@ -1,9 +1,9 @@
-/* Ready answers: the final bytes of a read, with their headers, as long as nothing that they depend on changed.
+/* Ready answers: the final bytes of a read, with their headers, kept until something that they depend on changes.
  *
- * The rule (docs/decisions): the generation of the thing was read before the transaction was opened and was the same
- * after it was closed, or the answer is not kept; it is used only while the generation is still that one. Each
- * worker has its own cache: no locks, and responses are counted by one thread. A key enters with its second miss, so
- * that reads of a million different keys do not push out what is asked for again and again. */
+ * The rule (docs/decisions): an answer is kept only if the generation of the thing was read before the transaction was
+ * opened, and was the same after it was closed. It is used only while the generation is still the same. Each worker has
+ * its own cache, so there are no locks, and one thread counts the references of responses. A key enters with its second
+ * miss, so that reads of a million different keys do not push out the keys that are read again and again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,7 +173,7 @@ void answer_send(struct http_request *request, struct answer *answer, uint64_t l
     if (!body) body = answer->plain;
     uint64_t last_contact_ms, index = answer->read.index > least ? answer->read.index : least;
     bool known_leader = worker_known_leader(worker, &last_contact_ms);
-    /* What changes without a change of the result: the response is built again around the same bytes. */
+    /* Some headers change without a change of the result; then the response is built again around the same bytes. */
     typeof(&answer->ready[0]) ready = &answer->ready[gzip + 2 * woken];
     if (!ready->response || ready->index != index || ready->known_leader != known_leader ||
         ready->last_contact_ms != last_contact_ms) {

@@ -1,7 +1,7 @@
-/* The Definition of a check in PUT /v1/catalog/register: nothing here runs it, others (who watch external services)
- * read it. It is stored as they will read it: the fields that Consul 1.8 has, in its order and spelling, durations
- * as "1m30s", empty ones left out. One field of a wrong type would keep a typed client from reading any answer with
- * this check in it. */
+/* The Definition of a check in PUT /v1/catalog/register: coord does not run it; other programs, which watch external
+ * services, read it. It is stored in the form in which they read it: the fields of Consul 1.8, in its order and
+ * spelling, durations as "1m30s", empty ones left out. A field of a wrong type is refused, because a typed client could
+ * not read any answer with this check. */
 #include <string.h>
 
 #include "base/check.h"
@@ -141,7 +141,7 @@ static bool has_duration(struct json_object *in, const char *name, struct fault 
     return nanoseconds > 0;
 }
 
-/* In Consul's order: of two kinds the first counts. */
+/* In Consul's order: a definition with two types has the first. */
 const char *catalog_definition_type(struct json_object *in, struct fault *fault) {
     bool repeats = has_duration(in, "Interval", fault);
     struct json_object *arguments = json_get_array(in, "ScriptArgs", fault);

@@ -62,9 +62,9 @@ const struct http_param *declared_find(const struct http_param *params, struct s
     return NULL;
 }
 
-/* -- what is wanted ----------------------------------------------------------------------------------------------- */
+/* -- the wanted form ---------------------------------------------------------------------------------------------- */
 
-/* As people write it: "24h", not "24h0m0s". */
+/* Appends the short form: "24h", not "24h0m0s". */
 static void duration_append(struct buffer *out, uint64_t ns) {
     struct buffer text = {0};
     duration_format(&text, (int64_t)ns);
@@ -152,7 +152,8 @@ static bool decimal_within(const struct http_param *param, struct slice text, do
            (!param->most || *decimal <= (double)param->most);
 }
 
-/* Exactly so many millionths: what is smaller would silently be another value. */
+/* Parses a whole number of millionths. A text with more digits is refused, because it would silently become another
+ * value. */
 static bool fraction_parse(struct slice text, uint64_t *millionths) {
     double decimal;
     if (decimal_parse(text, &decimal) != CO_OK || decimal < 0 || decimal > 1e9) return false;
@@ -246,7 +247,7 @@ static void list_known(const struct http_param *params, struct buffer *out) {
         buffer_printf(out, "%s%s", out->size > begun ? ", " : "", common[i]);
 }
 
-/* Of a body, however it is written; NULL: none. */
+/* The member of a body with this name, in any case; NULL: none. */
 static const struct http_param *member_named(const struct http_param *members, struct slice name) {
     struct declared_walk walk = declared_begin(members);
     for (const struct http_param *member; (member = declared_next(&walk));)
@@ -254,7 +255,8 @@ static const struct http_param *member_named(const struct http_param *members, s
     return NULL;
 }
 
-/* A member of the body, of another method of the same path, or mistyped. */
+/* Refuses an unknown parameter, with a hint: it is a member of the body, a parameter of another method of the same
+ * path, or probably mistyped. */
 static void refuse_unknown(const struct http_request *request, struct slice name, struct fault *fault) {
     struct suggest suggest = suggest_for(name);
     struct declared_walk walk = declared_begin(request->route->params);

@@ -1,4 +1,4 @@
-/* What the rows of the routing table say of parameters: looked up, read, checked. */
+/* Looks up, parses and checks parameters as the rows of the routing table declare them. */
 #ifndef COORD_HTTP_DECLARED_H
 #define COORD_HTTP_DECLARED_H
 
@@ -6,7 +6,7 @@
 #include "http/message_fill.h"
 #include "http/route.h"
 
-/* All rows of a list, those of its groups in place of them. HTTP_SESSION is followed by its group. */
+/* Walks all rows of a list; a group is replaced by its rows. HTTP_SESSION is followed by its group. */
 struct declared_walk {
     const struct http_param *at[4];
     unsigned depth;
@@ -17,25 +17,25 @@ const struct http_param *declared_find(const struct http_param *params, struct s
 static inline bool declared_in_path(const struct http_param *param) {
     return param->name && (param->name[0] == ':' || param->name[0] == '*' || param->name[0] == '+');
 }
-/* Is it given by whoever asks? */
+/* Does the client give this parameter? */
 static inline bool declared_is_given(const struct http_param *param) { return param->type < HTTP_GROUP; }
 
-/* Reads a value as its row wants it. CO_INVALID and a line that names parameter, value and what is wanted.
+/* Parses a value as its row declares it. CO_INVALID and a line that names parameter, value and the wanted form.
  * `has_value`: a '=' followed the name. The value's text is `text`, in lower case for a UUID. */
 int declared_parse(const struct http_param *param, struct slice text, bool has_value, struct message_value *value,
                    struct fault *fault);
-/* What is wanted, for people: "a duration, from 1s to 24h". Appends. */
+/* Appends the wanted form, for people: "a duration, from 1s to 24h". */
 void declared_wanted(const struct http_param *param, struct buffer *out);
 
-/* All parameters and path values of a request against its route. False: it has replied 400. */
+/* Checks all parameters and path values of a request against its route. False: it has replied 400. */
 bool declared_check(struct http_request *request);
 
-/* Fills a message from the request: what is declared in the route's params, body and raw. NULL: it has replied. The
- * request has passed declared_check. */
+/* Makes a message from the request: fills the fields that the route's params, body and raw declare. NULL: it has
+ * replied. The request has passed declared_check. */
 ProtobufCMessage *declared_message(struct http_request *request, const ProtobufCMessageDescriptor *type);
 
-/* Asserts that the rows fit: fields are there and take what is put into them, an example or why not, ... `modules`
- * holds the commands. */
+/* Asserts that the rows are consistent: fields exist and take the values that are put into them, each row has an
+ * example or says why not, ... `modules` holds the commands. */
 struct modules;
 void declared_verify(const struct modules *modules);
 

@@ -1,5 +1,5 @@
-/* The routing table against itself and against the modules. What is found is our mistake: at start, before a client
- * finds it. */
+/* Checks the routing table against itself and against the modules. A mismatch is a bug, which this finds at start,
+ * before a client does. */
 #include <string.h>
 
 #include "base/check.h"

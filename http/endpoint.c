@@ -1,5 +1,5 @@
-/* Endpoints that their row serves: the message of a command or a query is made from the request, its answer becomes
- * JSON. */
+/* Endpoints that are served from their row: the message of a command or a query is made from the request, and its
+ * answer is written as JSON. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 #include "http/impl.h"
 #include "kv/session/session.h"
 
-/* -- what nobody gives -------------------------------------------------------------------------------------------- */
+/* -- fields that no client gives ---------------------------------------------------------------------------------- */
 
 const struct http_endpoint *http_endpoint(const struct http_request *request) { return &request->route->endpoint; }
 
@@ -32,7 +32,8 @@ static void made_fill(struct http_request *request, const struct http_param *par
 
 /* -- ?session=, ?ttl= --------------------------------------------------------------------------------------------- */
 
-/* A session of this agent's node (in another region: of none) that ends with its TTL alone, so that NotBefore holds: the agent may die before. */
+/* Makes a session of this agent's node (in another region: of none). Only its TTL ends it, so that NotBefore holds also
+ * when the agent dies earlier. */
 static void session_make(struct http_request *request, Pb__Session *session, struct slice ttl, int64_t ttl_ns) {
     session->id = http_new_uuid(request);
     session->node = (char *)(uintptr_t)(http_region(request)[0] ? "" : http_env(request)->node_name);
@@ -75,7 +76,7 @@ static bool session_fill(struct http_request *request, const struct http_param *
 static void value_fill(struct http_request *request, const struct http_param *param, ProtobufCMessage *message,
                        struct slice text, bool has_value) {
     struct message_value value;
-    CHECK(declared_parse(param, text, has_value, &value, NULL) == CO_OK); /* by declared_check */
+    CHECK(declared_parse(param, text, has_value, &value, NULL) == CO_OK); /* declared_check has checked it */
     message_set(message, param->field, &value, http_arena(request));
     if (param->given)
         message_set(message, param->given, &(struct message_value){.type = VALUE_BOOL, .number = 1},
@@ -169,7 +170,7 @@ static void item_fill(struct arena *arena, const struct http_param *param, struc
                      message_sub(message, param->field, arena), fault);
 }
 
-/* `where`: what stands before the names in errors: "", "Steps[2]." */
+/* `where`: the prefix of names in errors: "", "Steps[2]." */
 static void member_fill(struct arena *arena, const struct http_param *param, struct json_object *object,
                         const char *where, ProtobufCMessage *message, struct fault *fault) {
     struct json_object *value = json_get(object, param->name);
@@ -282,7 +283,7 @@ static void then_wait(struct http_request *request, const ProtobufCMessage *mess
     const struct http_endpoint *endpoint = &request->route->endpoint;
     struct http_wait wait = *endpoint->then;
     int64_t wait_ns = 0;
-    CHECK(http_parameter_duration(request, "wait", &wait_ns)); /* by declared_check */
+    CHECK(http_parameter_duration(request, "wait", &wait_ns)); /* declared_check has checked it */
     wait.wait_ms = (uint64_t)wait_ns / 1000000;
     if (endpoint->command) http_write_then_wait(request, endpoint->command, message, &wait);
     else http_wait_for(request, &wait, message);

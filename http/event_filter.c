@@ -10,7 +10,7 @@
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
-/* Behind the bracket expression that begins at `at`: "[]a]", "[^]a]", "[[:alpha:]x]". */
+/* The end of the bracket expression that begins at `at`: "[]a]", "[^]a]", "[[:alpha:]x]". */
 static const char *behind_bracket(const char *at) {
     at++;
     if (*at == '^') at++;
@@ -26,7 +26,7 @@ static const char *behind_bracket(const char *at) {
     return *at ? at + 1 : at;
 }
 
-/* "{2,5}", "{2,}", "{,5}": how often it is written out. */
+/* The number of copies that the C library writes out for "{2,5}", "{2,}", "{,5}". */
 static unsigned copies(const char *at, const char **end) {
     unsigned long from = strtoul(at + 1, (char **)(uintptr_t)end, 10), to = from;
     if (**end == ',') {
@@ -39,15 +39,15 @@ static unsigned copies(const char *at, const char **end) {
 }
 
 struct part {
-    unsigned places; /* that it is written out to */
-    bool empty;      /* it takes the empty text, too */
+    unsigned places; /* in the written-out form */
+    bool empty;      /* it matches the empty text, too */
 };
 
-/* What begins at *at, up to an unmatched ")" or the end. Of what may be empty there is no repetition: it comes out
- * as too large. */
+/* Measures the part that begins at *at, up to an unmatched ")" or the end. A repetition of something that may be empty
+ * counts as too large. */
 static struct part part_of(const char **at) {
     struct part all = {0, true}, last = {0, true};
-    bool other = false; /* of the alternatives one that may be empty */
+    bool other = false; /* an alternative may be empty */
     while (**at && **at != ')') {
         unsigned times = 0;
         const char *next = *at + 1;
@@ -57,7 +57,7 @@ static struct part part_of(const char **at) {
             none = next - *at > 1 && (*at)[1] != ',' ? strtoul(*at + 1, NULL, 10) == 0 : true;
         else if (**at == '+') times = 2;
         else if (none) times = 1;
-        if (times > 0) { /* of what stands before it, again and again: "a++" */
+        if (times > 0) { /* repeats the item before it, also again and again: "a++" */
             last.places = last.empty ? TOO_LARGE : least(last.places * times + 1, TOO_LARGE);
             last.empty |= none;
             *at = next;
@@ -79,9 +79,9 @@ static struct part part_of(const char **at) {
     return (struct part){least(all.places + last.places, TOO_LARGE), other || (all.empty && last.empty)};
 }
 
-/* Outside of bracket expressions. A backslash before anything but a special character is not POSIX's: "\\1" is a
- * back-reference; of the C library's own only the classes are let in, its assertions ("\\b") inside repetitions make
- * it copy without end. */
+/* Looks outside of bracket expressions. POSIX defines a backslash only before a special character: "\\1" is a
+ * back-reference. Of the C library's own escapes only the classes are allowed, because its assertions ("\\b") inside
+ * repetitions make it copy without end. */
 static const char *look_for_costly(const char *filter) {
     unsigned anchors = 0;
     while (*filter) {
@@ -104,7 +104,7 @@ const char *event_filter_costly(const char *filter) {
     if (strlen(filter) > EVENT_FILTER_MAX) return "it is longer than 128 bytes"; /* EVENT_FILTER_MAX */
     const char *costly = look_for_costly(filter);
     if (costly) return costly;
-    for (unsigned all = 0; *filter; filter += *filter == ')') { /* a ")" of its own stands for itself, or is refused */
+    for (unsigned all = 0; *filter; filter += *filter == ')') { /* an unmatched ")" is a literal, or is refused later */
         all += part_of(&filter).places + 1;
         if (all > EVENT_FILTER_WRITTEN) return "its repetitions are too large";
     }

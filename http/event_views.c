@@ -5,12 +5,12 @@
 #include "http/event_filter.h"
 
 /* Consul's clients take the halves of an ID, one xor the other, for the index of the list that ends with this event
- * (IDToIndex in Go); `consul watch -type=event` finds by it which events are new. Of the stored ID the first half
- * shows; the second is made of it and the index. */
+ * (IDToIndex in Go); `consul watch -type=event` finds by it which events are new. The shown ID has the first half of
+ * the stored one; the second half is computed from that and the index. */
 static void view_id(struct json_out *json, const Pb__Event *event) {
     uint8_t bytes[16];
     char text[UUID_TEXT_SIZE];                /* without a NUL */
-    if (!uuid_valid(slice_text(event->id))) { /* an agent said so; nothing is made of it */
+    if (!uuid_valid(slice_text(event->id))) { /* an agent gave another text, which is shown as it is */
         json_string(json, event->id);
         return;
     }

@@ -1,4 +1,4 @@
-/* Events as JSON, and which of them are for this agent. */
+/* Writes events as JSON, and selects those for this agent. */
 #ifndef COORD_HTTP_EVENT_VIEWS_H
 #define COORD_HTTP_EVENT_VIEWS_H
 
@@ -7,10 +7,10 @@
 #include "kv/event/event.h"
 
 void view_event(struct json_out *json, const Pb__Event *event);
-/* Do its filters take this node, and one of these services? A filter that is none (http/event_filter.h) takes
- * nobody. */
+/* Do the event's filters match this node, and one of these services? An invalid filter (http/event_filter.h) matches
+ * nothing. */
 bool view_event_is_ours(const Pb__Event *event, const char *node, Pb__Service *const *services, size_t count);
-/* CO_INVALID, and why: not a filter. */
+/* CO_INVALID and a fault: the text is no valid filter. */
 int view_event_filter_check(const char *what, const char *filter, struct fault *fault);
 
 #endif

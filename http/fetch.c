@@ -1,5 +1,5 @@
-/* Records for an endpoint that makes its answer of more than one thing: rpc_fetch as a call, on servers and client
- * agents alike. And what is done with the result of any fetch (fetched_...). */
+/* Reads records for an endpoint that makes its answer from more than one thing: rpc_fetch as a call, on servers and
+ * client agents alike. The functions fetched_... handle the result of any fetch. */
 #include <stdlib.h>
 
 #include "base/check.h"

@@ -5,8 +5,8 @@
 #include "http/impl.h"
 
 #define LEVEL    1          /* twice as fast as the default; our JSON shrinks by 90 % either way */
-#define WORTH_IT 160        /* below, the frame eats the gain */
-#define TOO_LONG (4u << 20) /* above, others would wait for it */
+#define WORTH_IT 160        /* below this size the frame costs more than is saved */
+#define TOO_LONG (4u << 20) /* above this size it would delay other requests */
 
 static z_stream *stream_ready(struct worker *worker) {
     z_stream *stream = worker->deflate;

@@ -1,4 +1,4 @@
-/* What the headers of a request say to us, and which of them are refused. */
+/* Reads the headers of a request, and refuses malformed ones. */
 #include <string.h>
 
 #include "base/text.h"
@@ -21,7 +21,7 @@ static bool all_in(const char *text, size_t size, unsigned place) {
     return place != 0;
 }
 
-/* ---- one by one ---- */
+/* ---- single headers ---- */
 
 static bool name_is(const char *key, const char *lower, size_t size) {
     for (size_t i = 0; i < size; i++) {
@@ -49,9 +49,9 @@ static bool takes_gzip(const char *value, size_t size) {
     return false;
 }
 
-/* libmicrohttpd 0.9 hands headers over as strings: what comes after a NUL is gone. But they lie in its buffer as
- * they came, line after line, so what is gone leaves a gap. (Folded lines lie elsewhere: refused too.) 1.0 refuses
- * both itself. */
+/* libmicrohttpd 0.9 passes headers as strings, so bytes after a NUL are missing. But the headers lie in its buffer as
+ * they came, line after line, so the missing bytes leave a gap, which is refused. (Folded lines lie elsewhere, and are
+ * refused too.) 1.0 refuses both itself. */
 static void follow_lines(struct http_request *request, const char *key, const char *value, size_t value_size) {
     ptrdiff_t gap = key - request->line_end;
     if (!request->line_break && (gap == 1 || gap == 2)) request->line_break = (uint8_t)gap;
@@ -59,7 +59,7 @@ static void follow_lines(struct http_request *request, const char *key, const ch
     request->line_end = value + value_size;
 }
 
-/* After the last header: its own line break and the empty line, and no more. */
+/* After the last header only its line break and the empty line may follow. */
 static void follow_end(struct http_request *request) {
     if (!request->line_break) return;
     const char *end = request->method_text + request->head_size;
@@ -117,8 +117,8 @@ static enum MHD_Result on_header(void *data, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* What two programs may read differently is refused, and the connection closed: the rest of what came might be meant
- * for somebody else. */
+/* Refuses headers that two programs may read differently, and closes the connection, because the following bytes may
+ * have been meant as another client's request. */
 static const char *smuggling(const struct http_request *request) {
     if (request->bad_name) return "Bad request: a header name is empty or holds a character that names cannot hold";
     if (request->bad_lines) return "Bad request: a header holds a NUL, is folded, or ends otherwise than the others";
@@ -144,7 +144,8 @@ const char *headers_read(struct http_request *request, const char *version) {
     return smuggling(request);
 }
 
-/* What follows a chunked body is not used, but is held to what headers are. libmicrohttpd has it by then. */
+/* Trailers of a chunked body are not used, but have to be well-formed as headers. libmicrohttpd has read them by
+ * then. */
 static enum MHD_Result on_trailer(void *data, enum MHD_ValueKind kind, const char *key, size_t key_size,
                                   const char *value, size_t value_size) {
     struct http_request *request = data;

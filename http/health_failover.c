@@ -10,7 +10,7 @@ char *failover_own(struct http_request *request) {
     return (char *)(uintptr_t)(other[0] ? other : http_env(request)->datacenter);
 }
 
-/* Names may have any byte, headers may not. */
+/* Escapes the name, because names may have any byte, but headers may not. */
 static void name_header(struct http_request *request, const char *header, const char *name) {
     static const char digits[] = "0123456789ABCDEF";
     char *value = arena_alloc(http_arena(request), 3 * strlen(name) + 1), *at = value;
@@ -36,7 +36,8 @@ static int view(struct http_request *request, const struct query_result *result)
     return 200;
 }
 
-/* What the order names besides is waited for too. A change of the order wakes the read. */
+/* Adds the other services that the order names, so that the read waits for their changes too. A change of the order
+ * itself wakes the read. */
 static void order_known(struct http_request *request, int error, const struct query_result *result) {
     Pb__AnswerRequest *message = (Pb__AnswerRequest *)(uintptr_t)http_context(request);
     if (error) {

@@ -1,5 +1,5 @@
-/* ?failover of /v1/health/service: who answers in place of this region (multi-dc/failover.h), for reads with all that they
- * have, and the explanation of such an answer. */
+/* ?failover of /v1/health/service: reads the instances of the region that answers in place of this one
+ * (multi-dc/failover.h), with all parameters of such reads; and the explanation of such an answer. */
 #ifndef COORD_HTTP_HEALTH_FAILOVER_H
 #define COORD_HTTP_HEALTH_FAILOVER_H
 

@@ -15,7 +15,7 @@ struct asked {
 };
 
 /* -- subsets ------------------------------------------------------------------------------------------------------ */
-/* Those of the caller, in the order that they are in. How many stay is a function of the request alone. */
+/* Keeps the caller's subset of the instances, in their order. The size of the subset depends only on the request. */
 static void choose(struct http_request *request, Pb__ServiceEntriesResult *found) {
     uint64_t most = HEALTH_SUBSET_MOST;
     if (!http_has(request, "subset") || !http_parameter_u64(request, "subset", &most) || most >= found->n_entries)
@@ -44,7 +44,7 @@ static void choose(struct http_request *request, Pb__ServiceEntriesResult *found
     free(members), free(chosen), free(stays);
 }
 
-/* A copy of the list, because the result is not this view's. */
+/* Copies the list, because a view must not change the result. */
 static Pb__ServiceEntriesResult entries_of(struct http_request *request, const struct query_result *result) {
     Pb__ServiceEntriesResult found = PB__SERVICE_ENTRIES_RESULT__INIT;
     if (result->message) found = *(const Pb__ServiceEntriesResult *)result->message;
@@ -67,7 +67,7 @@ static void number_or_null(struct json_out *json, double number) {
     else json_double(json, number);
 }
 
-/* Rounded: to find all digits of ten doubles takes as long as all the rest of an answer. */
+/* Rounds to thousandths, because finding all digits of ten doubles would take as long as the rest of the answer. */
 static void thousandths_or_null(struct json_out *json, double number) {
     if (!(number >= 0 && number < 1e15)) {
         number_or_null(json, number);
@@ -80,7 +80,7 @@ static void thousandths_or_null(struct json_out *json, double number) {
     for (uint64_t unit = 100; rest; rest %= unit, unit /= 10) buffer_append_byte(json->out, (char)('0' + rest / unit));
 }
 
-/* `kept`: where its load is as JSON; NULL: nowhere. */
+/* `kept`: has the load as JSON; NULL: it is formatted here. */
 static void shown_write(struct json_out *json, const struct picks_kept *kept, size_t entry,
                         struct balance_shown shown) {
     json_object(json);
@@ -101,7 +101,7 @@ static void entry_write(struct json_out *json, const Pb__ServiceEntry *entry, st
     json_object_end(json);
 }
 
-/* Of a request at this moment. SIZE_MAX: nobody can be picked. */
+/* Picks an instance for the request. SIZE_MAX: none can be picked. */
 static size_t pick_first(struct http_request *request, struct balance *balance, struct balance_ask *ask) {
     struct slice service = http_path_value(request, "service");
     struct balance_picked picked;
@@ -115,7 +115,7 @@ static int lb_view(struct http_request *request, const struct query_result *resu
     struct balance_ask ask = ((const struct asked *)http_context(request))->ask;
     Pb__ServiceEntriesResult found = entries_of(request, result);
     struct json_out *json = http_out(request);
-    /* The query has chosen by tag already. */
+    /* The query has filtered by tag already. */
     ask.tags = NULL, ask.tag_count = 0;
     struct balance *balance = balance_new(rpc_hints(http_env(request)->rpc), &found, clock_mono_ns());
     size_t first = pick_first(request, balance, &ask);
@@ -132,8 +132,9 @@ static void lb_read(struct http_request *request, const struct asked *asked) {
     http_read_near_fresh(request, &query_service_entries, &asked->message->base, lb_view, asked);
 }
 
-/* -- the same from what is kept for picks (http/picks.h) ------------------------------------------------------------- */
-/* A quarter of the cost. Not for what waits, is sorted, or is chosen by more than tags and passing. */
+/* -- the same from kept picks (http/picks.h) ---------------------------------------------------------------------- */
+/* May the request be answered from kept picks, at a quarter of the cost? Not when it waits, is sorted, or filters by
+ * more than tags and passing. */
 static bool is_plain(const struct http_request *request, const Pb__ServiceRequest *message) {
     static const char *const others[] = {"subset",    "near",   "index",  "consistent",
                                          "max_stale", "cached", "pretty", "dc"};
@@ -144,7 +145,7 @@ static bool is_plain(const struct http_request *request, const Pb__ServiceReques
 
 static void kept_write(struct json_out *json, const struct picks_kept *kept, const struct balance_ask *ask, size_t i) {
     struct slice entry = kept->entries[i];
-    json_raw(json, slice_make(entry.data, entry.size - 1)); /* it is written on */
+    json_raw(json, slice_make(entry.data, entry.size - 1)); /* without its end: LB follows */
     buffer_append_text(json->out, ",\"LB\":");
     json->after_key = true;
     shown_write(json, kept, i, balance_show(kept->balance, ask, i));
@@ -157,7 +158,7 @@ static void lb_confirmed(struct http_request *request, int error) {
     const struct picks_kept *kept;
     if (error == CO_OK) error = picks_find(request, slice_text(asked->message->service), clock_mono_ns(), &kept);
     if (error != CO_OK) {
-        lb_read(request, asked); /* which says what is wrong, or goes another way */
+        lb_read(request, asked); /* which replies the error, or reads in the other way */
         return;
     }
     struct json_out *json = http_out(request);

@@ -6,8 +6,8 @@
 
 #define HEALTH_SUBSET_MOST 100000
 
-/* Reads the service as they want it; false: it has neither of them. It may have refused: then it has replied. `message` as
- * for http_read_near. */
+/* Reads the service with these parameters. False: the request has neither. When it refuses the request it has replied.
+ * `message` as for http_read_near. */
 bool health_lb_read(struct http_request *request, const Pb__ServiceRequest *message);
 
 #endif

@@ -1,4 +1,4 @@
-/* The HTTP API: what endpoint files see. An endpoint is a row of the routing table (http/route.h) with a handler; the
+/* The HTTP API, as endpoint files see it. An endpoint is a row of the routing table (http/route.h) with a handler; the
  * server (http/server.h) does the rest: parsing, limits, refusing smuggled requests, permission, the declared
  * parameters of coord's own endpoints, waiting, caching, gzip, headers. An endpoint that only fills a command or a
  * query and shows its answer needs no handler of its own: http_declared.
@@ -21,27 +21,28 @@ struct http_request;
 struct local;
 struct spending;
 
-/* What may be asked of the process. The caller owns the struct until `done` (loop thread, once), with CO_OK or why
- * not; then `fault` says more. */
+/* A request to the process. The process owns the struct until it calls `done` (loop thread, once), with CO_OK or an
+ * error; then `fault` says more. */
 enum http_control_kind { HTTP_CONTROL_JOIN, HTTP_CONTROL_JOIN_WAN, HTTP_CONTROL_LEAVE, HTTP_CONTROL_RELOAD };
 struct http_control {
     enum http_control_kind kind;
     const char *address; /* to join by */
     struct fault fault;
-    const char **warnings; /* lines, NULL at the end, until `done` returns: what else is to be said; of one that did not
-                            * work all faults, the first too. NULL: nothing */
+    /* Lines, NULL at the end, valid until `done` returns: further messages; after an error all faults, the first too.
+     * NULL: none */
+    const char **warnings;
     void (*done)(struct http_control *act, int error);
-    struct mail mail; /* the rest is the process's */
+    struct mail mail; /* from here on used by the process only */
     struct http_control *next;
 };
 
-/* What handlers may ask about the process. Set before the server starts, constant afterwards. */
+/* Facts about the process, for handlers. Set before the server starts, constant afterwards. */
 struct http_env {
     struct rpc *rpc;
     struct local *local;         /* the agent's own services and checks */
     const struct config *config; /* agent/config.h; endpoint files use the fields below instead */
     const char *datacenter, *node_name, *node_id;
-    const char *version, *consul_version; /* coord's own; the level of Consul's API that it speaks */
+    const char *version, *consul_version; /* coord's own; that of the Consul whose API is offered */
     const char *address;                  /* advertised */
     bool is_server;
     bool no_coordinates;                         /* disable_coordinates */
@@ -52,7 +53,7 @@ struct http_env {
     uint64_t lock_waiters_max, lock_session_max; /* of one queue; queues of one session. 0: the module's own limits */
     uint64_t lock_note_max;                      /* bytes */
     struct spending *spending;                   /* rpc/quota/spending.h; NULL: no takes of quotas */
-    uint64_t quota_priority;                     /* of leases whose request names none */
+    uint64_t quota_priority;                     /* of leases whose request names no priority */
     const char *spool_folder;                    /* for bodies and answers too large for memory; NULL: /tmp */
     /* Appends the agent/self JSON's Config and DebugConfig members (written by agent). */
     void (*describe)(void *data, struct json_out *json, bool debug);
@@ -88,18 +89,19 @@ struct slice http_body(const struct http_request *request);
 int http_body_file(const struct http_request *request);
 /* Parses the body as a JSON object; on failure it has replied 400 and returns NULL. Freed with the request. */
 struct json_object *http_json(struct http_request *request);
-/* The same of an object or an array, with the beginning of the reply. */
+/* The same for an object or an array. `failed`: the beginning of the reply after a mistake. */
 struct json_object *http_json_of(struct http_request *request, json_type type, const char *failed);
 /* Parameters that must parse: on failure it has replied 400 ("wait: invalid duration ...") and returns false;
  * absent: untouched, true. */
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value);
 bool http_parameter_duration(struct http_request *request, const char *parameter, int64_t *nanoseconds);
-/* ?dc: the region that the request is for, "": this one (rpc/api/rpc.h). The server has seen to it that it is a name. Of
- * routes that are HTTP_LOCAL always "". What goes through http_read, http_fetch, http_write, http_renew, and waits and
- * streams, goes there by itself. */
+/* ?dc: the region that the request is for, "": this one (rpc/api/rpc.h). The server has checked that it is a name.
+ * Always "" for routes that are HTTP_LOCAL. http_read, http_fetch, http_write, http_renew, waits and streams go to that
+ * region without further work of the handler. */
 const char *http_region(const struct http_request *request);
 void http_region_name(const struct http_request *request, char region[RPC_REGION_MAX + 1]); /* copies it */
-/* For a body that names its datacenter, as Consul's catalog has it: likewise, from now on. False: it has replied. */
+/* For a body that names its datacenter, as in Consul's catalog: from now on the request is for that region. False: it
+ * has replied. */
 bool http_region_set(struct http_request *request, struct slice name);
 
 /* -- answering ---------------------------------------------------------------------------------------------------- */
@@ -109,10 +111,10 @@ void http_reply_text(struct http_request *request, int status, const char *forma
 void http_view_text(struct http_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* 400/403/404/409/412/413/429/500/503 by its code */
 void http_reply_fault(struct http_request *request, const struct fault *fault);
-/* A command's: why it was refused, by the status of its error; else true or false. */
+/* Replies the result of a command: the reason of a refusal, with the status of its error; else true or false. */
 void http_reply_result(struct http_request *request, const struct machine_result *result);
 void http_reply_error(struct http_request *request, int error); /* CO_NOLEADER: 500 "No cluster leader", ... */
-/* JSON: write into the buffer that http_out gives, then reply. */
+/* JSON: write to http_out, then call http_reply_json. */
 struct json_out *http_out(struct http_request *request); /* empty, with ?pretty honoured */
 void http_reply_json(struct http_request *request, int status);
 /* Any bytes: append to http_raw, then reply with this content type. */
@@ -124,10 +126,10 @@ void http_header(struct http_request *request, const char *name, const char *val
 void http_header_u64(struct http_request *request, const char *name, uint64_t value);
 
 /* -- reading the replicated state: blocking, consistency, caching ------------------------------------------------- */
-/* Writes one result; returns the HTTP status (200, or 404 with the body the API wants, often none). Runs on the
- * worker, or for a large result on another thread with a copy of the request (target and method alone), inside the
- * read transaction; pure function of (result, request's parameters), since its bytes are cached and shared:
- * everything that shapes the bytes must be in the request's path and query string (they are the cache key). */
+/* Writes one result; returns the HTTP status (200, or 404 with the body the API wants, often none). Runs on the worker,
+ * or for a large result on another thread with a copy of the request (target and method alone), inside the read
+ * transaction. It must be a pure function of result and request, because its bytes are cached and shared: everything
+ * that shapes the bytes must be in the request's path and query string (they are the cache key). */
 /* writes to http_out or http_raw */
 typedef int (*http_view)(struct http_request *request, const struct query_result *result);
 /* In a view: the content type of its answer (a string that stays). Without it: application/json, and text/plain
@@ -136,25 +138,25 @@ void http_content_type(struct http_request *request, const char *content_type);
 /* `message` lives in the request's arena. Handles index, wait, stale, consistent, headers, 404s, ready bytes. */
 void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                http_view view);
-/* The same for a query that lb/near.h can sort: as ?near= wants it, if it is there. */
+/* The same for a query that lb/near.h can sort: in the order of ?near=, if that is given. */
 void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                     http_view view);
-/* The same, for an answer that is not only of the state: it is not kept, and the view finds `context` (in the
+/* The same, for an answer that does not depend on the state alone: it is not kept, and the view finds `context` (in the
  * request's arena, or NULL) by http_context. For small results. */
 void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                      http_view view, const void *context);
 void http_read_near_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                           http_view view, const void *context);
-/* For answers that are made of what is kept beside the state. Makes sure that this server's state is the newest (with
- * ?stale, and on client agents, not), then calls `view` on the worker, with CO_OK or why it may not answer. It must
- * reply. */
+/* For answers that are made from data kept beside the state. Confirms that this server's state is the newest (not with
+ * ?stale, and not on client agents), then calls `view` on the worker, with CO_OK, or the error for which it must not
+ * answer. The view must reply. */
 void http_confirm(struct http_request *request, void (*view)(struct http_request *request, int error));
-/* In such a view: replies 200 with what was written to http_out and the headers of http_read. `index`: of its result.
- * For small ones. */
+/* In such a view: replies 200 with the text in http_out and the headers of http_read. `index`: of its result. For small
+ * ones. */
 void http_reply_confirmed(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                           uint64_t index);
 const void *http_context(const struct http_request *request);
-void http_set_context(struct http_request *request, const void *context); /* for a write, a renewal or a fetch */
+void http_set_context(struct http_request *request, const void *context); /* for a view of a write or fetch */
 
 /* -- writing ------------------------------------------------------------------------------------------------------ */
 /* Submits; `view` runs on the worker with the outcome (error CO_OK; result copied, its text and message included
@@ -163,26 +165,26 @@ void http_set_context(struct http_request *request, const void *context); /* for
 typedef void (*http_written)(struct http_request *request, const struct machine_result *result);
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view);
 /* Writes, and then waits until something holds: for requests like "take the lock, and wait for it". On servers and
- * client agents alike. The command goes into the log once; a leader that is lost while the request waits is waited
- * for. A client that hangs up while it waits ends the wait; what was written stays. A session that the command makes
- * (`?ttl=`) is renewed for as long as the client waits. */
+ * client agents alike. The command goes into the log once; when the leader is lost while the request waits, it waits
+ * for the next one. A client that hangs up while it waits ends the wait; the effect of the write stays. A session that
+ * the command makes (`?ttl=`) is renewed for as long as the client waits. */
 struct http_wait {
-    const struct query_type *query; /* read until `holds`; woken only by changes of its thing */
-    /* What came of the command (as a `view` of http_write). The query's request, in the request's arena; NULL: there
-     * is nothing to wait for, and it has replied. */
+    const struct query_type *query; /* is read until `holds`; only changes of its thing wake it */
+    /* Gets the outcome of the command (as a `view` of http_write). Returns the query's request, in the request's arena;
+     * NULL: there is nothing to wait for, and it has replied. */
     const ProtobufCMessage *(*ask)(struct http_request *request, const struct machine_result *written);
-    /* http_context is now the query's request, which it may change for the looks that follow. */
+    /* http_context is now the query's request, which it may change for the following reads. */
     bool (*holds)(struct http_request *request, const struct query_result *result);
-    /* Must reply. Not `holds`: the time is up, and this is the last result. */
+    /* Must reply. `holds` false: the time is up, and this is the last result. */
     void (*reply)(struct http_request *request, const struct query_result *result, bool holds);
-    uint64_t wait_ms; /* after the write; 0: look once */
-    /* `ask` knows from the command's result that it does not hold yet: the first look is for what changed since. */
+    uint64_t wait_ms; /* after the write; 0: read once */
+    /* `ask` knows from the command's result that it does not hold yet, so the first read waits for a change after the
+     * write. */
     bool after_write;
 };
 void http_write_then_wait(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
                           const struct http_wait *wait);
-/* For `ask`: is there time to wait? If not, nothing can change any more: what came of the command is the answer, without
- * another look. */
+/* For `ask`: is there time to wait? If not, the outcome of the command is the answer, without another read. */
 bool http_waits(const struct http_request *request);
 /* Only waits. `message`: the query's request, in the request's arena; `ask` is not called. */
 void http_wait_for(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message);
@@ -192,52 +194,55 @@ typedef void (*http_renewed)(struct http_request *request, int error, const stru
 void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
                 http_renewed view);
 
-/* -- how long what was granted lives (http/bounds.c) --------------------------------------------------------------- */
-/* Of something that is renewed with the leader, in milliseconds from now on. */
+/* -- bounds of the life of a grant (http/bounds.c) ---------------------------------------------------------------- */
+/* Bounds of the life of something that the leader renews, in milliseconds from now on. */
 struct http_bounds {
-    int64_t not_before_ms, not_after_ms; /* it surely ends not before; surely after, with one change of the leader */
+    int64_t not_before_ms, not_after_ms; /* it ends not before; it ends by then, also with a change of the leader */
 };
-struct http_bounds http_bounds(int64_t ttl_ns, int64_t left_ms); /* left_ms: of which so much is left for certain */
-/* Before the write: it makes something with this TTL. A session that is made with ?ttl= is noted by itself. */
+struct http_bounds http_bounds(int64_t ttl_ns, int64_t left_ms); /* left_ms: certainly so much of the TTL is left */
+/* Call it before the write: notes that the request makes something with this TTL. Not needed for a session that is made
+ * with ?ttl=. */
 void http_granted(struct http_request *request, int64_t ttl_ns);
-/* Of what this request made; false: nothing that lives for a time. */
+/* The bounds of the thing that this request made; false: it made nothing with a TTL. */
 bool http_made_bounds(const struct http_request *request, struct http_bounds *bounds);
 void http_bounds_write(struct json_out *json, struct http_bounds bounds); /* members NotBefore, NotAfter */
-/* As message_member.write, with the request as context: those of what it made, if there are any. */
+/* For message_member.write, with the request as context: writes the bounds of the thing that it made, if there are
+ * any. */
 void http_write_made_bounds(struct json_out *json, const ProtobufCMessage *message, void *request);
 void http_bounds_headers(struct http_request *request, struct http_bounds bounds);
 
 /* -- declared endpoints (http/endpoint.c) ------------------------------------------------------------------------- */
-/* The handler of a row whose `endpoint` says what is done. */
+/* The handler of rows that are served by their `endpoint`. */
 void http_declared(struct http_request *request);
 const struct http_endpoint *http_endpoint(const struct http_request *request); /* of its row */
-/* For handlers that do something before: reads are then fresh, and find `context` (http_context). NULL: none. */
+/* For handlers that do something before: reads are then not kept, and their view finds `context` (http_context). NULL:
+ * none. */
 void http_declared_with(struct http_request *request, const void *context);
-/* Reads another query than the row's, of the same request and answer. */
+/* Reads another query than the row's, with the same request and answer. */
 void http_declared_query(struct http_request *request, const struct query_type *query);
 char *http_new_uuid(struct http_request *request); /* in the arena */
-/* ?ttl= of a session. How short it may be is configured, no row knows it. False: it has replied 400. */
+/* Checks ?ttl= of a session against the configured minimum, which no row knows. False: it has replied 400. */
 bool http_session_ttl(struct http_request *request, int64_t *ttl_ns);
 
 /* -- a call that cannot be taken back ----------------------------------------------------------------------------- */
-/* Lives in the request's arena until http_called (any thread, once), also when the client goes meanwhile. Then on
- * the worker: `view`, which must reply, or, when nobody is there to hear it, `drop` (may be NULL): release what the
- * call brought. */
+/* Lives in the request's arena until http_called (any thread, once), also when the client hangs up meanwhile. Then the
+ * worker calls `view`, which must reply, or, when the client has gone, `drop` (may be NULL), which releases the result
+ * of the call. */
 struct http_call {
     void (*view)(struct http_request *request, struct http_call *call, int error);
     void (*drop)(struct http_call *call, int error);
-    struct http_request *request; /* the server's */
+    struct http_request *request; /* set by the server */
     int error;
 };
-/* parks the request; then start what will end by http_called */
+/* parks the request; start the call after it */
 void http_call(struct http_request *request, struct http_call *call);
-/* What was started ended at once, and will not end by http_called: as if http_call had not been. */
+/* Undoes http_call, for a call that has ended at once and will not call http_called. */
 void http_uncall(struct http_request *request);
 void http_called(struct http_call *call, int error);
 
 /* -- records for an answer that is made of more than one thing ---------------------------------------------------- */
-/* Asks once, without waiting for a change and without its headers; then `view`, on the worker, with CO_OK and the
- * records (in the request's arena), or why there are none (NULL). It must reply, or go on with another call.
+/* Reads once, without waiting for a change and without the headers of reads; then calls `view`, on the worker, with
+ * CO_OK and the records (in the request's arena), or an error and NULL. It must reply, or go on with another call.
  * `message` lives in the request's arena. */
 typedef void (*http_fetched)(struct http_request *request, int error, const struct query_result *result);
 void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
@@ -250,9 +255,9 @@ struct http_ticket;
 struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
                                void (*view)(struct http_request *request, int error));
 void http_deferred(struct http_ticket *ticket, int error);
-/* For a GET whose answer is not there yet and of which nobody tells when it is: parks it for `wait_ms`; then `view`
- * runs on the worker, and replies or calls this again. `waited_ms`: since the first call; UINT64_MAX: the server
- * stops, reply. */
+/* For a GET whose answer is not there yet, when nothing will report its arrival: parks it for `wait_ms`; then `view`
+ * runs on the worker, and replies or calls this again. `waited_ms`: since the first call; UINT64_MAX: the server stops,
+ * reply. */
 void http_look_again(struct http_request *request, uint64_t wait_ms,
                      void (*view)(struct http_request *request, uint64_t waited_ms));
 

@@ -1,4 +1,4 @@
-/* What the files of http/ share among themselves; nobody outside includes this.
+/* Shared by the files of http/; nobody outside includes this.
  *
  * One worker thread owns everything reachable from its `struct worker`: shards (libmicrohttpd daemons), connections,
  * requests, the answer cache. Other threads touch a worker only by `worker_post`.
@@ -30,7 +30,7 @@ struct reading;
 
 /* -- worker.c: the thread, its outer epoll, posts and timers ------------------------------------------------------ */
 
-/* What an entry of the outer epoll points to. First member of its owner. */
+/* The target of an entry in the outer epoll. It is the first member of its owner. */
 struct source {
     enum source_kind { SOURCE_LISTENER, SOURCE_WAKE, SOURCE_SHARD, SOURCE_CONNECTION, SOURCE_LINGER } kind;
 };
@@ -38,7 +38,7 @@ struct source {
 /* Any thread. The post belongs to the worker until `taken` is called with the worker and it. */
 void worker_post(struct worker *worker, struct post *post);
 
-/* A moment to come; in the worker's heap while place != 0. */
+/* A point in time; in the worker's heap while place != 0. */
 struct timer {
     uint64_t at_ms;
     size_t place;
@@ -71,10 +71,10 @@ struct worker {
     /* Any thread. */
     struct mailbox box;
     _Atomic bool asleep;
-    _Atomic unsigned posting; /* threads within worker_post, and wake-ups that they hold back */
+    _Atomic unsigned posting; /* threads within worker_post, and their delayed wake-ups */
     int wake_fd;
 
-    /* The worker's thread only, from here on. */
+    /* Used by the worker's thread only, from here on. */
     int epoll;
     struct source wake;
     uint64_t now_ms; /* at the start of this turn */
@@ -84,31 +84,31 @@ struct worker {
         struct mail *first, **end;
     } bulk[BULK_GROUPS]; /* posts that wait for their turn, by their group */
     size_t bulk_count;
-    unsigned bulk_group; /* whose turn it is */
+    unsigned bulk_group; /* the group whose turn it is */
     struct timer **heap;
     size_t heap_size, heap_capacity;
 
     struct shard **shards;
     unsigned shard_count;
     struct list runnable;      /* shards to run in this turn */
-    struct list later;         /* they have more to do, after the answers that are due to many */
+    struct list later;         /* shards with more to do, after the answers to many that were woken together */
     struct list late;          /* requests to handle once the shards have run */
     uint64_t run_serial;       /* counts MHD_run calls */
-    uint64_t progress;         /* counts what libmicrohttpd called us for, and what it sent and received */
+    uint64_t progress;         /* counts libmicrohttpd's calls of our functions, and its sends and receives */
     struct connection **by_fd; /* mhd_errors.c: of all connections */
     size_t by_fd_size;
-    unsigned reported;       /* connections whose fault was told and that are not closed yet */
+    unsigned reported;       /* connections whose fault was replied and that are not closed yet */
     struct list connections; /* by the time of their next check */
     struct list closed;      /* freed at the end of the turn: events of this turn may point to them */
     unsigned connection_count;
-    struct list lingering; /* refused connections that get time to read why */
+    struct list lingering; /* refused connections, whose clients get time to read the answer */
     unsigned lingering_count;
-    uint64_t listen_again_ms; /* out of descriptors: listening pauses until then; 0: it does not */
+    uint64_t listen_again_ms; /* without descriptors listening pauses until then; 0: it does not pause */
 
     struct http_request *spare; /* free list */
     unsigned spare_count;
     unsigned active;  /* requests with a client */
-    unsigned orphans; /* requests whose client is gone, but not what they wait for */
+    unsigned orphans; /* requests whose client is gone, but which still wait for a report */
 
     struct read_engine engine;
     unsigned tickets; /* handed out by http_defer, and reads of remote.c */
@@ -117,7 +117,7 @@ struct worker {
     struct picks *picks;  /* http/picks.h */
     struct arena scratch; /* results of one query */
     struct output output;
-    void *deflate; /* gzip.c's */
+    void *deflate; /* of gzip.c */
     struct buffer packed;
     struct MHD_Response *yes, *no; /* "true", "false" */
     uint64_t leader_checked_ms, last_contact_ms;
@@ -157,9 +157,8 @@ int listen_open(struct http_server *server, const char *const *addresses, uint16
 void listen_close(struct http_server *server);
 int listen_watch(struct worker *worker, bool on); /* enters the listeners into the worker's epoll */
 void listen_ready(struct worker *worker, struct listener *listener);
-/* Ends sending, and keeps the socket (not the descriptor, which stays the caller's) open for a moment after the
- * caller has closed it, reading away what the client still sends: closing over unread data would take the answer
- * back. */
+/* Ends sending, and keeps the socket open for a moment after the caller has closed its descriptor, and reads the rest
+ * that the client sends: closing a socket with unread data would make the client lose the answer. */
 void linger(struct worker *worker, int fd);
 void linger_event(struct source *source);
 void linger_tick(struct worker *worker, bool all); /* closes those whose time is up */
@@ -183,11 +182,11 @@ struct shard {
     unsigned number; /* its place in worker->shards */
     bool roomy;      /* its connections have server->roomy_memory */
     unsigned connections;
-    unsigned held;      /* requests that wait in place */
-    bool gave_way;      /* it was not run again, because of them, although there may be more to do */
-    unsigned owed;      /* runs that it gets in spite of them */
-    unsigned idle_runs; /* the last ones: pending, and yet nothing was done */
-    struct timer rest;  /* after too many of those */
+    unsigned held;      /* requests that wait without being suspended */
+    bool gave_way;      /* it was not run again because of held requests, although there may be more to do */
+    unsigned owed;      /* runs that it gets in spite of held requests */
+    unsigned idle_runs; /* the last runs, that were due but did nothing */
+    struct timer rest;  /* pause after too many idle runs */
     struct list link;   /* in worker->runnable or worker->later, or empty */
     bool later;         /* in worker->later */
 };
@@ -208,37 +207,37 @@ struct connection {
     struct http_request *request;
     bool watched; /* in the outer epoll, for EPOLLRDHUP */
     bool hung_up, gone;
-    bool reported;        /* what was wrong, by mhd_errors.c: it is about to be closed */
-    size_t reported_size; /* bytes of that which are sent */
-    const void *memory;   /* long_headers.c: where the first bytes of a request are received */
-    struct buffer header; /* of a request, as far as it has come, unless it came as a whole and is short */
+    bool reported;        /* mhd_errors.c has replied a fault: the connection is about to be closed */
+    size_t reported_size; /* bytes of that reply that are sent */
+    const void *memory;   /* long_headers.c: the address at which the first bytes of a request are received */
+    struct buffer header; /* the received part of a header that is long, or not complete */
     int next_fd;          /* in the roomy shard that it moves to; 0: it does not move */
 };
 
-/* Into a shard's daemon, which takes over connection->fd. */
+/* Adds the connection to the daemon of a shard, which takes over connection->fd. */
 void shard_enter(struct connection *connection, bool roomy, const struct sockaddr *address, unsigned address_size);
 /* Takes over `fd` and the address entry. */
 void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, unsigned address_size,
                  struct address_entry *entry);
 void shard_wake(struct shard *shard);        /* run it in this turn */
-void shard_owes_answer(struct shard *shard); /* ... and again, until an answer that it has is out */
+void shard_owes_answer(struct shard *shard); /* the same, and again until its pending answer is sent */
 void shards_run(struct worker *worker);
-void shards_run_answers(struct worker *worker); /* once each; what there is to do besides waits for shards_run */
+void shards_run_answers(struct worker *worker); /* runs each once; other work waits for shards_run */
 void shards_check(struct worker *worker);       /* slow and idle connections */
 void shards_stop(struct worker *worker);
 void connection_event(struct worker *worker, struct connection *connection, uint32_t events);
 void connection_wait(struct connection *connection); /* its request has no answer yet */
-/* What came of it may have been one more thing to wait for. (An answered request may be gone already.) */
+/* Goes on after a step of a request: it may have been answered (and be freed already), or wait for something else. */
 void request_next(struct connection *connection, const struct http_request *request);
 void connection_unhold(struct connection *connection);
 void connection_watch(struct connection *connection); /* from now on hang-ups are noticed */
 
-/* -- mhd_errors.c: what libmicrohttpd answers by itself, said our way ----------------------------------------- */
+/* -- mhd_errors.c: replaces libmicrohttpd's own error pages ------------------------------------------------------- */
 
 void mhd_errors_enter(struct worker *worker); /* this thread is the worker; NULL: no more */
 void mhd_errors_add(struct connection *connection);
 void mhd_errors_remove(struct connection *connection);
-/* A whole answer of one line on a connection that ends with it; how long it is. `status`: "400 Bad Request". */
+/* Writes an answer of one line, which ends the connection; returns its size. `status`: "400 Bad Request". */
 size_t plain_answer(char *out, size_t room, const char *status, const char *line);
 
 /* -- long_headers.c ----------------------------------------------------------------------------------------------- */
@@ -246,20 +245,21 @@ size_t plain_answer(char *out, size_t room, const char *status, const char *line
 size_t header_roomy_memory(const struct http_config *config);
 /* recv() for libmicrohttpd, on one of our connections. */
 ssize_t header_receive(struct connection *connection, void *data, size_t size, int flags);
-/* libmicrohttpd has left a connection that moves, whose descriptor there it is about to close. */
+/* libmicrohttpd has given up a connection that moves, and is about to close its descriptor. */
 void header_move(struct connection *connection);
 /* One line for a refusal. `what`: "URL", "header". */
 void header_limit(const struct connection *connection, const char *what, char *line, size_t room);
 
 /* -- send.c ------------------------------------------------------------------------------------------------------- */
 
-/* Of this thread: true when it has sent, or failed with errno and -1, in place of send() and sendmsg(). */
+/* Hooks of this thread. send_instead_here replaces send() and sendmsg(): true when it has sent, or failed with errno
+ * and -1. */
 extern __thread uint64_t *moved_here; /* counts calls that received, or sent a file; NULL: nothing counts */
 extern __thread ssize_t (*receive_here)(int fd, void *data, size_t size, int flags); /* in place of recv(); or NULL */
 extern __thread bool (*send_instead_here)(int fd, const struct iovec *parts, size_t count, ssize_t *sent);
-/* asks nobody; does not block, raises no signal; else as send() */
+/* as send() without the hooks; does not block, raises no signal */
 ssize_t plain_send(int fd, const char *data, size_t size);
-ssize_t plain_receive(int fd, void *data, size_t size, int flags); /* asks nobody; else as recv() */
+ssize_t plain_receive(int fd, void *data, size_t size, int flags); /* as recv() without the hooks */
 
 /* -- request.c: life of a request, headers, body ------------------------------------------------------------------ */
 
@@ -272,25 +272,25 @@ struct header {
     const char *name, *value;
 };
 
-/* What a request makes that lives for a time; ttl_ns 0: nothing. since_ms: the TTL counts from then on, or later. */
+/* The thing with a TTL that a request makes; ttl_ns 0: none. since_ms: the TTL counts from then on, or later. */
 struct granted {
-    const char *session; /* made with ?ttl=: nobody knows of it before the answer. NULL: it is something else */
+    const char *session; /* a session made with ?ttl=, which nobody knows before the answer. NULL: another thing */
     int64_t ttl_ns;
     uint64_t since_ms;
 };
 
 struct http_request {
-    struct post post; /* whatever it waits for comes by this one */
+    struct post post; /* other threads report with this one */
     struct worker *worker;
     struct output *output;         /* where its body is written */
     struct connection *connection; /* NULL: the client is gone */
     const struct http_route *route;
-    const char *region; /* of another one; arena. NULL: it is for this one */
+    const char *region; /* in the arena. NULL: it is for this region */
     enum { REQUEST_HEAD, REQUEST_BODY, REQUEST_WORK, REQUEST_ANSWERED, REQUEST_ABORT, REQUEST_ORPHAN } stage;
     enum http_method method;
-    bool suspended, held; /* waits outside of its daemon's lists, or in place */
+    bool suspended, held; /* suspended: waits outside of its daemon's lists; held: waits in them */
     bool busy;            /* another thread will post it */
-    bool watched;         /* who hangs up ends it (connection_watch) */
+    bool watched;         /* a hang-up ends it (connection_watch) */
     _Atomic bool mailed;  /* it is in the worker's mailbox because its waiter fired */
     bool confirmed;       /* its read need not be confirmed any more */
     bool pretty, gzip, expects, raw, close;
@@ -301,8 +301,8 @@ struct http_request {
     const char *line_end; /* of the last line seen; NULL: not looked at */
     const char *method_text;
     size_t head_size;    /* request line and headers */
-    struct slice target; /* as received; of a URL what follows the host */
-    struct slice key;    /* target without index and wait: what a ready answer is found by */
+    struct slice target; /* as received; of a URL the part after the host */
+    struct slice key;    /* target without index and wait: the key of ready answers */
     uint64_t key_hash;
     struct slice path; /* raw, without the query */
     struct parameter *parameters;
@@ -312,7 +312,7 @@ struct http_request {
     } values[4]; /* of the route's ":name", "*name" and "+name" */
     struct buffer body;
     uint64_t body_length; /* as declared */
-    uint64_t body_size;   /* as received, also what was thrown away */
+    uint64_t body_size;   /* as received, also of dropped bytes */
     int spool;            /* the body's file + 1; 0: none */
     uint64_t body_most;
     int refusal; /* status; 0: none */
@@ -322,7 +322,7 @@ struct http_request {
     struct header *headers;
     const char *content_type;
     struct granted granted;
-    struct reading *reading;     /* blocking.c's */
+    struct reading *reading;     /* of blocking.c */
     const void *context;         /* of a read by remote.c, for its view */
     struct operation *operation; /* of submit.c, remote.c */
     struct arena arena;
@@ -333,29 +333,29 @@ struct http_request {
 
 struct http_request *request_new(struct connection *connection, const char *target);
 void request_free(struct http_request *request);
-/* What a view sees of a request, to be used on another thread: made from target and method, without connection. */
+/* A copy of a request for a view on another thread: made from target and method, without connection. */
 struct http_request *request_copy(const struct http_request *request);
 void request_copy_free(struct http_request *copy);
-/* The client is gone or answered: frees it now, or when what it waits for has come. */
+/* The client is gone or answered: frees the request now, or when the thread that it waits for has reported. */
 void request_end(struct http_request *request);
 /* First call of libmicrohttpd's handler: refuses, or finds the route. */
 void request_head(struct http_request *request, const char *url, const char *method, const char *version);
 void request_body(struct http_request *request, const char *data, size_t size);
 void request_run(struct http_request *request);
-void request_run_parsed(struct http_request *request); /* the same, but not from ready bytes */
+void request_run_parsed(struct http_request *request); /* runs the handler, and does not use ready bytes */
 /* The client hung up while it waited. */
 void request_hung_up(struct http_request *request);
 /* Sets the refusal unless there is one. Answered once the body is drained. */
 void request_refuse(struct http_request *request, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* headers.c: reads what we look at; NULL, or why the request is refused and its connection closed */
+/* headers.c: reads the headers that we use; NULL, or why the request is refused and its connection closed */
 const char *headers_read(struct http_request *request, const char *version);
-/* Of a chunked body that is whole: refuses the request if its trailers are malformed. */
+/* Call it when a chunked body is complete: refuses the request if its trailers are malformed. */
 void trailers_read(struct http_request *request);
 
 /* target.c */
-/* Whatever its form, from now on it is a path; else the request is refused, or answered (OPTIONS *). */
+/* Reduces a target of any form to a path; else the request is refused, or answered (OPTIONS *). */
 void target_take(struct http_request *request, const char *url, const char *version);
 bool authority_valid(struct slice text); /* of a URL, or a Host header */
 

@@ -8,7 +8,7 @@
 #include "http/http.h"
 #include "http/views_kv.h"
 
-/* The sign of "+01:00" is a blank in a query unless it is escaped. */
+/* The '+' of "+01:00" has become a blank in the query unless it was escaped. */
 static int time_parse(struct slice text, uint64_t *unix_ms) {
     char room[64];
     if (text.size > sizeof room) return CO_INVALID;

@@ -1,5 +1,5 @@
-/* Listening sockets, and who may connect: a limit for each address and one for all. Above them a client gets a plain
- * 429 and a moment to read it. */
+/* Listening sockets, and the limits of connections: one for each address and one for all. Above them a client gets a
+ * plain 429 and a moment to read it. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "http/impl.h"
 
 #define BACKLOG        4096
-#define ACCEPT_MOST    128 /* a turn: others want to be served too */
+#define ACCEPT_MOST    128 /* in a turn, so that other requests are served too */
 #define PAUSE_MS       100 /* without descriptors */
 #define LINGER_MS      1000
 #define LINGER_MOST    64
@@ -105,7 +105,7 @@ static int parse_address(const char *text, uint16_t port, struct sockaddr_storag
     return CO_INVALID;
 }
 
-/* Accepted sockets inherit these. A peer that vanished without a word is found within two minutes. */
+/* Accepted sockets inherit these. They find a peer that vanished without closing the connection within two minutes. */
 static void socket_options(int fd, int family) {
     int on = 1, idle = 60, interval = 15, count = 4;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -148,7 +148,7 @@ int listen_open(struct http_server *server, const char *const *addresses, uint16
     if (!count) return fault_set(fault, CO_INVALID, "http: no address to listen on");
     server->listeners = mem_zalloc(count * sizeof *server->listeners);
     for (size_t i = 0; i < count; i++) {
-        /* Port 0: whatever the first address got, the others get too. */
+        /* Port 0: the other addresses get the port of the first. */
         int error = listen_one(server, addresses[i], port ? port : server->port, fault);
         if (error) return error;
     }
@@ -198,7 +198,7 @@ static bool drain(int fd) {
 
 void linger_event(struct source *source) {
     struct refused *client = CONTAINER_OF(source, struct refused, source);
-    if (drain(client->fd)) client->until_ms = 0; /* closed by linger_tick: this turn may have more events of it */
+    if (drain(client->fd)) client->until_ms = 0; /* linger_tick closes it: this turn may have more events */
 }
 
 void linger_tick(struct worker *worker, bool all) {

@@ -1,19 +1,20 @@
-/* Long headers, without memory for those who send short ones.
+/* Long headers, which do not cost the memory of connections with short ones.
  *
- * libmicrohttpd takes a connection's memory when it begins, of the size that its daemon has, and clears all of it after
- * each request: a size for long headers would be held, and cleared, by each of ten thousand parked connections. So
- * there are two kinds of shards. A connection begins in one of little memory. When the header of a request proves to be
- * long for that, before libmicrohttpd has seen the end of it, the connection moves to a roomy shard, and stays there:
+ * libmicrohttpd allocates a connection's memory when it begins, in the size that its daemon sets, and clears all of it
+ * after each request. With a size for long headers each of ten thousand parked connections would hold and clear so
+ * much. So there are two kinds of shards. A connection begins in a shard with little memory. When the header of a
+ * request proves to be too long for that, before libmicrohttpd has seen its end, the connection moves to a roomy shard,
+ * and stays there:
  *
- *     header_receive   (recv() of libmicrohttpd) keeps what has come of a header that is long, or not whole yet. Too
- *                      long: the socket gets a second descriptor, and libmicrohttpd hears that its own is broken
+ *     header_receive   (recv() of libmicrohttpd) keeps the received part of a header that is long, or not complete.
+ *                      Too long: the socket gets a second descriptor, and libmicrohttpd is told that its own is broken
  *     header_move      (libmicrohttpd has forgotten the connection) the second descriptor enters a roomy shard
- *     header_receive   gives what was kept; then goes on with the socket
+ *     header_receive   returns the kept part; then reads from the socket
  *
- * Nothing has been done for a request by then: libmicrohttpd calls us when its header is whole. What was received is
- * all of the header only if it began at the connection's first byte, or right after the request before: then it is
- * received into the same place as the connection's first byte was. Of a request that came in one piece with the
- * end of the one before (pipelining) the beginning is not known: it has the connection's little memory. */
+ * The request has had no effect by then, because libmicrohttpd calls us when its header is complete. The received bytes
+ * are a whole header only if they begin at the connection's first byte, or right after the previous request: then
+ * libmicrohttpd receives them at the same address as the connection's first byte. For a request that came in one piece
+ * with the end of the previous one (pipelining) the beginning is not known, and it stays in the little memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,8 +24,8 @@
 
 #include "http/impl.h"
 
-#define RECORD     64  /* libmicrohttpd's, of one header */
-#define LINE_LEAST 32  /* of such lines there is room for as many as a header can have */
+#define RECORD     64  /* libmicrohttpd's record of one header */
+#define LINE_LEAST 32  /* there is room for a whole header of such lines */
 #define SHORT      512 /* never too long */
 
 size_t header_roomy_memory(const struct http_config *config) {
@@ -47,8 +48,8 @@ void header_limit(const struct connection *connection, const char *what, char *l
     }
 }
 
-/* Its size when its end is in there: an empty line. Else 0. The usual request ends with its header. Empty lines in
- * front of it are ignored (RFC 9112 2.2), and end none. */
+/* The size of the header when it is complete, which an empty line shows; else 0. Usually the request ends with its
+ * header. Empty lines in front of the header are skipped (RFC 9112 2.2). */
 static size_t whole(const char *data, size_t size) {
     const char *end = data + size, *begin = data;
     while (begin < end && (*begin == '\r' || *begin == '\n')) begin++;
@@ -70,7 +71,7 @@ static bool too_long(const struct connection *connection, const char *data, size
     return needed > connection->worker->server->config.connection_memory / 2;
 }
 
-/* False: it cannot be; libmicrohttpd does what it can. */
+/* Moves the connection. False: that is not possible, and libmicrohttpd handles the header with its little memory. */
 static bool move(struct connection *connection) {
     if (connection->worker->stop) return false;
     int again = fcntl(connection->fd, F_DUPFD_CLOEXEC, 3);
@@ -79,7 +80,7 @@ static bool move(struct connection *connection) {
     return true;
 }
 
-/* What has come of a header that is not short and whole. True: the connection moves. */
+/* Keeps the received part of a header that is long, or not complete. True: the connection moves. */
 static bool header_grows(struct connection *connection, const char *data, size_t size) {
     struct buffer *header = &connection->header;
     buffer_append(header, data, size);

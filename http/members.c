@@ -29,7 +29,7 @@ static void member_tags(struct json_out *json, const struct http_env *env, const
     json_key(json, "Tags");
     json_object(json);
     pair(json, "acls", "0");
-    pair(json, "build", build); /* what clients compare */
+    pair(json, "build", build); /* clients compare it */
     pair(json, "coord_version", view->version);
     pair(json, "dc", view->region ? view->region : env->datacenter);
     pair(json, "id", view->id);
@@ -75,7 +75,7 @@ void members_write_own(struct json_out *json, const struct http_env *env) {
     member_write(json, env, &view);
 }
 
-/* -- all members: nodes with agents as the catalog has them, and of the servers what Raft knows ------------------- */
+/* -- all members: nodes with agents from the catalog, and servers of Raft's configuration ------------------------- */
 /* "IP:port", "[IP]:port". */
 static void member_address(struct arena *arena, const char *text, struct member_view *view) {
     const char *colon = strrchr(text, ':');
@@ -93,12 +93,13 @@ static bool in_catalog(const Pb__MembersResult *known, const char *name) {
     return false;
 }
 
-/* A node that was registered by hand says none; a server says it in the record of its service, too. */
+/* A node that was registered by hand has no version; a server also has it in the record of its service. */
 static const char *member_version(const Pb__Member *known) {
     return known->version[0] ? known->version : known->server_version[0] ? known->server_version : "unknown";
 }
 
-/* Of the catalog. A server that is not connected with the one that was asked has failed before its check says so. */
+/* Writes a member from the catalog. A server that has no connection to the answering server counts as failed, also
+ * before its check says so. */
 static void member_known(struct json_out *json, const struct http_env *env, const Pb__Member *known,
                          const struct rpc_cluster_state *state) {
     const struct rpc_server_state *server = http_server_of(state, known);
@@ -116,7 +117,7 @@ static void member_known(struct json_out *json, const struct http_env *env, cons
     member_write(json, env, &view);
 }
 
-/* Of Raft's configuration, and not in the catalog (yet). */
+/* Writes a server of Raft's configuration that is not in the catalog (yet). */
 static void member_of_raft(struct http_request *request, struct json_out *json, const struct rpc_server_state *server) {
     const struct http_env *env = http_env(request);
     struct member_view view = {.name = server->node[0] ? server->node : "(unknown)",
@@ -139,7 +140,7 @@ static void view_members(struct http_request *request, int error, const struct r
     const struct http_env *env = http_env(request);
     const Pb__MembersResult *known = context;
     struct json_out *json = http_out(request);
-    if (error) state = NULL; /* then the catalog alone says it */
+    if (error) state = NULL; /* then only the catalog is used */
     json_array(json);
     for (size_t i = 0; known && i < known->n_members; i++) member_known(json, env, known->members[i], state);
     for (size_t i = 0; state && i < state->count; i++)

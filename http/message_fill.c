@@ -53,7 +53,7 @@ bool message_takes(const ProtobufCFieldDescriptor *field, int value_type) {
 
 /* -- where its value is ------------------------------------------------------------------------------------------- */
 
-/* Laid over a field, which may be one of 4 bytes at a place that is aligned for no more. */
+/* Laid over a field. It is packed because a field may have only 4 bytes, aligned to 4. */
 union __attribute__((packed, aligned(4))) element {
     protobuf_c_boolean yes;
     int32_t i32;
@@ -79,7 +79,7 @@ size_t message_element_size(const ProtobufCFieldDescriptor *field) {
 _Static_assert(sizeof(protobuf_c_boolean) == 4 && sizeof(int) == 4 && sizeof(void *) == 8,
                "as message_element_size says");
 
-/* Room for a value: the field's own, or one more at the end of a list, which doubles when it is full. */
+/* The place for a value: the field itself, or one more at the end of a list, which doubles when it is full. */
 static union element *place(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field, struct arena *arena) {
     char *value = (char *)message + field->offset;
     if (field->label != PROTOBUF_C_LABEL_REPEATED) return (union element *)(void *)value;
@@ -154,7 +154,7 @@ void message_set(ProtobufCMessage *message, const char *path, const struct messa
             break;
         case VALUE_U64:
             if (message_element_size(field) == 8) at->u64 = number;
-            else at->i32 = (int32_t)number; /* the row's bounds keep it in range */
+            else at->i32 = (int32_t)number; /* in range because of the row's bounds */
             break;
     }
 }

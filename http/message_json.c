@@ -17,7 +17,7 @@ static bool ends(struct slice text, const char *end) {
 
 enum unit { UNIT_NONE, UNIT_NS, UNIT_MS };
 
-/* Takes the unit off. */
+/* Removes the unit from the end of the name. */
 static enum unit take_unit(struct slice *name) {
     static const struct {
         const char *end;
@@ -31,7 +31,7 @@ static enum unit take_unit(struct slice *name) {
     return UNIT_NONE;
 }
 
-/* Words that are written otherwise than with one capital. */
+/* The spelling of words that have more than one capital; NULL for others. */
 static const char *acronym(struct slice word) {
     static const char *const words[][2] = {{"id", "ID"},     {"ids", "IDs"},   {"ttl", "TTL"}, {"url", "URL"},
                                            {"urls", "URLs"}, {"uuid", "UUID"}, {"rtt", "RTT"}, {"lb", "LB"}};
@@ -58,7 +58,7 @@ struct slice message_json_name(const char *field, char room[MESSAGE_NAME_MAX]) {
 
 /* -- enums -------------------------------------------------------------------------------------------------------- */
 
-/* Bytes that the names of all values begin with, up to a '_': of LOCK_EXCLUSIVE and LOCK_SHARED five. */
+/* The size of the prefix that the names of all values share, up to a '_': five for LOCK_EXCLUSIVE and LOCK_SHARED. */
 static size_t shared_prefix(const ProtobufCEnumDescriptor *type) {
     const char *first = type->values[0].name;
     size_t same = strlen(first);
@@ -147,7 +147,7 @@ static void enum_write(struct json_out *json, const ProtobufCFieldDescriptor *fi
     char room[MESSAGE_NAME_MAX];
     const char *text = message_enum_text(field->descriptor, value, room);
     if (text) json_string(json, text);
-    else json_i64(json, value); /* of a newer program */
+    else json_i64(json, value); /* a value of a newer program */
 }
 
 static void object_write(const struct writing *writing, const ProtobufCMessage *message,
@@ -194,8 +194,7 @@ const ProtobufCFieldDescriptor *message_first_field(const ProtobufCMessageDescri
     return protobuf_c_message_descriptor_get_field_by_name(type, name);
 }
 
-/* Follows a path; the message is changed to the one that has the field, or to NULL where one on the way is not
- * there. */
+/* Follows a path. Sets *message to the message that has the field, or to NULL when one on the way is missing. */
 static const ProtobufCFieldDescriptor *follow(const ProtobufCMessage **message, const char *path) {
     for (const ProtobufCMessageDescriptor *type = (*message)->descriptor;;) {
         const ProtobufCFieldDescriptor *field = message_first_field(type, path, &path);

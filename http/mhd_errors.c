@@ -1,16 +1,16 @@
-/* What libmicrohttpd answers by itself (a header too large, a bad chunk, a Content-Length that is no number, an
- * unknown version ...) is an HTML page, and in 0.9.75 some of them go out with two header blocks. This file says
- * them our way: one plain line that names the fault.
+/* libmicrohttpd answers some faults itself (a header too large, a bad chunk, a Content-Length that is no number, an
+ * unknown version ...) with an HTML page, and 0.9.75 sends some of them with two header blocks. This file replaces them
+ * by our answer: one plain line that names the fault.
  *
- * How: libmicrohttpd sends by the C library's send() and sendmsg(), which send.c defines for the whole
- * program. They do what the C library's do, unless all of this holds:
+ * libmicrohttpd calls send() and sendmsg(), which send.c defines for the whole program. They work as those of the C
+ * library, unless all of this holds:
  *   - the calling thread is a worker, and the descriptor is one of its connections (worker->by_fd);
  *   - we have queued no answer for it: it has no request yet, or one that is not REQUEST_ANSWERED;
  *   - the bytes begin a status line of 4xx or 5xx.
- * Then the page is libmicrohttpd's own: our answer goes out in its place, and the page, whose text says what
- * was wrong, is reported as sent. libmicrohttpd never keeps a connection after such a page; until it has
- * closed it, whatever else it sends there is swallowed. "100 Continue" and our own answers pass. What we send
- * by ourselves on a connection of libmicrohttpd goes by plain_send, which nothing looks at. */
+ * Then the page is libmicrohttpd's own: our answer is sent in its place, made from the page's text, and the page is
+ * reported as sent. libmicrohttpd always closes a connection after such a page; all bytes that it sends until then are
+ * dropped. "100 Continue" and our own answers pass. We use plain_send, which these hooks do not see, when we send on a
+ * connection of libmicrohttpd ourselves. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 #include "http/impl.h"
 
-#define PAGE_MOST 200 /* of libmicrohttpd's own words */
+#define PAGE_MOST 200 /* of libmicrohttpd's own text */
 
 static __thread struct worker *here; /* the worker that this thread is */
 
@@ -41,7 +41,7 @@ void mhd_errors_remove(struct connection *connection) {
     connection->worker->reported -= connection->reported;
 }
 
-/* "HTTP/1.1 400", and the like: the status; else 0. */
+/* The status in "HTTP/1.1 400" and the like; else 0. */
 static int status_refused(const char *data, size_t size) {
     if (size < 12 || memcmp(data, "HTTP/1.", 7) != 0 || (data[9] != '4' && data[9] != '5')) return 0;
     return (data[9] - '0') * 100 + (data[10] - '0') * 10 + (data[11] - '0');
@@ -66,7 +66,7 @@ static ssize_t receive(int fd, void *data, size_t size, int flags) {
 
 /* ---- in our words ---- */
 
-/* What stands between the tags of a page's body, as one line. */
+/* The text of a page's body without tags, as one line. */
 static void page_text(struct slice page, char *out, size_t room) {
     const char *at = page.size ? memmem(page.data, page.size, "<body>", 6) : NULL, *end = page.data + page.size;
     size_t size = 0;
@@ -93,7 +93,8 @@ static const char *phrase(int status) {
     }
 }
 
-/* 0.9.75 has few texts and we know more than they say; 1.0 has many. */
+/* Names the fault. The pages of 0.9.75 have few texts, so we use what we know of the request; those of 1.0 have
+ * many. */
 static void name_fault(const struct connection *connection, int status, struct slice page, char *line, size_t room) {
     char text[PAGE_MOST];
     page_text(page, text, sizeof text);
@@ -127,7 +128,7 @@ size_t plain_answer(char *out, size_t room, const char *status, const char *line
     return (size_t)size;
 }
 
-/* False: the kernel has no room, or the client is gone: errno says which. */
+/* Sends our answer in place of the page. False: the kernel has no room, or the client is gone; errno tells. */
 static bool say_instead(struct connection *connection, int status, struct slice page) {
     char line[PAGE_MOST * 2], answer[1024], status_text[64];
     name_fault(connection, status, page, line, sizeof line);
@@ -147,7 +148,7 @@ static bool say_instead(struct connection *connection, int status, struct slice 
     return true;
 }
 
-/* True: the page is dealt with: all of it is sent, or the C library's -1. */
+/* The hook. True: *sent is the result: all of the page, or -1 as of the C library. */
 static bool send_instead(int fd, const struct iovec *parts, size_t count, ssize_t *sent) {
     int status;
     here->progress++;

@@ -2,9 +2,9 @@
  *
  *     parked --a line--> resumed --all sent--> parked
  *
- * Lines come from any thread and never wait: what a slow client has not taken lies in a ring of MONITOR_BYTES; what
- * does not fit there any more is counted, and the client is told how much it missed. The worker owns everything
- * else. */
+ * Any thread may log a line, and never waits: lines that a slow client has not taken yet lie in a ring of
+ * MONITOR_BYTES; lines that do not fit are counted, and the client is told how many it missed. The worker owns
+ * everything else. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,9 @@ struct monitor {
     struct log_tap tap;
     struct worker *worker;
     struct http_request *request; /* NULL: it has ended */
-    bool response, finish;        /* libmicrohttpd still has it; no more lines are wanted */
+    bool response, finish;        /* libmicrohttpd still has the response; no more lines are to come */
     bool json;
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock; /* protects the following members */
     bool parked, posted;
     struct buffer object; /* the last line, as JSON */
     uint64_t missed;
@@ -81,7 +81,7 @@ static void on_line(struct log_tap *tap, const char *line, size_t size) {
     pthread_mutex_unlock(&monitor->lock);
     if (!wake) return;
     worker_post(monitor->worker, &monitor->post);
-    wakeup_batch_flush(); /* who logs may be at something long */
+    wakeup_batch_flush(); /* the logging thread may be in a long task */
 }
 
 /* -- and go ------------------------------------------------------------------------------------------------------- */
@@ -167,7 +167,7 @@ static void start(struct http_request *request, enum log_level level, bool json)
     request->worker->tickets++;
     log_tap_add(&monitor->tap);
     request_answer(request, 200, response, 0);
-    connection->stage = CONNECTION_WORK; /* it may take as long as it likes */
+    connection->stage = CONNECTION_WORK; /* so that no time limit of answers applies */
     MHD_destroy_response(response);
     connection_watch(connection);
 }

@@ -4,13 +4,13 @@
 #include "base/check.h"
 #include "http/http.h"
 
-/* Of whom; empty: no order is wanted. Only the first one given counts, as with Consul. */
+/* The node to measure from; empty: no order is wanted. Only the first ?near= counts, as with Consul. */
 static const char *near_node(struct http_request *request) {
     struct slice node = http_parameter(request, "near");
     return slice_is(node, "_agent") ? http_env(request)->node_name : node.size ? node.data : "";
 }
 
-/* The message of query_near, or `message` itself where no order is wanted. */
+/* The message of query_near, or `message` itself when no order is wanted. */
 static const ProtobufCMessage *near_wrapped(struct http_request *request, const struct query_type *type,
                                             const ProtobufCMessage *message) {
     const char *node = near_node(request);

@@ -8,13 +8,13 @@
 #define OFREP_KEY_MOST 1024 /* bytes of a targeting key */
 #define OFREP_TAG_SIZE 19   /* "\"0123456789abcdef\"", and a NUL */
 
-/* Browsers may ask from pages of other origins. */
+/* Lets browsers send requests from pages of other origins. */
 void ofrep_cors(struct http_request *request);
-/* A sum of values and variants, as an ETag. */
+/* A checksum of values and variants, as an ETag. */
 void ofrep_tag(const Pb__RolloutResolutions *all, char tag[OFREP_TAG_SIZE]);
-/* Where the stream for a caller is: its path and query. */
+/* Appends path and query of the stream for a caller. */
 void ofrep_events_path(struct buffer *out, const Pb__RolloutCaller *caller);
-/* GET: tells a caller to ask again, when it gets something else than before. */
+/* Handler of the stream that tells a caller to evaluate its flags again when they have changed. */
 void ofrep_get_events(struct http_request *request);
 
 #endif

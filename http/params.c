@@ -1,5 +1,5 @@
-/* The target: path, parameters, and the key under which its answer is kept. Decoded strictly: a bad escape or a NUL
- * is refused, not guessed at. */
+/* Parses the target: path, parameters, and the key under which its answer is kept. Decodes strictly: refuses a bad
+ * escape or a NUL. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static bool add_parameter(struct http_request *request, struct slice raw, struct
     return decode(request, value, true, what, &parameter->value);
 }
 
-/* Those that ask when to answer, not what. */
+/* Is it a parameter that decides when to answer, and not what? */
 static bool is_timing(struct slice name) { return slice_is(name, "index") || slice_is(name, "wait"); }
 
 static void key_append(char *key, size_t *size, char before, struct slice text) {
@@ -95,9 +95,9 @@ bool parameters_parse(struct http_request *request) {
     return true;
 }
 
-/* ---- asking ---- */
+/* ---- reading parameters ---- */
 
-/* Handlers ask for what their row declares, or docs/api.md would not tell. */
+/* Handlers may read only parameters that their row declares, because docs/api.md has those. */
 static void must_be_declared(const struct http_request *request, const char *name) {
 #ifdef COORD_ASAN
     static const char *const common[] = {"dc", "ns", "pretty", "token"};
@@ -147,7 +147,7 @@ struct slice http_path_value(const struct http_request *request, const char *nam
 
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value) {
     const struct parameter *found = find(request, parameter);
-    if (!found || !found->value.size) return true; /* without a value it says nothing, as for Consul */
+    if (!found || !found->value.size) return true; /* without a value it is ignored, as in Consul */
     int error = u64_parse(found->value, UINT64_MAX, value);
     if (!error) return true;
     http_reply_text(request, 400, "Invalid %s: \"%.40s\" is %s", parameter, found->value.data,

@@ -10,7 +10,7 @@
 
 #define CHAINS     256
 #define READY      256
-#define READY_SIZE 8192 /* of a body that is kept */
+#define READY_SIZE 8192 /* the largest body that is kept */
 
 struct kept {
     struct picks_kept shown;
@@ -18,7 +18,7 @@ struct kept {
     struct list used; /* the one used least recently first */
     uint64_t hash, generation;
     struct slice service;
-    char *text; /* of entries and heads */
+    char *text; /* the text of entries and heads */
     struct slice *entries, *heads;
     size_t cost;
 };
@@ -32,7 +32,7 @@ struct ready { /* an answer */
 struct picks {
     struct ready ready[READY]; /* by hash */
     struct rpc *rpc;
-    struct rpc_reader *reader; /* of its own, because a view asks within another read */
+    struct rpc_reader *reader; /* its own reader, because views use it within another read */
     struct arena arena;
     struct kept *chains[CHAINS];
     struct list used;
@@ -216,7 +216,7 @@ static double distance(void *data, struct slice node) {
     const struct measuring *measuring = data;
     const Pb__CoordinatesResult *there = measuring->there;
     if (slice_is(node, measuring->own)) return 0;
-    if (measuring->here.error >= VIVALDI_ERROR_MAX) return INFINITY; /* nothing has been measured yet */
+    if (measuring->here.error >= VIVALDI_ERROR_MAX) return INFINITY; /* this agent has not measured anything yet */
     Pb__Coordinate *const *found =
         there ? bsearch(&node, there->coordinates, there->n_coordinates, sizeof(void *), by_node) : NULL;
     if (!found || coordinate_check(*found) != CO_OK) return INFINITY;
@@ -245,7 +245,7 @@ void picks_measure(struct http_request *request, struct balance *balance, struct
     rpc_read_end(picks->reader);
 }
 
-/* -- what is asked for -------------------------------------------------------------------------------------------- */
+/* -- parameters --------------------------------------------------------------------------------------------------- */
 bool picks_ask(struct http_request *request, const char *parameter, struct balance_ask *ask) {
     struct slice policy = parameter ? http_parameter(request, parameter) : slice_make("", 0), *tags;
     struct fault fault = {0};

@@ -73,7 +73,7 @@ void queue_reply(struct http_request *request, const struct query_result *result
 
 /* -- renewing ----------------------------------------------------------------------------------------------------- */
 
-/* Who is renewed; the request's context. */
+/* The session that is renewed; the request's context. */
 struct renewal {
     const char *token_name;
     const Pb__QueueAnswer *holder;
@@ -162,9 +162,9 @@ void queue_renew(struct http_request *request, const struct query_type *entry, c
         http_fetch(request, holder, &message->base, RPC_DEFAULT, holder_found);
 }
 
-/* -- what one session has ----------------------------------------------------------------------------------------- */
+/* -- the entry of one session ------------------------------------------------------------------------------------- */
 
-/* The place changes without a wake-up, so no bytes of it are kept. */
+/* The place in the queue changes without a wake-up, so ready bytes would be stale and are not kept. */
 void queue_own_read(struct http_request *request, const struct query_type *entry, http_view own) {
     struct slice name = http_path_value(request, "name"), session = http_parameter(request, "session");
     http_read_fresh(request, entry, &entry_request(request, name, session)->base, own, NULL);

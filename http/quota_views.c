@@ -66,7 +66,7 @@ static void write_refill(struct json_out *json, const Pb__QuotaDefinition *defin
     json_object_end(json);
 }
 
-/* What counts in its mode, as it was given or is by default. */
+/* Writes the definition: the members that apply to its mode, as given or by default. */
 static void write_definition(struct json_out *json, const ProtobufCMessage *message, void *context) {
     (void)context;
     const Pb__QuotaDefinition *definition = ((const Pb__QuotaState *)message)->record->definition;
@@ -90,7 +90,7 @@ static void write_definition(struct json_out *json, const ProtobufCMessage *mess
     if (definition->split) member_number(json, "Split", definition->split);
 }
 
-/* -- what is left of it ------------------------------------------------------------------------------------------- */
+/* -- the rest of the budget --------------------------------------------------------------------------------------- */
 
 static void write_sums(struct json_out *json, const ProtobufCMessage *message, void *context) {
     const Pb__QuotaState *state = (const Pb__QuotaState *)message;
@@ -152,7 +152,7 @@ static bool is_active(const Pb__QuotaRecord *record, uint64_t lease) {
     return false;
 }
 
-/* Members, where leases are shown. */
+/* Writes Members, in answers that show leases. */
 static void write_members(struct json_out *json, const Pb__QuotaState *state) {
     json_key(json, "Members");
     json_array(json);

@@ -1,4 +1,4 @@
-/* A budget as JSON: as it is read, listed, and followed. */
+/* A budget as JSON, in reads, lists, and streams. */
 #ifndef COORD_HTTP_QUOTA_VIEWS_H
 #define COORD_HTTP_QUOTA_VIEWS_H
 

@@ -11,7 +11,7 @@ struct asking {
     struct http_call call;
     struct rpc_regions ask;
     http_regions_view view;
-    struct buffer seen; /* packed: it comes on another thread */
+    struct buffer seen; /* packed, because it comes on another thread */
 };
 
 const Pb__PeerRegion *region_seen(const Pb__PeerRegionsAnswer *seen, const char *name) {

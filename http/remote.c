@@ -1,10 +1,10 @@
-/* Reads of a process that has no copy of the state, or whose copy is behind while its disk is full: asked of a
- * server by rpc_fetch, which does the waiting too; the same views write the answer. Nothing is kept here: what a
- * server says is as fresh as it was asked to be, and while none can be reached rpc gives out what it has, with its
- * age; ?consistent is an error then, as in Consul.
+/* Reads of a process that has no copy of the state, or whose copy is behind while its disk is full. rpc_fetch asks a
+ * server, and waits for changes too; the same views write the answer. Nothing is kept here: the server's answer is as
+ * fresh as the request demands, and while no server can be reached rpc returns its last answer, with its age; then
+ * ?consistent is an error, as in Consul.
  *
  *     remote_read -> fetched -> answered
- *          '--client gone, server stops: cancelled--> forgotten when the end is told */
+ *          '--client gone, server stops: cancelled--> freed when the fetch ends */
 #include <stdlib.h>
 
 #include "http/impl.h"

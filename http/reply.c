@@ -98,8 +98,8 @@ void request_answer(struct http_request *request, int status, struct MHD_Respons
     bool suspended = request->suspended, waited = suspended || request->held;
     request->suspended = false;
     connection_unhold(connection);
-    /* libmicrohttpd takes it in the handler and between its runs alike. In the latter case the request may be gone
-     * afterwards. */
+    /* libmicrohttpd accepts the response both in the handler and between its runs. In the latter case the request may
+     * be gone afterwards. */
     bool queued = MHD_queue_response(connection->mhd, (unsigned)status, response) == MHD_YES;
     if (!queued && connection->request == request) request->stage = REQUEST_ABORT;
     if (suspended) MHD_resume_connection(connection->mhd);
@@ -109,7 +109,7 @@ void request_answer(struct http_request *request, int status, struct MHD_Respons
 
 void response_extra(struct MHD_Response *response, const struct header *headers) {
     for (; headers; headers = headers->next) {
-        /* Names are ours; a value that cannot stand in a header is left out. */
+        /* Names are ours; a header whose value is not allowed is left out. */
         if (MHD_add_response_header(response, headers->name, headers->value) != MHD_YES) continue;
     }
 }
@@ -195,7 +195,7 @@ void http_reply_file(struct http_request *request, int status, int fd, uint64_t 
     MHD_destroy_response(response);
 }
 
-/* One line stays one, whatever of a client's text it repeats. */
+/* Keeps the text on one line, whatever it repeats of a client's text. */
 static void make_one_line(char *text) {
     for (; *text; text++) {
         if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
@@ -302,7 +302,7 @@ void request_fail_read(struct http_request *request, int error, const char *text
     http_header(request, "X-Consul-Index", "1");
     http_header(request, "X-Consul-KnownLeader", known ? "true" : "false");
     http_header_u64(request, "X-Consul-LastContact", last_contact_ms);
-    int status = error == CO_NOTFOUND ? 500 : reply_status(error); /* a missing record is no error but an answer */
+    int status = error == CO_NOTFOUND ? 500 : reply_status(error); /* a missing record is an answer and no error */
     char line[160];
     if (error == CO_DISKFULL && !text)
         text =

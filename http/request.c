@@ -1,10 +1,8 @@
 /* The life of a request: made when its target is known, ended when the answer is out or the client is gone.
  *
- *     HEAD -> BODY -> WORK -> ANSWERED        the usual way; WORK is left out when the handler answers at
- * once
- *                       '---> ABORT           the client hung up: the connection is closed without an answer
- *     any  -> ORPHAN                          the client is gone, but another thread still has to report;
- * freed then */
+ *     HEAD -> BODY -> WORK -> ANSWERED   the usual way; WORK is left out when the handler answers at once
+ *                       '---> ABORT      the client hung up: the connection is closed without an answer
+ *     any  -> ORPHAN                     the client is gone, but another thread still has to report; freed then */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -22,7 +20,7 @@
 #include "http/ofrep.h"
 
 #define SPARE_MOST 256
-#define BODY_FIRST 65536 /* taken on a promise; more only as it comes */
+#define BODY_FIRST 65536 /* allocated for a declared length; more only as bytes come */
 
 /* ---- making and ending ---- */
 
@@ -102,7 +100,7 @@ void request_end(struct http_request *request) {
 }
 
 void request_hung_up(struct http_request *request) {
-    /* What was handed to the cluster cannot be taken back: wait for the outcome, unless the server stops. */
+    /* A command that was handed to the cluster cannot be withdrawn: wait for the outcome, unless the server stops. */
     if (request->busy && !request->worker->stop) return;
     if (request->stage == REQUEST_ANSWERED && request->suspended) { /* monitor.c: it waits for more to send */
         if (request->operation) request->operation->end(request);
@@ -155,7 +153,7 @@ static enum http_method method_parse(const char *text) {
 #define DRAIN_MOST (4u << 20) /* of a body that is refused */
 
 static void refuse(struct http_request *request) {
-    if (slice_starts(request->path, SLICE_LITERAL("/ofrep/"))) ofrep_cors(request); /* else a page cannot see why */
+    if (slice_starts(request->path, SLICE_LITERAL("/ofrep/"))) ofrep_cors(request); /* so that a page can read why */
     http_reply_text(request, request->refusal, "%s", request->refusal_text);
 }
 
@@ -164,8 +162,9 @@ static void refuse_now(struct http_request *request) {
     refuse(request);
 }
 
-/* For a body that is not to be held in memory. Writing it goes to the page cache; the disk follows by itself. Half
- * of what is free is the log's, and that of whatever is made of the body. */
+/* The most bytes of a body that may go into a file, because it must not be held in memory. (Writing goes to the page
+ * cache, so it does not wait for the disk.) Half of the free space is left for the log, and for the data that is made
+ * from the body. */
 static uint64_t spool_room(int fd) {
     struct statvfs disk;
     return fstatvfs(fd, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize / 2 : UINT64_MAX;
@@ -181,7 +180,7 @@ static void spool_open(struct http_request *request) {
     request->body_most = fd < 0 ? UINT64_MAX : spool_room(fd);
 }
 
-/* Others may fill the same disk meanwhile. */
+/* While the body comes, the free space is checked again, because others may fill the disk. */
 #define SPOOL_LOOK_BYTES (1u << 20)
 #define SPOOL_LEFT_BYTES (32u << 20)
 static bool spool_full(const struct http_request *request, size_t size) {
@@ -191,7 +190,7 @@ static bool spool_full(const struct http_request *request, size_t size) {
 }
 
 static void spool_write(struct http_request *request, const char *data, size_t size) {
-    wakeup_batch_flush(); /* the disk may let it wait */
+    wakeup_batch_flush(); /* writing may block */
     if (spool_full(request, size)) {
         request_refuse(request, 503, "disk full: the body cannot be stored");
         close(request->spool - 1);
@@ -264,12 +263,13 @@ void request_head(struct http_request *request, const char *url, const char *met
     }
     target_take(request, url, version);
     if (!request->body_length && !request->chunked) return;
-    /* The route tells how much of a body is allowed. */
+    /* The route sets the limit of the body. */
     connection->stage = CONNECTION_BODY;
     connection->began_ms = request->worker->now_ms;
     if (!request->refusal && parameters_parse(request)) route_find(request);
     body_limit(request);
-    /* Before it is sent, when the client waits for that or draining it would be a gift to whoever sends it. */
+    /* Refuses before the body is sent, when the client waits for "100 Continue", or when the body is too large to drain
+     * it. */
     bool much = request->body_length > request->body_most && request->body_length - request->body_most > DRAIN_MOST;
     if (request->refusal == 413 && (request->expects || much)) refuse_now(request);
 }
@@ -318,7 +318,7 @@ void request_run(struct http_request *request) {
     if (!read || !reading_fast(request)) request_run_parsed(request);
 }
 
-/* ---- asking ---- */
+/* ---- for handlers ---- */
 
 const struct http_env *http_env(const struct http_request *request) { return &request->worker->server->env; }
 struct arena *http_arena(struct http_request *request) {

@@ -1,4 +1,4 @@
-/* What callers of rollouts get, as JSON: of /v1/rollout and of OpenFeature's protocol. */
+/* The answers of rollouts as JSON, for /v1/rollout and for OpenFeature's protocol. */
 #ifndef COORD_HTTP_ROLLOUT_VIEWS_H
 #define COORD_HTTP_ROLLOUT_VIEWS_H
 
@@ -12,7 +12,7 @@ void document_write(struct json_out *json, struct slice document);
 
 /* Members of a RolloutResolution. */
 extern const struct message_member rollout_resolution_members[];
-/* Of a RolloutState: without and with the counts; of a RolloutHistory's rows. */
+/* Members of a RolloutState, without and with the counts; of the rows of a RolloutHistory. */
 extern const struct message_member rollout_set_members[], rollout_state_members[], rollout_change_members[];
 
 /* OFREP 0.3: one evaluation, as an object. */

@@ -1,6 +1,6 @@
-/* A row of the routing table: what an endpoint takes, what it answers, and how it is shown. The table is read by the
- * router, by the check of parameters (http/declared.h), by http_declared, which serves an endpoint from its row alone,
- * by the command line (agent/cmd_endpoint.c) and by docs/api.md. All of it is constant. */
+/* A row of the routing table: the parameters of an endpoint, its answer, and its documentation. The table is used by
+ * the router, by the check of parameters (http/declared.h), by http_declared, which serves an endpoint from its row
+ * alone, by the command line (agent/cmd_endpoint.c) and for docs/api.md. All of it is constant. */
 #ifndef COORD_HTTP_ROUTE_H
 #define COORD_HTTP_ROUTE_H
 
@@ -23,7 +23,7 @@ enum http_method {
 /* -- parameters --------------------------------------------------------------------------------------------------- */
 
 enum http_type {
-    HTTP_FLAG,     /* there or not; as a value "", "1" and "true" say the same. In JSON true or false */
+    HTTP_FLAG,     /* given or not; the values "", "1" and "true" mean the same. In JSON true or false */
     HTTP_U64,      /* a whole number */
     HTTP_DECIMAL,  /* a number */
     HTTP_FRACTION, /* a number that fills a field in millionths; bounds in millionths */
@@ -34,12 +34,12 @@ enum http_type {
     HTTP_UUID,     /* in either case; lower case once it is checked */
     HTTP_OBJECT,   /* of bodies: an object with the members of `group` */
     /* Rows that are no parameters themselves. */
-    HTTP_GROUP, /* those of `group`, which several endpoints share */
-    /* `session` or `ttl` (`group`), which fill a pb.SessionUse: a session that stands or a new one; or in their place
-     * the parameter `choices` */
+    HTTP_GROUP, /* stands for the rows of `group`, which several endpoints share */
+    /* `session` or `ttl` (`group`), which fill a pb.SessionUse: an existing session or a new one; or in their place the
+     * parameter that `choices` names */
     HTTP_SESSION,
-    HTTP_NEW_UUID, /* nobody gives it: the field gets a new UUID */
-    HTTP_NOW,      /* nobody gives it: the field gets the time since 1970, in its unit (_ns, _ms) */
+    HTTP_NEW_UUID, /* no client gives it: the field gets a new UUID */
+    HTTP_NOW,      /* no client gives it: the field gets the time since 1970, in its unit (_ns, _ms) */
 };
 
 /* A list ends with a row of zeroes; NULL is an empty one. */
@@ -47,14 +47,14 @@ struct http_param {
     const char *name; /* as in a query string or a body; ":name", "*name", "+name": of the path */
     enum http_type type;
     const char *help;      /* half a sentence for docs and command line */
-    uint64_t least, most;  /* most 0: as far as the type goes */
+    uint64_t least, most;  /* most 0: no bound but that of the type */
     const char *choices;   /* "exclusive|shared"; of HTTP_SESSION: see there, or NULL */
-    const char *otherwise; /* taken when it is not given; NULL: the field stays as it is */
+    const char *otherwise; /* the default; NULL: the field is not set */
     bool required, repeats;
     /* Of declared endpoints: the field of the request's message that it fills, "ttl_ns" or "lease.ttl_ns"; NULL: none.
      * A repeated field takes all values. */
     const char *field;
-    const char *given; /* a bool field that says that it was given, or NULL */
+    const char *given; /* a bool field that is set when it was given, or NULL */
     const struct http_param *group;
 };
 #define HTTP_PARAMS(...)          \
@@ -67,8 +67,8 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
     { "dc", HTTP_TEXT, .help = "the region that is asked; this one unless it is given" }
 #define HTTP_READS \
     { "blocking reads", HTTP_GROUP, .group = http_params_read }
-/* For whom a command acts: fills a pb.SessionUse (kv/session/session.h). With ?ttl= the command makes the session, of this
- * agent's node but without a check, and without a lock-delay, in its own entry. */
+/* The session for which a command acts: fills a pb.SessionUse (kv/session/session.h). With ?ttl= the command makes the
+ * session in its own log entry: of this agent's node, but without a check and without a lock-delay. */
 #define HTTP_SESSION_USE(field_) \
     { "sessions", HTTP_SESSION, .group = http_params_session, .field = (field_) }
 
@@ -82,32 +82,32 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
 
 /* -- declared endpoints ------------------------------------------------------------------------------------------- */
 
-/* What http_declared does: makes the message of the command or the query, submits it, answers with what comes back.
- * A command that is refused is answered by reply_status of its error, and its text. */
+/* An endpoint that http_declared serves: it makes the message of the command or the query, submits it, and writes the
+ * result. A refused command is answered with reply_status of its error, and its text. */
 struct http_endpoint {
     uint8_t command;                /* number of a command; 0: none */
     const struct query_type *query; /* or a query */
     const struct http_param *body;  /* the members of a JSON body; NULL: the body is not read, or `raw` */
-    const struct http_param *raw;   /* the whole body, whatever it is (with HTTP_BODY_RAW), fills its field */
-    /* Worker thread, when all fields are filled: what the rows cannot say. False: it has replied. */
+    const struct http_param *raw;   /* its field gets the whole body, of any bytes (with HTTP_BODY_RAW) */
+    /* Worker thread, when all fields are filled: for work that rows cannot express. False: it has replied. */
     bool (*prepare)(struct http_request *request, ProtobufCMessage *message);
-    /* What is waited for afterwards, for as long as the parameter HTTP_WAIT says (http/http.h). With a query in place of
-     * a command: its own, and there is nothing but the wait. */
+    /* The wait that follows (http/http.h), for as long as the parameter HTTP_WAIT says. With a query in place of a
+     * command the request only waits, for the result of that query. */
     const struct http_wait *then;
-    const struct message_member *answer; /* of the answer's message; NULL: all its fields */
-    const char *list; /* the answer is a list, of the records in this field; without `missing` one that is empty */
+    const struct message_member *answer; /* the members of the answer; NULL: all fields of its message */
+    const char *list; /* the answer is a list of the records in this field; without `missing` it may be empty */
     int (*status)(const ProtobufCMessage *answer); /* NULL: 200 */
     bool fresh;                                    /* of queries: no ready bytes are kept */
-    /* Of queries, when there is none: 404 and `THING "FIRST VALUE OF THE PATH" MISSING`. */
+    /* Of queries without a result: 404 and `WATCHED "FIRST VALUE OF THE PATH" MISSING`. */
     const char *watched, *missing;
 };
 
-/* -- what is shown ------------------------------------------------------------------------------------------------ */
+/* -- members of answers ------------------------------------------------------------------------------------------- */
 
-/* A request that is made, in the order of the table, when docs/api.md is written or checked. In target and body
- * {word} stands for what an earlier example kept, {address} for the agent's. */
+/* An example request. They are sent in the order of the table when docs/api.md is written or checked. In target and
+ * body {word} stands for a value that an earlier example kept, {address} for the agent's address. */
 struct http_example {
-    const char *target; /* NULL: the row's path, a value of it as "x" */
+    const char *target; /* NULL: the row's path, with "x" for its values */
     const char *body;
     int status;
     const char *keep;        /* "word=ID": the member ID of the answer is kept as {word} */
@@ -118,7 +118,7 @@ struct http_example {
 /* `coord GROUP COMMAND`. Values of the path and `raw` are arguments; parameters, and members of a body, are flags. */
 struct http_cli {
     const char *command;  /* "lease grant"; NULL: there is none */
-    const char *defaults; /* "ttl=15s remaining": what is sent unless the flag says otherwise */
+    const char *defaults; /* "ttl=15s remaining": values that are sent when the flag is not given */
     const char *show;     /* a member of the answer that is printed alone; NULL: all of it */
     const char *columns;  /* of a list: "ID TTL Name"; NULL: the members of its first record */
 };
@@ -129,18 +129,19 @@ enum http_route_flags {
     HTTP_BODY_RAW = 1,  /* body is any bytes (KV) */
     HTTP_BODY_BIG = 2,  /* limit is env.kv_value_max instead of 64 KiB... see server.h */
     HTTP_BODY_TXN = 32, /* ... env.txn_body_max */
-    HTTP_LOCAL = 4,     /* answered from this process: ?dc must be ours or is ignored */
+    HTTP_LOCAL = 4,     /* answered by this process: ?dc is ignored */
     HTTP_BODY_FILE = 8, /* the body goes into a file without a name in env.spool_folder: http_body_file */
-    /* coord's own: what is not declared, or not as declared, is 400 before the handler runs. Without it the endpoint
-     * is Consul's, ignores what it does not know, and refuses the rest in its own words. */
+    /* The endpoint is coord's own: parameters that are not declared, or not as declared, are a 400 before the handler
+     * runs. Without this flag the endpoint is Consul's, ignores unknown parameters, and refuses wrong ones in its own
+     * words. */
     HTTP_OWN = 16,
 };
-/* `path`: literal segments; ":name" one segment; "*name" the rest (may hold '/', may be empty); "+name" what stands
+/* `path`: literal segments; ":name" one segment; "*name" the rest (may hold '/', may be empty); "+name" everything
  * before the last segment, which is a literal one (may hold '/'). Decoded. */
 struct http_route {
     unsigned methods; /* enum http_method bits (HEAD comes with GET) */
     const char *path;
-    void (*handler)(struct http_request *request); /* http_declared: `endpoint` says it */
+    void (*handler)(struct http_request *request); /* http_declared: it is served by `endpoint` */
     const char *permission; /* "key:read", "service:write", "agent:read", "operator:read", ...; checked in one place */
     const struct http_param *params; /* pretty, token and ns are always known */
     const char *summary;             /* one line */

@@ -8,7 +8,7 @@
 #include "http/declared.h"
 
 #define SEGMENTS_MOST 16
-#define MISSING       4 /* for a segment that is not there; more than a word that was cut short or mistyped once */
+#define MISSING       4 /* for a missing segment; more than for a word that was cut short or mistyped once */
 #define NO_VERSION    1 /* "/lock/x" for "/v1/lock/x" */
 #define OTHER_SIDE    1 /* "/v1/quota/x/take" for "/v1/agent/quota/x/take", or the other way round */
 
@@ -43,7 +43,8 @@ static unsigned word_cost(struct slice row, struct slice asked) {
 
 static unsigned sum(unsigned a, unsigned b) { return a == UINT_MAX || b == UINT_MAX ? UINT_MAX : a + b; }
 
-/* How far a path is from a row, from segment `j` and `i` on. *literals counts words of the row that are in it. */
+/* The distance of a path from a row, from segment `j` and `i` on. *literals counts the words of the row that are in the
+ * path. */
 static unsigned distance(const struct segments *row, unsigned i, const struct segments *asked, unsigned j,
                          unsigned *literals) {
     if (i == row->count) return j == asked->count ? 0 : UINT_MAX;
@@ -67,7 +68,7 @@ static bool is_version(const struct segments *segments) {
     return segments->count && slice_is(segments->items[0], "v1");
 }
 
-/* The same path of the agent where it is of the cluster, and of the cluster where it is of the agent. False: there is none. */
+/* The corresponding path of the agent for one of the cluster, and the other way round. False: there is none. */
 static bool other_side(const struct segments *asked, struct segments *other) {
     static const char agent[] = "agent";
     if (asked->count < 2 || !is_version(asked)) return false;
@@ -85,7 +86,7 @@ static bool other_side(const struct segments *asked, struct segments *other) {
     return true;
 }
 
-/* UINT_MAX: not alike. */
+/* The distance of a row; UINT_MAX: not similar. */
 static unsigned route_distance(const struct http_route *route, const struct segments *asked, unsigned *literals) {
     struct segments row;
     *literals = 0;
@@ -116,7 +117,7 @@ bool route_nearest(struct slice path, unsigned method, bool only_method, struct 
             bool same = (route->methods & method) != 0;
             if (only_method && !same) continue;
             unsigned found = route_distance(route, &asked, &literals);
-            /* There all of it has to be the same. */
+            /* The corresponding path has to fit exactly. */
             if (has_other && same && route_distance(route, &other, &literals) == 0 && literals > 1 &&
                 found > OTHER_SIDE)
                 found = OTHER_SIDE;

@@ -11,12 +11,12 @@
 #define NODES_MOST    512
 #define ROUTES_MOST   256
 
-/* A segment of the tree. Where more than one row fits a path and has the request's method, a literal child wins over
- * ":name", that over "+name", that over "*name". */
+/* A segment of the tree. When more than one row with the request's method fits a path, a literal child is preferred to
+ * ":name", that to "+name", and that to "*name". */
 struct node {
-    const char *text; /* the row's; not NUL-terminated */
+    const char *text; /* in the row's path; not NUL-terminated */
     size_t size;
-    unsigned next, first; /* brother, first child; 0: none */
+    unsigned next, first; /* sibling, first child; 0: none */
     unsigned routes;      /* chain of rows that end here, numbers from 1 */
 };
 static struct node nodes[NODES_MOST];
@@ -65,7 +65,7 @@ void routes_init(void) { pthread_once(&once, compile); }
 struct match {
     struct http_request *request;
     unsigned wanted; /* the method's bit */
-    unsigned others; /* methods of rows that fit the path and do not have it */
+    unsigned others; /* methods of other rows that fit the path */
     struct slice raw[SEGMENTS_MOST], decoded[SEGMENTS_MOST];
     unsigned count;
     unsigned captured[SEGMENTS_MOST]; /* node by depth, for names of values */
@@ -104,7 +104,7 @@ static const struct http_route *row_of(struct match *match, unsigned node) {
     return NULL;
 }
 
-/* "+name" takes all that stands before the last segment, which is a child of it. */
+/* "+name" takes everything before the last segment, which is its child. */
 static const struct http_route *walk_to_last(struct match *match, unsigned several, unsigned depth) {
     if (depth + 1 >= match->count) return NULL;
     for (unsigned child = nodes[several].first; child; child = nodes[child].next) {
@@ -171,7 +171,7 @@ static bool capture(struct match *match) {
     return true;
 }
 
-/* Returns those that do something. */
+/* Adds the header Allow. Returns the methods other than OPTIONS, for messages. */
 static const char *allow(struct http_request *request, unsigned methods) {
     static const struct {
         unsigned bit;
@@ -200,7 +200,7 @@ static void refuse_path(struct http_request *request) {
     buffer_free(&more);
 }
 
-/* The first words are Consul's. */
+/* The text begins as Consul's. */
 static bool refuse_method(struct match *match) {
     struct http_request *request = match->request;
     struct buffer more = {0};
@@ -228,8 +228,8 @@ bool route_find(struct http_request *request) {
     return false;
 }
 
-/* The one place that every request passes on its way to a handler or to ready bytes. Access control lists are
- * disabled on this server, which, as with Consul, means that every token may do everything. */
+/* Every request passes here before a handler runs or ready bytes are sent. coord has no access control lists yet, so,
+ * as in a Consul without them, every token may do everything. */
 bool route_permitted(const struct http_request *request, const struct http_route *route) {
     (void)request, (void)route;
     return true;

@@ -1,8 +1,8 @@
-/* send(), sendmsg(), recv() and sendfile64() for the whole program, in place of the C library's: straight to the
- * kernel, unless the calling thread has set send_instead_here or receive_here, which then may take them over, or
- * moved_here, where calls that moved something are counted. That is how mhd_errors.c and long_headers.c get
- * between libmicrohttpd and the client. A file of its own, which needs nothing else: whichever program of ours is
- * linked with our libraries and sends gets it, also those without an HTTP server. */
+/* send(), sendmsg(), recv() and sendfile64() for the whole program, in place of the C library's: they call the kernel
+ * directly, unless the calling thread has set send_instead_here or receive_here, which may replace the call; moved_here
+ * counts the calls that moved bytes. So mhd_errors.c and long_headers.c get between libmicrohttpd and the client. This
+ * file depends on no other, because every program that is linked with our libraries and sends gets it, also those
+ * without an HTTP server. */
 #undef _FORTIFY_SOURCE /* it makes recv() an inline function */
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -26,7 +26,8 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     return syscall(SYS_sendmsg, fd, message, flags);
 }
 
-/* AddressSanitizer and ThreadSanitizer do not see what comes this way; no thread of ours is cancelled. */
+/* AddressSanitizer and ThreadSanitizer do not see bytes that come this way. Cancellation is not handled, because no
+ * thread of ours is cancelled. */
 __thread uint64_t *moved_here;
 __thread ssize_t (*receive_here)(int fd, void *data, size_t size, int flags);
 

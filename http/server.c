@@ -16,7 +16,7 @@
 #define KEEP_DESCRIPTORS 256 /* of the process, for everything but HTTP connections */
 #define HEADER_MOST_MS   10000
 #define BODY_MOST_MS     30000
-#define CHECK_MS         5000 /* how often a connection is looked at */
+#define CHECK_MS         5000 /* the interval of checks of a connection */
 
 #define DEFAULT(field, value)                \
     do {                                     \
@@ -113,7 +113,8 @@ int http_start(const struct http_config *config, const struct http_env *env, str
     return CO_OK;
 }
 
-/* Somebody still holds requests of it and will report to their worker: its memory outlives that. */
+/* Keeps the memory of a server for ever, because other threads still hold requests of it, and will report to their
+ * worker. */
 static void abandon(struct http_server *server) {
     static struct http_server *_Atomic abandoned;
     server->next_abandoned = atomic_load(&abandoned);

@@ -1,20 +1,20 @@
 /* The HTTP server: libmicrohttpd under our own threads.
  *
- * Each worker thread has one outer epoll over: the listening sockets (EPOLLEXCLUSIVE), an eventfd for its mailbox, a
- * set of listen-less MHD daemons (external epoll, `shards`, filled one after the other by MHD_add_connection,
- * because resuming one connection walks all suspended ones of its daemon), and the descriptors of parked connections
- * (EPOLLRDHUP: libmicrohttpd does not look at suspended sockets). Suspend and resume happen on the worker's thread
+ * Each worker thread has one outer epoll with: the listening sockets (EPOLLEXCLUSIVE), an eventfd for its mailbox, a
+ * set of listen-less MHD daemons (external epoll, `shards`, filled one after the other by MHD_add_connection, because
+ * resuming one connection walks all suspended ones of its daemon), and the descriptors of parked connections (for
+ * EPOLLRDHUP, because libmicrohttpd does not watch suspended sockets). Suspend and resume happen on the worker's thread
  * only. Wake-ups that come from other threads (applier, loop) go through the mailbox and are resumed in one walk per
  * turn.
  *
  * A parked query costs: the connection's memory pool + the request (one block), a waiter, a deadline in the worker's
- * timer heap: together at most 12 KiB. Whoever sent a long header has a larger pool. */
+ * timer heap: together at most 12 KiB. A connection with a long header has a larger pool. */
 #ifndef COORD_HTTP_SERVER_H
 #define COORD_HTTP_SERVER_H
 
 #include "http/http.h"
 
-/* What 0 means. */
+/* The defaults, for settings that are 0. */
 #define HTTP_CONNECTION_MEMORY           9728
 #define HTTP_HEADER_MAX                  (32 << 10)
 #define HTTP_CONNECTIONS_PER_ADDRESS_MAX 200
@@ -42,7 +42,7 @@ struct http_config {
     /* for connections without a request. Headers get at most 10 s, bodies 30 s and one more for each 64
      * KiB; looked at every 5 s */
     uint64_t idle_timeout_ms;
-    uint64_t wait_default_ms; /* of a query that names none */
+    uint64_t wait_default_ms; /* of a query without ?wait= */
     uint64_t wait_max_ms;     /* + up to wait/16 */
     uint64_t watches_max;
     size_t cache_bytes; /* ready answers, across workers */

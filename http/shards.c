@@ -1,8 +1,9 @@
 /* Shards: libmicrohttpd daemons without a listening socket, run by the worker.
  *
- * Why many: resuming a suspended connection walks all suspended ones of its daemon. Shards are filled one after the
- * other, so that few connections share few of them and one turn serves many requests with one call. Timeouts are
- * ours: libmicrohttpd's start anew with each byte, which a slow sender can keep up for ever. */
+ * There are many, because resuming a suspended connection walks all suspended ones of its daemon. They are filled one
+ * after the other, so that a few connections need only a few shards, and one turn serves many requests with one call.
+ * Timeouts are our own, because those of libmicrohttpd start anew with each byte, so that a slow sender could go on for
+ * ever. */
 #include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -21,10 +22,10 @@
 #define RUNS_MOST      32    /* of a shard in one turn */
 #define BUFFER_STEP    64    /* libmicrohttpd's buffer grows by twice as many bytes in a run, at least */
 #define LATE_MOST      64    /* writes handed over before the cluster's thread is woken */
-#define LATE_BYTES     16384 /* of a body that is not quickly read */
-#define REST_MS        50    /* of a shard that is busy with nothing */
-#define OWED_RUNS      8     /* of a shard, at most, until an answer to one that was suspended is out */
-#define SEND_MOST_MS   30000 /* to take an answer */
+#define LATE_BYTES     16384 /* a body from this size on takes long to parse */
+#define REST_MS        50    /* pause of a shard whose runs do nothing */
+#define OWED_RUNS      8     /* at most so many runs of a shard, until the answer of a resumed connection is sent */
+#define SEND_MOST_MS   30000 /* for a client to take an answer */
 #define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
 #define CLOCK_SLACK_MS 200   /* between a turn's clock and the kernel's */
 
@@ -35,9 +36,9 @@ static struct connection *connection_of(struct MHD_Connection *mhd) {
     return info->socket_context;
 }
 
-/* libmicrohttpd 0.9 makes a record of each parameter in the connection's memory, and when that is full it forgets
- * the connection: no answer, ever. Parameters are parsed by us, so it gets none to see: this text is its own buffer,
- * which it is about to cut up in the same way. Behind a NUL in the target there may be more. */
+/* libmicrohttpd 0.9 makes a record of each parameter in the connection's memory, and when that is full it forgets the
+ * connection, which never gets an answer. We parse parameters ourselves, so this cuts them off in libmicrohttpd's own
+ * buffer, which it would cut up anyway. There may be more of them after a NUL in the target. */
 static void hide_parameters(char *target) {
     char *part = target;
     do {
@@ -58,7 +59,7 @@ static void *on_target(void *data, const char *target, struct MHD_Connection *mh
     return request;
 }
 
-/* Targets are decoded by us, strictly; here they stay as they are. */
+/* We decode targets ourselves, strictly, so libmicrohttpd must not. */
 static size_t on_unescape(void *data, struct MHD_Connection *mhd, char *text) {
     (void)data, (void)mhd;
     return strlen(text);
@@ -69,16 +70,16 @@ static void hold(struct connection *connection) {
     connection->request->held = true;
 }
 
-/* What waits for a write, or for its read to be confirmed, waits in place: libmicrohttpd asks again on every run of
- * the shard, which is cheaper than four calls of the kernel to take the connection out of its epoll and back. What
- * may wait for long is suspended. */
+/* Requests that wait for a write, or for the confirmation of a read, are held: libmicrohttpd calls us again on every
+ * run of the shard, which is cheaper than the four system calls that take the connection out of its epoll and back.
+ * Requests that may wait for long are suspended. */
 void connection_wait(struct connection *connection) {
     struct http_request *request = connection->request;
     if (request->busy || reading_confirms(request)) {
         hold(connection);
         return;
     }
-    if (request->watched && connection->hung_up) { /* while it was held */
+    if (request->watched && connection->hung_up) { /* the client hung up while the request was held */
         request_hung_up(request);
         return;
     }
@@ -87,7 +88,7 @@ void connection_wait(struct connection *connection) {
     MHD_suspend_connection(connection->mhd);
 }
 
-/* What gave way to those that wait in place is to be done now. */
+/* Ends the hold. A shard that was not run again because of held requests is run now. */
 void connection_unhold(struct connection *connection) {
     struct shard *shard = connection->shard;
     if (!connection->request->held) return;
@@ -100,8 +101,8 @@ void shard_owes_answer(struct shard *shard) {
     shard_wake(shard);
 }
 
-/* Writes are handled when all shards have run: handed to the cluster one right after the other, they wake its thread
- * once, when it can take all of them. */
+/* Writes are handled when all shards have run. So they are handed to the cluster's thread one right after the other,
+ * and wake it once, when it can take all of them. */
 static void handle_late(struct http_request *request) {
     request->stage = REQUEST_WORK;
     hold(request->connection);
@@ -115,7 +116,7 @@ static void run_late(struct worker *worker) {
         if (done % LATE_MOST == LATE_MOST - 1) wakeup_batch_flush();
         struct http_request *request = LIST_ENTRY(worker->late.next, struct http_request, late);
         struct connection *connection = request->connection;
-        if (request->body_size > LATE_BYTES) wakeup_batch_flush(); /* it takes its time */
+        if (request->body_size > LATE_BYTES) wakeup_batch_flush(); /* parsing it takes long */
         list_remove(&request->late);
         request_run(request);
         if (connection->request == request && request->stage == REQUEST_WORK) connection_wait(connection);
@@ -124,8 +125,8 @@ static void run_late(struct worker *worker) {
     wakeup_batch_end();
 }
 
-/* Called with the headers, with each piece of the body, and when all is there. Answering on the first call makes
- * libmicrohttpd close the connection: done only where that is wanted. */
+/* libmicrohttpd calls this with the headers, with each piece of the body, and at the end. An answer on the first call
+ * makes it close the connection, so we do that only when the connection has to be closed. */
 static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const char *url, const char *method,
                                   const char *version, const char *upload, size_t *upload_size, void **context) {
     (void)data, (void)mhd;
@@ -154,7 +155,8 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
     return request->stage == REQUEST_ABORT ? MHD_NO : MHD_YES;
 }
 
-/* Past libmicrohttpd, on a connection that is about to be closed and on which it has nothing under way. */
+/* Sends an answer past libmicrohttpd, on a connection that is about to be closed and on which libmicrohttpd is sending
+ * nothing. */
 static void say_plainly(struct connection *connection, const char *status, const char *line) {
     char answer[512];
     size_t size = plain_answer(answer, sizeof answer, status, line);
@@ -186,8 +188,8 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
     request_end(request);
 }
 
-/* libmicrohttpd hangs up without a word on what is no request line. While nothing was ever sent on the connection,
- * it is safe to say so instead. */
+/* libmicrohttpd closes the connection without an answer when the first line is no request line. When nothing was ever
+ * sent on the connection, it is safe to send our own answer. */
 static void explain_close(struct connection *connection) {
     if (connection->completed_run || connection->hung_up || connection->reported || connection->worker->stop) return;
     char byte;
@@ -277,7 +279,7 @@ static struct shard *shard_new(struct worker *worker, bool roomy) {
     return shard;
 }
 
-/* The first with room; a new one; or, when there may be no more, the one with the fewest. */
+/* Chooses the first shard with room, else a new one; when no more are allowed, the one with the fewest connections. */
 static struct shard *shard_choose(struct worker *worker, bool roomy) {
     struct shard *least = NULL;
     for (unsigned i = 0; i < worker->shard_count; i++) {
@@ -332,17 +334,18 @@ static bool shard_pending(struct shard *shard) {
     return MHD_get_timeout(shard->daemon, &timeout) == MHD_YES && timeout == 0;
 }
 
-/* Ends it from outside: libmicrohttpd finds the socket closed. */
+/* Ends the connection: shuts the socket down, so that libmicrohttpd finds it closed. */
 static void cut(struct connection *connection, const char *status, const char *why) {
     if (why) say_plainly(connection, status, why);
     connection->hung_up = true;
     shutdown(connection->fd, SHUT_RDWR);
-    /* What reads no further may have missed it. */
+    /* A connection that libmicrohttpd does not read would not notice that, so it gets a timeout. */
     if (connection->mhd) MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1U);
 }
 
-/* libmicrohttpd 0.9 looks in vain, again and again, for the end of a chunk's line that its memory cannot hold, and
- * reads no further. What is left unread shows whose line it is; without that it is left to the time limit of bodies. */
+/* When a line of a chunk does not fit into its memory, libmicrohttpd 0.9 searches for the line's end again and again,
+ * and reads no further. Unread bytes in the socket tell which connection it is; without them the time limit of bodies
+ * ends it. */
 static void shard_stuck(struct shard *shard) {
     LIST_FOREACH(link, &shard->worker->connections) {
         struct connection *connection = LIST_ENTRY(link, struct connection, link);
@@ -370,10 +373,10 @@ static void shard_rested(struct worker *worker, struct timer *timer) {
     shard_wake(shard);
 }
 
-/* Is there more to do at once? Those that wait in place look pending to libmicrohttpd for as long as they wait; and
- * so does what is stuck, beside which others may have something to do: a long header, of which a run reads a part,
- * or a file, of which it sends one (that is progress, see mhd_errors.c). An answer to one that was suspended takes
- * several runs without progress: they are owed to it also beside those that wait. */
+/* Should the shard run again at once? libmicrohttpd reports held requests as pending for as long as they wait, and
+ * stuck connections too, while others may have work: a long header, of which each run reads a part, or a file, of which
+ * it sends a part (send.c counts these as progress). The answer of a resumed connection takes several runs without
+ * progress, so the shard gets these runs also while requests are held. */
 static bool shard_again(struct shard *shard, uint64_t before) {
     struct worker *worker = shard->worker;
     bool pending = shard_pending(shard), done = worker->progress != before;
@@ -418,11 +421,10 @@ static void run_once(struct worker *worker, bool again) {
     run_late(worker);
 }
 
-/* When thousands are woken together, their answers go out before the first of them, who are back already, are served
- * again. */
+/* When thousands are woken together, all their answers are sent before new requests of the first of them are served. */
 void shards_run_answers(struct worker *worker) { run_once(worker, false); }
 
-/* All once before any a second time. */
+/* Runs all shards once before any a second time. */
 void shards_run(struct worker *worker) {
     LIST_FOREACH_SAFE(link, next, &worker->later) shard_wake(LIST_ENTRY(link, struct shard, link));
     for (unsigned pass = 0; pass < RUNS_MOST && !list_empty(&worker->runnable); pass++) run_once(worker, true);
@@ -439,20 +441,21 @@ void connection_event(struct worker *worker, struct connection *connection, uint
 }
 
 void connection_watch(struct connection *connection) {
-    /* Stays there: who waits once will wait again. An edge is enough, since it is remembered. */
+    /* The connection stays in the epoll, because a client that waited once will wait again. An edge is enough, because
+     * hung_up remembers it. */
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = &connection->source};
     connection->request->watched = true;
     if (!connection->watched)
         connection->watched = epoll_ctl(connection->worker->epoll, EPOLL_CTL_ADD, connection->fd, &event) == 0;
-    /* The event that says so has been seen before: it comes once more. Not now: whoever calls this is about to wait, and
-     * goes on with what would be ended here. */
+    /* The event of the hang-up has been seen before, so it is raised once more. The request must not end here, because
+     * the caller goes on using it. */
     else if (connection->hung_up) (void)epoll_ctl(connection->worker->epoll, EPOLL_CTL_MOD, connection->fd, &event);
 }
 
 #define LATE(what) "408 Request Timeout", "Request timeout: the " what " did not come in time"
 
-/* Has part of a header come since the last answer? The kernel knows; asking is cheap since it is done for
- * connections only that were silent for long. */
+/* Has part of a header come since the last answer? The kernel knows, and is asked only for connections that were silent
+ * for long. */
 static bool header_begun(const struct connection *connection, uint64_t now_ms) {
     struct tcp_info info;
     socklen_t size = sizeof info;
@@ -511,7 +514,7 @@ void shards_stop(struct worker *worker) {
         free(worker->shards[i]);
     }
     worker->shard_count = 0;
-    list_init(&worker->runnable); /* what is still woken finds none of them */
+    list_init(&worker->runnable); /* forgets shards that are still to run */
     list_init(&worker->later);
     LIST_FOREACH_SAFE(link, next, &worker->closed) {
         list_remove(link);

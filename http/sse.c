@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #define BLOCK_OLD   4096 /* libmicrohttpd's buffer for a stream without chunks (HTTP/1.0) */
-#define BLOCK_LEAST 64   /* with chunks it has another one, which the connection has anyway */
+#define BLOCK_LEAST 64   /* with chunks libmicrohttpd uses another buffer, which the connection has anyway */
 #define AGAIN_MS    1000
 
 static void release(struct sse *sse) {
@@ -96,11 +96,11 @@ void sse_start(struct sse *sse, uint64_t index) {
     sse->response = true;
     response_header(response, "Content-Type", "text/event-stream");
     response_header(response, "Cache-Control", "no-store");
-    response_header(response, "X-Accel-Buffering", "no"); /* proxies of the nginx family pass it on at once */
+    response_header(response, "X-Accel-Buffering", "no"); /* makes proxies like nginx pass it on at once */
     response_header_u64(response, "X-Consul-Index", index);
     response_extra(response, request->headers);
     request_answer(request, 200, response, 0);
-    connection->stage = CONNECTION_WORK; /* it may take as long as it likes */
+    connection->stage = CONNECTION_WORK; /* so that no time limit of answers applies */
     MHD_destroy_response(response);
     connection_watch(connection);
 }

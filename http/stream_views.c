@@ -33,7 +33,7 @@ bool stream_position_parse(struct slice text, Pb__StreamPosition *position) {
     return true;
 }
 
-/* -- what an event shows ------------------------------------------------------------------------------------------ */
+/* -- the data of an event ----------------------------------------------------------------------------------------- */
 
 static void write_gone(struct json_out *json, const char *member, struct slice name) {
     json_object(json);

@@ -1,4 +1,4 @@
-/* Events of streams as text: Server-Sent Events (the HTML standard, "Server-sent events"; https://html.spec.whatwg.org). */
+/* Events of streams as text: Server-Sent Events (the HTML standard; https://html.spec.whatwg.org). */
 #ifndef COORD_HTTP_STREAM_VIEWS_H
 #define COORD_HTTP_STREAM_VIEWS_H
 
@@ -10,9 +10,9 @@ void stream_position_append(struct buffer *out, const Pb__StreamPosition *positi
 /* False: the text is no such id, or of index 0. */
 bool stream_position_parse(struct slice text, Pb__StreamPosition *position);
 
-/* All events of an answer, and those that say gap or reset. False: a record does not decode. */
+/* Appends all events of an answer, and the events gap and reset. False: a record does not decode. */
 bool stream_events_append(struct buffer *out, const Pb__StreamResult *result, bool delta, struct arena *arena);
-/* A comment: up to here there is nothing else to tell. */
+/* A comment: the client has all events up to this position. */
 void stream_progress_append(struct buffer *out, const Pb__StreamPosition *position);
 void stream_begin_append(struct buffer *out, uint64_t cluster, const Pb__StreamPosition *position); /* the first one */
 

@@ -1,4 +1,4 @@
-/* Writes, renewals, and waiting for something else: the request is parked until another thread reports. */
+/* Writes, renewals, and other waits: the request is parked until another thread reports. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ struct http_ticket {
     int error;
 };
 
-/* The outcome is here. NULL: nobody is there to hear it; the request is freed. */
+/* Call it when the outcome has come. NULL: the client is gone, and the request is freed. */
 static struct connection *operation_over(struct worker *worker, struct http_request *request) {
     request->busy = false;
     request->operation = NULL;
@@ -66,7 +66,7 @@ static void deliver(struct http_request *request, struct writing *writing) {
         return;
     }
     if (writing->result.record.data && !decode_record(request, writing)) {
-        http_reply_error(request, CO_UNKNOWN_OUTCOME); /* done, but a newer server says it otherwise */
+        http_reply_error(request, CO_UNKNOWN_OUTCOME); /* applied, but the answer of a newer server does not decode */
         return;
     }
     writing->view(request, &writing->result);
@@ -247,7 +247,8 @@ struct http_ticket *http_defer(struct http_request *request, uint64_t wait_ms,
     request->operation = &ticket->operation;
     worker->tickets++;
     timer_set(worker, &ticket->timer, worker->now_ms + wait_ms, ticket_due);
-    /* What changes something is answered, also to who will send no more. */
+    /* A hang-up ends only reads: a request that changes something is answered, because the client may only have ended
+     * its sending. */
     if (request->method & (HTTP_GET | HTTP_HEAD)) connection_watch(request->connection);
     return ticket;
 }

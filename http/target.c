@@ -1,13 +1,13 @@
 /* The target of a request in its four forms (RFC 9112 3.2): a path, a URL (which clients send to what they take for a
- * proxy), "*", and the "host:port" of CONNECT. What follows sees a path. */
+ * proxy), "*", and the "host:port" of CONNECT. The code after this sees a path. */
 #include <string.h>
 #include <strings.h>
 
 #include "base/text.h"
 #include "http/impl.h"
 
-/* libmicrohttpd hands the target over as a string in its buffer, where the version follows: a gap means that the
- * target held a NUL. A blank in it would be one that it let pass. */
+/* libmicrohttpd hands the target over as a string in its buffer, where the version follows: a gap means that the target
+ * held a NUL. A blank in it is refused, too. */
 static bool whole(struct slice target, const char *url, const char *version) {
     for (size_t i = 0; i < target.size; i++) {
         unsigned char c = (unsigned char)target.data[i];
@@ -24,7 +24,7 @@ static bool port_valid(struct slice text) {
     return true;
 }
 
-/* RFC 3986: unreserved, sub-delims, and what is escaped. */
+/* RFC 3986: unreserved, sub-delims, and the '%' of escapes. */
 static const bool in_host[256] = {
     ['!'] = true,         ['$' ... '.'] = true, ['0' ... '9'] = true, [';'] = true, ['='] = true,
     ['A' ... 'Z'] = true, ['_'] = true,         ['a' ... 'z'] = true, ['~'] = true,
@@ -48,7 +48,7 @@ bool authority_valid(struct slice text) {
     return at > host && port_valid(slice_make(at, (size_t)(end - at)));
 }
 
-/* The path and what follows it of an http or https URL; {NULL,0}: it is none. */
+/* The path and the rest of an http or https URL; {NULL,0}: it is no such URL. */
 static struct slice path_of_url(struct http_request *request) {
     const char *at = request->target.data, *end = at + request->target.size;
     size_t scheme = strncasecmp(at, "http://", 7) == 0 ? 7 : strncasecmp(at, "https://", 8) == 0 ? 8 : 0;

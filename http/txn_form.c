@@ -1,5 +1,5 @@
-/* Operations of a transaction. What is not of the right type is a fault of the whole request (400), as with Consul; what
- * cannot be done is a failure of its operation (409). */
+/* Operations of a transaction. A member of a wrong type is a fault of the whole request (400), as with Consul; an
+ * operation that can never succeed is a failure of that operation (409). */
 #include "http/txn_form.h"
 
 #include <stdarg.h>
@@ -47,10 +47,11 @@ struct entry {
     struct fault fault;
 };
 
-/* It cannot be done, whatever is stored. */
+/* Notes that the operation can never succeed, whatever is stored. */
 static void hopeless(struct entry *entry, const char *what) {
     struct txn_form *form = entry->form;
-    if (form->error_count && form->errors[form->error_count - 1]->op == entry->number) return; /* one for each */
+    if (form->error_count && form->errors[form->error_count - 1]->op == entry->number)
+        return; /* one for each operation */
     if (form->error_count == form->error_room) {
         form->error_room = form->error_room ? 2 * form->error_room : 8;
         Pb__TxnError **wider = arena_alloc(entry->arena, form->error_room * sizeof(Pb__TxnError *));
@@ -91,7 +92,7 @@ static const struct verb {
     {"delete-cas", PB__TXN_VERB__TXN_DELETE_CAS, OF_KEYS | OF_RECORDS, PB__KV_VERB__KV_DELETE_CAS},
 };
 
-/* NULL: there is no such verb; the operation fails in its turn, after others. */
+/* NULL: there is no such verb; the error is reported as that of the operation, in their order. */
 static const struct verb *read_verb(struct entry *entry, struct json_object *json, unsigned of, const char *noun) {
     const char *name = "";
     json_get_string(json, "Verb", &name, &entry->fault);
@@ -116,7 +117,7 @@ static uint64_t number_of(struct entry *entry, struct json_object *json, const c
     return number;
 }
 
-/* An ID in lower case, as it is stored; what is none stays as it is. */
+/* An ID in lower case, as it is stored; a text that is no ID is not changed. */
 static char *id_of(struct entry *entry, struct json_object *json, const char *name) {
     char *text = text_of(entry, json, name);
     if (!uuid_valid(slice_text(text))) return text;
@@ -181,7 +182,7 @@ static struct catalog_form record_form(const struct entry *entry) {
     return (struct catalog_form){.arena = entry->arena};
 }
 
-/* Its types are right, or it is a fault of the request. */
+/* A wrong type in the record is a fault of the request. */
 static void record_read(struct entry *entry, const struct catalog_form *form) {
     if (form->fault.code) fault_set(&entry->fault, CO_INVALID, "%s", form->fault.text);
 }
@@ -222,7 +223,7 @@ static void read_node(struct entry *entry, struct json_object *json) {
     else if (verb) carry_removal(entry, "", "");
 }
 
-/* A registration of something on a node that is there. */
+/* Adds a registration of something on an existing node. */
 static void carry_on_node(struct entry *entry, Pb__Service *service, Pb__Check *check) {
     Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
     Pb__Node node = PB__NODE__INIT;
@@ -344,7 +345,7 @@ void txn_form_ops(struct txn_form *form, struct json_object *list, const char *w
         read_op(&entry, json_object_array_get_idx(list, i));
         if (entry.fault.code)
             txn_form_fault(form, 400, "Failed to parse body: %s[%zu]: %s", where, i, entry.fault.text);
-        if (form->error_count && *where) /* of two lists: a number alone would not say of which */
+        if (form->error_count && *where) /* there are two lists, so the message names the list too */
             txn_form_fault(form, 400, "%s[%zu]: %s", where, i, form->errors[0]->what);
     }
 }

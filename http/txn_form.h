@@ -1,4 +1,4 @@
-/* Transactions as clients write them in JSON, into their command. */
+/* Parses transactions from JSON into their command. */
 #ifndef COORD_HTTP_TXN_FORM_H
 #define COORD_HTTP_TXN_FORM_H
 
@@ -7,24 +7,24 @@
 
 struct txn_form {
     struct http_request *request;
-    Pb__TxnCommand command; /* in the request's arena, as all of it */
-    /* It cannot be read, or is too large: answer this. The first sticks. */
-    int status; /* 0: it can */
+    Pb__TxnCommand command; /* all of it is in the request's arena */
+    /* The answer when the form cannot be parsed, or is too large. The first fault stays. */
+    int status; /* 0: no fault */
     char text[320];
-    /* Operations that cannot be done whatever is stored, as Consul finds them before it asks anybody. */
+    /* Operations that can never succeed, whatever is stored. Consul too reports them before it runs the transaction. */
     Pb__TxnError **errors;
     size_t error_count, error_room;
     struct buffer scratch;
 };
 
-/* A list of operations; `where` says which, for errors ("", "Then"). */
+/* Parses a list of operations; `where`: its name for errors ("", "Then"). */
 void txn_form_ops(struct txn_form *form, struct json_object *list, const char *where, Pb__TxnOp ***ops, size_t *count);
 void txn_form_compares(struct txn_form *form, struct json_object *list); /* into the command */
-/* No more operations than are configured. */
+/* Refuses more operations than are configured. */
 void txn_form_count(struct txn_form *form, size_t count);
 void txn_form_free(struct txn_form *form);
 
-/* For the files of this: the first fault sticks. */
+/* For the files of the form only: the first fault stays. */
 void txn_form_fault(struct txn_form *form, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

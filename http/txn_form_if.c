@@ -9,7 +9,7 @@
 
 enum { KEYS = 1, RECORDS = 2, LOCKS = 4, ELECTIONS = 8 };
 
-/* What can be compared, in the terms of its JSON. */
+/* The members that can be compared, with their names in JSON. */
 static const struct field {
     const char *name;
     unsigned of;
@@ -27,12 +27,12 @@ static const struct field {
     {"Term", ELECTIONS, PB__TXN_FIELD__TXN_HELD, NUMBER},
 };
 
-/* Of what. */
+/* The kinds of things whose members can be compared. */
 static const struct subject {
     const char *name;
     Pb__TxnThing thing;
     unsigned bit;
-    const char *node, *id; /* members that say which one; NULL: it has no such */
+    const char *node, *id; /* the members that name the thing; NULL: not used */
     const char *known[12];
 } subjects[] = {
     {"KV",

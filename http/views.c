@@ -80,7 +80,7 @@ void view_indexes(struct json_out *json, uint64_t created, uint64_t modified) {
     json_u64(json, modified);
 }
 
-/* Members of Consul's service mesh: always as if not used. */
+/* Members of Consul's service mesh, always as if it were not used. */
 #define NO_PROXY SLICE_LITERAL("{\"MeshGateway\":{},\"Expose\":{}}")
 
 static void no_proxy(struct json_out *json) {

@@ -9,7 +9,7 @@
 void view_node(struct json_out *json, const Pb__Node *node);          /* NULL: null */
 void view_service(struct json_out *json, const Pb__Service *service); /* as in health and node answers */
 void view_check(struct json_out *json, const Pb__Check *check);
-/* as in answers of transactions: there no tags are null */
+/* as in answers of transactions, where missing tags are null */
 void view_txn_service(struct json_out *json, const Pb__Service *service);
 void view_txn_check(struct json_out *json, const Pb__Check *check);
 void view_checks(struct json_out *json, Pb__Check *const *checks, size_t count);
@@ -22,7 +22,7 @@ void view_coordinate(struct json_out *json, const struct vivaldi_coordinate *coo
 void view_pairs(struct json_out *json, Pb__Pair *const *pairs, size_t count); /* an object, also when empty */
 void view_strings(struct json_out *json, char *const *texts, size_t count);
 
-/* Members of an object that is being written, as several kinds of answers have them. */
+/* Write members of an object that has begun. Several kinds of answers have them. */
 void view_service_head(struct json_out *json, const Pb__Service *service); /* Kind, ID, Service, Tags */
 /* only if there are some */
 void view_service_addresses(struct json_out *json, const char *key, const Pb__Service *service);
@@ -44,7 +44,7 @@ void view_indexes(struct json_out *json, uint64_t created, uint64_t modified);
 
 /* ?node-meta=key:value, repeated, as request records; in the arena. */
 size_t view_node_meta(struct http_request *request, Pb__Pair ***pairs);
-/* Filter expressions are not offered: refuses ?filter= and returns false. */
+/* Refuses ?filter= and returns false, because filter expressions are not supported. */
 bool view_no_filter(struct http_request *request);
 /* The path value of this name; empty: replies 400 "Missing WHAT" and returns false. The text is NUL-terminated. */
 bool view_path_text(struct http_request *request, const char *name, const char *what, char **text);

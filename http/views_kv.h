@@ -8,19 +8,20 @@
 
 struct http_request;
 void http_kv_entry(struct json_out *json, const Pb__KvEntry *entry);
-/* The value itself is a view's answer. */
+/* Makes the value itself the answer of a view. */
 void http_kv_raw(struct http_request *request, const Pb__KvEntry *entry);
 /* As GET /v1/lock/NAME shows it. */
 void http_lock_view(struct json_out *json, const ProtobufCMessage *view);
 /* ?at= of the request: an index, a time, or how long ago. NULL: it has replied. */
 Pb__KvMoment *http_kv_moment(struct http_request *request);
-/* What can be asked for, and what became of a moment. */
+/* The span of the history that can be read, and the result for a moment. */
 struct http_kv_window {
     bool off;
     Pb__KvMomentVerdict verdict;
     uint64_t floor, floor_unix_ms, index, unix_ms;
 };
-/* The status with which it is refused, and one line of why; 0: it is not. `at`: as it was given. */
+/* The status with which the moment is refused, and a line with the reason; 0: it is not refused. `at`: as it was
+ * given. */
 int http_kv_moment_refused(const struct http_kv_window *window, struct slice at, char *text, size_t room);
 void http_kv_time(struct json_out *json, uint64_t unix_ms); /* the member Time; 0: none */
 /* PUT /v1/kv/KEY?restore&at= (http/api_kv_restore.c). */

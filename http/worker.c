@@ -1,8 +1,8 @@
-/* A worker: one thread, one outer epoll, and everything that hangs on them.
+/* A worker: one thread, one outer epoll, and everything that they own.
  *
  * A turn: wait; take events (new connections, shards with something to do, hang-ups); take posts from other threads;
- * timers; run the shards, each once however many of its connections woke up; confirm the reads that asked in this
- * turn, all at once. */
+ * timers; run the shards, each once for all of its connections that woke up; confirm the reads of this turn, all at
+ * once. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -69,8 +69,9 @@ static void metrics_flush(struct worker *worker) {
 
 /* ---- posts ---- */
 
-/* Wakes the worker only when it is (about to be) asleep. Both sides change `asleep` in one step: whoever comes
- * second sees what the first did before, so either the worker finds the post or the poster finds the worker asleep. */
+/* Wakes the worker only when it is (about to be) asleep. Both sides exchange `asleep` atomically, so the second one
+ * sees everything that the first did before: either the worker finds the post, or the poster finds the worker
+ * asleep. */
 static void wake(void *data) {
     struct worker *worker = data;
     if (!atomic_exchange_explicit(&worker->asleep, false, memory_order_acq_rel)) return;
@@ -86,24 +87,24 @@ static void wake_posted(void *data) {
     atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
 }
 
-/* Once it is put the post may be taken, be the last that the worker waited for, and the worker end: `posting` keeps
- * it in memory until it was woken (worker_free). */
+/* Once the post is in the mailbox the worker may take it, and end, if it was the last that it waited for. `posting`
+ * keeps the worker in memory until it was woken (worker_free). */
 void worker_post(struct worker *worker, struct post *post) {
     atomic_fetch_add_explicit(&worker->posting, 1, memory_order_relaxed);
-    bool bulk = post->bulk; /* there may be many more to come: they are begun with */
+    bool bulk = post->bulk; /* read it first: the post may be gone afterwards */
     if (!mailbox_put(&worker->box, &post->mail)) atomic_fetch_sub_explicit(&worker->posting, 1, memory_order_release);
     else if (bulk) wake_posted(worker);
     else wakeup_batch_send(wake_posted, worker);
 }
 
-/* Answers of one shard are cheaper together: it is run once for all of them. Only requests that waited for a change come in
- * bulk (blocking.c). */
+/* Answers of one shard are cheaper together, because it is run once for all of them. Only requests that waited for a
+ * change come in bulk (blocking.c). */
 static unsigned group_of(struct post *post) {
     const struct http_request *request = CONTAINER_OF(post, struct http_request, post);
     return request->connection ? request->connection->shard->number % BULK_GROUPS : 0;
 }
 
-/* Wake-ups of blocking queries can come by the ten thousand: they queue up behind everything else. */
+/* Wake-ups of blocking queries can come by the ten thousand, so they are handled after everything else. */
 static void take_posts(struct worker *worker) {
     for (struct mail *mail = mailbox_take(&worker->box), *next; mail; mail = next) {
         next = mail->next;
@@ -120,7 +121,7 @@ static void take_posts(struct worker *worker) {
     }
 }
 
-/* There is one. A group is taken as a whole, then the next. */
+/* Takes the next bulk post; there must be one. A group is taken as a whole, then the next. */
 static struct mail *bulk_next(struct worker *worker) {
     struct posts *group;
     while (!(group = &worker->bulk[worker->bulk_group % BULK_GROUPS])->first) worker->bulk_group++;
@@ -131,8 +132,8 @@ static struct mail *bulk_next(struct worker *worker) {
     return mail;
 }
 
-/* Some at a time, and their answers sent before the next: the first are not kept waiting by the last, nor the last
- * by what the first ask next. */
+/* Takes some posts at a time, and sends their answers before the next. So the first do not wait for the last, nor the
+ * last for new requests of the first. */
 static void take_bulk(struct worker *worker) {
     for (unsigned taken = 0; worker->bulk_count && taken < BULK_TURN; taken++) {
         struct mail *mail = bulk_next(worker);
@@ -140,7 +141,7 @@ static void take_bulk(struct worker *worker) {
         post->taken(worker, post);
         if (taken % BULK_STEP < BULK_STEP - 1) continue;
         shards_run_answers(worker);
-        worker->bulk_group++; /* what the group gets meanwhile waits for the others */
+        worker->bulk_group++; /* new posts of this group wait for the other groups */
     }
 }
 
@@ -193,7 +194,7 @@ static void run_timers(struct worker *worker) {
     }
 }
 
-/* ---- what is known of the cluster ---- */
+/* ---- the known state of the cluster ---- */
 
 #define LAST_CONTACT_FRESH_MS 10
 
@@ -247,7 +248,7 @@ static void take_event(struct worker *worker, const struct epoll_event *event) {
     switch (source->kind) {
         case SOURCE_LISTENER: listen_ready(worker, CONTAINER_OF(source, struct listener, source)); break;
         case SOURCE_SHARD:
-            CONTAINER_OF(source, struct shard, source)->idle_runs = 0; /* there is something new to look at */
+            CONTAINER_OF(source, struct shard, source)->idle_runs = 0; /* there are new events */
             shard_wake(CONTAINER_OF(source, struct shard, source));
             break;
         case SOURCE_CONNECTION:
@@ -269,7 +270,7 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
         shards_run_answers(worker);
         take_bulk(worker);
     }
-    wakeup_batch_begin(); /* all reads of the turn are asked about in one question */
+    wakeup_batch_begin(); /* all reads of the turn are confirmed together */
     shards_run(worker);
     read_turn_end(&worker->engine);
     shards_run(worker);
@@ -288,7 +289,7 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
     metrics_flush(worker);
 }
 
-/* Answers what waits for a change, lets writes finish, then closes. */
+/* Answers the requests that wait for a change, lets writes finish, then closes. */
 static void wind_down(struct worker *worker) {
     if (!worker->listen_again_ms) listen_watch(worker, false);
     worker->listen_again_ms = 0;

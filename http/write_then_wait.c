@@ -1,13 +1,12 @@
-/* Write, then wait: a command, or none, and then reads of a query until something holds (http.h). The reads are
- * rpc_fetches, which do the waiting too: on a server as on a client agent, nobody is woken but by a change of what is
- * read.
+/* Write, then wait: a command, or none, and then reads of a query until something holds (http.h). rpc_fetch does the
+ * reads and the waiting, on servers and client agents alike. Only a change of the thing that is read wakes a request.
  *
  *     write --done--> FETCHING --holds, or time is up--> replied
  *                       ^  |--changed, does not hold yet: the next, from its index on
  *                       '--'--no leader, a lost server: PAUSING, then from the beginning
  *
- * The command is never sent again. A client that hangs up while it waits ends the wait at once; what was written
- * stays, and is the business of its session.
+ * The command is never sent again. A client that hangs up while it waits ends the wait at once; the effect of the
+ * command stays, until its session ends.
  *
  * A session that the request made is renewed three times in each TTL while the client waits, because nobody else knows
  * of it yet. */
@@ -40,7 +39,7 @@ struct waiting {
     uint64_t deadline_ms;
     bool fetching, hurried;
     struct rpc_fetch fetch;
-    uint64_t index; /* of the last result; 0: there was none, or it does not count any more */
+    uint64_t index; /* of the last result; 0: there was none, or it must not be used any more */
     int error;
     struct rpc_fetched fetched; /* a copy */
 };
@@ -56,7 +55,7 @@ static struct waiting *waiting_of(struct http_request *request) {
     return CONTAINER_OF(request->operation, struct waiting, operation);
 }
 
-/* It is the request's no more. */
+/* Separates the waiting from its request. */
 static struct http_request *leave(struct waiting *waiting) {
     struct http_request *request = waiting->request;
     timer_clear(waiting->worker, &waiting->pause);
@@ -83,7 +82,7 @@ static void renew_done(struct rpc_renew *rpc, int error) {
     worker_post(CONTAINER_OF(renewals, struct waiting, renewals)->worker, &renewals->post);
 }
 
-/* Of a session that has ended, what is read tells. */
+/* A failed renewal is ignored, because the read tells when the session has ended. */
 static void renew_taken(void *taker, struct post *post) {
     struct renewals *renewals = CONTAINER_OF(post, struct renewals, post);
     struct waiting *waiting = CONTAINER_OF(renewals, struct waiting, renewals);
@@ -130,7 +129,7 @@ static void fetch(struct waiting *waiting) {
     waiting->fetching = true;
     waiting->fetch = (struct rpc_fetch){.type = waiting->wait.query,
                                         .freshness = RPC_DEFAULT,
-                                        .no_cache = true, /* an answer of before knows nothing of the write */
+                                        .no_cache = true, /* an earlier answer does not include the write */
                                         .index = left_ms(waiting) ? waiting->index : 0,
                                         .wait_ms = left_ms(waiting),
                                         .done = fetch_done};
@@ -144,7 +143,7 @@ static void pause_over(struct worker *worker, struct timer *timer) {
 }
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
-/* Another leader, or another server, may answer soon. */
+/* May another leader, or another server, answer soon? */
 static bool may_come_back(int error) {
     return error == CO_NOLEADER || error == CO_TIMEOUT || error == CO_FENCED || error == CO_DISKFULL ||
            error == CO_BUSY;
@@ -201,7 +200,7 @@ static void wait_end(struct http_request *request) {
     waiting_free(waiting);
 }
 
-/* The server stops: what is known now is the answer. */
+/* The server stops: ends the wait with the present result, or an error. */
 static void wait_hurry(struct http_request *request) {
     struct waiting *waiting = waiting_of(request);
     waiting->hurried = true;
@@ -209,7 +208,7 @@ static void wait_hurry(struct http_request *request) {
     else fail(waiting, CO_CLOSED);
 }
 
-/* `index`: as of which it does not hold; 0: not known. */
+/* `index`: the state as of which it does not hold; 0: not known. */
 static void wait_from(struct http_request *request, const struct http_wait *wait, const ProtobufCMessage *message,
                       uint64_t index) {
     struct worker *worker = request->worker;

@@ -1,4 +1,4 @@
-/* What is particular to a follower of a region's catalog (multi-dc/copy.h). An answer with few rows becomes one command,
+/* The follower of a region's catalog (multi-dc/copy.h): its table, and the functions in it. An answer with few rows becomes one command,
  * a larger one the parts of a stage, which is then committed and tidied. For a complete answer our copy's keys are read
  * first, so that what the region does not have is removed. */
 #include "base/check.h"

@@ -1,4 +1,4 @@
-/* What is particular to a follower of keys (multi-dc/keys.h). It has one answer of its source in memory: a step
+/* The follower of keys (multi-dc/keys.h): its table, and the functions in it. It has one answer of its source in memory: a step
  * (KEYS_BYTES_MOST, or one row). A page is followed by the next one, divided changes by the rest of them. A step without
  * rows is also proposed when the copy becomes whole by it. A listing that began in another life of the source begins
  * anew. */

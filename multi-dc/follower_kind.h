@@ -5,7 +5,7 @@
 #include "base/metrics.h"
 #include "multi-dc/follower.h"
 
-/* What comes next. */
+/* The next step, which a function of the table decides. */
 enum follow_step {
     FOLLOW_ASK,       /* ask the source, at once; the answer is dropped */
     FOLLOW_ASK_LATER, /* the same after FOLLOWER_PACE_MS */

@@ -129,7 +129,7 @@ static void cancel(struct question *question) {
     question->fetch = NULL;
 }
 
-/* What the follower does not wait for any more. */
+/* Cancels the questions that the follower does not wait for any more. */
 static void cancel_forgotten(struct follower_run *run) {
     if (!follower_awaits(run->follower, run->look.ticket)) cancel(&run->look);
     if (!follower_awaits(run->follower, run->next.ticket)) cancel(&run->next);

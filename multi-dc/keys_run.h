@@ -11,8 +11,8 @@
 
 struct keys_run;
 void keys_run_init(void); /* registers its metric */
-/* `link`: the rpc of the link to a region; NULL: there is none. *up: it can be reached. What it returns is borrowed as
- * that of follower_run_linked. */
+/* `link`: the rpc of the link to a region; NULL: there is none. *up: it can be reached. The rpc is borrowed as that of
+ * follower_run_linked. */
 struct keys_run *keys_run_start(uv_loop_t *loop, struct rpc *own,
                                 struct rpc *(*link)(void *data, const char *region, bool *up), void *data);
 void keys_run_tick(struct keys_run *run, uint64_t now_ms); /* some times a second */

@@ -64,7 +64,7 @@ struct audit_judgement audit_judge(uint64_t self, size_t voters, const struct au
         struct audit_judgement judgement = judge_at(&own->pairs[i - 1], voters, reports, count);
         if (judgement.verdict == AUDIT_OPEN && open.verdict == AUDIT_NOTHING) open = judgement;
         if (judgement.verdict != AUDIT_NOTHING && judgement.verdict != AUDIT_OPEN) {
-            /* A newer index that is still open says more than an older one at which all was well. */
+            /* A newer index that is still open is more important than an older one at which all was well. */
             return judgement.verdict == AUDIT_EQUAL && open.verdict == AUDIT_OPEN ? open : judgement;
         }
     }

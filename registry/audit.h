@@ -1,10 +1,10 @@
 /* The self-audit's sums and the judgement over them (docs/decisions/self-audit.md). Pure: no store, no clock, no
  * network.
  *
- * At each log index that is a multiple of AUDIT_EVERY every server notes the sum of its records as they are right
- * after that entry, the record of the applied index left out: it is written once per batch, and batches differ
- * between servers. What is left is a function of the index alone. The newest notes are kept in a ring, and each
- * server judges itself by everybody's rings. */
+ * At each log index that is a multiple of AUDIT_EVERY every server notes the sum of its records right after that entry.
+ * The sum leaves out the record of the applied index, which is written once per batch, because batches differ between
+ * servers. So the sum is a function of the index alone. Each server keeps its newest notes in a ring, and judges itself
+ * by everybody's rings. */
 #ifndef COORD_REGISTRY_AUDIT_H
 #define COORD_REGISTRY_AUDIT_H
 
@@ -23,7 +23,7 @@ struct audit_ring {
     size_t count;
 }; /* oldest first; zero-initialise */
 
-/* Indexes rise; one that does not (a state that was replaced) begins the ring anew. */
+/* Indexes rise; one that does not (the state was replaced) begins the ring anew. */
 void audit_note(struct audit_ring *ring, uint64_t index, uint64_t sum);
 bool audit_find(const struct audit_ring *ring, uint64_t index, uint64_t *sum);
 uint64_t audit_newest(const struct audit_ring *ring); /* index; 0: nothing noted */
@@ -31,22 +31,22 @@ uint64_t audit_newest(const struct audit_ring *ring); /* index; 0: nothing noted
 struct audit_report {
     uint64_t id;
     bool voter;
-    struct audit_ring ring; /* empty: nothing heard, or fenced: its sums say nothing */
+    struct audit_ring ring; /* empty: nothing was heard of the server, or it is fenced and its sums mean nothing */
 };
 enum audit_verdict {
     AUDIT_NOTHING,  /* no index can be judged yet */
     AUDIT_EQUAL,    /* a majority of the voters has our value */
     AUDIT_MINORITY, /* a majority of the voters has another value than we */
     AUDIT_OPEN,     /* values differ, none has a majority yet, and voters are missing */
-    AUDIT_SPLIT,    /* all voters have told, and no value has a majority */
+    AUDIT_SPLIT,    /* all voters have reported, and no value has a majority */
 };
 struct audit_judgement {
     enum audit_verdict verdict;
     uint64_t index, own, other; /* where; our sum; the majority's, or one that differs from ours */
 };
-/* Judges the server `self` (one of `reports`) by the highest index of its ring at which the verdict is EQUAL,
- * MINORITY or SPLIT; if there is none, or a higher one is open, OPEN at the highest where values differ. `voters`:
- * how many the cluster has; those without a report count as missing. */
+/* Judges the server `self` (one of `reports`) by the highest index of its ring at which the verdict is EQUAL, MINORITY
+ * or SPLIT; if there is none, or a higher one is open, OPEN at the highest where values differ. `voters`: the number of
+ * voters in the cluster; those without a report count as missing. */
 struct audit_judgement audit_judge(uint64_t self, size_t voters, const struct audit_report *reports, size_t count);
 
 #endif

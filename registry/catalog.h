@@ -43,11 +43,11 @@ extern const struct query_type query_service_checks;
 extern const struct query_type query_node_checks;  /* NodeRequest -> ChecksResult */
 extern const struct query_type query_state_checks; /* StateRequest -> ChecksResult; thing: table checks */
 
-/* TableRequest (no filter) -> ServiceAddressesResult: of services that have an address of their own, by node, id;
- * thing: table service-addresses, which has no index: 0 */
+/* TableRequest (no filter) -> ServiceAddressesResult: the addresses of services that have one of their own, by node,
+ * id; thing: table service-addresses, which has no index: 0 */
 extern const struct query_type query_service_addresses;
 
-/* TableRequest (no filter) -> MembersResult; thing: table nodes (their status is not waited for) */
+/* TableRequest (no filter) -> MembersResult; thing: table nodes (a change of their status alone wakes nobody) */
 extern const struct query_type query_members;
 
 /* A name as it is stored that equals the given one without regard to case, in any cluster version, the exact one before
@@ -64,16 +64,17 @@ int catalog_status_parse(struct slice text, Pb__Status *status); /* CO_INVALID *
 /* The same within a transaction, of a service or a node (DNS). CO_NOTFOUND. */
 int catalog_service_nocase(struct store_txn *txn, struct slice name, struct slice *stored);
 int catalog_node_nocase(struct store_txn *txn, struct slice name, struct slice *stored);
-/* Low-level look-ups for modules (sessions check that node and checks exist). */
+/* Look-ups for modules (sessions check that node and checks exist). */
 bool catalog_node_exists(struct store_txn *txn, struct slice node);
-/* How many nodes are registered; of the present, also in a read of the past. */
+/* The number of registered nodes; at present, also in a read of the past. */
 uint64_t catalog_node_count(struct store_txn *txn);
-/* Does a node have an instance of the service that passes? CO_OK; CO_NOTFOUND: none; or the store failed. */
+/* Does the node have a passing instance of the service? CO_OK; CO_NOTFOUND: none; or the store failed. */
 int catalog_instance_passes(struct store_txn *txn, struct slice service, struct slice node, struct arena *arena);
-/* Has the service an instance that DNS would give out: passing or warning, or held (registry/self_preservation.h)? CO_OK;
- * CO_NOTFOUND: none; CO_AGAIN: none of the `most` that were looked at (0: all), and there are more; or the store failed. It
- * looks first where it found one the last time (`witness`, the caller's; zeroed at first): of many that fail one after the
- * other each is looked at about once. The answer does not depend on it, but for CO_AGAIN. */
+/* Has the service an instance that DNS would give out: passing or warning, or held (registry/self_preservation.h)?
+ * CO_OK; CO_NOTFOUND: none; CO_AGAIN: none among the `most` that were examined (0: all), and there are more; or the
+ * store failed. It looks first where it found one last time (`witness`, the caller's; zeroed at first), so when many
+ * instances fail one after the other, each is examined about once. Except for CO_AGAIN, the answer does not depend on
+ * the witness. */
 struct catalog_witness {
     char key[STORE_KEY_MAX];
     size_t size;

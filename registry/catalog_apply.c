@@ -20,7 +20,7 @@ static const char *text_of(struct arena *arena, struct slice bytes) {
     return arena_strndup(arena, bytes.data, bytes.size);
 }
 
-/* -- what the command looks like by itself ------------------------------------------------------------------------ */
+/* -- checks of the command alone ---------------------------------------------------------------------------------- */
 
 static int compare_pairs(const void *a, const void *b) {
     const Pb__Pair *one = *(Pb__Pair *const *)a, *other = *(Pb__Pair *const *)b;
@@ -35,7 +35,7 @@ static int compare_addresses(const void *a, const void *b) {
     return order ? order : (one->port > other->port) - (one->port < other->port);
 }
 
-/* The order of a map is not part of what is registered. */
+/* Sorts the maps, because their order is not part of a registration. */
 static void sort_maps(Pb__Node *node, Pb__Service *service) {
     if (node->n_meta > 1) qsort(node->meta, node->n_meta, sizeof *node->meta, compare_pairs);
     if (node->n_tagged_addresses > 1)
@@ -71,7 +71,7 @@ static bool check_check(struct arena *arena, Pb__Check *check, const char *node,
     return true;
 }
 
-/* Fills in what may be left out. */
+/* Checks the command's fields, and fills in optional ones. */
 static bool check_shape(struct arena *arena, Pb__RegisterCommand *command, struct machine_result *result) {
     Pb__Node *node = command->node;
     if (!node || !node->name[0]) return refuse(result, "Must provide node");
@@ -87,13 +87,13 @@ static bool check_shape(struct arena *arena, Pb__RegisterCommand *command, struc
     return true;
 }
 
-/* -- what it means for what is there ------------------------------------------------------------------------------ */
+/* -- checks against the catalog ----------------------------------------------------------------------------------- */
 
-/* What becomes of the node's record. */
+/* The changes of the node's record. */
 struct node_plan {
     bool write;
-    const char *renamed_from; /* another name that has the same ID: goes, with everything on it. NULL */
-    uint64_t base;            /* its index of creation, which stays; 0 */
+    const char *renamed_from; /* another name with the same ID: it is removed, with everything on it. NULL: none */
+    uint64_t base;            /* the index of creation to keep; 0: none */
 };
 
 static bool serf_healthy(struct store_txn *store, struct slice node) {
@@ -104,9 +104,9 @@ static bool serf_healthy(struct store_txn *store, struct slice node) {
 
 static bool same_id(struct slice stored, const char *id) { return slice_equal_nocase(stored, slice_text(id)); }
 
-/* A name (in any case) is taken while the node that has it under another ID is alive. `spare_nameless`: one without
- * ID may be taken over. An agent that has the address of the one that had its name is its successor: it lost its
- * data folder, and with it its ID. */
+/* A name (in any case) is taken while the node that has it under another ID is alive. `spare_nameless`: a node without
+ * ID may be taken over. An agent with the address of the node that has its name is its successor: it lost its data
+ * folder, and with it its ID. */
 static bool name_is_free(struct machine_tx *tx, const Pb__RegisterCommand *command, bool spare_nameless,
                          struct machine_result *result) {
     const Pb__Node *node = command->node;
@@ -196,7 +196,8 @@ static bool apply_deregister(struct change *change, const Pb__DeregisterCommand 
     return true;
 }
 
-/* Later parts may depend on earlier ones, so that "checked before" means: tried, and taken back as a whole. */
+/* Later parts may depend on earlier ones. So the batch is not checked beforehand: it is tried, and taken back as a
+ * whole when a part is refused. */
 static bool apply_batch(struct change *change, const Pb__CatalogBatchCommand *command, struct machine_result *result) {
     bool good = true;
     if (command->by_lease[0] && !lease_known(change->tx, slice_text(command->by_lease), result)) return false;

@@ -1,10 +1,10 @@
 /* The difference between two states of the catalog.
  *
  * From the history: the notes of its rows since `from` name the records that were changed. A change of a node, or of a
- * check of the node's own, is one of all instances on it. What the instances are now is read from the present; those that
- * are not there, or have another name now, are told by the name in the note.
+ * node's own check, counts as a change of all instances on it. The instances are then read as they are at present.
+ * Those that are gone, or have another name now, are reported as removed under the name in the note.
  *
- * By walking: whatever changes on a node marks it (SPACE_NODE), also what leaves no record behind. */
+ * By walking: every change on a node marks the node (SPACE_NODE), also a removal. */
 #include "registry/catalog_changes.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 /* Something that a note names, or an instance. */
 struct named {
     struct slice key;   /* sorted by it, and then by `order` */
-    struct slice bytes; /* as it was; or what is told of it */
+    struct slice bytes; /* the record as it was; or the bytes to report */
     bool existed;
     size_t order;
 };
@@ -35,7 +35,7 @@ struct changes {
     struct arena *scratch; /* of one entry and its node */
     size_t scratched;
     struct query_entry_node node;
-    struct named_list nodes, instances, checks; /* changed, by their keys; checks with what they were */
+    struct named_list nodes, instances, checks; /* changed records, by their keys; checks with their former records */
     struct named_list gone;                     /* by key_instance; bytes: Service as it was */
     struct named_list entries;                  /* by key_instance; bytes: of the entry */
     Pb__CatalogChangesResult *result;
@@ -90,7 +90,7 @@ static int compare_named(const void *a, const void *b) {
     return order ? order : (one->order > other->order) - (one->order < other->order);
 }
 
-/* Of each key the first that was added. */
+/* Sorts; of each key it keeps the item that was added first. */
 static void list_sort(struct named_list *list) {
     size_t count = 0;
     if (list->count) qsort(list->items, list->count, sizeof *list->items, compare_named);
@@ -100,7 +100,7 @@ static void list_sort(struct named_list *list) {
     list->count = count;
 }
 
-/* So many of the parts of a joined key as they begin it. */
+/* The first `parts` parts of a joined key. */
 static struct slice first_parts(struct slice key, unsigned parts) {
     size_t at = 0;
     for (; parts > 0 && at < key.size; parts--) {
@@ -110,7 +110,7 @@ static struct slice first_parts(struct slice key, unsigned parts) {
     return slice_make(key.data, at);
 }
 
-/* In TABLE_INSTANCES. */
+/* The instance's key in TABLE_INSTANCES. */
 static struct slice instance_key(struct changes *changes, struct slice name, struct slice service_key) {
     char room[STORE_KEY_MAX];
     struct slice start = key_name(room, name);
@@ -119,7 +119,7 @@ static struct slice instance_key(struct changes *changes, struct slice name, str
     return slice_copy(changes->arena, slice_make(room, start.size + service_key.size));
 }
 
-/* -- what the history names --------------------------------------------------------------------------------------- */
+/* -- records that the history names ------------------------------------------------------------------------------- */
 
 static void take_note(struct changes *changes, const struct store_before *before) {
     struct named_list *list = before->table == TABLE_NODES      ? &changes->nodes
@@ -153,7 +153,7 @@ static struct slice check_as_copied(struct changes *changes, struct slice bytes)
     return message_pack(changes->scratch, &check->base);
 }
 
-/* Does a copy show the check as it was before? */
+/* Is the check, as a copy has it, the same as before? */
 static bool check_same(struct changes *changes, const struct named *check) {
     struct slice now;
     bool there = store_get(changes->txn, TABLE_CHECKS, check->key, &now) == CO_OK;
@@ -184,9 +184,9 @@ static void spread(struct changes *changes) {
     list_sort(&changes->instances);
 }
 
-/* -- what is there ------------------------------------------------------------------------------------------------ */
+/* -- instances of the present ------------------------------------------------------------------------------------- */
 
-/* The instance's entry, if it is there. */
+/* Reports the instance's entry, if the instance is there. */
 static int tell_entry(struct changes *changes, struct slice service_key) {
     static const Pb__ServiceRequest any = PB__SERVICE_REQUEST__INIT;
     struct slice bytes;
@@ -215,7 +215,7 @@ static Pb__CatalogKey *new_key(struct changes *changes, struct slice service) {
     return key;
 }
 
-/* The names under which no instance is any more. */
+/* Reports the names under which an instance is no longer registered. */
 static void tell_gone(struct changes *changes) {
     Pb__CatalogChangesResult *result = changes->result;
     list_sort(&changes->gone);
@@ -300,7 +300,7 @@ static int run_changes(struct store_txn *txn, const ProtobufCMessage *message, s
     Pb__CatalogAt *now = result->to = catalog_at_now(txn, arena);
     uint64_t from = request->from ? request->from->index : 0, last = last_change(txn, now);
     bool same = request->from && request->from->cluster_id == now->cluster_id;
-    if (same && from > now->index) { /* this server is behind; who knows what it was told since */
+    if (same && from > now->index) { /* this server is behind: it does not know the changes that the asker knows */
         *out = (struct query_result){.index = last, .found = true, .message = &result->base};
         return CO_OK;
     }
@@ -311,7 +311,7 @@ static int run_changes(struct store_txn *txn, const ProtobufCMessage *message, s
     int error = noted ? by_history(&changes, from) : by_walking(&changes, known ? from : 0);
     take_entries(&changes);
     arena_free(&scratch);
-    if (!known && last <= from) last = from + 1; /* it does not wait */
+    if (!known && last <= from) last = from + 1; /* so that the query does not wait */
     *out = (struct query_result){.index = last, .found = true, .message = &result->base};
     return error;
 }

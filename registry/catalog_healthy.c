@@ -1,5 +1,5 @@
-/* Has a service a healthy instance? Asked for each service that an entry changes: of checks nothing but the status is read,
- * and records are decoded only where self-preservation holds an instance. */
+/* Has a service a healthy instance? This is asked for each service that an entry changes. So only the status of checks
+ * is read, and records are decoded only when self-preservation holds an instance. */
 #include <string.h>
 
 #include "base/check.h"
@@ -66,7 +66,7 @@ int catalog_instance_healthy(struct store_txn *txn, struct slice service, struct
     return error ? error : look(&looking, instance);
 }
 
-/* At the instances from `from` on, up to `end` (empty: to the last). */
+/* Searches the instances from `from` on, up to `end` (empty: to the last). */
 static int search(struct looking *looking, struct slice from, struct slice end, struct catalog_witness *witness) {
     struct store_cursor cursor;
     int found = CO_NOTFOUND;

@@ -47,7 +47,7 @@ bool catalog_leases_rename(struct machine_tx *tx, const Pb__RegisterCommand *com
     const char *why;
     if (!from || !command->by_lease[0]) return true;
     int rv = lease_renames(tx, slice_text(command->by_lease), slice_text(from), &why);
-    if (rv != CO_OK) store_fail(tx->store, rv); /* it was there when the command was looked at */
+    if (rv != CO_OK) store_fail(tx->store, rv); /* it was there when the command was checked */
     if (rv == CO_OK && !why) return true;
     result->error = CO_INVALID;
     result->text = rv == CO_OK ? why : "";
@@ -69,7 +69,7 @@ static int service_lease_ended(struct machine_tx *tx, const struct binding_end *
     size_t node_size = (size_t)(id - end->name.data);
     change_remove_service(&change, slice_make(end->name.data, node_size),
                           slice_make(id + 1, end->name.size - node_size - 1));
-    lease_unbind(tx, end->owner, LEASE_BINDS_SERVICE, end->name); /* done already, by the service's record */
+    lease_unbind(tx, end->owner, LEASE_BINDS_SERVICE, end->name); /* the removal of the service's record has done it */
     change_tell(&change);
     return CO_OK;
 }
@@ -105,7 +105,7 @@ static bool is_node(struct machine_tx *tx, struct slice node, struct slice node_
     return id.size == 0 || node_id.size == 0 || slice_equal_nocase(id, node_id);
 }
 
-/* NULL: it has none. */
+/* The node's check serfHealth; NULL: it has none. */
 static Pb__Check *health_of(struct machine_tx *tx, struct slice node) {
     struct slice bytes;
     if (catalog_check_bytes(tx->store, node, SLICE_LITERAL(SERF_HEALTH), &bytes) != CO_OK) return NULL;

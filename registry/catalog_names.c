@@ -1,7 +1,7 @@
-/* Names of services: their instances, the union of their tags, spellings, and their marks.
+/* Names of services: their instances, the union of their tags, their spellings and marks.
  *
- * TABLE_TAGS counts: under a name how many instances it has, under a name and a tag how many of them have that tag.
- * The union of a service's tags is what has a count; it changes when a count leaves or reaches 0. */
+ * TABLE_TAGS counts: for a name it has the number of instances, for a name and a tag the number of instances with that
+ * tag. The union of a service's tags are the tags that have a count; it changes when a count leaves or reaches 0. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -9,7 +9,7 @@
 
 #define COUNT_BYTES 8
 
-/* Moves a count; `text` lies beside it, since the key may be shortened. True when it left or reached 0. */
+/* Moves a count; `text` is stored with it, because the key may be shortened. True when it left or reached 0. */
 static bool count_move(struct change *change, struct slice key, struct slice text, int by) {
     CHECK(by == 1 || by == -1);
     struct store_txn *store = change->tx->store;
@@ -135,7 +135,7 @@ void change_mark_service(struct change *change, struct slice name) {
 void change_mark_services_of_node(struct change *change, struct slice node) {
     struct machine_tx *tx = change->tx;
     char room[STORE_KEY_MAX];
-    struct pointers names = {0}; /* copied first: marking changes what the cursor's slices point to */
+    struct pointers names = {0}; /* copied first: marking changes the bytes of the cursor's slices */
     struct slice prefix = key_node(room, node);
     struct store_cursor cursor;
     STORE_PREFIX(&cursor, tx->store, TABLE_SERVICES, prefix) {

@@ -34,7 +34,7 @@ static struct watch_key nodes_thing(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_TABLE, catalog_table_nodes};
 }
 
-/* All nodes that have the meta. */
+/* Collects all nodes that have the meta. */
 static int collect_nodes(struct store_txn *txn, struct arena *arena, const Pb__TableRequest *request,
                          struct pointers *nodes) {
     struct store_cursor cursor;
@@ -126,7 +126,7 @@ static Pb__ServicesResult *group(struct arena *arena, struct name_tag *pairs, si
     return records;
 }
 
-/* From the counts: a name's record comes right before those of its tags. */
+/* Takes the pairs from the counts: a name's record comes right before those of its tags. */
 static void all_pairs(struct store_txn *txn, struct arena *arena, struct pointers *pairs) {
     enum { COUNT_BYTES = 8 };
     const char *name = NULL;
@@ -146,7 +146,7 @@ static void all_pairs(struct store_txn *txn, struct arena *arena, struct pointer
     store_cursor_close(&cursor);
 }
 
-/* From the services of the nodes that have the meta. */
+/* Takes the pairs from the services of the nodes that have the meta. */
 static int pairs_of_nodes(struct store_txn *txn, struct arena *arena, const Pb__TableRequest *request,
                           struct pointers *pairs) {
     struct pointers nodes = {0};
@@ -202,7 +202,8 @@ bool catalog_tags_fit(const Pb__Service *service, char *const *tags, size_t coun
 #define SERF_HEALTH "serfHealth"
 #define HELD_OUTPUT "Held: agent not live or unreachable, as most of the service's"
 
-/* The node's serfHealth passes, as long as self-preservation holds (registry/self_preservation.h). */
+/* Copies the checks with serfHealth passing, for an instance that self-preservation holds
+ * (registry/self_preservation.h). */
 static void make_held_checks(struct arena *arena, struct query_entry_node *entry) {
     for (size_t i = 0; i < entry->checks.count; i++) {
         Pb__Check *check = entry->checks.items[i];
@@ -217,7 +218,7 @@ static void make_held_checks(struct arena *arena, struct query_entry_node *entry
     }
 }
 
-/* Somebody may have said meanwhile that the node lives. */
+/* Is the node still dead? Somebody may have set its serfHealth meanwhile. */
 static bool node_is_dead(const struct query_entry_node *entry) {
     for (size_t i = 0; i < entry->checks.count; i++) {
         const Pb__Check *check = entry->checks.items[i];

@@ -1,4 +1,4 @@
-/* Inside the catalog: what its queries share. */
+/* Inside the catalog: functions that its queries share. */
 #ifndef COORD_REGISTRY_CATALOG_QUERY_H
 #define COORD_REGISTRY_CATALOG_QUERY_H
 
@@ -14,12 +14,12 @@ struct watch_key query_service_thing(const ProtobufCMessage *message);
 struct query_entry_node {
     char key[STORE_KEY_MAX];
     size_t key_size;
-    Pb__Node *node; /* NULL: of none yet */
+    Pb__Node *node; /* NULL: no node yet */
     struct pointers checks;
     struct pointers held_checks; /* the same as self-preservation shows them; empty: not made yet */
 };
-/* `rest`: the instance's key in TABLE_SERVICES. NULL in *out: filtered away by the request. `held`: by self-preservation,
- * if its node is dead. CO_CORRUPT. */
+/* `rest`: the instance's key in TABLE_SERVICES. NULL in *out: filtered away by the request. `held`: self-preservation
+ * holds the instance, if its node is dead. CO_CORRUPT. */
 int query_load_entry(struct store_txn *txn, struct arena *arena, struct slice rest, bool held,
                      const Pb__ServiceRequest *request, struct query_entry_node *node, Pb__ServiceEntry **out);
 

@@ -24,7 +24,7 @@ static int checks_done(struct store_txn *txn, struct arena *arena, struct watch_
     return query_done(txn, watched, &records->base, true, result);
 }
 
-/* Keeps those whose node has the meta. Checks of one node follow one another. */
+/* Keeps the checks whose node has the meta. Checks of one node follow one another. */
 static int filter_by_meta(struct store_txn *txn, struct arena *arena, Pb__Pair *const *wanted, size_t wanted_count,
                           struct pointers *checks) {
     const char *node = NULL;
@@ -64,7 +64,7 @@ static int run_node_checks(struct store_txn *txn, const ProtobufCMessage *messag
 
 /* -- of a service ------------------------------------------------------------------------------------------------- */
 
-/* Those of its instances, but not the ones that carry another name still. */
+/* The checks of the service's instances, except those that still carry another name. */
 static int checks_of_instances(struct store_txn *txn, struct arena *arena, struct slice name, struct pointers *checks) {
     char room[STORE_KEY_MAX];
     struct slice prefix = key_name(room, name);
@@ -84,7 +84,8 @@ static int checks_of_instances(struct store_txn *txn, struct arena *arena, struc
     return error;
 }
 
-/* Those that carry its name although their service has another one now. A stray's key ends with node and check id. */
+/* The checks that carry the service's name although their service has another one now. A stray's key ends with node and
+ * check id. */
 static int checks_astray(struct store_txn *txn, struct arena *arena, struct slice name, struct pointers *checks) {
     char room[STORE_KEY_MAX];
     struct slice prefix = key_name(room, name), bytes;

@@ -29,7 +29,7 @@ static int add_server(struct store_txn *txn, struct arena *arena, Pb__Member *me
     return CO_OK;
 }
 
-/* Agents say what they like, and nothing refuses it: what is no version is left out. */
+/* Is the text a version? Agents may report anything, and nothing refuses it, so other texts are left out. */
 static bool is_version(const char *text) {
     size_t size = strnlen(text, VERSION_MOST + 1);
     for (size_t i = 0; i < size; i++)
@@ -37,7 +37,7 @@ static bool is_version(const char *text) {
     return size > 0 && size <= VERSION_MOST;
 }
 
-/* NULL: it has no agent. */
+/* *out NULL: the node has no agent. */
 static int member_of(struct store_txn *txn, struct arena *arena, struct slice record, Pb__Member **out) {
     char room[STORE_KEY_MAX];
     struct slice bytes;
@@ -69,7 +69,7 @@ static int add_node(struct store_txn *txn, struct arena *arena, struct slice rec
     return error;
 }
 
-/* Somebody may have registered the node again meanwhile. */
+/* Adds a node that has left, unless somebody has registered it again meanwhile. */
 static int add_left(struct store_txn *txn, struct arena *arena, struct slice record, struct pointers *members) {
     struct slice bytes;
     const Pb__DeadNode *left = message_unpack(arena, &pb__dead_node__descriptor, record);

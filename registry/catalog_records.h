@@ -1,4 +1,4 @@
-/* Inside the catalog: keys and records. See tables.h for what lies where. */
+/* Inside the catalog: keys and records. tables.h lists the tables. */
 #ifndef COORD_REGISTRY_CATALOG_RECORDS_H
 #define COORD_REGISTRY_CATALOG_RECORDS_H
 
@@ -15,7 +15,7 @@ struct slice key_check(char *room, struct slice node, struct slice service_id, s
 struct slice key_check_id(char *room, struct slice node, struct slice check_id);
 struct slice key_instance(char *room, struct slice name, struct slice node, struct slice id);
 struct slice key_stray(char *room, struct slice name, struct slice node, struct slice check_id);
-struct slice key_name(char *room, struct slice name); /* what those of a service begin with */
+struct slice key_name(char *room, struct slice name); /* the prefix of a service's keys */
 /* TABLE_TAGS counts by the name as it is written. */
 struct slice key_count(char *room, struct slice name);
 struct slice key_tag(char *room, struct slice name, struct slice tag);
@@ -34,7 +34,7 @@ struct pointers {
 void pointers_add(struct pointers *list, struct arena *arena, void *item);
 
 /* -- records ------------------------------------------------------------------------------------------------------ */
-/* NULL: does not decode (and the transaction fails). */
+/* NULL: the record does not decode (and the transaction fails). */
 Pb__Node *record_node(struct store_txn *txn, struct arena *arena, struct slice bytes);
 Pb__Service *record_service(struct store_txn *txn, struct arena *arena, struct slice bytes);
 Pb__Check *record_check(struct store_txn *txn, struct arena *arena, struct slice bytes);

@@ -5,10 +5,10 @@
 
 #include "registry/catalog.h"
 
-/* Of one instance, or of a service as a whole (key empty). */
+/* A possible turn of one instance, or of a service as a whole (key empty). */
 struct turn {
     struct slice service, key; /* key: key_instance */
-    size_t order;              /* of an entry's */
+    size_t order;              /* within an entry */
     bool healthy;              /* as it was before */
 };
 
@@ -65,7 +65,7 @@ void turn_node(struct machine_tx *tx, struct slice node) {
 
 /* -- the end ------------------------------------------------------------------------------------------------------ */
 
-/* Those of a service side by side, those of an instance in their order. */
+/* Sorts turns of one service side by side, and those of one instance in their order. */
 static int compare_turns(const void *a, const void *b) {
     const struct turn *one = *(struct turn *const *)a, *other = *(struct turn *const *)b;
     int order = slice_compare_nocase(one->service, other->service);
@@ -93,7 +93,7 @@ void turns_tell(struct machine_tx *tx) {
         bool same = before && slice_equal_nocase(before->service, turn->service);
         if (before && !same) tell(tx, &told);
         if (!same) told = (struct module_turn){.service = turn->service};
-        if (same && slice_equal(before->key, turn->key)) continue; /* the first saw it as it was */
+        if (same && slice_equal(before->key, turn->key)) continue; /* the first one saw the instance as it was */
         bool healthy = is_healthy(tx, turn);
         told.lost |= turn->healthy && !healthy, told.gained |= !turn->healthy && healthy;
     }

@@ -1,21 +1,22 @@
-/* Which services an entry turned between healthy and not, for modules that want to know (module.on_turn).
+/* Tells modules that want to know (module.on_turn) when an entry turns services between healthy and not healthy.
  *
- * Healthy is an instance that DNS would give out: passing or warning, or held (registry/self_preservation.h). Whoever is about
- * to change what that depends on names the instance before the first write, so that it is looked at as it still is. At the
- * end of the entry it is looked at again: what counts is the difference that the whole entry made, not what stood in between.
+ * An instance is healthy when DNS would give it out: passing or warning, or held (registry/self_preservation.h). Code
+ * that is about to change that names the instance before the first write, so that its former health is noted. At the
+ * end of the entry the instance is examined again: only the difference that the whole entry made counts.
  *
- * Cost: nothing while no module wants to know (module.wants_turns). Else two looks at the checks of an instance, for entries that
- * bring it or take it away, or turn one of its checks; none for a check that stays as it is and says something else. */
+ * It costs nothing while no module wants to know (module.wants_turns). Otherwise an entry that adds or removes an
+ * instance, or changes the status of one of its checks, reads the instance's checks twice. A check whose output alone
+ * changes costs nothing. */
 #ifndef COORD_REGISTRY_CATALOG_TURNS_H
 #define COORD_REGISTRY_CATALOG_TURNS_H
 
 #include "registry/catalog_write.h"
 
 /* -- before the first write (applier) ----------------------------------------------------------------------------- */
-/* This instance may turn. It need not be there. */
+/* This instance may turn. It need not exist. */
 void turn_instance(struct machine_tx *tx, struct slice service, struct slice node, struct slice id);
-void turn_node(struct machine_tx *tx, struct slice node); /* any on the node may */
-/* Instances of it may turn that nobody has named: all of it is looked at. */
+void turn_node(struct machine_tx *tx, struct slice node); /* any instance on the node may turn */
+/* Instances of the service may turn that are not named one by one: the whole service is examined. */
 void turn_service(struct machine_tx *tx, struct slice service);
 
 /* -- at the end of the entry -------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* Nodes, services and checks come, change and go. */
+/* Adds, changes and removes nodes, services and checks. */
 #include "registry/catalog_write.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ void change_tell(struct change *change) {
     }
 }
 
-/* Something of the node changed, and so the catalog. */
+/* Marks a change of the node, and so of the catalog. */
 static void mark_node(struct machine_tx *tx, struct slice node, bool removed) {
     machine_changed(tx, SPACE_NODE, node, removed);
     machine_changed(tx, SPACE_TABLE, catalog_table_all, false);
@@ -87,7 +87,7 @@ static void set_node_id(struct change *change, const char *before, const char *a
     if (after[0]) store_put(store, TABLE_NODE_IDS, key_node_id(room, slice_text(after)), name);
 }
 
-/* Queries that filter by the nodes' meta change with it. */
+/* Marks the results of queries that filter by the node's meta. */
 static void mark_meta(struct change *change, struct slice name) {
     char room[STORE_KEY_MAX];
     struct slice prefix = key_node(room, name);
@@ -97,7 +97,7 @@ static void mark_meta(struct change *change, struct slice name) {
     if (checks) machine_changed(change->tx, SPACE_TABLE, catalog_table_checks, false);
 }
 
-/* What finds the node by other things than its name, and its name as it is written. */
+/* Updates the tables that find the node by its ID and by its name in another case, and its binding to a lease. */
 static void name_node(struct change *change, const Pb__Node *before, const Pb__Node *after) {
     if (before && after && strcmp(before->name, after->name) != 0) {
         name_node(change, before, NULL);
@@ -156,7 +156,7 @@ static struct slice service_name_of(struct change *change, const Pb__Check *chec
     return slice_copy(change->tx->arena, record_text(bytes, SERVICE_NAME_FIELD));
 }
 
-/* A check came, changed or went. `name`: of its service. */
+/* Marks that a check came, changed or went. `name`: of its service. */
 static void mark_check(struct change *change, const Pb__Check *check, struct slice name) {
     struct machine_tx *tx = change->tx;
     mark_node(tx, slice_text(check->node), false);
@@ -172,7 +172,7 @@ static void mark_check(struct change *change, const Pb__Check *check, struct sli
 
 static bool is_well(const Pb__Check *check) { return !check || check->status <= PB__STATUS__WARNING; }
 
-/* Before it is written: the instance that it belongs to may turn, or all on its node. */
+/* Call it before the check is written: its instance may turn, or all instances on its node. */
 static void turn_of_check(struct change *change, const Pb__Check *check, struct slice name) {
     struct slice node = slice_text(check->node);
     if (check->service_id[0]) turn_instance(change->tx, name, node, slice_text(check->service_id));
@@ -186,7 +186,7 @@ static void turns_of_change(struct change *change, const Pb__Check *old, const P
         turn_of_check(change, check, slice_text(check->service_name));
 }
 
-/* Takes the record away, with its indexes. */
+/* Removes the record, with its indexes. */
 static void delete_check(struct change *change, const Pb__Check *check, struct slice name) {
     struct store_txn *store = change->tx->store;
     char room[STORE_KEY_MAX];
@@ -274,7 +274,8 @@ static void rename_checks(struct change *change, const Pb__Service *before, cons
     }
 }
 
-/* NULL: it was not there, or is no longer. Only touched: nobody asks for an index. */
+/* Touches the table of addresses; it has no index, because nobody asks for one. NULL: the service was not there, or is
+ * gone. */
 static void touch_addresses(struct change *change, const Pb__Service *before, const Pb__Service *after) {
     const char *was = before ? before->address : "", *is = after ? after->address : "";
     if (!was[0] && !is[0]) return;
@@ -286,7 +287,7 @@ static void rebind_service(struct change *change, const Pb__Service *before, con
     const char *was = before ? before->lease : "", *is = after ? after->lease : "";
     if (!was[0] && !is[0]) return;
     if (before && after && (strcmp(before->node, after->node) != 0 || strcmp(before->id, after->id) != 0)) {
-        rebind_service(change, before, NULL); /* written in another way */
+        rebind_service(change, before, NULL); /* its name or ID is spelled differently now */
         rebind_service(change, NULL, after);
         return;
     }
@@ -350,14 +351,15 @@ void change_remove_service(struct change *change, struct slice node, struct slic
     if (service) remove_service(change, service);
 }
 
-/* Services first, each with its checks: then removing the node's own checks has no services to tell. */
+/* Removes the services first, each with its checks, so that removing the node's own checks does not have to mark
+ * services. */
 void change_remove_node(struct change *change, struct slice name) {
     struct machine_tx *tx = change->tx;
     struct slice stored;
     if (catalog_node_bytes(tx->store, name, &stored) != CO_OK) return;
     Pb__Node *node = record_node(tx->store, tx->arena, stored);
     if (!node) return;
-    name = slice_text(node->name); /* as it is written */
+    name = slice_text(node->name); /* as it is spelled in the record */
     char room[STORE_KEY_MAX];
     struct slice prefix = key_node(room, name);
     struct pointers services = {0};

@@ -1,5 +1,5 @@
-/* Inside the catalog: changes of records, with all that hangs on them (indexes, marks, events). What is written here
- * has been checked before (catalog_apply.c). */
+/* Inside the catalog: changes of records, with everything that depends on them (indexes, marks, events). The callers
+ * have checked the records (catalog_apply.c). */
 #ifndef COORD_REGISTRY_CATALOG_WRITE_H
 #define COORD_REGISTRY_CATALOG_WRITE_H
 
@@ -8,7 +8,8 @@
 extern const struct slice catalog_table_nodes, catalog_table_services, catalog_table_checks,
     catalog_table_service_nodes, catalog_table_service_addresses;
 
-/* A command being applied. Events are told at its end, when the catalog is as it will be, and only if it succeeded. */
+/* A command being applied. Modules get its events at the end, when the catalog is as it will be, and only if the
+ * command succeeded. */
 struct change {
     struct machine_tx *tx;
     struct pointers events; /* struct machine_event */
@@ -21,13 +22,13 @@ int catalog_node_bytes(struct store_txn *txn, struct slice node, struct slice *b
 int catalog_service_bytes(struct store_txn *txn, struct slice node, struct slice id, struct slice *bytes);
 int catalog_check_bytes(struct store_txn *txn, struct slice node, struct slice check_id, struct slice *bytes);
 
-/* Stores the record when it differs from what is there. `base`: index of creation to keep, 0: that of the record of
+/* Stores the record when it differs from the stored one. `base`: index of creation to keep, 0: that of the record of
  * the same name, or now. Index fields of the given records are overwritten. */
 void change_node(struct change *change, Pb__Node *node, uint64_t base);
 void change_service(struct change *change, Pb__Service *service);
 void change_check(struct change *change, Pb__Check *check); /* its service exists; copies name and tags from it */
 
-/* Removes it with everything on it. What is not there is left alone. */
+/* Removes it with everything on it. Does nothing when it is not there. */
 void change_remove_node(struct change *change, struct slice node);
 void change_remove_service(struct change *change, struct slice node, struct slice id);
 void change_remove_check(struct change *change, struct slice node, struct slice check_id);

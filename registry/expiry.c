@@ -2,15 +2,15 @@
  *
  * (1) An entry is in the heap, unless it has no TTL, or its end is proposed.
  *
- * (2) A deadline is never earlier than the full period after the last renewal, as an outside clock counts it: clocks
- * of milliseconds cut, so one more is added.
+ * (2) A deadline is never earlier than the full period after the last renewal, as an outside clock counts it. One
+ * millisecond is added, because clocks of milliseconds are rounded down.
  *
  * (3) While its end is proposed an entry is not renewed: the proposal may be committed at any time.
  *
- * (4) What arrived while the loop stood still is read before anything ends: a tick that comes late proposes nothing,
- * and one that comes later than `stall_ms` grants every entry a full period. What is late is measured from the
- * moment for which expiry_deadline_ms asked: the first deadline, and in the time just before it every
- * `stall_ms` / 4, so that the loop is known to run when something ends, and is left alone otherwise.
+ * (4) Messages that arrived while the loop stood still are read before anything ends: a tick that comes late proposes
+ * nothing, and one that comes later than `stall_ms` grants every entry a full period. A tick is late when it comes
+ * after the moment for which expiry_deadline_ms asked. That is the first deadline, and in the time just before it every
+ * `stall_ms` / 4. So the table knows that the loop runs when something ends, and does not wake it otherwise.
  *
  *     created --> waiting --deadline--> proposed --ended--> gone
  *                  |   ^renewed            |
@@ -25,7 +25,7 @@
 #include "registry/expiry.h"
 
 enum {
-    GRACE_MS = 200,  /* of what can be renewed: for a renewal that is on its way when the TTL ends */
+    GRACE_MS = 200,  /* for things that can be renewed: a renewal may be on its way when the TTL ends */
     RETRY_MS = 250,  /* after a proposal that did not make it into the log */
     STALL_MS = 1000, /* unless expiry_stall_ms says otherwise */
     BUCKETS_MIN = 64,
@@ -81,7 +81,7 @@ static void heap_down(struct expiry *t, size_t place) {
     heap_set(t, place, entry);
 }
 
-/* When the next tick is wanted: (4). UINT64_MAX: never. */
+/* When the next tick is due: (4). UINT64_MAX: never. */
 static uint64_t tick_due_ms(const struct expiry *t) {
     if (t->heap_count == 0) return UINT64_MAX;
     uint64_t first_ms = t->heap[1]->deadline_ms, pulse_ms = t->ticked_ms + t->stall_ms / 4;
@@ -91,7 +91,7 @@ static uint64_t tick_due_ms(const struct expiry *t) {
 }
 
 static void heap_add(struct expiry *t, struct deadline *entry, uint64_t now_ms) {
-    if (tick_due_ms(t) >= now_ms && now_ms > t->ticked_ms) t->ticked_ms = now_ms; /* nobody had to tick before */
+    if (tick_due_ms(t) >= now_ms && now_ms > t->ticked_ms) t->ticked_ms = now_ms; /* no tick was due before */
     if (t->heap_count + 1 >= t->heap_room) {
         t->heap_room = t->heap_room ? 2 * t->heap_room : 64;
         t->heap = mem_realloc(t->heap, t->heap_room * sizeof(struct deadline *));
@@ -176,10 +176,10 @@ static void deadline_remove(struct expiry *t, const struct expiry_kind *kind, st
 
 static bool is_renewed(const struct deadline *entry) { return entry->kind->renewed; }
 
-/* What the table adds to a period: (2), and the grace. */
+/* The table adds this to a period: the millisecond of (2), and the grace. */
 static uint64_t slack_ms(const struct deadline *entry) { return is_renewed(entry) ? 1 + GRACE_MS : 1; }
 
-/* A full period from now on. */
+/* Grants the entry a full period from now on. */
 static void deadline_grant(struct deadline *entry, uint64_t now_ms) {
     int64_t ns = entry->period_ns;
     CHECK(ns >= 0);
@@ -253,7 +253,7 @@ void expiry_began(struct expiry *t, const struct expiry_kind *kind, struct slice
     entry = deadline_new(t, kind, name);
     entry->index = index;
     entry->period_ns = period_ns > 0 ? period_ns : 0;
-    if (period_ns <= 0 && kind->may_be_endless) return; /* known, never due */
+    if (period_ns <= 0 && kind->may_be_endless) return; /* it is known, but never due */
     deadline_grant(entry, now_ms);
     heap_add(t, entry, now_ms);
 }
@@ -304,11 +304,11 @@ void expiry_tick(struct expiry *t, uint64_t now_ms, void (*due)(void *data, cons
                  void *data) {
     if (t->term == 0 || t->heap_count == 0) return;
     uint64_t due_ms = tick_due_ms(t);
-    if (due_ms < t->ticked_ms) due_ms = t->ticked_ms; /* asked for by a tick that was late itself */
+    if (due_ms < t->ticked_ms) due_ms = t->ticked_ms; /* a tick that was late itself asked for it */
     uint64_t late_ms = now_ms > due_ms ? now_ms - due_ms : 0;
     if (now_ms > t->ticked_ms) t->ticked_ms = now_ms;
     if (late_ms > t->stall_ms) grant_all(t, now_ms);
-    if (late_ms > t->stall_ms / 4) return; /* read what waits first */
+    if (late_ms > t->stall_ms / 4) return; /* read the waiting messages first */
     uint64_t before_ms = 0;
     while (t->heap_count != 0 && t->heap[1]->deadline_ms <= now_ms) {
         struct deadline *entry = t->heap[1];

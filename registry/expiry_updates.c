@@ -1,5 +1,5 @@
-/* What commands changed about things that end by themselves, from the applier to the loop. Updates are few (sessions
- * come and go, keys do not pass here): a lock will do. */
+/* Updates of things that end by themselves, from the applier to the loop. They are few (sessions come and go, keys do
+ * not pass here), so a lock suffices. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct update_list {
 struct expiry_updates {
     void (*wake)(void *data);
     void *data;
-    struct update_list batch; /* the applier's: of the batch that is not committed yet */
+    struct update_list batch; /* the applier's: updates of the batch that is not committed yet */
     pthread_mutex_t lock;
     struct update_list committed;
 };

@@ -1,6 +1,6 @@
-/* Names without regard to case. Names of nodes and services, and IDs of services and checks, are one when they differ in
- * the case of ASCII letters only (docs/decisions/names-and-case.md says why ASCII). They are *folded* in the keys of the
- * store, in tombstones and in what is watched; records keep them as they were written last. */
+/* Names without regard to case. Names of nodes and services, and IDs of services and checks, are one when they differ
+ * in the case of ASCII letters only (docs/decisions/names-and-case.md says why ASCII). They are *folded* in the keys of
+ * the store, in tombstones and in watch keys; records have the last spelling. */
 #ifndef COORD_REGISTRY_FOLD_H
 #define COORD_REGISTRY_FOLD_H
 
@@ -9,7 +9,7 @@
 /* The key of 1 to 3 names, as store_key_join makes it. `room`: STORE_KEY_MAX bytes. */
 struct slice fold_key(char *room, size_t count, const struct slice *names);
 
-/* A name as it is compared: itself, or folded in `room` or in memory of its own. */
+/* A name for comparison: the name itself, or folded in `room` or in memory of its own. */
 struct fold_name {
     char room[256], *own;
     struct slice folded;

@@ -1,4 +1,4 @@
-/* The history grows with each entry, and its old end goes. */
+/* Appends to the history with each entry, and removes its oldest rows. */
 #include "registry/history.h"
 
 #include <stdlib.h>
@@ -15,24 +15,24 @@ _Static_assert(HISTORY_TOPICS == STORE_TOPICS, "the store keeps a journal for ea
 #define STEP_PERIOD_NS  25000000
 #define TRIMMED_AT_ONCE 64
 #define AT_ONCE_NS      1
-#define ROOM_KEPT       (1u << 20) /* of a buffer, for the next entry */
+#define ROOM_KEPT       (1u << 20) /* a buffer of at most this size is kept for the next entry */
 
 static const struct slice only_name = SLICE_LITERAL("history");
 
-/* What is known of a topic's rows. */
+/* The rows of a topic, as far as they are known. */
 struct rows {
-    struct history_place newest; /* index 0: none was ever appended since the floor */
+    struct history_place newest; /* index 0: none was appended since the floor */
     uint64_t number, total;      /* of the newest */
     uint64_t first, before;      /* number of the oldest, and the total before it; first > number: there is none */
     struct history_place broken; /* the last break; index 0: there was none */
-    struct buffer touches;       /* of the entry; more bytes than a row may have: it is a break */
+    struct buffer touches;       /* of the entry; when they are larger than a row may be, it is a break */
 };
 
 struct history {
     uint8_t topics[256]; /* of watch spaces */
     bool learned;
     bool on;
-    bool noting; /* the entry that is being applied: it may switch the history on or off */
+    bool noting; /* the entry that is being applied: is noted, also if it switches the history off */
     uint64_t changes, bytes, age_ms;
     struct history_place floor;
     uint8_t command;
@@ -59,7 +59,7 @@ void history_free(struct history *history) {
 
 void history_forget(struct history *history) { history->learned = false; }
 
-/* -- what is there ------------------------------------------------------------------------------------------------ */
+/* -- the rows that are there -------------------------------------------------------------------------------------- */
 
 static bool row_at(const struct store_cursor *cursor, uint8_t topic, struct history_row *row,
                    struct history_count *place) {
@@ -117,7 +117,7 @@ static void learn(struct history *history, struct store_txn *txn, struct arena *
 
 static int64_t mark_period_ns(uint64_t age_ms) { return (int64_t)(age_ms * 1000000 / TENTHS) + 1; }
 
-/* Of any topic. */
+/* Does any topic have rows? */
 static bool rows_left(const struct history *history) {
     bool left = false;
     for (size_t i = 1; i < HISTORY_TOPICS; i++) left |= history->rows[i].first <= history->rows[i].number;
@@ -126,7 +126,7 @@ static bool rows_left(const struct history *history) {
 
 /* -- the old end -------------------------------------------------------------------------------------------------- */
 
-/* Removes the topic's oldest rows while `goes` says so, *steps at most. */
+/* Removes the topic's oldest rows while `goes` returns true, *steps at most. */
 static void remove_oldest(struct history *history, struct store_txn *txn, uint8_t topic, size_t *steps,
                           bool (*goes)(const struct history *history, const struct rows *rows,
                                        const struct history_row *row)) {
@@ -143,14 +143,15 @@ static void remove_oldest(struct history *history, struct store_txn *txn, uint8_
     }
     store_cursor_close(&cursor);
     if (rows->first > rows->number)
-        *rows = (struct rows){.first = 1, .broken = rows->broken, .touches = rows->touches}; /* as it is learned */
+        *rows = (struct rows){.first = 1, .broken = rows->broken, .touches = rows->touches}; /* as if it were learned
+                                                                                              * anew */
 }
 
 static bool too_many(const struct history *history, const struct rows *rows) {
     return rows->number + 1 - rows->first > history->changes || rows->total - rows->before > history->bytes;
 }
 
-/* Some more than must be, so that not every entry looks for the oldest. The newest stays. */
+/* Removes some more rows than necessary, so that not every entry has to look for the oldest. The newest stays. */
 static bool goes_for_room(const struct history *history, const struct rows *rows, const struct history_row *row) {
     if (row->index == rows->newest.index) return false;
     uint64_t more = history->changes > 16 * TRIMMED_AT_ONCE ? TRIMMED_AT_ONCE : 0;
@@ -163,7 +164,7 @@ static bool goes_for_age(const struct history *history, const struct rows *rows,
 
 /* -- an entry ----------------------------------------------------------------------------------------------------- */
 
-/* Bytes of before-images, and of names, in a row. */
+/* The most bytes of before-images, and of names, in a row. */
 static size_t row_most(const struct history *history) {
     return history->bytes < HISTORY_ROW_MAX ? (size_t)history->bytes : HISTORY_ROW_MAX;
 }
@@ -213,7 +214,7 @@ static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes)
     rows->number++;
     struct history_place previous = rows->broken.index > history->floor.index ? rows->broken : history->floor;
     if (rows->newest.index > previous.index) previous = rows->newest;
-    CHECK(tx->unix_ms >= previous.unix_ms); /* who asks by time relies on it */
+    CHECK(tx->unix_ms >= previous.unix_ms); /* queries by time rely on it */
     put_le64(history->row.data, previous.index);
     put_le64(history->row.data + 8, rows->number);
     put_le64(history->row.data + 16, rows->total);
@@ -226,14 +227,14 @@ static void append_row(struct machine_tx *tx, uint8_t topic, struct slice notes)
     if (too_many(history, rows)) remove_oldest(history, tx->store, topic, &steps, goes_for_room);
 }
 
-/* For the simulator alone: without the first of several. */
+/* For the simulator only: leaves out the first of several. */
 static struct slice without_first(struct slice notes) {
     struct slice rest = notes;
     struct store_before before;
     return store_journal_next(&rest, &before) && rest.size ? rest : notes;
 }
 
-/* The entry was too large for a row. What was before it cannot be read any more; it goes in steps. */
+/* The entry was too large for a row. The past before it cannot be read any more, and its rows are removed in steps. */
 static void break_off(struct machine_tx *tx, uint8_t topic) {
     struct history *history = tx->history;
     size_t steps = HISTORY_STEP;
@@ -251,7 +252,7 @@ static void break_off(struct machine_tx *tx, uint8_t topic) {
     history_state_put(tx->store, state, tx->arena);
     history->rows[topic].broken = here;
     remove_oldest(history, tx->store, topic, &steps, goes_for_age);
-    expiry_began_in(tx, &history_expiry, only_name, tx->index, AT_ONCE_NS); /* a mark removes the rest */
+    expiry_began_in(tx, &history_expiry, only_name, tx->index, AT_ONCE_NS); /* so that a mark removes the rest */
 }
 
 void history_entry_end(struct machine_tx *tx) {
@@ -322,18 +323,19 @@ static void take_limits(Pb__HistoryState *state, Pb__HistoryLimits *limits, cons
     state->limits = limits;
 }
 
-/* Of a mark that is not of the future; whatever numbers a backup has. */
+/* The age of a mark that is not in the future; safe with any numbers that a backup may have. */
 static uint64_t age_of(const Pb__HistoryMark *mark, int64_t now_unix_ms) {
     return (uint64_t)now_unix_ms - (uint64_t)mark->unix_ms;
 }
 
-/* Is it long enough since the last one? While much is removed one entry follows another: marks of all of them would
- * push out those that say when the floor rises next. */
+/* Is it long enough since the last one? While rows are removed in steps, one such entry follows another. If all of them
+ * left marks, these would push out the marks that tell when the floor rises next. */
 static bool mark_wanted(Pb__HistoryMark *const *marks, size_t count, int64_t now_unix_ms, uint64_t age_ms) {
     return count == 0 || age_of(marks[count - 1], now_unix_ms) >= age_ms / (HISTORY_MARKS_MAX - 1);
 }
 
-/* What is before a mark of the age goes; this one is added. No mark is of the future, whatever a leader's clock said. */
+/* Raises the floor to the newest mark that is old enough, and adds this mark. No mark may be in the future, whatever a
+ * leader's clock said. */
 static void take_mark(Pb__HistoryState *state, const struct machine_tx *tx, int64_t now_unix_ms) {
     Pb__HistoryMark **marks = arena_alloc(tx->arena, (HISTORY_MARKS_MAX + 1) * sizeof *marks), *mark;
     size_t count = 0;
@@ -350,12 +352,12 @@ static void take_mark(Pb__HistoryState *state, const struct machine_tx *tx, int6
         mark->index = tx->index, mark->unix_ms = now_unix_ms, mark->entry_unix_ms = tx->unix_ms;
         marks[count++] = mark;
     }
-    size_t drop = count > HISTORY_MARKS_MAX ? 1 : 0; /* the second: the oldest says when the floor rises */
+    size_t drop = count > HISTORY_MARKS_MAX ? 1 : 0; /* the second one: the oldest tells when the floor rises */
     if (drop) memmove(marks + 1, marks + 2, (count - 2) * sizeof *marks);
     state->marks = marks, state->n_marks = count - drop;
 }
 
-/* True: rows are left that are no longer kept. */
+/* Removes rows below the floor, some at a time. True: some are left. */
 static bool sweep(struct history *history, struct store_txn *txn) {
     size_t steps = HISTORY_STEP;
     for (uint8_t topic = 1; topic < HISTORY_TOPICS; topic++) remove_oldest(history, txn, topic, &steps, goes_for_age);
@@ -405,7 +407,7 @@ static int expiry_read(struct store_txn *txn, const struct expiry_leader *leader
     return store_txn_error(txn);
 }
 
-/* The entry that begins a period does not know what the leader is configured with. */
+/* The entry that begins a period does not know the leader's configuration. */
 static int64_t period_ns(struct store_txn *txn, const struct expiry_update *began, const struct expiry_leader *leader) {
     struct arena arena = {0};
     const Pb__HistoryState *state = history_state(txn, &arena);
@@ -428,7 +430,7 @@ static void propose_mark(const struct expiry_due *due, const struct expiry_leade
     propose(data, HISTORY_MARK, &command.base);
 }
 
-/* The gauge is read anew, as after all updates of kinds that want to hear of them. */
+/* Does nothing, but a kind with this callback has its gauges read anew after each update. */
 static void mark_seen(const struct expiry_update *update) { (void)update; }
 
 const struct expiry_kind history_expiry = {.number = 16,
@@ -443,7 +445,7 @@ const struct expiry_kind history_expiry = {.number = 16,
 METRIC rows_metric = {.name = "coord_history_rows",
                       .help = "entries whose changes are kept, of keys, of the catalog and of locks together",
                       .type = METRIC_GAUGE};
-/* Besides the state's own record. */
+/* All records except that of the state. */
 static uint64_t rows_kept(struct store_txn *txn) {
     uint64_t records = store_count(txn, TABLE_HISTORY);
     return records ? records - 1 : 0;

@@ -1,32 +1,33 @@
-/* History: what the state was like at each index of a window, and what changed at each.
+/* History: the state at each index of a window, and the changes at each.
  *
- * Tables and watch spaces belong to a *topic* (`topic` of their module: registry/module.h) or to none. For each entry that
- * changes something of a topic the machine appends one row: of each record of the topic's tables that the entry put,
- * changed or deleted, what stood there before; and the names that it touched in the topic's spaces, in order. So
+ * Tables and watch spaces belong to a *topic* (`topic` of their module: registry/module.h) or to none. For each entry
+ * that changes something of a topic the machine appends one row: the former value of each record of the topic's tables
+ * that the entry put, changed or deleted; and the names that it touched in the topic's spaces, in order. So
  * - a read as of index I is a read of the present in which each record that changed after I is as it was before the first
  *   of these changes (history_read_past): any query of the topic's tables can be asked of the past;
- * - who follows the topic reads row after row, each exactly once (history_walk), on any server.
+ * - a reader that follows the topic reads row after row, each exactly once (history_walk), on any server.
  *
  * Rows are replicated state: all servers hold the same, and a restart, a snapshot or a change of leader loses none. Each
  * topic has its own window, so that locks in heavy use do not shorten the history of keys:
- *   changes  a row too many removes the oldest, in the entry that appends it
- *   bytes    likewise, of rows
- *   age      the leader has time noted down now and then (HISTORY_MARK: "what was applied up to this index was so before
- *            this time"); what is before a mark that is old enough is no longer kept. While nothing changes and no row is
- *            left, nothing is proposed
+ *   changes  when there are too many rows, the entry that appends one removes the oldest
+ *   bytes    likewise, for the bytes of the rows
+ *   age      now and then the leader proposes a mark of the time (HISTORY_MARK: "entries up to this index were applied
+ *            before this time"); rows before a mark that is old enough are removed. While nothing changes and no row is
+ *            left, it proposes none
  * Each row has the time of its entry (machine_tx.unix_ms), which never goes back from row to row; so a moment is the index
  * of the newest row that is not after it (history_moment).
  *
- * An entry that takes away more than a row may hold (a whole tree that is deleted) leaves no row: the history of its topic
- * breaks there, and begins anew behind it. Else a state that is deleted would have to be written once more, on a disk
- * that may be full.
+ * An entry that changes more than a row may hold (it deletes a whole tree) leaves no row: the history of its topic
+ * breaks there, and begins anew after it. Otherwise a large state that is deleted would have to be written once more,
+ * on a disk that may be full.
  *
- * The *floor* of a topic only rises: the past can be read at each index from it on. It is what was removed last, that of the last break, or the
- * index at which the history began (the cluster was founded; coord.history_changes from 0 to more; a backup became the state).
- * Rows below it are removed in steps, HISTORY_STEP at most an entry, so that no entry takes long.
+ * The *floor* of a topic only rises: the past can be read at each index from it on. It is the index of the row that was
+ * removed last, that of the last break, or the index at which the history began (the cluster was founded;
+ * coord.history_changes from 0 to more; a backup became the state). Rows below it are removed in steps, HISTORY_STEP at
+ * most an entry, so that no entry takes long.
  *
- * What etcd does otherwise (revisions in one B+ tree, compacted by a walk over all keys, then defragmented with writes
- * stopped) makes compaction a pause; here it is the removal of the oldest rows, which lie side by side. */
+ * etcd keeps revisions in one B+ tree, compacts it by a walk over all keys, and stops writes to defragment it, so its
+ * compaction is a pause. Here compaction is the removal of the oldest rows, which lie side by side. */
 #ifndef COORD_REGISTRY_HISTORY_H
 #define COORD_REGISTRY_HISTORY_H
 
@@ -41,7 +42,7 @@
 #define HISTORY_MARKS_MAX 16
 
 enum history_command { HISTORY_MARK = 24 };
-enum { SPACE_HISTORY = 9 }; /* name "": a row was appended, to any topic; or the floor rose, or it went on or off */
+enum { SPACE_HISTORY = 9 }; /* name "": a row was appended to any topic, the floor rose, or it went on or off */
 
 /* Settings: NULL (the limits stay as they are), or struct history_settings. */
 extern const struct module history_module;
@@ -57,27 +58,28 @@ struct history_place {
 };
 /* The past can be read at this index and after it. UINT64_MAX: no history is kept. */
 uint64_t history_floor(struct store_txn *txn, enum history_topic topic);
-/* The same, and the time from which on (that of the floor's entry). */
+/* The same, with the time of the floor's entry. */
 struct history_place history_floor_place(struct store_txn *txn, enum history_topic topic);
-/* Of several topics that of the highest floor; 0: of none. *window: how many entries a topic has at most. */
+/* The highest floor of several topics; 0: no topic is given. *window: the most entries that a topic has. */
 uint64_t history_floor_of(struct store_txn *txn, const bool topics[HISTORY_TOPICS], uint64_t *window);
 
-/* A moment of the past, as clients name one: an index (above 0), or else a time. now_ms: the clock of the agent that was
- * asked, for the one question of whether the time is yet to come. */
+/* A moment of the past, as clients name one: an index (above 0), or else a time. now_ms: the clock of the agent that
+ * was asked, only to decide whether the time is in the future. */
 struct history_moment {
     uint64_t index, unix_ms, now_ms;
 };
-/* *index: the moment's; of a time the newest change of the topic that is not after it, or the floor. `present`: of the newest
- * entry (of a read that of the transaction; of a command the one before it, since what was committed last is another one on
- * each server). CO_OK; CO_GONE: it is before the floor; CO_INVALID: it is yet to come (an index above the present's; a time
- * after that of the present and after now_ms). The history is kept (history_floor). */
+/* *index: that of the moment; for a time, that of the newest change of the topic that is not after it, or the floor.
+ * `present`: the place of the newest entry (for a read, that of the transaction; for a command, the entry before it,
+ * because the newest committed entry differs from server to server). CO_OK; CO_GONE: the moment is before the floor;
+ * CO_INVALID: it is in the future (an index above the present's; a time after that of the present and after now_ms).
+ * Call it only when the history is kept (history_floor). */
 int history_moment(struct store_txn *txn, enum history_topic topic, const struct history_moment *moment,
                    struct history_place present, uint64_t *index);
 
 struct history_row {
     struct history_place previous; /* of the row before it, or where the history began */
     uint64_t index, unix_ms;
-    uint8_t command;      /* the entry's (registry/module.h), which may have been part of another's */
+    uint8_t command;      /* of the entry (registry/module.h); a command may have run as part of it */
     struct slice notes;   /* store_journal_next */
     struct slice touches; /* history_touch_next */
 };
@@ -95,12 +97,12 @@ struct history_touch {
     uint8_t space;
     struct slice name;
 };
-/* Takes the first from *rest. False: there is none. A name may come more than once. */
+/* Takes the first touch from *rest. False: there is none. A name may come more than once. */
 bool history_touch_next(struct slice *rest, struct history_touch *touch);
 
-/* From now on `txn` sees the tables of the topic as of `at`: after that entry, before the next (store_read_past). What is
- * in no topic, and with it the index of a result, is of the present. CO_OK: end it with history_past_end, while the
- * transaction is open. CO_GONE: `at` is below the floor; CO_INVALID: it is above the transaction's index. */
+/* From now on `txn` sees the tables of the topic as of `at`: after that entry, before the next (store_read_past).
+ * Tables without a topic, and so the index of a result, are those of the present. CO_OK: end it with history_past_end,
+ * while the transaction is open. CO_GONE: `at` is below the floor; CO_INVALID: it is above the transaction's index. */
 int history_read_past(struct store_txn *txn, enum history_topic topic, uint64_t at, struct store_past **past);
 void history_past_end(struct store_txn *txn, struct store_past *past);
 
@@ -108,12 +110,12 @@ void history_past_end(struct store_txn *txn, struct store_past *past);
 struct history;
 struct history *history_new(const struct modules *modules);
 void history_free(struct history *history); /* accepts NULL */
-/* What it knows of the rows is not so: a batch was taken back, or the state replaced. */
+/* Forgets the cached counts of the rows: a batch was taken back, or the state was replaced. */
 void history_forget(struct history *history);
 void history_entry_begin(struct machine_tx *tx, uint8_t command);
 void history_touched(struct machine_tx *tx, uint8_t space, struct slice name);
 void history_entry_end(struct machine_tx *tx); /* appends the rows */
-/* What is touched after the mark is forgotten by going back to it, within one entry. `history` may be NULL. */
+/* Sets a mark within an entry; going back to it forgets all touches after it. `history` may be NULL. */
 void history_touches_mark(const struct history *history, size_t mark[HISTORY_TOPICS]);
 void history_touches_back(struct history *history, const size_t mark[HISTORY_TOPICS]);
 /* The cluster is founded. */

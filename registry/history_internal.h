@@ -9,7 +9,7 @@
 #define HISTORY_HEAD_BYTES 41 /* of a row's value, before its notes */
 
 struct slice history_key(char room[HISTORY_KEY_BYTES], uint8_t topic, uint64_t index);
-/* What of the topic there is up to a row: as in its record; `before`: the total without it. */
+/* The topic's counts up to a row, as in its record; `before`: the total without the row. */
 struct history_count {
     uint64_t number, before, total;
 };

@@ -1,9 +1,9 @@
 /* Rows of the history, and reading them.
  *
- * TABLE_HISTORY: topic (1 byte), index (8, big-endian) -> the index of the row before (8), number (8), total (8), command
- * (1), time (8), time of the row before (8); the notes with their size in front; the touches, each its space (1) and its name with the size in front.
- * number: rows of the topic so far; total: their bytes so far, keys and values. Of what is there still, the number of
- * rows and their bytes are differences between the newest and the oldest.
+ * TABLE_HISTORY: topic (1 byte), index (8, big-endian) -> the index of the row before (8), number (8), total (8),
+ * command (1), time (8), time of the row before (8); the notes with their size in front; the touches, each its space
+ * (1) and its name with the size in front. number: rows of the topic so far; total: their bytes so far, keys and
+ * values. The number and the bytes of the rows that are still there are differences between the newest and the oldest.
  * And 0 (1 byte) -> HistoryState. */
 #include "base/check.h"
 #include "base/message.h"
@@ -135,11 +135,11 @@ static struct history_place row_after(struct store_txn *txn, enum history_topic 
     return place;
 }
 
-/* The newest row that is not after the time, or the floor, which is not. Times never go back along the rows, so the oldest
- * row after the time is looked for by halves; the one before it is meant. */
+/* The newest row that is not after the time, or the floor, which is not after it. Times never go back along the rows,
+ * so a binary search finds the oldest row after the time; the result is the one before it. */
 static uint64_t newest_until(struct store_txn *txn, enum history_topic topic, struct history_place floor,
                              uint64_t unix_ms, uint64_t newest) {
-    uint64_t low = floor.index, high = newest; /* what is meant lies between them, both included */
+    uint64_t low = floor.index, high = newest; /* the result lies between them, both included */
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         struct history_place previous, row = row_after(txn, topic, middle, &previous);

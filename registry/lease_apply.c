@@ -73,7 +73,7 @@ static int dead_get(struct machine_tx *tx, struct slice node, Pb__DeadNode **dea
     return *dead ? CO_OK : CO_CORRUPT;
 }
 
-/* The rest of *dead is the caller's. */
+/* Puts the note of a dead node. The caller has set the other fields of *dead. */
 static void dead_put(struct machine_tx *tx, Pb__DeadNode *dead, int64_t reconnect_timeout_ns) {
     CHECK(dead->node[0]);
     dead->reconnect_timeout_ns = reconnect_timeout_ns ? reconnect_timeout_ns : LEASE_RECONNECT_NS;
@@ -103,7 +103,7 @@ void lease_on_event(struct machine_tx *tx, const struct machine_event *event) {
 
 enum end { END_OVER, END_LEFT, END_TAKEN_OVER };
 
-/* `preservation`: NULL unless it expired. */
+/* `preservation`: NULL unless the lease expired. */
 static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__PreservationOrder *preservation) {
     struct slice node = slice_text(lease->node);
     bool lived = catalog_node_alive(tx, node);
@@ -114,8 +114,8 @@ static void node_died(struct machine_tx *tx, const Pb__Lease *lease, const Pb__P
     preservation_node_lost(tx, node, lived ? preservation : NULL, lease->ttl_ns / 1000000);
 }
 
-/* The node goes, and what was known of it stays as a note for a while. Of a node that stands under another id
- * nothing is changed. False: there is no such node with an agent. */
+/* Removes the node, and keeps a note of it for a while. Changes nothing when the node has another id. False: there is
+ * no such node with an agent. */
 static bool node_left(struct machine_tx *tx, struct slice node, struct slice node_id, int64_t reconnect_timeout_ns) {
     Pb__Member *member;
     struct slice bytes;
@@ -131,8 +131,8 @@ static bool node_left(struct machine_tx *tx, struct slice node, struct slice nod
     return true;
 }
 
-/* The modules' bindings, one after the other. What is bound once more after its end would go on for ever: its row
- * says what is not so. */
+/* Ends the modules' bindings, one after the other. A binding that is still there after its end has a damaged row
+ * (CO_CORRUPT); the loop would go on for ever. */
 static void end_bindings(struct machine_tx *tx, struct slice lease, const struct module_binding *binding) {
     struct slice name, before = slice_make(NULL, 0);
     while (lease_first(tx, lease, (enum lease_kind)binding->number, &name)) {
@@ -159,7 +159,7 @@ static void lease_end(struct machine_tx *tx, const Pb__Lease *lease, enum end ho
     struct slice id = slice_text(lease->id), node = slice_text(lease->node), node_id = slice_text(lease->node_id),
                  holder;
     char room[STORE_KEY_MAX];
-    (void)store_del(tx->store, TABLE_LEASES, lease_key(id, room)); /* first: those that unbind look whether it stands */
+    (void)store_del(tx->store, TABLE_LEASES, lease_key(id, room)); /* first: unbinding looks whether it stands */
     end_all_bindings(tx, id);
     if (node.size && store_get(tx->store, TABLE_LEASES, lease_node_key(ROW_NODE, node, room), &holder) == CO_OK &&
         slice_equal(holder, id))
@@ -191,7 +191,7 @@ int lease_reap_apply(struct machine_tx *tx, void *request, struct machine_result
     if (rv == CO_NOTFOUND) return CO_OK;
     if (rv != CO_OK) return rv;
     result->yes = dead->create_index == command->index;
-    if (!result->yes) return CO_OK; /* it came back and died again meanwhile */
+    if (!result->yes) return CO_OK; /* the node came back and died again meanwhile */
     dead_forget(tx, slice_text(command->node));
     if (!dead->left) catalog_node_goes(tx, slice_text(dead->node), slice_text(dead->node_id), true);
     return CO_OK;
@@ -199,7 +199,7 @@ int lease_reap_apply(struct machine_tx *tx, void *request, struct machine_result
 
 /* -- granting ----------------------------------------------------------------------------------------------------- */
 
-/* The lease that stands under a node's name; NULL: none. */
+/* Finds the lease that stands under a node's name; *holder NULL: none. */
 static int holder_of(struct machine_tx *tx, struct slice node, Pb__Lease **holder) {
     char room[STORE_KEY_MAX];
     struct slice id;
@@ -232,14 +232,14 @@ int node_leave_apply(struct machine_tx *tx, void *request, struct machine_result
     return CO_OK;
 }
 
-/* The same process replaces its own; the same address is the agent started again. A node id alone says little: it is
- * copied along with the image of a host. */
+/* Is it the same agent? The same process replaces its own lease; the same address means that the agent was started
+ * again. The node id alone does not suffice, because it is copied along with the image of a host. */
 static bool same_agent(const Pb__Lease *holder, const Pb__Lease *lease) {
     return holder->process == 0 || lease->process == 0 || holder->process == lease->process ||
            strcmp(holder->address, lease->address) == 0;
 }
 
-/* NULL: `lease` may take its place at once. */
+/* NULL: `lease` may replace the holder's at once; else a line that says why not. */
 static const char *in_the_way(struct arena *arena, const Pb__Lease *holder, const Pb__Lease *lease) {
     if (!slice_equal_nocase(slice_text(holder->node_id), slice_text(lease->node_id)))
         return arena_printf(

@@ -1,6 +1,6 @@
-/* What hangs on which lease. A row is ROW_BINDING, the lease's id, the kind, and the name: shortened as a key of the
- * store when it is long; names of nodes and services are folded (registry/fold.h). The name stands whole in the value
- * unless the key has it so. */
+/* The things that are bound to each lease. A row is ROW_BINDING, the lease's id, the kind, and the name: shortened as a
+ * key of the store when it is long; names of nodes and services are folded (registry/fold.h). The value has the whole
+ * name, unless the key has it. */
 #include <string.h>
 
 #include "base/check.h"
@@ -25,7 +25,7 @@ struct slice lease_binding_name(struct slice key, struct slice value) {
 /* Names of nodes and services are found without case. */
 static bool is_of_catalog(enum lease_kind kind) { return kind == LEASE_BINDS_SERVICE || kind == LEASE_BINDS_NODE; }
 
-/* *value: what belongs there. */
+/* *value: the row's value. */
 static struct slice row(struct slice lease, enum lease_kind kind, struct slice name, char *room, struct slice *value) {
     char tail[STORE_KEY_MAX];
     struct fold_name folded = {.folded = name};
@@ -38,7 +38,7 @@ static struct slice row(struct slice lease, enum lease_kind kind, struct slice n
     return slice_make(room, head.size + key.size);
 }
 
-/* Of a lease that ends nobody needs to hear more than that. */
+/* Touches the lease, unless it is ending: the end wakes its watchers already. */
 static void changed(struct machine_tx *tx, struct slice lease) {
     char room[STORE_KEY_MAX];
     struct slice ignored;

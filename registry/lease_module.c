@@ -1,4 +1,4 @@
-/* Leases as a module: the table of commands and queries, and what of them ends by itself. */
+/* Leases as a module: the table of commands and queries, and the expiry kinds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@
 #include "registry/self_preservation.h"
 #include "registry/tables.h"
 
-/* -- what ends by itself ------------------------------------------------------------------------------------------ */
+/* -- expiry kinds ------------------------------------------------------------------------------------------------- */
 
-/* Calls `begin` for each record of the row; false: it does not decode. */
+/* Calls `begin` for each record of the row. CO_CORRUPT: one does not decode. */
 static int read_rows(struct store_txn *txn, enum lease_row row, const ProtobufCMessageDescriptor *type,
                      const struct expiry_leader *leader, struct expiry *expiry,
                      void (*begin)(struct store_txn *txn, const void *record, const struct expiry_leader *leader,
@@ -66,7 +66,7 @@ static void lease_propose_end(const struct expiry_due *due, const struct expiry_
     propose(data, LEASE_END, &command.base);
 }
 
-/* A node's lease is known by the node, another by what its owner calls it. */
+/* People know a node's lease by the node, another one by the name that its owner gave it. */
 static void lease_describe(struct store_txn *txn, struct slice name, struct buffer *out) {
     struct arena arena = {0};
     Pb__Lease *lease;
@@ -102,7 +102,7 @@ static int dead_nodes_read(struct store_txn *txn, const struct expiry_leader *le
     return read_rows(txn, ROW_DEAD, &pb__dead_node__descriptor, leader, expiry, begin_dead_node);
 }
 
-/* The entry that began it knows only what the agent said; what is set for the node counts before that. */
+/* The entry that began it has only the agent's own timeout; settings for the node or its class override it. */
 static int64_t dead_node_period_ns(struct store_txn *txn, const struct expiry_update *began,
                                    const struct expiry_leader *leader) {
     return reconnect_timeout(txn, slice_make(began->name, began->size), classes_of(leader), began->period_ns);

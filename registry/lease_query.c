@@ -1,4 +1,4 @@
-/* Queries on leases, and what the leader's table reads of them. */
+/* Queries on leases, and the reading of leases into the leader's table. */
 #include <string.h>
 
 #include "base/message.h"

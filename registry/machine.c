@@ -40,16 +40,16 @@ struct machine {
     _Atomic uint64_t applied, applied_term, floor, index, restores;
     /* The applier's. */
     uint64_t offset;           /* machine_index - machine_applied */
-    uint64_t clock_term;       /* in which it was last said that its leader's clock is behind */
-    uint64_t unix_ms;          /* as machine_unix_ms_in, of what is committed */
-    struct version_now raised; /* by the batch; version 0: not */
+    uint64_t clock_term;       /* the term in which the log last said that the leader's clock is behind */
+    uint64_t unix_ms;          /* as machine_unix_ms_in, of the last committed batch */
+    struct version_now raised; /* the batch raised it to this; version 0: it did not */
     struct arena arena;
     struct machine_tx tx;
     struct machine_result *results;
     size_t result_room;
     struct audit_ring noted; /* in the batch that runs */
     pthread_mutex_t sums_lock;
-    struct audit_ring sums; /* of what is committed; any thread */
+    struct audit_ring sums; /* of committed batches; any thread */
 };
 
 /* -- opening ------------------------------------------------------------------------------------------------------ */
@@ -95,7 +95,8 @@ static void publish_version(struct machine *machine, const struct version_now *n
     atomic_store(&machine->version, now->version);
 }
 
-/* What the store holds becomes what is published. CO_CORRUPT: a record of it is damaged. */
+/* Publishes the applied index, the version and so on, as the store has them. CO_CORRUPT: a record of them is
+ * damaged. */
 static int learn(struct machine *machine) {
     struct store_reader *reader = store_reader_new(machine->store);
     struct store_txn *txn = store_read(reader);
@@ -115,7 +116,7 @@ static int learn(struct machine *machine) {
     return error;
 }
 
-/* A store of a cluster that went on without this program is left alone. */
+/* Refuses a store of a cluster whose version is newer than this program. */
 static int known_version(struct machine *machine, struct fault *fault) {
     struct version_now now = {machine_version(machine), machine_cluster(machine)};
     struct fault inner = {0};
@@ -123,7 +124,7 @@ static int known_version(struct machine *machine, struct fault *fault) {
     return error ? fault_set(fault, error, "store: %s", inner.text) : CO_OK;
 }
 
-/* `there` NULL: to work with; else to look at. */
+/* `there` NULL: opens the store to work with it; else only for reading. */
 static int open_learned(struct machine *machine, const struct store_config *config, bool *there, bool *trusted,
                         struct fault *fault) {
     int error = there ? store_look(config, &machine->store, there, trusted, fault)
@@ -147,7 +148,7 @@ static int open_store(struct machine *machine, const struct machine_config *conf
     store.table_count = take_tables(machine->modules, tables);
     take_topics(machine->modules, store.topics);
     int error = open_learned(machine, &store, there, trusted, fault);
-    if (error == CO_CORRUPT && !there) { /* not all of a large store is read before it is opened */
+    if (error == CO_CORRUPT && !there) { /* a large store is not read to its end before it is opened */
         store.distrust = true;
         error = open_learned(machine, &store, there, trusted, fault);
     }
@@ -297,10 +298,10 @@ static int apply_message(struct machine_tx *tx, const struct module_command *com
     return command->apply(tx, request, result);
 }
 
-/* What its record says is packed here, for all who get to see it. */
+/* Packs the result's message into its record, for everybody who gets the result. */
 static void pack_record(struct machine_tx *tx, const struct module_command *command, struct machine_result *result) {
     if (!result->message) return;
-    if (result->message->descriptor != command->result) { /* every replica would end of it, at each start */
+    if (result->message->descriptor != command->result) { /* a CHECK would end every replica, at each start */
         log_error("machine", "the command's row in its module's table does not name its result command=%s",
                   command->name);
         return;
@@ -322,7 +323,7 @@ int machine_apply_command(struct machine_tx *tx, struct slice command, struct ma
 
 #define CLOCK_BEHIND_MS 1000
 
-/* Once a term. */
+/* Logs once a term that the leader's clock is behind. */
 static void note_clock(struct machine *machine, const struct machine_input *input) {
     if (input->unix_ms == 0 || input->unix_ms + CLOCK_BEHIND_MS >= machine->tx.unix_ms) return;
     if (machine->clock_term == input->term) return;
@@ -336,7 +337,7 @@ static void note_clock(struct machine *machine, const struct machine_input *inpu
 static int apply_one(struct machine *machine, const struct machine_input *input, struct machine_result *result) {
     struct machine_tx *tx = &machine->tx;
     tx->index = input->index + machine->offset, tx->term = input->term, tx->now_unix_ms = 0;
-    /* A leader's clock may be behind that of the one before it: time stands still meanwhile. */
+    /* A leader's clock may be behind that of the leader before it; then the time stands still meanwhile. */
     if (input->unix_ms > tx->unix_ms) tx->unix_ms = input->unix_ms;
     CHECK(tx->unix_ms >= machine->unix_ms);
     note_clock(machine, input);
@@ -353,7 +354,8 @@ static int apply_one(struct machine *machine, const struct machine_input *input,
 
 /* -- the self-audit's sums ---------------------------------------------------------------------------------------- */
 
-/* Right after the entry `index`. The applied index is that of the batch before: it is taken out as it stands there. */
+/* Called right after the entry `index`. The record of the applied index is still that of the batch before; its hash is
+ * subtracted. */
 static void note_sum(struct machine *machine, uint64_t index) {
     if (index % AUDIT_EVERY != 0) return;
     audit_note(&machine->noted, index,
@@ -396,7 +398,8 @@ static int commit(struct machine *machine, const struct machine_input *last) {
     store_put(machine->tx.store, STORE_TABLE_META, applied_key, slice_make(bytes, sizeof bytes));
     uint64_t floor = machine_floor(machine->tx.store);
     int error = store_commit(machine->tx.store);
-    /* First: what begins with a version (the history) may be ended by a command that only this version has. */
+    /* The version is published first, because a thing that begins with a version (the history) may be ended by a
+     * command that only this version has. */
     if (!error && machine->raised.version) publish_version(machine, &machine->raised);
     expiry_updates_batch_end(machine->updates, error == CO_OK);
     if (error) return error;
@@ -460,10 +463,10 @@ static bool ends_restore(const struct machine_input *input) {
 static void replaced(struct machine *machine) {
     CHECK(!machine->tx.store); /* not within a batch */
     history_forget(machine->history);
-    machine_sums_set(machine, &(struct audit_ring){0}); /* those of the state that was */
+    machine_sums_set(machine, &(struct audit_ring){0}); /* the sums of the old state are dropped */
     watch_touched_all(&machine->tx.touched);
     watch_bump(machine->watches, &machine->tx.touched);
-    (void)learn(machine); /* damage in it is noted, and met again */
+    (void)learn(machine); /* damage in it is noted, and will be met again */
     atomic_fetch_add(&machine->restores, 1);
     watch_wake(machine->watches, &machine->tx.touched);
     watch_touched_reset(&machine->tx.touched);
@@ -475,7 +478,8 @@ struct only {
     const char *refused;
 };
 
-/* The command went through the module, which cleared what was kept aside; its result is that it was refused. */
+/* The module has applied the command and dropped the pieces that were kept aside; its result is that the restore was
+ * refused. */
 static void refuse_restore(void *data, void *origin, const struct machine_result *result) {
     const struct only *only = data;
     struct machine_result refused = *result;
@@ -488,7 +492,7 @@ static int apply_restore(struct machine *machine, const struct machine_input *in
                          uint64_t *stopped_at) {
     struct slice payload = slice_make(input->command.data + COMMAND_HEAD, input->command.size - COMMAND_HEAD);
     struct fault fault = {0};
-    wakeup_batch_flush(); /* the results of what came before it do not wait */
+    wakeup_batch_flush(); /* so that the results of earlier entries do not wait */
     const struct restore_at place = {.index = input->index,
                                      .term = input->term,
                                      .offset = machine->offset,

@@ -44,7 +44,7 @@ static struct slice mark_key(uint8_t space, struct slice name, char *room, bool 
     return key;
 }
 
-/* The key in TABLE_TOMBSTONES; `value` is what belongs there. */
+/* The key in TABLE_TOMBSTONES; *value: the row's value. */
 static struct slice removal_key(uint64_t index, struct slice mark, char *room, struct slice *value) {
     char head[INDEX_BYTES];
     bool shortened;
@@ -103,7 +103,7 @@ void machine_tombstones_limit(struct store_txn *txn, uint64_t max) {
     store_cursor_open(&oldest, txn, TABLE_TOMBSTONES, slice_make("", 0));
     for (; count > max && oldest.valid; count--) {
         char mark[STORE_KEY_MAX];
-        if (oldest.key.size < INDEX_BYTES || oldest.value.size > sizeof mark) { /* of a backup that nobody wrote */
+        if (oldest.key.size < INDEX_BYTES || oldest.value.size > sizeof mark) { /* in a forged backup */
             store_fail(txn, CO_CORRUPT);
             break;
         }
@@ -131,7 +131,7 @@ static bool removal_below(struct store_txn *txn, const struct store_cursor *curs
     if ((uint8_t)mark.data[0] != space) return false;
     if (cursor->value.size) mark = cursor->value;
     struct slice name = slice_make(mark.data + 1, mark.size - 1);
-    /* Does a shortened key not tell? The mark knows the whole name. */
+    /* When the key is shortened and does not suffice, the mark has the whole name. */
     if (prefix.size + 1 > STORE_KEY_PREFIX) {
         if (store_get(txn, TABLE_CHANGES, mark, &value) != CO_OK) return false;
         if (value.size > MARK_BYTES) name = slice_make(value.data + MARK_BYTES, value.size - MARK_BYTES);
@@ -147,13 +147,14 @@ static uint64_t mark_below(const struct store_cursor *cursor, struct slice prefi
     return slice_starts(name, prefix) ? get_be64(cursor->value.data) : 0;
 }
 
-/* Two searches side by side, until one has the answer: all marks below the prefix, by name; and all removals of
- * anything, newest first, of which the first that fits is it. Few removals below, or a recent one, are both quick. */
+/* Two searches run side by side, until one has the answer: one goes through all marks below the prefix, by name; the
+ * other through all removals of anything, newest first, and ends at the first that fits. The first is quick when there
+ * are few marks below the prefix, the second when there is a recent removal. */
 uint64_t machine_removed_below(struct store_txn *txn, uint8_t space, struct slice prefix) {
     char from[STORE_KEY_PREFIX];
     from[0] = (char)space;
     size_t kept =
-        prefix.size < sizeof from - 1 ? prefix.size : sizeof from - 1; /* so much of a shortened key is plain */
+        prefix.size < sizeof from - 1 ? prefix.size : sizeof from - 1; /* so much of a shortened key is plain text */
     if (kept) memcpy(from + 1, prefix.data, kept);
     struct slice start = slice_make(from, kept + 1);
     struct store_cursor by_name, by_age;

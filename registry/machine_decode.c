@@ -1,10 +1,10 @@
-/* Messages that arrive, and become records. */
+/* Decodes messages that arrive and become records. */
 #include "base/check.h"
 #include "base/message.h"
 #include "registry/machine.h"
 
-/* protobuf-c refuses a field of number 0, except one whose number was padded (85 00 instead of 05): that it keeps as
- * an unknown field and packs without the padding, as a record that it then refuses itself. */
+/* protobuf-c refuses a field of number 0, except one whose number was padded (85 00 instead of 05): that one it keeps
+ * as an unknown field and packs without the padding, so that it would then refuse the record itself. */
 static bool can_come_back(const ProtobufCMessage *message) {
     for (unsigned i = 0; i < message->n_unknown_fields; i++)
         if (message->unknown_fields[i].tag == 0) return false;

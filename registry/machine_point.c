@@ -1,4 +1,4 @@
-/* What a command tells others while it is applied, and how part of an entry is taken back. */
+/* Touches, events and updates of a command that is being applied, and savepoints within an entry. */
 #include "registry/machine_point.h"
 
 #include "base/check.h"

@@ -1,4 +1,4 @@
-/* Inside the machine: where what begins and ends by itself is told. */
+/* Inside the machine: where beginnings and ends of things that end by themselves go. */
 #ifndef COORD_REGISTRY_MACHINE_POINT_H
 #define COORD_REGISTRY_MACHINE_POINT_H
 

@@ -26,7 +26,7 @@ static void number_put(struct store_txn *txn, struct slice key, uint64_t value) 
     store_put(txn, STORE_TABLE_META, key, slice_make(bytes, sizeof bytes));
 }
 
-/* Of what was applied last. */
+/* The time of the last applied entry. */
 static uint64_t time_in(struct store_txn *txn) {
     struct slice value;
     int rv = store_get(txn, STORE_TABLE_META, applied_key, &value);
@@ -38,7 +38,7 @@ uint64_t restore_offset(struct store_txn *txn) { return number(txn, offset_key);
 uint64_t machine_restored(struct store_txn *txn) { return number(txn, restored_key); }
 
 /* -- becoming the state ------------------------------------------------------------------------------------------- */
-/* `at`: of the command; the others: until now */
+/* `at`: of the command; the other fields: of the state until now */
 struct place {
     struct restore_at at;
     struct version_now version;
@@ -50,7 +50,7 @@ static int older(unsigned theirs, unsigned ours, struct fault *fault) {
     return fault_set(fault, CO_INVALID, "the backup is of cluster version %u, this cluster is at %u", theirs, ours);
 }
 
-/* The cluster stays the one it is, and at its version, whatever it takes in. */
+/* Keeps the cluster's own id and version, whatever backup it restores. */
 static int keep_version(struct store_txn *txn, const struct place *place, struct fault *fault) {
     struct version_now theirs;
     if (version_read(txn, &theirs) != CO_OK)
@@ -60,7 +60,7 @@ static int keep_version(struct store_txn *txn, const struct place *place, struct
     return error;
 }
 
-/* The backup's own place in its cluster's log gives way to ours, above both. */
+/* Replaces the backup's place in its own cluster's log by ours, so that indexes go on above both. */
 static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     const struct place *place = data;
     uint64_t theirs = number(txn, applied_key), more = number(txn, offset_key),
@@ -73,7 +73,7 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     if (error) return error;
     uint64_t now = theirs >= ours ? theirs + 1 : ours;
     CHECK(now >= place->at.index && now > theirs);
-    uint64_t unix_ms = time_in(txn); /* theirs may be ahead */
+    uint64_t unix_ms = time_in(txn); /* the backup's time may be ahead */
     if (unix_ms < place->at.unix_ms) unix_ms = place->at.unix_ms;
     char applied[APPLIED_BYTES];
     put_be64(applied, place->at.index);
@@ -83,8 +83,9 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     number_put(txn, offset_key, now - place->at.index);
     number_put(txn, floor_key, now);
     number_put(txn, restored_key, now);
-    operator_removed_place(txn, buffer_slice(&place->removed)); /* they were removed from this cluster */
-    operator_staged_clear(txn);                                 /* of a backup taken while another was restored */
+    operator_removed_place(txn, buffer_slice(&place->removed)); /* those of this cluster stay removed */
+    operator_staged_clear(txn);                                 /* the backup may have been taken while another one was
+                                                                 * restored */
     history_restored(txn, now, unix_ms);
     return CO_OK;
 }
@@ -111,7 +112,7 @@ static int replace(struct store *store, uint64_t size, struct place *place, stru
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, feed, &feeder) == 0);
     int error = store_replace_edited(store, ends[0], size, false, take_place, place, fault);
-    close(ends[0]); /* a feeder that still writes gets EPIPE */
+    close(ends[0]); /* the feeder, if it still writes, gets EPIPE */
     pthread_join(thread, NULL);
     return error;
 }
@@ -136,7 +137,7 @@ int restore_staged(struct store *store, struct slice payload, const struct resto
     Pb__RestoreEndCommand *command =
         pb__restore_end_command__unpack(&allocator, payload.size, (const uint8_t *)payload.data);
     int error = CO_OK;
-    if (!command || command->give_up) error = CO_AGAIN; /* the module's business */
+    if (!command || command->give_up) error = CO_AGAIN; /* the module handles it */
     struct place place = {.at = *at};
     if (!error) error = may_restore(store, command, &place, fault);
     if (!error) error = replace(store, command->size, &place, fault);

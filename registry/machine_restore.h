@@ -4,17 +4,18 @@
 
 #include "registry/store.h"
 
-/* What is to be added to the log's index. */
+/* The number that is added to the log's index to get machine_index. */
 uint64_t restore_offset(struct store_txn *txn);
 
-/* Of the entry: its place in the log, what is added to indexes until now, and its time (machine_tx.unix_ms). */
+/* The entry: its place in the log, the offset of indexes until now (restore_offset), and its time
+ * (machine_tx.unix_ms). */
 struct restore_at {
     uint64_t index, term, offset, unix_ms;
 };
 
-/* Applies a RestoreEndCommand there. CO_OK: the store holds the backup, with `index` applied. CO_AGAIN:
- * the command only gives up. CO_INVALID, CO_CORRUPT: refused, alike on every server. CO_UNSUPPORTED, CO_DISKFULL,
- * CO_IO: not now. The old state stays. */
+/* Applies a RestoreEndCommand at this place. CO_OK: the store holds the backup, with `index` applied. CO_AGAIN: the
+ * command only gives up. CO_INVALID, CO_CORRUPT: refused, alike on every server. CO_UNSUPPORTED, CO_DISKFULL, CO_IO:
+ * impossible now. On any error the old state stays. */
 int restore_staged(struct store *store, struct slice payload, const struct restore_at *at, struct fault *fault);
 
 /* See machine_copy_check. `version`: of the cluster that is to take it. */

@@ -1,7 +1,6 @@
-/* A module of the replicated state, as one table: its commands, store tables, watch spaces, queries, what of it ends
- * by itself, what it binds to leases, and its gauges. Everything that lists modules reads these tables
- * (registry/modules.h): a new module is its own files and one line in the list that the process hands over at start
- * (agent/modules.c).
+/* A module of the replicated state, as one table: its commands, store tables, watch spaces, queries, expiry kinds,
+ * bindings to leases, and gauges. Everything that lists modules reads these tables (registry/modules.h): a new module
+ * is its own files and one line in the list that the process hands over at start (agent/modules.c).
  *
  * Numbers are part of the log, of the store, of its copies and of the wire: never reused, never changed. Each is
  * unique among all modules; opening the list checks that.
@@ -36,8 +35,8 @@ struct machine_result {
     uint64_t index;   /* its index, as machine_index counts */
     bool yes;         /* the API's true/false */
     const char *text; /* NULL, or one line (the tx arena, or static) */
-    /* Set by `apply`: NULL, or a message of the command's result type, in the tx arena. The machine packs it once,
-     * into `record`, and that is what everybody else gets; whoever shows it decodes it with the command's row. */
+    /* Set by `apply`: NULL, or a message of the command's result type, in the tx arena. The machine packs it once, into
+     * `record`, and everybody else gets that; code that shows it decodes it with the command's row. */
     const ProtobufCMessage *message;
     struct slice record;
     const char *record_type; /* full name of its message; NULL: there is no record */
@@ -52,13 +51,13 @@ static inline int machine_refuse(struct machine_result *result, int error, const
 struct module_command {
     uint8_t number; /* first byte of the command's bytes */
     uint8_t since;  /* the cluster version that it came with (registry/version.h); 0: it was there from the first on */
-    bool servers_only; /* client agents may not send it: servers decide it among themselves */
+    bool servers_only; /* client agents may not send it: only servers propose it */
     const char *name;  /* in the log and in docs: "lease-grant" */
     const ProtobufCMessageDescriptor *request;
     const ProtobufCMessageDescriptor *result; /* of its result's record; NULL: it answers yes or no */
-    /* Applier thread. Checks everything before its first write; sets error/yes/text/message of `result`. `request`
-     * is decoded into the tx arena; one that does not decode has been refused before (CO_INVALID). CO_OK unless the
-     * *store* failed; CO_UNSUPPORTED: a newer program's, nothing more is applied here. */
+    /* Applier thread. Checks everything before its first write; sets error/yes/text/message of `result`. `request` is
+     * decoded into the tx arena; one that does not decode has been refused before (CO_INVALID). CO_OK unless the
+     * *store* failed; CO_UNSUPPORTED: the command is a newer program's, and nothing more is applied here. */
     int (*apply)(struct machine_tx *tx, void *request, struct machine_result *result);
     /* In place of `apply`, for the hottest command: reads the payload itself. */
     int (*apply_bytes)(struct machine_tx *tx, struct slice payload, struct machine_result *result);
@@ -66,36 +65,36 @@ struct module_command {
 
 /* Rules of modules that the simulator breaks, to show that its models and checkers notice it. */
 enum module_mutation {
-    MUTATE_LOCK_OVERTAKES = 1 << 0,        /* who asks takes a free slot although others wait */
+    MUTATE_LOCK_OVERTAKES = 1 << 0,        /* a session takes a free slot although others wait */
     MUTATE_LOCK_FORGETS = 1 << 1,          /* the queue does not move on when a session ends */
     MUTATE_ELECTION_PRIORITY = 1 << 2,     /* the first goes first, whatever its priority */
     MUTATE_FENCE_LOWERS = 1 << 3,          /* a token below the highest is accepted */
     MUTATE_BARRIER_EARLY = 1 << 4,         /* it opens with one party missing */
     MUTATE_PHASER_KEEPS_DEAD = 1 << 5,     /* a party whose session has ended is still waited for */
     MUTATE_HAZARD_FORGETS = 1 << 6,        /* retire does not wait for the oldest protection */
-    MUTATE_TXN_HALF = 1 << 7,              /* a transaction that fails keeps what its other operations did */
+    MUTATE_TXN_HALF = 1 << 7,              /* a transaction that fails keeps the effects of its other operations */
     MUTATE_HISTORY_SKIPS = 1 << 8,         /* of an entry that changed several records one is left out */
-    MUTATE_STREAM_SKIPS = 1 << 9,          /* a stream passes over what changed right after its position */
-    MUTATE_QUOTA_RECLAIMS_EARLY = 1 << 10, /* what a lease holds comes back although its time is not over */
-    MUTATE_QUOTA_REFILL_TWICE = 1 << 11,   /* a refill counts whatever it was proposed for, and in which term */
+    MUTATE_STREAM_SKIPS = 1 << 9,          /* a stream skips the change right after its position */
+    MUTATE_QUOTA_RECLAIMS_EARLY = 1 << 10, /* a lease's part comes back although its time is not over */
+    MUTATE_QUOTA_REFILL_TWICE = 1 << 11,   /* a refill counts whatever state and term it was proposed for */
     MUTATE_QUOTA_SPLIT_EXCEEDS = 1 << 12,  /* the parts of a split key are rounded up */
     MUTATE_ROLLOUT_REPEATS = 1 << 13,      /* the end of a hold counts also when another entry has armed it since */
-    MUTATE_ROLLOUT_SLEEPS = 1 << 14,       /* a change of who gets what wakes nobody */
-    MUTATE_ROLLOUT_BLIND = 1 << 15,        /* the guard does not see who refused */
-    MUTATE_KEYS_REPEATS = 1 << 17,         /* a step of a copy of keys counts whatever came before it */
-    MUTATE_COPY_MIXES = 1 << 16,       /* a change of a copy counts whatever it was made for, or a part is missing */
-    MUTATE_FAILOVER_LINGERS = 1 << 18, /* a service waits to come home although nobody else could answer */
-    MUTATE_TURNS_FORGET = 1 << 19, /* what an instance was before the entry is not looked at: it counts as healthy */
+    MUTATE_ROLLOUT_SLEEPS = 1 << 14,       /* a change of the values that clients get wakes nobody */
+    MUTATE_ROLLOUT_BLIND = 1 << 15,        /* the guard does not see refusals */
+    MUTATE_KEYS_REPEATS = 1 << 17,         /* a step of a copy of keys counts whatever state it was made for */
+    MUTATE_COPY_MIXES = 1 << 16,           /* a change of a copy counts for any state, or a part is missing */
+    MUTATE_FAILOVER_LINGERS = 1 << 18,     /* a service waits to come home although nobody else could answer */
+    MUTATE_TURNS_FORGET = 1 << 19,         /* an instance counts as healthy before the entry, whatever it was */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */
 
-/* What happens in the catalog, for modules that hang on it (sessions on nodes and checks). */
+/* Events in the catalog, for modules that depend on it (sessions depend on nodes and checks). */
 enum machine_event_type {
     MACHINE_NODE_REMOVED,
     MACHINE_SERVICE_REMOVED,
     MACHINE_CHECK_REMOVED,
-    MACHINE_CHECK_CRITICAL,        /* it became critical */
+    MACHINE_CHECK_CRITICAL,        /* its status became critical */
     MACHINE_PRESERVATION_RELEASED, /* `id`: the service, held no longer (registry/self_preservation.h) */
 };
 struct machine_event {
@@ -103,23 +102,23 @@ struct machine_event {
     struct slice node, id; /* id: service id or check id */
 };
 
-/* Of a service some instances turned between healthy and not (registry/catalog_turns.h). */
+/* A service of which instances turned between healthy and not healthy (registry/catalog_turns.h). */
 struct module_turn {
     struct slice service;
-    bool lost, gained; /* one that was healthy is not; one is healthy that was not */
+    bool lost, gained; /* lost: an instance is healthy no more; gained: one is healthy that was not */
 };
 
-/* A thing that a client's command is about to change, for modules that say whether it may be changed here. */
+/* A thing that a client's command is about to change, for modules that may forbid that. */
 struct machine_thing {
     uint8_t space;    /* its module's watch space; with WATCH_PREFIX_BIT: all things whose names begin with `name` */
     const char *noun; /* "lock" */
     struct slice name;
 };
 
-/* -- what is bound to a lease or a session ------------------------------------------------------------------------ */
+/* -- bindings to leases and sessions ------------------------------------------------------------------------------ */
 
 struct binding_end {
-    struct slice owner, name, value; /* the owner's id; what is bound, and what was bound with it; in the tx arena */
+    struct slice owner, name, value; /* the owner's id; the bound thing, and its value; in the tx arena */
     const ProtobufCMessage *session; /* of sessions: the record (pb.Session); of leases NULL */
 };
 /* Things of one kind that are bound to owners of one sort: leases (registry/lease.h) or sessions (kv/session/session.h). The
@@ -150,12 +149,12 @@ struct query_type {
     struct watch_key (*watched)(const ProtobufCMessage *request);
     int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                struct query_result *result);
-    /* NULL, or what else the result depends on: when it changes nobody is woken, but answers that were kept are no
-     * longer current. */
+    /* NULL, or another watch key on which the result depends: its change wakes nobody, but cached answers are no longer
+     * current. */
     struct watch_key (*also)(const ProtobufCMessage *request);
-    /* NULL, or more watch keys, which wake as `watched` does, the i-th from 0; space 0: there are no more. For a query of
-     * several things, and for a wait that many share and that can end for one of them alone. Answers of such queries
-     * are not kept. */
+    /* NULL, or more watch keys, which wake as `watched` does, the i-th from 0; space 0: there are no more. For a query
+     * of several things, and for a wait that many clients share and that can end for one of them alone. Answers of such
+     * queries are not cached. */
     struct watch_key (*own)(const ProtobufCMessage *request, size_t i);
     /* Of queries that wrap others: NULL for a request that wraps none. */
     const ProtobufCMessageDescriptor *(*result_of)(const ProtobufCMessage *request);
@@ -167,7 +166,7 @@ static inline const ProtobufCMessageDescriptor *query_result_type(const struct q
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
-/* What of the past is kept together, with a window of its own (registry/history.h). */
+/* A part of the state whose history is kept together, with a window of its own (registry/history.h). */
 enum history_topic { HISTORY_NONE, HISTORY_KEYS, HISTORY_CATALOG, HISTORY_LOCKS, HISTORY_QUOTAS, HISTORY_TOPICS };
 
 struct module_space {
@@ -191,19 +190,20 @@ struct module {
     const struct query_type *const *queries;
     const struct expiry_kind *const *expiries;
     const struct module_binding *lease_bindings, *session_bindings; /* the last has number 0 */
-    /* Of its history: the tables that its queries of the past read, and the spaces whose names are followed. Each ends
-     * with 0. */
+    /* For its history: the tables that its queries of the past read, and the spaces whose names are followed. Each list
+     * ends with 0. */
     enum history_topic topic;
     const uint8_t *topic_tables, *topic_spaces;
     const struct module_gauge *gauges; /* the last has no metric */
-    struct metric *const *metrics;     /* others that it counts by; registered at start */
+    struct metric *const *metrics;     /* its other metrics; registered at start */
     void (*on_event)(struct machine_tx *tx, const struct machine_event *event); /* may be NULL */
-    /* At the end of an entry, for each service of which it turned an instance. Nothing is told while no module wants that:
-     * which is asked before each change of an instance, so it has to cost next to nothing. Both NULL, or none. */
+    /* At the end of an entry, on_turn is called for each service of which the entry turned an instance, if any module
+     * wants that. wants_turns is asked before each change of an instance, so it has to be cheap. Both NULL, or none. */
     void (*on_turn)(struct machine_tx *tx, const struct module_turn *turn);
     bool (*wants_turns)(const struct machine_tx *tx);
-    /* Why clients may not change this thing here: one line, in the tx arena; NULL: they may. Asked for each command of
-     * theirs on keys, locks, elections, barriers, phasers, hazards and budgets (machine_forbids): quick. May be NULL. */
+    /* Why clients may not change this thing here: one line, in the tx arena; NULL: they may. It is asked for each of
+     * their commands on keys, locks, elections, barriers, phasers, hazards and budgets (machine_forbids), so it has to
+     * be quick. May be NULL. */
     const char *(*forbids)(struct machine_tx *tx, const struct machine_thing *thing);
 };
 

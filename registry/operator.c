@@ -1,4 +1,4 @@
-/* Autopilot's settings, removed servers, and what is kept aside of a backup that is being restored. */
+/* Autopilot's settings, removed servers, and the pieces of a backup that is being restored. */
 #include "registry/operator.h"
 
 #include <errno.h>
@@ -191,7 +191,7 @@ int operator_staged_write(struct store_txn *txn, int fd) {
     return error;
 }
 
-/* Comes here only when it gives up, or was refused: the machine itself restores. */
+/* Called only when the command gives up, or was refused: the machine itself restores. */
 static int end_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__RestoreEndCommand *command = request;
     struct arena *arena = tx->arena;

@@ -1,9 +1,9 @@
-/* Self-preservation: losses are counted service by service.
+/* Self-preservation: counts losses for each service.
  *
- * ROW_LOST has every instance whose node is dead; ROW_RECENT those of the window, one record per node, oldest first,
- * so that what leaves the window is found at its beginning. ROW_TALLY has the sums of both. What has left the window
- * is taken out when the next loss of that service comes: nothing else asks. When it acts, the window is emptied
- * into ROW_HELD. */
+ * ROW_LOST has every instance whose node is dead. ROW_RECENT has the losses in the window, one record per node, oldest
+ * first, so that those that leave the window are at its beginning. ROW_TALLY has the sums of both. Losses that have
+ * left the window are removed when the next loss of that service comes, because nothing else reads the window. When
+ * self-preservation acts, it moves the window into ROW_HELD. */
 #include "registry/self_preservation.h"
 
 #include <inttypes.h>
@@ -53,7 +53,7 @@ static void *record(struct store_txn *txn, struct slice key, const ProtobufCMess
     return message;
 }
 
-/* The same of what may be changed: a new one if there is none. */
+/* The same, for changing it: a new record if there is none. */
 static void *record_of(struct machine_tx *tx, struct slice key, const ProtobufCMessageDescriptor *type) {
     int error;
     void *message = record(tx->store, key, type, tx->arena, &error);
@@ -114,7 +114,7 @@ static bool held_covers(const Pb__HeldService *held, uint64_t at_ms) { return at
 bool preservation_holds(struct store_txn *txn, const Pb__HeldService *held, struct slice instance) {
     bool found;
     char room[STORE_KEY_MAX];
-    if (instance.size >= sizeof room) return false; /* nobody noted its loss: there would be no room for that */
+    if (instance.size >= sizeof room) return false; /* too long a key: its loss was not noted */
     uint64_t at_ms = number_at(txn, lost_key(instance, room), &found);
     return found && held_covers(held, at_ms);
 }
@@ -146,14 +146,14 @@ static struct slice recent_key(char *room, struct slice service, uint64_t at_ms,
     return slice_make(room, 1 + fold_key(room + 1, ARRAY_COUNT(parts), parts).size);
 }
 
-/* `prefix_size`: of the row and the service. */
+/* The moment in a key. `prefix_size`: the size of the row's byte and the service. */
 static uint64_t recent_moment(struct slice key, size_t prefix_size) {
     char digits[MOMENT_DIGITS + 1] = "";
     if (key.size >= prefix_size + MOMENT_DIGITS) memcpy(digits, key.data + prefix_size, MOMENT_DIGITS);
     return strtoull(digits, NULL, 16);
 }
 
-/* Takes out what was lost before `from_ms`. The moment of the oldest that is left; UINT64_MAX: none. */
+/* Removes the losses before `from_ms`. Returns the moment of the oldest that is left; UINT64_MAX: none. */
 static uint64_t recent_trim(struct machine_tx *tx, struct slice service, Pb__PreservationTally *tally,
                             uint64_t from_ms) {
     char room[STORE_KEY_MAX];
@@ -184,7 +184,7 @@ static void release(struct change *change, const Pb__HeldService *held) {
     (void)store_del(change->tx->store, TABLE_PRESERVATION, service_key(ROW_HELD, service, room));
     Pb__PreservationState *state = state_of(change->tx);
     if (state->held) state->held--;
-    state->now_ms++; /* what is lost from now on is later than all that was held */
+    state->now_ms++; /* so that losses from now on are later than all that were held */
     state_put(change->tx, state);
     change_mark_service(change, service);
     change_event(change, MACHINE_PRESERVATION_RELEASED, slice_make("", 0), service);
@@ -195,14 +195,14 @@ int preservation_release_apply(struct machine_tx *tx, void *request, struct mach
     if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     const Pb__HeldService *held = held_of(tx, slice_text(command->service));
     result->yes = held && held->index == command->index;
-    if (!result->yes) return CO_OK; /* over, or another time already */
+    if (!result->yes) return CO_OK; /* it is over, or held anew */
     struct change change = {.tx = tx};
     release(&change, held);
     change_tell(&change);
     return CO_OK;
 }
 
-/* The instance is not lost any more. */
+/* Removes the record of a lost instance that is back or gone. */
 static void forget(struct change *change, struct slice service, struct slice node, struct slice id) {
     struct machine_tx *tx = change->tx;
     char room[STORE_KEY_MAX], instance[STORE_KEY_MAX];
@@ -230,7 +230,7 @@ void preservation_instance_gone(struct change *change, const Pb__Service *servic
     forget(change, slice_text(service->name), slice_text(service->node), slice_text(service->id));
 }
 
-/* -- what is on a node -------------------------------------------------------------------------------------------- */
+/* -- the instances on a node -------------------------------------------------------------------------------------- */
 
 struct placed {
     struct slice service, id;
@@ -242,7 +242,7 @@ static int compare_placed(const void *a, const void *b) {
     return order ? order : slice_compare(one->service, other->service);
 }
 
-/* Its instances, those of one service side by side. */
+/* The node's instances, those of one service side by side. */
 static struct placed *placed_on(struct machine_tx *tx, struct slice node, size_t *count) {
     char room[STORE_KEY_MAX];
     struct slice prefix = key_node(room, node);
@@ -273,7 +273,8 @@ void preservation_node_back(struct machine_tx *tx, struct slice node) {
 
 /* -- losing ------------------------------------------------------------------------------------------------------- */
 
-/* What passed between the last end of another leader and this one, of a lease that this leader granted anew. */
+/* The time from the last end that another leader decided to this end of a lease, to which this leader had granted a
+ * full period. */
 static uint64_t passed_between(const Pb__PreservationState *last, const Pb__PreservationOrder *order,
                                int64_t lease_ms) {
     if (last->unix_ms <= 0 || order->unix_ms <= last->unix_ms) return 0;
@@ -282,7 +283,7 @@ static uint64_t passed_between(const Pb__PreservationState *last, const Pb__Pres
     return passed_ms > lease_ms ? (uint64_t)(passed_ms - lease_ms) : 0;
 }
 
-/* By the state machine's clock, which begins at 1. */
+/* Advances the state machine's clock, which begins at 1, and returns the time. */
 static uint64_t clock_read(struct machine_tx *tx, const Pb__PreservationOrder *order, int64_t lease_ms) {
     Pb__PreservationState *now = state_of(tx);
     bool same = now->term == tx->term, later = order->at_ms > now->at_ms;
@@ -302,7 +303,7 @@ static bool preservation_acts(struct machine_tx *tx, struct slice service, const
     return all >= dead && tally->recent * 100 >= (all - dead) * order->percent;
 }
 
-/* The window becomes what is held. */
+/* Holds the instances of the window. */
 static void hold(struct machine_tx *tx, struct slice service, Pb__PreservationTally *tally, uint64_t since_ms,
                  const Pb__PreservationOrder *order) {
     Pb__HeldService held = PB__HELD_SERVICE__INIT;
@@ -345,7 +346,7 @@ static void service_lost(struct machine_tx *tx, struct slice service, struct sli
 void preservation_node_lost(struct machine_tx *tx, struct slice node, const Pb__PreservationOrder *order,
                             int64_t lease_ms) {
     if (order && order->hold_ms == 0) order = NULL;
-    preservation_node_back(tx, node); /* it may have died before, as another agent's */
+    preservation_node_back(tx, node); /* the node may have died before, with another agent */
     uint64_t at_ms = order ? clock_read(tx, order, lease_ms) : 0;
     size_t count;
     const struct placed *placed = placed_on(tx, node, &count);

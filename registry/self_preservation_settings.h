@@ -1,4 +1,4 @@
-/* What a leader decides by when it holds services (registry/self_preservation.h). */
+/* The settings by which a leader holds services (registry/self_preservation.h). */
 #ifndef COORD_REGISTRY_SELF_PRESERVATION_SETTINGS_H
 #define COORD_REGISTRY_SELF_PRESERVATION_SETTINGS_H
 

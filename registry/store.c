@@ -1,4 +1,4 @@
-/* Opening and closing, trust, readers and the gate. */
+/* The store: opening and closing, trust, readers and the gate. */
 #include "registry/store.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static int fault_path(struct fault *fault, int code, const char *folder, const c
     return fault_set(fault, code, "store: %s/%s: %s: %s", folder, name, what, co_strerror(code));
 }
 
-/* One process at a time: LMDB would let several in, and our marker would not know. */
+/* Locks the folder for one process at a time: LMDB would let several in, and our marker would not show that. */
 static int lock_folder(struct store *store, struct fault *fault) {
     if (mkdir(store->folder, 0700) != 0 && errno != EEXIST) {
         return fault_path(fault, co_from_errno(errno), store->folder, "", "cannot be made");
@@ -36,7 +36,7 @@ static int lock_folder(struct store *store, struct fault *fault) {
     return CO_OK;
 }
 
-/* Decides about the data file that is there; what is not trusted goes aside. */
+/* Decides whether to trust the data file that is there; moves it aside when not. */
 static int judge(struct store *store, const char *path, bool *trusted, struct fault *fault) {
     struct stat info;
     *trusted = false;
@@ -47,8 +47,8 @@ static int judge(struct store *store, const char *path, bool *trusted, struct fa
     return CO_OK;
 }
 
-/* Behind its data there may be nothing up to the end of the map: LMDB had made the file so long when the process
- * ended. */
+/* Cuts the hole off that the file may have behind its data, up to the end of the map: LMDB had made the file that long
+ * when the process ended. */
 static void cut_hole(const char *path) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return;
@@ -66,7 +66,7 @@ static int put_aside(struct store *store, const char *path, struct fault *fault)
     return error ? fault_path(fault, error, store->folder, DATA, "cannot be put aside") : CO_OK;
 }
 
-/* The marker before the first byte: the file exists (empty) by then, so that its inode is known. */
+/* Writes the marker before the first byte of data: the file exists (empty) by then, so that its inode is known. */
 static int mark(struct store *store, const char *path, struct fault *fault) {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     struct stat info;
@@ -79,7 +79,7 @@ static int mark(struct store *store, const char *path, struct fault *fault) {
     return store_marker_write(store->folder, &info, fault);
 }
 
-/* An empty one. On a full disk the space of the old file is what there is for it. */
+/* Opens an empty store. On a full disk it removes the file that was put aside, to use its space. */
 static int open_fresh(struct store *store, const char *path, struct fault *fault) {
     struct fault first = {0};
     int error = store_file_open(path, &store->config, &store->file, &first);
@@ -100,7 +100,7 @@ static int open_data(struct store *store, bool *trusted, struct fault *fault) {
     if (!error && *trusted) {
         error = mark(store, path, fault);
         if (!error) error = store_file_open(path, &store->config, &store->file, &reason);
-        if (error == CO_CORRUPT) { /* it has to be rebuilt all the same */
+        if (error == CO_CORRUPT) { /* it has to be rebuilt in any case */
             log_error("store", "not usable, to be rebuilt reason=\"%s\"", reason.text);
             *trusted = false;
             error = CO_OK;
@@ -234,7 +234,7 @@ struct store_reader *store_long_reader_new(struct store *store) {
     return reader;
 }
 
-/* It begins another one at its next read. */
+/* Ends the reader's LMDB transaction; it begins another one at its next read. */
 static void end_mdb(struct store_txn *txn) {
     for (unsigned i = 0; i < STORE_TABLES_MAX; i++) {
         if (txn->cursors[i]) mdb_cursor_close(txn->cursors[i]);
@@ -255,8 +255,8 @@ void store_reader_free(struct store_reader *reader) {
     free(reader);
 }
 
-/* `active` then `gate` here, `gate` then `active` in store_gate_close, all sequentially consistent: one sees the
- * other. */
+/* `active` then `gate` here, `gate` then `active` in store_gate_close, all sequentially consistent: so at least one of
+ * the two sees the other. */
 static bool closed_for(const struct store_reader *reader) {
     return reader->lengthy ? reader->store->long_gate : reader->store->gate;
 }
@@ -287,7 +287,7 @@ struct store_txn *store_reader_begin(struct store_reader *reader) {
     int rc = txn->mdb ? mdb_txn_renew(txn->mdb) : mdb_txn_begin(txn->file->env, NULL, MDB_RDONLY, &txn->mdb);
     if (rc) {
         log_error("store", "a read cannot begin error=\"%s\"", mdb_strerror(rc));
-        CHECK(rc == 0); /* no disk is involved; the slots are as many as READERS_MAX */
+        CHECK(rc == 0); /* no disk is involved, and there are READERS_MAX slots */
     }
     return txn;
 }

@@ -1,4 +1,4 @@
-/* Compaction: the content is copied into a new file, which takes the old one's place.
+/* Compaction: copies the content into a new file, which replaces the old one.
  *
  * LMDB never makes its file smaller, and uses free pages in the order in which they were freed. After much was removed,
  * or after a long read beside a busy writer, the list of free pages is long: every commit goes to other pages, round and
@@ -9,11 +9,11 @@
  *        ^------------more has changed--------|                                        any --> GIVEN UP
  *
  * (1) From before the view that is copied begins (store_view.h) until the end the writer notes the key of each record
- *     that it changes. So the new file differs from the store at most in what was noted.
- * (2) Notes are taken at a boundary of write transactions: what is read for them afterwards has those changes.
- * (3) The last notes are carried over by the applier itself, while nobody writes. Then both have the same state sum, or
- *     the new file is thrown away.
- * (4) The switch waits for nobody: while a long read is under way it is put off. It is a rename; nothing is synced,
+ *     that it changes. So the new file differs from the store at most in the noted records.
+ * (2) Notes are taken at a boundary of write transactions, so a read that begins afterwards sees those changes.
+ * (3) The applier itself carries the last notes over, while nobody writes. Then both files have the same state sum, or
+ *     the new one is thrown away.
+ * (4) The switch does not wait: while a long read is under way it is put off. It is a rename; nothing is synced,
  *     because a store is not trusted after a crash of the machine. Before it the marker names both files, so that
  *     either is trusted when the process is killed. */
 #include <errno.h>
@@ -36,16 +36,16 @@
 
 #define COMPACT      "compact.mdb"
 #define COMMIT_BYTES ((size_t)FILE_OUT_PIECE)
-#define CROWDED_MS   10000 /* for so long too much has to be free */
-#define DUE_MS       60000 /* at least between two */
-#define DUE_TIMES    60    /* and so many times as long as one takes */
-#define FEW_KEYS     2000  /* that the applier carries over itself */
+#define CROWDED_MS   10000 /* compaction is due when too much has been free for so long */
+#define DUE_MS       60000 /* at least so long between two compactions, */
+#define DUE_TIMES    60    /* and at least so many times as long as one takes */
+#define FEW_KEYS     2000  /* at most so many are left to the applier */
 #define ROUNDS_MOST  200
 #define NOTES_MOST   ((size_t)64 << 20)
-#define RETRY_MS     100  /* a READY that the applier does not take is carried on */
-#define IDLE_MS      1000 /* where nobody writes, nobody takes it */
-#define READY_MOST   600  /* so often the applier may not take it; then it is given up */
-#define GATE_MS      5    /* for readers within */
+#define RETRY_MS     100  /* the thread waits so long for the applier to take a READY file, */
+#define IDLE_MS      1000 /* and so long when nothing has changed */
+#define READY_MOST   600  /* given up when the applier has not taken it so many times */
+#define GATE_MS      5    /* the applier waits so long for readers */
 #define SPARE_BYTES  ((uint64_t)64 << 20)
 
 METRIC compactions = {.name = "coord_store_compactions_total",
@@ -63,8 +63,8 @@ struct store_compact {
     pthread_cond_t moved;
     enum stage stage; /* with `lock` */
     /* with store->views_lock */
-    bool wanted;              /* notes are to be taken at the next boundary */
-    bool over;                /* too many of them */
+    bool wanted;              /* the thread wants the notes at the next boundary */
+    bool over;                /* there were too many notes */
     struct store_notes notes; /* keys that changed, without data */
     struct store_note *taken;
     /* The thread's; while the stage is READY the applier's */
@@ -72,9 +72,9 @@ struct store_compact {
     struct store_txn txn; /* of `next` */
     size_t pending;       /* bytes in it */
     uint64_t sum;         /* the state sum of what was committed to it */
-    int gone;             /* of the old file, for its blocks; -1 */
+    int gone;             /* a handle of the old file, to free its blocks; -1: none */
     bool marked;          /* the marker names both */
-    const char *why;      /* it was given up; NULL: it was stopped */
+    const char *why;      /* why it was given up; NULL: it was stopped */
 };
 
 /* -- the writer's side -------------------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static int copy(struct store_compact *compact) {
     return end(compact, error);
 }
 
-/* What the store has for them now, or that it has nothing any more. */
+/* Copies the present record of each noted key to the new file, or deletes it there when it is gone. */
 static int carry(struct store_compact *compact, struct store_txn *from, const struct store_note *note) {
     int error = store_file_begin(compact->next, &compact->txn);
     for (; note && !error; note = note->next[0]) {
@@ -171,7 +171,7 @@ static struct store_note *take(struct store_compact *compact, bool *over) {
     return taken;
 }
 
-/* One round; *count: of keys that were carried over. */
+/* One round; *count: the keys that were carried over. */
 static int catch_up(struct store_compact *compact, struct store_reader *reader, size_t *count) {
     bool over;
     struct store_note *taken = take(compact, &over);
@@ -200,7 +200,7 @@ static int mark(struct store_compact *compact, struct fault *fault) {
     return store_marker_write_both(store->folder, &now, &next, fault);
 }
 
-/* READY, until the applier has taken it. False: it has not, and more has changed meanwhile. */
+/* Stays READY until the applier has taken the file. False: it has not, and more has changed meanwhile. */
 static bool offer(struct store_compact *compact, unsigned wait_ms) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -234,7 +234,7 @@ static int run(struct store_compact *compact, struct store_reader *reader) {
     return error;
 }
 
-/* The file that was not taken, or was replaced. */
+/* Removes the file that was not taken, or that was replaced. */
 static void clean_up(struct store_compact *compact, bool switched) {
     struct store *store = compact->store;
     struct stat now;
@@ -282,7 +282,7 @@ static bool sums_agree(struct store_compact *compact, struct store_txn *from) {
     return false;
 }
 
-/* Everything is in the new file now. It takes the name and the place. */
+/* Everything is in the new file now. It gets the old one's name, and the store uses it. */
 static enum stage switch_files(struct store_compact *compact) {
     struct store *store = compact->store;
     if (!store_gate_try_close(store, GATE_MS)) return READY;
@@ -382,7 +382,7 @@ bool store_compact_begin(struct store *store) {
     pthread_mutex_init(&compact->lock, NULL);
     pthread_cond_init(&compact->moved, NULL);
     pthread_mutex_lock(&store->views_lock);
-    store->compact = compact; /* from here on changes are noted; the thread's view begins later */
+    store->compact = compact; /* changes are noted from here on, and the thread's view begins later */
     pthread_mutex_unlock(&store->views_lock);
     if (pthread_create(&compact->thread, NULL, compact_main, compact) == 0) return true;
     pthread_mutex_lock(&store->views_lock);

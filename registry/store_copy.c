@@ -263,8 +263,8 @@ static int load_file(struct load_job *job) {
     if (error) return error;
     struct copy_in in = {.fd = job->fd, .size = job->size, .block = mem_alloc(BLOCK_BYTES), .fault = job->fault};
     job->load.in = &in;
-    /* Not synced: after a crash of the machine it is not trusted anyway, and a gigabyte at once would hold up the
-     * log's disk. */
+    /* Not synced: after a crash of the machine the store is not trusted anyway, and syncing a gigabyte at once would
+     * hold up the log's disk. */
     error = load_all(&job->load);
     free(in.block);
     buffer_free(&in.record);
@@ -279,7 +279,7 @@ static void *load_main(void *arg) {
     return NULL;
 }
 
-/* A gigabyte takes seconds of processor. */
+/* Loads in a thread of low priority, because a gigabyte takes seconds of a processor. */
 static int load_in_background(struct load_job *job) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, load_main, job) != 0) return load_file(job);
@@ -316,7 +316,8 @@ struct store_file *store_switch(struct store *store, struct store_file *next) {
     return old;
 }
 
-/* It takes about as much as the copy: what certainly does not fit is not begun, and leaves the log what there is. */
+/* The store takes about as much space as the copy. A load that certainly does not fit is not begun, so that the log
+ * keeps the space that is left. */
 static bool has_room_for(const struct store *store, uint64_t size) {
     struct statvfs disk;
     return statvfs(store->folder, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= size;
@@ -332,10 +333,10 @@ int store_replace_edited(struct store *store, int fd, uint64_t size, bool backgr
                                           : fault_set(fault, CO_DISKFULL, "store: no room for a state of %llu bytes",
                                                       (unsigned long long)size);
     if (!error) error = background ? load_in_background(&job) : load_file(&job);
-    if (error == CO_DISKFULL) store_space_aside_gone(store->file); /* the next attempt has more */
+    if (error == CO_DISKFULL) store_space_aside_gone(store->file); /* so that the next attempt has more space */
     if (error) return error;
     struct store_file *next = job.load.file;
-    /* its blocks are not to go at once; where this fails they do */
+    /* this handle keeps the old file's blocks, so that they can be freed slowly; if it fails they are freed at once */
     int gone = open(store->file->path, O_RDWR | O_CLOEXEC);
     store_gate_close(store);
     error = take_name(store, next, fault);
@@ -372,7 +373,7 @@ struct checker {
     struct copy_in in;
     struct store *store;
     uint64_t count, sum;
-    uint8_t table; /* of the record before, and its key: they rise */
+    uint8_t table; /* of the record before, and its key, to check that they rise */
     struct buffer last;
     store_seen seen;
     void *data;

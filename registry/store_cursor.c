@@ -8,7 +8,7 @@
 struct store_cursor_impl {
     MDB_cursor *mdb;
     struct store_cursor_impl *next, **at; /* in txn->open */
-    size_t last_size;                     /* in a write transaction: the key of the record under it, or that was */
+    size_t last_size;                     /* in a write transaction: of the key under it, or that was */
     char last[STORE_KEY_MAX];
 };
 
@@ -50,7 +50,7 @@ void store_txn_end(struct store_txn *txn) {
     }
 }
 
-#define RECORD_COST 256 /* of a record besides its bytes, against the limit */
+#define RECORD_COST 256 /* a record counts so much against the limit, besides its bytes */
 
 void store_read_limit(struct store_txn *txn, size_t bytes) {
     txn->limited = true;
@@ -61,7 +61,7 @@ void store_read_unlimited(struct store_txn *txn) { txn->limited = txn->limit_hit
 
 bool store_read_limit_hit(const struct store_txn *txn) { return txn->limit_hit; }
 
-/* True: one record too many. */
+/* Counts a record. True: the limit is exceeded. */
 static bool limit_reached(struct store_txn *txn, size_t size) {
     size_t cost = size + RECORD_COST;
     txn->limit_hit = txn->limit_hit || cost > txn->limit;
@@ -69,7 +69,7 @@ static bool limit_reached(struct store_txn *txn, size_t size) {
     return txn->limit_hit;
 }
 
-/* Where pages are damaged LMDB may walk in circles, or through what was removed. */
+/* Is the key in order? When pages are damaged LMDB may walk in circles, or through removed records. */
 static bool in_order(struct slice key, struct slice before, MDB_cursor_op op) {
     if (op == MDB_NEXT) return slice_compare(before, key) < 0;
     if (op == MDB_PREV) return slice_compare(before, key) > 0;
@@ -88,7 +88,7 @@ static int seek(struct store_cursor *cursor, MDB_val *key, MDB_val *data) {
     return before == 0 || before == MDB_NOTFOUND ? rc : before;
 }
 
-/* To where `op` says; with MDB_SET_RANGE from `key`. */
+/* Moves the cursor as `op` says; with MDB_SET_RANGE to the first record from `key` on. */
 static int go(struct store_cursor *cursor, MDB_val *key, MDB_val *data, MDB_cursor_op op) {
     struct store_cursor_impl *impl = cursor->impl;
     if (!impl) return MDB_NOTFOUND;
@@ -98,7 +98,7 @@ static int go(struct store_cursor *cursor, MDB_val *key, MDB_val *data, MDB_curs
     return empty ? store_check_empty(cursor->txn, cursor->table) : rc;
 }
 
-/* `from`: the key before; where the range begins. */
+/* Moves the cursor by one step. `from`: the key before, or where the range begins. */
 static void step(struct store_cursor *cursor, struct slice from, MDB_cursor_op op) {
     struct store_cursor_impl *impl = cursor->impl;
     MDB_val key = {from.size, (void *)(uintptr_t)from.data}, data;
@@ -121,7 +121,7 @@ static void step(struct store_cursor *cursor, struct slice from, MDB_cursor_op o
     }
 }
 
-/* In a write transaction the record may be gone, and its bytes. */
+/* The key of the record under the cursor; in a write transaction the record and its bytes may be gone. */
 static struct slice last_key(const struct store_cursor *cursor) {
     const struct store_cursor_impl *impl = cursor->impl;
     return cursor->txn->writing ? slice_make(impl->last, impl->last_size) : cursor->key;

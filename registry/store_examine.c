@@ -1,11 +1,11 @@
-/* Reading a store's file without LMDB. LMDB trusts its pages: one that makes no sense ends the process (an
- * assertion, a wild pointer), and a wrong key in a branch hides records that are all in their places. Here every page
- * is read by pread, and every number in it is checked before it is used: each page belongs to one place, of a tree or
- * of the list of free pages; nodes fill their pages; keys rise over a whole table and lie between their separators;
- * records and pages are as many as the table says; each record has its checksum, and all of them add up to the sum
- * that was kept. What LMDB decides by is right then, and it does not look at the rest.
+/* Reading a store's file without LMDB. LMDB trusts its pages: one that makes no sense ends the process (an assertion, a
+ * wild pointer), and a wrong key in a branch hides records that are all in their places. Here every page is read by
+ * pread, and every number in it is checked before it is used: each page belongs to one place, of a tree or of the list
+ * of free pages; nodes fill their pages; keys rise over a whole table and lie between their separators; records and
+ * pages are as many as the table says; each record has its checksum, and all of them add up to the sum that was kept.
+ * So all bytes by which LMDB decides are right; it does not look at the others.
  *
- * What is known of LMDB's format (0.9, 64 bits, little-endian; numbers at byte offsets):
+ * The parts of LMDB's format that are used here (0.9, 64 bits, little-endian; each number with its size in bytes):
  *   page      number 8, pad 2, flags 2 (1 branch, 2 leaf, 4 overflow, 8 meta), then end of pointers 2 and beginning of
  *             nodes 2 (overflow: pages 4), then from 16 on the nodes' places, 2 each
  *   node      low 2, high 2, flags 2, key size 2, key, data; to an even size. Leaf: low and high are the data's size;
@@ -32,7 +32,7 @@
 #define TABLE_SIZE 48
 #define META_SIZE  (PAGE_HEAD + 24 + 2 * TABLE_SIZE + 16)
 #define DEPTH_MAX  24
-#define STOP_PAGES 64 /* so often `stop` is asked */
+#define STOP_PAGES 64 /* `stop` is asked once for so many pages */
 #define NO_PAGE    UINT64_MAX
 enum { PAGE_BRANCH = 1, PAGE_LEAF = 2, PAGE_OVERFLOW = 4, PAGE_META = 8, NODE_BIG = 1, NODE_TABLE = 2 };
 enum { FREE_FLAGS = 8, FREE_FLAGS_OURS = 0x4000 }; /* MDB_INTEGERKEY; MDB_NOSUBDIR, with which it was made */
@@ -109,7 +109,7 @@ static int read_big(struct exam *exam, struct tree *tree, uint64_t page, size_t 
     if (page < 2 || page > exam->last_page) return wrong(exam, page, "a large value is not in the file");
     int error = read_at(exam, page, head, sizeof head);
     if (error) return error;
-    uint64_t all = get_le32(head + 12); /* what replaced a larger one has more */
+    uint64_t all = get_le32(head + 12); /* a value that replaced a larger one has more pages */
     if (get_le64(head) != page || u16(head + 10) != PAGE_OVERFLOW || all < pages)
         return wrong(exam, page, "a large value's page is damaged");
     error = claim(exam, page, all);
@@ -153,7 +153,7 @@ static int take_record(struct exam *exam, struct tree *tree, uint64_t page, stru
     struct slice value;
     uint64_t hash;
     if (tree->table == TABLE_FREE) return take_free(exam, page, key, data);
-    if (tree->table == TABLE_UNKNOWN) return CO_OK; /* its number, which the checksum counts, is not known */
+    if (tree->table == TABLE_UNKNOWN) return CO_OK; /* the checksum includes the table's number, which is not known */
     if (tree->table == STORE_TABLE_META && key.data[0] != STORE_META_BYTE)
         return wrong(exam, page, "a record among the tables");
     if (!store_record_read((uint8_t)tree->table, &raw, &all, &value, &hash))
@@ -173,13 +173,13 @@ static int take_table(struct exam *exam, struct tree *tree, uint64_t page, struc
     if (data.size != TABLE_SIZE || tree->table != STORE_TABLE_META)
         return wrong(exam, page, "a table that should not be there");
     int table = table_number(exam, name);
-    bool empty = get_le64(data.data + 40) == NO_PAGE; /* a newer version may have been here, and left nothing in it */
+    bool empty = get_le64(data.data + 40) == NO_PAGE; /* a newer version may have made it and left it empty */
     if (table == TABLE_UNKNOWN && !empty)
         snprintf(exam->unknown, sizeof exam->unknown, "%.*s", (int)name.size, name.data);
     return examine_tree(exam, table, data.data);
 }
 
-/* Keys in the order of their tree: numbers in that of free pages. `room`: 8 bytes. */
+/* Makes keys comparable by memcmp: those of the tree of free pages are numbers. `room`: 8 bytes. */
 static bool ordered_key(const struct tree *tree, struct slice *key, char *room) {
     if (tree->table != TABLE_FREE) return true;
     if (key->size != 8) return false;
@@ -202,7 +202,7 @@ static int take_order(struct exam *exam, struct tree *tree, uint64_t page, struc
     return CO_OK;
 }
 
-/* The size of a node; 0: it does not lie in its page. */
+/* The size of a node; 0: it is not within its page. */
 static size_t node_size(const char *node, size_t room, bool leaf) {
     if (room < NODE_HEAD) return 0;
     size_t flags = u16(node + 4), key = u16(node + 6), size = NODE_HEAD + key;
@@ -307,7 +307,8 @@ static int read_metas(struct exam *exam, char metas[2][META_SIZE]) {
     return CO_OK;
 }
 
-/* The meta page as of `txnid`; 0: of the last one. Nobody writes then, and the other is of the one before. */
+/* The meta page as of `txnid`; 0: of the last one. With 0, nobody writes, and the other meta page is that of the
+ * transaction before. */
 static int choose_meta(struct exam *exam, char metas[2][META_SIZE], uint64_t txnid, const char **chosen) {
     uint64_t ids[2] = {meta_txnid(metas[0]), meta_txnid(metas[1])};
     int newest = ids[0] < ids[1];

@@ -26,7 +26,7 @@ int store_fence(const char *folder, const char *text, struct fault *fault) {
     return error;
 }
 
-/* What the file says does not matter: it is there. */
+/* The store is fenced when the file is there, whatever its content is. */
 bool store_fenced(const char *folder, char *text, size_t room) {
     char *path = store_path(folder, FENCED), line[512] = "";
     FILE *file = fopen(path, "re");
@@ -53,8 +53,8 @@ int store_unfence(const char *folder) { return mark_remove(folder, FENCED); }
 static char suspect_path[4096];
 static volatile sig_atomic_t opening;
 
-/* Only what a signal handler may call. The handler was installed for once: the signal that is raised ends the
- * process. A byte for each crash, one more while the store was being opened. */
+/* Calls only functions that a signal handler may call. The handler is reset when it is called, so that the signal it
+ * raises ends the process. A byte for each crash, one more while the store was being opened. */
 static void on_crash(int number) {
     int fd = open(suspect_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) {

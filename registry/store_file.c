@@ -36,7 +36,7 @@ int store_error(int code) {
         case MDB_VERSION_MISMATCH:
         case MDB_INCOMPATIBLE:
         case MDB_PANIC:
-        case MDB_PAGE_FULL: /* a page that lied about its room; a tree that never ends */
+        case MDB_PAGE_FULL: /* a page has less room than it says; a tree never ends */
         case MDB_CURSOR_FULL: return CO_CORRUPT;
         default: return code > 0 ? co_from_errno(code) : CO_IO;
     }
@@ -49,8 +49,8 @@ int store_file_fault(struct fault *fault, const char *path, int code) {
                      error == CO_DISKFULL ? co_strerror(error) : mdb_strerror(code));
 }
 
-/* LMDB writes to its lock file through a map too: its pages are there before, or a reader on a full disk ends the
- * process. */
+/* Reserves the lock file's pages before LMDB writes to them through a map; otherwise a reader on a full disk would end
+ * the process. */
 static int lock_reserve(const struct store_file *file, struct fault *fault) {
     size_t size = strlen(file->path) + sizeof "-lock";
     char *path = mem_alloc(size);
@@ -65,7 +65,7 @@ static int lock_reserve(const struct store_file *file, struct fault *fault) {
     return error;
 }
 
-/* A page that lies behind the file's end would read as zeros. `size`: 0: the file is new. */
+/* Checks the file's length, because a page behind its end would read as zeros. `size`: 0: the file is new. */
 int store_file_whole(struct store_file *file, uint64_t size, struct fault *fault) {
     MDB_stat stat;
     MDB_envinfo info;
@@ -79,8 +79,8 @@ int store_file_whole(struct store_file *file, uint64_t size, struct fault *fault
                      file->path, size, wanted);
 }
 
-/* With MDB_WRITEMAP LMDB makes the file as large as its map when it opens it. Nothing lies behind what is reserved:
- * the file ends there, and grows with what is reserved from then on (store_space.c). */
+/* With MDB_WRITEMAP LMDB makes the file as large as its map when it opens it. Cuts the file at the end of the reserved
+ * space; it grows when more is reserved (store_space.c). */
 static int cut_to_reserved(struct store_file *file, struct fault *fault) {
     struct stat info;
     if (fstat(file->fd, &info) == 0 &&
@@ -90,7 +90,7 @@ static int cut_to_reserved(struct store_file *file, struct fault *fault) {
     return fault_set(fault, error, "store: %s: cannot be cut to its size: %s", file->path, co_strerror(error));
 }
 
-/* LMDB has met what it cannot go on with, and ends the process when this returns; that leaves the mark of a crash. */
+/* An assertion of LMDB failed, and LMDB ends the process when this returns; that leaves the mark of a crash. */
 static void on_assertion(MDB_env *env, const char *message) {
     (void)env;
     log_error("store", "LMDB: %s: the process ends, and examines the store when it is started again", message);
@@ -116,7 +116,7 @@ static int env_open(struct store_file *file, struct fault *fault) {
     return store_file_whole(file, size, fault);
 }
 
-/* A table that is new needs pages. */
+/* Opens the table, or creates it, for which it reserves pages. */
 static int table_open(struct store_file *file, MDB_txn *txn, const struct store_table *table) {
     int rc = mdb_dbi_open(txn, table->name, 0, &file->tables[table->number]);
     if (rc != MDB_NOTFOUND) return rc;

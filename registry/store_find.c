@@ -1,8 +1,8 @@
-/* Looking a record up. LMDB finds its way by the separators of branch pages and by the keys of leaves, and nothing
- * checks those on the way: where one is damaged, the search ends in a wrong place and misses the record. So a miss is
- * proven by its neighbours. The records before and behind the place where the search ended have to lie before and
- * behind the key, and to be what was written. LMDB walks from one to the other by the numbers of pages and not by
- * keys, so that no record is between them. */
+/* Looking a record up. LMDB finds its way by the separators of branch pages and by the keys of leaves, and does not
+ * check them: when one is damaged, the search ends in a wrong place and misses the record. So a miss is proven by its
+ * neighbours: the records before and after the place where the search ended must have keys before and after the wanted
+ * one, and must not be damaged. LMDB walks from one to the other by the numbers of pages and not by keys, so no record
+ * is between them. */
 #include "base/check.h"
 #include "registry/store_file.h"
 
@@ -28,8 +28,8 @@ static int compare(const MDB_val *a, const MDB_val *b) {
 #define TABLE_SIZE 48 /* LMDB's description of a table: 40 bytes, then the number of its root page */
 #define TABLE_ROOT 40
 
-/* Beside table 0 lie the descriptions of the others, which have no checksum. A record of table 0 whose key was damaged
- * is not taken for one, because it ends with a hash, which is no page's number. */
+/* The descriptions of the other tables lie beside table 0, and have no checksum. A record of table 0 whose key was
+ * damaged is not taken for one, because it ends with a hash, which is no page's number. */
 static bool is_description(const struct store_txn *txn, const MDB_val *key, const MDB_val *data) {
     if (*(const char *)key->mv_data == STORE_META_BYTE || data->mv_size != TABLE_SIZE) return false;
     uint64_t root = get_le64((const char *)data->mv_data + TABLE_ROOT);
@@ -48,7 +48,8 @@ static int damaged(struct store_txn *txn, uint8_t table) {
     return MDB_CORRUPTED;
 }
 
-/* LMDB finds nothing in a table whose description it does not find, and counts nothing either. */
+/* LMDB finds nothing in a table whose description it does not find, and its count is 0, too. So this looks for the
+ * description. */
 int store_check_empty(struct store_txn *txn, uint8_t table) {
     const char *name = table == STORE_TABLE_META ? "" : txn->file->names[table];
     MDB_val key = {strlen(name), (void *)(uintptr_t)name}, description;
@@ -91,7 +92,7 @@ int store_check_inserted(struct store_txn *txn, uint8_t table, MDB_cursor *curso
     return compare(&found, key) > 0 && is_whole(txn, table, &found, &data) ? 0 : damaged(txn, table);
 }
 
-/* LMDB looks for it once more, and not in the same way. */
+/* LMDB searches for the record once more, in another way, so the table's size is compared afterwards. */
 int store_replace_found(struct store_txn *txn, uint8_t table, MDB_cursor *cursor, MDB_val *key, MDB_val *data) {
     MDB_stat before, after;
     MDB_dbi dbi = txn->file->tables[table];

@@ -1,13 +1,13 @@
 /* Writing the file out bit by bit.
  *
- * The store is never synced: the kernel writes what changed through the map when it is 30 s old, or when there is
- * too much of it, and then a gigabyte at once; the log's syncs on the same disk wait behind that (measured: 60 to
- * 220 ms). So a thread of the store's own begins the writing (base/file_out.h) before that, piece by piece: it walks
- * over the file again and again, the faster the more is changed, so that about FLUSH_DIRTY_BYTES are waiting at a
- * time (with more than 16 MiB a second: what is changed in ROUND_MS_LEAST). The kernel knows the age of the file
- * only, and every 30 s writes all that waits then, however young (measured with 40 MiB: 50 ms; with 4 MiB each of
- * three stores on one disk: a log write of 33 ms once). It promises nothing about what is on disk. A file below
- * FLUSH_FILE_BYTES is left to the kernel, and gets no thread. */
+ * The store is never synced: the kernel writes pages that changed through the map when they are 30 s old, or when there
+ * are too many, and then a gigabyte at once; the log's syncs on the same disk wait behind that (measured: 60 to 220
+ * ms). So a thread of the store's own begins the writing (base/file_out.h) before that, piece by piece: it walks over
+ * the file again and again, the faster the more is changed, so that about FLUSH_DIRTY_BYTES are waiting at a time (with
+ * more than 16 MiB a second: the changes of ROUND_MS_LEAST). The kernel knows only the age of the file, and every 30 s
+ * writes all changes that wait then, however young (measured with 40 MiB: 50 ms; with 4 MiB each of three stores on one
+ * disk: a log write of 33 ms once). It makes nothing durable. A file below FLUSH_FILE_BYTES is left to the kernel, and
+ * gets no thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <time.h>
@@ -21,12 +21,12 @@
 
 #define FLUSH_FILE_BYTES  ((uint64_t)16 << 20)
 #define FLUSH_DIRTY_BYTES ((uint64_t)2 << 20)
-#define PIECE_BYTES       ((uint64_t)FILE_OUT_PIECE) /* to be written out at a time */
-#define PIECES            32                         /* a tick, about, where pieces can be large; two calls each */
+#define PIECE_BYTES       ((uint64_t)FILE_OUT_PIECE) /* is written out at a time */
+#define PIECES            32                         /* a tick, about, when pieces can be large; two calls each */
 #define TICK_MS           100
 #define ROUND_MS_LEAST    125                   /* a page that changes all the time is not written more often */
 #define ROUND_MS_MOST     20000                 /* below the kernel's 30 s */
-#define RATE_MOST         ((uint64_t)256 << 20) /* of a file that changes everywhere faster than it can be written */
+#define RATE_MOST         ((uint64_t)256 << 20) /* for a file that changes faster than it can be written */
 
 /* One round over the file takes so long while `rate` bytes a second are changed. */
 uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate) {
@@ -37,8 +37,8 @@ uint64_t store_flush_round_ms(uint64_t file_bytes, uint64_t rate) {
     return rate > RATE_MOST && ms < least ? least : ms;
 }
 
-/* Of the file, to be looked at in one go: with PIECE_BYTES to be written in it, were what waits spread evenly. If it
- * is not, at most all that waits: FLUSH_DIRTY_BYTES. */
+/* The part of the file to write out in one go: if the waiting changes were spread evenly, it would hold PIECE_BYTES of
+ * them. If they are not, it holds at most all of them: FLUSH_DIRTY_BYTES. */
 uint64_t store_flush_piece(uint64_t file_bytes, uint64_t rate, uint64_t part) {
     double waiting = (double)(rate * store_flush_round_ms(file_bytes, rate)) / 1000;
     uint64_t most = part / PIECES / PIECE_BYTES * PIECE_BYTES;
@@ -47,8 +47,8 @@ uint64_t store_flush_piece(uint64_t file_bytes, uint64_t rate, uint64_t part) {
     return most > PIECE_BYTES ? most : PIECE_BYTES;
 }
 
-/* Writes out [from, end) of the store's file, which may be another one next time. Piece by piece: a sync of the log
- * is to find one piece before it, not all of them. */
+/* Writes out [from, end) of the store's file, which may be another one next time. It goes piece by piece, so that a
+ * sync of the log finds only one piece before it, not all of them. */
 static int write_out(struct store *store, uint64_t from, uint64_t end, uint64_t piece) {
     if (from >= end) return CO_OK;
     pthread_mutex_lock(&store->lock);
@@ -65,7 +65,7 @@ static int write_out(struct store *store, uint64_t from, uint64_t end, uint64_t 
 struct round {
     uint64_t at;    /* of the file */
     uint64_t size;  /* of the file, when it began */
-    uint64_t grown; /* from here on the file is new since the round before began, and all of it waits */
+    uint64_t grown; /* the file has grown from here on since the round before began, so all of that part waits */
     uint64_t rate;  /* bytes changed a second while there are changes, smoothed */
     uint64_t clean; /* bytes walked over since the last change */
     bool warned;
@@ -96,7 +96,7 @@ static void tick(struct store *store, struct round *round, uint64_t passed_ms) {
     round->clean += part;
 }
 
-/* Until the next tick; or, all being written, until something changes. False: the store is closed. */
+/* Waits until the next tick; or, when everything is written, until something changes. False: the store is closed. */
 static bool wait_tick(struct store *store, const struct round *round) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -172,5 +172,5 @@ void store_flush_free(struct store *store) {
     pthread_cond_destroy(&store->flush_wake);
 }
 
-/* What was loaded so far; the piece before it is on the disk when this returns. */
+/* Begins to write out the pages loaded so far; the piece before is on the disk when this returns. */
 int store_flush_behind(struct store_file *file) { return file_out(file->fd, 0, 0); }

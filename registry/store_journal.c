@@ -1,4 +1,4 @@
-/* What stood in the store before: the journal of a write transaction, and reads of a past state.
+/* Former values of records: the journal of a write transaction, and reads of a past state.
  *
  * A note: the table's number, 0x80 added if there was a record; the key's size as a varint, the key; and if there was
  * one, the value's size and the value. */
@@ -11,7 +11,7 @@
 
 #define NOTE_EXISTED 0x80
 
-#define ROOM_KEPT (1u << 20) /* of a buffer, for the next entry */
+#define ROOM_KEPT (1u << 20) /* a buffer of at most this size is kept for the next entry */
 
 void store_journal_begin(struct store_txn *txn, size_t most) {
     struct store_journal *journal = &txn->journal;
@@ -64,13 +64,13 @@ bool store_journal_next(struct slice *rest, struct store_before *before) {
 struct past_note {
     struct store_before before;
     uint64_t index;
-    size_t order; /* among all, as they were added */
+    size_t order; /* in which the notes were added */
 };
 
 struct past_cursor {
     struct past_cursor *next;
-    struct store_cursor now;    /* ranges over what is there at present; stands on what was not handed out yet */
-    const struct past_note *at; /* likewise: the first note of a key; the table's end: none is left */
+    struct store_cursor now;    /* ranges over the present records; stands on one that was not handed out yet */
+    const struct past_note *at; /* likewise over the notes: the first note of a key; the table's end: none is left */
     const struct past_note *end;
 };
 
@@ -161,7 +161,7 @@ static void hand_out(struct store_cursor *cursor, struct slice key, struct slice
     cursor->valid = true;
 }
 
-/* The next of both: what is there at present, unless a note says what was there then. */
+/* Sets the cursor to the next record of both: the present one, unless a note has its former value. */
 static void merge(struct store_cursor *cursor) {
     struct past_cursor *both = cursor->past;
     struct store_cursor *now = &both->now;

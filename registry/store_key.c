@@ -8,7 +8,7 @@
 #define HASH_BYTES     16
 #define PART_COUNT_MAX 4
 #define PART_MARK      '\x01'
-#define PART_KEEP      (STORE_PART_MAX - 2 * HASH_BYTES) /* a shortened part is one byte longer than any other can be */
+#define PART_KEEP      (STORE_PART_MAX - 2 * HASH_BYTES) /* a shortened part is one byte longer than any other */
 
 struct slice store_key_long(struct slice key, char *room) {
     _Static_assert(STORE_KEY_PREFIX + HASH_BYTES == STORE_KEY_WHOLE + 1, "shortened keys are longer than whole ones");

@@ -1,5 +1,5 @@
-/* A store that nobody has open, looked at without changing anything: read to its end without LMDB first, then opened
- * by LMDB read-only and without its lock file. */
+/* Reads a store that nobody has open, without changing anything: first reads it to its end without LMDB, then opens it
+ * with LMDB read-only and without its lock file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 #define LOOK_FLAGS (MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD)
 
-/* Its own lock keeps an agent from starting meanwhile. A store that never was has none. */
+/* Takes the store's own lock, which keeps an agent from starting meanwhile. A folder without a store has no lock. */
 static int lock_look(struct store *store, struct fault *fault) {
     char *path = store_path(store->folder, LOCK);
     store->lock_fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -37,7 +37,7 @@ static bool is_ours(const struct store_config *config, const MDB_val *name) {
     return false;
 }
 
-/* LMDB keeps the tables' names in its main table, beside table 0. */
+/* Refuses tables of a newer version. LMDB keeps the tables' names in its main table, beside table 0. */
 static int refuse_unknown(struct store_file *file, MDB_txn *txn, const struct store_config *config,
                           struct fault *fault) {
     MDB_cursor *cursor;
@@ -76,7 +76,8 @@ static int tables_look(struct store_file *file, const struct store_config *confi
     return error;
 }
 
-/* Of pages that make no sense LMDB makes signals, or walks them for ever: it sees none before all are read. */
+/* Checks all pages before LMDB sees them, because pages that make no sense lead LMDB to crash, or to walk them for
+ * ever. */
 static int file_examine(struct store *store, const char *path, struct fault *fault) {
     struct fault found = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -117,7 +118,7 @@ static int data_look(struct store *store, bool *trusted, struct fault *fault) {
         if (store_marker_foreign(store->folder))
             error = fault_set(fault, CO_CORRUPT, "store: %s: of another version's format", path);
         else error = file_look(store, path, (uint64_t)info.st_size, fault);
-        if (error && store_crashes(store->folder) > 0) *trusted = false; /* the next start finds the same */
+        if (error && store_crashes(store->folder) > 0) *trusted = false; /* the next start will find the same */
     } else if (errno != ENOENT && errno != ENOTDIR && errno != 0) {
         error = fault_set(fault, co_from_errno(errno), "store: %s: cannot be read: %s", path, strerror(errno));
     }

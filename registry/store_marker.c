@@ -2,8 +2,8 @@
  * file, so that after a kill -9 (the kernel still has every page) the store is trusted, and after a crash of the
  * machine it is not.
  *
- * It is written in place, always with the same size, once it is there: that needs no new space, so a server stops
- * and starts on a full disk. In pieces it is neither text, and the store is not trusted. */
+ * It is written in place, always with the same size, once it is there: that needs no new space, so a server stops and
+ * starts on a full disk. A marker that was written in part is neither text, so the store is not trusted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@ char *store_path(const char *folder, const char *name) {
     return path;
 }
 
-/* NUL-terminated. -1: cannot be read. */
+/* Reads the marker; NUL-terminated. -1: it cannot be read. */
 static ssize_t read_marker(const char *folder, char room[MARKER_SIZE + 2]) {
     char *path = store_path(folder, MARKER);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -65,7 +65,8 @@ static void marker_text(const struct stat *file, const struct stat *next, char r
     room[size] = '\n'; /* instead of snprintf's end */
 }
 
-/* Without a boot id nothing can be known about the time between. */
+/* Does the marker name this boot and this file? Without a boot id a crash of the machine cannot be excluded, so the
+ * answer is no. */
 static bool names(const char *found, const struct stat *file) {
     char line[64], boot[BOOT_ID_SIZE], head[MARKER_SIZE];
     if (!boot_id(boot)) return false;
@@ -104,7 +105,7 @@ int store_write_synced(const char *path, const char *text) {
     return error;
 }
 
-/* In place: on a full disk there is no room for another file. */
+/* Writes in place, because on a full disk there is no room for another file. */
 static int write_synced(const char *path, const char text[MARKER_SIZE], bool *made) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     *made = fd < 0 && errno == ENOENT;

@@ -22,7 +22,7 @@ static int compare(const struct store_note *note, uint8_t table, struct slice ke
     return slice_compare(store_note_key(note), key);
 }
 
-/* One in four is on the next level. */
+/* One note in four is on the next level, too. */
 static uint8_t levels_of_next(struct store_notes *notes) {
     uint8_t levels = 1;
     uint64_t bits = notes->random = notes->random * 6364136223846793005u + 1442695040888963407u;

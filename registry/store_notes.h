@@ -1,6 +1,6 @@
-/* Notes of a view (store_view.c): what stood in the store before it was changed, for the records that the view has not
- * handed out yet. Sorted by table and key; of each record the first note counts, because it says what the view has. A
- * skip list: the smallest notes are taken away first, in order. No lock: the view has one. */
+/* Notes of a view (store_view.c): the former values of changed records that the view has not handed out yet. Sorted by
+ * table and key; of each record only the first note counts, because it has the value as of the view. A skip list: the
+ * smallest notes are taken first, in order. No lock: the view has one. */
 #ifndef COORD_REGISTRY_STORE_NOTES_H
 #define COORD_REGISTRY_STORE_NOTES_H
 
@@ -16,7 +16,7 @@ struct store_note {
     uint8_t table, levels;
     bool existed;
     uint32_t key_size;
-    size_t data_size;          /* what LMDB had for the record: value and hash; 0 where it did not exist */
+    size_t data_size;          /* of LMDB's data of the record: value and hash; 0: it did not exist */
     struct store_note *next[]; /* `levels` of them; behind them the key, then the data */
 };
 
@@ -26,10 +26,10 @@ struct store_notes {
     size_t count, bytes; /* `bytes` of memory, about */
 };
 
-/* Does nothing when the record has a note. `existed` false: there was none, `data` is not looked at. Copies. */
+/* Does nothing when the record has a note. `existed` false: there was no record, and `data` is not used. Copies. */
 void store_notes_add(struct store_notes *notes, uint8_t table, struct slice key, bool existed, struct slice data);
-/* Takes away all notes that are not behind (table, key); `whole_table`: not behind the table. In order, linked by
- * next[0]; NULL: there is none. Each to be freed with free(). */
+/* Takes all notes up to (table, key); `whole_table`: up to the end of the table. In order, linked by next[0]; NULL:
+ * there is none. Each to be freed with free(). */
 struct store_note *store_notes_take(struct store_notes *notes, uint8_t table, struct slice key, bool whole_table);
 struct slice store_note_key(const struct store_note *note);
 struct slice store_note_data(const struct store_note *note);

@@ -1,6 +1,6 @@
-/* A record as LMDB has it: the value, and behind it the record's hash, 8 bytes, big-endian. The hash counts table, key
- * and value. It is the record's share of the state sum, and its checksum: whoever reads a record compares the two. It
- * lies behind the value so that the value begins where LMDB's data begins. */
+/* LMDB's data of a record: the value, followed by the record's hash (8 bytes, big-endian). The hash covers table, key
+ * and value. It is the record's share of the state sum, and its checksum, which every read compares. It follows the
+ * value so that the value begins where LMDB's data begins. */
 #include "base/hash.h"
 #include "registry/store_file.h"
 

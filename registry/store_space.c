@@ -1,20 +1,18 @@
 /* File space reserved ahead of use.
  *
- * The map is far larger than the file, which ends where what is reserved ends, and a page behind that end, or one
- * that the disk cannot back, is a SIGBUS when it is first touched, not an error. So no page is ever used that does not
- * lie in reserved space: before each change (store_need_op) the end of all pages that the transaction may have taken by
- * then is estimated from above, and that much is reserved, in steps.
+ * The map is far larger than the file, which ends where the reserved space ends. A page behind that end, or one that
+ * the disk cannot back, is a SIGBUS when it is first touched, not an error. So no page outside the reserved space is
+ * ever used: before each change (store_need_op) an upper bound of the pages that the transaction may have taken by then
+ * is computed, and that much is reserved, in steps.
  *
- * The estimate. LMDB takes pages from its free list or from the end of the file; suppose always the end. A
- * transaction takes
+ * The estimate. LMDB takes pages from its free list or from the end of the file; suppose always the end. A transaction
+ * takes
  *  - for a value that does not fit into a leaf: its pages, per put (value_pages);
- *  - single pages of trees: each change copies or splits at most a few pages per level (op_pages). But a page
- * taken in this transaction is part of a tree, or loose and then taken again first; so never more than all
- * trees together had at their largest (peak_pages). Their size is looked at every LOOK_PAGES of op_pages, the
- * first time also as it was at the beginning, and cannot have grown by more between two looks than what was
- * done between them (since_pages);
- *  - at commit, for the list of freed pages: 8 bytes for each, rewritten a few times (the slack in
- * need_pages). */
+ *  - single pages of trees: each change copies or splits at most a few pages per level (op_pages). But a page taken in
+ *    this transaction is part of a tree, or loose and then taken again first; so never more than all trees together had
+ *    at their largest (peak_pages). Their size is looked at every LOOK_PAGES of op_pages, the first time also as it was
+ *    at the beginning. Between two looks it cannot have grown by more than the changes in between took (since_pages);
+ *  - at commit, for the list of freed pages: 8 bytes for each, rewritten a few times (the slack in need_pages). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -25,14 +23,14 @@
 #include "registry/store_file.h"
 
 #define RETRY_MS    250
-#define SMALL_VALUE 1000 /* surely within a leaf */
+#define SMALL_VALUE 1000 /* surely fits into a leaf */
 #define SLACK_PAGES 64
 #define LOOK_PAGES  1024
 
 static uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-/* Space is taken a quarter of a step at a time, and three quarters ahead of what is used: the file is at most one
- * step longer than what is in it. */
+/* Space is reserved a quarter of a step at a time, and three quarters ahead of use, so the file is at most one step
+ * longer than its content. */
 static uint64_t unit_of(const struct store_file *file) {
     uint64_t quarter = file->step_bytes / 4;
     return quarter > file->page_bytes ? quarter : file->page_bytes;
@@ -40,7 +38,7 @@ static uint64_t unit_of(const struct store_file *file) {
 
 static uint64_t ahead_of(const struct store_file *file) { return 3 * unit_of(file); }
 
-/* For file systems without fallocate: real zeros behind the last page in use. */
+/* For file systems without fallocate: writes real zeros behind the last page in use. */
 static int write_zeros(struct store_file *file, uint64_t from, uint64_t to) {
     static const char zeros[64 * 1024];
     uint64_t used = round_up(file->used_bytes, file->page_bytes);
@@ -69,7 +67,7 @@ static int reserve_range(struct store_file *file, uint64_t from, uint64_t to) {
     }
 }
 
-/* An old file that is kept for curious people only. */
+/* Removes the old file that is kept aside only for investigation. False: there is none. */
 static bool aside_gone(struct store_file *file) {
     if (!file->aside) return false;
     log_warn("store", "space is short, removing file=%s", file->aside);
@@ -115,7 +113,8 @@ static void learn_used(struct store_file *file) {
     file->used_bytes = ((uint64_t)info.me_last_pgno + 1) * file->page_bytes;
 }
 
-/* On a full disk this finds what the file has reserved from the time before: to reserve that again costs nothing. */
+/* On a full disk this finds the space that an earlier process reserved for the file: reserving it again costs
+ * nothing. */
 void store_space_open(struct store_file *file) {
     learn_used(file);
     uint64_t ahead = SLACK_PAGES * file->page_bytes;
@@ -136,7 +135,7 @@ static void say_full(struct store_file *file) {
 void store_space_ahead(struct store_file *file) {
     learn_used(file);
     file->wanted_bytes = 0;
-    if (file->full) /* until there is more than just enough */
+    if (file->full) /* so it stays full until there is more than just enough */
         (void)store_space_retry(file);
     else if (store_space_cover(file, file->used_bytes + ahead_of(file)) != CO_OK) say_full(file);
 }
@@ -147,14 +146,14 @@ bool store_space_retry(struct store_file *file) {
     if (now - tried < RETRY_MS || !atomic_compare_exchange_strong(&file->tried_ms, &tried, now)) return false;
     uint64_t bytes = file->used_bytes + ahead_of(file);
     if (bytes < file->wanted_bytes) bytes = file->wanted_bytes;
-    bytes += unit_of(file) / 2; /* or the next commit would find it full again */
+    bytes += unit_of(file) / 2; /* otherwise the next commit would find it full again */
     if (store_space_cover(file, bytes) != CO_OK) return false;
     file->full = false;
     log_info("store", "the disk has space again file=%s", file->path);
     return true;
 }
 
-/* -- what the running transaction may need ------------------------------------------------------------------------ */
+/* -- the need of the running transaction -------------------------------------------------------------------------- */
 
 static uint64_t tree_pages(struct store_file *file, MDB_txn *mdb) {
     uint64_t pages = 0;
@@ -166,7 +165,7 @@ static uint64_t tree_pages(struct store_file *file, MDB_txn *mdb) {
     return pages;
 }
 
-/* As at the beginning of the write transaction: what a reader sees. UINT32_MAX when that cannot be told. */
+/* The pages of all trees at the beginning of the write transaction, as a reader sees them. UINT32_MAX: unknown. */
 static uint64_t tree_pages_before(struct store_file *file) {
     MDB_txn *mdb;
     if (mdb_txn_begin(file->env, NULL, MDB_RDONLY, &mdb) != 0) return UINT32_MAX;
@@ -220,7 +219,7 @@ int store_need_op(struct store_txn *txn, MDB_dbi table, size_t value_bytes) {
     uint64_t bytes = need_pages(need) * file->page_bytes;
     int error = store_space_cover(file, bytes);
     need->covered_pages = file->reserved_bytes / file->page_bytes;
-    if (error) { /* no more commands until this batch can be applied */
+    if (error) { /* refuse commands until this batch can be applied */
         file->wanted_bytes = bytes;
         say_full(file);
     }

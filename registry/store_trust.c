@@ -1,8 +1,9 @@
-/* When is a store that is there trusted? It was closed cleanly, or this boot of the machine has every page that was
- * written; nobody has fenced it; and it is what was written: read through without LMDB, which neither looks at what it
- * walks nor comes back from some of it (store_examine.c). A larger one, which would keep the server from starting for
- * long, is only read through where a signal ended the process before. Two of those, or one while the store was being
- * opened, are reason enough to make it anew: something is wrong that the reading does not see. */
+/* When is an existing store trusted? It was closed cleanly, or the machine has not been restarted, so that the kernel
+ * has every page that was written; nobody has fenced it; and it was read to its end without damage. That reading is
+ * done without LMDB, which does not check pages and may crash on damaged ones (store_examine.c). A larger store, which
+ * would delay the start of the server for long, is read only when a signal ended the process before. After two such
+ * signals, or one while the store was being opened, it is made anew, because something is wrong that the reading does
+ * not see. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@
 #include "registry/store_file.h"
 
 #define EXAMINE_BYTES_MOST ((uint64_t)256 << 20) /* about a tenth of a second */
-#define EXAMINE_MS_MOST    500                   /* when it has to come from a slow disk */
+#define EXAMINE_MS_MOST    500                   /* when it has to be read from a slow disk */
 #define CRASHES_MOST       1
 
 static bool too_long(void *data) {

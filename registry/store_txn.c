@@ -11,7 +11,7 @@
 
 static const char sum_key[] = {STORE_META_BYTE, 's', 'u', 'm'};
 
-/* A key as LMDB has it: those of table 0 get a byte in front. */
+/* A key in LMDB: those of table 0 get a byte in front. */
 struct raw_key {
     MDB_val val;
     char room[STORE_KEY_MAX];
@@ -98,8 +98,8 @@ struct store_txn *store_write(struct store *store) {
     return &store->write;
 }
 
-/* What a rollback needs: table, whether there was a record, sizes, key, what LMDB had for it; and the size of it all,
- * to walk back. */
+/* Notes what a rollback needs: table, whether there was a record, sizes, key, LMDB's data; and the size of the note, to
+ * walk back. */
 void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
     if (txn->viewed && !store_is_sum(table, key))
         store_views_note(CONTAINER_OF(txn, struct store, write), table, key, old);
@@ -119,13 +119,13 @@ void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, c
     buffer_append(log, tail, sizeof tail);
 }
 
-/* `hash` NULL: to be computed. The old record's is not compared with it: it goes. */
+/* `hash` NULL: to be computed. The old record's hash is not checked, because the record is replaced. */
 static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, struct slice value, const uint64_t *hash) {
     CHECK(txn->writing);
     MDB_val data;
     bool looked = txn->placed >> table & 1;
     MDB_cursor *cursor = store_txn_cursor(txn, table);
-    if (!looked) (void)store_find(txn, table, key, &data); /* LMDB dies of a put to a table that it does not find */
+    if (!looked) (void)store_find(txn, table, key, &data); /* LMDB crashes on a put to a table that it does not find */
     if (txn->error) return;
     data = (MDB_val){value.size + STORE_HASH_BYTES, NULL};
     int error = store_need_op(txn, txn->file->tables[table], data.mv_size);
@@ -134,7 +134,7 @@ static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, struct s
         return;
     }
     int rc = mdb_cursor_put(cursor, key, &data, MDB_NOOVERWRITE | MDB_RESERVE);
-    if (rc == MDB_KEYEXIST) { /* `data` is what is there; the cursor stands on it */
+    if (rc == MDB_KEYEXIST) { /* the cursor stands on the existing record, and `data` is its data */
         struct slice old;
         uint64_t old_hash;
         if (!store_record_parts(&data, &old, &old_hash)) {
@@ -159,7 +159,7 @@ static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, struct s
     txn->sum += fresh;
 }
 
-/* It is not counted in itself, and after it nothing is. */
+/* Puts the record of the sum, which is not part of the sum; it is the last change. */
 static void put_sum(struct store_txn *txn) {
     char bytes[8];
     put_be64(bytes, txn->sum);
@@ -207,7 +207,7 @@ void store_sizes_init(void) {
     metric_register(&live_bytes);
 }
 
-/* Counting pages walks over all tables: once a second. */
+/* Sets the gauges once a second, because counting pages walks over all tables. */
 static void measure(struct store *store) {
     uint64_t now_ms = clock_mono_ms();
     if (now_ms - store->measured_ms < MEASURE_MS) return;
@@ -383,7 +383,7 @@ void store_rollback(struct store_txn *txn) {
     struct buffer *log = &txn->undo.log;
     typeof(&txn->undo.marks[0]) mark = &txn->undo.marks[txn->undo.depth - 1];
     size_t begin = mark->log;
-    txn->undo.on = false; /* taking back is not noted */
+    txn->undo.on = false; /* the changes of the rollback are not noted */
     for (size_t end = log->size; end > begin;) {
         size_t size = (size_t)get_le64(log->data + end - 8), start = end - 8 - size;
         const char *note = log->data + start;
@@ -391,7 +391,7 @@ void store_rollback(struct store_txn *txn) {
         MDB_val key = {key_size, (void *)(uintptr_t)(note + 10)};
         MDB_val data = {data_size, (void *)(uintptr_t)(note + 10 + key_size)};
         struct slice value;
-        uint64_t hash; /* as it was: a record that was damaged before is so afterwards */
+        uint64_t hash; /* the old hash: a record that was damaged before is damaged afterwards */
         if (note[1] && store_record_parts(&data, &value, &hash)) put_raw(txn, (uint8_t)note[0], &key, value, &hash);
         else if (!note[1]) (void)del_raw(txn, (uint8_t)note[0], &key);
         end = start;

@@ -1,22 +1,24 @@
 /* Views: the content as of one commit, read in short pieces.
  *
  * LMDB reuses no page that was freed since the oldest read transaction began. One that stays open for seconds beside a
- * busy writer leaves a list of free pages as long as all that was written meanwhile, and LMDB uses free pages in the
- * order in which they were freed: from then on every commit goes to other pages, round and round through the list.
+ * busy writer leaves a list of free pages as long as everything that was written meanwhile, and LMDB uses free pages in
+ * the order in which they were freed: from then on every commit goes to other pages, round and round through the list.
  * Measured (docs/decisions/short-reads.md): each operation costs twice as much, for ever.
  *
  * So a view holds no transaction. It hands out the records in order, some at a time, each piece from a transaction of
- * its own. The write transaction notes what stood in a record before it changes it, while a view is open that has not
- * handed it out yet (store_notes.h). A piece is then what its transaction sees, but for what the notes say.
+ * its own. While a view is open, the write transaction notes the former value of each record that it changes and that
+ * the view has not handed out yet (store_notes.h). A piece then has the records that its transaction sees, except where
+ * a note has the former value.
  *
  * (1) A view begins between two write transactions: the writer begins it, or the view does while nobody writes. So
- *     every change behind it is noted, and none before it.
+ *     every later change is noted, and no earlier one.
  * (2) A piece's transaction begins before its notes are taken away. A change that the transaction sees was noted before
- *     it was committed, so its note is among them. A note of a later change says what the transaction sees as well.
- * (3) What was handed out is not noted any more, so notes are taken away in order, and for good.
- * (4) When the notes of a view need more than config.view_notes_bytes, it holds a transaction to the end, and nothing is
- *     noted any more: the transaction of the piece that is being read, or one that the writer begins for it, which sees
- *     what was committed last. */
+ *     it was committed, so its note is among them. A note of a later change has the same value that the transaction
+ *     sees.
+ * (3) Changes of records that were handed out are not noted any more, so notes are taken in order, and for good.
+ * (4) When the notes of a view need more than config.view_notes_bytes, it holds a transaction to the end, and nothing
+ *     is noted any more: the transaction of the piece that is being read, or one that the writer begins for it, which
+ *     sees the last commit. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -40,15 +42,15 @@ struct store_view {
     struct store *store;
     /* under store->views_lock */
     bool begun, noting;
-    bool reading, holds; /* a transaction is open; it stays so */
+    bool reading, holds; /* a transaction is open; it stays open */
     struct store_notes notes;
-    uint8_t table; /* handed out: all tables before it, and of it what is not behind `key`; none: key_size 0 */
+    uint8_t table; /* handed out: all before this one, and of it up to `key`; key_size 0: nothing */
     size_t key_size;
     char key[STORE_KEY_MAX + 1];
     /* the view's thread */
     struct piece_record *records;
     size_t count;
-    uint64_t kept, sum; /* as it was kept with the records; of those that were handed out */
+    uint64_t kept, sum; /* the sum that was kept with the records; the sum of those that were handed out */
 };
 
 /* -- the writer --------------------------------------------------------------------------------------------------- */
@@ -62,7 +64,7 @@ static bool is_crowded(const struct store_view *view) {
     return view->notes.bytes > view->store->config.view_notes_bytes;
 }
 
-/* What its transaction sees does not change any more. The notes that are there say what was before it. */
+/* From now on the view holds its transaction, which sees no later changes. Its notes have the values before that. */
 static void hold(struct store_view *view) {
     view->noting = false, view->holds = true;
     log_debug("store", "a copy holds a read, too much changes meanwhile file=%s", view->store->file->path);
@@ -172,7 +174,7 @@ static void piece_end(struct store_view *view) {
     pthread_mutex_unlock(&view->store->views_lock);
 }
 
-/* The first record of the table that was not handed out. */
+/* Goes to the first record of the table that was not handed out. */
 static int seek(const struct store_view *view, MDB_cursor *cursor, MDB_val *key, MDB_val *data) {
     if (!view->key_size) return mdb_cursor_get(cursor, key, data, MDB_FIRST);
     struct slice last = slice_make(view->key, view->key_size);
@@ -243,7 +245,7 @@ static int hand_out_note(const struct handing *to, struct store_txn *txn, const 
     return CO_OK;
 }
 
-/* What lies up to there is handed out now: it is noted no more, and its notes are the view's. */
+/* The records up to `last` are handed out now: their changes are not noted any more. Returns their notes. */
 static struct store_note *move_on(struct store_view *view, struct slice last, bool whole) {
     struct store *store = view->store;
     pthread_mutex_lock(&store->views_lock);
@@ -255,7 +257,7 @@ static struct store_note *move_on(struct store_view *view, struct slice last, bo
     return notes;
 }
 
-/* The records that the piece's transaction sees, and before them what the notes say of the same ones. */
+/* Hands out the records that the piece's transaction sees, but the former value of those that have a note. */
 static int merge(const struct handing *to, struct store_txn *txn, const struct store_note *note) {
     const struct piece_record *record = to->view->records, *end = record + to->view->count;
     int error = CO_OK;
@@ -278,7 +280,7 @@ static int check_sum(const struct store_view *view, struct store_txn *txn) {
     return CO_CORRUPT;
 }
 
-/* What is left of the table, or a piece of it. */
+/* Hands out the rest of the table, or a piece of it. */
 static int next_piece(const struct handing *to, struct store_txn *txn) {
     struct store_view *view = to->view;
     bool whole = false;

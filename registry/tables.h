@@ -20,10 +20,10 @@ enum registry_table {
     TABLE_SETTINGS = 12, /* what operators set, by name (operator.c) */
     TABLE_STAGED = 13,   /* offset -> bytes: a backup that is being restored */
     TABLE_CLUSTER = 14,  /* the cluster version (version.c) */
-    /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> what hangs on it; node in lower case
-     * -> id of its lease; node in lower case -> DeadNode */
+    /* by the first byte (enum lease_row): id -> Lease; lease id, kind, name -> a thing that is bound to it; node in
+     * lower case -> id of its lease; node in lower case -> DeadNode */
     TABLE_LEASES = 15,
-    TABLE_HISTORY = 49,      /* topic, index -> what an entry changed; 0 -> HistoryState (history_row.c) */
+    TABLE_HISTORY = 49,      /* topic, index -> the changes of an entry; 0 -> HistoryState (history_row.c) */
     TABLE_PRESERVATION = 48, /* by the first byte (enum preservation_row in self_preservation.c) */
 };
 _Static_assert(TABLE_CHANGES == 1 && TABLE_LEASES == 15, "tables of the registry (registry/module.h)");

@@ -11,7 +11,7 @@
 
 enum { QUOTED_MOST = 60, TEXT_MOST = 512, SAID_COUNT = 512 };
 
-/* Bytes that would not be plain in a header or a line of the log stand as \xNN. */
+/* Quotes a text; bytes that would not be plain in a header or a line of the log are written as \xNN. */
 static void quote(struct buffer *out, const char *text) {
     buffer_append_byte(out, '"');
     for (size_t i = 0; text[i] && i < QUOTED_MOST; i++) {
@@ -43,7 +43,7 @@ static bool is_wrong(const char *address) {
     return host.size == 0 && host.name.size == 0;
 }
 
-/* -- names of DNS that ask for what has them as its address ------------------------------------------------------- */
+/* -- addresses that are the name of the thing itself -------------------------------------------------------------- */
 
 enum { NAME_ROOM = 256 };
 static char domains[2][NAME_ROOM], our_datacenter[NAME_ROOM];
@@ -63,7 +63,7 @@ static bool take_end(struct slice *name, const char *end) {
     return true;
 }
 
-/* What stands before [.DC][.dc].DOMAIN; false: it is no name of ours. */
+/* The part before [.DC][.dc].DOMAIN; false: it is not a name in our domain. */
 static bool before_domain(const char *address, struct slice *out) {
     for (size_t i = 0; i < ARRAY_COUNT(domains); i++) {
         struct slice name = slice_text(address);
@@ -94,7 +94,7 @@ static bool is_own_node(const char *address, const Pb__Node *node) {
 static bool is_own_service(const char *address, const Pb__Service *service) {
     struct slice name;
     if (!before_domain(address, &name)) return false;
-    bool plain = take_end(&name, "service"); /* which the names of RFC 2782 need not have */
+    bool plain = take_end(&name, "service"); /* names of RFC 2782 need not have it */
     bool own = (plain && is_text(name, "%s", service->name)) || is_text(name, "_%s._tcp", service->name);
     for (size_t i = 0; i < service->n_tags && !own; i++)
         own = (plain && is_text(name, "%s.%s", service->tags[i], service->name)) ||
@@ -104,7 +104,7 @@ static bool is_own_service(const char *address, const Pb__Service *service) {
 
 /* -- all of a registration ---------------------------------------------------------------------------------------- */
 
-/* `own`: it is the name that DNS would answer with it. */
+/* `own`: the address is the very name that DNS would answer with it. */
 static void judge_address(struct buffer *out, const char *what, const char *address, bool own, const char *left_out) {
     if (!own && !is_wrong(address)) return;
     begin(out, what, address);
@@ -132,7 +132,7 @@ void undiscoverable_text(struct buffer *out, const Pb__Node *node, const Pb__Ser
         judge_tagged(out, "node's tagged address ", node->tagged_addresses, node->n_tagged_addresses);
     }
     if (service) {
-        bool has_own = service->address[0] || !node; /* else it has that of its node */
+        bool has_own = service->address[0] || !node; /* otherwise it has that of its node */
         const char *address = has_own ? service->address : node->address;
         bool leads_back = is_own_service(address, service);
         judge_name(out, "service name", service->name, false);

@@ -6,11 +6,11 @@
  * ever shown (rpc/core/version.h), and never falls. A program that meets a version above its own stops: at start, at a
  * snapshot, at the command.
  *
- * What comes later than version 1 says so, and that is all there is to it:
+ * An addition names the version since which it counts, and needs nothing else:
  *   - a new command names its version in its row (`since`, registry/module.h). No leader appends it before
- *   - a new field of an older command, and whatever else an older command does from then on, asks machine_tx_version
- * The first of a release raises MACHINE_VERSION_NEWEST. Nothing has been released yet, so that all is of version 1 and may
- * change without a new one. Tests make one up (tests/lib/later.h). */
+ *   - a new field of an older command, and any other change of an older command, asks machine_tx_version
+ * The first addition of a release raises MACHINE_VERSION_NEWEST. Nothing has been released yet, so everything is of
+ * version 1 and may change without a new one. Tests make up a version 2 (tests/lib/later.h). */
 #ifndef COORD_REGISTRY_VERSION_H
 #define COORD_REGISTRY_VERSION_H
 

@@ -1,12 +1,13 @@
-/* Who waits for what.
+/* The table of waiters.
  *
- * Things that are waited for are entries in hash tables: those of plain spaces in shards by hash, those of a prefix
- * space in one shard of its own, which also knows which lengths of prefixes occur. A changed key is walked once from
- * its beginning with a running hash; at each length that occurs the entry is looked up.
+ * A thing that has waiters is an entry in a hash table: those of plain spaces are in shards by hash, those of a prefix
+ * space are in one shard of its own, which also knows the lengths of prefixes that occur. A changed key is walked once
+ * from its beginning with a running hash; at each length that occurs the entry is looked up.
  *
  * (1) An entry has at least one waiter; a waiter's `entry` does not change while it is added.
- * (2) A shard's lock is held over adding, removing and firing in it: after watch_remove nothing of the waiter
- * is in use. (3) `armed` goes from true to false once per firing, by exchange. (4) A generation only grows. */
+ * (2) A shard's lock is held over adding, removing and firing in it: after watch_remove nothing of the waiter is in use.
+ * (3) `armed` goes from true to false once per firing, by exchange.
+ * (4) A generation only grows. */
 #include "registry/watch.h"
 
 #include <pthread.h>
@@ -83,7 +84,7 @@ static uint64_t prefix_hash(const struct watch_table *table, struct slice name) 
 
 /* -- shards ------------------------------------------------------------------------------------------------------- */
 
-/* Of either hash of a watch key what finds its entry. */
+/* The bits by which an entry is found, made of either hash of a watch key. */
 static uint32_t mix(uint64_t hash) { return (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32); }
 
 static size_t bucket_of(const struct watch_shard *shard, uint32_t hash) { return hash & (shard->bucket_count - 1); }
@@ -310,7 +311,7 @@ static void wake_shard(struct watch_shard *shard) {
     pthread_mutex_unlock(&shard->lock);
 }
 
-/* All prefixes of the name that are waited for, in one walk. */
+/* Wakes the waiters of all prefixes of the name, in one walk. */
 static void wake_prefixes(struct watch_table *table, const struct watch_packed *watched) {
     struct watch_shard *shard = table->prefixes[watched->space];
     if (!shard) return;

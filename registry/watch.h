@@ -1,8 +1,8 @@
-/* Exact watches (docs/decisions/exact-watches.md): who waits for what, generations for answer caches, and waking.
+/* Exact watches (docs/decisions/exact-watches.md): waiters for watch keys, generations for answer caches, and waking.
  *
- * A *watch key* is what a query depends on: a space (a number: KV keys, service names, the table of nodes, ...) and a
- * name in it. KV prefixes are watch keys of a prefix space: a change of key K of its key space touches every prefix
- * watch key whose name K starts with. Names of nodes and services are compared without case.
+ * A query depends on a *watch key*: a space (a number: KV keys, service names, the table of nodes, ...) and a name in
+ * it. KV prefixes are watch keys of a prefix space: a change of key K of its key space touches every prefix watch key
+ * whose name K starts with. Names of nodes and services are compared without case.
  *
  * The order that makes it exact: the waiter arms first, then reads; the applier commits, bumps generations,
  * publishes the applied index, then fires. So a change is either seen by the read or fires the waiter. */
@@ -53,7 +53,7 @@ size_t watch_count(struct watch_table *table); /* waiters, for limits and metric
  * generation of their key space as a whole (space without the bit, empty name). */
 uint64_t watch_generation(struct watch_table *table, struct watch_key watched);
 
-/* Applier: what one batch touched, each watch key once. Zero-initialise; reuse; watch_touched_free at last. */
+/* Applier: the watch keys that one batch touched, each once. Zero-initialise; reuse; watch_touched_free at last. */
 struct watch_touched {
     struct buffer things; /* packed */
     size_t count;
@@ -65,7 +65,7 @@ struct watch_touched {
 /* `watched` in a key space touches its prefixes too */
 void watch_touch(struct watch_touched *touched, struct watch_key watched);
 void watch_touched_all(struct watch_touched *touched); /* a restore: everything */
-/* What is touched from now on can be taken back, by the mark. */
+/* Touches after a mark can be taken back. */
 struct watch_mark {
     size_t size, count;
     bool everything;

@@ -1,4 +1,4 @@
-/* What a batch touched: watch keys packed one after another, each once. */
+/* The watch keys that a batch touched, packed one after another, each once. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -65,14 +65,14 @@ static bool seen_before(const struct watch_touched *touched, uint64_t hash, stru
 }
 
 void watch_touch(struct watch_touched *touched, struct watch_key watched) {
-    CHECK(watched.space < WATCH_PREFIX_BIT); /* prefixes are touched by way of their keys */
+    CHECK(watched.space < WATCH_PREFIX_BIT); /* prefixes are touched through their keys */
     if (touched->everything) return;
     if (touched->count * 2 >= touched->seen_size) seen_grow(touched);
     CHECK(touched->count < touched->seen_size); /* there is an empty place */
     uint64_t hash = watch_hash(watched.space, watched.name);
     size_t slot;
     if (seen_before(touched, hash, watched, &slot)) return;
-    if (touched->things.size > UINT32_MAX / 2) { /* a batch of that size touches everybody */
+    if (touched->things.size > UINT32_MAX / 2) { /* a batch of that size touches everything */
         touched->everything = true;
         return;
     }
@@ -92,8 +92,8 @@ struct watch_mark watch_touched_mark(const struct watch_touched *touched) {
     return (struct watch_mark){touched->things.size, touched->count, touched->everything};
 }
 
-/* Whoever came before the mark found his slot before those after it took theirs: none of them is looked for past one
- * of theirs, and these can be emptied. (seen_grow keeps the order.) */
+/* Watch keys before the mark found their slots before those after it took theirs. So the search for one of the former
+ * never passes a slot of the latter, and these slots can be emptied. (seen_grow keeps the order.) */
 void watch_touched_back(struct watch_touched *touched, struct watch_mark mark) {
     CHECK(mark.size <= touched->things.size && mark.count <= touched->count);
     struct watch_packed watched;

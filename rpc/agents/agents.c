@@ -49,7 +49,7 @@ void agents_flush(struct agents *agents) {
     }
 }
 
-/* -- the callbacks of forwarding.h ------------------------------------------------------------------------------------- */
+/* -- the callbacks of forwarding.h --------------------------------------------------------------------------------- */
 static bool reach(void *data, uint64_t number) { return *agent_find(data, number) != NULL; }
 
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
@@ -62,7 +62,7 @@ void agents_tell(struct agents *agents, uint64_t number, uint8_t type, const Pro
     agents_flush(agents);
 }
 
-/* What a frame asks for may be done before that frame is left: then nobody has to be woken. */
+/* The agents whose frame this thread is handling: answers that come meanwhile need no wake-up. */
 static _Thread_local struct agents *in_frame;
 
 static void wake(void *data) {
@@ -71,7 +71,7 @@ static void wake(void *data) {
     else uv_async_send(&agents->wake);
 }
 
-/* Not what servers decide among themselves: versions, removed servers, restores. */
+/* Client agents may not send commands that only servers propose: versions, removed servers, restores. */
 static bool knows(void *data, struct slice command) {
     struct agents *agents = data;
     const struct module_command *row = machine_command_row(agents->rpc->machine, command);
@@ -80,7 +80,7 @@ static bool knows(void *data, struct slice command) {
 
 static void command(void *data, struct node_proposal *proposal) {
     struct agents *agents = data;
-    if (agents->rpc->stopping) { /* the node answers no more, and may be gone */
+    if (agents->rpc->stopping) { /* the node does not answer any more, and may be gone */
         raft_data_unref(proposal->data);
         proposal->data = NULL;
         proposal->done(proposal, CO_NOLEADER, NULL);
@@ -114,7 +114,7 @@ static void tell_caller(const struct caller *caller, uint8_t type, const Protobu
     agents_tell(caller->rpc->agents, caller->id, type, message);
 }
 
-/* False: it is none that client agents send. */
+/* False: client agents do not send such frames. */
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
     struct caller caller = {.rpc = agents->rpc, .id = agent->reader.number, .is_agent = true, .tell = tell_caller};
@@ -260,7 +260,7 @@ void agents_servers(struct agents *agents, const Pb__PeerServers *servers) {
     agents_flush(agents);
 }
 
-/* It says nothing, or takes nothing of what it asked for. */
+/* Has the agent been silent for too long, or has it not taken its answers? */
 static bool is_gone(struct agent *agent, uint64_t now_ms) {
     if (link_heard(agent->wire, &agent->received)) agent->last_seen_ms = now_ms;
     if (list_empty(&agent->reader.held)) return now_ms - agent->last_seen_ms > AGENTS_QUIET_MS;
@@ -275,7 +275,7 @@ static void tick(uv_timer_t *timer) {
     bool stood_still = now_ms - agents->ticked_ms > 2 * TICK_MS;
     LIST_FOREACH_SAFE(item, next, &agents->all) {
         struct agent *agent = LIST_ENTRY(item, struct agent, link);
-        /* what they sent meanwhile waits to be read */
+        /* this process stood still: their bytes wait to be read */
         if (stood_still) agent->last_seen_ms = agent->reader.taken_ms = now_ms;
         else if (is_gone(agent, now_ms)) link_close(agent->wire);
     }

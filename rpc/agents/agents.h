@@ -1,13 +1,12 @@
-/* Client agents at this server: their connections, and what they ask over them. Commands and renewals are taken as
- * this server's own would be (rpc/forward/forwarding.h, onward), reads by rpc_fetch. Each agent is told who the servers are,
- * when it comes and whenever that changes.
+/* Client agents at this server: their connections and requests. Commands and renewals are handled like this server's
+ * own (rpc/forward/forwarding.h, onward), reads by rpc_fetch. Each agent is told the list of servers when it comes and
+ * whenever that changes.
  *
- * Large answers are held and go out in small pieces, as the agent takes them; whatever else it is told goes between
- * two pieces.
+ * Large answers are held and go out in small pieces, as the agent takes them; other frames go between two pieces.
  *
- * An agent that has not been heard of for AGENTS_QUIET_MS is gone (it says something every second); one that does
- * not take its answers for so long is let go. Nothing here says that an agent is alive to the cluster: that is its
- * lease. Loop thread only. */
+ * An agent that has not been heard of for AGENTS_QUIET_MS is gone (it sends something every second), and so is one that
+ * does not take its answers for that long. To the cluster, an agent is alive while it holds its lease; this module has
+ * no part in that. Loop thread only. */
 #ifndef COORD_RPC_AGENTS_H
 #define COORD_RPC_AGENTS_H
 
@@ -16,9 +15,9 @@
 #include "rpc/wire/peer.pb-c.h"
 
 #define AGENTS_QUIET_MS 20000
-/* of a read: bytes; the largest of ours are a URL's parameters. A follower may send it on */
+/* bytes of a read's request; the largest of ours are a URL's parameters. A follower may send it on */
 #define AGENTS_REQUEST_MAX (1u << 20)
-#define AGENTS_FETCHES_MAX 50000        /* under way for one agent */
+#define AGENTS_FETCHES_MAX 50000        /* reads under way for one agent */
 #define AGENTS_BACKLOG_MAX (128u << 20) /* bytes that one agent does not take, held answers aside */
 #define AGENTS_FOLLOWS_MAX 4096         /* services whose hints one agent follows */
 /* of large answers for one agent at a time, unless it is a single one; CO_BUSY beyond */
@@ -28,11 +27,11 @@ struct agents;
 struct agents *agents_new(struct rpc *rpc);
 /* The connection is this module's from now on; the agent's hello was accepted and answered. */
 void agents_adopt(struct agents *agents, struct link *link, const Pb__PeerHello *hello);
-/* A few times a second, with the servers as they are now; what is new is told. */
+/* Call it a few times a second with the present servers; agents are told changes. */
 void agents_servers(struct agents *agents, const Pb__PeerServers *servers);
 /* A few times a second: agents are told the hints that they follow. */
 void agents_hints_tick(struct agents *agents, uint64_t now_ns);
-/* The connections of this region's servers end. */
+/* Ends the connections that servers of this region have made to this server. */
 void agents_region_end(struct agents *agents, const char *region);
 size_t agents_count(const struct agents *agents);
 /* After the node and the fetches have answered everything. `closed` is called from the loop. */

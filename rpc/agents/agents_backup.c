@@ -1,6 +1,6 @@
-/* Backups of client agents, at the server (backup_transfer.h). Those that wait for the agent lie in a list; the pool,
- * rpc_save or rpc_restore have the others: they are freed when these are done. rpc->operator_jobs keeps the server
- * from stopping over them. */
+/* Backups of client agents, at the server (backup_transfer.h). Backups that wait for the agent are in a list. The
+ * others are with the pool, rpc_save or rpc_restore, and are freed when these are done. rpc->operator_jobs keeps the
+ * server from stopping meanwhile. */
 #include "rpc/backup/backup_transfer.h"
 
 #include <stdio.h>
@@ -21,9 +21,9 @@ struct agent_backup {
     struct rpc *rpc;
     uint64_t agent, number;
     enum backup_kind kind;
-    uint64_t size, offset, last_seen_ms; /* offset: what comes next */
+    uint64_t size, offset, last_seen_ms; /* offset: of the next piece */
     int fd;
-    bool working, gone; /* gone: from the list; to be freed when that is done */
+    bool working, gone; /* gone: not in the list any more; freed when the work is done */
     /* The piece that is under way. */
     uv_work_t uv;
     int error;
@@ -69,7 +69,7 @@ static void answer(struct agent_backup *backup, uint64_t offset, uint64_t index)
     agents_tell(backup->rpc->agents, backup->agent, PEER_BACKUP_PIECE, &piece.base);
 }
 
-/* It is the loop's again. False: it is over. */
+/* The loop has the backup again. False: it has ended. */
 static bool back(struct agent_backup *backup, int error, const struct fault *fault) {
     backup->working = false;
     backup->last_seen_ms = clock_mono_ms();
@@ -81,7 +81,8 @@ static bool back(struct agent_backup *backup, int error, const struct fault *fau
 }
 
 /* -- in the pool -------------------------------------------------------------------------------------------------- */
-/* Restored, it takes several times as much again (rpc/backup/backup.c): what has no room is not even taken. */
+/* Opens a file for the archive. The restore will take several times as much space again (rpc/backup/backup.c), so an
+ * archive that does not fit is refused at once. */
 static int open_file(struct agent_backup *backup) {
     struct statvfs disk;
     const char *folder = backup->rpc->folder;
@@ -105,7 +106,7 @@ static void piece_run(uv_work_t *uv) {
 
 static void restored(struct rpc_restore *restore, int error) {
     struct agent_backup *backup = CONTAINER_OF(restore, struct agent_backup, restore);
-    /* Also when the server stops: what is known of it is said. */
+    /* The outcome is told also when the server stops. */
     backup->working = false;
     if (backup->gone) {
         backup_free(backup);

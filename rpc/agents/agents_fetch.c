@@ -1,5 +1,5 @@
-/* Reads that client agents ask for, and other servers (agents_servers.c): each goes on as one of this server's own,
- * and its answer back, large ones piece by piece. */
+/* Reads of client agents and of other servers (agents_servers.c): each is done like one of this server's own, and its
+ * answer is sent back, large ones piece by piece. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -72,7 +72,7 @@ static void pending_free(struct pending_fetch *pending) {
 /* Another thread. */
 static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct pending_fetch *pending = CONTAINER_OF(fetch, struct pending_fetch, fetch);
-    struct agents *agents = pending->agents; /* once it is put the loop may free it */
+    struct agents *agents = pending->agents; /* once it is in the mailbox the loop may free it */
     pending->error = error;
     if (error == CO_OK) {
         pending->fetched = *fetched;
@@ -84,7 +84,7 @@ static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetc
     if (mailbox_put(&agents->answered, &pending->mail)) uv_async_send(&agents->wake);
 }
 
-/* From `sent` on, a piece of it at most. */
+/* Sends at most one piece, from `sent` on. */
 static size_t answer_piece(struct remote_reader *reader, const struct pending_fetch *pending) {
     const struct rpc_fetched *fetched = &pending->fetched;
     Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
@@ -106,8 +106,8 @@ static void refuse_fetch(struct remote_reader *reader, uint64_t number, int erro
     tell(reader, PEER_FETCHED, &answer.base);
 }
 
-/* Agents' answers take turns. A server stands for many clients: what is least goes first, so that small answers are
- * not behind large ones, and these are put together there one after the other. */
+/* Agents' answers take turns. For a server, which asks for many clients, the smallest answer goes first, so that small
+ * answers do not wait behind large ones, and the server assembles these one after the other. */
 static struct pending_fetch *next_held(struct remote_reader *reader) {
     struct pending_fetch *next = LIST_ENTRY(reader->held.next, struct pending_fetch, link);
     if (!reader->server) return next;
@@ -118,7 +118,7 @@ static struct pending_fetch *next_held(struct remote_reader *reader) {
     return next;
 }
 
-/* Only as they are taken: what else there is to tell goes out between two pieces. */
+/* Sends pieces only as the reader takes them, so that other frames go between two pieces. */
 void agents_fetch_pieces(struct remote_reader *reader) {
     while (!list_empty(&reader->held) && has_room(reader)) {
         struct pending_fetch *pending = next_held(reader);
@@ -129,11 +129,12 @@ void agents_fetch_pieces(struct remote_reader *reader) {
     }
 }
 
-/* One answer of any size; of several, only what has room. False: it is done with. */
+/* Holds the answer, to be sent in pieces: a single one of any size, several only while there is room. False: it was
+ * refused. */
 static bool hold(struct remote_reader *reader, struct pending_fetch *pending) {
     size_t size = pending->fetched.records.size;
     if (reader->held_bytes && reader->held_bytes + size > AGENTS_HELD_MAX) {
-        /* a server asks again for its clients */
+        /* a server will ask again */
         refuse_fetch(reader, pending->number, reader->server ? CO_AGAIN : CO_BUSY);
         return false;
     }
@@ -147,13 +148,14 @@ static bool hold(struct remote_reader *reader, struct pending_fetch *pending) {
     return true;
 }
 
-/* What an agent does not take is its own trouble; to a server, whatever has to wait waits here. */
+/* May the answer go at once? To an agent, small answers always do: if it does not take them that is its own problem.
+ * For a server, an answer waits here while others do, or while there is no room. */
 static bool goes_at_once(struct remote_reader *reader, const struct pending_fetch *pending) {
     return pending->fetched.records.size <= PIECE_BYTES &&
            (!reader->server || (list_empty(&reader->held) && has_room(reader)));
 }
 
-/* False: it is to be freed. */
+/* False: the caller frees it. */
 static bool answer_fetch(struct remote_reader *reader, struct pending_fetch *pending) {
     if (pending->error != CO_OK) refuse_fetch(reader, pending->number, pending->error);
     else if (!goes_at_once(reader, pending)) return hold(reader, pending);
@@ -185,7 +187,7 @@ void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask) {
         refuse_fetch(reader, ask->number, CO_BUSY);
         return;
     }
-    /* It would be read in vain: the one that asks has much on its way already. */
+    /* The read would be in vain, because much is on its way to that server already. */
     if (reader->server && !ask->index && reader->held_bytes > AGENTS_HELD_MAX / 8 * 7) {
         refuse_fetch(reader, ask->number, CO_AGAIN);
         return;

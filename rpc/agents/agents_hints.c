@@ -1,6 +1,7 @@
-/* Hints of load and counts of keys between this server and its client agents. What agents say is noted (lb/hints.h) and
- * goes on to the other servers from there (rpc/server/server_hints.c). Agents that follow a service get what is known of its
- * instances at once, and from then on what changed, a few times a second: it is written once for all that follow. */
+/* Hints of load and counts of keys between this server and its client agents. Reports of agents are noted (lb/hints.h),
+ * and rpc/server/server_hints.c passes them on to the other servers. An agent that follows a service gets all known
+ * hints of its instances at once, and from then on the changes, a few times a second. The frame of a service is written
+ * once for all its followers. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -11,13 +12,13 @@
 #include "rpc/core/rpc_internal.h"
 
 #define BUCKETS      1024
-#define CHANGES_MOST 20000      /* in one turn; the rest is for the next */
-#define BACKLOG_MOST (4u << 20) /* who takes no more than that gets no hints for a while: they are old when they come */
+#define CHANGES_MOST 20000      /* at most so many in one turn */
+#define BACKLOG_MOST (4u << 20) /* no hints to an agent with such a backlog: they would arrive old */
 
 struct followed { /* a service */
     struct followed *chain;
     struct list follows;
-    struct list changed; /* in hints->changed, or by itself */
+    struct list changed; /* in hints->changed, or alone */
     struct buffer frame;
     struct load_writer writer;
     uint64_t hash;

@@ -1,5 +1,5 @@
-/* Inside agents.h: agents.c (connections, what is asked and told), agents_fetch.c (reads), agents_servers.c (other
- * servers'), agents_hints.c (load balancing). Loop thread. */
+/* Inside agents.h: agents.c (connections and frames), agents_fetch.c (reads), agents_servers.c (other servers'),
+ * agents_hints.c (load balancing). Loop thread. */
 #ifndef COORD_RPC_AGENTS_INTERNAL_H
 #define COORD_RPC_AGENTS_INTERNAL_H
 
@@ -13,7 +13,7 @@
 #define AGENTS_BUCKETS       4096
 #define AGENTS_ASKED_BUCKETS 16384
 
-/* Whoever asks for reads: a client agent, or another server. */
+/* A remote client of reads: a client agent, or another server. */
 struct remote_reader {
     struct agents *agents;
     struct list fetches; /* struct pending_fetch */
@@ -21,7 +21,7 @@ struct remote_reader {
     size_t fetch_count, held_bytes;
     uint64_t number;   /* of its connection; never given twice */
     uint64_t server;   /* its id; 0: a client agent */
-    uint64_t taken_ms; /* when it took some of what is held */
+    uint64_t taken_ms; /* when it last took some of the held answers */
 };
 
 struct agent {
@@ -29,14 +29,13 @@ struct agent {
     struct agents *agents;
     struct agent *chain; /* in its bucket */
     struct list link;    /* in agents->all */
-    struct list unsent;  /* in agents->unsent, or by itself */
+    struct list unsent;  /* in agents->unsent, or alone */
     struct link *wire;
     struct ask_link *asks;
     uint64_t last_seen_ms;
-    uint64_t received, delivered; /* as link.h counts them, when last looked */
-    bool
-        asks_only; /* a server of another region that asks who is here, and goes: addresses are asked again and again */
-    bool is_link;  /* a server of another region: */
+    uint64_t received, delivered; /* link.h's counters at the last look */
+    bool asks_only; /* a server of another region that only asks for this region's identity, again and again */
+    bool is_link;   /* a server of another region: */
     char region[RPC_REGION_MAX + 1];
     struct list follows; /* agents_hints.c */
     size_t follow_count;
@@ -56,7 +55,7 @@ struct agents {
     uv_async_t wake;
     uv_timer_t timer, room_timer;
     struct mailbox answered; /* struct pending_fetch; from any thread */
-    struct buffer servers;   /* as told last: packed */
+    struct buffer servers;   /* the last list that agents were told, packed */
     bool stopping, done_in_frame;
     unsigned closing;
     void (*closed)(void *data);
@@ -79,11 +78,11 @@ void remote_reader_init(struct remote_reader *reader, struct agents *agents);
 void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask);
 void agents_fetch_end(struct remote_reader *reader, uint64_t number); /* its answer is not wanted any more */
 void agents_fetch_answered(struct agents *agents);                    /* takes what other threads have answered */
-void agents_fetch_pieces(struct remote_reader *reader); /* sends more of what is held, as far as there is room */
+void agents_fetch_pieces(struct remote_reader *reader); /* sends more pieces of held answers, while there is room */
 void agents_fetch_down(struct remote_reader *reader);
 
 bool peer_reader_has_room(const struct remote_reader *reader);
-void peer_reader_waits(struct agents *agents); /* one of them has something held */
+void peer_reader_waits(struct agents *agents); /* one of them has held answers */
 void peer_readers_stop(struct agents *agents);
 
 #endif

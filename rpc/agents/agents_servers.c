@@ -1,5 +1,5 @@
-/* Reads that another server asks for, as its disk is full and it is behind (rpc/reads/leader_read.h): answered as those of
- * client agents are, but here or not at all, so that no read goes round.
+/* Reads of another server whose disk is full and which is behind (rpc/reads/leader_read.h). They are answered like
+ * those of client agents, but here or not at all, so that no read goes in a circle.
  *
  * Its connection is Raft's too: answers wait here while more than SERVER_AHEAD is on the way to it, so that a
  * heartbeat is never far behind. */

@@ -1,15 +1,15 @@
-/* A write whose outcome comes on the loop thread (rpc_submit tells it on some thread), for what lives there. */
+/* A write whose outcome comes on the loop thread (rpc_submit tells it on some thread), for modules of that thread. */
 #ifndef COORD_RPC_LOOP_SUBMIT_H
 #define COORD_RPC_LOOP_SUBMIT_H
 
 #include "rpc/api/rpc.h"
 
 struct loop_submitted {
-    int error;   /* as rpc_write's; CO_OK: what follows counts */
+    int error;   /* as rpc_write's; CO_OK: the other members count */
     int refused; /* the result's error */
     bool yes;
     uint64_t index;
-    const char *text; /* why it was refused, or what the error is; valid during the call */
+    const char *text; /* the reason of the refusal, or the error's text; valid during the call */
 };
 /* Loop thread, once, also at the end of the process: a write cannot be taken back. */
 typedef void (*loop_submit_done)(void *data, const struct loop_submitted *submitted);

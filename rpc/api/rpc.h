@@ -1,5 +1,5 @@
-/* Where a command is taken to and where a read is answered. On a server: its own node and machine; on a client
- * agent: its connection to a server. Callers see commands, queries and records only.
+/* The entrance for commands and reads. On a server they go to its own node and machine, on a client agent over its
+ * connection to a server. Callers see only commands, queries and records.
  *
  * Threads: submit and read may be called from any thread; each reading thread has its own `rpc_reader`. */
 #ifndef COORD_RPC_RPC_H
@@ -16,36 +16,38 @@
 struct rpc;
 
 /* -- regions ------------------------------------------------------------------------------------------------------ */
-/* Writes, reads and renewals name the region that they are for; "": this one. A server takes those of another to it over
- * its own link (rpc_region), a client agent to its server, which does. CO_NOREGION: no region of this name is known;
- * CO_NOLEADER: it cannot be reached now, or has no leader; it was waited for as a leader here is. */
+/* Writes, reads and renewals name the region that they are for; "": this one. A server sends those for another region
+ * over its own link (rpc_region); a client agent sends them to its server, which does so. CO_NOREGION: no region of
+ * this name is known; CO_NOLEADER: the region cannot be reached now, or has no leader; the request has waited for it as
+ * long as it would for a leader here. */
 #define RPC_REGION_MAX 63
 
 /* -- writes ------------------------------------------------------------------------------------------------------- */
 /* One command on its way. The caller owns the struct until `done`, called exactly once, on another thread (applier
  * or loop): keep it short, hand over to your own thread. */
 struct rpc_write {
-    /* error: CO_OK: `result` tells (result->error may still refuse); else CO_NOLEADER, CO_UNKNOWN_OUTCOME,
-     * CO_DISKFULL, CO_BUSY, CO_CLOSED and result is NULL. `result` is valid during the call only. */
+    /* error: CO_OK: `result` has the outcome (result->error may still be a refusal); else CO_NOLEADER,
+     * CO_UNKNOWN_OUTCOME, CO_DISKFULL, CO_BUSY, CO_CLOSED and result is NULL. `result` is valid during the call
+     * only. */
     void (*done)(struct rpc_write *write, int error, const struct machine_result *result);
     char region[RPC_REGION_MAX + 1]; /* in */
     _Alignas(16) char impl[128];     /* rpc's own */
 };
 #define RPC_LEADER_WAIT_MS 7000
-/* Encodes and takes over nothing but `write`. Waits up to 7 s for a leader before failing with CO_NOLEADER. */
+/* Encodes `message`, and keeps only `write`. Waits up to 7 s for a leader before failing with CO_NOLEADER. */
 void rpc_submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
 
-/* Any thread: what commands and queries there are; lives as long as the rpc. */
+/* Any thread: the modules with their commands and queries; lives as long as the rpc. */
 const struct modules *rpc_modules(const struct rpc *rpc);
 
 /* -- reads -------------------------------------------------------------------------------------------------------- */
-/* Default = linearizable. RPC_CONSISTENT: the same, and never an answer of before, as client agents give it while no
+/* Default = linearizable. RPC_CONSISTENT: the same, and never a kept answer, which client agents give out while no
  * server can be reached. */
 enum rpc_freshness { RPC_DEFAULT, RPC_STALE, RPC_CONSISTENT };
 
-/* Confirms that reads on this server are fresh enough from now on. CO_OK: at once (stale, or alone). CO_AGAIN:
- * `done` will be called (loop thread) with CO_OK or CO_NOLEADER / CO_TIMEOUT / CO_DISKFULL: its disk is full and it
- * is behind (an rpc_fetch is answered by the leader then). */
+/* Confirms that reads on this server are fresh enough from now on. CO_OK: at once (stale, or alone). CO_AGAIN: `done`
+ * will be called (loop thread) with CO_OK or CO_NOLEADER / CO_TIMEOUT / CO_DISKFULL: the server's disk is full and it
+ * is behind (the leader then answers an rpc_fetch). */
 struct rpc_read_index {
     void (*done)(struct rpc_read_index *gate, int error);
     _Alignas(16) char impl[96];
@@ -55,16 +57,17 @@ int rpc_read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_rea
 /* May this server answer from its state? CO_FENCED: the self-audit found it damaged, and it is being rebuilt. Any
  * thread, cheap. */
 int rpc_serves(struct rpc *rpc);
-/* One line about a CO_FENCED of any call here. */
+/* One line that explains a CO_FENCED of any call here. */
 void rpc_fenced_why(struct rpc *rpc, char line[160]);
-/* A query came back with CO_CORRUPT: the store is read through at once, and fenced if it is damaged. Any thread. */
+/* Call it when a query ended with CO_CORRUPT: the whole store is checked at once, and fenced if it is damaged. Any
+ * thread. */
 void rpc_met_damage(struct rpc *rpc);
 
-/* The records of a query, wherever they are: on a server from its own store (a thread of its own reads it), on a
- * client agent from a server, over its connection. For whoever must not block, or need not know the role.
+/* Gets the records of a query: on a server from its own store (a thread of its own reads it), on a client agent from a
+ * server, over its connection. For callers that must not block, or need not know the role.
  *
- * `index` 0: at once. Else as blocking queries: once the result is newer than `index` (never because something else
- * changed; the same bytes again are not a change), at the latest after `wait_ms`. RPC_DEFAULT: confirmed before the
+ * `index` 0: at once. Else as blocking queries: once the result is newer than `index` (a change of something else does
+ * not count, and neither do the same bytes again), at the latest after `wait_ms`. RPC_DEFAULT: confirmed before the
  * first look and again before it is answered. */
 #define RPC_CAUSE_MAX 256
 struct rpc_fetched {
@@ -74,16 +77,16 @@ struct rpc_fetched {
     struct slice records; /* packed type->result; valid during the call */
     bool known_leader;    /* of the server that answered */
     uint64_t last_contact_ms;
-    const char *cause; /* what woke it (stream_cause), valid as `records`; NULL: it did not wait, or nobody knows */
-    uint64_t age_ms;   /* client agents: no server can be reached, this was the answer so long ago. 0: fresh */
+    const char *cause; /* the change that ended its wait (stream_cause), valid as `records`; NULL: none, or unknown */
+    uint64_t age_ms;   /* client agents: no server can be reached, and this answer is so old. 0: fresh */
 };
 struct rpc_fetch {
     /* Set by the caller. `request` is packed before rpc_fetch returns. */
     const struct query_type *type;
     enum rpc_freshness freshness;
-    bool no_cache;   /* client agents: its answer is neither kept for the time without servers, nor one of then given */
-    bool here;       /* servers: not handed on to the leader, where this one's disk is full: CO_DISKFULL */
-    bool background; /* client agents: nobody waits for it, the loss of a silent server may be noticed a second later */
+    bool no_cache;   /* client agents: its answer is not kept for times without servers, and no kept one is given */
+    bool here;       /* servers: not handed on to the leader when this one's disk is full: CO_DISKFULL */
+    bool background; /* client agents: nobody waits for it, so a silent server may be noticed a second later */
     uint64_t index, wait_ms;
     char region[RPC_REGION_MAX + 1];
     /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or
@@ -97,7 +100,7 @@ void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage 
 /* Any thread, also when it is done already, as long as the struct is there. `done` still comes, soon. */
 void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch);
 
-/* Is there a local copy to read? False on client agents: there no rpc_read_begin. Constant. */
+/* Is there a local copy to read? False on client agents, where rpc_read_begin must not be called. Constant. */
 bool rpc_has_copy(const struct rpc *rpc);
 
 /* A read of the local copy. One reader per thread; between begin and end the result's slices are valid. */
@@ -106,12 +109,12 @@ struct rpc_reader *rpc_reader_new(struct rpc *rpc);
 void rpc_reader_free(struct rpc_reader *reader);
 struct store_txn *rpc_read_begin(struct rpc_reader *reader);
 void rpc_read_end(struct rpc_reader *reader);
-/* Calls the above; rpc_read_end when done with the result. For DNS it works on client agents too, where the records
- * are a copy that the agent keeps current (rpc/client/dns_subscriptions.c): whoever asks for something first waits for it, up
+/* Calls the above; rpc_read_end when done with the result. For DNS it works on client agents too, where the records are
+ * a copy that the agent keeps current (rpc/client/dns_subscriptions.c): the first question for a name waits for it, up
  * to 1.5 s. Not on the loop. */
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
               struct arena *arena, struct query_result *result);
-/* The same, and nobody waits: CO_AGAIN: it is not here yet, but will be, up to 1.5 s after it was asked for first. */
+/* The same without waiting. CO_AGAIN: it is not here yet, but will be, up to 1.5 s after the first question. */
 int rpc_query_now(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
                   struct arena *arena, struct query_result *result);
 uint64_t rpc_generation(struct rpc *rpc, struct watch_key watched); /* read it before rpc_query when storing answers */
@@ -124,13 +127,13 @@ struct rpc_status {
     bool is_server, is_leader, known_leader;
     uint64_t last_contact_ms; /* 0 on the leader */
     bool leader_heard;        /* in this life: before, last_contact_ms is since the start */
-    uint64_t leaderless_ms;   /* for so long no leader has been known; 0: one is, or was just now */
+    uint64_t leaderless_ms;   /* how long no leader has been known; 0: one is, or was just now */
     uint64_t term, commit, applied, last_index, snapshot_index;
     uint64_t log_bytes, recovered_index; /* recovered_index: see consensus/recover.h; 0: never */
     unsigned voters;
     bool is_voter, disk_degraded, disk_full;
     char leader_address[128]; /* "" unknown */
-    bool unreachable; /* client agents: no server has been reached for a second or more; `voters` is of before */
+    bool unreachable; /* client agents: no server has been reached for a second or more; `voters` is the last known */
     unsigned cluster_version; /* as applied here (registry/version.h) */
     uint64_t cluster_id;      /* 0: none */
 };
@@ -145,14 +148,14 @@ size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 #define RPC_JOIN_SERVERS 16
 struct rpc_join {
     char address[128]; /* in: "host:port" */
-    /* in: a server of another region is wanted there, of whichever. It is only asked, not joined. Out, with CO_OK: its
+    /* in: a server of another region is wanted there, of any region. It is only asked, not joined. Out, with CO_OK: its
      * region, its cluster's id (0: it has none yet), and the addresses of servers there, its own first. */
     bool wan;
     char region[RPC_REGION_MAX + 1];
     uint64_t cluster_id;
     char servers[RPC_JOIN_SERVERS][128];
     size_t server_count;
-    /* CO_OK; CO_UNSUPPORTED: this server is alone by configuration; CO_INVALID, CO_IO, CO_TIMEOUT, CO_DENIED,
+    /* CO_OK; CO_UNSUPPORTED: by configuration this server joins no others; CO_INVALID, CO_IO, CO_TIMEOUT, CO_DENIED,
      * CO_CORRUPT, CO_TOOLARGE: `fault` says why. */
     void (*done)(struct rpc_join *join, int error);
     struct fault fault;
@@ -169,19 +172,19 @@ struct rpc_renew {
     char id[40];                     /* in */
     uint8_t kind;                    /* in: number of the expiry kind: session_expiry, lease_expiry, ... */
     char region[RPC_REGION_MAX + 1]; /* in */
-    bool look;                       /* in: it is not renewed, only looked at; with an empty id: at all of the kind */
-    /* out, with CO_OK: its TTL, and how much of it the leader has left, as the answer is sent; 0: no TTL */
+    bool look;                       /* in: only reads the time, renews nothing; with an empty id: of the whole kind */
+    /* out, with CO_OK: its TTL, and the part of it that is left when the leader answers; 0: no TTL */
     int64_t ttl_ns, left_ms;
     uint64_t restored; /* out: machine_restored, as the leader knows it; 0: not known, or none */
-    /* out, of a look at all: pb.LeasesLeft, packed; whoever asked frees it. RPC_LOOK_MAX leases: CO_TOOLARGE */
+    /* out, of a look at all: pb.LeasesLeft, packed; the caller frees it. More than RPC_LOOK_MAX leases: CO_TOOLARGE */
     struct buffer all;
     struct rpc_renew *next; /* rpc's own, as what follows */
     _Alignas(16) char impl[128];
 };
 void rpc_renew(struct rpc *rpc, struct rpc_renew *renew);
 
-/* -- how the regions are seen from here --------------------------------------------------------------------------- */
-/* Of a server: from itself; of a client agent: from its server. */
+/* -- the regions as seen from here -------------------------------------------------------------------------------- */
+/* As this server sees them; a client agent asks its server. */
 struct rpc_regions {
     /* Loop thread, once. CO_OK; CO_NOLEADER: no server answered; CO_UNSUPPORTED, CO_CLOSED. `seen` is valid during the call,
      * NULL with an error. This region is among them. */
@@ -191,16 +194,15 @@ struct rpc_regions {
 void rpc_ask_regions(struct rpc *rpc, struct rpc_regions *regions); /* any thread */
 
 /* -- load balancing ----------------------------------------------------------------------------------------------- */
-/* Any thread. What this process knows of the load of instances and of hot keys; lives as long as the rpc. What is reported
- * here goes to the servers within half a second, and on from there. */
+/* Any thread. The hints of load and hot keys that this process has; they live as long as the rpc. Reports go to the
+ * servers within half a second, and on from there. */
 struct hints *rpc_hints(const struct rpc *rpc);
-/* Any thread, cheap. Whoever picks from a service says so, again and again: a client agent has its servers tell it the
+/* Any thread, cheap. Call it whenever instances of the service are picked: a client agent then asks its server for the
  * hints of that service, for some minutes each time. Servers know all hints anyway. */
 void rpc_hints_follow(struct rpc *rpc, struct slice service);
 
-/* Which keys of a service are hot, as a server knows it. The caller owns the struct until `done` (loop thread, once):
- * CO_OK, CO_NOLEADER (no server is reached), CO_CLOSED. `answer` is valid during the
- * call. */
+/* The hot keys of a service, as a server knows them. The caller owns the struct until `done` (loop thread, once):
+ * CO_OK, CO_NOLEADER (no server is reached), CO_CLOSED. `answer` is valid during the call. */
 struct rpc_hot {
     void (*done)(struct rpc_hot *hot, int error, const Pb__PeerHotAnswer *answer);
     const char *service;         /* in; stays until `done` */
@@ -213,7 +215,7 @@ void rpc_hot(struct rpc *rpc, struct rpc_hot *hot);
  * CO_UNSUPPORTED, CO_INVALID, CO_TOOLARGE (coordinate_check); CO_BUSY: there are too many; CO_NOTFOUND: coordinates
  * are disabled here; CO_AGAIN: no server is connected. */
 int rpc_coordinate_put(struct rpc *rpc, const Pb__Coordinate *record);
-/* Any thread. Where this server is; the origin on client agents. */
+/* Any thread. The coordinate of this host. */
 struct vivaldi_coordinate rpc_coordinate_here(struct rpc *rpc);
 
 #endif

@@ -10,7 +10,7 @@
 #include "rpc/cluster/peers.h"
 #include "rpc/wire/frame_unpack.h"
 
-#define MOVES_MOST 2 /* so often one that surely was not delivered is sent elsewhere: its node may just move */
+#define MOVES_MOST 2 /* so often an undelivered ask is sent elsewhere: its node may be moving */
 
 _Static_assert(ASKS_SERVERS_MAX == PEERS_MAX, "as many servers as there may be");
 
@@ -49,7 +49,7 @@ static void with_nobody(struct asked *asked) {
     asked->to = NULL;
 }
 
-/* It is in no list and nobody's any more; its memory is the caller's. */
+/* Takes the ask out of all lists; the caller owns its memory. */
 static void leave(struct asked *asked) {
     struct asks *asks = asked->asks;
     with_nobody(asked);
@@ -80,7 +80,7 @@ void asks_end(struct asked *asked, int error) {
          (struct slice){0});
 }
 
-/* (4) Others' end without a word. */
+/* Asks of others end without an answer: (4). */
 static void expire(struct asked *asked) {
     struct asks *asks = asked->asks;
     struct asks_peer *to = asked->to;
@@ -127,7 +127,7 @@ void asks_send(struct asked *asked, struct asks_peer *to) {
     }
     uint64_t number = calls_enter(asks->calls, &asked->call, &asks_method, to->key);
     asked->to = to, to->to++;
-    if (here) asks_question(asks, to, number, asked->topic, asked->asker, asked->payload); /* it may be over now */
+    if (here) asks_question(asks, to, number, asked->topic, asked->asker, asked->payload); /* `asked` may be gone now */
     else tell_ask(asked, number);
 }
 
@@ -143,7 +143,7 @@ static struct asks_peer *server_of(struct asks *asks, const char *node) {
     return peer;
 }
 
-/* To one of the other servers, or to who has the node here. */
+/* Sends it to another server, or to this server's connection with the node. */
 static void go_from_server(struct asked *asked) {
     struct asks *asks = asked->asks;
     struct asks_peer *agent = asks_agent_of(asks, asked->node);
@@ -205,17 +205,17 @@ void asks_begin(struct asks *asks, struct asked *asked, struct rpc_ask *ask, uin
 }
 
 /* -- answers ------------------------------------------------------------------------------------------------------- */
-/* It was surely not delivered, says who it was sent to. */
+/* The receiver says that it surely did not deliver the ask. */
 static void refused(struct asked *asked, const struct asks_peer *by, uint32_t outcome) {
     struct asks *asks = asked->asks;
-    if (is_client(asks) && outcome == CO_CLOSED) { /* that server stops: another may carry it on */
+    if (is_client(asks) && outcome == CO_CLOSED) { /* that server stops, another one may carry the ask on */
         asked->refused = by->key;
         asks_go(asked);
     } else if (by->server && !is_client(asks) && outcome == CO_NOTFOUND) { /* it has moved */
         asks_forget(asks, asked->node, by->id);
         if (asked->moves++ < MOVES_MOST && !asks_same_node(by->node, asked->node)) asks_go(asked);
         else asks_end(asked, CO_NOTFOUND);
-    } else if (outcome == CO_CLOSED || outcome == CO_AGAIN) { /* who is asked, or carries it on, stops */
+    } else if (outcome == CO_CLOSED || outcome == CO_AGAIN) { /* the receiver stops */
         asks_end(asked, by->server ? CO_IO : CO_NOTFOUND);
     } else {
         asks_end(asked, (int)outcome);
@@ -224,9 +224,9 @@ static void refused(struct asked *asked, const struct asks_peer *by, uint32_t ou
 
 void asks_answered(struct asks *asks, struct asks_peer *from, uint64_t number, uint32_t outcome, uint32_t error,
                    struct slice data) {
-    from->doubted = false; /* whatever it answers */
+    from->doubted = false; /* any answer will do */
     struct call *call = calls_take(asks->calls, &asks_method, number, from->key);
-    if (!call) return; /* given up */
+    if (!call) return; /* the ask was given up */
     struct asked *asked = CONTAINER_OF(call, struct asked, call);
     with_nobody(asked);
     bool known = outcome < CO_ERROR_COUNT && outcome != CO_UNKNOWN_OUTCOME;
@@ -283,7 +283,7 @@ static void unlink_peer(struct asks *asks, struct asks_peer *peer) {
     peer->gone = true;
 }
 
-/* What was not sent yet is dropped: nobody waits for it. */
+/* The asker is gone: drops its asks that were not sent yet, because nobody waits for them. */
 static void forget_asker(struct asks_peer *peer) {
     LIST_FOREACH_SAFE(item, next, &peer->asking) {
         struct asked *asked = LIST_ENTRY(item, struct asked, of_peer);

@@ -1,26 +1,27 @@
 /* Asks (rpc/api/ask.h) in one process: its own, those that it carries on for others, and those that it answers. The
- * same on a client agent and on a server; what differs is where an ask for another node goes.
+ * same on a client agent and on a server, except for the way of an ask for another node:
  *
  *     of a client agent   to the server that it is connected with; while there is none it waits
- *     of a server         to its newest connection with that node; else to the server that is known to have it
- *                         (PLACES_MS long, until it says no, is lost, or does not answer in time); else all others are
- *                         asked which of them has it (PEER_ASK_FIND), and it goes to the one that has had it for the
- *                         shortest time
+ *     of a server         to its newest connection with that node; else to the server that is known to have it (for
+ *                         PLACES_MS, until that server says no, is lost, or does not answer in time); else it asks all
+ *                         others which of them has it (PEER_ASK_FIND), and the ask goes to the one that has had it for
+ *                         the shortest time
  *
- * (1) An ask is sent on only to one at a time, and again only when that one surely did not deliver it. When the
- *     connection that it was sent over ends, it may have been delivered: its outcome is unknown.
- * (2) What comes from a server is for this server's own agent and its agents, and goes to no other server: there are
- *     two servers on a way at most, and no circle.
- * (3) Only a server of this cluster's configuration is believed for whom it asks; a client agent asks for its own node.
- * (4) Who asks ends its ask by its own clock. A server on the way drops one no earlier than that, and tells nobody.
- * (5) An ask ends once, as a question is answered once. An answer counts only if it comes from whom the ask was sent
- *     to, with its number.
+ * (1) An ask is sent to one receiver at a time, and to another only when the first surely did not deliver it. When the
+ *     connection over which it was sent ends, it may have been delivered: its outcome is unknown.
+ * (2) An ask from a server goes only to this server's own agent or its client agents, never to another server. So there
+ *     are at most two servers on the way, and no circles.
+ * (3) Only a server of this cluster's configuration may ask in the name of another node; a client agent asks for its
+ *     own node.
+ * (4) The asker ends its ask by its own clock. A server on the way drops it no earlier than that, and tells nobody.
+ * (5) An ask ends once, as a question is answered once. An answer counts only if it comes from the receiver of the ask,
+ *     with its number.
  *
- * Bounds: asks of one connection that are not over (RPC_ASKS_MAX), those sent to one and not answered (likewise), bytes
- * that are queued for one (ASKS_BACKLOG_MAX), bytes that are kept while a node is looked for (ASKS_KEPT_MAX).
+ * Bounds: unfinished asks of one connection (RPC_ASKS_MAX), unanswered asks sent to one connection (likewise), bytes
+ * queued for one (ASKS_BACKLOG_MAX), bytes kept while nodes are searched (ASKS_KEPT_MAX).
  *
  * Pure: connections are reached through the callbacks, the time is an argument (milliseconds of any clock that only
- * rises). One thread, but for rpc_ask_answer. */
+ * rises). One thread, except for rpc_ask_answer. */
 #ifndef COORD_RPC_ASKS_H
 #define COORD_RPC_ASKS_H
 
@@ -38,9 +39,9 @@
 #define ASKS_ANSWERS_MAX (8u << 20)
 #define ASKS_KEPT_MAX    (64u << 20)
 #define ASKS_PLACES_MAX  16384
-#define ASKS_LOOKS_MAX   1024 /* nodes that are looked for at a time; more: CO_BUSY */
+#define ASKS_LOOKS_MAX   1024 /* nodes that are searched at a time; more: CO_BUSY */
 #define ASKS_PLACES_MS   60000
-#define ASKS_FIND_MS     500 /* who has not said by then whether it has a node could not be asked */
+#define ASKS_FIND_MS     500 /* a server that has not answered by then counts as unreachable */
 
 struct asks;
 struct asks_peer; /* a connection */
@@ -52,16 +53,16 @@ struct asks_callbacks {
     size_t (*backlog)(void *data, void *connection); /* bytes that are queued there */
     /* The other servers of the cluster's configuration: their ids. NULL: this is a client agent. */
     size_t (*servers)(void *data, uint64_t ids[ASKS_SERVERS_MAX]);
-    void (*wake)(void *data); /* any thread: asks_woken is wanted */
-    /* A question waits for its answer, or has it: the asks are not freed before. */
+    void (*wake)(void *data); /* any thread: asks for a call of asks_woken */
+    /* A question begins to wait for its answer, or has it; asks_free has to wait for that. */
     void (*question)(void *data, bool waits);
 };
 
 /* `node`: this agent's. Numbers begin above `first_number`; no two lives of a process may share them. */
 struct asks *asks_new(const struct asks_callbacks *callbacks, const char *node, uint64_t first_number);
 void asks_answerer(struct asks *asks, uint8_t topic, rpc_asked asked, void *data); /* as rpc_answer_asks */
-/* All end: CO_UNKNOWN_OUTCOME what was sent, else CO_CLOSED, as do later ones at once; others are told. Questions may
- * still be answered. */
+/* Ends all asks: those that were sent with CO_UNKNOWN_OUTCOME, others and later ones at once with CO_CLOSED; tells the
+ * other processes. Questions may still be answered. */
 void asks_stop(struct asks *asks);
 void asks_free(struct asks *asks); /* stopped, and no question waits; forgets the connections that are left */
 
@@ -76,20 +77,20 @@ struct asks_peer *asks_up(struct asks *asks, const struct asks_up *up, uint64_t 
 void asks_down(struct asks *asks, struct asks_peer *peer, uint64_t now_ms); /* it ended */
 void *asks_connection(const struct asks_peer *peer);
 struct asks_peer *asks_server(struct asks *asks, uint64_t id); /* NULL: there is no connection with it */
-/* Something was asked over it, in either direction, that is not answered yet. */
+/* Is an ask over it, in either direction, still unanswered? */
 bool asks_with(const struct asks_peer *peer);
 /* Client agents: asks go there from now on; NULL: nowhere yet. */
 void asks_route(struct asks *asks, struct asks_peer *server, uint64_t now_ms);
 
-/* PEER_ASK and its like. False: it does not decode, or is none that this peer sends. */
+/* PEER_ASK and its like. False: it does not decode, or this peer may not send it. */
 bool asks_frame(struct asks *asks, struct asks_peer *from, uint8_t type, struct slice payload, uint64_t now_ms);
 
 /* -- own asks ------------------------------------------------------------------------------------------------------ */
 /* An ask on its way. In rpc_ask.impl when it is this process's own. */
 struct asked {
-    struct call call;  /* with `to` */
+    struct call call;  /* when it was sent to `to` */
     struct list all;   /* asks->all */
-    struct list waits; /* for a connection, or for its node to be found; else alone */
+    struct list waits; /* in the list of those that wait for a connection, or for their node to be found; else alone */
     struct asks *asks;
     struct asks_peer *to;
     struct rpc_ask *own;    /* or */
@@ -106,7 +107,7 @@ struct asked {
 void asks_begin(struct asks *asks, struct asked *asked, struct rpc_ask *ask, uint64_t now_ms);
 
 void asks_woken(struct asks *asks, uint64_t now_ms);
-/* When asks_tick is wanted at the latest; UINT64_MAX: not at all. */
+/* When asks_tick is due at the latest; UINT64_MAX: it is not. */
 uint64_t asks_next_ms(const struct asks *asks);
 void asks_tick(struct asks *asks, uint64_t now_ms);
 

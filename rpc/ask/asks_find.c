@@ -1,4 +1,4 @@
-/* Which server has a node's agent: remembered for a while, else all are asked. */
+/* Finds the server that has a node's agent: it is remembered for a while, else all servers are asked. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -23,16 +23,16 @@ struct look {
     struct leg legs[ASKS_SERVERS_MAX];
 };
 
-/* Of a node. */
+/* The place of a node. */
 struct place {
     struct place *chain;             /* in its bucket */
     struct list link;                /* asks->known, or asks->looking */
-    uint64_t hash, server, until_ms; /* server: its id, unless it is looked for */
+    uint64_t hash, server, until_ms; /* server: its id, unless it is being searched */
     struct look *look;               /* NULL: it is known */
     char node[HELLO_NODE_MAX + 1];
 };
 
-/* -- what is remembered -------------------------------------------------------------------------------------------- */
+/* -- known places -------------------------------------------------------------------------------------------------- */
 static struct place **place_at(struct asks *asks, const char *node, uint64_t hash) {
     struct place **at = &asks->places[hash % PLACE_BUCKETS];
     while (*at && ((*at)->hash != hash || !asks_same_node((*at)->node, node))) at = &(*at)->chain;
@@ -59,7 +59,7 @@ static struct place *place_new(struct asks *asks, const char *node) {
     return place;
 }
 
-/* The oldest makes room. */
+/* Remembers the place; the oldest one makes room. */
 static void place_known(struct asks *asks, struct place *place, uint64_t server) {
     list_remove(&place->link);
     if (asks->known_count == ASKS_PLACES_MAX) place_drop(asks, LIST_ENTRY(asks->known.next, struct place, link));
@@ -98,7 +98,7 @@ static void close_legs(struct look *look) {
         }
 }
 
-/* All have answered, or there is no more time. */
+/* Ends the search: all have answered, or the time is over. */
 static void decide(struct look *look) {
     struct asks *asks = look->asks;
     struct place *place = look->place;

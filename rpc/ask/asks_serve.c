@@ -1,4 +1,4 @@
-/* What others ask: of this agent, or of one that it is to be carried on to. */
+/* Asks of others: for this agent, or to be carried on to another one. */
 #include <stdlib.h>
 
 #include "base/message.h"
@@ -6,7 +6,7 @@
 #include "rpc/cluster/peers.h"
 #include "rpc/wire/frame_unpack.h"
 
-/* The thread's: asks of its own whose answerer is being called. What is answered within goes at once. */
+/* The asks of this thread whose answering function is being called: answers within the call go at once. */
 static _Thread_local struct asks *in_question;
 
 void asks_tell(struct asks *asks, struct asks_peer *to, uint64_t number, int outcome, int error, struct slice data) {
@@ -86,7 +86,7 @@ static char *put(char **at, const void *bytes, size_t size) {
     return placed;
 }
 
-/* With a copy of what it says, unless it goes to an agent at once: then it is not needed any more. */
+/* `keep`: with a copy of the payload, which is not needed when it goes to an agent at once. */
 static struct asked *carried_new(struct asks *asks, struct asks_peer *from, const Pb__PeerAsk *ask, bool keep) {
     const char *asker = from->server ? ask->from : from->node;
     size_t node_size = strlen(ask->node) + 1, asker_size = strlen(asker) + 1;
@@ -118,7 +118,7 @@ static void carry(struct asks *asks, struct asks_peer *from, const Pb__PeerAsk *
     else asks_go(carried_new(asks, from, ask, !at_once));
 }
 
-/* CO_OK: it is to be done. */
+/* CO_OK: the ask is accepted. */
 static int judge(struct asks *asks, const struct asks_peer *from, const Pb__PeerAsk *ask) {
     bool client = !asks->callbacks.servers;
     if (asks->stopping) return CO_CLOSED;

@@ -15,12 +15,12 @@
 #include "rpc/wire/frame_unpack.h"
 
 #define TICK_MS       200
-#define TELL_MS       2000  /* sums are told again */
-#define REPORT_MS     10000 /* and count for so long */
-#define OPEN_MS       10000 /* values differ, and who would decide it stays silent: writes stop */
-#define SCRUB_MOST_MS 5000  /* a scrub holds a read transaction; and as much more for each GiB */
-#define STUCK_MS      4000  /* a batch that takes so long is reason for a look; twice as long, for the next */
-/* so long the applier may stand still for want of a mark, which a full or busy disk delays */
+#define TELL_MS       2000  /* how often sums are sent again */
+#define REPORT_MS     10000 /* sums of other servers count for so long */
+#define OPEN_MS       10000 /* values differ, and the servers that could decide stay silent for so long: writes stop */
+#define SCRUB_MOST_MS 5000  /* the limit of a scrub, which holds a read transaction; as much more for each GiB */
+#define STUCK_MS      4000  /* when a batch takes so long the store is checked; after twice as long, again */
+/* the applier may wait so long for the mark, which a full or busy disk delays */
 #define UNMARKED_MS 20000
 
 METRIC fenced_metric = {
@@ -74,7 +74,7 @@ void audit_fence(struct rpc *rpc, const char *reason) {
         audit->fenced_index = machine_applied(rpc->machine);
         audit->fenced_ms = clock_mono_ms();
         audit->marked = false;
-        atomic_store(&audit->fenced, true); /* from here on nothing is served */
+        atomic_store(&audit->fenced, true); /* nothing is served from here on */
         metric_add(&mismatches, 1);
         metric_set(&fenced_metric, 1);
         pthread_cond_broadcast(&audit->wake);
@@ -99,11 +99,11 @@ static void write_mark(struct audit *audit) {
     pthread_mutex_unlock(&audit->lock);
     if (store_fence(audit->store_folder, text, &fault) != CO_OK) {
         log_error("audit", "the fence is not durable: %s", fault.text);
-        sleep(1); /* and tried again */
+        sleep(1); /* then try again */
         return;
     }
     pthread_mutex_lock(&audit->lock);
-    bool over = !atomic_load(&audit->fenced); /* another state took its place meanwhile */
+    bool over = !atomic_load(&audit->fenced); /* the state was replaced meanwhile */
     audit->marked = !over;
     pthread_mutex_unlock(&audit->lock);
     if (over && store_unfence(audit->store_folder) != CO_OK)
@@ -158,7 +158,8 @@ static void wait_for(struct audit *audit, uint64_t at_ms) {
     if (wait_ms) pthread_cond_timedwait(&audit->wake, &audit->lock, &until);
 }
 
-/* Servers that began together do not scrub together. */
+/* The thread's main function. The first scrub has a random delay, so that servers that began together do not scrub
+ * together. */
 static void *audit_main(void *arg) {
     struct audit *audit = arg;
     background_thread("audit");
@@ -190,7 +191,7 @@ void audit_applied(struct rpc *rpc) { atomic_store(&rpc->audit->apply_begun_ms, 
 
 bool audit_held(void *data) { return ((struct rpc *)data)->audit->holding; }
 
-/* The state is another one: the fence goes, the mark first. */
+/* The state was replaced: removes the mark, then the fence. */
 static void lift(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
     if (store_unfence(audit->store_folder) != CO_OK)
@@ -209,7 +210,7 @@ static void lift(struct rpc *rpc) {
     uv_async_send(&audit->async);
 }
 
-/* At start it is our own snapshot, which may have what was wrong. */
+/* A snapshot was restored. At the start it is this server's own, which may have the damage, so the fence stays. */
 void audit_restored(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
     if (rpc->node && audit->running && !audit->replaying && atomic_load(&audit->fenced)) lift(rpc);
@@ -376,8 +377,8 @@ static bool marked(struct audit *audit) {
     return is;
 }
 
-/* The others take over what this server did. Where the mark cannot be written, since the disk is full, at once as
- * well: only the rebuilding waits for it. */
+/* Lets the other servers take over. This does not wait for the mark, which a full disk may delay; only the rebuilding
+ * waits for it. */
 static void fence_begins(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
     pthread_mutex_lock(&audit->lock);
@@ -395,9 +396,9 @@ static void fence_begins(struct rpc *rpc) {
     node_fence(rpc->node, true);
 }
 
-/* A page of noise may keep LMDB within a batch for as long as it likes (it moves bytes, as many as a damaged number
- * says), and out of there no thread can be fetched. A batch may also just be large: the store is looked at, and only
- * with damage the process ends. When it is started again its store is rebuilt. */
+/* A damaged page may keep LMDB within a batch for any time (it moves as many bytes as a damaged number says), and no
+ * thread can be brought out of there. A batch may also just be large. So the store is checked, and the process ends
+ * only if it is damaged; when it is started again its store is rebuilt. */
 static void watch_applier(struct rpc *rpc, uint64_t now_ms) {
     struct audit *audit = rpc->audit;
     uint64_t begun = atomic_load(&audit->apply_begun_ms);

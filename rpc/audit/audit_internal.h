@@ -10,7 +10,7 @@
 
 #define AUDIT_PIECE_BYTES ((size_t)1 << 20)
 
-/* What another server said. */
+/* The report of another server. */
 struct audit_reported {
     uint64_t id, ms;
     bool fenced;
@@ -20,7 +20,7 @@ struct audit_reported {
 enum rebuild_step {
     REBUILD_IDLE,    /* may begin at `next_ms` */
     REBUILD_COPYING, /* a piece is on its way, or the pool writes or checks it */
-    REBUILD_READY,   /* a whole, checked copy: waits until the log here is that far */
+    REBUILD_READY,   /* a whole, checked copy: it waits until this server's log is that far */
     REBUILD_APPLIER, /* the applier has it */
 };
 
@@ -35,7 +35,7 @@ struct audit {
     _Atomic bool lifted;             /* the applier has replaced the state: tell the loop */
     _Atomic uint64_t apply_begun_ms; /* the applier is within a batch since; 0: it is not */
     _Atomic uint64_t failed;         /* rebuilds that the applier could not end */
-    pthread_mutex_t lock;            /* what is below up to the next heading */
+    pthread_mutex_t lock;            /* for the members up to the next heading */
     pthread_cond_t wake;
     char reason[256];
     uint64_t fenced_index, split_index, fenced_ms;
@@ -55,7 +55,7 @@ struct audit {
     void (*stopped)(void *data);
     struct audit_reported reported[PEERS_MAX];
     uint64_t told_ms, told_index, open_since_ms;
-    uint64_t stuck_begun_ms, stuck_look_ms; /* the batch that takes long; when it is looked at next */
+    uint64_t stuck_begun_ms, stuck_look_ms; /* the batch that takes long; when to check next */
     bool told_fenced, fence_seen;
     struct {
         enum rebuild_step step;
@@ -68,7 +68,7 @@ struct audit {
 };
 
 /* audit.c */
-/* Pairs as a message: room for AUDIT_KEPT; those up to `most`. Returns how many. */
+/* The pairs of indexes up to `most` as messages, in `room` for AUDIT_KEPT. Returns their number. */
 size_t audit_pairs(const struct audit_ring *ring, uint64_t most, Pb__PeerAuditPair *room, Pb__PeerAuditPair **pairs);
 void audit_ring_from(struct audit_ring *ring, Pb__PeerAuditPair *const *pairs, size_t count);
 /* audit_rebuild.c; loop thread */

@@ -1,6 +1,6 @@
-/* A fenced server finds a state: a copy from another one, piece by piece into a file without a name, checked, and
- * handed to the applier once the log here has brought it at least as far. Whatever goes wrong, it begins again with
- * another server. Alone: its own snapshot and log. */
+/* A fenced server gets a new state. It copies the state of another server, piece by piece, into a file without a name,
+ * checks it, and hands it to the applier once its own log reaches at least as far. When anything fails, it begins again
+ * with another server. A server that is alone uses its own snapshot and log. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ void rebuild_end(struct rpc *rpc, bool failed) {
     begin_again(audit, clock_mono_ms());
 }
 
-/* -- from whom ---------------------------------------------------------------------------------------------------- */
+/* -- the source --------------------------------------------------------------------------------------------------- */
 static bool alone(struct rpc *rpc) {
     const struct raft_members *members = node_members(rpc->node);
     uint64_t self = atomic_load(&node_view(rpc->node)->id);
@@ -50,7 +50,8 @@ static bool alone(struct rpc *rpc) {
     return true;
 }
 
-/* Followers first, the leader has enough to do; after a failure the next one. */
+/* Chooses the server to copy from: followers first, because the leader has enough to do; after a failure the next
+ * one. */
 static uint64_t choose(struct rpc *rpc, uint64_t now_ms) {
     struct audit *audit = rpc->audit;
     uint64_t found[PEERS_MAX + 1], leader = atomic_load(&node_view(rpc->node)->leader);
@@ -78,7 +79,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     pb__peer_copy_ask__init(message);
     message->offset = audit->rebuild.offset;
     message->least = atomic_load(&node_view(audit->rpc->node)->applied);
-    /* how large the other's state is can only be guessed: like the one here */
+    /* the size of the other server's state is not known: assume that of the state here */
     uint64_t copy_ms = (store_bytes(machine_store(audit->rpc->machine)) >> 20) * COPY_MS_A_MIB;
     call->answer_ms = (uint32_t)(PIECE_MOST_MS + (audit->rebuild.offset == 0 ? copy_ms : 0));
     return &message->base;
@@ -155,7 +156,7 @@ static void piece_run(uv_work_t *uv) {
     work->error = backup_file_write(work->fd, work->data, work->data_size, work->offset);
     if (work->error) fault_set(&work->fault, work->error, "it cannot be written here");
     if (work->error || !work->last) return;
-    /* The state here may be empty, of no version yet: what counts is what this program knows. */
+    /* The state here may be empty, without a version, so this program's own version counts. */
     uint64_t applied = 0;
     if (lseek(work->fd, 0, SEEK_SET) != 0) work->error = CO_IO;
     else work->error = machine_copy_look(work->rpc->machine, work->fd, work->size, &applied, &work->fault);

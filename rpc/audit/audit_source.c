@@ -1,5 +1,5 @@
-/* What a fenced server asks of this one: a copy of the state, made once into a file without a name, handed out piece
- * by piece. */
+/* The source of copies for fenced servers: a copy of the state is made once, into a file without a name, and handed out
+ * piece by piece. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "rpc/audit/audit_internal.h"
 #include "rpc/backup/archive.h"
 
-#define IDLE_MOST_MS  60000 /* nothing asked for so long: it went elsewhere */
+#define IDLE_MOST_MS  60000 /* after so long without a question the copy is dropped: the server has gone elsewhere */
 #define DONATIONS_MAX 4
 
 struct state_copy {
@@ -18,7 +18,7 @@ struct state_copy {
     struct rpc *rpc;
     uint64_t from, number, index, term, size, asked_ms;
     int fd;
-    bool working, gone; /* a job in the pool has it; free it afterwards */
+    bool working, gone; /* working: a job in the pool has it; gone: to be freed after that */
     struct audit_ring ring;
     /* The piece that is under way. */
     uv_work_t uv;
@@ -34,7 +34,7 @@ static void state_copy_free(struct state_copy *copy) {
     free(copy);
 }
 
-/* Leaves the list; is freed now, or when the pool has done with it. */
+/* Takes it out of the list, and frees it now, or when the pool is done with it. */
 static void state_copy_drop(struct audit *audit, struct state_copy *copy) {
     for (struct state_copy **at = &audit->copies; *at; at = &(*at)->next)
         if (*at == copy) {

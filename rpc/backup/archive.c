@@ -212,7 +212,7 @@ static int begin(struct in *in) {
     return gzip ? CO_OK : foreign_file(slice_make(in->block, size), false, in->fault);
 }
 
-/* So many bytes of the tar archive, or less at its end. */
+/* Reads so many bytes of the tar archive, or less at its end. */
 static int in_some(struct in *in, void *data, size_t size, size_t *got) {
     in->z.next_out = data, in->z.avail_out = (uInt)size;
     *got = 0;
@@ -227,7 +227,7 @@ static int in_some(struct in *in, void *data, size_t size, size_t *got) {
     return CO_OK;
 }
 
-/* Exactly so many. */
+/* Reads exactly so many bytes. */
 static int in_read(struct in *in, void *data, size_t size) {
     size_t got;
     int rv = in_some(in, data, size, &got);
@@ -336,8 +336,8 @@ static int in_check(struct in *in, const struct archive_meta *meta) {
     return CO_OK;
 }
 
-/* To the end of the stream, so that its own checksum is looked at. Padding of the tar archive may follow, not much
- * of it. */
+/* Reads to the end of the stream, so that its own checksum is compared. A little padding of the tar archive may
+ * follow. */
 static int in_rest(struct in *in) {
     for (uint64_t total = 0; !in->ended;) {
         in->z.next_out = (Bytef *)in->plain, in->z.avail_out = BLOCK;

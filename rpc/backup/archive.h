@@ -2,8 +2,8 @@
  *   meta.json    {"Version":1,"ID":...,"Index":...,"Term":...,"Size":...,...}
  *   state.bin    the state machine's copy (registry/store_copy.c)
  *   SHA256SUMS   sums of the two, as sha256sum prints them
- * Streamed: no file is held in memory. Reading is for files from outside: every size is bounded before memory or
- * disk is taken. Blocks on the disk. */
+ * Streamed: no file is held in memory. Reading is for files from outside: every size is checked before memory or disk
+ * space is taken. Blocks on the disk. */
 #ifndef COORD_RPC_ARCHIVE_H
 #define COORD_RPC_ARCHIVE_H
 
@@ -22,11 +22,11 @@ struct archive_meta {
 int archive_write(int out, const struct archive_meta *meta, int state, struct fault *fault);
 
 /* Reads `in` to its end, writes state.bin to `state` (-1: nowhere), at most `state_max` bytes. CO_OK: the sums are
- * right, and meta.json says the size of state.bin. CO_CORRUPT: not such an archive, or damaged; CO_UNSUPPORTED: of a
- * later format; CO_TOOLARGE; CO_IO, CO_DISKFULL. */
+ * right, and meta.json has the right size of state.bin. CO_CORRUPT: it is no such archive, or damaged; CO_UNSUPPORTED:
+ * of a later format; CO_TOOLARGE; CO_IO, CO_DISKFULL. */
 int archive_read(int in, int state, uint64_t state_max, struct archive_meta *meta, struct fault *fault);
 
-/* What is free on the disk of that file. A backup leaves the last of it to the log. */
+/* The free space on the disk of that file. A backup leaves ARCHIVE_ROOM_LEFT of it to the log. */
 #define ARCHIVE_ROOM_LEFT (32u << 20)
 uint64_t archive_room(int fd);
 

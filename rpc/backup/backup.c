@@ -16,7 +16,7 @@
 #include "rpc/backup/backup_transfer.h"
 #include "rpc/core/rpc_internal.h"
 
-/* What both have, on its way between loop and pool. */
+/* The common part of saving and restoring; it goes between loop and pool. */
 struct work {
     uv_work_t uv;
     struct rpc *rpc;
@@ -58,7 +58,7 @@ static int copy_state(struct rpc *rpc, struct rpc_save *save, int state, struct 
     if (rv != CO_OK || size <= 0 || lseek(state, 0, SEEK_SET) != 0)
         return fault_set(&save->fault, rv ? rv : CO_IO, "the state cannot be copied: %s", co_strerror(rv ? rv : CO_IO));
     meta->version = 1, meta->size = (uint64_t)size;
-    /* What cannot be restored is no backup: it is read again before it is handed out. */
+    /* The copy is read again before it is handed out, because a backup that cannot be restored is none. */
     rv = machine_copy_check(rpc->machine, state, meta->size, &meta->index, &save->fault);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -97,9 +97,10 @@ static void save_end(struct rpc *rpc, struct rpc_save *save, int error) {
 
 static void save_over(uv_work_t *uv, int status);
 
-#define SAVES_MOST 16 /* who asks and does not wait for the answer is not to pile them up */
+#define SAVES_MOST 16 /* the bound for clients that ask and do not wait for the answer */
 
-/* One at a time: each takes room for copies and, for as long as it lasts, a thread of the pool, which others need. */
+/* Begins the next save. One runs at a time, because each takes disk space for copies, and a thread of the pool, which
+ * others need. */
 static void save_next(struct rpc *rpc) {
     for (struct save_work *work; (work = rpc->saves) != NULL;) {
         if (!rpc->stopping) {
@@ -122,7 +123,7 @@ static void save_over(uv_work_t *uv, int status) {
     rpc->saves = work->next;
     free(work);
     save_next(rpc);
-    save_end(rpc, save, error); /* the last one may be what a stopping server waits for */
+    save_end(rpc, save, error); /* a stopping server may wait for the last one */
 }
 
 static void save_confirmed(struct rpc_read_index *gate, int error) {
@@ -165,9 +166,9 @@ static void save_taken(struct loop_task *task) {
 
 void backup_save(struct rpc *rpc, struct rpc_save *save) { rpc_on_loop(rpc, &save_impl(save)->task, save_taken); }
 
-/* -- restoring ----------------------------------------------------------------------------------------------
- * Pool: unpack, check. Then piece by piece: pool reads it, the loop submits it, the applier says how it went. At
- * last the command that makes it the state. */
+/* -- restoring ----------------------------------------------------------------------------------------------------- */
+/* The pool unpacks and checks the archive. Then, piece by piece, the pool reads it, the loop submits it, and the
+ * applier tells the result. At last comes the command that makes it the state. */
 struct restore_impl {
     struct loop_task task;
 };
@@ -178,7 +179,7 @@ struct restore_work {
     struct rpc_restore *restore;
     int state;
     uint64_t size, at;
-    bool ending, giving_up; /* the last command is on its way */
+    bool ending, giving_up; /* the last command, or that to give up, is on its way */
     int failed;             /* why it is given up */
     size_t piece_size;
     uint8_t id[OPERATOR_RESTORE_ID];
@@ -198,7 +199,8 @@ static void restore_end(struct restore_work *work, int error) {
     rpc_job_over(rpc);
 }
 
-/* The log takes it, the store keeps it aside, and a new store is filled from that. */
+/* The largest state for which there is room: the log takes it, the store keeps it aside, and a new store is filled with
+ * it. */
 static uint64_t room_for(int fd) {
     uint64_t room = archive_room(fd) / 4;
     return room < TAR_SIZE_MAX ? room : TAR_SIZE_MAX;
@@ -258,7 +260,7 @@ static void restore_ran(uv_work_t *uv, int status) {
     rpc_submit(work->work.rpc, &work->write, OPERATOR_RESTORE_CHUNK, &command.base);
 }
 
-/* What the servers have kept of it is of no use; another restore's is that one's. */
+/* May the servers have kept pieces of this restore, which are of no use now? Pieces of another restore are not ours. */
 static bool may_have_left_something(const struct restore_work *work, int error) {
     bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY || error == CO_FENCED;
     return !(never && work->at == 0) && error != CO_CLOSED && error != CO_CONFLICT && !work->work.rpc->stopping;

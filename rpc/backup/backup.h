@@ -1,5 +1,5 @@
-/* Saving the state into an archive, and restoring it from one, on a server. The disk is touched in libuv's pool
- * only. */
+/* Saving the state into an archive, and restoring it from one, on a server. Only threads of libuv's pool use the
+ * disk. */
 #ifndef COORD_RPC_BACKUP_H
 #define COORD_RPC_BACKUP_H
 

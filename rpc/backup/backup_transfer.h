@@ -1,8 +1,8 @@
 /* Backups through a client agent: the server that it is connected with saves and restores (rpc/backup/backup.c), the
  * archive crosses their connection in pieces. Both sides keep it in a file without a name (archive_temporary), so
  * neither its size nor a slow HTTP client holds memory or the connection: each backup has at most one piece of
- * BACKUP_PIECE_BYTES under way, the next is asked for, or sent, when that one is in the file. What else goes over
- * the connection waits for a piece at most.
+ * BACKUP_PIECE_BYTES under way, and the next one is asked for, or sent, when that one is in the file. So other frames
+ * of the connection wait for one piece at most.
  *
  *     agent                                              server
  *     SAVE     number, stale, offset 0     --->          makes the archive (rpc_save), keeps the file
@@ -16,12 +16,12 @@
  *
  *     END      number                      --->          not wanted any more; not answered
  *
- * Offsets follow each other; whatever does not fit is refused, and the server forgets the backup. So it does when
- * the connection ends, or when nothing was asked for in BACKUP_IDLE_MS; BACKUPS_MAX at a time, of all agents. A
- * restore begins when the whole archive is there: before that nothing is in the log, afterwards the server goes on
- * whatever becomes of the agent (and gives up what it staged as it does for its own clients, rpc/backup/backup.c). An agent
- * whose connection ends says so, and does not try another server: nothing was saved, nothing was restored, or, after
- * the last piece, the outcome is unknown.
+ * Offsets follow each other; a frame that does not fit is refused, and the server forgets the backup. It also forgets
+ * it when the connection ends, or when nothing was asked for in BACKUP_IDLE_MS. There are at most BACKUPS_MAX at a
+ * time, of all agents together. A restore begins when the whole archive is there: before that nothing is in the log,
+ * and afterwards the server goes on whatever happens to the agent (and gives up what it staged as it does for its own
+ * clients, rpc/backup/backup.c). An agent whose connection ends reports that, and does not try another server: nothing
+ * was saved, nothing was restored, or, after the last piece, the outcome is unknown.
  *
  * Frames PEER_BACKUP and PEER_BACKUP_PIECE (rpc/wire/peer.proto). The answer has no time limit but the connection's: an archive may take minutes. */
 #ifndef COORD_RPC_BACKUP_TRANSFER_H
@@ -39,7 +39,7 @@ enum backup_kind { BACKUP_SAVE = 1, BACKUP_RESTORE, BACKUP_END };
 int backup_file_write(int fd, const char *data, size_t size, uint64_t offset);
 
 /* -- the server's side (agents_backup.c; the agent's: client_backup.c); loop thread -------------------------------- */
-/* PEER_BACKUP of a client agent. False: another frame, or one that does not decode. `node`: who it is, for the log. */
+/* PEER_BACKUP of a client agent. False: another frame, or one that does not decode. `node`: its name, for the log. */
 bool agents_backup_frame(struct rpc *rpc, uint64_t agent, const char *node, uint8_t type, struct slice payload);
 void agents_backup_down(struct rpc *rpc, uint64_t agent); /* its connection ended */
 void agents_backup_tick(struct rpc *rpc, uint64_t now_ms);

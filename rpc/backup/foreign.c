@@ -64,7 +64,7 @@ int foreign_file(struct slice begin, bool packed, struct fault *fault) {
         return fault_set(fault, CO_CORRUPT, "%s",
                          packed ? "nothing is compressed in this file: it is no backup" : RPC_RESTORE_EMPTY);
     for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
-        if (packed && slice_is(known[i].bytes, "ustar")) continue; /* that is what a backup has */
+        if (packed && slice_is(known[i].bytes, "ustar")) continue; /* a backup has that, too */
         if (has(begin, &known[i])) return fault_set(fault, CO_CORRUPT, "%s%s", inside, known[i].what);
     }
     if (text_line(begin, &line)) {

@@ -1,5 +1,6 @@
-/* A restore whose server died, or was stopped, in the middle: what is kept aside of it would be in every state and
- * every backup. The leader gives it up when nothing came for LEFT_MS. Loop thread. */
+/* Gives up abandoned restores. When the server that restores dies, or is stopped, the pieces that were kept aside would
+ * stay in every state and every backup. So the leader gives the restore up when nothing came for LEFT_MS. Loop
+ * thread. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -11,7 +12,7 @@
 #define LEFT_MS 30000 /* longer than a restore waits for a leader, or for a busy disk */
 
 static void given_up(struct rpc_write *write, int error, const struct machine_result *result) {
-    (void)error, (void)result; /* if not, the next look finds it */
+    (void)error, (void)result; /* on an error, the next look finds it again */
     atomic_store(&CONTAINER_OF(write, struct restore_abandoned, write)->writing, false);
 }
 
@@ -47,7 +48,7 @@ void restore_abandoned_look(struct rpc *rpc, bool leads) {
         memcpy(left->id, id, sizeof id);
         return;
     }
-    /* A piece of it, or its end, may be in the log still: such a time does not count. */
+    /* A piece of it, or its end, may still be in the log and not be applied; that time does not count. */
     const struct node_view *view = node_view(rpc->node);
     bool behind = atomic_load(&view->applied) < left->last_index;
     left->last_index = atomic_load(&view->last_index);

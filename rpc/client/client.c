@@ -10,10 +10,10 @@
 #include "rpc/wire/address.h"
 
 #define TICK_MS        50
-#define REGION_TICK_MS 100 /* there may be many links: they would wake the process up all the time */
+#define REGION_TICK_MS 100 /* rarer for links, because there may be many of them */
 /* bytes of commands given to the connection at a time, so that renewals and reads get between */
 #define WRITES_BATCH (128u << 10)
-#define WRITES_AHEAD (256u << 10) /* so much of it waits there at most */
+#define WRITES_AHEAD (256u << 10) /* at most so much waits in the connection */
 
 void client_post(struct client *client, struct loop_task *task) {
     if (mailbox_put(&client->box, &task->mail)) uv_async_send(&client->wake);
@@ -48,7 +48,7 @@ static void write_wait(struct client *client, struct node_proposal *proposal) {
     client->waiting_last = &proposal->next;
 }
 
-/* The next of them, as many as go at a time. */
+/* Takes the next writes off the list, up to WRITES_BATCH. */
 static struct node_proposal *writes_take(struct client *client) {
     struct node_proposal *list = client->waiting, **at = &client->waiting;
     for (size_t bytes = 0; *at && bytes < WRITES_BATCH; at = &(*at)->next) bytes += (*at)->data->size;
@@ -138,7 +138,7 @@ void client_renew(struct client *client, struct rpc_renew *renew) {
     rpc_on_loop(client->rpc, &impl->task, renewal_taken);
 }
 
-/* -- the callbacks of forwarding.h ------------------------------------------------------------------------------------- */
+/* -- the callbacks of forwarding.h --------------------------------------------------------------------------------- */
 static bool reach(void *data, uint64_t conn) { return client_conn_of(data, conn) != NULL; }
 
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
@@ -146,7 +146,7 @@ static void send_message(void *data, uint64_t number, uint8_t type, const Protob
     if (conn) link_tell(conn->wire, type, message);
 }
 
-/* A link takes what is for its region only. */
+/* The region that a command names. A link gets only commands for its own region. */
 static const char *region_of(void *data, const struct node_proposal *proposal) {
     const struct client *client = data;
     if (client->region) return "";
@@ -154,7 +154,7 @@ static const char *region_of(void *data, const struct node_proposal *proposal) {
     return CONTAINER_OF((const char *)impl, struct rpc_write, impl)->region;
 }
 
-/* The servers had no leader for it: surely in no log. */
+/* The servers had no leader for the command, so it is surely in no log, and waits again. */
 static void command(void *data, struct node_proposal *proposal) {
     struct client *client = data;
     if (client->stopping || clock_mono_ms() >= proposal->deadline_ms)
@@ -290,7 +290,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     return client;
 }
 
-/* Everything goes to the server that this agent is connected with. */
+/* All calls go to the server with which this agent is connected. */
 static uint64_t server_route(void *data, const struct call *call) {
     const struct client *client = data;
     (void)call;
@@ -344,7 +344,7 @@ void rpc_client_know(struct rpc *rpc, const char *address) {
 static void handle_closed(uv_handle_t *handle) {
     struct client *client = handle->data;
     if (--client->closing > 0) return;
-    take_tasks(client); /* who came last is told that it is over */
+    take_tasks(client); /* the last tasks are told that it is over */
     connections_end(&client->connections);
     forwarding_free(client->forwarding);
     client_cache_free(client->cache);

@@ -3,24 +3,24 @@
  *
  * - It joins through any server (config.join), is told of all of them, and keeps to the one that the agent's id ranks
  *   highest (rendezvous hashing over addresses): agents spread evenly, each agent's choice is the same after a restart,
- *   and when a server comes or goes only the agents concerned move. An agent that was pushed away goes back within
- *   about a minute, without losing what is under way.
- * - A connection that ends is left at once for the next server, and one that stays silent within a second: it is pinged
- *   when an answer is late, and when nothing was heard for 0.4 s while somebody waits for a change (a query that
- *   blocks, a name that DNS was asked for lately), for 5 s when nobody does (the next question or renewal notices it
- *   then). Each byte that arrives is heard, and an answer to what is still behind this agent's own bytes on a slow link
- *   is not late. Reads are asked again at the next server; a write that may have been taken has an unknown outcome;
- *   what was not sent waits, up to 7 s.
- * - A server that knows no leader for longer than an election takes (0.5 to 0.8 s) is left for one that does, and not
- *   gone back to before it knows one; without such a one it is kept. One that says it hears of no majority either
- *   (rpc/cluster/cluster.h) is left at once, and the others' election waited for.
+ *   and when a server comes or goes only the agents concerned move. An agent that had to use another server goes back
+ *   within about a minute, without losing requests under way.
+ * - The agent leaves a connection that ends at once for the next server, and one that stays silent within a second: it
+ *   is pinged when an answer is late, and when nothing was heard for 0.4 s while somebody waits for a change (a query
+ *   that blocks, a name that DNS was asked for lately), for 5 s when nobody does (the next question or renewal notices
+ *   it then). Each byte that arrives is a sign of life, and an answer is not late while its question still waits behind
+ *   this agent's own bytes on a slow link. Reads are asked again at the next server; a write that the server may have
+ *   taken has an unknown outcome; a write that was not sent waits, up to 7 s.
+ * - The agent leaves a server that knows no leader for longer than an election takes (0.5 to 0.8 s) for one that knows
+ *   one, and does not go back before the first knows one, too; without such a server it stays. It leaves a server that
+ *   is cut off from the majority (rpc/cluster/cluster.h) at once, and waits for the others' election.
  * - Answers to queries of catalog, health and coordinates, sorted by distance or not, are kept (CLIENT_CACHE_BYTES in
  *   all, the least recently used make room): while no server can be reached they are given out again, with their age,
  *   except to reads with RPC_CONSISTENT.
  *
- * A server of another cluster than the first one it met is not talked to; only when every server that its cluster
- * had tells it that it belongs to another one now (all were founded anew), for some seconds, the agent goes with
- * them. Opened by the agent; everybody else uses rpc/api/rpc.h. */
+ * The agent does not use servers of another cluster than the first one that it met. Only when all servers of its
+ * cluster report for some seconds that they belong to another one now (all were founded anew), it goes with them.
+ * Opened by the agent; everybody else uses rpc/api/rpc.h. */
 #ifndef COORD_RPC_CLIENT_H
 #define COORD_RPC_CLIENT_H
 
@@ -39,28 +39,29 @@ struct rpc_client_config {
     /* NULL-terminated; without any (or NULL) it tries those known last, and waits for rpc_join */
     const char *const *join;
     /* A link of a server to another region, `cluster`: the server's own region and its cluster's id, and the id of the
-     * cluster that is to be there (0: whatever is). Nothing is kept for the time without servers, and nothing waits longer
+     * cluster that is expected there (0: any). No answers are kept for times without servers, and nothing waits longer
      * than hold_ms (0, or more: RPC_LEADER_WAIT_MS) from the loss of the last connection on. NULL: a client agent. */
     const char *region;
     uint64_t region_cluster_id, cluster_id, hold_ms;
-    const char *known; /* a file: the servers known last, kept current; NULL: none */
+    const char *known; /* a file: the last known servers, kept current; NULL: none */
     bool no_coordinates;
     uint64_t coordinate_interval_ms;    /* between reports; 0: see lb/coordinate_agent.h */
     uint64_t slow_start_ns;             /* lb/hints.h */
     size_t dns_queries;                 /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
-    const struct module_entry *modules; /* registry/modules.h: what commands answer */
+    const struct module_entry *modules; /* registry/modules.h: the types of commands and their results */
 };
 
 /* Loop thread. Starts dialling; nothing has to be reachable yet. */
 struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *config);
-/* Loop thread. One more server to reach it by. */
+/* Loop thread. Adds an address to dial. */
 void rpc_client_know(struct rpc *rpc, const char *address);
-/* Loop thread. They can be reached, as something else shows: without a connection all are tried now, not later. */
+/* Loop thread. Something else shows that the servers can be reached: without a connection, all are tried now, not
+ * later. */
 void rpc_client_hurry(struct rpc *rpc);
-/* Loop thread. Without a connection until this is taken back: what is asked ends as if no server could be reached. */
+/* Loop thread. While paused there is no connection, and requests end as if no server could be reached. */
 void rpc_client_pause(struct rpc *rpc, bool paused);
-/* Loop thread. Everything under way ends (CO_CLOSED; writes that were sent: unknown). `closed` is called from the
- * loop. */
+/* Loop thread. Ends everything under way (with CO_CLOSED; writes that were sent: outcome unknown). `closed` is called
+ * from the loop. */
 void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data);
 
 #endif

@@ -2,7 +2,7 @@
  *
  *     begun --a piece came, or is wanted--> working (the pool has the file) --> the next piece, or done
  *
- * What ends while the pool has it ends when the pool is done. */
+ * A backup that ends while the pool has it is finished when the pool is done. */
 #include "rpc/backup/backup_transfer.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 #include "rpc/backup/archive.h"
 #include "rpc/client/client_internal.h"
 
-#define ARCHIVE_MOST (2 * TAR_SIZE_MAX) /* bytes; of what a server may send */
+#define ARCHIVE_MOST (2 * TAR_SIZE_MAX) /* bytes that a server may send at most */
 
 struct client_backup {
     struct loop_task task;
@@ -28,7 +28,7 @@ struct client_backup {
     struct fault *fault;          /* theirs */
     uint64_t offset, size, index; /* offset: of the piece under way; size 0: not known yet */
     bool working;
-    int error; /* working: it is over, with this */
+    int error; /* working: while working: it has ended with this error */
     /* The pool's, while working. */
     uv_work_t uv;
     int fd, work_error;
@@ -59,7 +59,7 @@ static void finish(struct client_backup *backup, int error) {
     else restore->done(restore, error);
 }
 
-/* `text` NULL: the error says it all. */
+/* `text` NULL: the error needs no explanation. */
 static void fail(struct client_backup *backup, int error, const char *text) {
     if (text) fault_set(backup->fault, error, "%s", text);
     backup->error = error;
@@ -92,7 +92,7 @@ const struct call_method backup_method = {.name = "backup",
                                           .answer_ms = UINT32_MAX, /* a silent connection is left by itself */
                                           .build = build};
 
-/* The server has not said it itself: it need not keep anything. */
+/* Ends the backup and tells the server, which did not end it itself, to drop its file. */
 static void give_up(struct client_backup *backup, int error, const char *text) {
     struct client_conn *conn = client_conn_of(backup->client, backup->call.peer);
     if (conn) {

@@ -1,7 +1,7 @@
-/* Where this host is on the network (lb/vivaldi.h): the round trip to the server that it speaks with is measured by
- * echoes over their connection, and the own coordinate reported through it, which gathers those of many agents into
- * few commands. One peer gives a distance, not a direction: agents of one server are told apart from others by their
- * servers' coordinates, and by the height of their own. */
+/* The network coordinate of this host (lb/vivaldi.h). Echoes over the connection to its server measure the round trip,
+ * and the host reports its coordinate to that server, which gathers those of many agents into few commands. One peer
+ * gives only a distance, not a direction: the servers' coordinates, and the height of an agent's own one, tell agents
+ * of different servers apart. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -16,12 +16,12 @@ struct client_coordinates {
     struct client *client;
     struct coordinate_agent *agent;
     struct echo echo;
-    uint64_t server, next_ms; /* who answers the echo under way */
+    uint64_t server, next_ms; /* the server that answers the echo under way */
     unsigned samples;
     struct vivaldi_coordinate here; /* under client->lock */
 };
 
-/* An update of somebody else's, from the HTTP API. */
+/* An update of another node's coordinate, from the HTTP API. */
 struct carried {
     struct loop_task task;
     Pb__Coordinate *record;

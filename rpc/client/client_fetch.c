@@ -1,5 +1,5 @@
-/* Reads of a client agent: calls of the server that it is connected with, and of the next one when that goes. While
- * there is none, what is kept of catalog, health and coordinates (query_type.discovery) is given out with its age.
+/* Reads of a client agent: calls to its server, and to the next one when that is lost. While there is none, kept
+ * answers of catalog, health and coordinates (query_type.discovery) are given out with their age.
  *
  *     begun --> waits for a connection --> with a server --answer (in pieces)--> done
  *                  ^  '--nobody to ask for CONNECTIONS_REACH_MS: kept answer, or too late--> done
@@ -13,7 +13,7 @@
 #define ANSWER_MOST (512u << 20)
 #define NO_LIMIT_MS (UINT64_C(1) << 40)
 
-/* Who cancels and who ends a fetch may meet: whoever changes LIVE first decides, and `done` is called by the loop. */
+/* Cancelling a fetch may meet its end: the thread that first changes LIVE decides, and the loop calls `done`. */
 enum fetch_state { FETCH_LIVE, FETCH_CANCELLING, FETCH_OVER };
 
 struct client_fetch {
@@ -39,8 +39,8 @@ static struct slice request_of(const struct client_fetch *impl) {
     return slice_make(impl->request, impl->request_size);
 }
 
-/* It is over, and no call any more. The struct is the caller's again, unless it is being cancelled: then that ends
- * it. */
+/* Ends a fetch that is no call any more. The caller owns the struct again, unless the fetch is being cancelled: then
+ * the cancelling ends it. */
 static void end(struct client_fetch *impl, int error, const struct rpc_fetched *fetched) {
     enum fetch_state live = FETCH_LIVE;
     struct rpc_fetch *fetch = fetch_of(impl);
@@ -58,7 +58,8 @@ static void give_up(struct client_fetch *impl, int error, const struct rpc_fetch
     end(impl, error, fetched);
 }
 
-/* What another region says is not given out again: whoever asked for it is to know that it cannot be reached. */
+/* Is the answer not kept? Answers of another region are not, because the client has to learn that the region cannot be
+ * reached. */
 static bool not_kept(struct client_fetch *impl) {
     return fetch_of(impl)->no_cache || fetch_of(impl)->region[0] || impl->client->region;
 }
@@ -184,7 +185,7 @@ void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const Pr
     rpc_on_loop(client->rpc, &impl->begin, begin);
 }
 
-/* Tasks run in the order in which they came: it has begun. It may be over, without anybody told. */
+/* Tasks run in the order in which they came, so the fetch has begun. It may have ended, and then nobody was told. */
 static void cancel(struct loop_task *task) {
     struct client_fetch *impl = CONTAINER_OF(task, struct client_fetch, cancel);
     struct rpc_fetch *fetch = fetch_of(impl);

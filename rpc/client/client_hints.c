@@ -1,7 +1,7 @@
-/* Hints of load and counts of keys on a client agent (lb/hints.h). What instances of this host report goes to the server
- * that the agent is connected with, HINTS_MS apart, and to a new one all of it at once: a hint that a server does not
- * hear of directly is not passed on there. Of the services that somebody picks from here the server is asked to tell what
- * it knows; IDLE_MS after the last pick that ends. */
+/* Hints of load and counts of keys on a client agent (lb/hints.h). Reports of this host's instances go to the agent's
+ * server, HINTS_MS apart. A new server gets all of them at once, because servers only pass on hints that they got
+ * directly. The agent asks its server for the hints of the services from which somebody picks here; that ends IDLE_MS
+ * after the last pick. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -17,26 +17,26 @@
 #define TIDY_MS      5000
 #define IDLE_MS      600000
 #define BUCKETS      256
-#define BACKLOG_MOST (1u << 20) /* a server that takes no more gets the newest later */
+#define BACKLOG_MOST (1u << 20) /* a server with such a backlog gets the newest ones later */
 
 struct wanted { /* a service that is followed */
     struct wanted *chain;
-    uint64_t hash, used_ms, conn; /* conn: the connection whose server was told; 0: none */
+    uint64_t hash, used_ms, conn; /* conn: conn: the connection whose server was asked; 0: none */
     size_t size;
     char name[]; /* in lower case */
 };
 
 struct client_hints {
-    uint64_t conn, since; /* what of the hints that connection's server has been told */
+    uint64_t conn, since; /* up to here the server of `conn` has the hints */
     uint64_t sent_ms, keys_ms, tidied_ms;
     /* Any thread, under the lock. */
     uv_mutex_t lock;
     struct wanted *buckets[BUCKETS];
     size_t count;
-    bool news; /* some have not been told */
+    bool news; /* some have not been asked for */
 };
 
-/* -- what is followed --------------------------------------------------------------------------------------------- */
+/* -- followed services -------------------------------------------------------------------------------------------- */
 void client_hints_follow(struct client *client, struct slice service) {
     struct client_hints *hints = client->hints;
     char room[LOAD_NAME_SIZE];
@@ -68,7 +68,8 @@ static void follow_write(struct buffer *frame, bool begins, const struct wanted 
     varint_append_slice(frame, slice_make(wanted->name, wanted->size));
 }
 
-/* Under the lock. What this connection's server has to be told; those that nobody picks from any more go. */
+/* Under the lock. Writes the changes for this connection's server; removes services from which nobody picks any
+ * more. */
 static void follows_write(struct client_hints *hints, uint64_t conn, uint64_t now_ms, struct buffer *frame) {
     for (size_t i = 0; i < BUCKETS; i++) {
         for (struct wanted **at = &hints->buckets[i], *wanted; (wanted = *at);) {
@@ -104,7 +105,7 @@ static void send_follows(struct client *client, bool all, uint64_t now_ms) {
     send_frame(client, PEER_HINTS_FOLLOW, &frame);
 }
 
-/* -- what is reported --------------------------------------------------------------------------------------------- */
+/* -- reports ------------------------------------------------------------------------------------------------------ */
 static void send_hints(struct client *client, uint64_t now_ms) {
     struct client_hints *hints = client->hints;
     struct hints *known = client->rpc->hints;

@@ -1,6 +1,7 @@
-/* Inside the client agent's rpc: client.c (life, writes, what rpc.h asks), connections.h (which connections there are) and
- * connections_run.c (the connections), client_known.c (after a restart), client_fetch.c (reads), client_cache.c (answers
- * that are kept), client_backup.c (backups: backup_transfer.h). Loop thread, where nothing else is said. */
+/* Inside the client agent's rpc: client.c (life, writes, the functions of rpc.h), connections.h (which connections
+ * there are) and connections_run.c (the connections), client_known.c (after a restart), client_fetch.c (reads),
+ * client_cache.c (answers that are kept), client_backup.c (backups: backup_transfer.h). Loop thread, where nothing else
+ * is said. */
 #ifndef COORD_RPC_CLIENT_INTERNAL_H
 #define COORD_RPC_CLIENT_INTERNAL_H
 
@@ -30,7 +31,7 @@ struct client {
     char *region; /* of a link: the server's own; NULL: a client agent */
     uint64_t region_cluster_id;
     char *known;              /* a path, or NULL */
-    struct buffer known_text; /* as written last */
+    struct buffer known_text; /* the text that was written last */
     uint64_t id;              /* of this life */
     uint16_t port;
 
@@ -44,7 +45,7 @@ struct client {
 
     uv_timer_t timer;
     struct connections connections;
-    struct client_conn *current; /* of these; NULL: none */
+    struct client_conn *current; /* the connection in use; NULL: none */
     struct sockaddr_storage from;
     bool has_from;
     unsigned resolving;
@@ -54,7 +55,7 @@ struct client {
     struct list renewals;                          /* likewise: struct client_renewal */
 
     struct list fetches; /* client_fetch.c */
-    size_t fetch_count;  /* of these; without those of the background */
+    size_t fetch_count;  /* of `fetches`, without those of the background */
     struct client_cache *cache;
     struct dns_subscriptions *subscriptions;
     struct client_coordinates *coordinates; /* NULL: disabled */
@@ -68,7 +69,7 @@ struct client {
 
 extern const struct rpc_role client_role;                        /* role.c */
 void client_post(struct client *client, struct loop_task *task); /* any thread: rpc_on_loop's */
-/* Something was asked whose answer is due soon. */
+/* Call it after a question whose answer is due soon. */
 void client_asked(struct client *client);
 /* A call that begins now waits so long for a server. */
 uint64_t client_wait_ms(struct client *client);
@@ -76,14 +77,14 @@ void client_join(struct client *client, const char *const *join);
 void client_finish_stop(struct client *client);
 
 /* -- client_known.c ----------------------------------------------------------------------------------------------- */
-bool client_known_read(struct client *client);  /* true: there are such */
-void client_known_write(struct client *client); /* when they may be others */
+bool client_known_read(struct client *client);  /* true: there are some */
+void client_known_write(struct client *client); /* call it when they may have changed */
 
 /* -- connections_run.c -------------------------------------------------------------------------------------------- */
 void connections_run_tick(struct client *client, uint64_t now_ms);
 void connections_run_stop(struct client *client);
 struct client_conn *client_conn_of(struct client *client, uint64_t number);
-void client_leave(struct client *client, uint64_t number, const char *why); /* that server is of no use now */
+void client_leave(struct client *client, uint64_t number, const char *why); /* leaves a server that is of no use now */
 /* client.c, from there */
 void client_up(struct client *client); /* there is a current connection, another one than before */
 void client_down(struct client *client, struct client_conn *conn);
@@ -95,7 +96,7 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
 void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);
 void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch); /* any thread */
 extern const struct call_method fetch_method;
-void client_fetch_anew(struct client *client); /* without a connection: indexes of before mean nothing any more */
+void client_fetch_anew(struct client *client); /* without a connection: earlier indexes mean nothing any more */
 void client_fetch_tick(struct client *client, uint64_t now_ms);
 
 /* -- client_cache.c ----------------------------------------------------------------------------------------------- */
@@ -113,8 +114,8 @@ const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t 
 /* -- dns_subscriptions.c ------------------------------------------------------------------------------------------ */
 /* Of at most so many queries. */
 struct dns_subscriptions *dns_subscriptions_new(struct rpc *rpc, size_t most);
-/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED;
- * CO_BUSY: somebody waits for each of all that it has room for. Without `wait`: CO_AGAIN: not here yet. */
+/* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED; CO_BUSY: a
+ * thread waits for each entry, so there is no room. Without `wait`: CO_AGAIN: not here yet. */
 int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
                             const ProtobufCMessage *request, struct arena *arena, struct query_result *result,
                             bool wait);
@@ -142,7 +143,7 @@ void client_hints_tick(struct client *client, uint64_t now_ms);
 bool client_hints_frame(struct client *client, struct slice payload);  /* PEER_HINTS. False: it does not decode */
 void client_hints_follow(struct client *client, struct slice service); /* any thread: as rpc_hints_follow */
 
-/* -- what rpc.h's functions do here (client.c) -------------------------------------------------------------------- */
+/* -- the functions of rpc.h (client.c) ---------------------------------------------------------------------------- */
 void client_propose(struct client *client, struct node_proposal *proposal); /* loop thread */
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
 void client_renew(struct client *client, struct rpc_renew *renew);

@@ -1,5 +1,5 @@
-/* The file of the servers known last (rpc_client_config.known): their addresses, one a line. A hint: it is not
- * synced, and what does not read is left out. */
+/* The file of the servers known last (rpc_client_config.known): their addresses, one a line. It is only a hint: the
+ * file is not synced, and lines that make no sense are left out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

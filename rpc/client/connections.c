@@ -412,7 +412,7 @@ uint64_t connections_wait_ms(const struct connections *c, uint64_t most_ms, uint
 
 bool connections_gives_up(const struct connections *c, uint64_t begun_ms, bool blocking, uint64_t until_ms,
                           uint64_t now_ms) {
-    bool nobody = list_empty(&c->servers) && !blocking; /* to look for, before `coord join` */
+    bool nobody = list_empty(&c->servers) && !blocking; /* no server to look for, before `coord join` */
     bool held = c->config.region && !(c->mutations & CONNECTIONS_MUTATE_HOLDS_ON);
     uint64_t last_ms = (held ? c->lost_ms : begun_ms) + (nobody ? 0 : c->config.hold_ms);
     return now_ms >= last_ms && (c->config.region || now_ms >= until_ms);

@@ -1,14 +1,14 @@
-/* What DNS on a client agent answers from: the results of the queries that were asked lately, each kept current by a
- * blocking fetch of its own. Who asks for something new waits for it on his thread, MIRROR_WAIT_MS at most; from
- * then on it is here, and a change at the servers bumps the generation of its thing, as the applier does on a
- * server. While no server can be reached, it stays as it was.
+/* The results from which DNS on a client agent answers: those of recent queries, each kept current by a blocking fetch
+ * of its own. A thread that asks a new query waits for the result, MIRROR_WAIT_MS at most. From then on the result is
+ * here, and a change at the servers bumps the generation of its thing, as the applier does on a server. While no server
+ * can be reached, results stay as they were.
  *
- * asked --fetch--> ready --changed--> generation + 1, ready --not asked for IDLE_MS, or pushed out by another-->
- * gone
+ *     asked --fetch--> ready --changed--> generation + 1, ready
+ *                        '--not asked for IDLE_MS, or pushed out by another--> gone
  *
- * There are a bounded number of them, and made-up names must not keep out those that exist: when it is full, a new
- * one takes the place of the one that was asked for least recently, and of what is not there (or not known yet)
- * before what is. Whoever waits for one keeps it. Without a server nothing is pushed out, since nothing new would
+ * Their number is bounded, and made-up names must not push out those that exist. When the table is full, a new entry
+ * replaces the one that was asked for least recently; entries that do not exist (or are not known yet) go before those
+ * that do. An entry for which a thread waits stays. Without a server nothing is pushed out, because nothing new would
  * come.
  *
  * Entries, the table and the lists: under the lock. Fetches end on the loop. */
@@ -30,14 +30,14 @@
 
 struct dns_subscription {
     struct dns_subscription *chain;
-    /* subscriptions->there or subscriptions->missing, the least recently asked first; while somebody waits, or
-     * dropped: by itself */
+    /* subscriptions->there or subscriptions->missing, the least recently asked first; alone while somebody waits for
+     * it, or when it is dropped */
     struct list use;
-    struct list retry; /* subscriptions->retries, or by itself */
+    struct list retry; /* subscriptions->retries, or alone */
     struct dns_subscriptions *subscriptions;
     const struct query_type *type;
     uint64_t hash, since_ms, used_ms, retry_ms;
-    unsigned waiters; /* threads */
+    unsigned waiters; /* threads that wait */
     bool ready, found, none;
     bool fetching, dropped; /* dropped: nobody finds it any more; freed when its fetch has ended and nobody waits */
     uint64_t index;
@@ -75,7 +75,7 @@ static void touch(struct dns_subscriptions *subscriptions, const struct dns_subs
 }
 
 static void entry_free(struct dns_subscription *entry) {
-    if (entry->fetching || entry->waiters) return; /* whoever ends it frees it */
+    if (entry->fetching || entry->waiters) return; /* the last of these frees it */
     protobuf_c_message_free_unpacked(entry->message, NULL);
     free((char *)(uintptr_t)entry->request.data);
     free(entry->records);
@@ -90,14 +90,14 @@ static void entry_drop(struct dns_subscriptions *subscriptions, struct dns_subsc
     list_remove(&entry->use);
     list_remove(&entry->retry);
     entry->dropped = true;
-    touch(subscriptions, entry); /* nobody will tell of changes any more */
+    touch(subscriptions, entry); /* no changes will be reported any more */
     if (entry->fetching) rpc_fetch_cancel(subscriptions->rpc, &entry->fetch);
     entry_free(entry);
 }
 
 static bool is_there(const struct dns_subscription *entry) { return entry->ready && entry->found && !entry->none; }
 
-/* The newest of its list. */
+/* Moves the entry to the end of its list. */
 static void entry_used(struct dns_subscriptions *subscriptions, struct dns_subscription *entry) {
     list_remove(&entry->use);
     if (!entry->waiters) list_append(is_there(entry) ? &subscriptions->there : &subscriptions->missing, &entry->use);
@@ -194,12 +194,12 @@ static struct dns_subscription *entry_new(struct dns_subscriptions *subscription
     return entry;
 }
 
-/* Room for one more. */
+/* Makes room for one more entry. */
 static int make_room(struct dns_subscriptions *subscriptions) {
     if (subscriptions->count < subscriptions->most) return CO_OK;
     if (!connected(subscriptions)) return CO_NOLEADER;
     struct list *from = list_empty(&subscriptions->missing) ? &subscriptions->there : &subscriptions->missing;
-    if (list_empty(from)) return CO_BUSY; /* somebody waits for each */
+    if (list_empty(from)) return CO_BUSY; /* somebody waits for each entry */
     entry_drop(subscriptions, LIST_ENTRY(from->next, struct dns_subscription, use));
     return CO_OK;
 }
@@ -216,7 +216,8 @@ static struct timespec monotonic(uint64_t ms) {
     return (struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000l};
 }
 
-/* Whoever comes later does not wait longer: names that a server does not answer for must not hold up all others. */
+/* Waits until MIRROR_WAIT_MS after the first question, also for a thread that comes later, because names that a server
+ * does not answer must not hold up all others. */
 static int wait_ready(struct dns_subscriptions *subscriptions, struct dns_subscription *entry) {
     struct timespec until = monotonic(entry->since_ms + MIRROR_WAIT_MS);
     int rv = CO_OK;
@@ -232,7 +233,8 @@ static int wait_ready(struct dns_subscriptions *subscriptions, struct dns_subscr
     return rv == CO_OK ? CO_NOLEADER : rv;
 }
 
-/* Who asks once more, and again, is told when there is no hope. */
+/* Not ready yet: CO_NOLEADER without a server, CO_AGAIN until MIRROR_WAIT_MS after the first question, then
+ * CO_TIMEOUT. */
 static int not_ready(struct dns_subscriptions *subscriptions, const struct dns_subscription *entry) {
     if (!connected(subscriptions)) return CO_NOLEADER;
     return clock_mono_ms() < entry->since_ms + MIRROR_WAIT_MS ? CO_AGAIN : CO_TIMEOUT;

@@ -1,4 +1,4 @@
-/* What rpc/api/rpc.h means on a client agent: its connection to a server (rpc/client/client.h). */
+/* The functions of rpc/api/rpc.h on a client agent: they use its connection to a server (rpc/client/client.h). */
 #include <stdio.h>
 
 #include "rpc/backup/backup_transfer.h"
@@ -8,7 +8,7 @@ static void submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, co
     client_submit(rpc->client, write, command, message);
 }
 static void propose(struct rpc *rpc, struct node_proposal *proposal) { client_propose(rpc->client, proposal); }
-/* What is read is confirmed by the server that is asked. */
+/* The server that is asked confirms the read. */
 static int read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate) {
     (void)rpc, (void)freshness, (void)gate;
     return CO_OK;

@@ -27,7 +27,7 @@ void bootstrap_lost(struct bootstrap *bootstrap, uint64_t peer) {
 
 void bootstrap_released(struct bootstrap *bootstrap) {
     bootstrap->members.count = 0;
-    bootstrap->attempt++; /* what is on its way counts no more */
+    bootstrap->attempt++; /* answers that are on their way do not count any more */
 }
 
 static bool same(const struct raft_members *a, const struct raft_members *b) {
@@ -45,7 +45,7 @@ static bool all_promised(const struct bootstrap *bootstrap, uint64_t self) {
 
 enum bootstrap_step bootstrap_next(struct bootstrap *bootstrap, const struct raft_members *members, uint64_t now_ms,
                                    uint64_t self) {
-    if (promised(bootstrap, now_ms)) members = NULL; /* to another: not a founder meanwhile */
+    if (promised(bootstrap, now_ms)) members = NULL; /* promised to another founder, so this server may not found now */
     bool asking = bootstrap->members.count > 0;
     bool over = asking && (bootstrap->refused || now_ms - bootstrap->asked_ms > BOOTSTRAP_TRUST_MS);
     if (asking && (over || !members || !same(members, &bootstrap->members))) return BOOTSTRAP_RELEASE;

@@ -1,13 +1,14 @@
-/* Founding a cluster once, also when more servers start than are needed: who wants to found it asks every other one
- * that it chose, and each promises itself to one founder at a time. Without that, two founders that do not see each
- * other yet could choose servers so that both get a majority: two clusters, and logs that are the same by index and
- * term and differ in content.
+/* Founding a cluster once, also when more servers start than are needed: a founder asks every other server that it
+ * chose, and each promises itself to one founder at a time. Without that, two founders that do not see each other yet
+ * could choose servers so that both get a majority: two clusters, and logs that are the same by index and term and
+ * differ in content.
  *
- * Asking is a ballot of all that were chosen, as Raft's votes are, and none of the calls of rpc/wire/calls.h: nobody
- * waits for any one answer, the founder counts those of an attempt, and makes another attempt when some are missing.
+ * Asking is a ballot of all that were chosen, as Raft's votes are, and does not use the calls of rpc/wire/calls.h:
+ * nobody waits for a single answer; the founder counts the answers of an attempt, and makes another attempt when some
+ * are missing.
  *
- * A promise lasts PROMISE_MS after it was asked for, and the founder counts on it for TRUST_MS after it asked: so
- * both forget by themselves. Pure: time and messages are arguments. */
+ * A promise lasts PROMISE_MS after it was asked for, and the founder relies on it for TRUST_MS after it asked. So both
+ * forget it without a message. Pure: time and messages are arguments. */
 #ifndef COORD_RPC_BOOTSTRAP_H
 #define COORD_RPC_BOOTSTRAP_H
 
@@ -21,7 +22,7 @@
 
 struct bootstrap {
     uint64_t attempt, asked_ms;  /* ours: the answers of this attempt count */
-    struct raft_members members; /* who was asked; count 0: nobody */
+    struct raft_members members; /* the servers that were asked; count 0: none */
     bool yes[RAFT_MEMBERS_MAX], refused;
     uint64_t promised_to, promised_ms; /* 0: to nobody */
 };

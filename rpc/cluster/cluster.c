@@ -8,7 +8,7 @@ struct cluster_found cluster_may_found(const struct peer_info *self, const struc
     size_t seen = 1;
     if (self->has_log || self->expect == 0 || self->expect > RAFT_MEMBERS_MAX) return found;
     for (size_t i = 0; i < count; i++) {
-        if (peers[i].has_log) return found; /* there is a cluster: wait to be taken in */
+        if (peers[i].has_log) return found; /* there is a cluster: wait until it lets this server in */
         if (!peers[i].connected || peers[i].expect != self->expect) continue;
         size_t at = seen++; /* by rising id */
         for (; at > 0 && all[at - 1]->id > peers[i].id; at--) all[at] = all[at - 1];

@@ -18,24 +18,24 @@
 #define RETRY_LEAST_MS    100
 #define RETRY_MOST_MS     1000
 #define HELLO_MOST_MS     2000
-#define HELLO_FRAME_MAX   (64 * 1024) /* nobody sends more before the hellos */
+#define HELLO_FRAME_MAX   (64 * 1024) /* before the hellos no frame may be larger */
 #define PING_MS           500
-#define QUIET_MS          1000  /* not heard for so long: may be half a connection, a new one replaces it */
-#define UNWANTED_AGAIN_MS 60000 /* one that is not wanted is dialled so seldom; who is in its place comes by itself */
-#define TELL_AGAIN_MS     60000 /* a refusal is logged so often */
+#define QUIET_MS          1000  /* a connection that is silent for so long may be dead; a new one replaces it */
+#define UNWANTED_AGAIN_MS 60000 /* an unwanted server is dialled so rarely; a new one at its address dials us */
+#define TELL_AGAIN_MS     60000 /* a repeated refusal is logged so often */
 #define TOLD_MAX          16
-#define DEAD_AFTER_MS     3000 /* not heard for so long: given up and dialled again */
+#define DEAD_AFTER_MS     3000 /* a peer that was silent for so long is given up and dialled again */
 
 /* An address to dial. */
 struct target {
     struct list link;
     char name[128]; /* as given, with port */
-    uint64_t id;    /* who answers there; 0: not known yet */
+    uint64_t id;    /* of the server there; 0: not known yet */
     bool self, dialling;
     struct address_turn turn; /* of a name's addresses */
-    bool others;              /* somebody else than this server may be there, too */
+    bool others;              /* another server than this one may be there, too */
     uint64_t next_ms, backoff_ms;
-    struct reach reach; /* its last attempt's */
+    struct reach reach; /* the outcome of its last attempt */
 };
 
 /* A connection, from its first byte on. */
@@ -45,9 +45,9 @@ struct contact {
     struct link *wire;
     struct target *target; /* dialled ones */
     uint64_t since_ms, last_seen_ms, pinged_ms, received;
-    bool greeted; /* their hello was accepted: info counts */
-    bool stood;   /* dialled, and the connection came about */
-    bool judged;  /* the target's `reach` says what came of it */
+    bool greeted; /* its hello was accepted, so info is valid */
+    bool stood;   /* a dialled connection was established */
+    bool judged;  /* the target's `reach` has the outcome */
     bool unwanted;
     struct peer_info info;
 };
@@ -109,7 +109,8 @@ static void say_hello(struct contact *contact) {
     link_flush(contact->wire);
 }
 
-/* Once a minute for each host and kind of refusal: who is refused tries again every second. The oldest makes room. */
+/* May a refusal be logged? Once a minute for each host and kind of refusal, because a refused process tries again every
+ * second. The oldest entry makes room. */
 static bool tell(struct peers *peers, const char *remote, int kind) {
     uint64_t now_ms = clock_mono_ms(),
              what = hash64_seed(remote, (size_t)(strrchr(remote, ':') - remote), (uint64_t)kind);
@@ -163,8 +164,8 @@ static void refused_by(struct contact *contact, struct slice why) {
     link_close(contact->wire);
 }
 
-/* Of two connections between the same two servers, the one dialled by the lower id stays; of two by the same side
- * the first. Unless that is quiet: the other side has lost its end of it (a cut, a restart), or it would not have
+/* Of two connections between the same two servers, the one dialled by the lower id stays; of two by the same side the
+ * first. But a quiet one does not stay: the other side has lost its end of it (a cut, a restart), or it would not have
  * made a new one. */
 static bool preferred(const struct contact *contact) {
     bool ours_is_lower = contact->peers->id < contact->info.id;
@@ -235,7 +236,7 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     contact->greeted = true;
     judged(contact, REACH_MET, NULL);
     link_limit(contact->wire, LINK_FRAME_MAX);
-    if (other) { /* what was on its way there is lost */
+    if (other) { /* frames on their way over it are lost */
         other->greeted = false;
         link_close(other->wire);
         peers->callbacks.down(peers->callbacks.data, info->id);
@@ -246,7 +247,7 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     peers->callbacks.up(peers->callbacks.data, info->id);
 }
 
-/* Its connection is given away. */
+/* Gives the connection of a client agent away. */
 static void take_agent(struct contact *contact, const Pb__PeerHello *hello) {
     struct peers *peers = contact->peers;
     if (!peers->callbacks.agent || contact->target || contact->info.id) {
@@ -273,10 +274,10 @@ static void take_hello(struct contact *contact, struct slice payload) {
         take_agent(contact, hello);
     } else if (hello->id == peers->id) {
         if (contact->target) contact->target->self = !contact->target->others;
-        else say_hello(contact); /* its other end is here, and learns it */
+        else say_hello(contact); /* its other end is this process, which learns it by this */
         judged(contact, REACH_SELF, NULL);
         link_close(contact->wire);
-    } else if (contact->info.id == hello->id) { /* again: it has learned where it belongs */
+    } else if (contact->info.id == hello->id) { /* a second hello: it has learned its cluster */
         if (fits(contact, hello))
             contact->info.has_log = hello->has_log || contact->info.has_log,
             contact->info.cluster_id = hello->cluster_id;
@@ -343,7 +344,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         if (!peers->stopping)
             log_warn("peer", "connection lost node=%s address=%s reason=\"%s\"", contact->info.node,
                      contact->info.address, reach_end_text(error, cause));
-        LIST_FOREACH(item, &peers->targets) { /* try again at once, whoever dialled */
+        LIST_FOREACH(item, &peers->targets) { /* try again at once, whichever side had dialled */
             struct target *at = LIST_ENTRY(item, struct target, link);
             if (at->id == contact->info.id) at->next_ms = 0, at->backoff_ms = 0;
         }
@@ -431,7 +432,7 @@ static void try_target(struct peers *peers, struct target *target) {
 
 static void watch_contact(struct contact *contact, uint64_t now_ms) {
     if (!contact->greeted) {
-        /* one that was dialled in this turn is younger than it */
+        /* a contact that was dialled in this turn may be younger than now_ms */
         if (now_ms > contact->since_ms + HELLO_MOST_MS) link_close(contact->wire);
         return;
     }
@@ -447,7 +448,7 @@ static void watch_contact(struct contact *contact, uint64_t now_ms) {
     }
 }
 
-/* Whoever dialled; NULL: nobody. */
+/* The contact with this target, whichever side dialled; NULL: none. */
 static const struct contact *contact_at(const struct peers *peers, const struct target *target) {
     LIST_FOREACH(item, &peers->contacts) {
         const struct contact *contact = LIST_ENTRY(item, struct contact, link);
@@ -457,7 +458,7 @@ static const struct contact *contact_at(const struct peers *peers, const struct 
     return NULL;
 }
 
-/* A second connection would take the place of one that is in use. */
+/* Is there a connection with this target already? A second one would replace it. */
 static bool reached(const struct peers *peers, struct target *target) {
     const struct contact *contact = contact_at(peers, target);
     if (contact) target->id = contact->info.id;
@@ -475,7 +476,7 @@ static void tick(uv_timer_t *timer) {
     }
     LIST_FOREACH_SAFE(item, next, &peers->contacts) {
         struct contact *contact = LIST_ENTRY(item, struct contact, link);
-        /* This process stood still: what others sent meanwhile waits to be read, and they get their time to answer. */
+        /* This process stood still: frames of others wait to be read, and they get their time to answer. */
         if (now_ms - peers->ticked_ms > QUIET_MS) contact->last_seen_ms = now_ms;
         watch_contact(contact, now_ms);
     }
@@ -518,7 +519,8 @@ bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCM
 
 bool peers_connected(struct peers *peers, uint64_t id) { return peers && contact_of(peers, id) != NULL; }
 
-/* A server that was already connected when the cluster's version rose, or became another cluster's member meanwhile. */
+/* Judges a server again that was connected already when the cluster's version rose, or that may have joined another
+ * cluster meanwhile. */
 static void judge_again(struct contact *contact) {
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
     struct peer_info *info = &contact->info;

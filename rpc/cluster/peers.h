@@ -1,10 +1,10 @@
-/* The other servers of this cluster: who they are, and one connection with each. (Client agents come to the same
- * port: their connections are given away, rpc/agents/agents.h.) Every server dials every address that it was told
- * (-retry-join) or learned; where both sides dialled, the connection of the lower id stays. A hello in both
- * directions comes first (rpc/wire/hello.h judges it): another cluster, no protocol version in common, a program that
- * does not support the cluster's version or our own id end the connection, with a clear log line on both sides, once
- * a minute for each. Who learns which cluster it belongs to says hello again. A side that is not heard of for some
- * seconds is given up: TCP alone would wait for minutes, and longer after a cut is mended. Loop thread only. */
+/* The other servers of this cluster, and one connection with each. (Client agents use the same port: their connections
+ * are given away, rpc/agents/agents.h.) Every server dials every address that it was told (-retry-join) or learned;
+ * where both sides dialled, the connection of the lower id stays. A hello in both directions comes first
+ * (rpc/wire/hello.h judges it): another cluster, no protocol version in common, a program that does not support the
+ * cluster's version or our own id end the connection, with a clear log line on both sides, once a minute for each. A
+ * server that learns its cluster's id says hello again. A side that is not heard of for some seconds is given up: TCP
+ * alone would wait for minutes, and longer after a cut is mended. Loop thread only. */
 #ifndef COORD_RPC_PEERS_H
 #define COORD_RPC_PEERS_H
 
@@ -26,8 +26,8 @@ enum peer_frame {
     PEER_RENEW_ANSWER,
     PEER_FOUND,
     PEER_FOUND_ANSWER,
-    PEER_PING, /* empty: this side lives; for peers.c alone. Of a client agent: answered likewise. No call: whatever
-                * arrives is as good an answer */
+    PEER_PING, /* empty: this side lives; for peers.c alone. Of a client agent: answered likewise. No call: any frame
+                * that arrives is as good an answer */
     PEER_CLUSTER,
     PEER_CLUSTER_ANSWER,
     PEER_CHANGE,
@@ -40,7 +40,7 @@ enum peer_frame {
     PEER_FETCH,
     PEER_FETCH_END,
     PEER_FETCHED,
-    PEER_REFUSED = 32, /* a line that says why the connection ends; for peers.c alone */
+    PEER_REFUSED = 32, /* a line with the reason why the connection ends; for peers.c alone */
     PEER_ECHO,
     PEER_ECHO_ANSWER, /* rpc/server/coordinates.h */
     PEER_COORDINATE,  /* a client agent's report: a pb.Coordinate */
@@ -73,14 +73,14 @@ struct peer_info {
 struct peers_config {
     const char *bind; /* IP to listen on and to dial from */
     uint16_t port;
-    const char *address; /* what others are told */
+    const char *address; /* the address that others are told */
     const char *cluster, *node, *build;
     uint64_t id;
     uint32_t expect;
     unsigned version_least, version_most; /* cluster versions that this program supports */
     const char *const *join;              /* "host" or "host:port", NULL-terminated; may be NULL */
 };
-/* What changes about this server, for its hellos. */
+/* The members of this server's hello that change. */
 struct peers_self {
     bool has_log;
     uint64_t cluster_id;      /* 0: none */
@@ -93,15 +93,15 @@ struct peers_callbacks {
     void (*up)(void *data, uint64_t id);
     void (*down)(void *data, uint64_t id);
     struct peers_self (*self)(void *data);
-    /* this server stops: no hello is said or taken any more, and `self` not asked; NULL: never */
+    /* Does this server stop? Then it says and takes no hello any more, and does not call `self`. NULL: never */
     bool (*ending)(void *data);
-    /* Why a server, or a link from another region, that fits is not wanted all the same (the line lives as long as the callee likes); NULL: it is.
-     * NULL callback: all are. */
+    /* The reason to refuse a server, or a link from another region, that fits otherwise (the callee owns the line);
+     * NULL: it is accepted. NULL callback: all are. */
     const char *(*unwanted)(void *data, const Pb__PeerHello *hello);
-    /* A server of another cluster that claims this region's name said hello, and is refused. NULL: nobody cares. */
+    /* A server of another cluster that claims this region's name said hello, and is refused. May be NULL. */
     void (*claimed)(void *data, const Pb__PeerHello *hello);
-    /* A client agent said hello, and was answered: its connection is the callee's from now on (link_adopt). NULL:
-     * none are taken. */
+    /* A client agent said hello, and was answered: the callee owns its connection from now on (link_adopt). NULL:
+     * client agents are refused. */
     void (*agent)(void *data, struct link *link, const Pb__PeerHello *hello);
 };
 
@@ -119,13 +119,13 @@ bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCM
 /* The same for bytes; they are queued, for peers_flush. */
 bool peers_queue(struct peers *peers, uint64_t to, uint8_t type, struct slice payload);
 bool peers_connected(struct peers *peers, uint64_t id); /* NULL: nobody is */
-/* What callbacks.self says has changed: says hello again, ends connections with those that no longer fit. */
+/* callbacks.self has changed: says hello again, and ends connections with servers that no longer fit. */
 void peers_changed(struct peers *peers);
 /* Sends all that was queued since the last call. */
 void peers_flush(struct peers *peers);
 size_t peers_list(const struct peers *peers, struct peer_info *infos, size_t room);
-/* The addresses that are dialled, and what came of each. `connected`: a server that says this address, or was met there,
- * is connected now, whoever dialled. */
+/* The addresses that are dialled, and the outcome of each. `connected`: a server that gives this address as its own, or
+ * was met there, is connected now, whichever side dialled. */
 struct peers_address {
     char name[128];
     bool connected;

@@ -91,7 +91,7 @@ static void say_addresses(const struct waiting *waiting, struct buffer *out) {
     for (size_t i = 0; i < waiting->address_count; i++) {
         const struct peers_address *at = &waiting->addresses[i];
         if (at->connected || at->reach.what == REACH_SELF || at->reach.what == REACH_MET) continue;
-        if (waiting->self->has_log && at->reach.what == REACH_UNWANTED) continue; /* it was removed, mostly */
+        if (waiting->self->has_log && at->reach.what == REACH_UNWANTED) continue; /* mostly because it was removed */
         if (said++ >= REASONS_MAX) {
             more++;
             continue;

@@ -1,13 +1,13 @@
-/* What a server without a leader waits for, as a line of its log: whom it sees, and what came of each address that it
- * tries. Pure: what is known and the time are arguments. */
+/* Describes why a server without a leader waits, in a line of its log: the servers that it sees, and the outcome of
+ * each address that it tries. Pure: the knowledge and the time are arguments. */
 #ifndef COORD_RPC_WAITING_H
 #define COORD_RPC_WAITING_H
 
 #include "consensus/raft.h"
 #include "rpc/cluster/peers.h"
 
-#define WAITING_TELL_MS      10000 /* so often, and not before */
-#define WAITING_TELL_LOST_MS 60000 /* of a server that belongs to a cluster: so often after the first time */
+#define WAITING_TELL_MS      10000 /* how often, and the delay of the first line */
+#define WAITING_TELL_LOST_MS 60000 /* a server that belongs to a cluster: how often after the first line */
 
 struct waiting {
     const struct peer_info *self;

@@ -1,5 +1,5 @@
-/* rpc/api/ask.h on the loop: rpc/ask/asks.h over links. All frames of a turn of the loop go out together when it is
- * over, one write for each connection, and so do the wake-ups of other threads. */
+/* Implements rpc/api/ask.h on the loop, with rpc/ask/asks.h over links. At the end of a turn of the loop all its frames
+ * go out together, one write for each connection, and other threads are woken once. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -12,10 +12,10 @@
 struct ask {
     struct rpc *rpc;
     struct asks *asks;
-    uv_prepare_t prepare; /* both while a turn is on: whichever comes first ends it */
+    uv_prepare_t prepare; /* both are active during a turn: the first that is called ends it */
     uv_check_t check;
     uv_timer_t timer;
-    uint64_t timer_ms;         /* it comes then; 0: it does not */
+    uint64_t timer_ms;         /* when it is due; 0: it is not set */
     struct list links, unsent; /* struct ask_link */
     uv_async_t wake;
     bool in_turn, closing;
@@ -24,7 +24,7 @@ struct ask {
 struct ask_link {
     struct asks_peer *peer;
     struct link *wire;
-    struct list link, unsent; /* unsent: or alone */
+    struct list link, unsent; /* unsent: alone when there is nothing to send */
 };
 
 struct own_ask {
@@ -59,7 +59,7 @@ static void turn(struct ask *ask) {
     wakeup_batch_begin();
 }
 
-/* After whatever may have brought a deadline. */
+/* Call it after anything that may have brought a deadline. */
 static void set_timer(struct ask *ask, uint64_t now_ms) {
     uint64_t next_ms = asks_next_ms(ask->asks);
     if (next_ms == UINT64_MAX || ask->closing || (ask->timer_ms && ask->timer_ms <= next_ms)) return;

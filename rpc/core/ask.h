@@ -1,5 +1,5 @@
-/* rpc/api/ask.h in this process: rpc/ask/asks.h, with the loop, its links and its clock. The roles say which connections
- * there are. Loop thread. */
+/* The implementation of rpc/api/ask.h in this process: rpc/ask/asks.h with the loop, its links and its clock. The roles
+ * report their connections. Loop thread. */
 #ifndef COORD_RPC_ASK_H
 #define COORD_RPC_ASK_H
 
@@ -20,7 +20,7 @@ void ask_stop(struct rpc *rpc); /* as asks_stop */
 void ask_close(struct rpc *rpc, uv_close_cb closed, void *data);
 void ask_free(struct rpc *rpc); /* they are closed, or were never started */
 
-/* As asks_up and the like; `up->connection` is not used. NULL stands for a connection that there is none of. */
+/* As asks_up and the like; `up->connection` is not used. A NULL link means that there is no connection. */
 struct ask_link *ask_up(struct rpc *rpc, struct link *wire, const struct asks_up *up);
 void ask_down(struct rpc *rpc, struct ask_link *link);
 struct ask_link *ask_of_server(struct rpc *rpc, uint64_t id);

@@ -14,7 +14,7 @@ struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message) 
     return data;
 }
 
-/* What is for a region that is not known ends on the loop. */
+/* A write for a region that is not known ends on the loop. */
 static void write_nowhere(struct loop_task *task) {
     struct rpc_write *write = CONTAINER_OF((char *)task, struct rpc_write, impl);
     write->done(write, CO_NOREGION, NULL);
@@ -36,7 +36,7 @@ static void restore_nowhere(struct loop_task *task) {
     restore->done(restore, CO_NOREGION);
 }
 
-/* A client agent's server looks for the region. */
+/* The rpc for a region. A client agent leaves the look-up to its server. */
 static struct rpc *target(struct rpc *rpc, const char *region) {
     return region[0] && rpc->machine ? region_find(rpc, region) : rpc;
 }
@@ -62,7 +62,7 @@ void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage 
     if (there) there->role->fetch(there, fetch, request);
     else rpc_on_loop(rpc, (struct loop_task *)(void *)fetch->impl, fetch_nowhere);
 }
-/* Where the region is not known, or its link is gone, it is over, or about to be. */
+/* When the region is not known, or its link is gone, the fetch has ended, or is about to. */
 void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
     struct rpc *there = target(rpc, fetch->region);
     if (there) there->role->fetch_cancel(there, fetch);

@@ -1,4 +1,4 @@
-/* What comes back at once, for the time that it takes (rpc/server/coordinates.h). */
+/* Echoes: frames that are answered at once, to measure the round trip (rpc/server/coordinates.h). */
 #include "base/clock.h"
 #include "lb/coordinate.h"
 #include "rpc/core/rpc_internal.h"

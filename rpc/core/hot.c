@@ -1,4 +1,4 @@
-/* Which keys of a service are hot (lb/hot.h): servers know it, client agents ask theirs. */
+/* The hot keys of a service (lb/hot.h): servers know them, client agents ask their server. */
 #include "base/clock.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/wire/frame_unpack.h"

@@ -1,11 +1,11 @@
-/* Joining by an address that a person gave: dialled and greeted as a client agent would (also by a server), so that
- * the outcome can be told. Then the connection ends, and the address is one of those that peers.c or connections.c
- * keep trying.
+/* Joining by an address that a person gave: it is dialled and greeted as a client agent would do it (also by a server),
+ * so that the outcome can be told. Then the connection ends, and the address is one of those that peers.c or
+ * connections.c keep trying.
  *
  *     name --resolved--> first address --connected, hello--> their hello: joined
  *                            '--refused, closed, silent--> the next address, after the last: not joined
  *
- * Hellos are no calls (rpc/wire/calls.h): calls go to those who have said hello. */
+ * Hellos are no calls (rpc/wire/calls.h): calls go to processes that have said hello. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ struct join_work {
     struct rpc *rpc;
     struct rpc_join *join;
     uv_getaddrinfo_t resolve;
-    struct addrinfo *found, *next; /* next: to try after this one */
+    struct addrinfo *found, *next; /* next: the address to try after this one */
     struct link *wire;
     uv_timer_t timer;
     bool joined;
@@ -40,7 +40,7 @@ static void timer_closed(uv_handle_t *handle) {
 
 static void finish(struct join_work *work) { uv_close((uv_handle_t *)&work->timer, timer_closed); }
 
-/* What is said of the last address stays. */
+/* Sets the fault; that of the last address stays. */
 static void because(struct join_work *work, int error, const char *why) {
     work->join->fault = (struct fault){0};
     fault_set(&work->join->fault, error, "%s", why);
@@ -63,7 +63,7 @@ static void add_server(struct rpc_join *join, const char *address) {
     snprintf(join->servers[join->server_count++], sizeof join->servers[0], "%s", address);
 }
 
-/* What another region's server says of itself. */
+/* Takes the answer of another region's server. */
 static bool take_region(struct join_work *work, const Pb__PeerHello *hello) {
     struct rpc_join *join = work->join;
     if (strlen(hello->cluster) > RPC_REGION_MAX || !hello->cluster[0]) {

@@ -1,4 +1,4 @@
-/* Servers as people know them. */
+/* Names and addresses of servers, for people. */
 #include "rpc/core/rpc_internal.h"
 
 const char *rpc_server_name(const struct rpc *rpc, uint64_t id) {

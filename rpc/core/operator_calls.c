@@ -1,6 +1,6 @@
-/* What operators ask and want, carried out elsewhere: a server that does not lead calls the leader, a client agent
- * calls its server; and how they are served. A question is asked again of the next one that may answer. A change that
- * may have been made is not: its outcome is unknown then. */
+/* Operators' questions and changes that another process carries out: a server that does not lead calls the leader, a
+ * client agent calls its server. Also serves such calls. A question is asked again of the next server that may answer.
+ * A change that may have been made is not repeated: its outcome is unknown then. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -58,7 +58,7 @@ const struct call_method change_method = {.name = "change",
                                           .answer_frame = PEER_CHANGE_ANSWER,
                                           .request = &pb__peer_change__descriptor,
                                           .answer = &pb__peer_change_answer__descriptor,
-                                          .answer_ms = 30000, /* longer than a server takes at most */
+                                          .answer_ms = 30000, /* longer than the longest time that a server takes */
                                           .build = build_change};
 
 static void ask_answered(struct call *call, int error, const ProtobufCMessage *message) {
@@ -96,7 +96,8 @@ void operator_call_ask(struct rpc *rpc, struct rpc_ask_cluster *ask) {
     call(rpc, (struct operator_call *)(void *)ask->impl, &cluster_method, ask_answered);
 }
 
-/* On a server: the link to the region; it says the region once more, which does no harm. NULL: it is not known. */
+/* On a server: the link to the region; the request over it names the region once more, which does no harm. NULL: it is
+ * not known. */
 static struct rpc *target(struct rpc *rpc, const char *region) {
     return region[0] && rpc->machine ? region_find(rpc, region) : rpc;
 }
@@ -124,8 +125,8 @@ void rpc_change(struct rpc *rpc, struct rpc_change *change) {
 }
 
 /* -- serving ------------------------------------------------------------------------------------------------------ */
-/* Operators' wishes are all answered before the agents' connections are stopped (rpc/server/server.c): nothing of this
- * outlives `agents`. */
+/* All calls are answered before the agents' connections are stopped (rpc/server/server.c), so none outlives
+ * `agents`. */
 struct served_call {
     struct caller caller;
     uint64_t number;
@@ -133,7 +134,7 @@ struct served_call {
     struct rpc_change change;
 };
 
-/* To servers only the leader answers. */
+/* Only the leader answers servers. */
 static void cluster_known(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state) {
     struct served_call *served = CONTAINER_OF(ask, struct served_call, ask);
     Pb__PeerClusterAnswer message = PB__PEER_CLUSTER_ANSWER__INIT;
@@ -162,7 +163,7 @@ static struct served_call *served_new(const struct caller *caller, uint64_t numb
     return served;
 }
 
-/* False: it is no region's. */
+/* False: it is not the name of a region. */
 static bool take_region(const char *region, char to[RPC_REGION_MAX + 1]) {
     if (strlen(region) > RPC_REGION_MAX) return false;
     memcpy(to, region, strlen(region) + 1);

@@ -1,5 +1,5 @@
-/* Other regions: where what is for one of them goes (rpc/api/rpc.h), and how they are seen from here, asked of this
- * server or, by a client agent, of its server. */
+/* Other regions: finds the link for requests to one of them (rpc/api/rpc.h), and answers how the regions look from
+ * here; a client agent asks its server. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -24,7 +24,7 @@ struct rpc *region_find(struct rpc *rpc, const char *region) {
     return rpc->regions ? rpc->regions->find(rpc->regions->data, region) : NULL;
 }
 
-/* -- how they are seen -------------------------------------------------------------------------------------------- */
+/* -- the regions as seen from here -------------------------------------------------------------------------------- */
 struct regions_call {
     struct loop_task task;
     struct rpc *rpc;
@@ -52,7 +52,7 @@ const struct call_method regions_method = {.name = "regions",
                                            .answer_ms = SEEN_MOST_MS,
                                            .build = build};
 
-/* This region alone, where there are no links. */
+/* Answers with this region alone, when there are no links. */
 static void seen_alone(struct rpc *rpc, struct arena *arena, Pb__PeerRegionsAnswer *answer) {
     Pb__PeerRegion *own = arena_alloc(arena, sizeof *own);
     pb__peer_region__init(own);

@@ -1,6 +1,6 @@
-/* What rpc/api/rpc.h and rpc/api/operator.h mean in a role: on a server (rpc/server/role.c) and on a client agent
- * (rpc/client/role.c). rpc/core/dispatch.c hands on each call, so nothing else has to ask which role it is. Threads,
- * errors and lifetimes are those of the function of the same name there. */
+/* The implementation of rpc/api/rpc.h and rpc/api/operator.h in a role: on a server (rpc/server/role.c) and on a client
+ * agent (rpc/client/role.c). rpc/core/dispatch.c hands each call on, so nothing else has to ask which role it is.
+ * Threads, errors and lifetimes are those of the function of the same name there. */
 #ifndef COORD_RPC_ROLE_H
 #define COORD_RPC_ROLE_H
 
@@ -11,24 +11,25 @@
 struct loop_task;
 struct node_proposal;
 
-/* Who greets another agent, when it joins by an address. Valid while the rpc is. */
+/* The identity with which this process greets another agent, when it joins by an address. Valid while the rpc is. */
 struct rpc_self {
     const char *cluster, *address, *node_name;
     uint64_t cluster_id; /* 0: not known yet */
     uv_loop_t *loop;
-    bool alone; /* by configuration: it joins nobody */
+    bool alone; /* by configuration it joins no others */
 };
 
 struct rpc_role {
-    /* writes and reads. On servers what they say of regions does not count: rpc/core/dispatch.c has seen to it */
+    /* writes and reads. On servers rpc/core/dispatch.c has handled their regions already */
     void (*submit)(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message);
     int (*read_index)(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_read_index *gate);
     void (*fetch)(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request);
     void (*fetch_cancel)(struct rpc *rpc, struct rpc_fetch *fetch);
-    /* where there is no copy to read (rpc_has_copy); else NULL */
+    /* for roles without a copy to read (rpc_has_copy); else NULL */
     int (*query)(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
                  struct query_result *result, bool wait);
-    /* Loop thread: as submit, of what is packed already (proposal->data). NULL: no link of a region is of this role. */
+    /* Loop thread: as submit, for a command that is packed already (proposal->data). NULL: links to regions do not have
+     * this role. */
     void (*propose)(struct rpc *rpc, struct node_proposal *proposal);
     const struct modules *(*modules)(const struct rpc *rpc);
     struct watch_table *(*watches)(struct rpc *rpc);
@@ -51,9 +52,9 @@ struct rpc_role {
     size_t (*peers)(struct rpc *rpc, struct arena *arena, const char ***addresses);
     struct rpc_self (*self)(const struct rpc *rpc);            /* loop thread */
     void (*know_server)(struct rpc *rpc, const char *address); /* loop thread: one more to join by */
-    /* loop thread: ids of the others of the cluster's configuration; NULL: this is no server */
+    /* loop thread: ids of the other servers of the cluster's configuration; NULL: this is no server */
     size_t (*other_servers)(struct rpc *rpc, uint64_t *ids, size_t room);
-    void (*asked)(struct rpc *rpc); /* loop thread: rpc_ask was called; NULL: it does not matter */
+    void (*asked)(struct rpc *rpc); /* loop thread: rpc_ask was called; may be NULL */
     /* operators: questions and changes on the loop thread */
     void (*ask)(struct rpc *rpc, struct rpc_ask_cluster *ask);
     void (*ask_here)(struct rpc *rpc, struct rpc_ask_cluster *ask);  /* as this server knows it */
@@ -61,9 +62,9 @@ struct rpc_role {
     void (*save)(struct rpc *rpc, struct rpc_save *save);
     void (*restore)(struct rpc *rpc, struct rpc_restore *restore);
     void (*post)(struct rpc *rpc, struct loop_task *task); /* any thread: task->run on the loop, soon */
-    /* Loop thread: calls are under way, and want calls_tick. NULL: it comes anyway. */
+    /* Loop thread: calls are under way, and need calls_tick. NULL: it is called anyway. */
     void (*calls_begun)(struct rpc *rpc);
-    uint64_t (*call_wait_ms)(struct rpc *rpc); /* loop thread: calls wait so long; NULL: RPC_LEADER_WAIT_MS */
+    uint64_t (*call_wait_ms)(struct rpc *rpc); /* loop thread: how long calls wait; NULL: RPC_LEADER_WAIT_MS */
 };
 
 #endif

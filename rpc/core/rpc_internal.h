@@ -1,4 +1,4 @@
-/* What all rooms of rpc above this one share: the struct behind rpc/api/rpc.h, and what they do with it. */
+/* Shared by all rooms of rpc above this one: the struct behind rpc/api/rpc.h, and functions on it. */
 #ifndef COORD_RPC_INTERNAL_H
 #define COORD_RPC_INTERNAL_H
 
@@ -24,14 +24,14 @@ struct lessor;
 struct rpc_region_hooks;
 struct rpc_server_config;
 
-/* What another thread wants done on the loop. */
+/* A task that another thread gives to the loop. */
 struct loop_task {
     struct mail mail;
     struct rpc *rpc;
     void (*run)(struct loop_task *task);
 };
 
-/* rpc/reads/apply_lag.c: this server misses what its full disk has no room for, as far as was looked. */
+/* rpc/reads/apply_lag.c: the check whether this server misses entries because its disk is full. */
 struct apply_lag {
     struct rpc_read_index gate;
     bool asking;
@@ -39,10 +39,10 @@ struct apply_lag {
     uint64_t asked_ms, last_index;
 };
 
-/* What the leader has seen of a restore that goes on, or was left (restore_abandoned.c). */
+/* The leader's observation of a restore that goes on, or was abandoned (restore_abandoned.c). */
 struct restore_abandoned {
     uint8_t id[16];
-    uint64_t size, since_ms, look_ms; /* since_ms: it is like that; 0: there is none */
+    uint64_t size, since_ms, look_ms; /* since_ms: since when it is unchanged; 0: there is none */
     uint64_t last_index;              /* of the log, at the last look */
     struct rpc_write write;
     _Atomic bool writing;
@@ -52,7 +52,7 @@ struct rpc {
     /* Set at start, constant afterwards. */
     const struct rpc_role *role;
     struct client
-        *client; /* rpc/client/client.h: of client agents, which use nothing of the rest but `calls` and `ask` */
+        *client; /* rpc/client/client.h: of client agents, which use nothing else here but `calls` and `ask` */
     uv_loop_t *loop;
     struct hints *hints;
     struct machine *machine;
@@ -94,7 +94,7 @@ struct rpc {
     struct coordinates *coordinates; /* rpc/server/coordinates.h */
     uv_timer_t coordinate_timer;
 
-    /* rpc/server/server_hints.h: what the other servers have been told */
+    /* rpc/server/server_hints.h: up to here the other servers have the hints */
     struct {
         uint64_t id; /* 0: nobody */
         uint64_t since;
@@ -102,16 +102,16 @@ struct rpc {
     uv_timer_t hints_timer;
     unsigned hints_turns;
 
-    /* Loop thread: what operators want, and other threads' tasks. Anybody puts into the box. */
+    /* Loop thread: operators' requests, and tasks of other threads. Any thread puts into the box. */
     struct mailbox tasks;
     struct loop_task leader_read_task; /* rpc/reads/leader_read.h */
-    struct calls *calls;               /* to the leader */
+    struct calls *calls;               /* calls to the leader */
     struct ask *ask;                   /* rpc/core/ask.h */
     uv_async_t operator_wake;
     uv_timer_t operator_timer;
     struct change_work *changes;        /* under way here */
     unsigned jobs;                      /* rpc_job_begin */
-    void (*jobs_over)(struct rpc *rpc); /* NULL, or called when there is none any more */
+    void (*jobs_over)(struct rpc *rpc); /* NULL, or called when the last one is over */
     struct save_work *saves;            /* the first is under way, the others wait for their turn */
     struct restore_abandoned left;
     void (*operator_stopped)(void *data);
@@ -122,7 +122,7 @@ struct rpc {
     struct store_reader *loop_reader;
     uv_async_t wake;
     uv_timer_t lease_timer;
-    uint64_t gauges_due_ms; /* the modules' gauges are to be read then; 0: they are right */
+    uint64_t gauges_due_ms; /* when to read the modules' gauges; 0: they are right */
     /* some are queued for the leader; they go out together, at most LESSOR_GATHER_MS after the last ones */
     bool renewals_held;
     uint64_t renewals_sent_ms;
@@ -151,15 +151,16 @@ void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loo
 void rpc_job_begin(struct rpc *rpc);
 void rpc_job_over(struct rpc *rpc);
 
-/* -- names.c: what the log calls a server. Loop thread. "(unknown)": it was never connected with this one; it is no
- * member. Valid until the loop turns. */
+/* -- names.c ------------------------------------------------------------------------------------------------------- */
+/* The name of a server in the log, and its address. "(unknown)": it was never connected with this one; it is no member.
+ * Loop thread; valid until the loop turns. */
 const char *rpc_server_name(const struct rpc *rpc, uint64_t id);
 const char *rpc_server_address(const struct rpc *rpc, uint64_t id);
 
 /* -- operator_calls.c: questions and changes that others carry out, and others' ----------------------------------- */
 extern const struct call_method cluster_method, change_method;
-void operator_call_ask(struct rpc *rpc, struct rpc_ask_cluster *ask); /* loop thread: another answers it */
-/* Whoever asks something of this server, for as long as it is served. */
+void operator_call_ask(struct rpc *rpc, struct rpc_ask_cluster *ask); /* loop thread: another server answers it */
+/* The client of a request to this server, while the request is served. */
 struct caller {
     struct rpc *rpc;
     uint64_t id;
@@ -169,25 +170,26 @@ struct caller {
 };
 bool operator_serve(const struct caller *caller, uint8_t type, struct slice payload); /* false: does not decode */
 
-/* -- hot.c: which keys are hot -------------------------------------------------------------------------------------- */
+/* -- hot.c: which keys are hot ------------------------------------------------------------------------------------- */
 extern const struct call_method hot_method;
-void hot_ask(struct rpc *rpc, struct rpc_hot *hot);                /* any thread: a server is asked */
+void hot_ask(struct rpc *rpc, struct rpc_hot *hot);                /* any thread: asks a server */
 void hot_here(struct rpc *rpc, struct rpc_hot *hot);               /* any thread: as this server knows it */
 bool hot_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 
-/* -- echo.c: the time to another process and back ------------------------------------------------------------------- */
+/* -- echo.c: the time to another process and back ------------------------------------------------------------------ */
 extern const struct call_method echo_method;
-/* Zeroed but for `heard`. One is under way at a time: while call.peer is not 0. */
+/* Zeroed, except `heard`. One is under way at a time: while call.peer is not 0. */
 struct echo {
-    void (*heard)(struct echo *echo, const Pb__Coordinate *said, double rtt_s); /* `said`: of who answered, or NULL */
+    void (*heard)(struct echo *echo, const Pb__Coordinate *said, double rtt_s); /* `said`: the peer's; or NULL */
     struct call call;
     uint64_t peer, at_ns;
 };
-void echo_begin(struct rpc *rpc, struct echo *echo, uint64_t peer); /* what does not come back is forgotten */
+void echo_begin(struct rpc *rpc, struct echo *echo, uint64_t peer); /* an echo that does not come back is forgotten */
 bool echo_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 
 /* -- regions.c ---------------------------------------------------------------------------------------------------- */
-/* Servers; any thread. Whom what is for this region is for: `rpc` itself, a link's, or NULL: it is not known. */
+/* Servers; any thread. The rpc for requests to this region: `rpc` itself, or that of a link; NULL: the region is not
+ * known. */
 struct rpc *region_find(struct rpc *rpc, const char *region);
 extern const struct call_method regions_method;
 bool regions_serve(const struct caller *caller, struct slice payload); /* false: does not decode */

@@ -76,8 +76,7 @@ void version_first_command(unsigned version, struct buffer *out) {
     machine_command(out, CLUSTER_VERSION, &command.base);
 }
 
-/* -- raising
- * -------------------------------------------------------------------------------------------------- */
+/* -- raising ------------------------------------------------------------------------------------------------------- */
 static struct version_raise next_now(struct rpc *rpc) {
     struct peer_info peers[PEERS_MAX];
     size_t count = rpc->others ? peers_list(rpc->others, peers, PEERS_MAX) : 0;
@@ -85,7 +84,7 @@ static struct version_raise next_now(struct rpc *rpc) {
                         atomic_load(&node_view(rpc->node)->id), peers, count);
 }
 
-/* Another thread. What came of it shows in what is applied. */
+/* Another thread. The outcome shows in the applied state. */
 static void raised(struct rpc_write *write, int error, const struct machine_result *result) {
     struct version *version = CONTAINER_OF(write, struct version, write);
     (void)error, (void)result;
@@ -140,8 +139,7 @@ unsigned version_to_be(struct rpc *rpc) {
     return raising > now ? raising : now;
 }
 
-/* -- refusing
- * --------------------------------------------------------------------------------------------------- */
+/* -- refusing ------------------------------------------------------------------------------------------------------ */
 static const void *refuse_with(struct rpc *rpc, unsigned needs, const char *why) {
     struct version *version = &rpc->version;
     uint64_t now_ms = clock_mono_ms();
@@ -175,15 +173,14 @@ const void *version_refuse(void *data, uint64_t leader, const struct node_propos
     struct slice command = slice_make(proposal->data->bytes, proposal->data->size);
     unsigned needs = machine_needs(rpc->machine, command), now = machine_version(rpc->machine);
     bool here = leader == atomic_load(&node_view(rpc->node)->id);
-    if (command.size > 0 && (uint8_t)command.data[0] == CLUSTER_VERSION) /* the leader's own business */
+    if (command.size > 0 && (uint8_t)command.data[0] == CLUSTER_VERSION) /* only the leader decides about it */
         return here && !proposal->here_only ? NULL : refuse_with(rpc, needs, "only the leader raises it");
     if (needs <= now) return NULL;
     if (!here) return refuse_for(rpc, leader, needs);
     return refuse_with(rpc, needs, next_now(rpc).why);
 }
 
-/* -- what is applied
- * ------------------------------------------------------------------------------------------------ */
+/* -- the applied version ------------------------------------------------------------------------------------------- */
 void version_applied(struct rpc *rpc) {
     unsigned version = machine_version(rpc->machine);
     if (version == rpc->version_seen) return;

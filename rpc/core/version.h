@@ -1,5 +1,5 @@
-/* The cluster version at work (registry/version.h says what it is): a leader raises it when every member of the
- * configuration is connected and supports more, and lets no command pass that is newer than it. Loop thread, but for
+/* Raises the cluster version (registry/version.h explains it): a leader raises it when every member of the
+ * configuration is connected and supports more, and lets no command pass that is newer than it. Loop thread, except for
  * version_applied. */
 #ifndef COORD_RPC_VERSION_H
 #define COORD_RPC_VERSION_H
@@ -18,7 +18,7 @@ struct version_raise {
  * the way (empty: nothing is, it is as high as this program knows). */
 struct version_raise version_next(unsigned now, unsigned newest, const struct raft_members *members, uint64_t self,
                                   const struct peer_info *peers, size_t count);
-/* Pure. What a new cluster of these members begins at. `newest`: of this program, one of them. */
+/* Pure. The version at which a new cluster of these members begins. `newest`: of this program, one of them. */
 unsigned version_of_founders(const struct raft_members *members, const struct peer_info *peers, size_t count,
                              unsigned newest);
 /* Pure. May this server be a member of the cluster (of this version and id, with these members)? NULL, or why
@@ -29,7 +29,7 @@ const char *version_incompatible(const struct peer_info *peer, unsigned version,
 /* The first command of a new cluster: its version and its id. */
 void version_first_command(unsigned version, struct buffer *out);
 
-struct version {            /* in struct rpc */
+struct version {            /* a member of struct rpc */
     uv_timer_t timer;       /* while the version can rise */
     struct rpc_write write; /* the raise */
     unsigned raising;       /* to; 0: none is under way */
@@ -38,13 +38,13 @@ struct version {            /* in struct rpc */
     unsigned version_told;
     uint64_t refused_ms;                       /* when a refusal was logged last */
     uint64_t held_ms;                          /* when it was logged last that the version cannot rise */
-    uint64_t incompatible_id, incompatible_ms; /* who was not taken in, and when that was logged */
+    uint64_t incompatible_id, incompatible_ms; /* the server that was not let in, and when that was logged */
     struct machine_result refusal;
     char text[VERSION_WHY + 96];
 };
 void version_start(struct rpc *rpc); /* the timer is the caller's to close */
 void version_role(struct rpc *rpc);  /* the role changed */
-/* The version that it has, or will have when what is under way is done: no server joins that does not support it. */
+/* The cluster's version, or that of a raise under way: a server that does not support it may not join. */
 unsigned version_to_be(struct rpc *rpc);
 /* For node_callbacks.refuse. */
 const void *version_refuse(void *data, uint64_t leader, const struct node_proposal *proposal);

@@ -9,17 +9,17 @@
 #include "rpc/wire/frame_unpack.h"
 
 #define FRAME_ITEMS_MAX 512
-#define WRITING_MOST    131072 /* served, answered or not; more: CO_BUSY */
-/* ours have 8 MiB and a little at most; it goes on in other frames, with more around it */
+#define WRITING_MOST    131072 /* writes being served, answered or not; more: CO_BUSY */
+/* ours have at most 8 MiB and a little; a command goes on in other frames, which add to it */
 #define COMMAND_MOST    (12u << 20)
 #define FRAME_BYTES_MAX (8u << 20) /* of commands, or results, in one frame; one that is larger goes alone */
-/* bytes of a refusal: it may quote what was asked, and who asked is shown less than that */
+/* bytes of a refusal's text, which may quote the request; clients are shown less than that */
 #define TEXT_MOST      1024
-#define RESULT_BYTES   128 /* of a frame, beside its text and message: numbers, the message's type */
+#define RESULT_BYTES   128 /* of a frame, besides text and message: numbers, the message's type */
 #define SPARES_MOST    512
-#define ONWARD_WAIT_MS 1000 /* for a leader: a client agent, told that there is none, may try another server */
+#define ONWARD_WAIT_MS 1000 /* the wait for a leader: after CO_NOLEADER a client agent may try another server */
 
-/* Ours, on their way to a leader. */
+/* A request of this process on its way to a leader. */
 struct sent {
     struct call call;
     struct forwarding *owner;
@@ -27,7 +27,7 @@ struct sent {
     struct rpc_renew *renew;        /* a renewal */
 };
 
-/* Others', being done here. */
+/* A request of another process that is being served here. */
 struct served {
     struct mail mail;
     struct forwarding *owner;
@@ -53,13 +53,13 @@ struct forwarding {
     struct calls *sent;
     struct mailbox done;              /* served ones, from any thread */
     unsigned serving, writing;        /* of all kinds; writes */
-    uint64_t leader, leader_since_ms; /* who leads, as forward_leader was told */
-    bool swept;                       /* nothing is with any other */
+    uint64_t leader, leader_since_ms; /* the leader, as forwarding_leader was told */
+    bool swept;                       /* no request is with an earlier leader */
     bool cut_off;
     struct call read;      /* the question that is with the leader */
-    uint64_t read_context; /* as the node knows it */
+    uint64_t read_context; /* the node's number of it */
     bool stopping;
-    struct arena frame; /* what a frame says, while it is taken */
+    struct arena frame; /* the frame being handled, decoded */
     struct mail *spare; /* served ones, SPARES_MOST at most, for the next */
     unsigned spares;
 };
@@ -141,7 +141,7 @@ static void write_answered(struct node_proposal *proposal, const Pb__PeerResult 
     proposal_answer(proposal, CO_OK, &result);
 }
 
-/* Then the server waited for it already, as long as it is to be waited for. */
+/* Does the command name a region? Then the server has waited for the region already, as long as one should. */
 static bool names_region(const struct forwarding *f, const struct node_proposal *proposal) {
     return f->callbacks.region_of && f->callbacks.region_of(f->callbacks.data, proposal)[0];
 }
@@ -168,7 +168,7 @@ static void read_lost(struct call *call, int error, const ProtobufCMessage *answ
     if (!f->stopping) f->callbacks.read_answer(f->callbacks.data, f->read_context, 0, CO_NOTLEADER);
 }
 
-/* The node asks a newer question when it has no use for the one before. */
+/* The node only asks a newer question when the one before is of no use any more, so that is cancelled. */
 bool forwarding_read(struct forwarding *f, uint64_t leader, uint64_t context, uint64_t term) {
     if (f->stopping || !f->callbacks.reach(f->callbacks.data, leader)) return false;
     if (f->read.peer) calls_cancel(f->sent, &f->read);
@@ -346,7 +346,7 @@ static void fill_result(Pb__PeerResult *result, const struct served *served) {
     result->message = (ProtobufCBinaryData){served->message_size, served->message};
 }
 
-/* At most. */
+/* The largest size of a result in a frame. */
 static size_t result_bytes(const struct served *served) {
     return RESULT_BYTES + (served->text ? strlen(served->text) : 0) + served->message_size;
 }
@@ -416,13 +416,13 @@ bool forwarding_waits(const struct forwarding *f, uint64_t peer) { return calls_
 
 void forwarding_down(struct forwarding *f, uint64_t peer) { calls_lose(f->sent, peer, 0); }
 
-#define DEPOSED_MS 500 /* for answers of a leader that handed over in order */
+#define DEPOSED_MS 500 /* so long answers of a leader that handed over in order may still come */
 void forwarding_leader(struct forwarding *f, uint64_t leader, bool cut_off, uint64_t now_ms) {
     f->cut_off = cut_off;
     if (cut_off) calls_lose(f->sent, 0, 0);
     if (leader != f->leader) f->leader = leader, f->leader_since_ms = now_ms, f->swept = false;
     if (!leader || f->swept || now_ms - f->leader_since_ms < DEPOSED_MS) return;
-    f->swept = true; /* from now on things go to this one only */
+    f->swept = true; /* from now on requests go only to this leader */
     calls_lose(f->sent, 0, leader);
 }
 

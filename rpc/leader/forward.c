@@ -1,5 +1,4 @@
-/* The callbacks of forwarding.h in the program: its frames go over the links of peers.h, what it is asked goes to the
- * node. */
+/* The callbacks of forwarding.h in the program: frames go over the links of peers.h, served requests go to the node. */
 #include "rpc/leader/forward.h"
 
 #include <stdlib.h>
@@ -29,7 +28,8 @@ static void send_message(void *data, uint64_t peer, uint8_t type, const Protobuf
     if (link) link_tell(link, type, message);
 }
 
-/* Questions are asked in a turn of the node, and answers wait for one: it ends with a flush. */
+/* Asks for a turn of the node, which ends with a flush: questions are asked in such a turn, and answers wait for
+ * one. */
 static void wake(void *data) {
     struct forward *forward = data;
     if (forward->node) node_wake(forward->node);
@@ -42,7 +42,7 @@ static bool knows(void *data, struct slice command) {
 
 static void command(void *data, struct node_proposal *proposal) {
     struct forward *forward = data;
-    if (forward->rpc->stopping) { /* the node answers no more, and may be gone */
+    if (forward->rpc->stopping) { /* the node does not answer any more, and may be gone */
         raft_data_unref(proposal->data);
         proposal->data = NULL;
         proposal->done(proposal, CO_NOLEADER, NULL);

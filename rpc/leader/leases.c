@@ -17,11 +17,12 @@ struct due_write {
     int error;
 };
 
-/* Any thread: the outcome is looked at on the loop. */
+/* Any thread: the loop handles the outcome. */
 static void due_done(struct rpc_write *write, int error, const struct machine_result *result) {
     struct due_write *item = CONTAINER_OF(write, struct due_write, write);
-    /* Refused when it was applied: somebody else ended it first, and the updates say so. Before: it needs a cluster
-     * version that has not come (rpc/core/version.h), and is not in the log. */
+    /* A command that was refused when it was applied ended too late: somebody else ended the thing first, and the
+     * updates tell that. One that was refused before needs a cluster version that has not come (rpc/core/version.h),
+     * and is not in the log. */
     bool early = error == CO_OK && result && result->error == CO_UNSUPPORTED;
     item->error = early ? CO_UNSUPPORTED : error;
     struct rpc *rpc = item->rpc;
@@ -55,8 +56,8 @@ static void rearm(struct rpc *rpc) {
         return;
     }
     uv_update_time(rpc->loop);
-    /* Never 0: from within its own callback that would be before the sockets are read again, and a tick that was
-     * late waits for just that. */
+    /* Never 0: from within the timer's own callback that would come before the sockets are read again, and a late tick
+     * waits for just that. */
     uv_timer_start(&rpc->lease_timer, leases_timer_cb, at > now_ms ? at - now_ms : 1, 0);
 }
 
@@ -81,7 +82,7 @@ static int confirm(void *data, struct rpc_renew *renew) {
     return rpc_read_index(data, RPC_DEFAULT, &impl->gate);
 }
 
-/* Another server leads: its table counts. */
+/* Takes the renewal to the server that leads, whose table counts. */
 static bool elsewhere(void *data, struct rpc_renew *renew) {
     struct rpc *rpc = data;
     const struct node_view *view = node_view(rpc->node);
@@ -168,7 +169,7 @@ static void read_gauges(struct rpc *rpc) {
     store_read_done(rpc->loop_reader);
 }
 
-/* Once for what comes together. */
+/* Sets the time to read the gauges, so that several updates cause only one reading. */
 static void gauges_changed(void *data) { ((struct rpc *)data)->gauges_due_ms = clock_mono_ms() + GAUGES_MS; }
 
 static void register_metrics(const struct modules *modules) {
@@ -187,7 +188,7 @@ void leases_updates_wake(void *data) {
 
 void leases_timer_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
-    if (rpc->stopping) return; /* nobody is there to take a proposal any more */
+    if (rpc->stopping) return; /* nobody takes proposals any more */
     uint64_t now_ms = clock_mono_ms();
     take_renewals(rpc);
     lessor_tick(rpc->leases, now_ms);

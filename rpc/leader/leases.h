@@ -1,5 +1,4 @@
-/* The program's edge of rpc/leader/lessor.h: loop, timers and other threads' mail. Loop thread, where nothing else is
- * said. */
+/* Connects rpc/leader/lessor.h with the program: loop, timers and other threads' mail. Loop thread, unless noted. */
 #ifndef COORD_RPC_LEASES_H
 #define COORD_RPC_LEASES_H
 
@@ -14,7 +13,7 @@ void leases_timer_cb(uv_timer_t *timer);
 void leases_updates_wake(void *data);                            /* any thread */
 void leases_renew(struct rpc *rpc, struct rpc_renew *renew);     /* any thread: rpc_role.renew */
 void leases_renew_now(struct rpc *rpc, struct rpc_renew *renew); /* the same on the loop thread: no wake-up */
-/* This server leads, or answers CO_NOLEADER. */
+/* Answers CO_NOLEADER when this server does not lead. */
 void leases_renew_here(struct rpc *rpc, struct rpc_renew *renew);
 
 #endif

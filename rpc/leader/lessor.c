@@ -11,22 +11,22 @@ struct lessor {
     struct expiry *expiry;
     uint64_t term; /* of the leadership that the table counts for; 0: none */
     unsigned decisions;
-    struct rpc_renew *gathered; /* they wait for a round to begin */
-    uint64_t round_ms;          /* the last one began */
-    uint64_t restored;          /* machine_restored, when the table was read */
-    uint64_t tick_ms;           /* the present one */
+    struct rpc_renew *gathered; /* renewals that wait for a round to begin */
+    uint64_t round_ms;          /* when the last round began */
+    uint64_t restored;          /* machine_restored when the table was read */
+    uint64_t tick_ms;           /* of the present tick */
     bool stopped;
 };
 
 struct lessor_decision {
     const struct expiry_kind *kind;
     uint64_t index;
-    struct buffer described; /* by its kind, for the log; no NUL */
+    struct buffer described; /* the kind's description, for the log; no NUL */
     size_t size;
     char name[];
 };
 
-/* This server, as it decides about things of a kind. */
+/* This server as the leader that decides about things of a kind. */
 static struct expiry_leader leader_for(struct lessor *lessor, const struct expiry_kind *kind, uint64_t now_ms) {
     return (struct expiry_leader){.term = lessor->term,
                                   .now_ms = now_ms,
@@ -64,7 +64,7 @@ static void propose_due(void *data, const struct expiry_due *item) {
 
 void lessor_decided(struct lessor *lessor, struct lessor_decision *decision, int error, uint64_t now_ms) {
     struct expiry_due item = {decision->kind, slice_make(decision->name, decision->size), decision->index};
-    /* Only what is certainly not in the log may be proposed again, and renewed meanwhile. */
+    /* Only an end that is certainly not in the log may be proposed again, and its thing renewed meanwhile. */
     bool never = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY || error == CO_FENCED ||
                  error == CO_UNSUPPORTED;
     if (never) expiry_failed(lessor->expiry, &item, now_ms);

@@ -1,16 +1,16 @@
-/* The lessor: what the leader does with all that ends by itself. It is the table of registry/expiry.h at work: fed by
- * the applier's updates, asked by renewals, and its decisions become commands. Kinds come from the modules.
+/* The lessor: the leader's handling of everything that ends by itself. It runs the table of registry/expiry.h: the
+ * applier's updates fill the table, renewals ask it, and its decisions become commands. Kinds come from the modules.
  * The rules (docs/decisions/leases.md):
  *
  * (1) A renewal is acknowledged only after a leadership round that began after it arrived, and never while an end of
  *     its session or lease is proposed.
- * (2) An end is a command that carries the term of the leadership that decided it: in another term it is refused. Who
- *     no longer leads forgets the table.
+ * (2) An end is a command that carries the term of the leadership that decided it: in another term it is refused. A
+ *     server that no longer leads forgets the table.
  * (3) A new leader judges once it is ready (its copy shows all that earlier ones acknowledged), and grants everything a
  *     full period; so does one whose loop stood still.
- * (4) What is proposed is proposed again only when it is certainly not in the log.
- * (5) Renewals share rounds: one that comes within LESSOR_GATHER_MS of the last round waits until that is over, and for
- *     others.
+ * (4) An end is proposed again only when it is certainly not in the log.
+ * (5) Renewals share rounds: one that comes within LESSOR_GATHER_MS of the last round waits until that time is over,
+ *     and for others.
  *
  * Pure: time is an argument, everything else is reached through the callbacks (rpc/leader/leases.c is the program's). One
  * thread. */
@@ -26,19 +26,19 @@ struct lessor_decision; /* one decision on its way into the log */
 struct lessor_callbacks {
     void *data;
     const struct modules *modules;                /* whose expiry kinds are counted */
-    struct expiry_update *(*updates)(void *data); /* what the applier has reported since: expiry_updates_take */
+    struct expiry_update *(*updates)(void *data); /* new updates of the applier: expiry_updates_take */
     struct store_txn *(*read)(void *data);        /* the state as applied here, until read_done */
     void (*read_done)(void *data);
     /* Submit the command; then, on this thread, lessor_decided with its outcome, exactly once. */
     void (*propose)(void *data, struct lessor_decision *decision, uint8_t command, const ProtobufCMessage *message);
-    /* taken to the server that leads; false: none, or this one */
+    /* takes it to the server that leads; false: there is none, or it is this one */
     bool (*elsewhere)(void *data, struct rpc_renew *renew);
-    /* CO_OK: this server leads, now. CO_AGAIN: lessor_confirmed comes, with this renewal, which stands for all
-     * that wait with it. Else an error (CO_FENCED), now. */
+    /* CO_OK: this server leads now. CO_AGAIN: lessor_confirmed will be called with this renewal, which stands for all
+     * that wait with it. Else an error (CO_FENCED). */
     int (*confirm)(void *data, struct rpc_renew *renew);
     int64_t (*unix_ms)(void *data); /* the wall clock */
-    /* Something was told to its kind's `updated`: the modules' gauges are to be read again soon. NULL: nobody is told
-     * of updates (the simulator). */
+    /* A kind's `updated` was called: the modules' gauges have to be read again soon. NULL: `updated` is not called (the
+     * simulator). */
     void (*updated)(void *data);
     unsigned mutations; /* enum lessor_mutation; 0 outside of the simulator */
 };
@@ -50,19 +50,19 @@ enum lessor_mutation {
 
 struct lessor;
 struct lessor *lessor_new(const struct lessor_callbacks *callbacks);
-void lessor_stop(struct lessor *lessor); /* renewals that wait, and all that come, end with CO_CLOSED */
-void lessor_free(struct lessor *lessor); /* all that was proposed is decided; stopped */
+void lessor_stop(struct lessor *lessor); /* ends waiting and later renewals with CO_CLOSED */
+void lessor_free(struct lessor *lessor); /* call it when it is stopped and all proposals are decided */
 
 void lessor_role(struct lessor *lessor, uint64_t term, bool ready, uint64_t now_ms);
-void lessor_updates(struct lessor *lessor, uint64_t now_ms);  /* there may be some */
-void lessor_restored(struct lessor *lessor, uint64_t now_ms); /* a backup took the place of the state */
-/* A renewal has arrived; from another server: `here`, it must not be taken elsewhere. `renew->done` is called with
- * CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED, CO_FENCED. */
+void lessor_updates(struct lessor *lessor, uint64_t now_ms);  /* there may be new updates */
+void lessor_restored(struct lessor *lessor, uint64_t now_ms); /* a backup replaced the state */
+/* A renewal has arrived; `here`: it came from another server, and must not be taken elsewhere. `renew->done` is called
+ * with CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED, CO_FENCED. */
 void lessor_renew(struct lessor *lessor, struct rpc_renew *renew, bool here, uint64_t now_ms);
 void lessor_confirmed(struct lessor *lessor, struct rpc_renew *renew, int error, uint64_t now_ms);
 void lessor_decided(struct lessor *lessor, struct lessor_decision *decision, int error, uint64_t now_ms);
-/* At lessor_deadline_ms, after the renewals that had arrived by then: what came in time counts before anything
- * is judged. */
+/* Call it at lessor_deadline_ms, after handling the renewals that had arrived by then, because renewals in time have to
+ * count before anything is judged. */
 void lessor_tick(struct lessor *lessor, uint64_t now_ms);
 uint64_t lessor_deadline_ms(const struct lessor *lessor); /* UINT64_MAX: nothing */
 

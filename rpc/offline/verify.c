@@ -15,7 +15,7 @@
 
 struct verify {
     const struct verify_config *config;
-    struct fault *fault;                /* the first */
+    struct fault *fault;                /* the first fault */
     struct disk *disk;                  /* raft/ */
     struct machine *machine;            /* without a store */
     uint64_t id;                        /* 0: none */
@@ -25,7 +25,7 @@ struct verify {
     struct raft_members members; /* count 0: not known */
 };
 
-/* -- saying it ---------------------------------------------------------------------------------------------------- */
+/* -- reporting ---------------------------------------------------------------------------------------------------- */
 static void __attribute__((format(printf, 3, 4))) say(struct verify *v, const char *part, const char *format, ...) {
     char text[512];
     va_list arguments;
@@ -35,7 +35,7 @@ static void __attribute__((format(printf, 3, 4))) say(struct verify *v, const ch
     v->config->line(v->config->data, part, text);
 }
 
-/* A part that is wrong; `where`: the folder that the fault's file is in, when it does not say. */
+/* Reports a part that is wrong; `where`: the folder of the fault's file, when the fault does not name it. */
 static void wrong(struct verify *v, const char *part, const char *where, const struct fault *fault) {
     struct fault whole = {0};
     fault_set(&whole, fault->code, "%s%s", where, fault->text);
@@ -55,7 +55,7 @@ fail(struct verify *v, const char *part, int code, const char *format, ...) {
     wrong(v, part, "", &fault);
 }
 
-/* -- snapshots: every block's checksum, and what is in them ------------------------------------------------------- */
+/* -- snapshots: every block's checksum, and the content ----------------------------------------------------------- */
 struct feeder {
     struct snapshot_reader *reader;
     int fd;
@@ -122,8 +122,7 @@ static void verify_snapshots(struct verify *v) {
     free(indexes);
 }
 
-/* -- the log
- * ---------------------------------------------------------------------------------------------------- */
+/* -- the log ------------------------------------------------------------------------------------------------------- */
 static bool entries_known(struct verify *v) {
     for (size_t i = 0; i < v->log.entry_count; i++) {
         const struct raft_entry *entry = &v->log.entries[i];
@@ -145,7 +144,7 @@ static bool entries_known(struct verify *v) {
     return true;
 }
 
-/* NULL: it continues the snapshot, or begins at the beginning. */
+/* NULL: the log continues the snapshot, or begins at the first index. */
 static const char *log_gap(const struct verify *v) {
     if (v->log.first_index > v->snapshot.index + 1)
         return v->snapshot.index ? "it begins behind the snapshot's end: segments are missing"
@@ -192,9 +191,8 @@ static void verify_log(struct verify *v) {
     say(v, "hard state", "term %" PRIu64 ", vote %016" PRIx64, v->log.term, v->log.vote);
 }
 
-/* -- ids
- * ----------------------------------------------------------------------------------------------------------- */
-/* After log and snapshots, which say who the members are. */
+/* -- ids ----------------------------------------------------------------------------------------------------------- */
+/* Checked after log and snapshots, which tell the members. */
 static void verify_id(struct verify *v) {
     struct fault fault = {0};
     int rv = node_id_read(v->disk, &v->id, &fault);
@@ -204,7 +202,8 @@ static void verify_id(struct verify *v) {
     else if (rv != CO_OK) wrong(v, "server", "raft/", &fault);
     if (rv != CO_OK) return;
     const struct raft_member *self = raft_members_find(&v->members, v->id);
-    /* A lone voter has voted for itself; who joins it was stopped before it read of that. */
+    /* A lone voter has voted for itself; a server that joins it may have been stopped before it got the
+     * configuration. */
     if (!self && v->members.count == 1 && (v->log.vote == v->members.member[0].id || v->log.vote == v->id)) {
         fail(v, "server", CO_CORRUPT,
              "raft/server-id: says %016" PRIx64 ", but the cluster consists of %016" PRIx64 " alone", v->id,
@@ -218,15 +217,14 @@ static void verify_id(struct verify *v) {
         v->members.count, v->members.count == 1 ? "" : "s");
 }
 
-/* -- the store
- * ------------------------------------------------------------------------------------------------------- */
+/* -- the store ----------------------------------------------------------------------------------------------------- */
 static uint64_t term_at(const struct verify *v, uint64_t index) {
     if (index == v->snapshot.index) return v->snapshot.term;
     if (v->log.entry_count == 0 || index < v->log.entries[0].index || index > v->log.last_index) return 0;
     return v->log.entries[index - v->log.entries[0].index].term;
 }
 
-/* Against log and snapshot; those were right. */
+/* Compares the store with log and snapshot, which were right. */
 static void compare_store(struct verify *v, const struct verify_store *store) {
     uint64_t last = v->log.last_index > v->snapshot.index ? v->log.last_index : v->snapshot.index,
              term = term_at(v, store->applied);
@@ -272,8 +270,7 @@ static void verify_the_store(struct verify *v) {
     else compare_store(v, &store);
 }
 
-/* -- all of it
- * ------------------------------------------------------------------------------------------------------------ */
+/* -- all of it ----------------------------------------------------------------------------------------------------- */
 int verify_run(const struct verify_config *config, struct fault *fault) {
     struct verify v = {.config = config, .fault = fault};
     char folder[4096];

@@ -28,12 +28,12 @@ static void look(const struct verify_config *config, struct verify_store *out) {
     machine_close(machine);
 }
 
-/* Never returns. What LMDB has to say of damage is not for people. */
+/* Never returns. LMDB's own messages about damage are not shown to people. */
 static _Noreturn void child(const struct verify_config *config, struct verify_store *out) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever asked has gone */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* when the parent is gone */
     struct rlimit none = {0};
     setrlimit(RLIMIT_CORE, &none);
-    /* expected here: nobody else is to report them */
+    /* these signals are expected here, so no handler reports them */
     static const int ends[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
     for (size_t i = 0; i < ARRAY_COUNT(ends); i++) signal(ends[i], SIG_DFL);
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -42,7 +42,7 @@ static _Noreturn void child(const struct verify_config *config, struct verify_st
     _exit(0);
 }
 
-/* `shared` tells what was known when reading ended the process: whether the store is there, and trusted. */
+/* `shared` has the results up to the moment when reading ended the process: whether the store is there, and trusted. */
 static void run_child(const struct verify_config *config, struct verify_store *shared) {
     int status = 0;
     pid_t pid = fork();

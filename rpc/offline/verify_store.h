@@ -1,5 +1,5 @@
-/* For rpc/offline/verify.c: the store, read to its end in a process of its own, because a disk that cannot be read ends the
- * one that reads it through a map. */
+/* For rpc/offline/verify.c: reads the store to its end in a child process, because a read error through a map ends the
+ * process. */
 #ifndef COORD_RPC_VERIFY_STORE_H
 #define COORD_RPC_VERIFY_STORE_H
 

@@ -1,4 +1,4 @@
-/* What is asked of the servers and of other agents, and comes back on any thread. */
+/* Requests to the servers and to other agents, whose answers come back on any thread. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -73,7 +73,7 @@ static void fetch(struct errand *errand) {
     Pb__QuotaOwnedRequest of_all = PB__QUOTA_OWNED_REQUEST__INIT;
     bool all = errand->kind == ERRAND_OWNER_LIST;
     of_name.name = errand->name;
-    /* Of owners an older state does: who asks by it is refused for its epoch, and asks again. */
+    /* An older list of owners does no harm: an agent that uses it is refused because of its epoch, and asks again. */
     errand->fetch = (struct rpc_fetch){.type = all ? &query_quota_owned : &query_quota_notice,
                                        .freshness = all ? RPC_STALE : RPC_DEFAULT,
                                        .no_cache = true,
@@ -94,7 +94,7 @@ void errands_cancel(struct spending *spending, bool all) {
 
 /* -- other agents ------------------------------------------------------------------------------------------------- */
 
-/* Who answers with an error has done nothing of it. */
+/* An agent that answers with an error has done nothing. */
 static enum owning_reach reach_of(enum rpc_ask_reach reach, int error) {
     switch (reach) {
         case RPC_ASK_ANSWERED: return error == CO_OK ? OWNING_ANSWERED : OWNING_NOT_DELIVERED;

@@ -11,8 +11,8 @@
 
 struct owned_one {
     struct owning_take take;
-    bool owned;     /* else the spender's */
-    bool not_owned; /* the owning says so */
+    bool owned;     /* else the spender decides the take */
+    bool not_owned; /* the owning does not know the budget in owner mode */
     bool spent, fallback;
     bool said; /* `remaining` is known */
     uint64_t remaining;
@@ -73,7 +73,7 @@ static void request_free(struct owned_request *request) {
     free(request);
 }
 
-/* What the owners counted of it comes back. What was admitted without them does not. */
+/* Gives the takes back that owners have counted, but not those that were admitted without them. */
 static void give_back(struct spending *spending, struct owned_request *request, struct owning_now now) {
     struct owning_answer answer;
     for (size_t i = 0; i < request->take->count; i++) {
@@ -126,7 +126,7 @@ static void send_on(struct spending *spending, struct owned_request *request, co
     spending->sent_on++;
 }
 
-/* What the owning says of a take. True: the request has its answer. *on: it goes on with the next one. */
+/* Handles the owning's answer to a take. True: the request has its answer. *on: go on with the next take. */
 static bool said(struct spending *spending, struct owned_request *request, size_t i, int rv,
                  const struct owning_answer *answer, struct owning_now now, bool *on) {
     struct owned_one *one = &request->ones[i];
@@ -138,7 +138,7 @@ static bool said(struct spending *spending, struct owned_request *request, size_
         else list_append(&spending->waiting, &request->link);
         return false;
     }
-    if (rv == CO_NOTFOUND && !one->not_owned) { /* if there is such a budget, it is the spender's */
+    if (rv == CO_NOTFOUND && !one->not_owned) { /* if there is such a budget, the spender has it */
         one->owned = false;
         one->not_owned = *on = true;
         return false;
@@ -157,7 +157,7 @@ static bool said(struct spending *spending, struct owned_request *request, size_
 
 /* -- the spender's part -------------------------------------------------------------------------------------------- */
 
-/* The spender knows no way for one of its takes, because it is in owner mode, or of a later version. */
+/* The spender cannot decide one of its takes, because its budget is in owner mode, or of a later version. */
 static bool not_spenders(struct spending *spending, struct owned_request *request, size_t i, const char *text,
                          struct owning_now now) {
     if (text != spender_owned) return refuse(spending, request, i, CO_UNSUPPORTED, text, now);
@@ -216,7 +216,7 @@ bool owned_try_parked(struct spending *spending, struct spending_take *take, boo
     return try_others(spending, take->owned, last, now);
 }
 
-/* The first that is not spent is the one that was asked for. */
+/* The first take in owner mode that is not spent is the one that was asked for. */
 static size_t place_of(const struct owned_request *request) {
     size_t i = 0;
     while (!request->ones[i].owned || request->ones[i].spent) i++;

@@ -1,4 +1,4 @@
-/* Owner mode: which keys this agent counts, and what it does for that. */
+/* Owner mode: the keys that this agent counts, and its messages for that. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "rpc/quota/spending_internal.h"
 
 #define LIST_AGAIN_MS 1000 /* after an error, and up to a quarter more, so that agents do not come all at once */
-#define TURNS_MOST    32   /* of one look; what is left waits for the next one */
+#define TURNS_MOST    32   /* in one look; the rest waits for the next one */
 
-/* -- which services this node has an instance of ------------------------------------------------------------------- */
+/* -- services with an instance on this node ------------------------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b) {
     return strcmp(((const struct owners_service *)a)->name, ((const struct owners_service *)b)->name);
@@ -23,7 +23,7 @@ static struct owners_service *service_of(const struct spending *spending, const 
     return bsearch(&wanted, spending->services, spending->service_count, sizeof wanted, by_name);
 }
 
-/* Without the lock, because others have one of their own. True: something changed. */
+/* Called without the lock, because `passes` takes locks of its own. True: something changed. */
 static bool health_look(struct spending *spending) {
     bool changed = false;
     for (size_t i = 0; spending->passes && i < spending->service_count; i++) {
@@ -51,7 +51,7 @@ void spending_health_changed(struct spending *spending) {
     uv_async_send(&spending->wake);
 }
 
-/* -- which budgets ------------------------------------------------------------------------------------------------- */
+/* -- budgets in owner mode ----------------------------------------------------------------------------------------- */
 
 static void services_set(struct spending *spending) {
     const Pb__QuotaOwnedResult *list = spending->owned;
@@ -89,7 +89,7 @@ static void list_feed(struct spending *spending, struct errand *errand, struct o
     spending->owned_arena = arena, spending->owned = list;
     owning_owned(spending->owning, list, now);
     services_set(spending);
-    spending->relist = true; /* their health is looked at when the lock is free */
+    spending->relist = true; /* their health is checked when the lock is free */
 }
 
 void owners_look(struct spending *spending) {
@@ -108,7 +108,7 @@ static void list_follow(struct spending *spending, struct owning_now now) {
     errand_add(spending, ERRAND_OWNER_LIST)->index = spending->list_index;
 }
 
-/* -- what comes in ------------------------------------------------------------------------------------------------- */
+/* -- incoming ------------------------------------------------------------------------------------------------------ */
 
 static void notice_feed(struct spending *spending, struct errand *errand, struct owning_now now) {
     struct arena arena = {0};
@@ -150,7 +150,7 @@ void owners_feed(struct spending *spending, struct errand *errand, struct owning
 static void asked(void *data, const char *from, struct slice payload, struct rpc_question *question) {
     struct spending *spending = data;
     struct buffer reply = {0};
-    (void)from; /* what it may say hangs on its lease */
+    (void)from; /* its rights depend on its lease */
     spending_lock(spending);
     int rv = owning_serve(spending->owning, payload, spending_now(clock_boot_ns()), &reply);
     bool due = owning_deadline_ns(spending->owning) < spending->due_ns;
@@ -160,7 +160,7 @@ static void asked(void *data, const char *from, struct slice payload, struct rpc
     if (due) uv_async_send(&spending->wake);
 }
 
-/* -- what goes out ------------------------------------------------------------------------------------------------- */
+/* -- outgoing ------------------------------------------------------------------------------------------------------ */
 
 static void follow(struct spending *spending) {
     const char *name;

@@ -11,7 +11,7 @@
 #include "base/wakeup_batch.h"
 #include "rpc/quota/spending_internal.h"
 
-#define PACE_NS UINT64_C(10000000) /* the loop looks so often while takes come; they do not wake it meanwhile */
+#define PACE_NS UINT64_C(10000000) /* while takes come the loop looks at this interval, and they do not wake it */
 
 #define TAKES_HELP "Requests of this agent's clients to spend of quotas, by outcome"
 METRIC allowed = {
@@ -71,8 +71,8 @@ static bool try_owned(struct spending *spending, struct owned_request *request, 
     return owned_try(spending, request, spending_now(now_ns));
 }
 
-/* With the lock held, of one that has no takes in owner mode, as far as is known. False: it has to wait; it is parked, if
- * it was not before (`waits`). */
+/* With the lock held; for a request without takes in owner mode, as far as is known. False: it has to wait, and is
+ * parked, if it was not before (`waits`). */
 static bool try(struct spending *spending, struct spending_take *take, bool waits, bool last, uint64_t now_ns) {
     take->answer = (struct spender_answer){0};
     take->error = spending->leaving
@@ -111,7 +111,7 @@ bool spending_take(struct spending *spending, struct spending_take *take) {
     return done;
 }
 
-/* With the lock held: those that have an answer now go to `answered`. Returns when the next one is due. */
+/* With the lock held: moves requests that have an answer now to `answered`. Returns when the next one is due. */
 static uint64_t try_parked(struct spending *spending, uint64_t now_ns, struct list *answered) {
     uint64_t due_ns = UINT64_MAX;
     bool woken = spender_woken(spending->spender), all = woken || spending->hurry || spending->leaving;
@@ -152,7 +152,7 @@ static void grants_feed(struct spending *spending, struct errand *errand, uint64
     arena_free(&arena);
 }
 
-/* With the lock held: what came back. */
+/* With the lock held: takes an answer in. */
 static void feed(struct spending *spending, struct errand *errand, struct owning_now now, struct list *answered) {
     list_remove(&errand->link);
     switch (errand->kind) {
@@ -204,7 +204,7 @@ static void answer(struct list *answered) {
 static void arm(struct spending *spending, uint64_t due_ns, uint64_t now_ns);
 static void finish_leave(struct spending *spending);
 
-/* With the lock held: what the spender wants to be asked. */
+/* With the lock held: sends the spender's questions. */
 static void spender_turn(struct spending *spending, uint64_t now_ns) {
     const Pb__QuotaAskCommand *command;
     const char *name;
@@ -219,13 +219,13 @@ static void spender_turn(struct spending *spending, uint64_t now_ns) {
     }
 }
 
-/* With the lock held: everything that was held has been given back. */
+/* With the lock held: has everything been given back? */
 static bool is_empty(struct spending *spending, struct owning_now now) {
     bool holds = spender_leave(spending->spender), owns = owners_leave(spending, now);
     return !holds && !owns && !spending->spender_asks;
 }
 
-/* Takes in what came, answers takes, sends what is to be sent. */
+/* Takes answers in, answers takes, and sends requests. */
 static void look(struct spending *spending) {
     struct list answered;
     list_init(&answered);
@@ -240,7 +240,7 @@ static void look(struct spending *spending) {
     uint64_t parked_ns = try_parked(spending, now.ns, &answered);
     uint64_t deadline_ns = spender_deadline_ns(spending->spender);
     spender_turn(spending, now.ns);
-    uint64_t owning_ns = owning_deadline_ns(spending->owning); /* takes that waited for the spender may be its by now */
+    uint64_t owning_ns = owning_deadline_ns(spending->owning); /* takes of the spender may have become its */
     due_ns = owning_ns < due_ns ? owning_ns : due_ns;
     due_ns = parked_ns < due_ns ? parked_ns : due_ns;
     due_ns = deadline_ns < due_ns ? deadline_ns : due_ns;

@@ -1,6 +1,6 @@
-/* Puts an agent's two sides of quotas (kv/quota/spender.h, and for budgets in owner mode kv/quota/owning.h) to work: their
- * clock, their asks (rpc_submit), what they follow (rpc_fetch), what they say to other agents (rpc_ask), takes of any
- * thread, and those that wait for an answer.
+/* Runs an agent's two sides of quotas (kv/quota/spender.h, and for budgets in owner mode kv/quota/owning.h): their
+ * clock, their asks (rpc_submit), the records that they follow (rpc_fetch), their messages to other agents (rpc_ask),
+ * takes of any thread, and takes that wait for an answer.
  *
  * Servers and client agents alike have one. A lock guards both sides. A take that the agent can answer by itself costs
  * that lock and nothing else; one that has to wait is tried again on the loop when an answer is there. */
@@ -15,43 +15,44 @@
 #include "rpc/api/rpc.h"
 
 #define QUOTA_PRIORITY     5    /* of an agent's asks, unless it is configured otherwise */
-#define SPENDING_WAIT_MS   1000 /* how long a take waits for the servers; then what the agent knows decides */
-#define SPENDING_LEAVE_MS  1000 /* how long giving back takes at most, when the agent ends; beside handing over keys */
+#define SPENDING_WAIT_MS   1000 /* a take waits so long for the servers; then the agent decides by what it knows */
+#define SPENDING_LEAVE_MS  1000 /* the most time for giving back when the agent ends, besides handing over keys */
 #define SPENDING_NODE_MOST 512
 
 struct spending_config {
     const char *node;  /* copied */
     uint32_t priority; /* of its asks: 0 to 9 */
-    /* Has this node a passing instance of the service? Then its agent owns keys of budgets in owner mode that name it. On
-     * the loop, without the lock; short. NULL: it owns none, and answers no other agent; else at most one spending of an
-     * rpc has it, which is started before anybody asks. */
+    /* Has this node a passing instance of the service? Then its agent owns keys of budgets in owner mode that name it.
+     * On the loop, without the lock; short. NULL: it owns none, and answers no other agent; otherwise at most one
+     * spending of an rpc may have it, and it has to be started before other agents ask. */
     bool (*passes)(void *data, const char *service);
     void *passes_data;
 };
 
 struct spending;
-/* Loop thread. `rpc` outlives what comes after spending_stop's `stopped`, not more. */
+/* Loop thread. `rpc` has to live until spending_stop has called `stopped`. */
 struct spending *spending_start(uv_loop_t *loop, struct rpc *rpc, const struct spending_config *config);
-/* Loop thread: the process ends. Takes wait no more from now on, and those that wait are answered. */
+/* Loop thread: the process ends. From now on takes do not wait, and those that wait are answered. */
 void spending_hurry(struct spending *spending); /* accepts NULL */
-/* Loop thread: gives back what it holds, for SPENDING_LEAVE_MS at most; takes end with CO_CLOSED from now on. Then `left`,
- * on the loop, once. To be done before the node leaves the catalog, because the leases would end with it. NULL: at
- * once. */
+/* Loop thread: gives back everything that it holds, for SPENDING_LEAVE_MS at most; takes end with CO_CLOSED from now
+ * on. Then calls `left` on the loop, once. Call it before the node leaves the catalog, because the leases would end
+ * with the node. With NULL `left` is called at once. */
 void spending_leave(struct spending *spending, void (*left)(void *data), void *data);
-/* Loop thread, when nobody calls spending_take any more: the same, unless it was done, then `stopped`, on the loop;
- * `spending` is gone. What is still on its way then ends with the rpc. NULL: at once. */
+/* Loop thread, when nobody calls spending_take any more: the same, unless it was done; then calls `stopped` on the
+ * loop, and `spending` is gone. Requests that are still on their way end with the rpc. With NULL `stopped` is called at
+ * once. */
 void spending_stop(struct spending *spending, void (*stopped)(void *data), void *data);
 
-/* Loop thread: what `passes` says may have changed. NULL: nothing. */
+/* Loop thread: the answers of `passes` may have changed. Accepts NULL. */
 void spending_health_changed(struct spending *spending);
 
-/* One request. The caller's until its answer is there. */
+/* One request. The caller keeps it until it has its answer. */
 struct owned_request;
 struct spending_take {
     /* in */
     const struct spender_take *takes;
     size_t count;
-    /* Once, after CO_AGAIN: `error` and what follows are set. On the loop; short: hand over to your own thread. */
+    /* Once, after CO_AGAIN: `error` and the members below are set. On the loop; short: hand over to your own thread. */
     void (*done)(struct spending_take *take);
     /* out */
     int error; /* as of spender_take and owning_take, never CO_AGAIN */
@@ -65,10 +66,10 @@ struct spending_take {
 /* Any thread. False: `done` will be called. */
 bool spending_take(struct spending *spending, struct spending_take *take);
 
-/* Who owns a key, as far as this agent knows (owning_look). False: it does not know such a budget in owner mode; a take of
- * n = 0 that is answered before makes it known. Any thread. */
+/* The owner of a key, as far as this agent knows (owning_look). False: it does not know such a budget in owner mode; a
+ * take of n = 0 makes it known, once it is answered. Any thread. */
 struct spending_view {
-    struct owning_view view; /* owner: that of below */
+    struct owning_view view; /* its owner points to `owner` below */
     bool owned;
     char owner[SPENDING_NODE_MOST + 1];
 };

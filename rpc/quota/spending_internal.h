@@ -1,11 +1,11 @@
-/* What the files of an agent's spending share (rpc/quota/spending.h).
+/* Shared by the files of an agent's spending (rpc/quota/spending.h).
  *
  *     spending.c      takes that the spender decides; the loop's side; life
- *     errands.c       what is asked of the servers and of other agents, and comes back on any thread
- *     owners.c        owner mode: which keys this agent counts, and what it does for that
+ *     errands.c       requests to the servers and to other agents, whose answers come back on any thread
+ *     owners.c        owner mode: the keys that this agent counts, and its messages for that
  *     owner_takes.c   requests with takes in owner mode, perhaps beside others
  *
- * All that is under the lock stays there until it is unlocked: what is to be sent meanwhile waits in `outgoing`. */
+ * Nothing is sent while the lock is held: requests wait in `outgoing` until it is unlocked. */
 #ifndef COORD_RPC_SPENDING_INTERNAL_H
 #define COORD_RPC_SPENDING_INTERNAL_H
 
@@ -30,22 +30,22 @@ enum errand_kind {
     ERRAND_MESSAGE,      /* to another agent, of the owning */
     ERRAND_TAKE,         /* a take of this agent's client, to its owner */
 };
-/* Something that was asked. Its `done` may come on any thread, and later than the end of all else. */
+/* A request. Its `done` may come on any thread, and after everything else has ended. */
 struct errand {
     struct spending *spending; /* a reference */
     struct errand *next;       /* in spending->arrived, or outgoing */
-    struct list link;          /* what is fetched: in spending->fetching; loop thread */
+    struct list link;          /* of a fetch: in spending->fetching; loop thread */
     enum errand_kind kind;
-    /* what is asked */
+    /* the request */
     const Pb__QuotaAskCommand *command; /* the spender's, or the owning's */
-    char *name;                         /* whose notice; which node is asked */
+    char *name;                         /* of the budget, for a notice; of the node that is asked */
     struct buffer payload;
-    uint64_t message;              /* the owning's number; 0: nobody waits for what comes of it */
-    struct owned_request *request; /* that waits for it; NULL: none (any more). Under the lock */
-    /* what came of it */
+    uint64_t message;              /* the owning's number; 0: nobody waits for the outcome */
+    struct owned_request *request; /* the request that waits for it; NULL: none (any more). Under the lock */
+    /* the outcome */
     int error;
     bool found;
-    uint64_t index; /* before: the one to wait after */
+    uint64_t index; /* before the answer: the index to wait after */
     struct buffer record;
     enum owning_reach reach;
     union {
@@ -54,12 +54,12 @@ struct errand {
         struct rpc_ask ask;
     };
 };
-/* With the lock held: it is sent when that is free again. */
+/* With the lock held: it is sent when the lock is free again. */
 struct errand *errand_add(struct spending *spending, enum errand_kind kind);
 void errand_free(struct errand *errand);
 /* Without the lock. Fetches: on the loop thread. */
 void errands_send(struct errand *outgoing);
-/* Loop thread: those that are fetched come back soon. `all`: also what the owning follows. */
+/* Loop thread: ends fetches soon. `all`: also those of records that the owning follows. */
 void errands_cancel(struct spending *spending, bool all);
 
 /* -- a spending --------------------------------------------------------------------------------------------------- */
@@ -67,7 +67,7 @@ void errands_cancel(struct spending *spending, bool all);
 /* A service whose instances' agents own keys. */
 struct owners_service {
     char *name;
-    bool passing; /* an instance on this node does */
+    bool passing; /* an instance on this node passes */
 };
 
 struct spending {
@@ -86,11 +86,12 @@ struct spending {
     struct list asking;  /* owned_request whose take is with its owner */
     struct errand *arrived, **arrived_last;
     struct errand *outgoing, **outgoing_last;
-    /* Since they were added to the metrics. sent_on, stale: takes that went to their owner, that have to go again. */
+    /* Since they were added to the metrics. sent_on, stale: takes that went to their owner; takes that have to go
+     * again. */
     uint64_t allowed, refused, waited, asked, sent_on, stale;
     uint64_t due_ns; /* the loop looks then, or earlier */
     bool taken;      /* since the loop looked last */
-    bool watched;    /* it looks again within PACE_NS, or has been woken */
+    bool watched;    /* the loop looks again within PACE_NS, or has been woken */
     bool hurry, leaving, closed;
 
     /* Loop thread. */
@@ -98,10 +99,10 @@ struct spending {
     bool spender_asks, owning_asks;
     struct owners_service *services; /* sorted; those of budgets in owner mode */
     size_t service_count;
-    Pb__QuotaOwnedResult *owned; /* as it came last; NULL: it has not */
+    Pb__QuotaOwnedResult *owned; /* the last list; NULL: none has come */
     struct arena owned_arena;
-    bool listing; /* it is fetched */
-    bool relist;  /* it is another one, and the health of its services was not looked at */
+    bool listing; /* the list is being fetched */
+    bool relist;  /* the list is new, and the health of its services was not checked yet */
     uint64_t list_index, list_due_ns;
     uint64_t leave_by_ns;
     void (*left)(void *data);
@@ -113,12 +114,12 @@ struct spending {
 
 static inline void spending_lock(struct spending *spending) { uv_mutex_lock(&spending->lock); }
 static inline void spending_unlock(struct spending *spending) { uv_mutex_unlock(&spending->lock); }
-/* With the lock held: what errands_send is for. */
+/* With the lock held: takes the requests that errands_send shall send. */
 struct errand *spending_outgoing(struct spending *spending);
 
 /* With the lock held: the request has its answer (error, answer, rates); it is counted. */
 void spending_decided(struct spending *spending, const struct spending_take *take);
-/* With the lock held: it is tried again when the spender says so, and for the last time after SPENDING_WAIT_MS. */
+/* With the lock held: it is tried again when the spender wakes it, and for the last time after SPENDING_WAIT_MS. */
 void spending_park(struct spending *spending, struct spending_take *take, uint64_t now_ns);
 struct owning_now spending_now(uint64_t now_ns);
 void spending_release(struct spending *spending); /* a reference */
@@ -126,32 +127,34 @@ void spending_release(struct spending *spending); /* a reference */
 /* -- owners.c ----------------------------------------------------------------------------------------------------- */
 
 void owners_start(struct spending *spending); /* on the loop thread, as what follows */
-void owners_end(struct spending *spending);   /* no other agent is answered from now on */
-void owners_look(struct spending *spending);  /* without the lock: what became of the health of services */
-/* With the lock held: what an errand of the owning brought. */
+void owners_end(struct spending *spending);   /* from now on no other agent is answered */
+void owners_look(struct spending *spending);  /* without the lock: checks the health of services */
+/* With the lock held: takes the answer of an errand of the owning in. */
 void owners_feed(struct spending *spending, struct errand *errand, struct owning_now now);
-/* With the lock held: all that is due; requests that have their answer go to `answered`. Returns when to look again. */
+/* With the lock held: does everything that is due; requests that have their answer go to `answered`. Returns when to
+ * look again. */
 uint64_t owners_turn(struct spending *spending, struct owning_now now, struct list *answered);
-/* With the lock held, while the agent ends: is something left to be given back? */
+/* With the lock held, while the agent ends: does something remain to be given back? */
 bool owners_leave(struct spending *spending, struct owning_now now);
 
 /* -- owner_takes.c; with the lock held ----------------------------------------------------------------------------- */
 
-/* A request that has takes in owner mode. These are decided one after the other, by this agent or by their owner; then the
- * spender decides the others together. When one of all is refused, what the owners counted goes back to them. */
+/* A request that has takes in owner mode. This agent or their owner decides these one after the other; then the spender
+ * decides the others together. When one of them all is refused, the takes that owners have counted are given back. */
 struct owned_request;
-/* NULL: it has none, as far as is known. */
+/* NULL: the request has no takes in owner mode, as far as is known. */
 struct owned_request *owned_request_of(struct spending *spending, struct spending_take *take, uint64_t now_ns);
-/* One that the spender knows to be in owner mode: the take of that number. */
+/* For a request whose take number `i` the spender knows to be in owner mode. */
 struct owned_request *owned_request_at(struct spending_take *take, size_t i, uint64_t now_ns);
-/* True: it has its answer, and is freed. False: it waits, for the owning, an owner, or the spender. */
+/* True: the request has its answer, and is freed. False: it waits for the owning, an owner, or the spender. */
 bool owned_try(struct spending *spending, struct owned_request *request, struct owning_now now);
-/* As owned_try, of one that waited for the spender. `last`: it does not wait any more. */
+/* As owned_try, for a request that waited for the spender. `last`: it does not wait any more. */
 bool owned_try_parked(struct spending *spending, struct spending_take *take, bool last, struct owning_now now);
 struct spending_take *owned_request_take(const struct owned_request *request);
-/* The answer of its owner. */
+/* Takes the answer of a take's owner in. */
 bool owned_served(struct spending *spending, struct errand *errand, struct owning_now now);
-/* All that wait for the owning; with `end` for the last time, with those that are with their owners. */
+/* Tries all requests that wait for the owning; with `end` for the last time, and also those that are with their
+ * owners. */
 void owned_try_waiting(struct spending *spending, bool end, struct owning_now now, struct list *answered);
 
 #endif

@@ -1,13 +1,14 @@
 #include "rpc/reads/apply_lag.h"
 
-/* They are woken twice: what had been confirmed just before may have begun to wait after the first time. */
+/* Waiting reads are woken twice, because a read that had been confirmed just before may have begun to wait after the
+ * first time. */
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/core/rpc_internal.h"
 
-#define LOOK_MS 1000 /* each is a round of the leader, and only while the disk is full */
+#define LOOK_MS 1000 /* each look costs a round of the leader, and comes only while the disk is full */
 
 static void wake_all(struct rpc *rpc) {
     struct watch_touched everything = {0};

@@ -1,6 +1,6 @@
-/* Does this server miss what its full disk has no room for? Reads that come find out by themselves; those that wait
- * here for a change would wait in vain, since nothing is applied: they are woken, ask, and are the leader's from
- * then on (rpc/reads/leader_read.h). */
+/* Does this server miss entries because its disk is full? New reads find that out by themselves. Reads that wait here
+ * for a change would wait in vain, because nothing is applied. So they are woken, ask again, and then wait at the
+ * leader (rpc/reads/leader_read.h). */
 #ifndef COORD_RPC_APPLY_LAG_H
 #define COORD_RPC_APPLY_LAG_H
 

@@ -1,7 +1,7 @@
 /* The fetch service: its thread, and the boxes through which others reach it.
  *
- * A fetch is in at most one box, and leaves it under the lock: taken by the thread, or by its end. So no box holds
- * what its owner may have freed. */
+ * A fetch is in at most one box, and leaves it under the lock, when the thread takes it or when it ends. So no box
+ * holds a fetch that its owner may have freed. */
 #include "rpc/reads/fetch.h"
 
 #include <pthread.h>
@@ -55,7 +55,7 @@ static void on_timer(uv_timer_t *timer) {
 
 static void timer_set(struct fetches *fetches) {
     uint64_t next = fetch_next_due(fetches), now = clock_mono_ms();
-    if (next == UINT64_MAX || next == fetches->timer_ms) return; /* one that is early does no harm */
+    if (next == UINT64_MAX || next == fetches->timer_ms) return; /* an early timer does no harm */
     fetches->timer_ms = next;
     uv_update_time(&fetches->loop);
     uv_timer_start(&fetches->timer, on_timer, next > now ? next - now : 0, 0);
@@ -76,7 +76,7 @@ static void end_all(struct fetches *fetches) {
     while (!list_empty(&fetches->all)) fetch_finish(LIST_ENTRY(fetches->all.next, struct fetch, all), CO_CLOSED, NULL);
 }
 
-/* Confirmations may still be on their way: they are taken, for nobody, by fetches_free. */
+/* Confirmations may still be on their way: fetches_free takes and drops them. */
 static void end(struct fetches *fetches) {
     end_all(fetches);
     if (uv_is_closing((uv_handle_t *)&fetches->wake)) return;
@@ -89,7 +89,7 @@ static void end(struct fetches *fetches) {
 }
 
 static void turn(struct fetches *fetches, void (*work)(struct fetches *fetches)) {
-    wakeup_batch_begin(); /* all reads of the turn are asked about in one question */
+    wakeup_batch_begin(); /* so that one question confirms all reads of the turn */
     work(fetches);
     read_turn_end(&fetches->engine);
     wakeup_batch_end();
@@ -137,7 +137,7 @@ static void start(struct fetches *fetches) {
 
 void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct fetches *fetches = fetches_of(fetch);
-    read_end(&fetch->read); /* it does not fire any more */
+    read_end(&fetch->read); /* its waiter does not fire any more */
     leader_read_drop(fetch);
     list_remove(&fetch->all);
     uv_mutex_lock(&fetches->lock);
@@ -158,7 +158,7 @@ static void post(struct read_engine *engine, struct post *post) {
     uv_mutex_unlock(&fetches->lock);
 }
 
-/* Applier thread, or whoever restores. */
+/* Applier thread, or the thread that restores. */
 static void fired(struct watch_waiter *waiter) {
     struct fetch *fetch = fetch_of_read(CONTAINER_OF(waiter, struct read, waiter));
     struct fetches *fetches = fetches_of(fetch);
@@ -233,7 +233,7 @@ void fetches_cancel(struct fetches *fetches, struct rpc_fetch *outer) {
     uv_mutex_lock(&fetches->lock);
     if (!fetch->over) {
         fetch->flags |= FETCH_CANCELLED;
-        list_remove(&fetch->box); /* from among those that fired, who can be many */
+        list_remove(&fetch->box); /* out of those that fired, which can be many */
         if (list_empty(&fetches->arrived)) fetch_wake(fetches);
         list_append(&fetches->arrived, &fetch->box);
     }

@@ -1,9 +1,9 @@
-/* rpc_fetch on a server: queries for those who do not read the store themselves (client agents over their
+/* rpc_fetch on a server: runs queries for clients that do not read the store themselves (client agents over their
  * connections, this agent's own anti-entropy), on one thread with a loop, a reader and a read engine (rpc/reads/read.h)
- * of its own. It begins with the first fetch. Its answers are packed records; within a turn those who ask the same
- * share one.
+ * of its own. The thread begins with the first fetch. Answers are packed records; within a turn, equal requests share
+ * one.
  *
- * Where the confirmation says that this server's disk is full and it is behind, the leader answers
+ * When the confirmation fails because this server's disk is full and it is behind, the leader answers
  * (rpc/reads/leader_read.h). */
 #ifndef COORD_RPC_FETCH_H
 #define COORD_RPC_FETCH_H
@@ -20,7 +20,7 @@ struct fetches *fetches_new(struct rpc *rpc);
 /* Any thread. */
 void fetches_take(struct fetches *fetches, struct rpc_fetch *fetch, const ProtobufCMessage *request);
 void fetches_cancel(struct fetches *fetches, struct rpc_fetch *fetch);
-/* Loop thread, while the node still answers: everything ends with CO_CLOSED, later ones at once too; the thread has
+/* Loop thread, while the node still answers: ends all fetches with CO_CLOSED, and later ones at once; the thread has
  * ended when it returns. */
 void fetches_stop(struct fetches *fetches);
 /* After the last call of the above, from any thread. */

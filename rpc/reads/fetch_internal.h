@@ -1,6 +1,6 @@
 /* Inside the fetch service: fetch.c (life, boxes, the thread), fetch_wait.c (deadlines, the end of a read),
- * fetch_read.c (reading, answers), leader_read.c (reads by the leader). Included by these only. Everything is the
- * fetch thread's unless said otherwise. */
+ * fetch_read.c (reading, answers), leader_read.c (reads by the leader). Included by these only. Only the fetch thread
+ * uses these, unless noted otherwise. */
 #ifndef COORD_RPC_FETCH_INTERNAL_H
 #define COORD_RPC_FETCH_INTERNAL_H
 
@@ -13,23 +13,23 @@
 #define FETCH_RESULT_MOST (512u << 20) /* packed */
 #define FETCH_TURN_MOST   1024         /* taken from a box in one turn */
 #define FETCH_SLOTS       256
-#define FETCH_KEPT_MOST   (32u << 20) /* bytes of answers that a turn keeps for those who ask the same */
+#define FETCH_KEPT_MOST   (32u << 20) /* bytes of answers that a turn keeps for equal requests */
 
 enum fetch_flag { FETCH_NEW = 1, FETCH_FIRED = 2, FETCH_CANCELLED = 4 };
 
 /* rpc_fetch.impl. */
 struct fetch {
     /* Under the lock, until `done`. */
-    struct list box; /* arrived or fired; in none: by itself */
-    uint8_t flags;   /* enum fetch_flag: since it was taken out of a box */
+    struct list box; /* arrived or fired; alone when it is in none */
+    uint8_t flags;   /* enum fetch_flag: what happened since it was taken out of a box */
     bool over;       /* `done` has been, or is being called */
 
     struct read read;
     uint32_t place; /* in the heap, from 1; 0: not in it */
     uint32_t request_size;
-    uint64_t deadline_ms; /* the end of the wait; 0: it was not parked yet, nor with the leader */
+    uint64_t deadline_ms; /* the end of the wait; 0: it was neither parked yet nor with the leader */
     struct list all;
-    struct leader_read *leader_read; /* it is with the leader: neither parked nor waiting for anything here */
+    struct leader_read *leader_read; /* the leader has it: it is neither parked nor waits here */
     uint8_t *request;                /* packed; `room`, or its own */
     uint8_t room[64];
 };
@@ -40,14 +40,14 @@ static inline struct rpc_fetch *fetch_outer(struct fetch *fetch) {
     return CONTAINER_OF((char *)fetch, struct rpc_fetch, impl);
 }
 
-/* What a read gave; shared by those who asked the same. */
+/* The answer of a read; equal requests share it. */
 struct fetch_answer {
     unsigned references;
     const struct query_type *type;
     struct read_answer read; /* its size is that of the records */
     bool found, none, digested;
     uint8_t digest[16];
-    char *cause; /* NULL: nobody who waited has asked for it yet */
+    char *cause; /* NULL: no read that had waited has asked for it yet */
     size_t request_size;
     uint8_t bytes[]; /* the records, then the request */
 };
@@ -56,7 +56,7 @@ struct fetches {
     struct rpc *rpc;
     uv_mutex_t lock;
     /* Under the lock. */
-    struct list arrived, fired;    /* fired: can be many, so they do not keep others waiting */
+    struct list arrived, fired;    /* fired: they can be many, and must not keep others waiting */
     bool started, stopping, ended; /* ended: nobody may wake the thread any more */
 
     struct mailbox posts; /* any thread */
@@ -73,7 +73,7 @@ struct fetches {
     struct list all;
     struct fetch **heap; /* of those that are parked, by deadline */
     uint32_t heap_count, heap_room;
-    uint64_t timer_ms; /* it is set for; 0: not */
+    uint64_t timer_ms; /* when the timer is due; 0: it is not set */
     unsigned parked;
     struct fetch_answer *slots[FETCH_SLOTS];
     size_t kept_bytes;
@@ -87,7 +87,7 @@ static inline struct fetches *fetches_of(const struct fetch *fetch) {
 }
 
 /* -- fetch.c -- */
-void fetch_wake(struct fetches *fetches); /* under the lock. Another turn comes */
+void fetch_wake(struct fetches *fetches); /* under the lock. Asks for another turn */
 void fetch_finish(struct fetch *fetch, int error, const struct rpc_fetched *fetched);
 
 /* -- fetch_wait.c: of the read owner -- */
@@ -95,7 +95,7 @@ bool fetch_park(struct read *read);
 void fetch_unpark(struct read *read);
 void fetch_answer(struct read *read, struct read_answer *answer, uint64_t least);
 void fetch_fail(struct read *read, int error);
-void fetch_due(struct fetches *fetches);                /* those whose time is up */
+void fetch_due(struct fetches *fetches);                /* ends the waits whose time is up */
 uint64_t fetch_next_due(const struct fetches *fetches); /* UINT64_MAX: none */
 
 /* -- fetch_read.c: of the read owner -- */
@@ -116,7 +116,7 @@ void fetch_kept_clear(struct fetches *fetches); /* the turn ends */
 /* -- leader_read.c -- */
 void leader_read_begin(struct fetch *fetch);    /* the fetch may be gone afterwards */
 void leader_read_drop(struct fetch *fetch);     /* it ends */
-void leader_read_back(struct fetches *fetches); /* those that came back */
+void leader_read_back(struct fetches *fetches); /* takes those that came back */
 void leader_read_new(struct fetches *fetches);
 void leader_read_stop(struct fetches *fetches); /* loop thread; the fetch thread has ended */
 void leader_read_free(struct fetches *fetches);

@@ -1,5 +1,5 @@
-/* One read: the query runs in a transaction, its records are packed. Within a turn those who ask the same share it:
- * a change of a service that thousands wait for is read once. */
+/* One read: runs the query in a transaction and packs its records. Within a turn equal requests share it: a change of a
+ * service for which thousands wait is read once. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -10,7 +10,7 @@ struct slice fetch_request(const struct fetch *fetch) {
     return slice_make(fetch->request, fetch->request_size);
 }
 
-/* What we packed ourselves. */
+/* Unpacks a request that this process has packed itself. */
 static ProtobufCMessage *request_unpack(const struct query_type *type, struct slice request, struct arena *arena) {
     ProtobufCMessage *message = message_unpack(arena, type->request, request);
     CHECK(message);

@@ -1,4 +1,4 @@
-/* Deadlines of fetches that wait, and how a fetch ends: of the read owner (rpc/reads/read.h). */
+/* Deadlines of waiting fetches, and the end of a fetch: the read owner's functions (rpc/reads/read.h) for these. */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -9,26 +9,26 @@
 #include "rpc/reads/fetch_internal.h"
 #include "rpc/wire/calls.h"
 
-#define AGAIN_MS 200  /* after an answer that is none */
-#define LATE_MS  1000 /* an answer may take longer than its wait */
+#define AGAIN_MS 200  /* pause after "ask again" */
+#define LATE_MS  1000 /* an answer may come so long after the end of its wait */
 
 struct leader_read {
     struct leader_reads *reads;
     struct fetch *fetch; /* the fetch thread's */
     uint32_t query;
-    /* last_ms: asked again until then; until_ms: the end of the wait; most_ms: no longer than this where others'
-     * answers are in the way */
+    /* last_ms: it is asked again until then; until_ms: the end of the wait; most_ms: the limit while answers to others
+     * are in the way */
     uint64_t index, last_ms, until_ms, most_ms;
     /* Under the lock. */
-    struct list box; /* on its way: out or in */
+    struct list box; /* in `out` or `in` */
     bool dropped;    /* its fetch has ended */
-    bool back;       /* the fetch thread's again */
+    bool back;       /* the fetch thread has it again */
     /* The loop's; once it is back, the fetch thread's. */
-    struct list link; /* in `all`; by itself: was never taken */
+    struct list link; /* in `all`; alone: the loop never took it */
     struct call call;
-    bool begun; /* the call */
+    bool begun; /* the call has begun */
     struct buffer pieces;
-    size_t held; /* bytes of them that count in reads->held */
+    size_t held; /* the part of `pieces` that counts in reads->held */
     int error;
     struct rpc_fetched fetched;
     size_t request_size;
@@ -46,7 +46,7 @@ struct leader_reads {
     struct list all;
     struct calls *calls;
     size_t held; /* bytes of pieces */
-    /* the last of them came, or the leader said that too much is on its way here already */
+    /* when the last piece came, or the leader said that too much is on its way here already */
     uint64_t last_seen_ms, heard_from;
 };
 
@@ -148,7 +148,7 @@ void leader_read_back(struct fetches *fetches) {
 static struct leader_read *pending_at(struct list *item) { return LIST_ENTRY(item, struct leader_read, link); }
 static struct leader_read *pending_of(struct call *call) { return CONTAINER_OF(call, struct leader_read, call); }
 
-/* What came of its answer counts no more: it is whole, or is not going to be. */
+/* The pieces of this answer do not count any more: it is whole, or will never be. */
 static void release_pieces(struct leader_read *pending) {
     pending->reads->held -= pending->held;
     pending->held = 0;
@@ -159,7 +159,8 @@ static void drop_pieces(struct leader_read *pending) {
     buffer_free(&pending->pieces);
 }
 
-/* It is no call any more. One that was dropped meanwhile is in the box for this thread: leader_read_turn frees it. */
+/* Gives the read back to the fetch thread; it is no call any more. One that was dropped meanwhile is in this thread's
+ * box, and leader_read_turn frees it. */
 static void give_back(struct leader_read *pending, int error) {
     struct fetches *fetches = pending->reads->fetches;
     list_remove(&pending->link);
@@ -203,7 +204,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     return &message->base;
 }
 
-/* The next leader may answer, or this one soon. */
+/* May the read be asked again? The next leader may answer, or this one soon. */
 static bool another_may(struct call *call, uint32_t outcome) {
     struct leader_read *pending = pending_of(call);
     if (outcome == CO_AGAIN) { /* too much is on its way here already */
@@ -221,7 +222,8 @@ static bool another_may(struct call *call, uint32_t outcome) {
 static const struct call_method leader_read_method = {
     .name = "fetch of a follower", CALL_FETCH_FRAMES, .again_ms = AGAIN_MS, .build = build, .elsewhere = another_may};
 
-/* One whose answer is arriving stays where it is, and so does one whose turn has not come while others' are. */
+/* Moves a read to the present leader when its answer is late. It stays with the old one while its answer, or answers to
+ * others before its turn, are arriving. */
 static void look_after(struct leader_read *pending, uint64_t leader, uint64_t now_ms) {
     struct call *call = &pending->call;
     if (!call->peer || pending->pieces.size > 0) return;
@@ -240,7 +242,7 @@ void leader_read_tick(struct fetches *fetches) {
     calls_tick(reads->calls, now_ms);
 }
 
-/* One that is dropped afterwards comes out once more. */
+/* Takes the reads out of the box. One that is dropped later comes out once more. */
 static void take_out(struct leader_reads *reads, struct list *fresh, struct list *gone) {
     uv_mutex_lock(&reads->fetches->lock);
     reads->woken = false;
@@ -254,7 +256,7 @@ static void take_out(struct leader_reads *reads, struct list *fresh, struct list
 }
 
 /* -- loop: answers ------------------------------------------------------------------------------------------------ */
-/* 0: it fits; else why not. */
+/* CO_OK, or why the piece does not fit. */
 static int piece_fits(const struct leader_read *pending, size_t size) {
     if (pending->pieces.size + size > FETCH_RESULT_MOST) return CO_TOOLARGE;
     return pending->reads->held + size > LEADER_READ_HELD_MOST ? CO_BUSY : CO_OK;
@@ -275,11 +277,11 @@ static bool take_piece(struct call *call, const ProtobufCMessage *message) {
         return false;
     }
     add_piece(pending, call->peer, answer);
-    call->answer_ms = RPC_LEADER_WAIT_MS; /* for the next */
+    call->answer_ms = RPC_LEADER_WAIT_MS; /* for the next piece */
     return true;
 }
 
-/* Why no leader answered in time. */
+/* The error when no leader answered in time. */
 static int unanswered(const struct leader_reads *reads) {
     bool here = false;
     uint64_t leader = reads->callbacks.leader(reads->callbacks.data, &here);
@@ -377,7 +379,7 @@ void leader_read_over(struct fetches *fetches, const struct leader_read_callback
                              methods, random_u64() >> 1);
 }
 
-/* All fetches have ended: each one's was sent out, or is freed. */
+/* All fetches have ended, so each read was sent out, or is freed. */
 void leader_read_stop(struct fetches *fetches) {
     if (fetches->leader_reads->callbacks.tell) leader_read_turn(fetches);
     CHECK(list_empty(&fetches->leader_reads->all) && fetches->leader_reads->count == 0);

@@ -1,22 +1,23 @@
-/* Fetches that this server cannot answer itself: its disk is full, and what the leader confirmed is not here. The
- * leader is asked, over the connection between servers (rpc/agents/agents_servers.c), and its answer is the fetch's.
+/* Fetches that this server cannot answer itself, because its disk is full and it lacks entries up to the index that the
+ * leader confirmed. It asks the leader, over the connection between servers (rpc/agents/agents_servers.c), whose answer
+ * becomes that of the fetch.
  *
- *     fetch thread: leader_read_begin --> loop: waits for a leader --PEER_FETCH--> with it --PEER_FETCHED, in pieces-->
- *     fetch thread: done
- *                                                    ^---it goes, or cannot answer---'
+ *     fetch thread: leader_read_begin --> loop: waits for a leader --PEER_FETCH--> with it --PEER_FETCHED, in pieces--.
+ *                                                    ^---it goes, or cannot answer-----'                           |
+ *     fetch thread: done <-----------------------------------------------------------------------------------------'
  *
- * So for RPC_LEADER_WAIT_MS (those that wait for a change: as long as they wait, if that is longer), then
- * CO_DISKFULL, or CO_NOLEADER where none is known; while the leader's answers to others are arriving, one waits for
- * its turn, LEADER_READ_TURN_MS from its beginning at most; it ends with CO_BUSY then. A fetch that ends before takes
- * nothing with it: what is under way here is its own, and the leader is told.
+ * It tries for RPC_LEADER_WAIT_MS (reads that wait for a change: for the time of their wait, if that is longer), then
+ * the fetch ends with CO_DISKFULL, or CO_NOLEADER when no leader is known. While the leader's answers to other fetches
+ * are arriving, a fetch waits for its turn, at most LEADER_READ_TURN_MS from its beginning; then it ends with CO_BUSY.
+ * A fetch may end earlier: the read under way here has its own memory, and the leader is told.
  *
- * Loop thread, but for what fetch_internal.h says. */
+ * Loop thread, except for the functions in fetch_internal.h. */
 #ifndef COORD_RPC_LEADER_READ_H
 #define COORD_RPC_LEADER_READ_H
 
 #include "rpc/reads/fetch.h"
 
-#define LEADER_READ_TURN_MS      60000      /* for its turn, where many large answers are under way */
+#define LEADER_READ_TURN_MS      60000      /* the wait for its turn, while many large answers are under way */
 #define LEADER_READ_MOST         20000      /* under way; CO_BUSY beyond */
 #define LEADER_READ_REQUEST_MOST (1u << 20) /* packed; a frame has room for it */
 #define LEADER_READ_HELD_MOST    (1u << 30) /* of answers whose last piece has not come; CO_BUSY beyond */
@@ -27,7 +28,7 @@ struct leader_read_callbacks {
     bool (*tell)(void *data, uint64_t server, uint8_t type, const ProtobufCMessage *message); /* as peers_tell */
     void (*wake)(void *data); /* any thread: leader_read_turn, soon */
 };
-/* Before the first fetch. Without callbacks CO_DISKFULL is the answer. */
+/* Before the first fetch. Without callbacks such fetches end with CO_DISKFULL. */
 void leader_read_over(struct fetches *fetches, const struct leader_read_callbacks *callbacks);
 void leader_read_turn(struct fetches *fetches);
 void leader_read_tick(struct fetches *fetches); /* a few times a second */

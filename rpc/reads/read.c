@@ -57,7 +57,7 @@ static void gate_done(struct rpc_read_index *rpc, int error) {
     gate->engine->owner->post(gate->engine, &gate->post);
 }
 
-/* CO_AGAIN: all of `waiting` moved to the gate. */
+/* Asks for a confirmation. CO_AGAIN: all of `waiting` moved to the gate. */
 static int gate_ask(struct read_engine *engine, struct list *waiting) {
     struct read_gate *gate = engine->spare ? engine->spare : mem_zalloc(sizeof *gate);
     engine->spare = NULL;
@@ -79,7 +79,7 @@ int read_confirm(struct read *read) {
     struct read_engine *engine = read->engine;
     if (engine->asked) {
         list_append(&engine->confirming, &read->link);
-        if (++engine->asked_after % CONFIRM_MANY == 0) wakeup_batch_flush(); /* those asked for so far */
+        if (++engine->asked_after % CONFIRM_MANY == 0) wakeup_batch_flush(); /* sends the questions so far */
         return CO_AGAIN;
     }
     struct list one;
@@ -113,7 +113,8 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
     if (limit) store_read_limit(txn, limit);
     int error = type->run(txn, request, arena, &result);
     if (limit && store_read_limit_hit(txn)) error = CO_AGAIN;
-    /* Of the same transaction: after a restore the records' own indexes are older than those that clients have. */
+    /* The floor of the same transaction counts, because after a restore the records' own indexes are older than those
+     * that clients have. */
     uint64_t floor = error ? 0 : machine_floor(txn);
     if (!error) error = store_txn_error(txn);
     if (result.index < floor) result.index = floor;
@@ -121,7 +122,7 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
     rpc_read_end(reader);
     arena_reset(arena);
     if (error == CO_CORRUPT) rpc_met_damage(engine->rpc);
-    if (!error && rpc_serves(engine->rpc) != CO_OK) { /* fenced meanwhile */
+    if (!error && rpc_serves(engine->rpc) != CO_OK) { /* the store was fenced meanwhile */
         engine->owner->drop(*answer);
         *answer = NULL;
         error = CO_FENCED;
@@ -169,24 +170,25 @@ static void read_now(struct read *read) {
     read_deliver(read, answer, &depends, true);
 }
 
-/* The floor comes first: one that rose with a change since does not belong to this answer. */
+/* Reads the floor before the generation: a floor that rose with a later change does not belong to this answer. */
 uint64_t read_index_least(const struct read_engine *engine, const struct depends *depends, uint64_t generation) {
     uint64_t floor = rpc_floor(engine->rpc);
     return floor && depends_generation(engine->rpc, depends) == generation ? floor : 1;
 }
 
 /* -- waiting ------------------------------------------------------------------------------------------------------ */
-/* Below the floor removals are forgotten. Above what is applied, although that is confirmed to be all: an index of
- * another cluster's life. Both get the present state; a stale read's server may just be behind. */
+/* May the read wait for an index above its own? Not below the floor, where removals are forgotten. Not above the
+ * applied index, if that was confirmed to be current: then the index is from another cluster's life. Both get the
+ * present state. For a stale read, the server may just be behind. */
 static bool may_wait(const struct read *read) {
     struct rpc *rpc = read->engine->rpc;
     bool foreign = !read->stale && read->index > rpc_applied(rpc);
     return read->index > 0 && read->index >= rpc_floor(rpc) && !foreign && !read->engine->stopping;
 }
 
-/* What the client has: what was read just now, if this server knew all up to the client's index. One that is behind,
- * as a stale read may find it, read what was before: when something is as it was again, to the client that is a
- * change. */
+/* Remembers the answer as the one that the client has, if this server had applied everything up to the client's index.
+ * A server that is behind (for a stale read) may have read an older state than the client has; if the state becomes
+ * like that again, it is a change for the client. */
 static void remember(struct read *read, struct read_answer *answer, bool current) {
     if (!current || rpc_applied(read->engine->rpc) < read->index) return;
     read->seen_tag = answer->tag;
@@ -201,7 +203,7 @@ static bool seen_before(const struct read *read, struct read_answer *answer) {
 
 /* Confirms, and reads once more. */
 static void look_again(struct read *read) {
-    read->again = read->build != NULL; /* that comes first */
+    read->again = read->build != NULL; /* the build has to end first */
     if (read->build || !list_empty(&read->link)) return;
     read_begin(read, false);
 }
@@ -215,7 +217,8 @@ struct read_owns {
     } items[];
 };
 
-/* Applier thread. The first waiter's flag is that of all: an owner is told once until it is armed again. */
+/* Applier thread. The flag of the read's first waiter counts for all its waiters: the owner is told once until the read
+ * is armed again. */
 static void own_fired(struct watch_waiter *waiter) {
     struct read *read = CONTAINER_OF(waiter, struct read_own, waiter)->read;
     if (atomic_exchange(&read->waiter.armed, false)) read->engine->owner->fired(&read->waiter);
@@ -265,7 +268,7 @@ static bool answers(struct read *read, struct read_answer *answer, bool current)
     return false;
 }
 
-/* Drops the answer before anything else is read, since ready ones may make room for that. */
+/* Drops the answer before anything else is read, because the owner may drop ready answers to make room. */
 void read_deliver(struct read *read, struct read_answer *answer, const struct depends *depends, bool own) {
     struct read_engine *engine = read->engine;
     const struct read_owner *owner = engine->owner;
@@ -297,7 +300,7 @@ void read_confirmed(struct read *read, int error) {
 
 void read_fired(struct read *read) {
     if (!read->parked) return;
-    watch_arm(&read->waiter); /* first: an own one that fires before is not passed on, and would stay unarmed */
+    watch_arm(&read->waiter); /* first: one of `owns` that fired before this would be lost, and stay unarmed */
     for (size_t i = 0; read->owns && i < read->owns->count; i++) watch_arm(&read->owns->items[i].waiter);
     look_again(read);
 }

@@ -1,7 +1,7 @@
-/* Large reads: what would keep a thread from its other clients for long is read by a thread of its own. An engine
- * begins every read itself, with a limit on what it walks. When that is hit it starts a build: the query runs again
- * on the thread here, with that thread's own reader, and its answer is given to all who joined. When all of them are
- * gone, the build is dropped. */
+/* Large reads: a read that would keep a thread from its other clients for long is done by a separate thread. An engine
+ * begins every read itself, with a limit on what it walks. When that is hit it starts a build: the query runs again on
+ * the thread here, with that thread's own reader, and its answer is given to all who joined. When all of them are gone,
+ * the build is dropped. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static void *large_main(void *data) {
     pthread_setname_np(pthread_self(), large->thread_name);
     for (struct read_build *build; (build = next_build(large));) {
         run(build, reader, &arena);
-        arena_free(&arena); /* what it took is not to be kept for the next, who may come next week */
+        arena_free(&arena); /* its memory is not kept for the next large read, which may come next week */
         if (idle(large)) malloc_trim(0);
     }
     rpc_reader_free(reader);
@@ -118,7 +118,7 @@ static void built(void *taker, struct post *post) {
         else read_deliver(read, build->answer, &depends, false);
     }
     if (build->answer) {
-        owner->keep(build->engine, build->answer); /* only now, since it may drop what it keeps at any time */
+        owner->keep(build->engine, build->answer); /* only now, because the owner may drop kept answers at any time */
         owner->drop(build->answer);
     }
     owner->build_free(build);

@@ -17,7 +17,7 @@ uint64_t autopilot_dead(const struct autopilot_rules *rules, const struct autopi
         if (servers[i].voter && !dead) dead = &servers[i];
         else if (!servers[i].voter && !learner) learner = &servers[i];
     }
-    if (learner) return learner->id; /* nothing hangs on it */
+    if (learner) return learner->id; /* nothing depends on a learner */
     size_t wanted = rules->servers > 3 ? rules->servers : 3;
     if (!dead || alive < wanted || alive < rules->min_quorum || alive < voters / 2 + 1) return 0;
     return dead->id;
@@ -85,7 +85,7 @@ bool autopilot_well(struct rpc *rpc, uint64_t id) {
     return node_peer_heard(rpc->node, id) && !node_peer_full(rpc->node, id) && !audit_damaged(rpc, id);
 }
 
-/* It can agree to writes, and is not so far behind that it waits for a snapshot. */
+/* Can the server agree to writes, and is it not so far behind that it waits for a snapshot? */
 static bool agrees(struct rpc *rpc, uint64_t id) {
     const struct node_view *view = node_view(rpc->node);
     if (id == atomic_load(&view->id)) return !atomic_load(&view->disk_full);

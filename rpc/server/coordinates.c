@@ -37,7 +37,7 @@ struct coordinates {
     /* Loop thread. */
     struct coordinate_agent *agent;
     struct echo echo;
-    uint64_t turn; /* whose turn it was last */
+    uint64_t turn; /* the member that was measured last */
 
     /* Any thread, under the lock. */
     uv_mutex_t lock;
@@ -97,7 +97,7 @@ static void propose(struct coordinates *coordinates, const Pb__CoordinateUpdateC
     rpc_submit(coordinates->rpc, &sent->write, COORDINATE_UPDATE, &command->base);
 }
 
-/* What changes nothing need not be in the log. */
+/* Submits the updates that change something; others need not be in the log. */
 static void submit(void *data, const Pb__CoordinateUpdateCommand *command) {
     struct coordinates *coordinates = data;
     Pb__CoordinateUpdateCommand kept = PB__COORDINATE_UPDATE_COMMAND__INIT;
@@ -111,7 +111,8 @@ static void submit(void *data, const Pb__CoordinateUpdateCommand *command) {
     arena_free(&arena);
 }
 
-/* Not before those of the last period have an outcome: without a leader they wait for seconds. */
+/* Sends the next updates, but not before those of the last period have an outcome, because without a leader they wait
+ * for seconds. */
 static void flush(struct coordinates *coordinates, uint64_t now_ms) {
     if (!all_done(coordinates)) return;
     uv_mutex_lock(&coordinates->lock);
@@ -171,7 +172,7 @@ bool coordinates_echo(const struct caller *caller, struct slice payload) {
     return echo_serve(caller, payload);
 }
 
-/* What comes back may come by another path. */
+/* Forgets the samples of the peer, because its next connection may take another path. */
 void coordinates_down(struct rpc *rpc, uint64_t peer) {
     struct coordinates *coordinates = rpc->coordinates;
     if (!coordinates->config.disabled) coordinate_forget(coordinates->agent, slice_make(&peer, sizeof peer));

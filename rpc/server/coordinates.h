@@ -2,13 +2,14 @@
  * here, gathered into few commands (lb/coordinate_agent.h and lb/coordinate_batch.h decide; here are loop, timer and
  * frames).
  *
- * How round trips are measured: PEER_ECHO, answered at once by PEER_ECHO_ANSWER with the answering server's
- * coordinate, over the connection that the two have anyway. PEER_PING has no answer, and the answers to READ and
- * RENEW wait for a round of leadership with third servers, so that they tell nothing of the path between two. What is measured includes the time that a frame waits in either loop;
- * that is microseconds, except while a loop is busy: such samples lose against the median of the last three
- * (vivaldi.h). One echo is under way at a time, each server in its turn, one a second: 60 bytes.
+ * How round trips are measured: PEER_ECHO, answered at once by PEER_ECHO_ANSWER with the answering server's coordinate,
+ * over the connection that the two have anyway. PEER_PING has no answer, and the answers to READ and RENEW wait for a
+ * round of leadership with third servers, so they do not measure the path between two. The measured time includes that
+ * for which a frame waits in either loop: microseconds, except while a loop is busy. The median of the last three
+ * samples removes such outliers (vivaldi.h). One echo is under way at a time, each server in its turn, one a second: 60
+ * bytes.
  *
- * Only members of the cluster are measured: a stranger's coordinate would move ours.
+ * Only members of the cluster are measured: coordinates of strangers would move this server's own.
  *
  * Updates are not acknowledged when they are applied, but when they are taken: nobody waits for the log. */
 #ifndef COORD_RPC_COORDINATES_H

@@ -1,4 +1,4 @@
-/* Operators' questions and changes. They come by a mailbox and are carried out on the loop. */
+/* Operators' questions and changes. They come through a mailbox and are carried out on the loop. */
 #include "rpc/api/operator.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "rpc/server/server_internal.h"
 
 #define CHANGE_MOST_MS 7000
-#define HEARD_MOST_MS  500 /* a new leader has not heard all yet */
+#define HEARD_MOST_MS  500 /* a new leader may not have heard all servers yet */
 #define POLL_MS        20
 
 /* -- tasks for the loop ------------------------------------------------------------------------------------------- */
@@ -100,18 +100,18 @@ void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask) {
     buffer_free(&waiting);
 }
 
-/* -- changes ---------------------------------------------------------------------------------------------------------
- * Removing: first the note that it was removed goes into the log (so that no leader takes it in again), then it
- * leaves the configuration. If it cannot, the note is taken back. */
+/* -- changes ------------------------------------------------------------------------------------------------------- */
+/* Removing: first the note that the server was removed goes into the log (so that no leader lets it in again), then the
+ * server leaves the configuration. If it cannot, the note is taken back. */
 struct change_work {
     struct change_work *next;
-    struct rpc_change *change; /* NULL: this server's own decision, for `why` */
+    struct rpc_change *change; /* NULL: this server's own decision, with the reason `why` */
     const char *why;
-    bool transfers; /* else it removes */
+    bool transfers; /* it hands leadership over; else it removes a server */
     struct loop_task noted;
     struct rpc_write write;
     enum { CHANGE_NOTING, CHANGE_WANTED, CHANGE_MADE, CHANGE_TAKING_BACK, CHANGE_OVER } stage;
-    int note_error, error; /* of the note; of all */
+    int note_error, error; /* of the note; of the whole change */
     uint64_t deadline_ms, target, term;
 };
 static void change_end(struct change_work *work, int error) {
@@ -127,7 +127,7 @@ static void note(struct rpc *rpc, struct change_work *work, bool forget) {
     rpc_submit(rpc, &work->write, OPERATOR_SERVER_REMOVED, &command.base);
 }
 
-/* What is left to do; CO_AGAIN: not over yet. */
+/* Does the next step; CO_AGAIN: it is not over yet. */
 static int remove_step(struct rpc *rpc, struct change_work *work) {
     const struct node_view *view = node_view(rpc->node);
     if (work->stage == CHANGE_NOTING || work->stage == CHANGE_TAKING_BACK) return CO_AGAIN;
@@ -140,7 +140,7 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
     if (!member) return CO_OK;
-    /* one was lost meanwhile; or it is back */
+    /* another server was lost meanwhile; or this one is back */
     bool spared = work->change ? autopilot_can_spare(rpc, work->target) : !peers_connected(rpc->others, work->target);
     if (!spared) return CO_CONFLICT;
     char address[sizeof((struct raft_member *)0)->address];
@@ -158,7 +158,7 @@ static int remove_step(struct rpc *rpc, struct change_work *work) {
 }
 
 static bool reachable(struct rpc *rpc, uint64_t id) {
-    /* the core says what is wrong */
+    /* then the core reports the error */
     if (id == atomic_load(&node_view(rpc->node)->id) || !raft_members_find(node_members(rpc->node), id)) return true;
     return peers_connected(rpc->others, id) && node_peer_heard(rpc->node, id);
 }
@@ -168,11 +168,11 @@ static int transfer_step(struct rpc *rpc, struct change_work *work) {
     uint64_t leader = atomic_load(&view->leader);
     if (work->stage == CHANGE_MADE) {
         if (!leader || node_transferring(rpc->node)) return CO_AGAIN;
-        if (leader == atomic_load(&view->id)) return CO_TIMEOUT; /* nobody took it */
+        if (leader == atomic_load(&view->id)) return CO_TIMEOUT; /* no server took leadership */
         return work->target == 0 || leader == work->target ? CO_OK : CO_CONFLICT;
     }
     if (!atomic_load(&view->ready)) return CO_NOTLEADER;
-    if (work->target && !reachable(rpc, work->target)) /* writes would pause for one that is gone */
+    if (work->target && !reachable(rpc, work->target)) /* otherwise writes would pause for a server that is gone */
         return clock_mono_ms() + CHANGE_MOST_MS < work->deadline_ms + HEARD_MOST_MS ? CO_AGAIN : CO_INVALID;
     int rv = node_transfer(rpc->node, work->target);
     if (rv == CO_BUSY) return CO_AGAIN;
@@ -189,8 +189,8 @@ static int change_step(struct rpc *rpc, struct change_work *work) {
     return rv;
 }
 
-/* It was noted and stays after all: something else may remove it one day, and then it would be kept out. False:
- * there is nothing to take back. */
+/* Takes the note back when the server was noted as removed and stays after all: otherwise it would be kept out when
+ * something else removes it one day. False: there is nothing to take back. */
 static bool take_back(struct rpc *rpc, struct change_work *work, int why) {
     if (work->transfers || work->stage != CHANGE_WANTED || work->error != CO_OK) return false;
     /* another leader may be asked to remove it, and note that */
@@ -318,7 +318,7 @@ void operator_start(struct rpc *rpc) {
 
 static void wake_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
-    wake_cb(&rpc->operator_wake); /* what came last is told that it is over */
+    wake_cb(&rpc->operator_wake); /* the last requests are told that it is over */
     rpc->operator_stopped(rpc);
 }
 

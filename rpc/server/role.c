@@ -1,4 +1,4 @@
-/* What rpc/api/rpc.h means on a server: its own node, machine and store. */
+/* The functions of rpc/api/rpc.h on a server: they use its own node, machine and store. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -61,7 +61,7 @@ static uint64_t applied(struct rpc *rpc) { return machine_index(rpc->machine); }
 static uint64_t floor_now(struct rpc *rpc) { return machine_floor_now(rpc->machine); }
 
 /* -- the cluster -------------------------------------------------------------------------------------------------- */
-/* A leader that cannot serve yet is none for clients. */
+/* The leader as clients see it: one that cannot serve yet does not count. */
 static uint64_t serving_leader(const struct node_view *view) {
     uint64_t leader = atomic_load_explicit(&view->leader, memory_order_relaxed);
     bool own = leader == atomic_load_explicit(&view->id, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* Life of a server: machine and node, and what the one calls of the other. */
+/* Life of a server: its machine and node, and the callbacks between them. */
 #include "rpc/server/server.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void input_done(void *data, void *origin, const struct machine_result *re
     if (origin) node_apply_done(origin, result);
 }
 
-/* The whole state was replaced: what ends by itself is to be read from it again. */
+/* The whole state was replaced: the things that end by themselves have to be read from it again. */
 static void note_restores(struct rpc *rpc) {
     uint64_t restores = machine_restores(rpc->machine);
     if (restores == rpc->restores) return;
@@ -45,7 +45,7 @@ static void note_restores(struct rpc *rpc) {
     leases_updates_wake(rpc);
 }
 
-/* What the state machine did not take yet. */
+/* The number of entries that the state machine has not applied yet. */
 static uint64_t not_applied(struct rpc *rpc, const struct machine_input *inputs, size_t count, size_t *first) {
     uint64_t applied = machine_applied(rpc->machine);
     for (*first = 0; *first < count && inputs[*first].index <= applied; ++*first) continue;
@@ -92,7 +92,7 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
             continue;
         }
         log_error("store", "a batch cannot be applied, trying again: %s", co_strerror(rv));
-        wakeup_batch_flush(); /* those of a first part of it have their results */
+        wakeup_batch_flush(); /* proposals of the applied part have their results */
         if (atomic_load(&rpc->quit)) return not_applied(rpc, inputs, count, &first);
         if (rv != CO_DISKFULL) audit_look(rpc);
         sleep(1);
@@ -123,7 +123,7 @@ static int copy(void *data, int fd, uint64_t *index, uint64_t *term) {
     return machine_copy(rpc->machine, fd, index, term);
 }
 
-/* A restored backup makes a new store: that has no room, while the old one has. */
+/* Is there room for writes? A restored backup makes a new store, which may have none while the old one had. */
 static bool room(void *data) {
     struct rpc *rpc = data;
     return !atomic_load(&rpc->store_full) && store_has_room(machine_store(rpc->machine));
@@ -220,7 +220,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->audit = audit_new(rpc, config->folder, config->scrub_interval_ms);
     rpc->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
     int rv = open_replica(rpc, config, false, fault);
-    if (rv == CO_CONFLICT) { /* applied, but no longer in the log: the log is the truth */
+    if (rv == CO_CONFLICT) { /* entries were applied that are no longer in the log: the log is the truth */
         log_warn("store", "%s: it is rebuilt from the log", fault->text);
         *fault = (struct fault){0};
         rv = open_replica(rpc, config, true, fault);
@@ -283,7 +283,8 @@ static void operator_closed(void *data) { server_peers_stop(data, peers_closed);
 
 static void audit_closed(void *data) { operator_stop(data, operator_closed); }
 
-/* What was sent to a leader is answered now too: a restore waits for it, and who stops waits for the restore. */
+/* Ends the requests that were sent to a leader, too: a restore may wait for one, and the stopping server waits for the
+ * restore. */
 static void node_closed(void *data) {
     struct rpc *rpc = data;
     if (rpc->forward) forward_end(rpc->forward);
@@ -299,6 +300,6 @@ void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     fetches_stop(rpc->fetches);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
-    /* its last answers to others: a snapshot may keep the node from ending for long */
+    /* send its last answers to others now, because a snapshot may delay the node's end for long */
     if (rpc->forward) forward_flush(rpc->forward);
 }

@@ -11,7 +11,7 @@
 struct rpc_server_config {
     const char *folder;              /* DATA: holds raft/ and store/ */
     const char *address;             /* "IP:port" for the cluster's configuration */
-    uint32_t expect;                 /* -bootstrap-expect; 1: founds a cluster of its own; 0: is taken in by one */
+    uint32_t expect;                 /* -bootstrap-expect; 1: founds a cluster of its own; 0: joins one */
     const char *bind;                /* IP for the server port */
     uint16_t port;                   /* 0: no peers (-dev) */
     const char *cluster, *node_name; /* datacenter; this server's name */
@@ -19,18 +19,18 @@ struct rpc_server_config {
     const char *const *join;         /* addresses of other servers, NULL-terminated; may be NULL */
     uint32_t raft_multiplier;
     uint64_t map_bytes;                                             /* of the store; 0: default */
-    uint64_t reserve_step_bytes, snapshot_log_bytes, snapshot_rate; /* 0: what store.h and node.h say */
-    uint64_t scrub_interval_ms; /* the store is read through for damage so often; 0: never */
+    uint64_t reserve_step_bytes, snapshot_log_bytes, snapshot_rate; /* 0: the defaults of store.h and node.h */
+    uint64_t scrub_interval_ms; /* how often the whole store is checked for damage; 0: never */
     struct coordinates_config coordinates;
     uint64_t slow_start_ns;             /* lb/hints.h */
     const struct module_entry *modules; /* registry/modules.h; their settings are borrowed until it is stopped */
 };
 
-/* Loop thread. Recovers and starts; leadership comes later. Faults name file and offset. When *out is set although
- * it failed (the server port), it is to be stopped all the same. */
+/* Loop thread. Recovers and starts; leadership comes later. Faults name file and offset. When *out is set although it
+ * failed (the server port), the caller has to stop it. */
 int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, struct rpc **out, struct fault *fault);
-/* Loop thread. Answers what waits with CO_CLOSED; `closed` is called from the loop when everything is on disk and
- * freed. */
+/* Loop thread. Answers all waiting requests with CO_CLOSED; `closed` is called from the loop when everything is on disk
+ * and freed. */
 void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data);
 
 #endif

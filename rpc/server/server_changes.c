@@ -1,4 +1,4 @@
-/* What a leader changes of the cluster's configuration, one change at a time (rpc/cluster/cluster.h decides which). */
+/* A leader's changes of the cluster's configuration, one at a time (rpc/cluster/cluster.h decides which). */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 #define MOVED_MS             2000 /* a server that is connected for so long stays where it is */
 #define INCOMPATIBLE_TELL_MS 60000
 
-/* Servers that an operator removed are left alone, though they run. */
+/* Leaves out servers that an operator removed, although they run. */
 static size_t without_removed(struct rpc *rpc, const struct raft_members *members, struct peer_info *peers,
                               size_t count) {
     size_t kept = 0, strangers = 0;
@@ -45,7 +45,8 @@ static size_t without_incompatible(struct rpc *rpc, const struct raft_members *m
     return kept;
 }
 
-/* Two processes with a copy of one folder replace each other's connection again and again: that is no move. */
+/* Has the server been at its new address for long enough? Two processes with copies of one folder replace each other's
+ * connection again and again, which is no move. */
 static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
     for (size_t i = 0; i < ARRAY_COUNT(rpc->last_seen); i++)
         if (rpc->last_seen[i].id == id && rpc->last_seen[i].up)
@@ -53,8 +54,8 @@ static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
     return id == self;
 }
 
-/* A voter is noted as removed first, so that it stays out with the votes and entries that it has. One that never voted
- * has nothing of the kind. */
+/* A voter is noted as removed first, so that it cannot come back with its old votes and entries. A server that never
+ * voted has none. */
 static void remove_gone(struct rpc *rpc, uint64_t id, const char *why) {
     const struct raft_member *member = raft_members_find(node_members(rpc->node), id);
     if (member && member->voter) {

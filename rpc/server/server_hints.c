@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "rpc/agents/agents.h"
 
-#define KEYS_TURNS   10 /* of HINTS_MS between two counts of keys */
-#define AGENTS_TURNS 2  /* ... between two that agents are told what changed */
-#define TIDY_TURNS   50 /* ... between two looks for what has long aged out */
+#define KEYS_TURNS   10 /* turns (HINTS_MS each) between two counts of keys */
+#define AGENTS_TURNS 2  /* likewise, between two reports of changes to agents */
+#define TIDY_TURNS   50 /* likewise, between two removals of old hints */
 #define FRAMES_MOST  16 /* for one server in one turn */
 #define BACKLOG_MOST (8u << 20)
 
@@ -14,7 +14,8 @@ static bool has_room(struct rpc *rpc, uint64_t peer) {
     return link && link_backlog(link) < BACKLOG_MOST;
 }
 
-/* What one server is not told yet. Several are mostly as far as each other: `frame` is then what the one before got. */
+/* The hints that one server has not got yet. Mostly several servers have got equally much: then `frame` is reused from
+ * the one before. */
 struct told {
     struct buffer frame;
     uint64_t since, next;

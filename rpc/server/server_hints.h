@@ -1,7 +1,7 @@
-/* Hints of load and counts of keys between servers. Each server passes on what it has been told directly, by its own
- * instances and by agents that are connected with it, so that every hint goes to each other server once: HINTS_MS after it
- * came at the latest. A server that is new, or was away, gets all of them at the next turn. Agents that follow a service are
- * told every other turn. Counts of keys go once a second.
+/* Hints of load and counts of keys between servers. Each server passes on the hints that it got directly, from its own
+ * instances and from agents that are connected with it, so that every hint goes to each other server once, at most
+ * HINTS_MS after it came. A server that is new, or was away, gets all of them at the next turn. Agents that follow a
+ * service get changes every other turn. Counts of keys go once a second.
  *
  * Loop thread. */
 #ifndef COORD_RPC_SERVER_HINTS_H

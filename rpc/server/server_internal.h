@@ -1,5 +1,6 @@
 /* Inside the server's room: server.c (life, apply, snapshots), role.c (rpc/core/role.h), server_peers.c (the other
- * servers), server_changes.c (who is one), operator.c (questions and changes, carried out here). Loop thread, where nothing else is said. */
+ * servers), server_changes.c (changes of the configuration), operator.c (operators' questions and changes, carried out
+ * here). Loop thread, unless noted. */
 #ifndef COORD_RPC_SERVER_INTERNAL_H
 #define COORD_RPC_SERVER_INTERNAL_H
 
@@ -16,7 +17,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
 void server_peers_callbacks(struct rpc *rpc, struct node_callbacks *callbacks);
 void server_peers_stop(struct rpc *rpc, void (*closed)(void *data));
 void server_peers_heard(struct rpc *rpc, uint64_t id);
-/* What a server without a leader waits for (rpc/cluster/waiting.h). */
+/* Describes why a server without a leader waits (rpc/cluster/waiting.h). */
 void server_peers_waiting(struct rpc *rpc, struct buffer *out);
 
 /* server_changes.c: the next change, if one is due. On a leader that is ready. `peers`: those that are connected; the
@@ -29,10 +30,10 @@ void operator_post(struct rpc *rpc, struct loop_task *task); /* any thread */
 void operator_ask(struct rpc *rpc, struct rpc_ask_cluster *ask);
 void operator_ask_here(struct rpc *rpc, struct rpc_ask_cluster *ask);
 void operator_change_here(struct rpc *rpc, struct rpc_change *change);
-/* The leader's own decision: a voter that is gone is noted as removed, and removed, unless it is back by then. Nothing
- * where that goes on already. `why` lives for ever. */
+/* The leader's own decision: notes a voter that is gone as removed, and removes it, unless it is back by then. Does
+ * nothing when that is under way already. `why` is static. */
 void operator_remove(struct rpc *rpc, uint64_t id, const char *why);
-void operator_poll(struct rpc *rpc); /* soon, and until nothing is under way */
+void operator_poll(struct rpc *rpc); /* polls soon, and until nothing is under way */
 /* After the node; waits for jobs. */
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data));
 

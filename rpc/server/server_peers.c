@@ -1,4 +1,4 @@
-/* A server among others: what peers, forward, cluster and node have to do with each other. */
+/* A server among others: connects peers, forward, cluster and node with each other. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,12 +20,12 @@
 #include "rpc/wire/frame_unpack.h"
 
 #define CLUSTER_TICK_MS    100
-#define LEADERLESS_TICK_MS 50   /* agents wait */
-#define CAMPAIGNS_MS       1000 /* times raft_multiplier: in so long each asks for votes */
-#define CUT_OFF_MS         100  /* times raft_multiplier: so long the answers to a question for votes take at most */
-#define BACKLOG_MAX        (64u << 20) /* beyond it Raft's messages to a peer are dropped: it sends them again */
+#define LEADERLESS_TICK_MS 50          /* short, because agents wait */
+#define CAMPAIGNS_MS       1000        /* times raft_multiplier: within this time each server asks for votes */
+#define CUT_OFF_MS         100         /* times raft_multiplier: answers to a request for votes come within this time */
+#define BACKLOG_MAX        (64u << 20) /* beyond it Raft's messages to a peer are dropped; Raft sends them again */
 
-/* -- node's wishes ------------------------------------------------------------------------------------------------ */
+/* -- callbacks of the node ---------------------------------------------------------------------------------------- */
 static void send_raft(void *data, const struct raft_message *message) {
     struct rpc *rpc = data;
     struct link *link = rpc->others ? peers_link(rpc->others, message->to) : NULL;
@@ -73,7 +73,7 @@ static void tell_caller(const struct caller *caller, uint8_t type, const Protobu
     peers_tell(caller->rpc->others, caller->id, type, message);
 }
 
-/* False: it is none that servers send, or does not decode. */
+/* False: servers do not send such frames, or it does not decode. */
 static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slice payload) {
     if (type == PEER_RAFT) return take_raft(rpc, from, payload);
     if (type == PEER_FOUND) return take_found(rpc, from, payload);
@@ -146,7 +146,7 @@ static struct peers_self self_said(void *data) {
                                .recovered_index = node_members(rpc->node)->recovered_index};
 }
 
-/* What others are told has changed: this server learned its cluster's id, or the version rose. */
+/* Says hello again when its content has changed: this server learned its cluster's id, or the version rose. */
 static void tell_changes(struct rpc *rpc) {
     uint64_t id = machine_cluster(rpc->machine);
     unsigned version = machine_version(rpc->machine);
@@ -177,7 +177,7 @@ static void look_for_leader(struct rpc *rpc, const struct raft_members *members)
     node_cut_off(rpc->node, rpc->cut_off);
     if (rpc->cut_off && !rpc->cut_off_said)
         log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
-    /* others that refuse it are heard now and then */
+    /* a server that others refuse hears them now and then */
     rpc->cut_off_said = !leader && (rpc->cut_off_said || rpc->cut_off);
 }
 
@@ -195,8 +195,8 @@ static void claimed(void *data, const Pb__PeerHello *hello) {
     if (rpc->regions) rpc->regions->claimed(rpc->regions->data, hello);
 }
 
-/* Its own folder does not tell: it was removed while it was not there, or this cluster went on without it. Who goes
- * on notes as removed only those that it knew. */
+/* The reason to refuse a server that does not know it itself: it was removed while it was away, or this cluster went on
+ * without it after a recovery, which notes as removed only servers that the survivor knew. */
 static const char *unwanted(void *data, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
     if (hello->region[0]) return region_unwanted(rpc, hello);
@@ -283,7 +283,7 @@ static void found_cluster(struct rpc *rpc, const struct peer_info *self, const s
     }
 }
 
-/* One of those we are connected with belongs to a cluster, and is about to take us in. */
+/* Does a connected server belong to a cluster, which will let this server in? */
 static bool sees_cluster(struct rpc *rpc) {
     struct peer_info peers[PEERS_MAX];
     size_t count = peers_list(rpc->others, peers, PEERS_MAX);
@@ -317,7 +317,7 @@ void server_peers_waiting(struct rpc *rpc, struct buffer *out) {
     waiting_say(&waiting, out);
 }
 
-/* Why there is no leader, once in a while, as nobody else says it. */
+/* Logs now and then why there is no leader, because nothing else does. */
 static void tell_waiting(struct rpc *rpc, const struct peer_info *self) {
     bool waits = atomic_load(&node_view(rpc->node)->leader) == 0;
     if (!waiting_due(&rpc->waiting, waits, self->has_log, clock_mono_ms())) return;

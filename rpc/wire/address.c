@@ -22,7 +22,7 @@ bool address_complete(const char *text, uint16_t port, char out[ADDRESS_MAX]) {
     return size < ADDRESS_MAX && address_split(out, host, number) && is_port(number);
 }
 
-/* Of the programs that read such texts each has a library that coord does without. */
+/* The programs that read such texts have libraries that coord does not have. */
 const char *address_refused(const char *text) {
     char out[ADDRESS_MAX];
     if (strstr(text, "provider="))

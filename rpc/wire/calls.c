@@ -7,7 +7,7 @@
 
 #define BUCKETS  1024       /* a power of two */
 #define AGAIN_MS 50         /* after "not I", unless the method says otherwise */
-#define HELD     UINT64_MAX /* answer_by_ms: nothing is asked now, the caller has a piece */
+#define HELD     UINT64_MAX /* answer_by_ms: the caller has a piece, and the next one is not asked for yet */
 
 struct calls {
     struct calls_callbacks callbacks;
@@ -83,7 +83,7 @@ static void put_off(struct call *call, uint64_t now_ms) {
     call->answer_by_ms = now_ms + (call->answer_ms ? call->answer_ms : call->method->answer_ms);
 }
 
-/* With the number that the call has. */
+/* Sends the request with the call's number. */
 static bool ask(struct calls *calls, struct call *call, uint64_t peer, uint64_t now_ms) {
     struct arena arena = {0};
     ProtobufCMessage *request = call->method->build(call, &arena);
@@ -103,7 +103,7 @@ static bool send_to(struct calls *calls, struct call *call, uint64_t peer, uint6
     return true;
 }
 
-/* One that waits, and is in the list. What was sent before is not sent again once its time is over. */
+/* A step of a call in the waiting list. A call that was sent before is not sent again once its time is over. */
 static void step(struct calls *calls, struct call *call, uint64_t now_ms) {
     bool late = now_ms >= call->wait_by_ms, over = late && call->number != 0;
     uint64_t peer = over                  ? 0
@@ -132,7 +132,7 @@ void calls_begin(struct calls *calls, struct call *call, const struct call_metho
 }
 
 void calls_turn(struct calls *calls, uint64_t now_ms) {
-    struct list ready; /* `done` may begin others */
+    struct list ready; /* `done` may begin other calls */
     list_init(&ready);
     list_splice(&ready, &calls->waiting);
     while (!list_empty(&ready)) {
@@ -143,9 +143,9 @@ void calls_turn(struct calls *calls, uint64_t now_ms) {
     }
 }
 
-/* -- what is lost ------------------------------------------------------------------------------------------------- */
+/* -- lost calls --------------------------------------------------------------------------------------------------- */
 
-/* It is with nobody any more, and surely did nothing, or may be repeated. */
+/* Puts a call back into the waiting list: it surely did nothing, or may be repeated. */
 static void wait_again(struct calls *calls, struct call *call) { list_append(&calls->waiting, &call->link); }
 
 static void lost(struct calls *calls, struct call *call) {
@@ -163,7 +163,7 @@ static struct call *find_in(const struct calls *calls, size_t bucket, call_wante
     return call;
 }
 
-/* `done` may begin and end others meanwhile: a bucket is looked through anew after each. */
+/* `done` may begin and end other calls meanwhile, so each bucket is searched anew after each call. */
 static void lose_all(struct calls *calls, call_wanted wanted, uint64_t value) {
     for (size_t i = 0; calls->sent && i < BUCKETS; i++)
         for (struct call *call; (call = find_in(calls, i, wanted, value));) lost(calls, call);
@@ -191,7 +191,7 @@ void calls_tick(struct calls *calls, uint64_t now_ms) {
     calls_turn(calls, now_ms);
 }
 
-/* Nobody waits for its answer any more. */
+/* Tells the peer that nobody waits for the answer any more. */
 static void tell_end(struct calls *calls, const struct call *call) {
     if (!call->method->end_frame) return;
     struct arena arena = {0};
@@ -247,7 +247,7 @@ static const struct call_method *method_of(const struct calls *calls, uint8_t an
 }
 
 static bool is_elsewhere(struct call *call, uint32_t outcome) {
-    if (call->method->pulled) return false; /* a part of it may be here */
+    if (call->method->pulled) return false; /* a part of the answer may be here */
     if (call->method->elsewhere) return call->method->elsewhere(call, outcome);
     return outcome == CO_NOTLEADER || outcome == CO_CLOSED;
 }

@@ -9,7 +9,7 @@ struct allowance {
 
 static void *take(void *data, size_t size) {
     struct allowance *allowance = data;
-    size = (size + 15) & ~(size_t)15; /* as both kinds of memory give it: a text of one byte is not one byte */
+    size = (size + 15) & ~(size_t)15; /* both kinds of memory round up: a text of one byte takes more than one */
     if (size > allowance->left) return NULL;
     allowance->left -= size;
     return allowance->arena ? arena_alloc(allowance->arena, size) : mem_alloc(size);

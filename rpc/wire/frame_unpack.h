@@ -1,6 +1,5 @@
-/* Messages of peers, unpacked for no more memory than they may mean: two bytes on the wire are a hundred and more in
- * memory (an empty item and its place in a list, a field that is not known), so sixteen megabytes of them were
- * gigabytes. */
+/* Unpacks messages of peers with a limit on memory: two bytes on the wire can become a hundred and more in memory (an
+ * empty item and its place in a list, an unknown field), so sixteen megabytes of them would become gigabytes. */
 #ifndef COORD_RPC_FRAME_UNPACK_H
 #define COORD_RPC_FRAME_UNPACK_H
 
@@ -12,8 +11,7 @@
 /* beyond the payload's own size. The largest of ours, a read for 10,000 tags, takes 1.5 MiB */
 #define FRAME_UNPACK_MORE (4u << 20)
 
-/* NULL: it does not decode, or is made of too much. `arena` NULL: whoever asked frees it with frame_drop. Any
- * thread. */
+/* NULL: it does not decode, or takes too much memory. `arena` NULL: the caller frees it with frame_drop. Any thread. */
 void *frame_unpack(const ProtobufCMessageDescriptor *type, struct slice payload, struct arena *arena);
 void frame_drop(void *message); /* or NULL */
 

@@ -11,7 +11,7 @@ unsigned hello_protocol(const Pb__PeerHello *hello) {
     return most >= least ? most : 0;
 }
 
-/* Either of the two may be behind: the higher version that they know of is the cluster's. */
+/* Either of the two may be behind, so the higher version that they know is the cluster's. */
 static enum hello_verdict judge_version(const struct hello_self *self, const struct hello_terms *terms, char *why) {
     unsigned now = self->version > terms->version ? self->version : terms->version;
     if (now == 0) return HELLO_OK;
@@ -34,7 +34,7 @@ static enum hello_verdict judge_version(const struct hello_self *self, const str
     return HELLO_WE_DO_NOT_FIT;
 }
 
-/* Of a link from another region. */
+/* Judges a link from another region. */
 static enum hello_verdict judge_region(const struct hello_self *self, const Pb__PeerHello *hello, char *why) {
     if (strcmp(hello->region, self->cluster) != 0) return HELLO_OK;
     if (!self->cluster_id || hello->region_cluster_id == self->cluster_id) {
@@ -65,7 +65,7 @@ static enum hello_verdict judge_cluster(const struct hello_self *self, const Pb_
                  (unsigned long long)hello->cluster_id, (unsigned long long)self->cluster_id);
         return HELLO_OTHER_CLUSTER;
     }
-    if (hello->agent) return HELLO_OK; /* holds no state, and appends nothing by itself */
+    if (hello->agent) return HELLO_OK; /* a client agent holds no state, and appends nothing by itself */
     return judge_version(self, terms, why);
 }
 

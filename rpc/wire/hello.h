@@ -1,5 +1,4 @@
-/* What a server makes of another's hello: which versions they speak with each other, or why they have nothing to
- * say. Pure. */
+/* Judges the hello of another process: the versions that both speak, or the reason to refuse it. Pure. */
 #ifndef COORD_RPC_HELLO_H
 #define COORD_RPC_HELLO_H
 
@@ -18,7 +17,7 @@
 #define HELLO_NODE_MAX      255
 
 struct hello_self {
-    const char *cluster;                  /* datacenter; NULL: whatever is there (joining a region) */
+    const char *cluster;                  /* datacenter; NULL: any (joining a region) */
     uint64_t cluster_id;                  /* 0: none */
     unsigned version;                     /* of the cluster, as applied here; 0: belongs to none yet */
     unsigned version_least, version_most; /* cluster versions that this program supports */
@@ -30,18 +29,19 @@ struct hello_terms {
     unsigned version;                     /* of the cluster, as applied there; 0: belongs to none yet */
 };
 
-/* The highest version that both speak; 0: none. Of a hello of this protocol. */
+/* The highest version that both speak; 0: none. The hello has to be of this protocol. */
 unsigned hello_protocol(const Pb__PeerHello *hello);
 
-/* What a client agent says; `address` and `node` are the caller's to set. */
+/* Fills in the hello of a client agent; the caller sets `address` and `node`. */
 void hello_of_agent(Pb__PeerHello *hello, const char *cluster, uint64_t cluster_id, uint64_t id);
 
-/* What a server says to another region's: as a client agent of it. `cluster` NULL: whatever region is there. */
+/* Fills in the hello of a server to a server of another region, where it acts as a client agent. `cluster` NULL: any
+ * region. */
 struct hello_region {
-    const char *region; /* of who speaks */
+    const char *region; /* of the server that says hello */
     uint64_t region_cluster_id;
     const char *cluster;
-    uint64_t cluster_id; /* 0: whatever cluster is there */
+    uint64_t cluster_id; /* 0: any cluster */
 };
 void hello_of_region(Pb__PeerHello *hello, const struct hello_region *link, uint64_t id);
 
@@ -59,8 +59,8 @@ enum hello_verdict {
     HELLO_NO_ID,
     HELLO_TOO_LONG,
 };
-/* `terms` are filled in in any case (a refusal is told only to those who understand it); `why` says the reason in a
- * line, about the other server ("it ..."). */
+/* Always fills in `terms` (a refusal is only told to a process that understands it); `why` gets the reason in a line,
+ * about the other server ("it ..."). */
 enum hello_verdict hello_judge(const struct hello_self *self, const Pb__PeerHello *hello, struct hello_terms *terms,
                                char why[HELLO_WHY]);
 

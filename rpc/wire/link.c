@@ -152,9 +152,8 @@ static void written(uv_write_t *write, int status) {
     if (!link->writing && !link->closing && link->callbacks.drained) link->callbacks.drained(link->data, link);
 }
 
-/* At once, as far as the kernel takes it: a write request of libuv's costs two more system calls and a turn of the
- * loop. Large ones go by a request where somebody wants to hear of room (`drained`): nobody waits for it behind
- * less. */
+/* Writes at once as much as the kernel takes, because a write request of libuv costs two more system calls and a turn
+ * of the loop. When there is much and `drained` is wanted, a request is used, so that `drained` is called. */
 static int try_now(struct link *link, size_t *taken) {
     uv_buf_t bytes = uv_buf_init(link->sending.data, (unsigned)link->sending.size);
     *taken = 0;

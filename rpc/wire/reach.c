@@ -57,7 +57,7 @@ static void say(const struct reach *reach, struct buffer *out) {
     }
 }
 
-/* Whoever refuses, or is refused, is a server. */
+/* May there be no server at the address? A process that refuses, or is refused, is one. */
 static bool maybe_no_server(const struct reach *reach) {
     return reach->what >= REACH_NO_ANSWER && reach->what <= REACH_STRANGER;
 }

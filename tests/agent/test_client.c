@@ -1,4 +1,4 @@
-/* Which URL an address stands for. */
+/* The URL that an address stands for. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

@@ -735,7 +735,7 @@ Test(config, all_mistakes_are_told_at_once) {
     cr_expect_eq(config.more_errors, 0u);
 }
 
-/* What only follows from a mistake is not told beside it: data_dir is there, as data_dirr. */
+/* A fault that only follows from a mistake is not reported beside it: data_dir is there, as data_dirr. */
 Test(config, what_follows_from_a_mistake_is_not_told) {
     cr_expect_eq(add("{\"data_dirr\": \"/x\"}"), CO_INVALID);
     cr_expect_eq(config_finish(&config, &fault), CO_INVALID);

@@ -1,4 +1,5 @@
-/* What Consul has and coord has not is in none of coord's tables: who adds one of these to coord takes it from the list. */
+/* No word of the list of things that only Consul has is in one of coord's tables. Add one of these to coord, and take
+ * it from the list. */
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <stdio.h>

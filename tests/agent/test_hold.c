@@ -1,4 +1,4 @@
-/* What `coord lock` decides: when to ask for what, when its command has to end, and with which exit code. */
+/* The decisions of `coord lock`: when to ask for what, when its command has to end, and with which exit code. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>

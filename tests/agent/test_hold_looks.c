@@ -1,4 +1,4 @@
-/* What `coord lock` decides of what it looks at: what it holds while the command runs, and who is in the way while it waits. */
+/* The looks of `coord lock`: at what it holds while the command runs, and at those in its way while it waits. */
 #include "hold_steps.h"
 
 /* -- looking at what it holds ------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* What people are told who wait: who is in the way. */
+/* The notice to a person who waits: who is in the way. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

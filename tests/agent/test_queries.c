@@ -59,7 +59,7 @@ static ProtobufCMessage *request_of(const struct query_type *type, const char *t
     return request;
 }
 
-/* What a peer asks is not ours to choose: empty requests, and fields longer than any name. */
+/* Peers may ask anything: empty requests, and fields longer than any name. */
 Test(queries, take_any_request_and_give_what_they_say) {
     static char lengthy[100001];
     memset(lengthy, 'A', sizeof lengthy - 1);

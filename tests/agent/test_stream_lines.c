@@ -36,7 +36,7 @@ Test(stream_lines, are_put_together_from_any_pieces) {
     }
 }
 
-/* What was not complete has not been handled: whoever goes on asks for it again. */
+/* An incomplete event has not been handled: a client that goes on asks for it again. */
 Test(stream_lines, positions_are_those_of_complete_events) {
     for (size_t size = 0; size < sizeof text; size++) {
         struct stream_lines lines = {0};

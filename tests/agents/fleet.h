@@ -24,7 +24,7 @@ struct fleet_config {
     int64_t lease_ttl_ns;
 };
 
-/* What the tool knows of a check: the truth that the servers have to arrive at. */
+/* The tool's record of a check: the truth that the servers have to arrive at. */
 struct fleet_check {
     char id[48];
     Pb__Status status;

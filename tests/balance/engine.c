@@ -288,7 +288,7 @@ static void watch(struct world *world) {
     at(world, run->watch_ms, WATCH, 0, NULL);
 }
 
-/* What the fleet can do, in requests at once at full speed. */
+/* The capacity of the fleet, in requests at once at full speed. */
 static double capacity(const struct fleet *fleet, size_t slow) {
     double speed = (double)(fleet->servers - slow) + (double)slow * fleet->slow_speed;
     return speed * (double)fleet->workers * (1 - fleet->antagonist_part * (1 - fleet->antagonist_speed));

@@ -1,4 +1,4 @@
-/* What docs/load-balancing.md shows: tables between two marks, and plots. */
+/* Writes the tables (between two marks) and the plots of docs/load-balancing.md. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ static void keys_table(struct buffer *out) {
                            .seed = 1};
     buffer_printf(
         out,
-        "%d keys, looked up at two servers and an agent. The bound is %g times the mean load. What moves is "
+        "%d keys, looked up at two servers and an agent. The bound is %g times the mean load. Moved keys are "
         "counted after %u s, when all has settled.\n\n| fleet | an owner beyond the bound | greatest load : mean "
         "| within the bound after, s | %% of the keys that moved in one second, at most | on average | %% that not "
         "all agree on | %% away from their first owner |\n|---|---|---|---|---|---|---|---|\n",

@@ -108,7 +108,7 @@ Test(log_targets, a_file_is_rotated_by_age) {
     log_file_close(&file);
 }
 
-/* What is there already is kept, and counts. */
+/* Lines that the file has already are kept, and count. */
 Test(log_targets, a_file_is_appended_to_and_opened_anew_by_its_name) {
     struct log_file file = {.path = strdup(path_of("a.log")), .rotate_bytes = 1000};
     FILE *before = fopen(path_of("a.log"), "w");

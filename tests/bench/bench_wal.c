@@ -1,4 +1,4 @@
-/* What an append costs: CPU per entry (the writer's thread, kernel included) and time per group, on a real disk; and
+/* The cost of an append: CPU per entry (the writer's thread, kernel included) and time per group, on a real disk; and
  * our own part alone, over a disk that does nothing.
  *
  *     bench_wal FOLDER [SECONDS]       FOLDER lies on the disk to be measured; a folder made in it is used

@@ -46,7 +46,7 @@ static void round_trip(const struct raft_message *message) {
         cr_assert(back.data.data > wire.data && back.data.data + back.data.size == wire.data + wire.size, "not copied");
     raft_message_drop(&back);
     cr_assert_null(back.entries);
-    /* What is cut short, or has more behind it, is not a message. */
+    /* Bytes that are cut short, or have more behind them, are not a message. */
     if (wire.size < 400)
         for (size_t size = 0; size < wire.size; size++) {
             int rv = raft_message_decode(slice_make(wire.data, size), &back);

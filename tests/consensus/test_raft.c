@@ -191,8 +191,8 @@ Test(raft, with_all_disks_degraded_the_leader_stays) {
     leave(room);
 }
 
-/* Who leads with a degraded disk has not heard of the others yet: one of them is gone, the other's disk was degraded as well
- * until a moment ago. */
+/* A new leader with a degraded disk has not heard of the others yet: one of them is gone, the other's disk was degraded
+ * as well until a moment ago. */
 Test(raft, a_new_leader_with_a_degraded_disk_hands_over_to_nobody_whom_it_has_not_heard) {
     struct room *room = found();
     step(room, 0, &(struct raft_event){.type = RAFT_TRANSFER, .u.transfer.target = 3});
@@ -369,8 +369,8 @@ Test(raft, a_leader_that_contradicts_what_is_committed_is_acknowledged_nothing) 
     }
 }
 
-/* It has just started: what is committed it does not know beyond 8. What its own end is compared with is where the
- * survivor's log ended. */
+/* The server has just started, and does not know what is committed beyond 8. Its own end is compared with the end of
+ * the survivor's log. */
 Test(raft, nothing_that_may_be_committed_gives_way_after_a_recovery) {
     static const struct {
         const char *what;
@@ -551,7 +551,7 @@ Test(raft, a_follower_that_applies_slowly_holds_a_bounded_part_of_the_log) {
     leave(room);
 }
 
-/* What it holds is not committed for lack of its own acknowledgement: that must not wait for itself. */
+/* Entries that a server holds cannot commit without its acknowledgement, so that must not wait for their commit. */
 Test(raft, one_that_is_needed_for_the_majority_acknowledges_what_is_not_committed_yet) {
     struct room *room = found();
     room->cut[1] = true;

@@ -150,7 +150,7 @@ Test(recover, goes_on_alone_in_a_term_far_above) {
     cr_assert(report.members.recovered_index == 4 && report.last_index == 5);
 }
 
-/* Who knows none of them has to be compared with what the first survivor had. */
+/* A server that knows none of them has to be compared with the log of the first survivor. */
 Test(recover, each_recovery_is_remembered) {
     server(true);
     for (uint32_t i = 1; i <= RAFT_RECOVERIES_MAX + 1; i++) {

@@ -374,7 +374,7 @@ Test(wal, a_truncation_within_a_group_brings_its_hard_state_along) {
     cr_assert(model_recovered(&before, 0, &recovered));
 }
 
-/* What would make a place grow beyond 4 MiB goes into the next one as a whole. */
+/* A batch that would make a place grow beyond 4 MiB goes into the next one as a whole. */
 Test(wal, a_large_batch_does_not_part_the_one_behind_it) {
     cr_assert_eq(open_after(0), CO_OK);
     struct raft_entry *first, *second;
@@ -560,7 +560,7 @@ Test(wal, looking_finds_no_log_and_makes_none) {
     wal_recovered_free(&seen);
 }
 
-/* What was accepted last by whoever leads still fits here, after this log said that it accepts no more. */
+/* The entries that the leader accepted last still fit here, after this log said that it accepts no more. */
 Test(wal, room_for_what_is_on_its_way_is_kept) {
     config.first_segment_bytes = config.segment_bytes = 1 << 20;
     fake_disk_set_capacity(fake, 1 << 20);

@@ -226,8 +226,8 @@ Test(wal_damage, a_torn_batch_is_not_taken_for_damage_by_what_clients_wrote) {
     buffer_free(&encoder.bytes);
 }
 
-/* What was cut off lies in wait at its old place. Whatever takes the place of the batch before it, of the same size,
- * with the same entries' indexes and terms even: the chain does not fit. */
+/* A batch that was cut off still lies at its old place. The chain does not fit it, whatever takes the place of the
+ * batch before it, even one of the same size with the same indexes and terms. */
 Test(wal_damage, records_that_were_cut_off_do_not_come_back) {
     config.first_segment_bytes = 65536;
     write_log(6, 2, 100);

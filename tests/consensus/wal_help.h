@@ -7,8 +7,8 @@
 
 #define MODEL_ENTRIES_MAX 4096
 
-/* What a log holds: entries[i] has index i + 1. Those up to `first - 1` are gone. Their content follows from (index,
- * term, size). */
+/* The content of a log: entries[i] has index i + 1. Those up to `first - 1` are gone. Their content follows from
+ * (index, term, size). */
 struct model {
     uint64_t term, vote;
     uint64_t first, last;

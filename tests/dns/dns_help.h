@@ -9,7 +9,7 @@
 /* A query for `name` (as it is written: upper and lower case are kept). `edns` 0: without OPT. Returns its size. */
 size_t help_query(uint8_t *out, const char *name, unsigned type, unsigned edns);
 
-/* One answer, parsed. What ldns does not take ends the test. */
+/* One answer, parsed. An answer that ldns does not take ends the test. */
 struct help_answer {
     int rcode;
     bool aa, tc, ra, rd, edns;

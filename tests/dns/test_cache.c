@@ -73,7 +73,7 @@ Test(dns_cache, found_until_something_changes) {
     dns_cache_free(cache);
 }
 
-/* What changed between reading the generation and storing is never served. */
+/* An answer is never served if its data changed between reading the generation and storing the answer. */
 Test(dns_cache, a_change_while_it_was_made) {
     struct dns_cache *cache = dns_cache_new(rpc, 64, 1 << 20, true);
     dns_depends_reset(&depends);
@@ -84,7 +84,8 @@ Test(dns_cache, a_change_while_it_was_made) {
     dns_cache_free(cache);
 }
 
-/* What is slow to make outlives a change for ten times as long, where stale answers are allowed; nothing else does. */
+/* An answer that is slow to make outlives a change for ten times as long, where stale answers are allowed; others do
+ * not. */
 Test(dns_cache, slow_answers_rest) {
     for (unsigned stale = 0; stale < 2; stale++) {
         struct dns_cache *cache = dns_cache_new(rpc, 64, 1 << 20, stale);
@@ -146,7 +147,7 @@ Test(dns_cache, bounded_in_entries) {
     dns_cache_free(cache);
 }
 
-/* What is asked for often stays when the bytes run out. */
+/* Answers that are asked for often stay when the bytes run out. */
 Test(dns_cache, bounded_in_bytes) {
     struct dns_cache *cache = dns_cache_new(rpc, 4096, 64 * 1024, true);
     dns_depends_reset(&depends);

@@ -12,7 +12,7 @@
 
 enum { CALLS = 200, IDS = 256 };
 
-/* What the kernel does with its next calls: takes at most `take` messages a call (0: all); refuses the next `times`
+/* The kernel's behaviour in its next calls: it takes at most `take` messages a call (0: all); refuses the next `times`
  * ones with `error`; refuses those with segments above a size with `segment_error`. */
 static struct {
     unsigned take;

@@ -1,4 +1,4 @@
-/* What arrives: which packets are queries, which get an error, which get nothing. */
+/* Packets that arrive: some are queries, some get an error, some get nothing. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 

@@ -38,7 +38,7 @@ static struct help_answer ask(const char *name, unsigned type) {
     return help_parse(out, got);
 }
 
-/* Which of the answer's records is first; malloc. */
+/* The first record of the answer; malloc. */
 static char *first_record(const char *name, unsigned type) {
     struct help_answer got = ask(name, type);
     cr_assert(eq(int, got.rcode, RCODE_NOERROR));

@@ -651,7 +651,7 @@ Test(dns_responder, changes_show_at_once) {
     help_free(&got);
 }
 
-/* What is kept is not read again; a change elsewhere does not matter. */
+/* An answer that is kept is not read again; a change elsewhere does not matter. */
 Test(dns_responder, answers_are_kept) {
     static const char *const names[] = {"db.service.coord", "primary.db.service.coord", "dead.service.coord",
                                         "n1.node.coord"};

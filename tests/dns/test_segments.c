@@ -1,4 +1,4 @@
-/* Which answers share a message: peers and sizes by letters and numbers, the plan read back as text. */
+/* The answers that share a message: peers and sizes by letters and numbers, the plan read back as text. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>

@@ -24,7 +24,7 @@ enum {
 static const unsigned kinds[] = {3, 8, 30, 74};
 static const uint16_t types[] = {TYPE_A, TYPE_SRV};
 
-/* What a burst asks: always the same, two kinds in turn, all kinds and types, lengths that all differ. */
+/* The questions of a burst: always the same, two kinds in turn, all kinds and types, lengths that all differ. */
 enum plan { EQUAL, TWO, ALL, NAMES, PLANS };
 
 struct story {

@@ -38,7 +38,7 @@ for job in ${of_sh[@]}; do
 done
 (exit "$unseen")
 """
-SH = "set -Eeuo pipefail; trap 'echo \"$LINENO $? $BASH_COMMAND\" >> \"%s\"' ERR; before=${#in_background[@]}; . \"%s\"; of_sh+=(\"${in_background[@]:before}\")"
+SH = "set -Eeuo pipefail; trap 'echo \"$LINENO $? $BASH_COMMAND\" >> \"%s\"' ERR; begun_by_others=${#in_background[@]}; . \"%s\"; of_sh+=(\"${in_background[@]:begun_by_others}\")"
 CONSOLE = "set +eE; set -uo pipefail; trap - ERR; (exit %d); . \"%s\""      # $? is what it was
 # Commands that only ask may be asked again until the answer is what is shown: something takes a moment, which the page says.
 ASKS = re.compile(r"(dig|curl|coord (-\S+ )*(members|regions|info|locks|explain|\w+ (list|get|status|keys list))\b)(?!.* (-X|-d|--data|-T)\b)(?!.*&$)", re.S)

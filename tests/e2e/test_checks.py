@@ -39,7 +39,7 @@ def scripts_are_refused_unless_enabled():
     agent.args = [config_file(agent, {"check": {"name": "file", "args": ["true"], "interval": "1s"}})]
     r = subprocess.run(agent.argv(), capture_output=True, text=True, timeout=60)
     lines = (r.stdout + r.stderr).strip().splitlines()
-    check(r.returncode == 1 and lines and "checks.json:1:2: check: " + LOCAL in lines[-1], "the start is refused: %d %r" % (r.returncode, lines))
+    check(r.returncode == 2 and lines and "checks.json:1:2: check: " + LOCAL in lines[-1], "the start is refused: %d %r" % (r.returncode, lines))
 
 
 def scripts_from_files_only():

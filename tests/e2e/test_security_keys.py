@@ -29,7 +29,7 @@ def refused(agent):
     before = os.listdir(agent.dir)
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20 * SLOW + STANDSTILL)
     lines = done.stderr.decode().splitlines()
-    check(done.returncode == 1 and not done.stdout, "%d %r" % (done.returncode, done.stdout))
+    check(done.returncode == 2 and not done.stdout, "%d %r" % (done.returncode, done.stdout))
     check(lines and lines[-1] == HINT, "%r" % lines)
     check(os.listdir(agent.dir) == before, "nothing was made")
     return [line.split("coord agent: ", 1)[1].rsplit("/", 1)[-1] for line in lines[:-1]]
@@ -41,14 +41,14 @@ def all_at_once():
                        acl={"acl": {"enabled": True, "default_policy": "deny", "tokens": {"agent": "very-secret"}}, "primary_datacenter": "dc1"},
                        tls={"verify_incoming": True, "verify_outgoing": True, "ca_file": "/etc/ca.pem", "ports": {"https": 8501}, "encrypt": "c2VjcmV0"})
     lines = refused(agent)
-    check(lines == ["acl.json: acl.enabled: access control is not there yet",
-                    "acl.json: acl.default_policy: access control is not there yet",
-                    "acl.json: acl.tokens.agent: access control is not there yet",
-                    "tls.json: verify_incoming: TLS is not there yet",
-                    "tls.json: verify_outgoing: TLS is not there yet",
-                    "tls.json: ca_file: TLS is not there yet",
-                    "tls.json: ports.https: TLS is not there yet",
-                    "tls.json: encrypt: encryption between agents is not there yet",
+    check(lines == ["acl.json:1:10: acl.enabled: access control is not there yet",
+                    "acl.json:1:27: acl.default_policy: access control is not there yet",
+                    "acl.json:1:64: acl.tokens.agent: access control is not there yet",
+                    "tls.json:1:2: verify_incoming: TLS is not there yet",
+                    "tls.json:1:27: verify_outgoing: TLS is not there yet",
+                    "tls.json:1:52: ca_file: TLS is not there yet",
+                    "tls.json:1:88: ports.https: TLS is not there yet",
+                    "tls.json:1:104: encrypt: encryption between agents is not there yet",
                     "-https-port: TLS is not there yet"], "%r" % lines)
     check(not any("secret" in line or "c2VjcmV0" in line for line in lines), "no secret is repeated")
 
@@ -75,22 +75,22 @@ def keys_that_protect_nothing_start():
 def a_trial_and_its_reload():
     """With the flag it starts and warns of each key. What a reload brings is warned of too."""
     agent = with_files("-insecure-ignore-security", one={"acl": {"enabled": True}, "encrypt": "x"}).start()
-    for key in ("acl.enabled: access control", "encrypt: encryption between agents"):
-        check("[WARN] config: " in agent.log() and "/one.json: %s is not there yet: ignored, because of -insecure-ignore-security" % key in agent.log(),
+    for key in ("1:10: acl.enabled: access control", "1:28: encrypt: encryption between agents"):
+        check("[WARN] config: " in agent.log() and "/one.json:%s is not there yet: ignored, because of -insecure-ignore-security" % key in agent.log(),
               agent.log())
     write(agent, "two", {"verify_incoming": True, "services": [{"name": "web"}]})
     agent.put("/v1/agent/reload")
     check("web" in agent.get("/v1/agent/services")[2], "reloaded")
-    check("/two.json: verify_incoming: TLS is not there yet: ignored" in agent.log(), agent.log())
+    check("/two.json:1:2: verify_incoming: TLS is not there yet: ignored" in agent.log(), agent.log())
 
 
 def a_reload_does_not_let_them_in():
     agent = with_files(web={"services": [{"name": "web"}]}).start()
     write(agent, "tls", {"verify_incoming": True, "key_file": "/k", "services": [{"name": "other"}]})
     status, _, body = agent.request("PUT", "/v1/agent/reload")
-    check(status >= 400 and b"tls.json: verify_incoming: TLS is not there yet" in body, "%d %r" % (status, body))
+    check(status >= 400 and b"tls.json:1:2: verify_incoming: TLS is not there yet" in body, "%d %r" % (status, body))
     agent.proc.send_signal(signal.SIGHUP)
-    until("the log says so twice", lambda: agent.log().count("tls.json: key_file: TLS is not there yet") == 2)
+    until("the log says so twice", lambda: agent.log().count("tls.json:1:27: key_file: TLS is not there yet") == 2)
     until("all stays as it was", lambda: agent.log().count("the configuration is not read again") == 2)
     check(list(agent.get("/v1/agent/services")[2]) == ["web"], "nothing of the file was taken")
     write(agent, "tls", {"services": [{"name": "other"}]})

@@ -82,7 +82,7 @@ def another_level():
     until("the servers' service follows", lambda: [s["ServiceMeta"]["version"] for s in agent.get("/v1/catalog/service/consul")[2]] == ["1.10.2"])
     for wrong in ("0.1", "v1.8.7", "latest"):
         refused = subprocess.run(Agent(settings(consul_version=wrong), dev=True).argv(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
-        check(refused.returncode == 1 and b"is not a version as Consul's are, like 1.8.7" in refused.stderr, "%r" % refused)
+        check(refused.returncode == 2 and b"is not a version as Consul's are, like 1.8.7" in refused.stderr, "%r" % refused)
 
 
 def shapes_are_consuls():

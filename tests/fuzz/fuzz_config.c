@@ -1,5 +1,5 @@
-/* Any text as a configuration file. What is accepted is within its bounds, is accepted again over itself with the
- * same result, and a fault names the file. */
+/* Any text as a configuration file. Accepted values are within their bounds, and are accepted again over themselves
+ * with the same result; a fault names the file. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 

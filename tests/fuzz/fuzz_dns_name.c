@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         CHECK(wire.size == 0);
     }
-    /* What is taken for a host name can be written. */
+    /* A text that is taken for a host name can be written. */
     char *line = mem_strndup((const char *)exact, size);
     struct host host = host_parse(line);
     CHECK(host.size == 0 || host.size == 4 || host.size == 16);

@@ -1,5 +1,5 @@
 /* Any text as a request: request line, headers, an empty line, a body. Asked three times: written, written again and
- * kept, from ready bytes; and once more as a URL: the answer is the same. What its parameters hold goes through the
+ * kept, from ready bytes; and once more as a URL: the answer is the same. The values of its parameters go through the
  * formats of base/text.h and back. */
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* A letter that says who reads it (json_grammar.h), then any text as a JSON body. What is accepted is written and
- * read again, and is the same; what the endpoints make of it is applied to a state machine. */
+/* A letter that says who reads it (json_grammar.h), then any text as a JSON body. An accepted body is written and read
+ * again, and is the same; the endpoints' commands from it are applied to a state machine. */
 #include <json-c/json_tokener.h>
 #include <stdlib.h>
 

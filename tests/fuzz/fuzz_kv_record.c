@@ -1,4 +1,4 @@
-/* What lies in the store and in the log about keys and sessions: a letter that says what, then any bytes.
+/* Records of the store and of the log about keys and sessions: a letter for the kind, then any bytes.
  *
  *   R  size of the store key, store key, record     D  the same, of a lock-delay
  *   C  a command on keys, read in place and by protobuf

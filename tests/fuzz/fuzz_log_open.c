@@ -1,6 +1,6 @@
-/* Opening a log that a small program has written, made up or damaged (log_writer.h): it opens, or is refused with
- * file and offset. What it gives back was written so; it is the same when it is opened again, read, and after one
- * more append. */
+/* Opening a log that a small program has written, made up or damaged (log_writer.h): it opens, or is refused with file
+ * and offset. The entries that it gives back were written so; they are the same when it is opened again, read, and
+ * after one more append. */
 #include <stdlib.h>
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-/* What another region says of its catalog (pb.CatalogChangesResult), as the follower takes it: whatever the bytes, what
- * it proposes of them fits into a command and decodes there. */
+/* Another region's answer about its catalog (pb.CatalogChangesResult), as the follower takes it: whatever the bytes,
+ * the follower's proposal fits into a command and decodes there. */
 #include "base/check.h"
 #include "base/message.h"
 #include "multi-dc/follower.h"

@@ -172,7 +172,7 @@ static void worker_start(void) {
     list_init(&connection.link);
 }
 
-/* What comes from other threads, until nothing does. */
+/* Handles all that comes from other threads, until nothing does. */
 static void pump(void) {
     for (;;) {
         struct mail *mail = mailbox_take(&worker.box);

@@ -1,4 +1,5 @@
-/* What tests say to a fake agent, and ask it and its catalog. Definitions are JSON texts; wrong ones end the test. */
+/* Requests and questions of tests to a fake agent and its catalog. Definitions are JSON texts; wrong ones end the
+ * test. */
 #ifndef COORD_TESTS_HEALTH_AGENT_TALK_H
 #define COORD_TESTS_HEALTH_AGENT_TALK_H
 

@@ -1,4 +1,4 @@
-/* What the catalog of a fake rpc holds now. */
+/* Looks into the catalog of a fake rpc. */
 #ifndef COORD_TESTS_HEALTH_LOOKS_H
 #define COORD_TESTS_HEALTH_LOOKS_H
 

@@ -260,7 +260,7 @@ Test(check_state, thresholds) {
     buffer_free(&file);
 }
 
-/* What was critical before goes on being so, and is spared until somebody had a chance to say otherwise. */
+/* A check that was critical before stays critical, but is not removed until somebody had a chance to report. */
 Test(check_state, time_to_removal) {
     struct check_definition d = ttl(10);
     d.deregister_after_ns = 60 * SECOND;

@@ -380,7 +380,7 @@ static void write_out(struct buffer *out, const struct service_definition *d) {
     buffer_append_byte(out, '\0');
 }
 
-/* What is written to the data folder reads back to the same. */
+/* A definition that is written to the data folder reads back to the same. */
 Test(service, written_and_read_again) {
     struct fault fault = {0};
     struct service_definition *d = service(

@@ -1,4 +1,5 @@
-/* What answers to grpc.health.v1.Health/Check mean. The texts are those that Consul 1.8.7 gave for the same bytes. */
+/* The meaning of answers to grpc.health.v1.Health/Check. The texts are those that Consul 1.8.7 gave for the same
+ * bytes. */
 #include <criterion/criterion.h>
 
 #include "base/check.h"

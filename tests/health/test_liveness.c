@@ -214,7 +214,8 @@ static uint64_t health_index(struct agent *agent) {
     return index;
 }
 
-/* What was lost on its way arrives after it was written anew, and after that was changed again: it comes to nothing. */
+/* A write that was lost on its way arrives after it was made anew, and after that was changed again: it has no
+ * effect. */
 Test(liveness, a_late_write_undoes_nothing) {
     struct agent *agent = stopped();
     char first[40], second[40], third[40];
@@ -443,8 +444,8 @@ static bool labelled(struct agent *agent, const char *id) {
     return yes;
 }
 
-/* What this agent wrote and has forgotten goes; what others wrote under its node stays; one id for both: the agent's
- * stands. */
+/* Records that this agent wrote and has forgotten go; records of others under its node stay; of one id for both, the
+ * agent's stands. */
 Test(liveness, an_agent_removes_only_what_it_wrote) {
     struct agent *agent = stopped();
     agent->sync_ns = 50000000;

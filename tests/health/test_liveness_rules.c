@@ -1,4 +1,4 @@
-/* What the node lease's deciding part orders, with answers and times made up. */
+/* The orders of the node lease's deciding part, with answers and times made up. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

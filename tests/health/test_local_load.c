@@ -1,4 +1,4 @@
-/* What instances of this host say of their load, and where it is known then. */
+/* Reports of load by instances of this host, and the places that know them then. */
 #include <criterion/criterion.h>
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* What a restart of an agent does not begin anew: the time since a report, the time to removal. */
+/* A restart of an agent begins neither the time since a report nor the time to removal anew. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -168,7 +168,7 @@ Test(restart, a_lost_state_is_critical) {
     }
 }
 
-/* What a configuration file says of a status counts once, not at each start and each reload. */
+/* A status in a configuration file counts once, not at each start and each reload. */
 Test(restart, files_report_nothing_twice) {
     static const char text[] =
         "{\"Name\":\"f\",\"Checks\":[{\"CheckID\":\"c\",\"TTL\":\"100s\",\"Status\":\"passing\"},"

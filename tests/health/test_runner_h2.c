@@ -264,7 +264,7 @@ Test(h2, endless_header_fields) {
     buffer_free(&start);
 }
 
-/* What never comes to an end, ends with the timeout: of the whole attempt, not of each step. */
+/* An attempt that never comes to an end, ends with the timeout of the whole attempt, not of each step. */
 Test(h2, slow_ones) {
     struct buffer wrong_pong = {0}, no_trailers = {0};
     buffer_append(&wrong_pong, settings.data, settings.size);

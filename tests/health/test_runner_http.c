@@ -283,7 +283,7 @@ Test(http, many_at_once_and_some_given_up) {
     web_stop(web);
 }
 
-/* What it took. */
+/* Returns the time that it took. */
 static uint64_t give_up_a_look_up(void) {
     uv_loop_t loop;
     struct runners runners;

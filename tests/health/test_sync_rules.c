@@ -1,4 +1,4 @@
-/* What the deciding part of the sync orders, over a table by itself, with answers and times made up. */
+/* The orders of the sync's deciding part, over a table by itself, with answers and times made up. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* A tiny web server on a thread of its own, for checks to look at. What it answers is in the path:
+/* A tiny web server on a thread of its own, for checks to look at. The path names the answer:
  *
  *     /status/CODE      that status, body "hello"
  *     /redirect/N       N redirections, then /status/200

@@ -249,7 +249,7 @@ Test(agent, refusals) {
     agent_free(agent);
 }
 
-/* Who registers and asks the catalog next finds it. */
+/* A client that registers and then asks the catalog finds the service. */
 Test(agent, a_registration_is_in_the_catalog_when_it_is_answered) {
     struct agent *agent = agent_new();
     struct buffer answer = {0}, head = {0};

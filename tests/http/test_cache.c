@@ -258,7 +258,7 @@ struct race {
     _Atomic unsigned acknowledged;
 };
 
-/* What was acknowledged before a read began is in its answer. */
+/* A write that was acknowledged before a read began is in its answer. */
 static void *race_reader(void *data) {
     struct race *race = data;
     int fd = web_dial(race->world);

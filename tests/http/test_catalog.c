@@ -203,7 +203,7 @@ Test(catalog, comes_and_goes) {
     char *refused = web_want(world, 400, "PUT /v1/catalog/deregister", "{\"ServiceID\":\"w1\"}");
     cr_expect_str_eq(refused, "Must provide node");
     free(refused);
-    /* What the store has to refuse is refused with its own words. */
+    /* Refusals of the store are given in its own words. */
     refused = web_want(world, 400, "PUT /v1/catalog/register",
                        "{\"Node\":\"n\",\"Address\":\"a\",\"Check\":{\"Name\":\"c\",\"ServiceID\":\"nosuch\"}}");
     cr_expect(strstr(refused, "nosuch") || strstr(refused, "service"), "%s", refused);
@@ -282,7 +282,7 @@ Test(catalog, types_of_checks) {
     world_stop(world);
 }
 
-/* What was read from the catalog may be written back; an address that nobody can reach may not. */
+/* A record that was read from the catalog may be written back; an address that nobody can reach may not. */
 Test(catalog, written_back) {
     struct world *world = world_start(NULL);
     free(web_want(world, 200, "PUT /v1/catalog/register",

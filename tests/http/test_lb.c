@@ -98,7 +98,7 @@ Test(lb, the_pick_comes_first_in_health_answers) {
         free(body);
     }
     expect_in(world, "GET /v1/health/service/api", "\"ID\":\"c\"");
-    /* What is kept for picks and what is read anew are the same answer. */
+    /* The instances kept for picks and those read anew give the same answer. */
     static const char *const asked[] = {"", "&passing", "&tag=x", "&tag=x&passing", "&stale"};
     static const char *const shown[] = {"abc", "ab", "", "", "abc"};
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {

@@ -162,8 +162,8 @@ Test(long_headers, in_pieces) {
     world_stop(world);
 }
 
-/* Behind a request in the same piece its beginning is not known: it has the little memory, and the line says so. What
- * comes after a long one has more. */
+/* The server does not see where a request begins that follows another one in the same piece: it has the little memory,
+ * and the line says so. A request after a long one has more. */
 Test(long_headers, pipelined) {
     struct world *world = world_start(NULL);
     free(web_want(world, 200, "PUT /v1/kv/a", "value"));

@@ -157,7 +157,7 @@ Test(quota, a_lease_is_taken_renewed_and_settled_once) {
     cr_expect_eq(number("GET /v1/quota/a", "Spent"), 25, "twice counts once");
 }
 
-/* What others see of it in listings, lease and session, does not let them end it. */
+/* Listings show others its lease and session, but these do not let them end it. */
 Test(quota, a_lease_is_its_holders_who_knows_the_token) {
     char asked[300], session[40];
     unsigned long long lease, token;

@@ -1,4 +1,4 @@
-/* What is taken and what is refused, byte by byte. */
+/* Requests that are taken, and requests that are refused, byte by byte. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,7 +295,7 @@ Test(request, long_target_and_headers) {
     cr_expect(answer.status == 431, "%d", answer.status);
     web_free(&answer);
     close(fd);
-    /* What a key may be long fits. */
+    /* The longest possible key fits. */
     long_text[KV_KEY_MAX] = '\0';
     fd = web_dial(world);
     web_say(fd, "PUT /v1/kv/%s HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nv", long_text);

@@ -389,7 +389,7 @@ Test(server, stops_with_all_kinds_of_connections) {
     world_stop(world);
 }
 
-/* What it took. */
+/* Returns the time that it took. */
 static uint64_t stop_with_nothing_due(void) {
     struct world *world = world_start(NULL);
     int fds[50];

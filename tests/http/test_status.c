@@ -84,7 +84,7 @@ Test(status, who_waits_may_leave) {
     world_stop(world);
 }
 
-/* What it took. */
+/* Returns the time that it took. */
 static uint64_t stop_with_some_waiting(void) {
     struct world *world = world_start(NULL);
     fake_rpc_leader(world_rpc(world), false);

@@ -1,4 +1,4 @@
-/* What /v1/txn and /v1/txn/if take, and what they answer to what they do not. */
+/* Requests that /v1/txn and /v1/txn/if take, and their answers to others. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -29,7 +29,7 @@ struct registration {
 struct outcome lease_register(struct fixture *world, const struct registration *plan);
 struct outcome kv_put_leased(struct fixture *world, const char *key, const char *value, const char *lease);
 
-/* What it holds: "key a; key b; service n1/web; node n1; ", or "gone". Valid until the next query. */
+/* The things that are bound to it: "key a; key b; service n1/web; node n1; ", or "gone". Valid until the next query. */
 const char *lease_holds(struct fixture *world, const char *id);
 const char *dead_nodes(struct fixture *world); /* "n1 n2 " */
 /* "n1=alive n2=failed n3=left " */

@@ -181,7 +181,7 @@ static struct own_key *key_of(struct own_fleet *fleet, struct slice text) {
     UNREACHABLE();
 }
 
-/* What the owner counted is known from what it answers, whoever hears that. */
+/* The owner's answer tells how much it counted, also when the answer is lost. */
 static void judge_reply(struct own_fleet *fleet, struct own_agent *owner, const struct own_message *message,
                         uint64_t left) {
     struct arena arena = {0};
@@ -288,7 +288,8 @@ static void messages_go(struct own_fleet *fleet) {
 
 /* -- takes -------------------------------------------------------------------------------------------------------- */
 
-/* What is given back at once is not admitted; what comes back later or not at all is the budget's loss, not its gain. */
+/* Tokens that are given back at once are not admitted; those that come back later, or never, are the budget's loss, not
+ * its gain. */
 static void give_back(struct own_fleet *fleet, struct own_agent *agent, struct own_waiter *waiter) {
     struct owning_answer answer;
     struct own_key *key = &fleet->keys[waiter->key];

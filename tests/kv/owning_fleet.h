@@ -1,6 +1,6 @@
 /* Many agents that count one budget's keys together (kv/quota/owning.h), with clocks of their own, over a bad network.
- * Steps of 1 ms of true time, which is the leader's. The servers are the real state machine (quota_servers.h). What must
- * hold is judged as it runs:
+ * Steps of 1 ms of true time, which is the leader's. The servers are the real state machine (quota_servers.h). The
+ * rules are checked as it runs:
  *
  *     at each moment one agent at most counts a key, or a part of it
  *     what owners admitted of a key is within the budget: at each moment, or in each window, as its owner's clock names it
@@ -118,7 +118,7 @@ size_t own_members(struct own_fleet *fleet);
 #define OWN_SAY(fleet, ...) \
     (getenv("COORD_VERBOSE") ? (fprintf(stderr, "%6lu ", (fleet)->now_ns / OWN_MS), fprintf(stderr, __VA_ARGS__)) : 0)
 struct owning_now own_now(const struct own_fleet *fleet, const struct own_agent *agent);
-/* What the owner has of a key; of all parts that it counts. */
+/* The tokens that the owner has left for a key, over all parts that it counts. */
 uint64_t own_left(struct own_fleet *fleet, struct own_agent *owner, const struct own_key *key);
 /* An owner has counted n of a key, or of a part of it; or so much came back to it. */
 void own_counted(struct own_fleet *fleet, struct own_agent *owner, struct own_key *key, uint32_t part, uint64_t n);

@@ -1,4 +1,4 @@
-/* What must hold of a fleet of owners. */
+/* The rules that hold for a fleet of owners. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

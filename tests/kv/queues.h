@@ -7,7 +7,7 @@
 #include "kv/election/election.h"
 #include "kv/lock/lock.h"
 
-/* What a command was answered. */
+/* The answer to a command. */
 struct answer {
     int error;
     bool yes, held;
@@ -52,14 +52,14 @@ struct answer election_resign(struct fixture *world, const char *name, char who,
 struct answer election_proclaim(struct fixture *world, const char *name, uint64_t term, const char *value);
 struct answer election_delay_over(struct fixture *world, const char *name, uint64_t index);
 
-/* Who holds, '|', who waits in turn; exclusive ones in capitals; then a '~' for each lock-delay: "A|Bcd", "|~". Valid
- * until the next call. */
+/* The holders, '|', the waiters in turn; exclusive ones in capitals; then a '~' for each lock-delay: "A|Bcd", "|~".
+ * Valid until the next call. */
 const char *queue_state(struct fixture *world, const struct query_type *view, const char *name);
 #define lock_state(world, name)     queue_state(world, &query_lock, name)
 #define election_state(world, name) queue_state(world, &query_election, name)
 /* The newest transitions, oldest first: "taken a, queued b, released a, passed-on b". */
 const char *lock_transitions(struct fixture *world, const char *name);
-/* What the session has there: its token; 0: it waits or is not there. *index: of the result. */
+/* The session's token there; 0: it waits or is not there. *index: of the result. */
 struct answer queue_entry_of(struct fixture *world, const struct query_type *entry, const char *name, char who);
 #define lock_entry(world, name, who) queue_entry_of(world, &query_lock_entry, name, who)
 

@@ -18,7 +18,7 @@ static struct expiry_leader leader_of(const struct quota_servers *servers) {
 
 /* -- what ends by itself ------------------------------------------------------------------------------------------ */
 
-/* What entries began and ended goes into the leader's table. */
+/* Puts the deadlines that entries began and ended into the leader's table. */
 static void take_updates(struct quota_servers *servers) {
     struct expiry_leader leader = leader_of(servers);
     for (struct expiry_update *at = expiry_updates_take(servers->world.updates), *next; at; at = next) {

@@ -28,7 +28,7 @@ void quota_servers_delete(struct quota_servers *servers, const char *name);
 /* The leader is gone; and another one leads. */
 void quota_servers_unled(struct quota_servers *servers);
 void quota_servers_lead(struct quota_servers *servers, uint64_t now_ns);
-/* What is due by now ends. To be called as time goes on. */
+/* Ends all that is due by now. To be called as time goes on. */
 void quota_servers_tick(struct quota_servers *servers, uint64_t now_ns);
 
 /* As the command's result; the grants are valid until the next call of anything here. CO_NOLEADER without a leader. */

@@ -35,7 +35,7 @@ struct outcome rollout_due(struct fixture *world, uint8_t command, const char *n
 struct caller {
     const char *id, *node, *tag, *region;
 };
-/* What the caller gets: "" for none. Its index, and what came of the stage: static, until the next call. */
+/* The version that the caller gets, "" for none; *index: its index. Static, until the next call. */
 const char *rollout_version(struct fixture *world, const char *name, const struct caller *caller, uint64_t *index);
 const Pb__RolloutResolution *rollout_ask(struct fixture *world, const char *name, const struct caller *caller);
 const Pb__RolloutState *rollout_look(struct fixture *world, const char *name); /* until the next query */

@@ -120,7 +120,7 @@ static uint64_t period_ns(const struct fleet_budget *budget) {
     return (uint64_t)(quota_window_end(budget->definition, 0) - quota_window_start(budget->definition, 0)) * FLEET_S;
 }
 
-/* What one agent admits by itself: at most so much in any refill period. */
+/* Checks that one agent admits at most its cap by itself in any refill period. */
 static void fell_back(struct fleet *fleet, struct fleet_agent *agent, size_t i, uint64_t n) {
     struct fleet_budget *budget = &fleet->budgets[i];
     size_t *count = &agent->fallback_count[i];
@@ -286,7 +286,7 @@ static void arrive(struct fleet *fleet, struct fleet_message *message) {
         CHECK(command);
         int error = quota_servers_ask(&fleet->servers, command, &grants);
         if (!message->deaf) message->error = error;
-        /* What an agent claims adds up; only what comes late may be out of date. */
+        /* An agent's claims add up; only late ones may be out of date. */
         for (size_t i = 0; grants && !message->deaf && i < grants->n_grants; i++)
             cr_assert(grants->grants[i]->error == CO_OK || grants->grants[i]->error == CO_NOTFOUND, "seed %llu: %s",
                       (unsigned long long)fleet->plan.seed, grants->grants[i]->text);

@@ -1,6 +1,6 @@
-/* Many agents that spend of a few budgets of one cluster, with clocks of their own, over a bad network. Steps of 1 ms of
- * true time, which is the leader's. Each agent is the real kv/quota/spender.h, and the servers are the real state machine
- * (quota_servers.h). What must hold is judged as it runs (cr_assert). */
+/* Many agents that spend of a few budgets of one cluster, with clocks of their own, over a bad network. Steps of 1 ms
+ * of true time, which is the leader's. Each agent is the real kv/quota/spender.h, and the servers are the real state
+ * machine (quota_servers.h). The rules are checked as it runs (cr_assert). */
 #ifndef COORD_TESTS_KV_SPENDER_FLEET_H
 #define COORD_TESTS_KV_SPENDER_FLEET_H
 

@@ -1,5 +1,5 @@
-/* What a stream has to tell, said in the simplest way: after each entry the present queries of all things are asked, and
- * what is other than before is a change. */
+/* A model of the events of a stream, in the simplest way: after each entry it asks the present queries of all things,
+ * and each difference is a change. */
 #ifndef COORD_TESTS_KV_STREAMS_H
 #define COORD_TESTS_KV_STREAMS_H
 

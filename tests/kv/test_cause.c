@@ -1,4 +1,4 @@
-/* What woke a blocking query, in a few words (kv/stream/stream.h: stream_cause). */
+/* The cause that woke a blocking query, in a few words (kv/stream/stream.h: stream_cause). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Elections: who leads, what is advertised, who is woken. What they have in common with locks: test_lock*.c; at random:
+/* Elections: who leads, what is advertised, who is woken. Rules shared with locks: test_lock*.c; at random:
  * test_lock_model.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -334,7 +334,7 @@ Test(kv, long_keys_are_found_listed_in_order_and_removed, .init = setup, .fini =
     free(prefix);
 }
 
-/* What a long key is stored under can be a key too, and must not be taken for it. */
+/* The name under which a long key is stored can be a key too, and must not be taken for the long one. */
 Test(kv, a_short_key_cannot_pose_as_a_long_one, .init = setup, .fini = teardown) {
     char stored[STORE_KEY_MAX + 1], *key = NULL;
     for (unsigned number = 0; !key; number++) { /* until the hash has no NUL, so that a client could write it */

@@ -89,7 +89,7 @@ static unsigned key_number(ProtobufCBinaryData name) {
     UNREACHABLE();
 }
 
-/* What is there now, by the queries of the present. */
+/* Reads the present state by the queries of the present. */
 static void look(uint8_t command) {
     uint64_t index = machine_index(world.machine);
     struct state *state = &states[index];

@@ -339,7 +339,7 @@ Test(leases, a_node_that_leaves_goes_at_once, .init = setup, .fini = teardown) {
     cr_expect(again.error == CO_OK && !again.yes, "it has no lease to leave by");
 }
 
-/* Who left is a member that left, until it is here again, or for its reconnect timeout. */
+/* A node that left is shown as left until it is here again, or for its reconnect timeout. */
 Test(leases, a_node_that_left_is_shown_as_left, .init = setup, .fini = teardown) {
     cr_assert(lease_grant(&world, id[0], "n1", 1).yes && lease_register(&world, &agent).yes);
     cr_expect_str_eq(members_now(&world), "n1=alive ");

@@ -275,7 +275,7 @@ static void watchers_remove(void) {
     }
 }
 
-/* Who waits for a thing is woken by each of its changes, and by nothing else. */
+/* Each change of a thing wakes those who wait for it, and nothing else does. */
 static void compare_woken(void) {
     for (unsigned n = 0; n < QUEUES; n++) {
         struct model_queue *q = &queues[n];

@@ -1,4 +1,4 @@
-/* What of locks is read and watched: who is woken by what, indexes that never go back, transitions, free names that are
+/* Reads and watches of locks: who is woken by what, indexes that never go back, transitions, free names that are
  * forgotten, copies and backups. */
 #include <criterion/criterion.h>
 #include <fcntl.h>

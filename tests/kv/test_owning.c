@@ -427,7 +427,8 @@ Test(owning, what_a_newcomer_was_given_counts_when_its_epoch_is_active) {
     buffer_free(&reply);
 }
 
-/* Who gave to a newcomer goes before that heard that it is one no more: what it had is all that it gave, both times. */
+/* An agent that gave counts to a newcomer goes before the newcomer hears that it is none any more. The newcomer keeps
+ * what both hand-overs gave it. */
 Test(owning, what_a_newcomer_was_given_stays_when_the_giver_goes) {
     come();
     cr_expect_eq(hand_over(1, false, 4), PB__QUOTA_VERDICT__QUOTA_DONE);

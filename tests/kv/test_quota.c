@@ -402,7 +402,7 @@ Test(quota, who_got_nothing_comes_first_when_something_comes_back) {
     const Pb__QuotaGrant *grant = quota_ask(&world, id[0], ASK(.name = text("b"), .lease = quick, .want = 100));
     cr_expect(grant->granted == 40 && grant->available == 0, "%lu %ld", grant->granted, grant->available);
     cr_expect(!quota_ask(&world, NULL, ASK(.name = text("b"), .take = 1))->taken);
-    /* Who does not come for it lets the others wait for two seconds of refills. */
+    /* An agent that does not come for its share lets the others wait for two seconds of refills. */
     cr_expect(quota_look(&world, "b")->record->kept == 60 && quota_refill(&world, "b", 0).yes);
     cr_expect(quota_ask(&world, NULL, ASK(.name = text("b"), .take = 150))->taken);
     GRANTED(1, 10, .lease = slow, .want = 60);

@@ -144,7 +144,7 @@ Test(quota_changes, a_new_leader_goes_on_with_the_time_until_a_refill) {
     cr_expect(quota_refill(&world, "b", 0).yes);
     SUMS("spent 6 stranded 0 leased 0 slack 0: 994 of 1000");
     cr_expect_eq(quota_look(&world, "b")->record->waited_ms, 0);
-    /* What was waited for counts for the refill that it was waited for. */
+    /* Time that was waited counts only for the refill that it was waited for. */
     cr_expect(quota_refill(&world, "b", 0).yes);
     definition.tokens = 2;
     cr_assert(quota_put(&world, &definition).yes);
@@ -166,7 +166,7 @@ Test(quota_changes, a_lease_that_ends_in_the_next_window_counts_in_that) {
     quota_trail_check(&world, "b");
 }
 
-/* What the leader counts. */
+/* The deadlines that the leader counts. */
 static struct { char text[200]; } told;
 static void see(void *data, uint8_t command, const ProtobufCMessage *message) {
     (void)data;

@@ -1,4 +1,4 @@
-/* What follows from a budget's definition: defaults, refusals, parts, refills, windows, the bound. */
+/* Consequences of a budget's definition: defaults, refusals, parts, refills, windows, the bound. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -203,7 +203,7 @@ static void session_ended(unsigned owner) {
 
 /* -- owners ------------------------------------------------------------------------------------------------------- */
 
-/* What an owner holds of a budget, as far as it knows. */
+/* An owner's part of a budget, as far as it knows. */
 struct purse {
     uint64_t lease, seq, balance, unreported, in_flight;
     int64_t until_s, sent_s;
@@ -347,7 +347,7 @@ static void refill(unsigned which) {
 
 /* -- what happens: asks ------------------------------------------------------------------------------------------- */
 
-/* What the model grants; the answer is compared. */
+/* Compares the answer with the model's grant. */
 static void granted(struct budget *b, unsigned who, const Pb__QuotaAsk *ask, const Pb__QuotaGrant *grant) {
     struct lease *lease = lease_of(b, who);
     if (lease && ask->seq == lease->seq) { /* again */

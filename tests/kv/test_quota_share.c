@@ -53,7 +53,7 @@ Test(quota_share, priorities_are_served_one_after_the_other) {
     LEVEL(1, 0, false);
 }
 
-/* What everybody gets: what is surely theirs, then who comes first one more. */
+/* Shares that all get: the part that is surely theirs, then one more for those who come first. */
 static uint64_t give(uint64_t total, const struct quota_wish *wishes, size_t count, uint64_t got[WISHES]) {
     for (size_t i = 0; i < count; i++) {
         uint64_t sure = quota_level_sure(levels[wishes[i].priority]);

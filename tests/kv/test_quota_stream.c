@@ -41,7 +41,7 @@ static void note(const char *name) {
     snprintf(seen[seen_count++].sums, sizeof seen[0].sums, "%s", quota_sums(&world, name));
 }
 
-/* What an owner does: it has a numbered lease, and says now this, now that. */
+/* One action of an owner: it has a numbered lease, and makes now this request, now that. */
 static void act(struct rng *rng, const char *name) {
     static uint64_t seq;
     const char *session = id[rng_below(rng, OWNERS)];

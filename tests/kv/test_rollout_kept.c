@@ -1,4 +1,4 @@
-/* What rollouts keep: documents, also those that are removed; the pointer; the bounds of it all. */
+/* Things that rollouts keep: documents, also those that are removed; the pointer; the bounds of it all. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,7 +163,7 @@ Test(rollout_kept, promotions_make_room_for_stages) {
     }
 }
 
-/* What cannot be told apart any more is refused, and nobody is woken for it. */
+/* A stage that could not be told apart from others any more is refused, and wakes nobody. */
 Test(rollout_kept, a_stage_that_there_is_no_room_for_is_refused) {
     char node[20];
     char *id = rollout_caller_in(99, 100);

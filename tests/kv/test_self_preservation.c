@@ -109,7 +109,7 @@ struct seen {
     uint64_t index;
 };
 
-/* What passes, to who asks with or without what is held. */
+/* The passing instances, with or without the held ones. */
 static struct seen look(const char *service, bool held) {
     Pb__ServiceRequest request = PB__SERVICE_REQUEST__INIT;
     request.service = (char *)(uintptr_t)service;

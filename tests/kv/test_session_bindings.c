@@ -1,4 +1,4 @@
-/* What belongs to a session, of any module: made together with its session, and gone with it, in one entry. */
+/* Things of any module that belong to a session: made together with it, and gone with it, in one entry. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

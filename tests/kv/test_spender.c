@@ -254,7 +254,7 @@ Test(spender, below_the_low_watermark_the_servers_spend) {
     cr_assert_eq(take_again(&s, "calls", 1), CO_BUSY);
 }
 
-/* What others have spent it does not know otherwise before its next ask. */
+/* Otherwise it would hear only at its next ask how much others have spent. */
 Test(spender, slack_is_not_spent_after_it_has_heard_that_little_is_left) {
     Pb__QuotaDefinition bounded = budget_plain("calls", PB__QUOTA_MODE__QUOTA_BOUNDED);
     Pb__QuotaNotice notice = PB__QUOTA_NOTICE__INIT;

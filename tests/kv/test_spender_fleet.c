@@ -212,7 +212,7 @@ Test(fleet, what_an_idle_agent_holds_comes_to_those_who_starve) {
     fleet_close(fleet);
 }
 
-/* What was spent in a window counts there, and not in the next one, of which it would be missing. */
+/* Tokens spent in a window count there, and not in the next one, which would lack them. */
 static double first_minute(void *data, unsigned agent, size_t budget, uint64_t now_ns) {
     (void)data, (void)agent, (void)budget;
     return now_ns < 60 * FLEET_S ? 100 : 0;

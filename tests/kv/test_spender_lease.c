@@ -1,4 +1,5 @@
-/* What an agent holds of one budget: how it asks for it, spends it and gives it back, and what the servers spend for it. */
+/* An agent's part of one budget: how it asks for it, spends it and gives it back, and how much the servers spend for
+ * it. */
 #include "base/text.h"
 #include "spender_calls.h"
 

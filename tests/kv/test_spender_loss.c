@@ -1,4 +1,4 @@
-/* What an agent admits while no server answers it. */
+/* Takes that an agent admits while no server answers it. */
 #include "spender_calls.h"
 
 TestSuite(spender_loss, .init = begin, .fini = end);

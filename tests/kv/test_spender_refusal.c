@@ -1,4 +1,4 @@
-/* What an agent refuses, and until when: a refusal ends with its reason, and says when that is. */
+/* Takes that an agent refuses, and until when: a refusal ends with its reason, and says when that is. */
 #include "spender_calls.h"
 
 #define MINUTE_S INT64_C(1699999980) /* one begins */
@@ -289,7 +289,8 @@ Test(spender_refusal, nobody_else_is_there_to_give_it_to) {
     cr_assert_eq(take(&s, "calls", 1), CO_OK);
 }
 
-/* What it has left is too little for one take and enough for others; who was told a minute comes after that. */
+/* The agent's rest is too little for one take and enough for others; a client that was told a minute comes after
+ * that. */
 Test(spender_refusal, it_stays_in_line_until_who_was_refused_has_come) {
     plain.lease_ttl_ms = 600000;
     windowed();

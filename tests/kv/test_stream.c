@@ -1,6 +1,5 @@
-/* What a stream tells is what changed: each change once, in order, as it was then; or that it cannot know. Random commands
- * against a model that asks everything after each entry (streams.h). A failure names its seed: COORD_SEED=N runs that
- * one. */
+/* A stream tells each change once, in order, as it was then, or says that it cannot know. Random commands against a
+ * model that asks everything after each entry (streams.h). A failure names its seed: COORD_SEED=N runs that one. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -34,9 +34,9 @@ Pb__TxnCompare *txn_compare_key(struct txn *txn, const char *key, Pb__TxnField f
 Pb__TxnCompare *txn_compare_thing(struct txn *txn, Pb__TxnThing thing, const char *node, const char *id,
                                   Pb__TxnField field, uint64_t number);
 
-/* Applies it as one entry. The answer, until the next call: "ok" and the results ("a=1" with value, "a" without,
- * "node n1 10.0.0.1", "service n1/web:80", "check n1/c:passing"), or "failed" and the errors ("1: key ..."). What a
- * conditional one has chosen stands before: "then: ", "else: ". */
+/* Applies it as one entry. The answer, until the next call: "ok" and the results ("a=1" with value, "a" without, "node
+ * n1 10.0.0.1", "service n1/web:80", "check n1/c:passing"), or "failed" and the errors ("1: key ..."). The choice of a
+ * conditional one stands before: "then: ", "else: ". */
 const char *txn_do(struct fixture *world, const struct txn *txn);
 const char *txn_ask(struct fixture *world, const struct txn *txn); /* the same, as a query */
 const char *txn_answer_text(const Pb__TxnAnswer *answer, bool conditional);

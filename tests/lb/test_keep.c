@@ -1,4 +1,4 @@
-/* Which share of its keys an owner keeps: steps, pauses, and where they end. */
+/* The share of its keys that an owner keeps: steps, pauses, and where they end. */
 #include <criterion/criterion.h>
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* Which instance is picked, by each policy. */
+/* The instance that each policy picks. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* What instances do not say: it is neither zero nor an error, and nobody gains by saying more, but for what it says. */
+/* Figures that instances do not report: they count neither as zero nor as an error, and an instance gains only by the
+ * value of its report, not by reporting. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +68,8 @@ Test(pick_unsaid, errors_that_one_alone_says_are_its_own, .init = setup, .fini =
     expect_shares(4, (double[]){1 / 3.0, 1 / 3.0, 1 / 3.0, 0});
 }
 
-/* What it says of itself is not what the silent ones are: the second one is not less loaded than the third. */
+/* The report of a failing instance does not stand for the silent ones: the second one is not less loaded than the
+ * third. */
 Test(pick_unsaid, one_that_fails_is_no_measure_for_the_silent, .init = setup, .fini = teardown) {
     candidates[0].hint = (struct load_hint){0.01, 0, 0.1, 1};
     candidates[2].hint = (struct load_hint){0.5, 5, 10, NAN};

@@ -1,8 +1,8 @@
 /* A disk in memory that behaves as badly as a real one may (consensus/disk.h), for unit tests and the simulator.
  * Everything that it decides comes from its seed and the calls made: same seed, same calls, same result.
  *
- * What is kept apart, per file and 512-byte sector: what a reader sees (the page cache) and what the medium
- * holds.
+ * Kept apart, for each file and 512-byte sector: the bytes that a reader sees (the page cache) and those that the
+ * medium holds.
  *   - write, allocate and truncate change the cache; sync brings the file's sectors and size to the medium.
  *   - Sectors that were never written read as zeros, also after a crash (no stale blocks of other files).
  *   - A sector that is written again before a sync may have reached the medium in between (a coin).

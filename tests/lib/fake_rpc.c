@@ -109,7 +109,7 @@ static void renew(struct rpc *rpc, struct rpc_renew *renewal, bool leader) {
     renewal->done(renewal, error);
 }
 
-/* What becomes of a write. */
+/* The course of a write. */
 struct course {
     int error;           /* the writer's; CO_OK: the result tells */
     bool applied, later; /* later: with fake_rpc_late */

@@ -1,5 +1,5 @@
-/* A stand-in for rpc/ (rpc.h, coordinates.h, operator.h): one state machine in this process, without Raft. What a
- * cluster can do to those who use it is a switch here. Only programs that need no real rpc link it
+/* A stand-in for rpc/ (rpc.h, coordinates.h, operator.h): one state machine in this process, without Raft. Switches
+ * make it do all that a cluster can do to its users. Only programs that need no real rpc link it
  * (tests/CMakeLists.txt).
  *
  * Threads: rpc_* may be called as rpc.h says. One thread of the fake's own does what is asked, in the order in which

@@ -1,6 +1,6 @@
 /* A state machine with the program's modules, on a real store in a folder of its own; for the tests of all folders.
- * What a folder's tests say again and again (a session, a node with a service) they add in a file of theirs. Whatever
- * goes wrong here ends the test. */
+ * Tests of a folder add their own frequent steps (a session, a node with a service) in a file of theirs. Whatever goes
+ * wrong here ends the test. */
 #ifndef COORD_TESTS_LIB_FIXTURE_H
 #define COORD_TESTS_LIB_FIXTURE_H
 
@@ -48,8 +48,8 @@ void fixture_apply_all(struct fixture *f, const struct command *commands, size_t
 struct outcome fixture_apply(struct fixture *f, uint8_t type, const ProtobufCMessage *message);
 struct outcome fixture_apply_bytes(struct fixture *f, struct slice command);
 int fixture_try(struct fixture *f, uint8_t type, const ProtobufCMessage *message); /* machine_apply's error */
-/* What began and ended since the last call, oldest first: "lease began 00000064 10; ": the kind, the first 8 bytes of
- * the name, the period in `unit_ns`. Ends with a NUL. */
+/* The deadlines that began and ended since the last call, oldest first: "lease began 00000064 10; ": the kind, the
+ * first 8 bytes of the name, the period in `unit_ns`. Ends with a NUL. */
 void fixture_updates(struct fixture *f, int64_t unit_ns, struct buffer *out);
 /* The first command of a cluster: its version, its id 7. The history begins with it. */
 void fixture_found(struct fixture *f);

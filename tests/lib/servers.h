@@ -23,8 +23,9 @@ struct server {
 void servers_start(struct server *servers, unsigned count, unsigned patience);
 void servers_stop(struct server *servers, unsigned count); /* and removes their folders */
 
-/* What a write or a default read may end with because several servers elect a leader, which they may do at any moment
- * (a leader whose disk stood still hands over: consensus/disk_health.h). Then it is made again. Of one alone: never. */
+/* May a write or a default read end with this error because several servers elect a leader? They may do so at any
+ * moment (a leader whose disk stood still hands over: consensus/disk_health.h), and the test asks again. A server alone
+ * never does. */
 bool server_elects(const struct server *server, int error);
 
 /* Wait until the write is acknowledged, and make it again where server_elects: so it may have been applied twice, and

@@ -1,6 +1,6 @@
 /* Two regions without a network of their own: a source, as two servers of which one is behind, and a region that copies
- * it, with several servers that believe in turn, and sometimes at once, that they lead. What they ask, propose and hear
- * takes its time, gets lost, comes twice and overtakes. All of it from one seed, in virtual time.
+ * it, with several servers that believe in turn, and sometimes at once, that they lead. Their questions, proposals and
+ * answers take time, get lost, come twice and overtake. All of it from one seed, in virtual time.
  *
  * After each command that the copying region applies it is checked that readers see one past state of the source, the
  * one that the copy says it is, and that it does not go back. */
@@ -23,7 +23,7 @@ const char *world_violation(const struct world *world); /* NULL: none */
 struct world_counts world_counts(const struct world *world);
 void world_free(struct world *world);
 
-/* What readers see of the copy. */
+/* The picture that readers see of the copy. */
 void picture_of_copy(struct fixture *f, const char *region, struct catalog_picture *picture);
 
 #endif

@@ -1,6 +1,7 @@
-/* Two regions without a network of their own: a source, as two servers of which one is behind, and a region that copies its
- * keys below a prefix, with several servers that believe in turn, and sometimes at once, that they lead. What they ask,
- * propose and hear takes its time, gets lost, comes twice and overtakes. All of it from one seed, in virtual time.
+/* Two regions without a network of their own: a source, as two servers of which one is behind, and a region that copies
+ * its keys below a prefix, with several servers that believe in turn, and sometimes at once, that they lead. Their
+ * questions, proposals and answers take time, get lost, come twice and overtake. All of it from one seed, in virtual
+ * time.
  *
  * After each command that the copying region applies it is checked that its keys, when its rule says that they are whole,
  * are as the source's were at the rule's position; that this does not go back; and that keys outside are left alone. */

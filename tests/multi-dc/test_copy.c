@@ -1,4 +1,4 @@
-/* Every rule of copies of other regions' catalogs, one by one. What holds of them together: test_copy_story.c. */
+/* Every rule of copies of other regions' catalogs, one by one. All rules together: test_copy_story.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

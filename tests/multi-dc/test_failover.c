@@ -1,4 +1,4 @@
-/* Who answers for a service: when it goes to another region, where to, and when it comes home. */
+/* The region that answers for a service: when it goes to another one, where to, and when it comes home. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static void setup(void) { neighbours_open(&world); }
 static void teardown(void) { neighbours_close(&world); }
 
 /* -- helpers ------------------------------------------------------------------------------------------------------ */
-/* What the request waits for: as far as all of it has come. */
+/* The sum of the generations of all that the request waits for. */
 static uint64_t generations(const Pb__AnswerRequest *request) {
     struct watch_table *watches = machine_watches(world.f.machine);
     uint64_t sum = watch_generation(watches, query_answer.watched(&request->base));
@@ -23,7 +23,7 @@ static uint64_t generations(const Pb__AnswerRequest *request) {
     return sum;
 }
 
-/* Who asks again and again, as the order is now. Another answer has to wake him. */
+/* A client that asks again and again, as the order is now. Each other answer has to wake it. */
 static void expect_woken(Pb__AnswerRequest *request, const char *text) {
     static char last[128];
     static uint64_t before;

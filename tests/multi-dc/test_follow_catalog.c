@@ -1,4 +1,4 @@
-/* What the follower of a region's catalog does next, in each situation. What all followers share is tested here, too. */
+/* The next step of the follower of a region's catalog, in each situation, and what all followers share. */
 #include <criterion/criterion.h>
 
 #include "base/message.h"

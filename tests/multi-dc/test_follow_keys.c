@@ -1,5 +1,5 @@
-/* The follower of copied keys, question by question: where a listing goes on, whose answers are passed over, when it marks.
- * What it makes of faults: test_keys_story.c. */
+/* The follower of copied keys, question by question: where a listing goes on, whose answers are passed over, when it
+ * marks. Its behaviour under faults: test_keys_story.c. */
 #include <criterion/criterion.h>
 
 #include "base/message.h"

@@ -71,7 +71,7 @@ static uint64_t until_copied(const char *service, uint32_t port, size_t count) {
     return clock_mono_ms() - began;
 }
 
-/* What is done with the follower of a server, on that server's loop; the caller waits. */
+/* Runs something for the follower of a server on that server's loop, and waits until it has run. */
 struct job {
     struct loop_task task;
     void (*run)(unsigned number, void *data);

@@ -1,5 +1,5 @@
-/* What is under way between those who follow a region and those whom they ask, for tests: it goes, it comes back, each by a
- * time of its own. */
+/* Calls under way between followers of a region and its servers, for tests: each goes and comes back after a time of
+ * its own. */
 #ifndef COORD_TESTS_MULTI_DC_WORLD_CALLS_H
 #define COORD_TESTS_MULTI_DC_WORLD_CALLS_H
 

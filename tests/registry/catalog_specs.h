@@ -1,4 +1,4 @@
-/* What the tests of the catalog say again and again. */
+/* Frequent steps of the tests of the catalog. */
 #ifndef COORD_TESTS_REGISTRY_CATALOG_SPECS_H
 #define COORD_TESTS_REGISTRY_CATALOG_SPECS_H
 

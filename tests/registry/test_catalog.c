@@ -436,7 +436,7 @@ Test(catalog, tables_by_node_meta) {
     cr_assert_eq(
         ((const Pb__NodesResult *)fixture_query(&f, &query_nodes, &meta_request("rack", "1")->base).message)->n_nodes,
         1);
-    /* What leaves the whole table alone, but not the filtered one: an instance moves, a node's meta changes. */
+    /* Changes that leave the whole table alone, but not the filtered one: an instance moves, a node's meta changes. */
     uint64_t all = services_index();
     uint64_t index = dereg("n2", "a", "");
     index = reg("node=n2 meta=rack:2 service=a2:web:1 tag=x");

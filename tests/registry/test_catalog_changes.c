@@ -1,5 +1,5 @@
-/* What changed of the catalog since an index: taken by a picture of it as it was then, it makes a picture of it as it is
- * now, whatever happened in between, with the whole history, a part of it, or none. */
+/* Changes of the catalog since an index: applied to a picture of the catalog as it was then, they make a picture of it
+ * as it is now, whatever happened in between, with the whole history, a part of it, or none. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* What a module that hangs on the catalog is told. */
+/* The events that a module gets from the catalog. */
 #include <criterion/criterion.h>
 
 #include "catalog_specs.h"

@@ -1,4 +1,4 @@
-/* What modules are told of services that turned: random commands, and what the catalog shows before and after each. */
+/* The turns of services that modules hear of: random commands, compared with the catalog before and after each. */
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <stdio.h>

@@ -21,7 +21,7 @@ static uint64_t now_ms;
 static int64_t ttl_ns; /* of what was renewed last */
 static unsigned ticks;
 
-/* What came due, in order. */
+/* The names that came due, in order. */
 static struct end {
     char name[64];
     const struct expiry_kind *kind;

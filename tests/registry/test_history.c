@@ -26,7 +26,7 @@ static uint64_t cas_fails(struct fixture *to, const char *key) {
     return outcome.index;
 }
 
-/* What the leader is told of the history since the last call: "began 25; ended 0; ", in milliseconds. */
+/* The updates about the history that the leader got since the last call: "began 25; ended 0; ", in milliseconds. */
 static const char *updates(void) {
     static char text[256];
     size_t size = 0;
@@ -210,7 +210,7 @@ Test(history, a_time_is_the_newest_change_that_is_not_after_it, .init = setup, .
     cr_assert_eq(index, indexes[3]);
 }
 
-/* What goes by age, by a break and by being off has its time, too. */
+/* Rows that go by age, by a break or because history is off leave a floor with a time, too. */
 Test(history, a_floor_has_a_time, .init = setup, .fini = teardown) {
     uint64_t index;
     put_at(2000, "a");
@@ -305,8 +305,8 @@ static uint64_t delete_tree(struct fixture *to, const char *prefix) {
     return fixture_apply(to, KV_APPLY, &command.base).index;
 }
 
-/* An entry that is too large for a row breaks the history of its topic, and writes no more than it would without. What
- * was there before goes in steps; other topics have theirs; a process that was started again knows it. */
+/* An entry that is too large for a row breaks the history of its topic, and writes no more than it would without. The
+ * older rows go in steps; other topics keep theirs; a process that was started again knows of the break. */
 Test(history, an_entry_that_is_too_large_breaks_it, .init = setup, .fini = teardown) {
     char value[200], key[32];
     memset(value, 'x', sizeof value - 1), value[sizeof value - 1] = '\0';

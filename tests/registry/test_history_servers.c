@@ -226,8 +226,9 @@ static void restore_copy(struct fixture *to, struct fixture *from) {
     close(fd);
 }
 
-/* What an entry does must not depend on what a process remembers, nor on what else was in its batch. One applies all in
- * one go; one is restarted now and then; one gets a copy of another's state in between, as a server that was away. */
+/* The effect of an entry must not depend on the memory of a process, nor on the other entries in its batch. One applies
+ * all in one go; one is restarted now and then; one gets a copy of another's state in between, as a server that was
+ * away. */
 static void three_servers(uint64_t seed) {
     struct rng rng;
     struct fixture steady, restarted, behind;

@@ -1,4 +1,4 @@
-/* What operators set, and restoring a backup through commands. */
+/* The settings of operators, and restoring a backup through commands. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -126,7 +126,7 @@ Test(operator, a_backup_of_a_cluster_that_was_further_on) {
     cr_assert(result.index == theirs + 2 && machine_applied(to.machine) == applied + 2);
     fixture_reopen(&to);
     cr_assert(machine_index(to.machine) == theirs + 2 && machine_applied(to.machine) == applied + 2);
-    /* What goes to a follower brings the offset along; and a backup of that is as good. */
+    /* A copy for a follower brings the offset along; and a backup of that copy is as good. */
     copy_of(&to, &again);
     uint64_t index = 0;
     cr_assert(check_bytes(&third, buffer_slice(&again), &index) == CO_OK && index == theirs + 2);

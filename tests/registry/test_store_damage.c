@@ -135,7 +135,7 @@ static struct progress {
     size_t trusted[DAMAGES], met;
 } * progress;
 
-/* What the store says of it is not of interest. */
+/* Hides the store's messages about the damage. */
 static void be_quiet(void) {
     int nowhere = open("/dev/null", O_WRONLY);
     CHECK(nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0 && dup2(nowhere, STDERR_FILENO) >= 0);
@@ -243,7 +243,7 @@ static bool is_empty(struct store *store) {
     return records == 0;
 }
 
-/* What the next start makes of it: 0: not trusted; 1: all of it is right, and it works. Ends the process otherwise. */
+/* The result of the next start: 0: not trusted; 1: all of it is right, and it works. Ends the process otherwise. */
 static int open_and_use(void) {
     bool trusted;
     struct store *store = open_at(folder, &trusted);
@@ -296,7 +296,7 @@ Test(store_damage, of_each_page_is_found_before_lmdb_sees_it) {
     }
     leave(folder, whole, whole_size, false);
     cr_assert_eq(open_and_use(), 1);
-    /* What nobody refers to may be anything; nothing else. */
+    /* Only bytes that nothing refers to may be anything. */
     struct store_scrubbed seen;
     struct fault fault = {0};
     leave(folder, whole, whole_size, false);
@@ -333,7 +333,7 @@ Test(store_damage, of_a_file_that_is_shorter_or_of_its_marker) {
     free(path);
 }
 
-/* What LMDB would do with such a list is found out by whoever reads what it overwrites. */
+/* LMDB would overwrite a page in use because of such a list; the reader of that page finds it out. */
 Test(store_damage, of_a_list_of_free_pages_that_names_one_in_use) {
     char *bytes = malloc(whole_size);
     size_t lists = 0;

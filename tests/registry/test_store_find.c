@@ -1,5 +1,5 @@
 /* One bit is flipped in a store that is open: in a separator of a branch page, or in a key of a leaf. LMDB finds its
- * way by those. What is read then is right, or an error: no record is missed, and none is put a second time. */
+ * way by those. A read then gives the right record or an error: none is missed, and none is put a second time. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -153,7 +153,7 @@ static void ask_of_table_0(const char *where) {
     store_read_done(reader);
 }
 
-/* What is asked after each flip: of the record itself, and of each `stride`-th. */
+/* The questions after each flip: for the record itself, and for each `stride`-th. */
 struct asked {
     size_t stride;
     bool changes;
@@ -171,7 +171,7 @@ static size_t u16(const char *at) { return (unsigned char)at[0] | (size_t)(unsig
 
 enum { BRANCH = 1, LEAF = 2 };
 
-/* Which record has this key. */
+/* The number of the record that has this key. */
 static size_t number_of(struct slice key) {
     size_t number = 0;
     if (!slice_starts(key, slice_text("key/"))) return KEYS + FEW;

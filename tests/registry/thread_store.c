@@ -71,7 +71,7 @@ static void grow_file(void) {
     free(value);
 }
 
-/* What a view hands out is of one turn. */
+/* All records that a view hands out are of one turn. */
 struct viewed {
     uint64_t turn, keys;
 };

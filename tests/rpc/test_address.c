@@ -112,7 +112,7 @@ Test(address, all_addresses_of_a_name_are_tried_in_turn) {
             cr_expect_eq(address_failed(&turn), i < 2, "the round is over after the last");
         }
     }
-    /* What it resolves to changes. */
+    /* The name resolves to other addresses. */
     cr_expect_eq(address_next(&turn, found), &addresses[0]);
     cr_expect_eq(address_next(&turn, &found[1]), &addresses[2]);
     cr_expect_eq(address_next(&turn, &found[2]), &addresses[2]);

@@ -115,7 +115,7 @@ Test(ask_ends, it_is_not_delivered_after_its_time) {
     cr_assert_eq(processes[B].asked, 0);
 }
 
-/* Who has the node looked for ends surely. */
+/* An ask whose node is still looked for surely ends. */
 Test(ask_ends, time_is_up_while_it_is_looked_for) {
     struct mine mine;
     s1_s2->stuck = true;

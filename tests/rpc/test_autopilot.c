@@ -1,4 +1,4 @@
-/* Which dead server may leave: a table. */
+/* The dead servers that may leave: a table. */
 #include <criterion/criterion.h>
 
 #include "rpc/server/autopilot.h"

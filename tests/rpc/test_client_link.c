@@ -146,7 +146,7 @@ Test(client_link, an_agent_knows_why_a_server_is_not_reached) {
     close_world(&world);
 }
 
-/* What comes of it still from the server before is not the rest of it. */
+/* Pieces that still come from the server before are not the rest of the answer. */
 Test(client_link, an_answer_is_of_one_server) {
     struct world world;
     open_world(&world);
@@ -492,7 +492,7 @@ Test(client_link, an_ask_ends_in_time) {
     close_world(&world);
 }
 
-/* Who is asked goes on to another server meanwhile; the answer goes back where the question came from. */
+/* The agent that is asked changes its server meanwhile; its answer goes back where the question came from. */
 Test(client_link, a_connection_with_an_open_question_is_kept_until_it_is_answered) {
     struct world world;
     asked = NULL;

@@ -1,4 +1,5 @@
-/* What a server says to those that it does writes for: frames of a size that a link takes, whatever the answers are. */
+/* Answers of a server to those for whom it makes writes: frames of a size that a link takes, whatever the answers
+ * are. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

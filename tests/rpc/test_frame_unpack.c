@@ -31,7 +31,7 @@ static void expect_made_of(const char *item, size_t size, const ProtobufCMessage
     free((char *)(uintptr_t)lots.data);
 }
 
-/* What the largest frame (16 MiB) can hold of them would be 450 to 1,300 MiB. */
+/* As many of them as the largest frame (16 MiB) can hold would need 450 to 1,300 MiB. */
 Test(frame_unpack, items_of_nothing) { expect_made_of("\x0a\x00", 2, &pb__peer_writes__descriptor, 10000, 100000); }
 Test(frame_unpack, fields_that_are_not_known) {
     expect_made_of("\x78\x00", 2, &pb__peer_fetch_end__descriptor, 10000, 100000);

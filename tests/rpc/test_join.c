@@ -1,5 +1,5 @@
-/* What a person is told who names an address to join by, on a client agent that knows of no server yet (rpc/core/join.c);
- * the servers are made up. */
+/* The message to a person who names an address to join by, on a client agent that knows of no server yet
+ * (rpc/core/join.c); the servers are made up. */
 #include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <stdio.h>

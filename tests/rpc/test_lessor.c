@@ -1,4 +1,4 @@
-/* What the leader does when the end of something that it has decided does not get into the log. */
+/* The leader's behaviour when an end that it has decided does not get into the log. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What coord verify says of folders that no agent leaves: newer versions, parts that do not belong together. Damage
- * to real ones: tests/e2e/test_verify.py. */
+/* The verdict of coord verify on folders that no agent leaves: newer versions, parts that do not belong together.
+ * Damage to real ones: tests/e2e/test_verify.py. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What a server without a leader says that it waits for; what came of an address, in words. Tables. */
+/* The words in which a server without a leader says what it waits for, and what came of each address. Tables. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <uv.h>

@@ -142,7 +142,7 @@ static void begin(struct mine *mine, uv_sem_t *done, unsigned from, unsigned to,
                                  .done = on_done};
     rpc_ask(rpc_of(from), &mine->ask);
 }
-/* What was said about it holds now, and later. */
+/* The outcome that was reported holds now, and later. */
 static void compare(const struct mine *mine) {
     CHECK(atomic_load(&mine->ends) == 1);
     unsigned times = atomic_load(&delivered[mine->number]);

@@ -275,7 +275,7 @@ static void stop_agent(void) {
 }
 static void stop_servers(void) { servers_stop(servers, SERVERS); }
 
-/* What waits when it stops is ended. */
+/* Requests that wait when it stops end. */
 static void stop_while_some_wait(void) {
     enum { COUNT = 100 };
     static struct asked asked[COUNT];

@@ -427,7 +427,7 @@ static void stops_with_many(unsigned count) {
 }
 
 /* -- three servers ------------------------------------------------------------------------------------------------ */
-/* What any server has acknowledged, every server's default fetch finds. */
+/* Every server's default fetch finds each write that any server has acknowledged. */
 __attribute__((unused)) static void three_agree(void) {
     struct server servers[3];
     struct asked asked;

@@ -72,7 +72,7 @@ static void define(const char *name, uint64_t budget, bool owned) {
     CHECK(error == CO_OK);
 }
 
-/* What is settled, when nothing is held. */
+/* The sum that is settled, when nothing is held. */
 static uint64_t spent(const char *name) {
     Pb__QuotaRequest request = PB__QUOTA_REQUEST__INIT;
     struct asked asked;
@@ -195,7 +195,7 @@ static void takers_run(void (*meanwhile)(void)) {
     for (size_t i = 0; i < TAKERS; i++) uv_thread_join(&threads[i]);
 }
 
-/* What the key has left, by its owner's count: what was refused together with others came back. */
+/* The key's rest by its owner's count: tokens of takes that were refused together with others came back. */
 static uint64_t left_of_key(void) {
     struct request request = {.takes = {{.name = slice_text("o"), .key = slice_text("k")}}};
     CHECK(uv_sem_init(&request.done, 0) == 0);

@@ -1,8 +1,8 @@
-/* Agents that keep their services in the catalog of a simulated cluster. Each is the program's own code of an agent's node
- * lease (health/liveness.h), of its table of services and checks (health/local_internal.h) and of its comparisons with the
- * catalog (health/sync.h), with a clock of its own. What it asks goes to one of the servers, as an operation like any other,
- * over a network that cuts, loses and delays. Agents are killed, stand still, leave, and begin again; two may have one name.
- * What must hold is judged as it runs (agents_judge.c):
+/* Agents that keep their services in the catalog of a simulated cluster. Each is the program's own code of an agent's
+ * node lease (health/liveness.h), of its table of services and checks (health/local_internal.h) and of its comparisons
+ * with the catalog (health/sync.h), with a clock of its own. Its requests go to one of the servers, as operations like
+ * any other, over a network that cuts, loses and delays. Agents are killed, stand still, leave, and begin again; two
+ * may have one name. The rules are checked as it runs (agents_judge.c):
  *
  *     no lease ends before its TTL is over since its last renewal was sent, and the lease of an agent that lives and is
  *     reached does not end at all
@@ -62,7 +62,7 @@ struct agent {
     struct agent_service services[AGENT_SERVICES];
     bool agrees;   /* the catalog says of it what it knows, as of the last look */
     bool poisoned; /* each write with its service 0 loses the connection */
-    /* What is judged. */
+    /* The figures that are checked. */
     uint64_t gone_us;    /* since when it is down */
     uint64_t trouble_us; /* last seen; may be in the future */
     uint64_t late_us;    /* when its last message arrives of those that are late */

@@ -91,7 +91,7 @@ static void late(struct agent *agent, struct agent_call *call) {
     if (call->arrives && arrives_us > agent->late_us) agent->late_us = arrives_us;
 }
 
-/* It is lost on the way, late, or answered in vain. What its sender learns is said in call->error. */
+/* It is lost on the way, late, or answered in vain. call->error has what its sender learns. */
 static void draw_fate(struct agent *agent, struct agent_call *call, bool poisoned) {
     struct sim *sim = agent->all->sim;
     bool cut = agent->cut_us > sim->now_us;

@@ -1,4 +1,4 @@
-/* What the files of agents share (tests/sim/agents.h).
+/* Shared by the files of agents (tests/sim/agents.h).
  *
  *     agents.c        their life, and what their code wants done
  *     agents_calls.c  what is under way between one and a server

@@ -1,5 +1,5 @@
-/* What must hold of agents, their leases and the catalog: asked of the state of a server that has applied all that any
- * server has. */
+/* The rules that hold for agents, their leases and the catalog, checked in the state of a server that has applied all
+ * that any server has. */
 #include <string.h>
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
-/* What waits at a server and who decides about it: the program's queue of requests, its forwarding and its lease
- * table, each reached through its callbacks as node.c, rpc/leader/forward.c and rpc/leader/leases.c do, with the simulator's time,
- * connections and clients on the other side. */
+/* Requests that wait at a server, and the program's code that decides about them: its queue of requests, its forwarding
+ * and its lease table, each reached through its callbacks as node.c, rpc/leader/forward.c and rpc/leader/leases.c do,
+ * with the simulator's time, connections and clients on the other side. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static void take_decided(struct server *server) {
     }
 }
 
-/* What a client is told. A process that dies says nothing. */
+/* Tells a client the outcome of its write. A process that dies says nothing. */
 static void write_told(struct server *server, uint64_t id, int error, const struct machine_result *result) {
     struct op *op = op_get(server->sim, id);
     bool surely_not = error == CO_NOLEADER || error == CO_DISKFULL || error == CO_BUSY || error == CO_CLOSED;
@@ -83,7 +83,7 @@ static void submit(struct server *server, struct write *write, struct raft_data 
     server_turn(server);
 }
 
-/* What came with a later cluster version is refused before (rpc/core/version.c). */
+/* Commands of a later cluster version have been refused before (rpc/core/version.c). */
 void edge_write(struct server *server, uint64_t op) {
     struct raft_data *data = op_bytes(op_get(server->sim, op));
     const struct module_command *row =

@@ -1,5 +1,5 @@
-/* What has to hold, whatever happens. The checkers look at what servers write, send, commit and apply, and at what
- * clients are told; they know nothing of faults and scenarios. */
+/* The rules that hold always. The checkers look at all that servers write, send, commit and apply, and at the answers
+ * to clients; they know nothing of faults and scenarios. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,7 +134,7 @@ static bool picture_fits(const struct disk_picture *picture, const struct raft_s
     return fits;
 }
 
-/* What is found has to be what was durable, plus a beginning of what was being written. */
+/* A server has to find all that was durable, plus a beginning of the write that was under way. */
 static bool recovery_fits(struct server *server, const struct raft_start *start, const struct log_terms *found) {
     struct disk_picture picture = {server->durable_term, server->durable_vote, {0}};
     log_terms_copy(&picture.log, &server->durable);

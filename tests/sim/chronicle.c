@@ -1,4 +1,4 @@
-/* What the checkers remember: every entry that any log has held, what has committed, leaders and votes by term; and
+/* The memory of the checkers: every entry that any log has held, the committed entries, leaders and votes by term, and
  * the logs of the servers as they should be, in memory and on disk. */
 #include <stdlib.h>
 #include <string.h>

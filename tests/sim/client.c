@@ -1,6 +1,6 @@
-/* Clients of the simulated modules, and their operations. What a client does next is its module's business
- * (tests/sim/module.h); here is when, through which server, and how long it waits. A client never sends the same command
- * twice. What clients are told is what the checkers hold the cluster to. */
+/* Clients of the simulated modules, and their operations. The module decides what a client does next
+ * (tests/sim/module.h); this file decides when, through which server, and how long it waits. A client never sends the
+ * same command twice. The checkers hold the cluster to the answers that clients got. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,7 +158,7 @@ bool clients_idle(const struct sim *sim) {
     return true;
 }
 
-/* What was generated, before anything of it depends on answers. */
+/* Adds the generated operation to the digest, before anything in it depends on answers. */
 static void digest(struct sim *sim, const struct client *client, const struct op *op) {
     uint64_t *sum = &sim->digests[sim_module_number(client->module)];
     uint64_t what[] = {*sum,

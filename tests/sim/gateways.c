@@ -191,7 +191,7 @@ static void asked(struct gateway *gateway, struct gateway_call *call, struct are
               gateway->node, grants->grants[i]->granted, grants->grants[i]->balance,
               grants->grants[i]->taken ? ", taken" : "", grants->grants[i]->available, grants->grants[i]->level);
     if (!grants) TRACE(sim, "%s hears: %s", gateway->node, co_strerror(call->error));
-    /* What it claims adds up; in owner mode the servers may not know of its instance yet. */
+    /* A gateway's claims add up; in owner mode the servers may not know of its instance yet. */
     for (size_t i = 0; grants && !gateway->owning && i < grants->n_grants; i++)
         if (grants->grants[i]->error && grants->grants[i]->error != CO_NOTFOUND)
             sim_violation(sim, RULE_QUOTA, "an ask of %s: %s", gateway->node, grants->grants[i]->text);
@@ -226,7 +226,7 @@ void gateway_answered(struct gateway *gateway, struct gateway_call *call, bool g
     arena_free(&arena);
 }
 
-/* What an owner counted is known from what it answers, whoever hears that. */
+/* The owner's answer tells how much it counted, also when the answer is lost. */
 void gateway_serves(struct gateway *gateway, struct gateway_call *call) {
     struct gateways *all = gateway->all;
     struct arena arena = {0};

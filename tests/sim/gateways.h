@@ -1,8 +1,8 @@
 /* Gateways: agents that spend one budget of a simulated cluster. Each is the program's own code of an agent
- * (kv/quota/spender.h, or kv/quota/owning.h where keys have owners), with a clock of its own, on a node of its own. What it
- * asks goes to one of the servers, as an operation like any other, and what one asks of another goes over their servers; all
- * of it over a network that cuts, loses and delays. Gateways crash, begin anew and stand still. What must hold is judged as
- * it runs:
+ * (kv/quota/spender.h, or kv/quota/owning.h where keys have owners), with a clock of its own, on a node of its own. Its
+ * asks go to one of the servers, as operations like any other, and questions to another gateway go over their servers;
+ * all of it over a network that cuts, loses and delays. Gateways crash, begin anew and stand still. The rules are
+ * checked as it runs:
  *
  *     what was admitted and has not come back since is at most the capacity and the drift, and what agents admit by
  *     themselves is at most what the bound says, of each node and in each period, so that in each window the sum is at most
@@ -96,7 +96,7 @@ struct gateways {
     struct gateway gateways[GATEWAYS_MOST];
     struct gateway_call **calls;
     size_t call_count, call_capacity;
-    /* What is judged. */
+    /* The figures that are checked. */
     int64_t level,
         window;          /* admitted and not refilled since; since the last refill, fallbacks too. Less than 0: of what
                             * came back the servers had spent so much for takes that are admitted later */

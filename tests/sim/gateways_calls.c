@@ -90,7 +90,7 @@ static void seen(struct op *op, const struct query_result *result) {
 static const struct sim_module sim_gateway = {
     .name = "gateway", .module = &quota_module, .command = command, .request = request, .seen = seen};
 
-/* It is lost on the way, late, or answered in vain. What its sender learns is said in call->error. */
+/* The call is lost on the way, late, or answered in vain. call->error has what its sender learns. */
 static uint64_t misfortune(struct gateway *gateway, struct gateway_call *call, uint64_t *after_us) {
     struct sim *sim = gateway->all->sim;
     bool cut = gateway->cut_us > sim->now_us;

@@ -1,4 +1,4 @@
-/* What the files of gateways share (tests/sim/gateways.h).
+/* Shared by the files of gateways (tests/sim/gateways.h).
  *
  *     gateways.c         their life, and what their code wants done
  *     gateways_takes.c   what is taken from them
@@ -43,7 +43,7 @@ struct owning_now gateway_now(const struct gateway *gateway);
 bool gateway_reached(const struct gateway *gateway); /* up, not paused, not cut off */
 void gateway_troubled(struct gateway *gateway, uint64_t until_us);
 void gateways_trouble(struct gateways *all); /* notes it when something is wrong with the servers now */
-/* What is judged: gateways_judge.c */
+/* The checks: gateways_judge.c */
 void judge_admitted(struct gateway *gateway, uint64_t n, enum spender_source source);
 void judge_lease(struct gateway *gateway, uint64_t lease); /* that it has spent of */
 void judge_refused(struct gateway *gateway);

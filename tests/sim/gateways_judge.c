@@ -1,4 +1,4 @@
-/* What must hold of gateways, whatever happens to them, the servers and the network. */
+/* The rules that hold for gateways, whatever happens to them, the servers and the network. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,7 +166,8 @@ struct trail {
     uint64_t index;
 };
 
-/* What the servers have spent and comes back counts as admitted before, also what its agent hears of only now. */
+/* Tokens that the servers have spent and that come back count as admitted before, also if their agent hears of it only
+ * now. */
 static void refilled(struct gateways *all, uint64_t amount) {
     int64_t least = 0;
     for (unsigned i = 0; i < all->plan.gateways; i++) least -= (int64_t)all->gateways[i].on_its_way;

@@ -1,11 +1,11 @@
-/* What a simulated module is: what its clients do, the bytes of their commands, and what the committed commands make
- * of its state, as a person would say it. Each module is one file, module_<name>.c, and one line in modules.h.
+/* A simulated module: the actions of its clients, the bytes of their commands, and a simple model of the state that the
+ * committed commands make. Each module is one file, module_<name>.c, and one line in modules.h.
  *
  * Clients. Each module has clients of its own. A client wakes at times that its module's stream of random numbers
  * decides; each wake is a *turn*. In a turn `generate` says what the client does next, from that turn's own stream and
  * from what `generate` planned before. It never sees an answer. So neither another module nor a slower cluster changes
- * what is generated, or when: `sim --check-modules` shows that. What depends on answers (the index of a CAS, the
- * session that is held now) is filled in by `complete`, when the operation is about to be sent.
+ * what is generated, or when: `sim --check-modules` shows that. `complete` fills in the parts that depend on answers
+ * (the index of a CAS, the session that is held now), when the operation is about to be sent.
  *
  *   one turn:        generate -> (unless too much is under way) complete -> command or request -> the server
  *   the answer:      seen (a read looked) -> check_read -> learn
@@ -46,7 +46,7 @@ struct op {
     uint64_t seen_index;           /* of the result */
     bool found;
     bool quiet; /* set by `seen`: it wakes nobody that this is so; who waits learns it when its time is up */
-    /* What it was told. Writes: their place; reads: up to where the server had applied. */
+    /* The answer. Writes: their place; reads: up to where the server had applied. */
     uint64_t index;
     bool yes;
     int error;
@@ -83,7 +83,7 @@ struct sim_applied {
     struct op *op; /* whose command it is; NULL: one that servers proposed */
     const struct machine_result *result;
 };
-/* What the result has to be. */
+/* The result that is expected. */
 struct sim_expected {
     bool yes, error;
 };
@@ -95,7 +95,7 @@ static inline struct sim_expected expect_any(const struct sim_applied *applied) 
     return (struct sim_expected){applied->result->yes, applied->result->error != CO_OK};
 }
 
-/* What happens to one module's things within an entry, for the modules whose things hang on them. */
+/* Changes of one module's things within an entry, for the modules whose things depend on them. */
 enum sim_notice_type {
     SIM_ENDED,        /* `op`: what it made has ended (expiring.c) */
     SIM_NODE_REMOVED, /* `node`, by the name that it has */
@@ -124,11 +124,11 @@ struct sim_module {
     struct sim_pace pace;        /* clients_most 0: no clients */
     size_t plan_size, known_size, model_size;
 
-    /* What the client does next: `op` is zeroed, and `module`, `kind`, `way` and what belongs to them are set. False:
-     * nothing. `op` may be another module's (a session's client locks a key). */
+    /* Chooses what the client does next: `op` comes zeroed, and leaves with `module`, `kind`, `way` and their fields
+     * set. False: nothing. `op` may be another module's (a session's client locks a key). */
     bool (*generate)(struct sim_turn *turn, struct op *op);
-    /* `op` has its id and is about to be sent. Fills in what depends on answers; `known` is the client's, zeroed at
-     * the start, written here and by `learn`. False: it makes no sense now and is not sent. */
+    /* `op` has its id and is about to be sent. Fills in the parts that depend on answers; `known` is the client's,
+     * zeroed at the start, written here and by `learn`. False: it makes no sense now and is not sent. */
     bool (*complete)(void *known, struct op *op);
     void (*learn)(void *known, const struct op *op); /* the answer, or that there was none in time */
 
@@ -139,13 +139,14 @@ struct sim_module {
     /* Of OP_READ: the request, in the arena; *type says which query. */
     const ProtobufCMessage *(*request)(const struct op *op, struct arena *arena, const struct query_type **type);
     void (*seen)(struct op *op, const struct query_result *result); /* found and seen_index are set; the rest is here */
-    /* What it saw is the state as of op->index, says the model. */
+    /* Checks with the model that the read saw the state as of op->index. */
     void (*check_read)(struct sim *sim, const struct op *op);
 
     struct sim_expected (*apply)(struct sim *sim, const struct sim_applied *applied);
     void (*on_notice)(struct sim *sim, const struct sim_notice *notice);
 
-    /* What its operations make that ends by itself and is renewed: the kind, and the name that servers know it by. */
+    /* For things that its operations make, that clients renew and that end by themselves: their kind, and the name that
+     * servers know them by. */
     const struct expiry_kind *expiry;
     void (*name_of)(uint64_t op, char id[40]);
     /* Nobody renews any more: has all that ends by itself ended, apart from what operations made? It may take so much
@@ -176,7 +177,7 @@ void op_judge(struct server *server, struct op *op);
 /* Marks a command with its operation, where no field can carry it (label.c). The latter as made_by. */
 void op_label(ProtobufCMessage *message, uint64_t op, struct arena *arena);
 uint64_t op_labelled(uint8_t number, const ProtobufCMessage *message);
-/* What a blocking read waits for: what its query watches, and then its further watch keys (query_type.own). */
+/* The watch keys of a blocking read: the one that its query watches, and then its further ones (query_type.own). */
 #define OP_THINGS_MAX 4
 size_t op_things(const struct op *op, struct arena *arena, struct watch_key things[OP_THINGS_MAX]);
 

@@ -274,7 +274,7 @@ static void move_all(struct version *version, enum standing from, enum standing 
             version->places[i].standing = to, version->places[i].since = version->index;
 }
 
-/* What follows from where all are. */
+/* Ends the gathering or the work when the states of all parties allow it. */
 static void settle(struct version *version) {
     if (count_of(version, WAITING) == 0) version->gathering = 0;
     if (version->working && count_of(version, INSIDE) == 0) {

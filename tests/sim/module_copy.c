@@ -184,7 +184,7 @@ static uint64_t entries_sum(Pb__ServiceEntry **entries, size_t count) {
     return sum;
 }
 
-/* What readers see of the copy; 0: there is none. */
+/* A sum over all that readers see of the copy; 0: there is none. */
 static uint64_t copy_sum(struct store_txn *txn, struct arena *arena, uint64_t *position) {
     Pb__GlobalServiceRequest request = PB__GLOBAL_SERVICE_REQUEST__INIT;
     struct query_result result;

@@ -25,7 +25,7 @@ struct history_own {
     int16_t off_by_ms;
     uint32_t count;    /* seen */
     uint64_t back, at; /* so far before the index that the client knows; by_time: the time */
-    /* What was seen. meant: the index that a moment was taken for. */
+    /* The answer. meant: the index that a moment was taken for. */
     uint64_t floor, sum, told_ms, meant;
 };
 static const struct history_own *own_of(const struct op *op) { return OP_AS(const struct history_own, op); }
@@ -276,7 +276,7 @@ static void judge_past(struct sim *sim, const struct op *op) {
                       op->id, op->server + 1, op->index, own->at);
 }
 
-/* What a client's command deletes is deleted; else it has gone with its session or its lease. */
+/* Did a client's command delete it? Otherwise it went with its session or its lease. */
 static bool deleted_at(struct sim *sim, uint64_t index) {
     uint64_t id = sim->chronicle->committed[index - 1].seen->op;
     return id && op_get(sim, id)->module == &sim_kv;

@@ -16,7 +16,7 @@ struct kv_own {
     uint32_t key, size;
     uint64_t cas; /* the index that a CAS expects; that a key goes back to */
     bool remove, dry_run;
-    /* What a read saw: by whom it was written, and the record's own numbers. */
+    /* The record that a read saw: its writer, and its own numbers. */
     uint64_t writer, lock_index, holder, lease;
 };
 static const struct kv_own *own_of(const struct op *op) { return OP_AS(const struct kv_own, op); }

@@ -80,7 +80,7 @@ static bool generate(struct sim_turn *turn, struct op *op) {
     return turn_chance(turn, 300) && use_next(turn, op, false);
 }
 
-/* What it knows of a budget. */
+/* A client's knowledge of a budget. */
 struct purse {
     uint64_t session, lease, seq, epoch;
     uint32_t balance;

@@ -201,7 +201,7 @@ static uint32_t bucket_of(struct sim *sim, uint8_t caller) {
     return *bucket - 1;
 }
 
-/* Who gets what from now on. */
+/* Decides the version that each caller gets from now on. */
 static void settle(struct sim *sim, struct version *now) {
     for (uint8_t i = 0; i < CALLERS; i++) {
         int8_t version = now->staged >= 0 && bucket_of(sim, i) < now->buckets ? now->staged : now->current;

@@ -201,7 +201,7 @@ static bool remove_one(struct version *key, uint64_t index) {
     return true;
 }
 
-/* What a step makes of the keys. False: it fails, and changes nothing. */
+/* Applies a step to the keys. False: it fails, and changes nothing. */
 static bool try_step(const struct step *step, uint64_t guess, uint64_t index, struct version keys[KEYS]) {
     struct version *key = &keys[step->key];
     bool as_guessed = key->there && key->index == guess;

@@ -91,8 +91,8 @@ uint64_t lease_dead_index(struct sim *sim, uint32_t node); /* it expired, and th
 #define SIM_NODES    3                         /* n1 ... */
 #define SIM_CAPITALS 8u                        /* added to a node's number: N1 ..., the same node (registry/fold.h) */
 void catalog_op(struct op *op, uint32_t node); /* registers it with a service and a check */
-/* What a client does who needs its node, by either name, for its sessions: registers it twice at first, and now and then
- * again. False: nothing of that now. *registered: how often it has. */
+/* For a client that needs its node, by either name, for its sessions: registers it twice at first, and now and then
+ * again. False: nothing to do now. *registered: how often it has. */
 bool catalog_next(struct sim_turn *turn, unsigned *registered, struct op *op);
 bool catalog_registered(struct sim *sim, uint32_t node);
 void node_name(uint32_t node, char name[8]);
@@ -132,7 +132,8 @@ size_t event_kept(const struct op *op); /* how many a list has seen */
 /* One that leads, and follows the cluster's own catalog; freed at the end of the run. rows_most: in a command. */
 struct follower;
 struct follower *copy_follower(uint32_t rows_most);
-/* What it wants becomes the operation, which has its id already. False: nothing now. Then what came of it. */
+/* copy_op turns the follower's next wish into the operation, which has its id already (false: it wants nothing now).
+ * copy_learn takes the answer. */
 bool copy_op(struct follower *follower, struct op *op);
 void copy_learn(struct follower *follower, const struct op *op);
 bool copy_is_current(struct sim *sim, struct server *server); /* there the copy is what the catalog is; judges it too */

@@ -33,7 +33,7 @@ static struct phaser_member *member_of(struct phaser *phaser, uint64_t session) 
     return NULL;
 }
 
-/* What follows from who is registered. */
+/* Counts over the registered parties. */
 struct tally {
     uint32_t registered, arrived, below;
 };

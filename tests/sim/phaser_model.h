@@ -66,7 +66,7 @@ struct phaser {
     size_t count;
     struct phaser_member *members; /* by session */
 };
-/* What a read sees, from `index` on. */
+/* The state that a read sees, from `index` on. */
 struct phaser_version {
     uint64_t index, sum, registered;
     struct phaser phaser;

@@ -145,8 +145,8 @@ static struct model_entry entry_seen(const Pb__QueueEntry *entry) {
                                 .place = entry->place};
 }
 
-/* What holds of any queue, whatever was done to it: an exclusive holder is alone, its token is the newest and tells when
- * it was granted, those who wait stand in turn, and nobody waits for what is free. */
+/* The rules that any queue keeps: an exclusive holder is alone, its token is the newest and tells when it was granted,
+ * waiters stand in turn, and nobody waits for a free place. */
 static bool is_sound(const struct model_queue *q) {
     unsigned held = model_holders(q);
     for (unsigned i = 0; i < q->count; i++) {

@@ -1,4 +1,4 @@
-/* What the simulated modules of queues (kv/lock/queue.h) share: locks and elections. Clients hold sessions, or have one
+/* Shared by the simulated modules of queues (kv/lock/queue.h): locks and elections. Clients hold sessions, or have one
  * made with their wish, and campaign, wait, resign, or are not heard of any more. */
 #ifndef COORD_TESTS_SIM_QUEUES_H
 #define COORD_TESTS_SIM_QUEUES_H
@@ -49,7 +49,7 @@ struct queue_known {
     uint64_t seen[QUEUE_LEADER - QUEUE_ENTRY + 1][SIM_QUEUES]; /* indexes, by kind of read, as they were read last */
 };
 
-/* What a sim_module of queues has in common, but for its own name, module, command and request. */
+/* The members that sim_modules of queues have in common; name, module, command and request are their own. */
 #define SIM_QUEUE_MODULE                                                                                             \
     .pace = {.clients_least = 2, .clients_most = 5, .think_least_ms = 5, .think_most_ms = 50, .open_most = 3},       \
     .plan_size = sizeof(struct queue_plan), .known_size = sizeof(struct queue_known),                                \

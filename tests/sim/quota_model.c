@@ -1,6 +1,7 @@
-/* What committed commands make of budgets (kv/quota/quota.h): each grant is held against what there is, each sum against
- * what was granted, and nothing comes back before its time. Who gets how much of what is not enough for all is not said
- * here again (tests/kv/test_quota_model.c does), but that nobody gets less than it wants while it is enough. */
+/* A model of budgets under the committed commands (kv/quota/quota.h): it checks each grant against the tokens that
+ * there are, each sum against the grants, and that nothing comes back before its time. It does not repeat the rules for
+ * sharing too few tokens (tests/kv/test_quota_model.c has these), but checks that nobody gets less than it wants while
+ * there is enough for all. */
 #include "tests/sim/quota_model.h"
 
 #include <string.h>
@@ -102,7 +103,7 @@ static bool may_be_active(const struct quota_budget *b) {
     return acknowledged || !came;
 }
 
-/* Who came while an epoch was pending waited for this. */
+/* Makes the pending epoch active; asks that came meanwhile waited for this. */
 static void settle_epoch(struct quota_budget *b, uint64_t index) {
     while (b->active != b->epoch && may_be_active(b)) {
         b->active = b->epoch;

@@ -47,7 +47,7 @@ static inline uint64_t quota_on(uint64_t sum, uint64_t value) {
     uint64_t all[2] = {sum, value};
     return hash64(all, sizeof all);
 }
-/* What reads see, of the servers' records and of the model's alike. */
+/* The sums that reads see, made alike from the servers' records and from the model. */
 struct quota_sums {
     uint64_t capacity, spent, stranded, balances, held, armed, epoch, active;
     bool starving;

@@ -33,7 +33,7 @@ struct region_order {
     struct region_target targets[REGION_TARGETS];
 };
 
-/* What readers of a region see: bits of regions, its own among them. */
+/* The view of a region's readers: bits of regions, its own among them. */
 struct region_view {
     unsigned copies;                      /* that are seen */
     unsigned there[REGION_SERVICES];      /* the service, healthy or not */

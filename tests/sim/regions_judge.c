@@ -1,4 +1,4 @@
-/* What must hold of a region, whatever happens in it and in others (tests/sim/regions.h). */
+/* The rules that hold for a region, whatever happens in it and in others (tests/sim/regions.h). */
 #include <string.h>
 
 #include "base/check.h"

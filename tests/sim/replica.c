@@ -33,7 +33,7 @@ void replica_clean(void) {
     root[0] = '\0';
 }
 
-/* What runs that were killed have left. */
+/* Removes the files that killed runs have left. */
 static void sweep(const char *tmp) {
     DIR *dir = opendir(tmp);
     struct dirent *entry;

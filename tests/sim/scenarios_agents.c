@@ -147,7 +147,7 @@ void scenario_a_dead_agent_is_given_up_in_time(struct sim *s) {
     EXPECT(s, NEVER_IN(s, TTL_MS - third, all->ended > 0));
     EXPECT(s, WITHIN(s, third + END_MS + TTL_MS / 100, all->ended == 3));
     for (unsigned i = 0; i < 3; i++) EXPECT(s, ended_us(&all->agents[i]) > begun_us && !left[i]);
-    /* then they are removed: agents_judge.c. What lives goes on, and leaves at once. */
+    /* then they are removed: agents_judge.c. Living agents go on, and leave at once. */
     sim_run(s, 8000 * MS);
     EXPECT(s, all->agents[3].agrees && all->ended == 3);
     agent_leave(&all->agents[3]);

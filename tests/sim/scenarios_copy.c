@@ -16,7 +16,7 @@ static bool registered(struct sim *s, const struct server *server, uint32_t node
     return false;
 }
 
-/* What the follower wants next is sent to the server. 0: it rests. */
+/* Sends the follower's next question to the server. 0: it has none. */
 static uint64_t send_next(struct sim *s, struct follower *follower, const struct server *server) {
     struct op op = {.module = &sim_copy, .way = OP_READ, .stale = true};
     uint64_t id = op_new(s, SIM_STORY, server->slot, &op);

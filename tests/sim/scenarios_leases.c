@@ -1,4 +1,4 @@
-/* What the core's servers do for each other and for sessions. */
+/* Scenarios of leases and sessions, and of forwarded writes, full disks, watches and events. */
 #include "kv/event/event.h"
 #include "tests/sim/story.h"
 

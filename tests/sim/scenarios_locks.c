@@ -42,7 +42,7 @@ static uint64_t release(struct sim *s, const struct server *server, uint64_t own
     return ask(s, server, &op);
 }
 
-/* What a session has there; blocks until that is newer than `known`, unless it is 0. */
+/* Reads a session's place in the queue; blocks until the answer is newer than `known`, unless that is 0. */
 static uint64_t look(struct sim *s, const struct server *server, const struct sim_module *module, uint64_t owner,
                      uint64_t known) {
     struct op op = {.owner = owner, .known_index = known, .wait_us = known ? LONG_MS * MS : 0};

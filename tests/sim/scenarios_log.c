@@ -213,7 +213,7 @@ void scenario_disk_full_follower_answers(struct sim *s) {
         sim_run(s, 100 * MS);
     }
     EXPECT(s, server_leads(leader) && full->restarts == restarts && full->disk_health.degraded);
-    /* What it cannot take is sent again with heartbeats only. */
+    /* The leader sends entries that the follower cannot take again with heartbeats only. */
     EXPECT(s, s->sent_with_entries[leader->slot][full->slot] - begun <= 3000 / s->raft.heartbeat_ms + 40);
     uint64_t write = put(s, leader); /* there is room, but on no majority */
     EXPECT(s, WITHIN(s, 500, refused(s, write)));
@@ -249,8 +249,8 @@ void scenario_disk_full_burst(struct sim *s) {
     story_end(s);
 }
 
-/* Who stands still for a moment sees all that came meanwhile in one turn: the leader that makes one append of it,
- * the follower several appends. */
+/* A server that stands still for a moment takes in all that came meanwhile in one turn: the leader makes one append of
+ * it, the follower gets several appends. */
 static void appends_at_once(struct sim *s, struct server *follower, struct server *leader) {
     follower->paused_until_us = s->now_us + 40 * MS;
     for (unsigned append = 0; append < 8; append++) {
@@ -282,7 +282,7 @@ void scenario_disk_full_turn(struct sim *s) {
     story_end(s);
 }
 
-/* What is reserved may still be used, up to what is kept for what is on its way. */
+/* Reserved space may still be used, but for the part that is kept for appends on their way. */
 static bool put_until_refused(struct sim *s, const struct server *leader) {
     uint64_t last = 0;
     for (unsigned i = 0; i < 2000 && !(last && refused(s, last)); i++) {
@@ -402,7 +402,7 @@ void scenario_burst(struct sim *s) {
     story_end(s);
 }
 
-/* What was sent last is known to the leader although it is not in its memory any more. */
+/* The leader knows what it sent last, although the entries are not in its memory any more. */
 void scenario_lost_acknowledgement(struct sim *s) {
     s->raft.cache_bytes_max = 0;
     s->raft.append_inflight_max = 1;

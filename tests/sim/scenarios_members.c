@@ -173,8 +173,8 @@ void scenario_learner_promoted_late(struct sim *s) {
     story_end(s);
 }
 
-/* What it had appended is answered once it knows that it is cut off: not a second later, as where it may yet hear of
- * it. */
+/* The leader answers for its appended entries as soon as it knows that it is cut off, and not a second later, as it
+ * does where it may yet hear of them. */
 void scenario_cut_off_leader_answers(struct sim *s) {
     story_begin(s, 3);
     EXPECT(s, story_elect(s, s->servers[0]));

@@ -1,5 +1,5 @@
-/* Agents that spend a budget while servers, agents and the network between them fail. Which kind of budget it is comes from
- * the seed. */
+/* Agents that spend a budget while servers, agents and the network between them fail. The seed chooses the kind of
+ * budget. */
 #include "tests/sim/gateways.h"
 #include "tests/sim/story.h"
 
@@ -190,7 +190,8 @@ static struct gateways *obeyed_begin(struct sim *s, const struct obeyed *kind) {
     return gateways_begin(s, &plan);
 }
 
-/* What comes without a refill: the budget is raised, somebody gives back. And what is no refusal's end: another leader. */
+/* Tokens that come without a refill end a refusal: the budget is raised, or somebody gives back. Another leader does
+ * not end one. */
 static void obeyed_change(struct sim *s) {
     struct gateways *all = s->gateways;
     struct server *leader = sim_leader(s);

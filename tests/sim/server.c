@@ -1,5 +1,5 @@
-/* One simulated server: the core and the loop around it. What a turn of the loop does with the core's effects is
- * here; the disk side is in storage.c. */
+/* One simulated server: the core and the loop around it. This file carries out the core's effects in a turn of the
+ * loop; storage.c has the disk side. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,8 @@
 /* A whole cluster in one process, decided by one seed.
  *
- * What is real: the Raft core, the message codec, the log and the snapshot files. What is played: time (a heap of
- * events in virtual microseconds), the network (bytes that are delayed, lost, doubled, overtaken, cut), the disks
- * (tests/lib/fake_disk), the clients. One thread; nothing but the seed decides, so that a run repeats
- * byte for byte.
+ * Real are the Raft core, the message codec, the log and the snapshot files. Simulated are time (a heap of events in
+ * virtual microseconds), the network (bytes that are delayed, lost, doubled, overtaken, cut), the disks
+ * (tests/lib/fake_disk), the clients. One thread; nothing but the seed decides, so that a run repeats byte for byte.
  *
  *   world.c      events, network, trace        server.c    one server: core, turns, effects
  *   storage.c    its log writer and snapshots   replica.c   its state machine, the real one
@@ -239,8 +238,8 @@ struct replica {
     uint64_t members_index;
     struct raft_members members;
 };
-/* `slot` names its folder. What is found there is used only if `trusted`; the members as of then are the caller's to
- * set. `modules` live as long. */
+/* `slot` names its folder. The state that is found there is used only if `trusted`; the members as of then are the
+ * caller's to set. `modules` live as long. */
 void replica_open(struct replica *replica, uint32_t slot, bool trusted, const struct module_entry *modules,
                   unsigned mutations, void (*wake)(void *data), void *data);
 void replica_close(struct replica *replica);
@@ -428,7 +427,7 @@ bool storage_died(struct server *server);
 /* -- clients -- */
 
 enum op_state { OP_WAITING, OP_DONE, OP_REFUSED, OP_UNKNOWN };
-/* What they do: tests/sim/module.h. An operation is numbered from 1. */
+/* Their actions: tests/sim/module.h. An operation is numbered from 1. */
 struct op *op_get(struct sim *sim, uint64_t id);
 uint64_t op_new(struct sim *sim, uint32_t client, uint32_t server, const struct op *like); /* not sent yet */
 void op_send(struct sim *sim, uint64_t id);           /* leaves now and reaches the server soon */

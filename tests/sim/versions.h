@@ -1,5 +1,5 @@
-/* What a thing of a model was like from index to index, so that a read at any index can be judged. A version is a struct
- * whose first member is the index that it holds from, a uint64_t. */
+/* The versions of a model's thing from index to index, so that a read at any index can be checked. A version is a
+ * struct whose first member is the index that it holds from, a uint64_t. */
 #ifndef COORD_TESTS_SIM_VERSIONS_H
 #define COORD_TESTS_SIM_VERSIONS_H
 

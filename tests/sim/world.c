@@ -170,7 +170,7 @@ static void network_deliver_after(struct sim *sim, const struct raft_message *me
     sim_schedule(sim, delay, EVENT_DELIVER, to, sim->servers[from]->process << 8 | from, packet);
 }
 
-/* What was under way when its link was cut or its sender died: lost, unless the network says otherwise. */
+/* Messages under way when their link was cut or their sender died are lost, unless the network says otherwise. */
 bool network_arrives(struct sim *sim, uint32_t to, uint64_t number) {
     const struct server *from = sim->servers[number & 0xff];
     if (sim->network.late) return true;
