@@ -3,7 +3,7 @@
 #include "base/check.h"
 
 #define SECOND 1000000000ull
-/* How often an alias is looked at without a cause, for the case that one was missed. */
+/* An alias check runs this often although its target has not changed, in case a change was missed. */
 #define ALIAS_PERIOD (60 * (int64_t)SECOND)
 
 static uint64_t later(uint64_t now_ns, int64_t by_ns) {
@@ -32,7 +32,7 @@ static void set_status(struct check *check, Pb__Status status, uint64_t now_ns) 
     check->held = flap_holds(&check->flap, now_ns);
 }
 
-/* Time alone lets go of what is held. */
+/* Damping may end, or become milder, because time has passed. True: it has, and the check has to be published. */
 static bool settle(struct check *check, uint64_t now_ns) {
     if (!check->held) return false;
     Pb__Status before = check->status;
@@ -79,7 +79,7 @@ uint64_t check_first_delay_ns(const struct check_definition *definition, bool fr
     return most ? random % most : 0;
 }
 
-/* A service's own checks only: a critical node check says nothing about one service. */
+/* Only a service's own checks deregister it, because a critical check of the node says nothing about one service. */
 static uint64_t deregister_at(const struct check *check, const struct check_definition *definition) {
     bool may = definition->deregister_after_ns > 0 && definition->service_id[0] != '\0';
     if (!may || check->critical_since_ns == CHECK_NEVER) return CHECK_NEVER;
@@ -106,7 +106,7 @@ enum check_action check_step(struct check *check, const struct check_definition 
     uint64_t gone = deregister_at(check, definition);
     if (gone <= now_ns && action == CHECK_DO_NOTHING) {
         action = CHECK_DO_DEREGISTER;
-        check->critical_since_ns = now_ns; /* should it stay after all, another period begins */
+        check->critical_since_ns = now_ns; /* should the service stay after all, another period begins */
         gone = deregister_at(check, definition);
     }
     uint64_t free_ns = flap_due_ns(&check->flap, now_ns);
@@ -146,7 +146,7 @@ bool check_result(struct check *check, const struct check_definition *definition
         return true;
     }
     if (check->failures < definition->failures_before_warning) return false;
-    if (check->flap.said == PB__STATUS__CRITICAL) return false; /* failing does not make it better */
+    if (check->flap.said == PB__STATUS__CRITICAL) return false; /* a failure does not turn critical into warning */
     set_status(check, PB__STATUS__WARNING, now_ns);
     return true;
 }

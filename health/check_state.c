@@ -39,8 +39,9 @@ static int by_key(const void *a, const void *b) {
                   sizeof((struct check_state *)a)->key);
 }
 
-/* Of another start of the machine: its times say nothing, what the wall clock says lies before this start. Since when
- * it is critical is forgotten, because what was down with the machine gets its whole time again. */
+/* The state is from an earlier start of the machine, so the wall clock has to tell how old its report is. The time
+ * since when the check is critical is dropped, because a service that was down with the machine gets its whole time
+ * again before it is deregistered. */
 static void convert(struct check_state *state, struct check_moment now) {
     int64_t passed = now.wall_ns - state->told_wall_ns, up = (int64_t)now.boot_ns;
     state->reported_ns = passed < 0 ? LONG_AGO : passed > up ? up - passed : 0;
@@ -49,7 +50,8 @@ static void convert(struct check_state *state, struct check_moment now) {
     state->sum = sum_of(state);
 }
 
-/* An agent that was killed while it started may have left two of one check. */
+/* An agent that was killed while it started may have left two slots of one check; the one that was reported last
+ * stays. */
 static void keep_newest(struct check_states *states) {
     size_t kept = 0;
     for (size_t i = 0; i < states->count; i++) {
@@ -75,7 +77,7 @@ static void read_slots(struct check_states *states, struct slice file, struct ch
     }
     if (states->count) qsort(states->slots, states->count, sizeof *states->slots, by_key);
     keep_newest(states);
-    states->read = states->dirty_end = states->count; /* in another order than the file */
+    states->read = states->dirty_end = states->count; /* all are dirty, because their order differs from the file's */
     states->claimed = mem_zalloc((states->read + 1) * sizeof *states->claimed);
 }
 
@@ -148,7 +150,7 @@ static size_t take(struct check_states *states) {
 
 void check_states_drop(struct check_states *states, size_t *slot) {
     if (*slot == CHECK_STATE_NONE) return;
-    /* Until nobody claims any more the keys that were read stay in their order. It goes then. */
+    /* The slots that were read have to stay sorted by key until check_states_settle, which vacates this one. */
     if (states->claimed && *slot < states->read) states->claimed[*slot] = false;
     else vacate(states, *slot);
     *slot = CHECK_STATE_NONE;
@@ -173,7 +175,7 @@ void check_states_resume(const struct check_states *states, size_t slot, struct 
 
 static uint32_t at_most(uint64_t count, uint32_t most) { return count < most ? (uint32_t)count : most; }
 
-/* Nothing is lost with a state that the next result of a check tells as well. */
+/* The other checks need no slot, because their next result tells their whole state. */
 static bool is_remembered(const struct check_definition *definition) {
     return definition->kind == CHECK_TTL || definition->success_before_passing > 1 ||
            definition->failures_before_critical > 1 || definition->deregister_after_ns > 0;

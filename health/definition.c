@@ -124,8 +124,7 @@ static char **text_at(struct check_definition *definition, const struct text_fie
     return (char **)((char *)definition + field->offset);
 }
 
-/* -- sharing and freeing
- * ------------------------------------------------------------------------------------- */
+/* -- sharing and freeing ------------------------------------------------------------------------------------------ */
 
 struct check_shared *check_shared_new(struct check_definition *definition) {
     struct check_shared *shared = mem_zalloc(sizeof *shared);
@@ -168,8 +167,7 @@ struct check_definition *check_definition_blank(const char *check_id, const char
     return blank;
 }
 
-/* -- reading
- * --------------------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------ */
 
 static char *text_of(struct json_object *json, const char *key, const char *otherwise, struct fault *fault) {
     const char *text = otherwise;

@@ -1,4 +1,4 @@
-/* Definitions of services and checks: what the parts of health/ share beyond local.h. */
+/* Definitions of services and checks, as far as the parts of health/ share them beyond local.h. */
 #ifndef COORD_HEALTH_DEFINITION_H
 #define COORD_HEALTH_DEFINITION_H
 
@@ -16,10 +16,10 @@ struct check_shared *check_shared_new(struct check_definition *definition);
 struct check_shared *check_shared_take(struct check_shared *shared);
 void check_shared_drop(struct check_shared *shared); /* NULL allowed */
 
-/* The node's own, by its agent's lease: nobody may define it. */
+/* The node's own check, which follows its agent's lease: nobody may define it. */
 #define CHECK_OWN_ID "serfHealth"
 
-/* For a record that nobody defined here: ids, otherwise empty. */
+/* Makes a definition for a record that nobody defined here: it has the ids, and is empty otherwise. */
 struct check_definition *check_definition_blank(const char *check_id, const char *service_id);
 
 /* "http", "tcp", "ttl", "os_service"; "" for CHECK_NONE. Consul's Type. */
@@ -31,23 +31,24 @@ static inline bool check_kind_is_program(enum check_kind kind) {
 /* NULL: not one of "passing", "warning", "critical". */
 const Pb__Status *check_status_parse(const char *text);
 
-/* A check inside a service definition, or by itself. `inside`: ids and names may be missing, faults begin as those
- * of services. NULL without a fault: an empty object, no check at all. */
+/* A check inside a service definition, or by itself. `inside`: ids and names may be missing, faults begin as those of
+ * services. NULL without a fault: the object is empty, so there is no check. */
 struct check_definition *check_definition_read(struct json_object *json, bool inside, struct fault *fault);
 
-/* -- for definition.c: what it says of programs (definition_program.c) */
-/* Args or ScriptArgs; neither: none. */
+/* -- for definition.c: the parts about programs (definition_program.c) */
+/* Reads Args or ScriptArgs; without either the check has no arguments. */
 void check_args_read(struct json_object *json, struct check_definition *definition, struct fault *fault);
-/* A name that systemctl takes for a unit, and neither for an option nor for a pattern; or empty. Else a fault. */
+/* Sets a fault unless systemctl takes the name for a unit, and neither for an option nor for a pattern, or it is
+ * empty. */
 void check_unit_judge(const char *unit, struct fault *fault);
 
-/* In the spelling of the API: what *_parse reads back to an equal definition. */
+/* Writes the definition in the spelling of the API, so that *_parse reads an equal one back. */
 void check_definition_write(struct json_out *json, const struct check_definition *definition);
 /* The members of a service without its checks; the caller has opened the object. */
 void service_definition_write(struct json_out *json, const Pb__Service *service);
 
 /* protobuf-c records on the heap, freed by *_free_unpacked(record, NULL). */
 Pb__Service *service_copy(const Pb__Service *service);
-void pb_set(char **field, const char *text); /* frees what was there; "" as protobuf-c's own empty string */
+void pb_set(char **field, const char *text); /* frees the old text; "" becomes protobuf-c's own empty string */
 
 #endif

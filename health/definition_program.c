@@ -1,4 +1,4 @@
-/* What definitions say of programs: a script's arguments, a unit's name, and whether a script may run here. */
+/* Reads what a definition says of programs: a script's arguments, a unit's name, and whether a script may run here. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -25,7 +25,7 @@ static void read_list(struct json_object *list, const char *key, struct check_de
     }
 }
 
-/* The spelling that has something in it. */
+/* Reads the first of both spellings that is not empty. */
 void check_args_read(struct json_object *json, struct check_definition *definition, struct fault *fault) {
     static const char *const keys[] = {"ScriptArgs", "Args"};
     for (size_t i = 0; i < ARRAY_COUNT(keys) && !definition->args; i++) {

@@ -20,8 +20,7 @@ static const char *const service_keys[] = {
 static const char *const address_keys[] = {"Address", "Port", NULL};
 static const char *const weight_keys[] = {"Passing", "Warning", NULL};
 
-/* -- records
- * ----------------------------------------------------------------------------------------------------- */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 
 void pb_set(char **field, const char *text) {
     if (*field != protobuf_c_empty_string) free(*field);
@@ -46,8 +45,7 @@ void service_definition_free(struct service_definition *definition) {
     free(definition);
 }
 
-/* -- parts
- * ----------------------------------------------------------------------------------------------------------- */
+/* -- parts -------------------------------------------------------------------------------------------------------- */
 
 static void set_text(struct json_object *json, const char *key, char **field, struct fault *fault) {
     const char *text = "";
@@ -149,7 +147,8 @@ static int compare_addresses(const void *a, const void *b) {
     return strcmp((*(Pb__TaggedAddress *const *)a)->name, (*(Pb__TaggedAddress *const *)b)->name);
 }
 
-/* What was given, and for an address that is a number its own names, as clients of this API expect. */
+/* Reads the given addresses. A service address that is an IP address is added under names such as lan_ipv4, because
+ * clients of this API expect that. */
 static void read_addresses(struct json_object *json, Pb__Service *service, struct fault *fault) {
     struct json_object *given = json_get_object(json, "TaggedAddresses", fault);
     if (given) {
@@ -199,7 +198,7 @@ static void read_weights(struct json_object *json, Pb__Service *service, struct 
     }
 }
 
-/* The words of /v1/catalog/register. */
+/* Refuses an invalid lease in the words of /v1/catalog/register. */
 static void read_lease(struct json_object *json, Pb__Service *service, struct fault *fault) {
     set_text(json, "Lease", &service->lease, fault);
     if (*service->lease && !uuid_valid(slice_text(service->lease)))
@@ -207,7 +206,7 @@ static void read_lease(struct json_object *json, Pb__Service *service, struct fa
     for (char *at = service->lease; *at; at++) *at = (char)tolower((unsigned char)*at);
 }
 
-/* Parts of Consul's API that this version does not have: refused when they ask for something. */
+/* Refuses parts of Consul's API that this version does not have, unless they are empty. */
 static void refuse_unbuilt(struct json_object *json, struct fault *fault) {
     static const char *const keys[] = {"Proxy", "Connect", "SocketPath", "Partition"};
     for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
@@ -224,8 +223,7 @@ static void refuse_unbuilt(struct json_object *json, struct fault *fault) {
     }
 }
 
-/* -- checks of a service
- * ------------------------------------------------------------------------------------------ */
+/* -- checks of a service ------------------------------------------------------------------------------------------ */
 
 static void add_check(struct service_definition *definition, struct json_object *json, struct fault *fault) {
     struct check_definition *check = check_definition_read(json, true, fault);
@@ -245,7 +243,7 @@ static void read_checks(struct json_object *json, struct service_definition *def
     }
 }
 
-/* Ids and names that were not given: "service:ID", or "service:ID:2" where there are several. */
+/* Fills in ids and names that were not given: "service:ID", or "service:ID:2" where there are several. */
 static void name_checks(struct service_definition *definition) {
     for (size_t i = 0; i < definition->check_count; i++) {
         struct check_definition *check = definition->checks[i];
@@ -268,8 +266,7 @@ static void name_checks(struct service_definition *definition) {
     }
 }
 
-/* -- the whole
- * --------------------------------------------------------------------------------------------------------- */
+/* -- the whole ---------------------------------------------------------------------------------------------------- */
 
 static void read_service(struct json_object *json, Pb__Service *service, struct fault *fault) {
     uint64_t port = 0;

@@ -22,7 +22,8 @@ static bool within(const struct flap *flap, uint64_t then_ns, uint64_t now_ns) {
     return then_ns != FLAP_NEVER && now_ns - then_ns < flap->window_ns;
 }
 
-/* The (limit + 1)th change, counted from the last: while it is within the window, there were too many. */
+/* The time of the (limit + 1)th change, counted from the last: while it is within the window, there were too many
+ * changes. */
 static uint64_t oldest(const struct flap *flap) {
     if (flap->limit == 0 || flap->count <= flap->limit) return FLAP_NEVER;
     return flap->changes[flap->count % (flap->limit + 1)];

@@ -33,8 +33,7 @@ uint32_t grpc_code_of_reset(uint32_t error_code) {
     }
 }
 
-/* -- taking in
- * -------------------------------------------------------------------------------------------------------- */
+/* -- taking in ---------------------------------------------------------------------------------------------------- */
 
 /* Cut to what fits; one line, no control characters. */
 static void keep(char *to, size_t size, struct slice text) {
@@ -97,8 +96,7 @@ void grpc_answer_data(struct grpc_answer *answer, struct slice bytes) {
     if (kept < bytes.size) answer->overflow = true;
 }
 
-/* -- judging
- * ---------------------------------------------------------------------------------------------------------- */
+/* -- judging ------------------------------------------------------------------------------------------------------ */
 
 static uint32_t message_size(const struct grpc_answer *answer) { return get_be32(answer->body + 1); }
 

@@ -1,4 +1,4 @@
-/* What a gRPC server's answer to grpc.health.v1.Health/Check means. Pure: header fields and bytes in, a verdict out.
+/* Judges a gRPC server's answer to grpc.health.v1.Health/Check. Pure: header fields and bytes in, a verdict out.
  *
  * Formats: "gRPC over HTTP2" (PROTOCOL-HTTP2.md of gRPC): a message is a byte (compressed or not), its length in
  * four bytes (big-endian), and a protobuf message; the outcome is in the trailers grpc-status and grpc-message.
@@ -39,10 +39,10 @@ struct grpc_answer {
 };
 void grpc_answer_header(struct grpc_answer *answer, struct slice name, struct slice value);
 void grpc_answer_data(struct grpc_answer *answer, struct slice bytes);
-/* Whether there is no need to wait for the end of the answer: it says more than it may. */
+/* True: the answer's message is larger than allowed, so the caller need not wait for its end. */
 bool grpc_answer_is_hopeless(const struct grpc_answer *answer);
-/* The answer has ended. Whether `target` is serving; appends to `text`, GRPC_TEXT_MOST bytes of the peer's and some
- * of ours. */
+/* The answer has ended. True: `target` is serving. Appends the reason to `text`: at most GRPC_TEXT_MOST bytes of the
+ * peer's, and some of ours. */
 bool grpc_answer_judge(const struct grpc_answer *answer, const char *target, struct buffer *text);
 
 /* "rpc error: code = Unavailable desc = "; `code` may be any number. */

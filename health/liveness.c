@@ -13,11 +13,11 @@
 #define AGAIN_MOST_MS   2000
 #define TAKEN_AGAIN_MS  1000
 #define TAKEN_MOST_MS   3000
-/* an agent that loses the lease again and again after such a time is not alone with its name */
+/* an agent that loses the lease again and again within this time shares its name with another agent */
 #define SHORT_MS           60000
 #define LOST_MOST_MS       30000
 #define TELL_MS            60000
-#define COMPARED_WITHIN_MS 10000 /* all agents of a cluster have the same reason */
+#define COMPARED_WITHIN_MS 10000 /* spreads the comparisons of all agents of a cluster */
 
 static bool mutated(const struct liveness *liveness, enum liveness_mutation rule) {
     return liveness->rules.mutations & rule;
@@ -41,7 +41,7 @@ uint64_t liveness_period_ms(int64_t ttl_ns) {
     return period_ms < RENEWAL_MOST_MS ? period_ms : RENEWAL_MOST_MS;
 }
 
-/* A tenth more or less: agents that were started together do not stay together. */
+/* Renews up to a tenth of the period early, at random, so that agents that were started together drift apart. */
 static void renew_later(struct liveness *liveness, uint64_t now_ms) {
     uint64_t period_ms = liveness_period_ms(liveness->rules.ttl_ns);
     liveness->again_ms = 0;
@@ -91,7 +91,7 @@ static void granted(struct liveness *liveness, const struct liveness_answer *ans
     become(liveness, LIVENESS_HELD);
 }
 
-/* Each time that it asks costs an entry. */
+/* Asks less and less often, because each request costs an entry of the log. */
 static void taken(struct liveness *liveness, const struct liveness_answer *answer, uint64_t now_ms) {
     tell_taken(liveness, answer->text, now_ms);
     liveness->taken_ms = liveness->taken_ms ? liveness->taken_ms * 3 / 2 : TAKEN_AGAIN_MS;
@@ -109,7 +109,8 @@ static void asked(struct liveness *liveness, const struct liveness_answer *answe
     }
 }
 
-/* The leader says when it took in a backup last. What that lacks nobody would miss: the lease may well stand in it. */
+/* The leader tells when it last took in a backup. Only a comparison finds the records that the backup lacks: the lease
+ * may be in the backup, and then its renewals succeed as if nothing had happened. */
 static void renewed(struct liveness *liveness, uint64_t restored, uint64_t now_ms) {
     if (liveness->state == LIVENESS_HELD) renew_later(liveness, now_ms);
     if (restored == 0 || restored == liveness->restored) return;
@@ -140,7 +141,7 @@ void liveness_answered(struct liveness *liveness, const struct liveness_answer *
 
 void liveness_lost(struct liveness *liveness, uint64_t now_ms) {
     if (liveness->state != LIVENESS_HELD || mutated(liveness, LIVENESS_MUTATE_KEEPS_LOST)) return;
-    if (liveness->asked == LIVENESS_RENEW) return; /* that says what is so */
+    if (liveness->asked == LIVENESS_RENEW) return; /* its answer will tell whether the lease is over */
     ended(liveness, now_ms);
 }
 
@@ -180,7 +181,7 @@ static struct liveness_order ask(struct liveness *liveness, enum liveness_act qu
 }
 
 static struct liveness_order leaving(struct liveness *liveness, bool known_leader, uint64_t now_ms) {
-    bool unheard = !liveness->granted && !known_leader; /* nobody has heard of this node, and nobody can be told */
+    bool unheard = !liveness->granted && !known_leader; /* no server knows this node, and no leader is known */
     bool has_lease = liveness->state == LIVENESS_HELD || liveness->stands;
     if (unheard) left(liveness, CO_OK);
     else if (liveness->asked != LIVENESS_REST && now_ms >= liveness->leave_by_ms) left(liveness, CO_TIMEOUT);

@@ -1,18 +1,20 @@
-/* This agent's node lease (registry/lease.h): what says to the cluster that this node is alive. It is granted under
- * the node's name, renewed three times in each of its periods, and every 10 s at least (the answer says whether a
- * backup was taken in: then the catalog is compared), and granted anew when it has ended (this host was cut off, or
- * stood still, for longer than its TTL). Decides only: answers and times are its arguments, what is to be done its
- * result. The acting part is health/liveness_run.c; the simulator runs this too (tests/sim/agents.h).
+/* This agent's node lease (registry/lease.h), which tells the cluster that this node is alive. The agent asks for it
+ * under the node's name, renews it three times in each TTL and every 10 s at least, and asks for a new one when it has
+ * ended (this host was cut off, or stood still, for longer than the TTL). The answer to a renewal tells whether the
+ * servers have taken in a backup: then the agent compares the catalog. The code here decides only: answers and times
+ * are its arguments, the next action is its result. health/liveness_run.c carries the actions out; the simulator runs
+ * this code too (tests/sim/agents.h).
  *
  *     ASKING --granted--> HELD --ended--> ASKING
- *      |                 '--replaced--> ASKING: what still goes by the lease before becomes void
- *        '--another agent has the name--> WAITING: asks every 1 to 3 s, says so once a minute
+ *      |                 '--replaced--> ASKING: writes that name the lease before become void
+ *        '--another agent has the name--> WAITING: asks every 1 to 3 s, logs that once a minute
  *
- * Another agent is one with another node id, or with the same one at another address (registry/lease.h). Two on one
- * host that share everything take the lease from each other: an agent that loses it again and again soon after it was
- * granted asks later and later, up to 30 s.
+ * Another agent is one with another node id, or with the same one at another address (registry/lease.h). Two agents on
+ * one host with the same id and address take the lease from each other: an agent that loses it again and again soon
+ * after it was granted asks later and later, up to 30 s.
  *
- * While it is ASKING or WAITING nothing of this node is written to the catalog (sync.h): it may be another's.
+ * While it is ASKING or WAITING the agent writes nothing of this node to the catalog (sync.h), because another agent
+ * may have the name.
  *
  * Times are milliseconds of a monotonic clock. One question is under way at a time. One thread. */
 #ifndef COORD_HEALTH_LIVENESS_H
@@ -41,8 +43,8 @@ enum liveness_act {
     LIVENESS_GRANT,   /* ask for a lease, with an id that was never used */
     LIVENESS_RENEW,   /* `lease` */
     LIVENESS_END,     /* `lease`: the node leaves */
-    LIVENESS_CHANGED, /* liveness_lease or liveness_may_write may say something else: sync_compare_soon */
-    LIVENESS_COMPARE, /* the servers have taken in a backup: sync_compare_within */
+    LIVENESS_CHANGED, /* liveness_lease or liveness_may_write may return something else now: call sync_compare_soon */
+    LIVENESS_COMPARE, /* the servers have taken in a backup: call sync_compare_within */
     LIVENESS_LEFT     /* liveness_leave is done, with `error` */
 };
 struct liveness_order {
@@ -53,11 +55,11 @@ struct liveness_order {
     int error;
 };
 
-/* What came of a question. */
+/* The answer to LIVENESS_GRANT, LIVENESS_RENEW or LIVENESS_END. */
 struct liveness_answer {
     int error, refused;
     const char *text;  /* of a refusal; never NULL */
-    const char *id;    /* of LIVENESS_GRANT: that was asked for */
+    const char *id;    /* of LIVENESS_GRANT: the id that was asked for */
     uint64_t restored; /* of LIVENESS_RENEW: index of the entry by which the servers took in a backup last; 0: none */
 };
 
@@ -75,30 +77,30 @@ struct liveness {
     char id[LIVENESS_ID_SIZE];
     enum liveness_act asked; /* the question that is under way; LIVENESS_REST: none */
     uint64_t next_ms, again_ms, told_ms, leave_by_ms, restored, taken_ms, granted_ms;
-    unsigned lost; /* so often in a row soon after it was granted */
+    unsigned lost; /* how often in a row the lease was lost soon after it was granted */
     bool granted;  /* at least once */
-    bool stands;   /* ASKING, though `id` is not known to have ended: it is to be replaced */
+    bool stands;   /* ASKING, but `id` may still be held: the new lease replaces it */
     bool leaves, has_left, changed, compares;
     int left_error;
     struct rng rng;
 };
 
-/* The texts of the rules outlive it. */
+/* The texts of `rules` have to outlive `liveness`. */
 void liveness_begin(struct liveness *liveness, const struct liveness_rules *rules, uint64_t now_ms);
-/* What is to be done now: ask until it is LIVENESS_REST. What it orders counts as done. known_leader: this process has
- * heard of a leader. */
+/* Returns the next order. The caller carries it out and calls again, until the order is LIVENESS_REST; an order that
+ * was returned is not repeated. known_leader: this process has heard of a leader. */
 struct liveness_order liveness_next(struct liveness *liveness, bool known_leader, uint64_t now_ms);
 
 void liveness_answered(struct liveness *liveness, const struct liveness_answer *answer, uint64_t now_ms);
-/* The servers refused a write because the lease does not stand. */
+/* The servers refused a write because the lease is over. */
 void liveness_lost(struct liveness *liveness, uint64_t now_ms);
-/* A write that went by this lease may still arrive, nobody knows when: a new lease takes the place of that one, if
- * it is held, so that the servers refuse the write. The node stays alive all the while; nothing is written until the
- * new lease stands. */
+/* A write that names this lease may still arrive, at an unknown time. If the agent holds the lease, it asks for a new
+ * one in its place, so that the servers refuse the late write. The node stays alive meanwhile, but the agent writes
+ * nothing until the new lease is granted. */
 void liveness_replace(struct liveness *liveness, const char *lease);
-/* The node leaves in order: it is removed from the catalog at once. LIVENESS_LEFT comes within LIVENESS_LEAVE_MS: CO_OK:
- * it has left, or had nothing to leave; else the servers did not take it, or nobody knows whether they did. Nothing is
- * renewed or asked for afterwards. */
+/* The node leaves in order: the servers remove it from the catalog at once. LIVENESS_LEFT follows within
+ * LIVENESS_LEAVE_MS. CO_OK: the node has left, or held no lease; another error: the servers refused, or it is unknown
+ * whether they have removed the node. Afterwards the agent neither renews a lease nor asks for one. */
 void liveness_leave(struct liveness *liveness, uint64_t now_ms);
 
 bool liveness_may_write(const struct liveness *liveness);
@@ -106,7 +108,8 @@ bool liveness_may_write(const struct liveness *liveness);
 const char *liveness_lease(const struct liveness *liveness);
 
 uint64_t liveness_period_ms(int64_t ttl_ns); /* from one renewal to the next */
-/* For so long it is not asked for after it was lost so often in a row, each time soon after it was granted. */
+/* How long the agent waits before it asks again, after it lost the lease `lost` times in a row, each time soon after it
+ * was granted. */
 uint64_t liveness_lost_wait_ms(unsigned lost);
 
 #endif

@@ -12,12 +12,12 @@
 
 _Static_assert(LIVENESS_ID_SIZE > UUID_TEXT_SIZE, "an id fits");
 
-/* A question on its way. It outlives its owner when that goes first. */
+/* A question under way. It outlives its owner when the owner is closed first, and is freed when its answer comes. */
 struct question {
     struct rpc_write write;
     struct rpc_renew renew;
     uv_mutex_t lock;
-    struct liveness_run *owner; /* NULL: nobody wants to know any more */
+    struct liveness_run *owner; /* NULL: the owner is closed */
     bool ended;
     int error, refused;
     char id[UUID_TEXT_SIZE + 1], text[400];
@@ -47,7 +47,7 @@ static void question_end(struct question *question) {
     uv_mutex_lock(&question->lock);
     struct liveness_run *owner = question->owner;
     question->ended = true;
-    if (owner) uv_async_send(&owner->wake); /* it cannot go while we hold the lock */
+    if (owner) uv_async_send(&owner->wake); /* the owner cannot be closed while we hold the lock */
     uv_mutex_unlock(&question->lock);
     if (!owner) question_free(question);
 }
@@ -144,7 +144,7 @@ static void arm(struct liveness_run *run, uint64_t at_ms) {
     uv_timer_start(&run->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
 }
 
-/* False: that was all. */
+/* False: there was nothing more to do. */
 static bool act_once(struct liveness_run *run) {
     struct local *local = run->local;
     struct liveness_order order = liveness_next(&run->liveness, rpc_known_leader(local->rpc), clock_mono_ms());
@@ -160,7 +160,7 @@ static bool act_once(struct liveness_run *run) {
     return true;
 }
 
-/* What it does may stop the agent. */
+/* An order may stop the agent when it is carried out, and close `run`: the loop looks at `closing` each time. */
 static void act(struct liveness_run *run) {
     if (run->closing) return;
     collect(run);

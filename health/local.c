@@ -13,8 +13,7 @@
 #include "health/sync_run.h"
 #include "registry/undiscoverable.h"
 
-/* -- waking and waiting
- * -------------------------------------------------------------------------------------------------- */
+/* -- waking and waiting ------------------------------------------------------------------------------------------- */
 
 void local_wake(struct local *local) {
     if (local->loop) uv_async_send(&local->wake);
@@ -50,7 +49,8 @@ static void waiter_end(struct local_waiter *waiter, int error) {
     waiter->done(waiter, error);
 }
 
-/* What was set aside holds nobody but those who wait for a change of it. */
+/* The sequence of the first change that waiters have to wait for. An item that was set aside (sync.h) counts only when
+ * it has changed since, so that it does not hold up those who wait for other changes. */
 static uint64_t dirty_first(const struct local *local) {
     LIST_FOREACH(link, &local->dirty) {
         const struct item *item = LIST_ENTRY(link, struct item, dirty);
@@ -59,7 +59,7 @@ static uint64_t dirty_first(const struct local *local) {
     return UINT64_MAX;
 }
 
-/* Under the lock. Whether the waiter has what it waits for; *error says how that went. */
+/* Under the lock. True: the waiter's wait is over, and *error says how it ended. */
 static bool has_come(struct local *local, const struct local_waiter *waiter, int *error) {
     *error = CO_OK;
     if (waiter->service_id) return hash_of(local, slice_text(waiter->service_id)) != waiter->target;
@@ -82,7 +82,7 @@ static bool has_come(struct local *local, const struct local_waiter *waiter, int
 
 static void on_clock(uv_timer_t *clock) { local_waiters_look(clock->data); }
 
-/* Loop thread. Calls those whose time has come; sets the clock for the next. */
+/* Loop thread. Calls the waiters whose wait is over, and sets the clock for the next deadline. */
 void local_waiters_look(struct local *local) {
     struct list ready;
     list_init(&ready);
@@ -98,7 +98,7 @@ void local_waiters_look(struct local *local) {
                 continue;
             }
         }
-        waiter->target = (uint64_t)error; /* until it is called */
+        waiter->target = (uint64_t)error; /* the error, until the waiter is called */
         list_remove(&waiter->link);
         list_append(&ready, &waiter->link);
     }
@@ -113,7 +113,8 @@ void local_waiters_look(struct local *local) {
     uv_timer_start(&local->clock, on_clock, next > now ? next - now : 0, 0);
 }
 
-/* Puts it in line, unless it has come already. */
+/* Under the lock, which it releases. Calls the waiter when its wait is over already; else it puts the waiter in
+ * line. */
 static void await(struct local *local, struct local_waiter *waiter, uint64_t wait_ms) {
     int error = CO_OK;
     waiter->deadline_ms = clock_mono_ms() + wait_ms;
@@ -149,8 +150,7 @@ uint64_t local_service_hash(struct local *local, struct slice id) {
     return hash;
 }
 
-/* -- beginning
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- beginning ---------------------------------------------------------------------------------------------------- */
 
 static const char *keep(struct local *local, const char *text) {
     return text ? arena_strndup(&local->strings, text, strlen(text)) : NULL;
@@ -223,8 +223,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     return CO_OK;
 }
 
-/* -- end
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- end ---------------------------------------------------------------------------------------------------------- */
 
 void local_part_closed(struct local *local) {
     CHECK(local->closing > 0);
@@ -276,8 +275,7 @@ void local_leave(struct local *local, void (*done)(void *data, int error), void 
 
 const struct local_config *local_configuration(const struct local *local) { return &local->config; }
 
-/* -- the API: changes
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- the API: changes --------------------------------------------------------------------------------------------- */
 
 int local_service_register(struct local *local, struct service_definition *definition, bool replace, bool persist,
                            struct fault *fault) {
@@ -331,7 +329,7 @@ bool local_from_file(struct local *local, struct slice id, bool check) {
     return yes;
 }
 
-/* Text beyond the limit is cut, and says so. */
+/* Cuts text beyond the limit, and appends a note that says so. */
 static void cut_output(struct buffer *out, struct slice text, size_t most) {
     if (text.size <= most) {
         buffer_append(out, text.data, text.size);
@@ -406,8 +404,7 @@ int local_node_maintenance(struct local *local, bool enable, struct slice reason
     return maintenance(local, slice_text(""), enable, reason);
 }
 
-/* -- the API: copies
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- the API: copies ---------------------------------------------------------------------------------------------- */
 
 size_t local_services(struct local *local, struct arena *arena, Pb__Service ***services) {
     size_t count = 0;

@@ -1,11 +1,11 @@
-/* What is local to an agent: its own services and checks. This is the truth about this host; health/sync.h keeps the
- * servers' catalog equal to it. Registration never needs a server.
+/* An agent's local services and checks. They are the truth about this host; health/sync.h keeps the servers' catalog
+ * equal to it. Registration never needs a server.
  *
- * Threads: every function here may be called from any thread (one lock, held briefly; nothing blocks on a disk while
- * it is held). A service that is bound to a lease goes from here too when that is over: the next comparison misses
- * it in the catalog, it is written again, and the answer says that there is no such lease. Definitions are kept in
- * the data folder (health/store_files.h; written and synced in the background) and survive a restart; those from
- * configuration files are not written, and win over saved ones of the same id. */
+ * Threads: every function here may be called from any thread (one lock, held briefly; nothing blocks on a disk while it
+ * is held). When the lease is over that a service is bound to, the agent drops the service too: its next comparison
+ * misses the service in the catalog, it writes the service again, and the servers refuse that because there is no such
+ * lease. Definitions are kept in the data folder (health/store_files.h; written and synced in the background) and
+ * survive a restart; those from configuration files are not written, and win over saved ones of the same id. */
 #ifndef COORD_HEALTH_LOCAL_H
 #define COORD_HEALTH_LOCAL_H
 
@@ -64,12 +64,12 @@ struct service_definition {
 };
 void service_definition_free(struct service_definition *definition);
 
-/* Which definitions with programs in them are taken: those of anybody, or only those of configuration files. */
+/* Whether the agent accepts definitions of script checks: from anybody, or from configuration files only. */
 struct check_permission {
     bool scripts, local_scripts;
 };
-/* CO_DENIED and a fault, with Consul's words, for what may not be registered here. `local`: from a configuration
- * file. */
+/* CO_DENIED and a fault, in Consul's words, when the agent does not accept this definition. `local`: it is from a
+ * configuration file. */
 int check_definition_permit(const struct check_definition *definition, const struct check_permission *permission,
                             bool local, struct fault *fault);
 
@@ -87,7 +87,7 @@ struct local_config {
     const char *folder;                                /* DATA; NULL: nothing is kept (-dev) */
     uint32_t output_limit;                             /* 0: 4096 */
     bool is_server;
-    uint16_t server_port;             /* servers: of the service "consul" in the catalog; 0: none is registered */
+    uint16_t server_port;             /* of a server, for the service "consul" in the catalog; 0: none is registered */
     const char *version;              /* its meta "coord_version"; NULL: none */
     const char *consul_version;       /* its meta "version", which clients compare; NULL: none */
     int64_t check_update_interval_ns; /* 0: 5 min; about how late a change of output alone travels */
@@ -98,7 +98,7 @@ struct local_config {
     uint32_t flap_limit; /* at most FLAP_LIMIT_MOST (health/flap.h); 0: off */
     int64_t flap_window_ns;
     int64_t alias_lost_ns; /* 0: 15 s (local_follow.h) */
-    /* Something local has changed; on the loop, not more often than it turns. NULL: nobody wants to know. */
+    /* Called on the loop after local changes, at most once a turn. NULL: not called. */
     void (*changed)(void *data);
     void *changed_data;
 };
@@ -117,13 +117,13 @@ int local_service_register(struct local *local, struct service_definition *defin
 int local_service_deregister(struct local *local, struct slice id); /* CO_NOTFOUND */
 int local_check_register(struct local *local, struct check_definition *definition, bool persist, struct fault *fault);
 int local_check_deregister(struct local *local, struct slice check_id); /* CO_NOTFOUND */
-/* It stands, and came from a configuration file. */
+/* True: the service or check is registered, and a configuration file defines it. */
 bool local_from_file(struct local *local, struct slice id, bool check);
 /* TTL checks: pass, warn, fail, update. CO_NOTFOUND, or CO_INVALID (not a TTL check) with a fault. */
 int local_check_update(struct local *local, struct slice check_id, Pb__Status status, struct slice output,
                        struct fault *fault);
-/* An instance's report of its load (lb/load_hint.h). CO_NOTFOUND: there is no such service. CO_INVALID: load_check. CO_BUSY:
- * there are too many already. */
+/* An instance's report of its load (lb/load_hint.h). CO_NOTFOUND: there is no such service. CO_INVALID: load_check
+ * refuses it. CO_BUSY: there are too many reports already. */
 int local_service_load(struct local *local, struct slice id, const struct load_hint *hint);
 int local_service_maintenance(struct local *local, struct slice id, bool enable, struct slice reason); /* CO_NOTFOUND */
 int local_node_maintenance(struct local *local, bool enable, struct slice reason);
@@ -141,7 +141,7 @@ struct local_check_standing {
     uint32_t to_passing, to_warning, to_critical; /* so many equal results in a row; 0: at once */
     uint64_t successes, failures;                 /* in a row */
     int64_t since_ns, last_ns, next_ns;           /* of its status, its last result, the next run or the TTL's end */
-    bool runs, told, held, maintenance; /* it looks for itself; clients tell it; damping keeps its word back */
+    bool runs, told, held, maintenance; /* the agent runs it; clients report it; damping holds it; maintenance mode */
 };
 bool local_check_explain(struct local *local, struct slice id, struct arena *arena,
                          struct local_check_standing *standing); /* false: unknown */
@@ -152,8 +152,8 @@ bool local_service(struct local *local, struct slice id, struct arena *arena, Pb
 bool local_service_passes(struct local *local, struct slice name);
 /* Rises with every change of a local record. */
 uint64_t local_generation(struct local *local);
-/* Loop thread, once: this node leaves in order, and goes from the catalog at once. `done` on the loop, after 5 s at
- * the latest: CO_OK, or why no server took it. */
+/* Loop thread, once: this node leaves in order, and the servers remove it from the catalog at once. `done` is called on
+ * the loop, after 5 s at the latest, with CO_OK or the reason why no server did so. */
 void local_leave(struct local *local, void (*done)(void *data, int error), void *data);
 /* True once everything local has been delivered to the servers and nothing is dirty (tests, leave). */
 bool local_synced(struct local *local);

@@ -1,12 +1,12 @@
-/* What alias checks look at: local checks as they are here, other nodes' as the servers have them (local_follow.h). */
+/* The targets of alias checks: local checks as this agent has them, those of other nodes as the servers have them
+ * (local_follow.h). */
 #include "base/check.h"
 #include "base/clock.h"
 #include "health/local_follow.h"
 
 #define STEPS_MOST 1000 /* of a walk along aliases of aliases */
 
-/* -- here
- * ------------------------------------------------------------------------------------------------------------- */
+/* -- here --------------------------------------------------------------------------------------------------------- */
 
 static bool same(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
 
@@ -20,7 +20,8 @@ static bool is_local(const struct local *local, const struct check_definition *a
     return alias->kind == CHECK_ALIAS && (*alias->alias_node == '\0' || same(alias->alias_node, local->config.node));
 }
 
-/* Whether `check` depends on the check `id`: two that look at each other would keep each other down for ever. */
+/* True: `check` depends on the check `id`. Two aliases that look at each other would keep each other critical for
+ * ever. */
 static bool leads_to(struct local *local, const struct local_check *check, const char *id, unsigned *steps) {
     if (same(check->item.id, id)) return true;
     const struct check_definition *alias = check->shared->definition;
@@ -48,10 +49,9 @@ static void look_here(struct local *local, const struct check_definition *alias,
     local_unlock(local);
 }
 
-/* -- elsewhere
- * -------------------------------------------------------------------------------------------------------- */
+/* -- elsewhere ---------------------------------------------------------------------------------------------------- */
 
-/* The records that count. */
+/* Takes the target's records from the servers' last answer. */
 static int look_there(struct local *local, const struct check_definition *alias, struct arena *arena,
                       struct alias_target *target, struct fault *fault) {
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
@@ -92,8 +92,7 @@ int local_alias_look(void *data, const struct check_definition *definition, stru
     return look_there(local, definition, arena, target, fault);
 }
 
-/* -- when
- * ----------------------------------------------------------------------------------------------------------- */
+/* -- when --------------------------------------------------------------------------------------------------------- */
 
 /* Under the lock. */
 static void follow_what_is_aliased(struct local *local) {
@@ -105,7 +104,8 @@ static void follow_what_is_aliased(struct local *local) {
     follows_want_end(local->follows);
 }
 
-/* An alias that changes is a change as well: those that look at it look again, until nothing changes any more. */
+/* An alias whose status changes may itself be the target of aliases: these look again too, until nothing changes any
+ * more. */
 void local_aliases_refresh(struct local *local) {
     local_lock(local);
     bool changed = local->alias_generation != local->generation;

@@ -11,8 +11,7 @@
 #define SERVICE_MAINTENANCE "_service_maintenance:"
 #define UPDATE_INTERVAL_MS  300000
 
-/* -- going
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- going -------------------------------------------------------------------------------------------------------- */
 
 static void restart(struct local *local, struct local_check *check) {
     if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
@@ -32,7 +31,7 @@ static void alias_forget(struct local *local, struct local_check *check) {
 
 static void check_gone(struct local *local, struct local_check *check) {
     check->item.removed = true;
-    check->item.hash = 0; /* should it come back, it has to travel */
+    check->item.hash = 0; /* should it be registered again, it has to be written again */
     list_remove(&check->of_service);
     alias_forget(local, check);
     state_note(local, check, false);
@@ -70,8 +69,7 @@ bool services_unleased(struct local *local, const char *refusal) {
     return any;
 }
 
-/* -- results
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- results ------------------------------------------------------------------------------------------------------ */
 
 static const char *status_text(Pb__Status status) { return catalog_status_text(status); }
 
@@ -100,14 +98,14 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
         buffer_reset(&check->output);
         buffer_append(&check->output, output.data, output.size);
         local->generation++;
-        if (!list_empty(&local->aliases)) local_wake(local); /* they show it */
+        if (!list_empty(&local->aliases)) local_wake(local); /* aliases show the output */
     }
     bool held = check_held(&check->core);
     if (held != check->held_shown) {
         tell(check, held ? "changes its state too often, it is held" : "is not held any more");
         check->held_shown = held;
         item_touch(local, &check->item);
-        restart(local, check); /* its timer does not know when it is let go */
+        restart(local, check); /* so that its timer is set for the end of the damping */
     }
     if (check->core.status != before) {
         char now[32];
@@ -122,7 +120,7 @@ void check_publish(struct local *local, struct local_check *check, Pb__Status be
 void check_expired_text(struct buffer *text, struct slice last) {
     static const char expired[] = "TTL expired", follows[] = " (last output before timeout follows): ";
     struct slice first = slice_text("TTL expired (last output before timeout follows): ");
-    /* its timer began again, and nobody said anything */
+    /* the TTL began again, and passed without a report */
     while (slice_starts(last, first)) last = slice_make(last.data + first.size, last.size - first.size);
     buffer_append_text(text, expired);
     if (last.size > 0 && !slice_is(last, expired)) {
@@ -131,9 +129,9 @@ void check_expired_text(struct buffer *text, struct slice last) {
     }
 }
 
-/* The catalog remembers how a check stood: it does not fall before it has run. A TTL check knows better how it stands
- * when it has a state of its own; what is taken over is its output. Without one nobody can tell when it was
- * reported. */
+/* The check takes its status over from the catalog, so that it does not become critical before it has run. A TTL check
+ * with a saved state keeps that, and takes over the output only; without a saved state nobody can tell when its status
+ * was reported, so it expires at once. */
 void check_recall(struct local_check *check, const Pb__Check *stored, uint64_t now_ns) {
     const struct check_definition *definition = check->shared->definition;
     bool ttl = definition->kind == CHECK_TTL;
@@ -150,8 +148,7 @@ void check_recall(struct local_check *check, const Pb__Check *stored, uint64_t n
     else buffer_append(&check->output, output.data, output.size);
 }
 
-/* -- coming
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- coming ------------------------------------------------------------------------------------------------------- */
 
 static bool same_id(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
 
@@ -168,8 +165,8 @@ static bool same_definition(const struct check_definition *a, const struct check
     return same;
 }
 
-/* A check that was known before the agent was started: of its own states, or of none. Of a TTL check of the data
- * folder without a state nobody can tell when it was reported. */
+/* The check was known before the agent was started: it resumes its saved state if there is one. When a TTL check of the
+ * data folder has none, nobody can tell when its status was reported, so it is critical until a client reports one. */
 static void take_up(struct local *local, struct local_check *check, const struct check_definition *definition) {
     struct check_moment now = check_moment_now();
     if (local->states) check->state = check_states_claim(local->states, check->item.id);
@@ -179,8 +176,8 @@ static void take_up(struct local *local, struct local_check *check, const struct
         check_resume(&check->core, definition, PB__STATUS__CRITICAL, CHECK_AGE_UNKNOWN, now.mono_ns);
 }
 
-/* Registering a check again is a report when that says how it stands: not what a configuration file says at each
- * reload, and not a definition without a status. */
+/* True: registering the TTL check again counts as a report of its status. A definition without a status does not, nor
+ * does a configuration file, which the agent reads at each reload. */
 static bool reports(const struct check_definition *definition, bool persist) {
     return definition->kind == CHECK_TTL && persist && definition->initial_status != PB__STATUS__CRITICAL;
 }
@@ -190,11 +187,11 @@ static uint64_t age_of(const struct check *core, bool told, uint64_t now_ns) {
     return told ? 0 : (uint64_t)((int64_t)now_ns - core->reported_ns);
 }
 
-/* Another definition, or a new check. One that was known keeps its state. */
+/* The check is new, or its definition has changed. A known check keeps its status. */
 static void begin_anew(struct local *local, struct local_check *check, struct check_definition *definition, bool known,
                        bool restored) {
     uint64_t now = clock_mono_ns();
-    Pb__Status status = check->core.flap.said; /* its own, damped or not */
+    Pb__Status status = check->core.flap.said; /* as the check reported it, damped or not */
     bool told = reports(definition, check->item.persist);
     bool was_ttl = known && check->shared->definition->kind == CHECK_TTL;
     uint64_t age = age_of(&check->core, told || !was_ttl, now);
@@ -208,13 +205,13 @@ static void begin_anew(struct local *local, struct local_check *check, struct ch
     else if (check->restored) take_up(local, check, definition);
     check_damp(&check->core, local->config.flap_limit, (uint64_t)local->config.flap_window_ns);
     check->held_shown = false;
-    bool unknown = check->restored && check->state == CHECK_STATE_NONE; /* until the catalog has told */
+    bool unknown = check->restored && check->state == CHECK_STATE_NONE; /* until the catalog is compared */
     if (!unknown) state_note(local, check, known ? age == 0 : !check->restored);
     restart(local, check);
 }
 
-/* One of the same definition is not even started anew, or else clients that register often would keep it from
- * running. */
+/* A check that is registered again with the same definition is not begun anew, or else clients that register often
+ * would keep it from running. */
 static struct local_check *check_install(struct local *local, struct check_definition *definition, bool persist,
                                          bool restored) {
     struct local_check *check = check_take(local, definition->check_id);
@@ -296,7 +293,7 @@ int service_put(struct local *local, struct service_definition *definition, bool
         check_install(local, check, persist, restored);
     }
     join_waiting(local, service->record->id);
-    /* The rest carries its name and tags. */
+    /* The records of its other checks carry its name and tags. */
     LIST_FOREACH(item, &service->checks) {
         item_changed(local, &LIST_ENTRY(item, struct local_check, of_service)->item);
     }

@@ -9,15 +9,15 @@
 #define WAIT_MS        120000
 #define AGAIN_LEAST_MS 500
 #define AGAIN_MOST_MS  2000
-#define ROUNDS_MOST    8 /* a node that never stands still is shown as it is then */
+#define ROUNDS_MOST    8 /* a node that changes all the time is shown then, though the indexes differ */
 
 enum { OF_SERVICES, OF_CHECKS, PARTS };
 
-/* A question on its way. It outlives its follower when that goes first. */
+/* A query under way. It outlives its follower when the follower ends first. */
 struct follow_question {
     struct rpc_fetch fetch;
     uv_mutex_t lock;
-    struct local *local; /* NULL: nobody wants to know any more */
+    struct local *local; /* NULL: the follower has ended */
     bool ended, cancelled;
     int error;
     bool found;
@@ -27,7 +27,7 @@ struct follow_question {
 
 struct part {
     struct follow_question *out;
-    bool known, failed; /* failed: the last question */
+    bool known, failed; /* failed: the last query did */
     bool found;
     uint64_t index;
     struct buffer records;
@@ -37,11 +37,11 @@ struct follower {
     char *node;
     bool wanted, shown, changed, lost;
     struct part parts[PARTS];
-    unsigned rounds; /* so often one was asked because the other was newer */
+    unsigned rounds; /* how often in a row one part was asked again because the other was newer */
     bool found;      /* as it is shown: */
     struct buffer records[PARTS];
     int error;
-    uint64_t failing_ms, again_ms, next_ms; /* failing_ms: since when questions fail; 0: they do not */
+    uint64_t failing_ms, again_ms, next_ms; /* failing_ms: since when queries fail; 0: they do not */
 };
 
 struct follows {
@@ -53,8 +53,7 @@ struct follows {
     struct rng rng;
 };
 
-/* -- questions
- * ------------------------------------------------------------------------------------------------------------ */
+/* -- questions ---------------------------------------------------------------------------------------------------- */
 
 static void question_free(struct follow_question *question) {
     buffer_free(&question->records);
@@ -104,13 +103,13 @@ static bool has_ended(struct follow_question *question) {
     return ended;
 }
 
-/* Its end comes soon, and is looked at. */
+/* Cancels the query; its end comes soon, and is collected like an answer. */
 static void interrupt(struct follows *follows, struct follow_question *question) {
     question->cancelled = true;
     rpc_fetch_cancel(follows->local->rpc, &question->fetch);
 }
 
-/* Nobody looks at its end. */
+/* Cancels the part's query, whose end nobody collects. */
 static void let_go(struct follows *follows, struct part *part) {
     struct follow_question *question = part->out;
     if (!question) return;
@@ -123,8 +122,7 @@ static void let_go(struct follows *follows, struct part *part) {
     if (ended) question_free(question);
 }
 
-/* -- answers
- * -------------------------------------------------------------------------------------------------------------- */
+/* -- answers ------------------------------------------------------------------------------------------------------ */
 
 static void failed(struct follows *follows, struct follower *follower, struct part *part, int error, uint64_t now_ms) {
     part->failed = true;
@@ -165,7 +163,7 @@ static bool same(const struct buffer *one, const struct buffer *other) {
     return slice_equal(buffer_slice(one), buffer_slice(other));
 }
 
-/* Shows what is known, when the parts are of one moment. */
+/* Shows the answers to the aliases when both parts have the same index, or did not reach that in ROUNDS_MOST rounds. */
 static void show(struct follower *follower) {
     struct part *services = &follower->parts[OF_SERVICES], *checks = &follower->parts[OF_CHECKS];
     if (!services->known || !checks->known || services->failed || checks->failed) return;
@@ -186,7 +184,7 @@ static void show(struct follower *follower) {
     if (differs) follower->changed = true;
 }
 
-/* The other part is of a later moment. */
+/* True: the other part has a later index. */
 static bool behind(const struct follower *follower, unsigned which) {
     const struct part *part = &follower->parts[which], *other = &follower->parts[1 - which];
     return part->known && other->known && part->index < other->index && follower->rounds < ROUNDS_MOST;
@@ -222,10 +220,9 @@ void follows_look(struct follows *follows) {
     uv_timer_start(&follows->timer, on_timer, next_ms - now_ms, 0);
 }
 
-/* -- who is followed
- * ------------------------------------------------------------------------------------------------------ */
+/* -- who is followed ---------------------------------------------------------------------------------------------- */
 
-/* Where it is, or would be. */
+/* The index of the node's follower, or the index where it belongs. */
 static size_t place_of(const struct follows *follows, const char *node, struct follower **found) {
     size_t low = 0, high = follows->count;
     *found = NULL;
@@ -300,8 +297,7 @@ int follow_see(const struct follows *follows, const char *node, struct follow_se
     return CO_OK;
 }
 
-/* -- life
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- life --------------------------------------------------------------------------------------------------------- */
 
 struct follows *follows_new(struct local *local) {
     struct follows *follows = mem_zalloc(sizeof *follows);

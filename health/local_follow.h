@@ -1,17 +1,18 @@
-/* What alias checks of other nodes look at. One *follower* a node, whatever the number of its aliases, asks for the
- * node's services and its checks and goes on asking, by blocking queries of two minutes that any server answers from
- * its state (rpc_fetch, RPC_STALE): on a client agent as on a server. The answers are kept, packed.
+/* The servers' view of other nodes, for the alias checks of these nodes. One *follower* for each node, whatever the
+ * number of its aliases, asks for the node's services and its checks and goes on asking, by blocking queries of two
+ * minutes that any server answers from its state (rpc_fetch, RPC_STALE): on a client agent as on a server. The answers
+ * are kept, packed.
  *
  *     services --answer--> the indexes are equal (both are of the node): shown together --> both wait for news
  *     checks   --answer-----'   '--not: the older one is asked again at once
  *
  * So an alias never sees a service without its checks, or checks without their service.
  *
- * When the servers cannot be reached the last known state stays, for a while: a question that waits notices that
- * when its two minutes are over at the latest; it is asked again every few seconds, and when that has failed for
- * FOLLOW_LOST_MS the follower is *lost*. Its aliases are critical then, as in Consul, which bounds the age of
- * answers by the same 15 s (there the second question that fails in a row counts). With the first answer they go on.
- * A follower that never had an answer is never lost: its aliases have no result yet.
+ * When the servers cannot be reached the last known state stays, for a while: a query that waits notices this after two
+ * minutes at the latest; the follower then asks again every few seconds, and when that has failed for FOLLOW_LOST_MS it
+ * is *lost*. Its aliases are critical then, as in Consul, which bounds the age of answers by the same 15 s (there the
+ * second query that fails in a row counts). With the next answer they follow the node again. A follower that never had
+ * an answer is never lost: its aliases have no result yet.
  *
  * Loop thread only. */
 #ifndef COORD_HEALTH_LOCAL_FOLLOW_H
@@ -23,7 +24,7 @@
 
 struct follows;
 struct follows *follows_new(struct local *local);
-/* Lets go of what is out, closes the timer, then calls local_part_closed. */
+/* Abandons the queries under way, closes the timer, then calls local_part_closed. */
 void follows_close(struct follows *follows);
 
 /* The nodes that are to be followed from now on: everything between begin and end. The others' followers end. */
@@ -31,11 +32,13 @@ void follows_want_begin(struct follows *follows);
 void follows_want(struct follows *follows, const char *node);
 void follows_want_end(struct follows *follows);
 
-/* Takes the answers that have come and asks on. Then, until the next call: does the node look different than before? */
+/* follows_look takes the answers that have come, and asks again. Until its next call follow_changed tells whether it
+ * has changed what is known of a node. */
 void follows_look(struct follows *follows);
 bool follow_changed(const struct follows *follows, const char *node);
 
-/* CO_OK: as it was answered. CO_AGAIN: there is no answer yet. Else it is lost, and why. */
+/* CO_OK: `seen` is the last answer. CO_AGAIN: there is no answer yet. Another error: the follower is lost, for this
+ * reason. */
 struct follow_seen {
     bool found; /* there is such a node */
     /* packed pb.NodeServicesResult and pb.ChecksResult; valid until the next look, want or close */

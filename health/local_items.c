@@ -6,10 +6,9 @@
 #include "base/text.h"
 #include "health/local_internal.h"
 
-/* -- tables
- * ------------------------------------------------------------------------------------------------------ */
+/* -- tables ------------------------------------------------------------------------------------------------------- */
 
-/* Where `id` is, or where it belongs. */
+/* The index of `id`, or the index where it belongs. */
 static size_t place(const struct item_table *table, struct slice id) {
     size_t low = 0, high = table->count;
     while (low < high) {
@@ -57,8 +56,7 @@ struct local_check *live_check(struct local *local, struct slice id) {
     return item && !item->removed ? as_check(item) : NULL;
 }
 
-/* -- birth and death
- * --------------------------------------------------------------------------------------------------- */
+/* -- birth and death ---------------------------------------------------------------------------------------------- */
 
 static void item_init(struct item *item, const char *id, bool is_check) {
     item->id = mem_strdup(id);
@@ -67,7 +65,7 @@ static void item_init(struct item *item, const char *id, bool is_check) {
     list_init(&item->save);
 }
 
-/* It is written in another way from now on; the data folder may still have it as it was. */
+/* The item's id is spelled this way from now on; the data folder may still have a file under the old spelling. */
 static struct item *respell(struct item *item, const char *id) {
     if (strcmp(item->id, id) == 0) return item;
     if (item->has_file && !item->file_id) item->file_id = item->id;
@@ -122,7 +120,7 @@ void item_release(struct local *local, struct item *item) {
         return;
     }
     struct local_check *check = as_check(item);
-    if (check->watcher || !list_empty(&check->restart)) return; /* the loop comes by and asks again */
+    if (check->watcher || !list_empty(&check->restart)) return; /* the loop looks at it, and calls this again */
     table_remove(&local->checks, item);
     check_free(check);
 }
@@ -134,8 +132,7 @@ void items_free(struct local *local) {
     free(local->checks.items);
 }
 
-/* -- changes
- * --------------------------------------------------------------------------------------------------------------- */
+/* -- changes ------------------------------------------------------------------------------------------------------ */
 
 void item_touch(struct local *local, struct item *item) {
     item->sequence = ++local->sequence;
@@ -192,10 +189,9 @@ void item_save(struct local *local, struct item *item) {
     local_wake(local);
 }
 
-/* -- records
- * ------------------------------------------------------------------------------------------------------------------ */
+/* -- records ------------------------------------------------------------------------------------------------------ */
 
-/* What it printed; where damping holds its state, after a line that says so. */
+/* The check's output; when damping holds its state, a text before the output says so. */
 static struct slice check_output(struct local *local, const struct local_check *check, struct arena *arena) {
     if (!check_held(&check->core)) return buffer_slice(&check->output);
     struct buffer text = {0};
@@ -209,7 +205,7 @@ static struct slice check_output(struct local *local, const struct local_check *
     return copy;
 }
 
-/* The texts that check_output puts around. */
+/* Takes off the text that check_output puts before the output of a held check. */
 struct slice check_output_bare(struct slice shown, Pb__Status *status) {
     static const char held[] = "Held as ", now[] = " (check_flap_limit). It is ", output[] = " now. Output: ";
     if (!slice_starts(shown, slice_text(held))) return shown;

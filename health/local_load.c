@@ -1,5 +1,5 @@
-/* What instances of this host say of their load: to the API, in the answers of HTTP checks, and in the output of scripts
- * and TTL checks. It goes to the process's hints (lb/hints.h), and on from there. */
+/* Instances of this host report their load to the API, in the answers to HTTP checks, and in the output of scripts and
+ * TTL checks. The reports go to the process's hints (lb/hints.h), which pass them on. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -30,10 +30,10 @@ int local_service_load(struct local *local, struct slice id, const struct load_h
     return rv;
 }
 
-/* Once, until it makes sense again. */
+/* Logs once, until a report makes sense again. */
 static void refused(struct local_check *check, const char *why) {
     if (!check->load_refused)
-        log_warn("health", "what a check says of the load makes no sense, it is not used check=%s reason=\"%s\"",
+        log_warn("health", "the load that a check reports cannot be right and is not used check=%s reason=\"%s\"",
                  check->item.id, why);
     check->load_refused = true;
 }

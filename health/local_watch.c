@@ -1,4 +1,4 @@
-/* The loop's side of checks: a timer each, and the attempt that is out. */
+/* The loop's side of checks: each check has a timer, and at most one attempt under way. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "health/state_writer.h"
 
-#define AGAIN_NS        200000000ull /* until what has to come first is looked for again */
+#define AGAIN_NS        200000000ull /* after so long an alias that came too early tries again */
 #define CATALOG_WAIT_NS (10 * 1000000000ull)
 
 static void watcher_act(struct watcher *watcher);
@@ -69,8 +69,8 @@ static void deregister(struct local *local, struct local_check *check) {
     service_remove(local, service);
 }
 
-/* An alias that the catalog remembers, and whose target it remembers too: first that is taken over, or else it would
- * fall with every start of the agent. */
+/* After a start of the agent an alias waits until the checks have taken over their statuses from the catalog, because
+ * its target's checks have no results before: otherwise each start would make the alias critical. */
 static bool too_early(const struct local *local, const struct local_check *check, uint64_t now) {
     bool waits = check->shared->definition->kind == CHECK_ALIAS && check->restored;
     return waits && !local->compared && now - local->begun_ns < CATALOG_WAIT_NS;
@@ -82,7 +82,7 @@ static bool nothing_known(struct local *local, const struct local_check *check) 
     return definition->kind == CHECK_ALIAS && !local_alias_known(local, definition);
 }
 
-/* Under the lock. Does what is due except running; returns the definition that is to be run now, if any. */
+/* Under the lock. Does what is due except running the check; returns the definition to run now, if any. */
 static struct check_shared *decide(struct watcher *watcher, uint64_t now, uint64_t *next) {
     struct local *local = watcher->local;
     struct local_check *check = watcher->check;
@@ -111,14 +111,16 @@ static struct check_shared *decide(struct watcher *watcher, uint64_t now, uint64
     return NULL;
 }
 
-/* A check whose definition changed while its attempt is out: that one says nothing about the new definition. */
+/* Cancels an attempt when the check's definition has changed meanwhile, because its result says nothing about the new
+ * definition. */
 static void watcher_restart(struct watcher *watcher) {
     if (!watcher->run || !watcher->check || watcher->check->core.running) return;
     run_cancel(watcher->run);
     watcher->run = NULL;
 }
 
-/* What was saved while it was allowed may not be so any more: the check stays, critical, and nothing is run. */
+/* The configuration may forbid a check that was saved while it was still permitted: the check stays, critical, and no
+ * program is run. */
 static struct run *begin(struct watcher *watcher, const struct check_definition *definition, bool from_file) {
     struct local *local = watcher->local;
     struct fault fault = {0};

@@ -17,8 +17,7 @@ struct grpc_run {
     struct grpc_answer answer;
 };
 
-/* -- the request
- * ------------------------------------------------------------------------------------------------------ */
+/* -- the request -------------------------------------------------------------------------------------------------- */
 
 static ssize_t read_request(nghttp2_session *session, int32_t stream, uint8_t *to, size_t size, uint32_t *flags,
                             nghttp2_data_source *source, void *data) {
@@ -70,8 +69,7 @@ static void make_request(struct grpc_run *grpc, const char *service) {
     grpc->request.size = GRPC_PREFIX_SIZE + size;
 }
 
-/* -- the answer
- * ------------------------------------------------------------------------------------------------------- */
+/* -- the answer --------------------------------------------------------------------------------------------------- */
 
 static void conclude(struct grpc_run *grpc) {
     struct buffer text = {0};
@@ -92,7 +90,7 @@ static void grpc_data(struct h2_run *h2, int32_t stream, struct slice bytes) {
     if (grpc_answer_is_hopeless(&grpc->answer)) conclude(grpc);
 }
 
-/* The end of the server's side is the end: whether ours has been sent by then does not matter. */
+/* The attempt ends with the server's side of the stream, even if our side has not been sent by then. */
 static void grpc_frame(struct h2_run *h2, const nghttp2_frame *frame) {
     struct grpc_run *grpc = (struct grpc_run *)h2;
     bool ends = (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
@@ -100,7 +98,7 @@ static void grpc_frame(struct h2_run *h2, const nghttp2_frame *frame) {
     if (ends && frame->hd.stream_id == grpc->stream) conclude(grpc);
 }
 
-/* Before the answer has ended: it was reset, by the server or by nghttp2 for what came. */
+/* The stream was reset before the answer had ended: by the server, or by nghttp2 because of a wrong frame. */
 static void grpc_stream_closed(struct h2_run *h2, int32_t stream, uint32_t error_code) {
     struct grpc_run *grpc = (struct grpc_run *)h2;
     struct buffer text = {0};
@@ -144,8 +142,7 @@ static void grpc_free(struct h2_run *h2) {
 static const struct h2_kind grpc_kind = {grpc_begin,         grpc_frame,    grpc_header, grpc_data,
                                          grpc_stream_closed, grpc_describe, grpc_free};
 
-/* -- the beginning
- * ---------------------------------------------------------------------------------------------------- */
+/* -- the beginning ------------------------------------------------------------------------------------------------ */
 
 static char *authority_of(const struct check_definition *definition, struct slice server) {
     struct buffer text = {0};

@@ -9,8 +9,7 @@
 #define OUT_MOST          ((size_t)32 << 10) /* made ahead of being written */
 #define OUTBOUND_ACK_MOST 64                 /* answers to PING and SETTINGS that wait to be sent */
 
-/* -- the end
- * ---------------------------------------------------------------------------------------------------------- */
+/* -- the end ------------------------------------------------------------------------------------------------------ */
 
 void h2_decide(struct h2_run *h2, Pb__Status status, const char *format, ...) {
     char text[512];
@@ -38,7 +37,7 @@ static void h2_late(struct net_run *net) {
     h2_fail(net);
 }
 
-/* Nothing is left to be written: GOAWAY and TLS's goodbye, as far as the socket takes them. */
+/* When no write is under way, sends GOAWAY and TLS's close_notify, as far as the socket takes them at once. */
 static void say_goodbye(struct h2_run *h2) {
     const uint8_t *bytes;
     ssize_t size;
@@ -74,8 +73,7 @@ static void h2_free(struct net_run *net) {
 
 static const struct net_kind net_kind_h2 = {h2_late, h2_fail, h2_close, h2_free};
 
-/* -- nghttp2
- * ---------------------------------------------------------------------------------------------------------- */
+/* -- nghttp2 ------------------------------------------------------------------------------------------------------ */
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *data) {
     struct h2_run *h2 = data;
@@ -153,8 +151,7 @@ static void new_session(struct h2_run *h2) {
     CHECK(nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) == 0);
 }
 
-/* -- bytes
- * ------------------------------------------------------------------------------------------------------------ */
+/* -- bytes -------------------------------------------------------------------------------------------------------- */
 
 static void pump(struct h2_run *h2);
 
@@ -172,7 +169,7 @@ static void on_written(uv_write_t *write, int status) {
     net_release(&h2->net);
 }
 
-/* What nghttp2 wants to send; a fault where that does not work. */
+/* Takes the bytes that nghttp2 wants to send; sets a fault when that fails. */
 static void gather(struct h2_run *h2) {
     while (h2->session && h2->out.size < OUT_MOST) {
         const uint8_t *bytes;
@@ -215,7 +212,7 @@ static void pump(struct h2_run *h2) {
     }
 }
 
-/* From here on HTTP/2 is spoken. */
+/* The connection speaks HTTP/2 from here on. */
 static void begin(struct h2_run *h2) {
     new_session(h2);
     int error = h2->kind->begin(h2);
@@ -240,7 +237,7 @@ static void unwrap(struct h2_run *h2, struct slice bytes) {
     if (rv == CO_CLOSED && !h2->decided) fault_set(fault, CO_CLOSED, "the server closed the connection");
 }
 
-/* After anything has come: reports what has been decided, or goes on. */
+/* After bytes have come: reports the result if it is decided, or else goes on. */
 static void go_on(struct h2_run *h2) {
     if (h2->decided) {
         say_goodbye(h2);
@@ -286,8 +283,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buffer) {
     go_on(h2);
 }
 
-/* -- the beginning
- * ---------------------------------------------------------------------------------------------------- */
+/* -- the beginning ------------------------------------------------------------------------------------------------ */
 
 static void on_connected(struct net_connect *connect, uv_tcp_t *tcp) {
     struct h2_run *h2 = CONTAINER_OF(connect, struct h2_run, connect);

@@ -1,5 +1,5 @@
-/* One HTTP/2 connection (RFC 9113) for one attempt: connects, TLS if wanted, preface and SETTINGS, then what the
- * kind of check asks. nghttp2 speaks HTTP/2, GnuTLS TLS, libuv moves the bytes.
+/* One HTTP/2 connection (RFC 9113) for one attempt: it connects, does a TLS handshake if wanted, sends preface and
+ * SETTINGS, and then the frames of the kind of check. nghttp2 speaks HTTP/2, GnuTLS TLS, libuv moves the bytes.
  *
  * A peer may send whatever it likes, as slowly as it likes: an attempt takes H2_RECEIVE_MOST bytes from it, header
  * fields of H2_HEADERS_MOST in all, and ends at its deadline. Loop thread only. */
@@ -27,7 +27,7 @@ struct h2_run {
     struct tls *tls;
     nghttp2_session *session; /* once TLS is done */
     size_t received, header_size;
-    struct fault complaint; /* of nghttp2 about the peer */
+    struct fault complaint; /* nghttp2's complaint about the peer */
     bool writing;
     uv_write_t write;
     struct buffer plain, out, flying;
@@ -37,17 +37,17 @@ struct h2_run {
     char read[H2_READ_SIZE];
 };
 
-/* What a kind of check does. From within all of these, but for `describe` and `free`, it may decide. */
+/* The functions of a kind of check. All of them but `describe` and `free` may call h2_decide. */
 struct h2_kind {
     int (*begin)(struct h2_run *h2);                              /* submits; an error of nghttp2 */
     void (*frame)(struct h2_run *h2, const nghttp2_frame *frame); /* whole, without headers and data */
     void (*header)(struct h2_run *h2, int32_t stream, struct slice name, struct slice value); /* may be NULL, */
     void (*data)(struct h2_run *h2, int32_t stream, struct slice bytes);                      /* as may this */
     void (*stream_closed)(struct h2_run *h2, int32_t stream, uint32_t error_code);            /* and this */
-    /* `net.fault` says why there was no answer (CO_TIMEOUT: none in time; CO_INVALID: the definition): in the kind's
-     * words. */
+    /* There was no answer: appends the reason in the kind's words. `net.fault` has it (CO_TIMEOUT: no answer in time;
+     * CO_INVALID: the definition is wrong). */
     void (*describe)(struct h2_run *h2, struct buffer *text);
-    void (*free)(struct h2_run *h2); /* what the kind has; and the struct */
+    void (*free)(struct h2_run *h2); /* frees the kind's own parts, and the struct */
 };
 
 /* `h2` is zeroed. `target`: "host:port". `server_name`: verified instead of the host; "" for the host. */

@@ -23,8 +23,7 @@ struct http_socket {
     curl_socket_t fd;
 };
 
-/* -- the end of an attempt
- * ------------------------------------------------------------------------------------------ */
+/* -- the end of an attempt ---------------------------------------------------------------------------------------- */
 
 static void http_free(struct http_run *http) {
     if (http->easy) curl_easy_cleanup(http->easy);
@@ -41,7 +40,7 @@ static void http_free(struct http_run *http) {
 
 static void on_soon_closed(uv_handle_t *handle) { http_free(handle->data); }
 
-/* Takes it out of curl's hands and lets it go. */
+/* Takes the attempt away from curl, and frees it. */
 static void http_end(struct http_run *http) {
     if (http->begun) {
         curl_multi_remove_handle(http->run.runners->http->multi, http->easy);
@@ -131,8 +130,7 @@ static void on_soon(uv_timer_t *timer) {
     http_end(http);
 }
 
-/* -- curl and the loop
- * ------------------------------------------------------------------------------------------------ */
+/* -- curl and the loop -------------------------------------------------------------------------------------------- */
 
 static void http_free_engine(struct runner_http *http) {
     if (http->handles > 0) return;
@@ -251,8 +249,7 @@ void runner_http_close(struct runner_http *http) {
     uv_close((uv_handle_t *)&http->timer, on_timer_closed);
 }
 
-/* -- the beginning
- * ---------------------------------------------------------------------------------------------------- */
+/* -- the beginning ------------------------------------------------------------------------------------------------ */
 
 struct run *run_http_start(struct runners *runners, const struct check_definition *definition, uint32_t output_max) {
     struct runner_http *client = engine(runners);

@@ -19,7 +19,7 @@ struct http_run {
     int64_t timeout_ms;
     char reason[128];      /* "200 OK" */
     struct load_said said; /* of the last answer's headers */
-    bool own_load;         /* by X-Coord-Load */
+    bool own_load;         /* `said` is from X-Coord-Load */
     bool head_complete;    /* the blank line after the head has come, of the last answer */
     char *tail;            /* ring of the last `tail_max` bytes of the body */
     size_t tail_max, body_size;
@@ -31,7 +31,7 @@ struct http_run {
  * `tail_max`, `timeout_ms` and `easy` are set. */
 void http_request_prepare(struct http_run *http, const struct check_definition *definition);
 
-/* Whether this libcurl lets us look at its TLS sessions. If not, it has to verify by itself. */
+/* True: this libcurl lets us look at its TLS sessions. False: libcurl has to verify the server by itself. */
 bool http_tls_can_verify(void);
 /* `easy`: connected, nothing sent yet. As trust_verify (health/runner_trust.h). Loop thread. */
 bool http_tls_verify(CURL *easy, const char *host, struct fault *fault);

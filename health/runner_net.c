@@ -6,8 +6,7 @@
 #include "base/check.h"
 #include "base/text.h"
 
-/* -- an attempt
- * ------------------------------------------------------------------------------------------------------- */
+/* -- an attempt --------------------------------------------------------------------------------------------------- */
 
 static void on_deadline(uv_timer_t *timer) {
     struct net_run *net = timer->data;
@@ -61,8 +60,7 @@ void net_close(struct net_run *net, uv_handle_t *handle) {
     uv_close(handle, on_closed);
 }
 
-/* -- a target and its addresses
- * --------------------------------------------------------------------------------------- */
+/* -- a target and its addresses ----------------------------------------------------------------------------------- */
 
 int net_target_parse(struct net_target *target, const char *network, struct slice text, struct fault *fault) {
     const char *colon = text.size ? memrchr(text.data, ':', text.size) : NULL;

@@ -1,4 +1,4 @@
-/* What the runners with sockets of their own share (TCP, UDP, gRPC, H2 ping): the life of an attempt with its
+/* The common parts of the runners with sockets of their own (TCP, UDP, gRPC, H2 ping): the life of an attempt with its
  * deadline, targets ("host:port"), look-ups, and a connection to any address of a name. Loop thread only. */
 #ifndef COORD_HEALTH_RUNNER_NET_H
 #define COORD_HEALTH_RUNNER_NET_H
@@ -31,10 +31,11 @@ void net_begin(struct net_run *net, const struct net_kind *kind, struct runners 
 void net_end(struct net_run *net, Pb__Status status, struct slice output);
 /* Lets `fail` be called a little later: never from within the start. `fault` is set. */
 void net_fail_soon(struct net_run *net);
-/* Initialised by the caller, closed by net_close; in between `handle->data` is the caller's. */
+/* The caller initialises a handle and calls net_hold; net_close closes the handle and releases it. `handle->data` is
+ * the caller's until then. */
 void net_hold(struct net_run *net);
 void net_release(struct net_run *net);
-void net_close(struct net_run *net, uv_handle_t *handle); /* of one that is held: released when it is closed */
+void net_close(struct net_run *net, uv_handle_t *handle); /* of one that is held: releases it when it is closed */
 
 /* -- a target and its addresses ----------------------------------------------------------------------------------- */
 

@@ -14,17 +14,17 @@
 #include "base/text.h"
 
 #define BLOCK        65536
-#define DRAIN_BLOCKS 16   /* 1 MiB: what an unprivileged process can make a pipe hold */
-#define LATE_MS      1000 /* how long a killed program may take before one wonders */
+#define DRAIN_BLOCKS 16   /* 1 MiB: an unprivileged process can make a pipe hold no more */
+#define LATE_MS      1000 /* how often the agent looks after a program that was killed and has not ended */
 
 extern char **environ;
 
 static void programs_next(struct runners *runners);
 
-/* -- starting (pool thread)
- * ----------------------------------------------------------------------------------------------- */
+/* -- starting (pool thread) --------------------------------------------------------------------------------------- */
 
-/* Returns an errno value. Only what is ignored here and what is blocked in this thread would be inherited. */
+/* Returns an errno value. The program would inherit that the agent ignores SIGPIPE, and the signals that this thread
+ * blocks, so both are reset. */
 static int spawn_with(struct program *program, int write_end) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -77,12 +77,13 @@ static void on_work(uv_work_t *work) {
     program->error = spawn(program);
 }
 
-/* -- what ends them when the agent does (loop thread)
- * ---------------------------------------------------------------------------------------------------------- */
+/* -- the keeper, which ends them when the agent is killed (loop thread) ------------------------------------------- */
 
-/* It is gone, or stands still: the next program begins another. */
+/* The keeper is gone, or stands still: the next program begins another. */
 static void keeper_lost(struct runners *runners) {
-    log_warn("health", "what ends programs of checks when the agent is killed is gone itself, and begun anew");
+    log_warn(
+        "health",
+        "the process that ends programs of checks when the agent is killed has died; the next program starts another");
     program_keeper_end(&runners->keeper);
 }
 
@@ -111,8 +112,7 @@ static void keeper_tell(struct program *program, bool (*tell)(const struct progr
     if (runners->keeper.pid && !tell(&runners->keeper, program->pid)) keeper_lost(runners);
 }
 
-/* -- the end
- * ---------------------------------------------------------------------------------------------------------- */
+/* -- the end ------------------------------------------------------------------------------------------------------ */
 
 static void program_free(struct program *program) {
     struct runners *runners = program->run.runners;
@@ -131,12 +131,13 @@ static void on_closed(uv_handle_t *handle) {
     if (--program->handles == 0) program_free(program);
 }
 
-/* Before its descriptor is closed: uv_close makes epoll forget whatever has that number then. */
+/* To be called before the descriptor is closed, because uv_close makes epoll forget whatever has that number at the
+ * time. */
 static void output_close(struct program *program) {
     if (!uv_is_closing((uv_handle_t *)&program->output)) uv_close((uv_handle_t *)&program->output, on_closed);
 }
 
-/* It is gone, or never came: its handles go, then its memory. */
+/* The program has ended, or never started: closes its handles, and then frees it. */
 static void program_release(struct program *program) {
     struct runners *runners = program->run.runners;
     program->state = PROGRAM_ENDED;
@@ -166,7 +167,8 @@ static void report(struct program *program, struct program_end *end) {
     buffer_free(&text);
 }
 
-/* Killed, and still there: the kernel cannot end what waits for a disk that does not answer. */
+/* The program was killed and is still there: the kernel cannot end a process that waits for a disk that does not
+ * answer. */
 static void on_late(uv_timer_t *timer) {
     struct program *program = timer->data;
     if (program->state == PROGRAM_RUNNING && program->run.runners->closed) {
@@ -176,7 +178,7 @@ static void on_late(uv_timer_t *timer) {
     }
 }
 
-/* Nobody waits for it any more. */
+/* Ends a program that nobody waits for any more. */
 static void put_down(struct program *program) {
     if (program->state == PROGRAM_QUEUED) {
         program_release(program);
@@ -204,8 +206,7 @@ static void program_cancel(struct run *run) {
     put_down(program);
 }
 
-/* -- running
- * ---------------------------------------------------------------------------------------------------------- */
+/* -- running ------------------------------------------------------------------------------------------------------ */
 
 static void keep(struct program *program, const char *bytes, size_t size) {
     size_t skip = size > program->tail_max ? size - program->tail_max : 0;
@@ -219,7 +220,7 @@ static void keep(struct program *program, const char *bytes, size_t size) {
     }
 }
 
-/* One block; false: there is nothing more now. */
+/* Reads one block; false: there is nothing more now. */
 static bool read_block(struct program *program) {
     char block[BLOCK];
     ssize_t got = read(program->pipe, block, sizeof block);
@@ -284,7 +285,7 @@ static void after_work(uv_work_t *work, int status) {
     programs_next(runners);
 }
 
-/* The attempt before is not gone yet. */
+/* True: the program of the check's attempt before has not ended yet. */
 static bool must_wait(const struct program *program) {
     LIST_FOREACH(link, &program->run.runners->programs) {
         const struct program *other = LIST_ENTRY(link, struct program, link);
@@ -334,8 +335,7 @@ struct run *run_program_start(struct runners *runners, const struct check_defini
     return &program->run;
 }
 
-/* -- words
- * ------------------------------------------------------------------------------------------------------------ */
+/* -- words -------------------------------------------------------------------------------------------------------- */
 
 void program_append_output(const struct program_end *end, struct buffer *text) {
     if (end->output_total > end->output.size) {

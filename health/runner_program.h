@@ -2,17 +2,19 @@
  *
  *     QUEUED --a pool thread is free--> SPAWNING --posix_spawn--> RUNNING --exits--> reaped, freed
  *
- * A program has a process group of its own, /dev/null as input, and one pipe for both outputs, of which the last
- * bytes are kept while it is read, so that it is neither stopped by a full pipe nor costs memory. When it has ended,
- * or its time has, or the attempt is cancelled, all that is left of its group is killed (SIGKILL, as Consul does):
- * what is to outlive a check leaves the group (setsid). The attempt is over at the timeout even if the kernel cannot
- * end the program yet; the next attempt of the same check then waits until it is gone, so that they never pile up.
+ * A program has a process group of its own, /dev/null as input, and one pipe for both outputs, of which the last bytes
+ * are kept while it is read, so that it is neither stopped by a full pipe nor costs memory. When the program has ended,
+ * its time is over, or the attempt is cancelled, the agent kills all that is left of its group (SIGKILL, as Consul
+ * does): a process that is to outlive the check has to leave the group (setsid). The attempt is over at the timeout
+ * even if the kernel cannot end the program yet; the next attempt of the same check then waits until it is gone, so
+ * that they never pile up.
  *
  * posix_spawn does not copy the page tables of a large process, as fork does, but the caller sleeps until the new
- * program is loaded, which may hang on a dead file system: that is why it is done on libuv's pool, at most
- * PROGRAM_SPAWNS_MOST at a time. Ends are seen by pidfd (Linux 5.3), not by SIGCHLD.
+ * program is loaded, which may hang on a dead file system: so threads of libuv's pool call it, at most
+ * PROGRAM_SPAWNS_MOST at a time. A pidfd (Linux 5.3) tells when the program has ended, not SIGCHLD.
  *
- * When the agent itself is killed, program_keeper.h ends what it leaves running: the next one runs the check anew. */
+ * When the agent itself is killed, program_keeper.h ends the programs that it leaves running, because the next agent
+ * runs the checks anew. */
 #ifndef COORD_HEALTH_RUNNER_PROGRAM_H
 #define COORD_HEALTH_RUNNER_PROGRAM_H
 
@@ -51,7 +53,7 @@ struct program {
     /* Written by the pool thread while SPAWNING. */
     int error, pipe, pidfd;
     pid_t pid;
-    struct program_keeper keeper; /* where this attempt begins it as well */
+    struct program_keeper keeper; /* of an attempt that begins it as well */
     int keeper_error;
     bool begins_keeper;
     /* Ring of the last `tail_max` bytes. */
@@ -60,16 +62,16 @@ struct program {
     uint64_t output_total;
 };
 
-/* Copies `argv` (NULL-terminated). Looked for in PATH unless there is a slash in it; never run by a shell. */
+/* Copies `argv` (NULL-terminated). The program is looked for in PATH unless its name has a slash; no shell runs it. */
 struct run *run_program_start(struct runners *runners, const struct check_definition *definition, char *const *argv,
                               uint32_t output_max, program_judge judge);
 
-/* What every judge says of a program that was not started, or ran too long; false: it ended by itself. */
+/* Appends the text that all judges share: the program was not started, or ran too long. False: it ended by itself. */
 bool program_failed(const struct program *program, const struct program_end *end, struct buffer *text);
-/* Its output, with a line before it where that is not all. */
+/* Appends the program's output, after a line that says so when it is not all of it. */
 void program_append_output(const struct program_end *end, struct buffer *text);
 
-/* What `systemctl show` says of a unit (runner_os_service.c). */
+/* Judges the output of `systemctl show` about a unit (runner_os_service.c). */
 void os_service_judge(const char *unit, const struct program_end *end, Pb__Status *status, struct buffer *text);
 
 #endif

@@ -10,8 +10,8 @@ struct tls;
 struct tls *tls_new(const char *host, bool skip_verify);
 void tls_free(struct tls *tls); /* NULL allowed */
 
-/* Takes all of `came` (nothing: begins the handshake), appends what it says to `plain` and what is to be sent to
- * `out`; no more than came in. CO_OK; CO_CLOSED: the server has said goodbye; CO_DENIED, CO_IO and a fault. */
+/* Takes all of `came` (nothing: begins the handshake), appends its plain text to `plain`, no more than came in, and the
+ * bytes to send to `out`. CO_OK; CO_CLOSED: the server has said goodbye; CO_DENIED, CO_IO and a fault. */
 int tls_receive(struct tls *tls, struct slice came, struct buffer *plain, struct buffer *out, struct fault *fault);
 /* The handshake is done, the server is verified (unless that is to be skipped) and has not chosen anything but
  * HTTP/2. */

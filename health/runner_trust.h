@@ -1,4 +1,4 @@
-/* Whether the peer of a TLS session is who it should be. */
+/* Verifies the peer of a TLS session. */
 #ifndef COORD_HEALTH_RUNNER_TRUST_H
 #define COORD_HEALTH_RUNNER_TRUST_H
 
@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 
-/* `session`: its handshake is done. Whether the server is `host` (a name or an address) according to the trusted
- * certificates: those of the file that the environment names in SSL_CERT_FILE, or the system's, read again after an
- * hour. Else a fault. Loop thread. */
+/* `session`: its handshake is done. True: the server is `host` (a name or an address) according to the trusted
+ * certificates, which are those of the file that the environment names in SSL_CERT_FILE, or the system's, read again
+ * after an hour. False: with a fault. Loop thread. */
 bool trust_verify(gnutls_session_t session, const char *host, struct fault *fault);
 
 #endif

@@ -1,8 +1,8 @@
-/* UDP checks, as Consul has them (1.13 and later): an empty datagram is sent. Whatever comes back is health, and so
- * is silence until the timeout, since few services answer an empty datagram; "port unreachable" is not.
+/* UDP checks, as Consul has them (1.13 and later): the agent sends an empty datagram. Any answer is passing, and so is
+ * silence until the timeout, because few services answer an empty datagram; "port unreachable" is critical.
  *
- * Where a name has several addresses the next one is asked when one refuses: critical when all of them do. A name
- * that is not resolved in time is critical: nothing was sent. */
+ * When a name has several addresses and one refuses, the check asks the next one, and is critical when all refuse. It
+ * is critical too when the name is not resolved in time, because nothing was sent. */
 #include <stdlib.h>
 
 #include "base/check.h"

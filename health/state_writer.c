@@ -22,7 +22,7 @@ struct state_writer {
     uv_timer_t timer;
     struct buffer bytes; /* the thread's while busy, as `at`, `fd` and `error` */
     uint64_t at;
-    int fd, error; /* fd: of the file as it was made anew last; -1: it has to be */
+    int fd, error; /* fd: the file that was last made anew; -1: it has to be made anew */
     uint64_t written_ms;
     bool whole, busy, closing, failing;
 };
@@ -119,7 +119,7 @@ static void after_work(uv_work_t *request, int status) {
     state_writer_kick(writer);
 }
 
-/* When it may be written, from now; 0: at once. */
+/* How long from now the next write has to wait; 0: it may begin at once. */
 static uint64_t wait_ms(const struct state_writer *writer, bool urgent) {
     uint64_t passed = clock_mono_ms() - writer->written_ms, spacing = writer->failing ? RETRY_MS : SPACING_MS;
     if (writer->closing || (urgent && !writer->failing) || passed >= spacing) return 0;

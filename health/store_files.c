@@ -16,10 +16,10 @@ struct store_files {
     struct store_log log; /* the thread's while busy */
     uv_work_t work;
     uv_timer_t retry;
-    struct buffer lines; /* what the thread works on */
+    struct buffer lines; /* the lines that the thread writes */
     uint64_t batch_sequence;
-    bool anew;   /* lines: all there is; else they are appended */
-    bool failed; /* the last batch */
+    bool anew;   /* `lines` are the whole file; else they are appended */
+    bool failed; /* the last batch did */
     bool busy, closing;
 };
 
@@ -31,8 +31,7 @@ static void work(uv_work_t *request) {
     if (error) log_error("health", "definitions not saved: %s file=%s", strerror(error), files->log.path);
 }
 
-/* -- what is to be written (loop thread, under the lock)
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- what is to be written (loop thread, under the lock) ---------------------------------------------------------- */
 
 static void write_service(struct json_out *json, const struct local_service *service) {
     json_key(json, "Service");
@@ -100,7 +99,7 @@ static void add_all(struct store_files *files, struct item_table *table) {
     }
 }
 
-/* False: nothing is to be written. */
+/* Gathers the lines to write. False: there are none. */
 static bool gather(struct store_files *files) {
     struct local *local = files->local;
     bool wanted = files->failed;
@@ -119,8 +118,7 @@ static bool gather(struct store_files *files) {
     return true;
 }
 
-/* -- batches (loop thread)
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- batches (loop thread) ---------------------------------------------------------------------------------------- */
 
 static void finish(struct store_files *files);
 
@@ -149,7 +147,7 @@ static void after_work(uv_work_t *request, int status) {
 void store_files_kick(struct store_files *files) {
     struct local *local = files->local;
     if (files->busy) return;
-    uv_timer_stop(&files->retry); /* whoever changes something does not wait for the next try */
+    uv_timer_stop(&files->retry); /* a new change does not wait for the next try */
     buffer_reset(&files->lines);
     local_lock(local);
     files->busy = gather(files);
@@ -185,8 +183,7 @@ void store_files_close(struct store_files *files) {
     store_files_kick(files);
 }
 
-/* -- loading
- * ----------------------------------------------------------------------------------------------------------------- */
+/* -- loading ------------------------------------------------------------------------------------------------------ */
 
 static int later_check(struct local *local, struct check_definition *definition, const char *service_id,
                        const char *reason) {
@@ -251,7 +248,7 @@ int store_files_open(struct local *local, struct fault *fault) {
     files->local = local;
     int error = store_log_open(&files->log, local->config.folder, &text, &records, &count, fault);
     if (error == CO_OK) state_writer_open(local);
-    /* Not yet local->files: what is loaded need not be saved again. */
+    /* local->files is set only later, so that the definitions that are loaded here are not saved again. */
     for (size_t i = 0; i < count && error == CO_OK; i++) left_out += !load_record(files, &records[i]);
     if (left_out) store_log_keep(&files->log);
     free(records);

@@ -15,7 +15,7 @@
 /* Makes the folders and loads what is there into `local` (before its loop part runs). CO_IO and the like with a
  * fault when the folder cannot be made or the file not be read. */
 int store_files_open(struct local *local, struct fault *fault);
-/* Loop thread: writes what local->saves asks for, unless a batch is out. */
+/* Loop thread: writes the items of local->saves, unless a batch is under way. */
 void store_files_kick(struct store_files *files);
 /* Loop thread: writes the rest, then calls local_part_closed; the struct is gone. */
 void store_files_close(struct store_files *files);

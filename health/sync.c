@@ -27,14 +27,14 @@ static int by_sequence(const void *a, const void *b) {
     return one < other ? -1 : one > other;
 }
 
-/* Back into the dirty list, each in its place. */
+/* Puts the batch back into the dirty list, each item in its place. */
 static void put_back(struct sync *sync) {
     struct local *local = sync->local;
     if (sync->batch_count > 1) qsort(sync->batch, sync->batch_count, sizeof *sync->batch, by_sequence);
     struct list *at = local->dirty.next;
     for (size_t i = 0; i < sync->batch_count; i++) {
         struct item *item = sync->batch[i];
-        if (!list_empty(&item->dirty)) continue; /* touched since: it stands further back */
+        if (!list_empty(&item->dirty)) continue; /* touched since: it is further back in the list */
         while (at != &local->dirty && LIST_ENTRY(at, struct item, dirty)->sequence < item->sequence) at = at->next;
         list_insert(at, &item->dirty);
     }
@@ -67,7 +67,7 @@ static void later(struct sync *sync, uint64_t now_ms) {
     sync->retry_ms = now_ms + sync->backoff_ms / 2 + rng_below(&sync->rng, sync->backoff_ms);
 }
 
-/* The waiters of what was tried need not wait longer. */
+/* Those who wait for the batch need not wait longer: it was tried. */
 static void tried(struct sync *sync, int error) {
     struct local *local = sync->local;
     for (size_t i = 0; i < sync->batch_count; i++) {
@@ -97,7 +97,8 @@ void sync_item_arrived(struct item *item) {
     item->lost_ms = item->lost_sequence = 0;
 }
 
-/* Did the connection go because of what was in it? Between two losses the servers have answered a comparison. */
+/* The connection was lost, perhaps because of a record that was written. The servers were reachable in between, because
+ * they answered a comparison after the loss before. */
 static void lost(struct sync *sync, uint64_t now_ms) {
     if (sync->node_flying && ++sync->node_lost >= LOST_ASIDE) { /* nothing goes before it */
         log_warn("health", "the connection is lost whenever this node is written times=%u", sync->node_lost);
@@ -128,12 +129,12 @@ static void failed(struct sync *sync, int error, uint64_t now_ms) {
     later(sync, now_ms);
 }
 
-/* The servers do not take it. Of a batch it is not known which part: each goes by itself. */
+/* The servers refuse the write. It is unknown which record of a batch they refuse, so each travels by itself next. */
 static void refused(struct sync *sync, const struct sync_answer *answer, uint64_t now_ms) {
     bool by_lease = sync->lease[0];
     land(sync);
     if (answer->refused == CO_NOTFOUND && services_unleased(sync->local, answer->text)) {
-        put_back(sync); /* the rest of the batch goes at once, and with it that they are gone */
+        put_back(sync); /* the rest of the batch goes at once, with the removal of these services */
         return;
     }
     if (answer->refused == CO_NOTFOUND && by_lease) {
@@ -175,7 +176,8 @@ void sync_written(struct sync *sync, const struct sync_answer *answer, uint64_t 
     else delivered(sync);
     sync->batch_count = 0;
     sync->node_flying = false;
-    /* It may arrive yet, after the comparison: not before it is void is the catalog looked at. */
+    /* The write may still arrive, even after a comparison: so the lease that it names is made void before the catalog
+     * is compared. */
     if (unknown && sync->lease[0] && liveness) liveness_replace(liveness, sync->lease);
 }
 
@@ -236,7 +238,7 @@ void sync_read(struct sync *sync, int error, const struct sync_catalog *catalog,
     const struct liveness *liveness = sync->local->liveness;
     sync->reading = false;
     if (liveness && !liveness_may_write(liveness)) {
-        sync->compare_wanted = true; /* whose the records are cannot be told now */
+        sync->compare_wanted = true; /* another agent may own the records now */
     } else if (error == CO_OK) {
         compare_now(sync, catalog, now_ms);
     } else {

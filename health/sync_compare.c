@@ -7,8 +7,7 @@
 #include "health/state_writer.h"
 #include "health/sync.h"
 
-/* -- equal or not
- * ----------------------------------------------------------------------------------------------------- */
+/* -- equal or not ------------------------------------------------------------------------------------------------- */
 
 static uint64_t message_hash(const ProtobufCMessage *message, struct arena *arena) {
     struct slice bytes = message_pack(arena, message);
@@ -16,11 +15,11 @@ static uint64_t message_hash(const ProtobufCMessage *message, struct arena *aren
     return hash ? hash : 1;
 }
 
-/* As item_changed computes them, of what the catalog holds. */
+/* The hashes of the catalog's records, computed as item_changed does for local ones. */
 static uint64_t service_hash(const Pb__Service *stored, struct arena *arena) {
     Pb__Service service = *stored;
     service.create_index = service.modify_index = 0;
-    service.by_agent = false; /* looked at by itself */
+    service.by_agent = false; /* compared separately */
     return message_hash(&service.base, arena);
 }
 
@@ -38,8 +37,7 @@ static uint64_t node_hash(const Pb__Node *stored, struct arena *arena) {
     return message_hash(&node.base, arena);
 }
 
-/* -- finding what the catalog has
- * --------------------------------------------------------------------------------------- */
+/* -- finding what the catalog has --------------------------------------------------------------------------------- */
 
 static int id_order(const char *one, const char *other) {
     return slice_compare_nocase(slice_text(one), slice_text(other));
@@ -102,10 +100,9 @@ static void view_make(struct sync *sync, const struct sync_catalog *catalog, str
     }
 }
 
-/* -- ours against theirs
- * ------------------------------------------------------------------------------------------------------ */
+/* -- ours against theirs ------------------------------------------------------------------------------------------ */
 
-/* In sync: need not travel. An item may go away by this. */
+/* The item is in sync, and need not be written. A removed item may be freed by this. */
 static void settle(struct local *local, struct item *item) {
     list_remove(&item->dirty);
     sync_item_arrived(item);
@@ -143,7 +140,8 @@ static void compare_service(struct sync *sync, struct local_service *service, co
         }
         return;
     }
-    /* What was changed here since goes there. After a start all is dirty, and nothing of it was changed. */
+    /* A change that was made here and is not yet delivered wins over the catalog's tags. After a start all items are
+     * dirty although none was changed, so that does not count before the first comparison. */
     bool changed = !list_empty(&service->item.dirty) && local->compared;
     if (stored && service->record->enable_tag_override && !changed) { take_tags(local, service, stored); }
     if (stored && (stored->by_agent || !sync_labels(sync)) &&
@@ -155,7 +153,8 @@ static void compare_service(struct sync *sync, struct local_service *service, co
 }
 
 static void take_over(struct local *local, struct local_check *check, const Pb__Check *stored, uint64_t now_ms) {
-    bool new = !stored && check->state == CHECK_STATE_NONE; /* of a configuration file: what that says is a report */
+    /* of a configuration file: its initial status counts as a report */
+    bool new = !stored && check->state == CHECK_STATE_NONE;
     check_recall(check, stored, now_ms * 1000000);
     state_note(local, check, new);
     if (list_empty(&check->restart)) list_append(&local->restarts, &check->restart);
@@ -185,13 +184,14 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
     } else if (same_output(sync, check, stored)) {
         settle(local, &check->item);
     } else {
-        check_output_later(local, check,
-                           now_ms); /* unless it is on its way: there and back again while the catalog was read */
+        /* does nothing for a dirty check, whose record takes the output along */
+        check_output_later(local, check, now_ms);
     }
 }
 
-/* What this agent wrote once, although nobody here knows it any more: it goes. What others wrote under our node is
- * theirs; in a cluster without labels nobody can tell, and all of it goes. */
+/* Removes records from the catalog that this agent once wrote and does not know any more. Records that others wrote
+ * under our node are theirs; in a cluster without labels the agent cannot tell them apart, and removes all that it does
+ * not know. */
 static void find_strangers(struct sync *sync, const struct catalog_view *view) {
     struct local *local = sync->local;
     bool own_service = local->config.is_server && local->config.server_port, labels = sync_labels(sync);
@@ -209,7 +209,7 @@ static void find_strangers(struct sync *sync, const struct catalog_view *view) {
         struct item *service = *service_id ? item_find(&local->services, slice_text(service_id)) : NULL;
         if (labels && !view->checks[i]->by_agent) continue;
         if (same_id(id, CHECK_OWN_ID) || item_find(&local->checks, slice_text(id))) continue;
-        if (service && service->removed) continue; /* goes along with it */
+        if (service && service->removed) continue; /* the servers remove it along with its service */
         if (own_service && same_id(service_id, SYNC_OWN_SERVICE)) continue;
         log_info("health", "removing an unknown check from the catalog id=%s", id);
         struct local_check *check = check_take(local, id);
@@ -234,7 +234,7 @@ void sync_compare(struct sync *sync, const struct sync_catalog *catalog, uint64_
     struct catalog_view view = {0};
     view_make(sync, catalog, &view);
     compare_own(sync, &view);
-    /* Backwards: settled items that were removed leave the table. */
+    /* From the end, because removed items leave the table when they are settled. */
     for (size_t i = local->services.count; i-- > 0;) {
         struct local_service *service = as_service(local->services.items[i]);
         compare_service(sync, service, stored_service(&view, service->item.id));

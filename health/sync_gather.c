@@ -15,8 +15,7 @@ struct gathering {
     uint64_t now_ms;
 };
 
-/* -- the node itself
- * -------------------------------------------------------------------------------------------------- */
+/* -- the node itself ---------------------------------------------------------------------------------------------- */
 
 static Pb__Service *own_service(struct sync *sync) {
     const struct local_config *config = &sync->local->config;
@@ -40,7 +39,7 @@ static Pb__Service *own_service(struct sync *sync) {
     return service;
 }
 
-/* Of the agent that holds the node lease, while it does. */
+/* The node lease that the agent holds; "": none. */
 static char *by_lease(struct sync *sync) {
     const char *lease = sync->local->liveness ? liveness_lease(sync->local->liveness) : NULL;
     return lease ? (char *)lease : (char *)"";
@@ -72,8 +71,7 @@ Pb__RegisterCommand *sync_own(struct sync *sync) {
     return command;
 }
 
-/* -- what is dirty
- * -------------------------------------------------------------------------------------------------------- */
+/* -- what is dirty ------------------------------------------------------------------------------------------------ */
 
 static void fly(struct gathering *g, struct item *item) {
     struct sync *sync = g->sync;
@@ -123,7 +121,7 @@ static bool full(const struct gathering *g) {
     return g->sync->batch_count >= BATCH_ITEMS_MOST || g->bytes >= BATCH_BYTES_MOST;
 }
 
-/* With all of its checks that are dirty: the catalog takes them together or not at all. */
+/* Adds the service with its dirty checks in one command: the catalog takes them together or not at all. */
 static void add_service(struct gathering *g, struct local_service *service) {
     size_t checks = 1;
     LIST_FOREACH(link, &service->checks) checks++;
@@ -162,7 +160,7 @@ static void add_item(struct gathering *g, struct item *item) {
     add_check(g, g->lone_checks, as_check(item));
 }
 
-/* When it may travel: not while it is set aside, nor before a service of its own that is. */
+/* When the item may travel: not while it is set aside, nor while its service has to travel first and is set aside. */
 static uint64_t due_ms(struct local *local, const struct item *item) {
     uint64_t due = sync_aside_until_ms(item);
     if (!item->is_check || item->removed) return due;
@@ -198,7 +196,7 @@ const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command, uint64_
         }
         if (item->alone && sync->batch_units > 0) break;
         bool alone = item->alone;
-        /* The loop's `next` may fly along with this one: begin at the front again. */
+        /* The loop's `next` may have been added along with this item: begin at the front again. */
         add_item(&g, item);
         sync->batch_units++;
         next = local->dirty.next;

@@ -11,17 +11,17 @@
 
 enum { OF_SERVICES, OF_CHECKS, PARTS };
 
-/* A write on its way. It outlives its owner when that goes first. */
+/* A write under way. It outlives its owner when the owner is closed first. */
 struct out_write {
     struct rpc_write write;
     uv_mutex_t lock;
-    struct sync_run *owner; /* NULL: nobody wants to know any more */
+    struct sync_run *owner; /* NULL: the owner is closed */
     bool ended;
     int error, refused;
     char text[200];
 };
 
-/* Two queries on their way, for what the catalog has under this node. They outlive their owner likewise. */
+/* Two queries under way, for the catalog's records of this node. They outlive their owner likewise. */
 struct out_read {
     uv_mutex_t lock;
     struct sync_run *owner;
@@ -118,7 +118,8 @@ static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetc
     if (last && !owner) read_free(read);
 }
 
-/* The catalog as it is, not as an old leader remembers it. Without a leader that waits for one. */
+/* Reads the catalog consistently, so that a deposed leader does not answer. Without a leader the query waits for
+ * one. */
 static void begin_read(struct sync_run *run) {
     struct out_read *read = run->read = mem_zalloc(sizeof *read);
     const struct query_type *types[PARTS] = {&query_node_services, &query_node_checks};
