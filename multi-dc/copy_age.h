@@ -1,5 +1,5 @@
 /* How old this server's copy of another region's catalog is at most, and how far away the region is. Decides only: times
- * are its arguments. The acting part is multi-dc/following.c.
+ * are its arguments. Part of the follower of a catalog (multi-dc/follow_catalog.c).
  *
  * Every COPY_AGE_HEARTBEAT_MS the region is asked where its catalog is, and after the answer the own copy is looked at. A
  * copy that has reached a place is as new as the moment when the region was there. While the region changes all the time

@@ -3,8 +3,8 @@
 #define COORD_MULTI_DC_LINKS_INTERNAL_H
 
 #include "base/list.h"
-#include "multi-dc/following.h"
-#include "multi-dc/keys_following.h"
+#include "multi-dc/follower_run.h"
+#include "multi-dc/keys_run.h"
 #include "multi-dc/links.h"
 #include "multi-dc/links_run.h"
 #include "multi-dc/returning.h"
@@ -25,7 +25,7 @@ struct link_to {
     uint64_t cluster_id; /* the record's */
     bool wanted;         /* the region has a record, and is not removed */
     struct links_question ask, servers;
-    struct following *following; /* NULL: the region was removed */
+    struct follower_run *catalog; /* NULL: the region was removed */
     struct link_schedule schedule;
 };
 
@@ -55,8 +55,8 @@ struct links {
     char forgetting[REGION_NAME_MAX + 1]; /* region whose copy is being forgotten; "": none */
     struct list joins;                    /* struct join_address, of the configuration */
     unsigned under_way;                   /* questions, proposals, joins */
-    struct keys_following *keys;          /* NULL: it was stopped */
-    unsigned running;                     /* links whose rpc is not stopped, and `keys` */
+    struct keys_run *keys;                /* NULL: it was stopped */
+    unsigned running;                     /* links whose rpc is not stopped */
     bool stopping, closing;
     void (*closed)(void *data);
     void *closed_data;

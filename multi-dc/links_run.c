@@ -71,6 +71,13 @@ static struct rpc *dial(struct links *links, const Pb__Region *record) {
     return rpc_client_start(links->loop, &config);
 }
 
+static void follow_region(struct link_to *to) {
+    char subject[sizeof to->name + sizeof "region="];
+    snprintf(subject, sizeof subject, "region=%s", to->name);
+    to->catalog = follower_run_start(to->links->loop, to->links->config.own, follow_catalog(to->name), subject);
+    follower_run_linked(to->catalog, to->rpc, true);
+}
+
 static void link_make(struct links *links, const Pb__Region *record) {
     struct link_to *to = mem_zalloc(sizeof *to);
     to->links = links;
@@ -78,7 +85,7 @@ static void link_make(struct links *links, const Pb__Region *record) {
     to->cluster_id = record->cluster_id, to->wanted = true;
     to->ask = to->servers = (struct links_question){.links = links, .to = to};
     to->rpc = dial(links, record);
-    to->following = following_start(links->loop, links->config.own, to->rpc, to->name);
+    follow_region(to);
     links->running++;
     list_append(&links->all, &to->item);
     uv_mutex_lock(&links->lock);
@@ -110,9 +117,8 @@ static void reconcile(struct links *links) {
         bool other = to->cluster_id != record->cluster_id;
         if (to->wanted && record->removed) log_info("region", "a region was removed region=%s", to->name);
         if (other || (to->wanted && record->removed)) rpc_region_end(links->config.own, to->name);
-        if (record->removed && to->following) following_stop(to->following), to->following = NULL;
-        if (!record->removed && !to->following)
-            to->following = following_start(links->loop, links->config.own, to->rpc, to->name);
+        if (record->removed && to->catalog) follower_run_stop(to->catalog), to->catalog = NULL;
+        if (!record->removed && !to->catalog) follow_region(to);
         to->wanted = !record->removed, to->cluster_id = record->cluster_id;
         rpc_client_pause(to->rpc, record->removed);
         know_servers(to, record);
@@ -187,12 +193,12 @@ static void question_begin(struct links_question *question, const struct query_t
 
 static void link_tick(struct link_to *to, uint64_t now_ms) {
     struct rpc_status status;
-    struct following_state state;
+    struct follower_state state;
     if (!to->wanted) return;
     rpc_status(to->rpc, &status);
     links_learn_identity(to);
-    following_linked(to->following, !status.unreachable);
-    following_state(to->following, &state);
+    follower_run_linked(to->catalog, to->rpc, !status.unreachable);
+    follower_run_state(to->catalog, &state);
     if (state.heard_ms) links_learn_seen(to, !status.unreachable, state.round_us);
     bool leads = links_leads(to->links);
     if (link_asks(&to->schedule, LINK_KNOWN, !status.unreachable, leads, now_ms)) {
@@ -255,6 +261,7 @@ static void tick(uv_timer_t *timer) {
     forget_copies(links);
     look_after_failovers(links, now_ms);
     LIST_FOREACH(item, &links->all) link_tick(LIST_ENTRY(item, struct link_to, item), now_ms);
+    keys_run_tick(links->keys, now_ms);
     links_learn_tick(links, now_ms);
 }
 
@@ -320,7 +327,7 @@ static char *leader_of(const struct rpc_status *status, struct arena *arena) {
 static void seen(void *data, struct arena *arena, Pb__PeerRegionsAnswer *answer) {
     struct links *links = data;
     struct rpc_status status;
-    struct following_state state;
+    struct follower_state state;
     uint64_t now_ms = clock_mono_ms();
     answer->regions = arena_alloc(arena, (REGIONS_MAX + 1) * sizeof *answer->regions);
     rpc_status(links->config.own, &status);
@@ -332,21 +339,22 @@ static void seen(void *data, struct arena *arena, Pb__PeerRegionsAnswer *answer)
         rpc_status(to->rpc, &status);
         Pb__PeerRegion *region = seen_new(links, to->name, arena, answer);
         region->cluster_id = to->cluster_id, region->leader = leader_of(&status, arena);
-        following_state(to->following, &state);
+        follower_run_state(to->catalog, &state);
         region->never_heard = !state.heard_ms, region->rtt_us = state.round_us;
         region->reachable = state.heard_ms && !status.unreachable;
         region->heard_ms = state.heard_ms && now_ms > state.heard_ms ? now_ms - state.heard_ms : 0;
         region->copied = state.position != 0, region->position = state.position, region->newest = state.newest;
-        region->never_confirmed = state.age_ms == UINT64_MAX;
-        if (!region->never_confirmed) region->as_of_ms = state.age_ms;
+        uint64_t age_ms = follower_run_age_ms(to->catalog);
+        region->never_confirmed = age_ms == UINT64_MAX;
+        if (!region->never_confirmed) region->as_of_ms = age_ms;
     }
-    keys_following_seen(links->keys, arena, answer);
+    keys_run_seen(links->keys, arena, answer);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 void links_init(void) {
-    following_init();
-    keys_following_init();
+    follower_run_init();
+    keys_run_init();
 }
 
 static struct rpc *link_for_keys(void *data, const char *region, bool *up) {
@@ -373,8 +381,7 @@ struct links *links_start(uv_loop_t *loop, const struct links_config *config) {
     struct rpc_region_hooks hooks = {
         .data = links, .find = find, .unwanted = unwanted, .claimed = claimed, .came = came, .seen = seen};
     rpc_set_regions(config->own, &hooks);
-    links->keys = keys_following_start(loop, config->own, link_for_keys, links);
-    links->running++;
+    links->keys = keys_run_start(loop, config->own, link_for_keys, links);
     uv_timer_start(&links->timer, tick, 0, TICK_MS);
     return links;
 }
@@ -417,11 +424,11 @@ void links_stop(struct links *links, void (*closed)(void *data), void *data) {
     links->follow.fetch = NULL;
     if (links->failovers.fetch) loop_fetch_cancel(links->failovers.fetch), links_over(links);
     links->failovers.fetch = NULL;
-    keys_following_stop(links->keys, link_stopped, links);
+    keys_run_stop(links->keys);
     links->keys = NULL;
     LIST_FOREACH(item, &links->all) {
         struct link_to *to = LIST_ENTRY(item, struct link_to, item);
-        if (to->following) following_stop(to->following);
+        if (to->catalog) follower_run_stop(to->catalog);
         rpc_client_stop(to->rpc, link_stopped, links);
     }
     finish_stop(links);

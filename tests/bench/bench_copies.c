@@ -158,25 +158,24 @@ static void follow(struct follower *follower) {
     for (;;) {
         struct arena arena = {0};
         struct follower_effect effect;
-        uint64_t index;
         now_ms += FOLLOWER_PACE_MS;
         uint64_t began = cpu_ns();
         follower_next(follower, now_ms, &effect);
         took_ns += cpu_ns() - began;
         CHECK(effect.wish != FOLLOWER_RESTS);
+        struct follower_answer answer = {.as_of_ms = now_ms};
         if (effect.wish == FOLLOWER_READS) {
-            struct slice packed = ask(&own, &query_copy, &effect.read.base, &index, &arena, &read_ns);
-            follower_read(follower, effect.ticket, CO_OK, message_unpack(&arena, &pb__copy_result__descriptor, packed),
-                          now_ms);
+            answer.records = ask(&own, effect.query, effect.message, &answer.index, &arena, &read_ns);
+            follower_answered(follower, effect.ticket, &answer, now_ms);
         } else if (effect.wish == FOLLOWER_ASKS) {
-            struct slice packed = ask(&source, &query_catalog_changes, &effect.ask.base, &index, &arena, &asked_ns);
-            if (packed.size > answer_most) answer_most = packed.size;
+            answer.records = ask(&source, effect.query, effect.message, &answer.index, &arena, &asked_ns);
+            if (answer.records.size > answer_most) answer_most = answer.records.size;
             began = cpu_ns();
-            follower_answered(follower, effect.ticket, CO_OK, packed, index, now_ms, now_ms);
+            follower_answered(follower, effect.ticket, &answer, now_ms);
             took_ns += cpu_ns() - began;
             struct follower_state state;
             follower_state(follower, &state);
-            if (state.current && index <= effect.index) {
+            if (state.current && answer.index <= effect.index) {
                 arena_free(&arena);
                 return;
             }
@@ -297,7 +296,7 @@ int main(int count, char **arguments) {
     for (size_t i = 0; i < REGIONS; i++) {
         char name[32];
         snprintf(name, sizeof name, "region-%zu", i + 1);
-        followers[i] = follower_new(name);
+        followers[i] = follow_catalog(name);
         follower_leads(followers[i], true, now_ms);
     }
     begin_figures();

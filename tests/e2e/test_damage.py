@@ -3,11 +3,11 @@ import glob, hashlib, json, os, re, shutil, subprocess
 from coordtest import COORD, Agent, check, run, until
 
 
-def start_refused(agent, *extra):
-    """Starts it, expects it to end by itself, returns what it says."""
+def start_refused(agent, *extra, code=1):
+    """Starts it, expects it to end by itself with this code, returns what it says."""
     r = subprocess.run(agent.argv() + list(extra), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     words = r.stdout + r.stderr
-    check(r.returncode == 1, "it ends with 1, not %s: %s" % (r.returncode, words[-800:]))
+    check(r.returncode == code, "it ends with %d, not %s: %s" % (code, r.returncode, words[-800:]))
     return words
 
 
@@ -117,7 +117,7 @@ def configured(*texts):
 
 
 def refused_before_anything(agent, *wanted):
-    words = start_refused(agent)
+    words = start_refused(agent, code=2)
     check(all(w in words for w in wanted), "%s: %s" % (wanted, words[-800:]))
     check(not os.path.exists(agent.data), "nothing was made: %s" % words[-800:])
     check(len(words.strip().splitlines()) == 1, "one line: %s" % words)

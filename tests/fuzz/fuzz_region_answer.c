@@ -17,8 +17,12 @@ static void tell_copy(struct follower *follower, const struct follower_effect *e
     key.service = key.node = key.id = (char *)(uintptr_t) "a";
     counts.instances = 1;
     region.at = at, region.counts = region.staged = &counts;
-    if (at) result.region = &region, result.keys = keys, result.n_keys = effect->read.keys;
-    follower_read(follower, effect->ticket, CO_OK, &result, 0);
+    if (at)
+        result.region = &region, result.keys = keys, result.n_keys = ((const Pb__CopyRequest *)effect->message)->keys;
+    struct arena arena = {0};
+    struct follower_answer answer = {.records = message_pack(&arena, &result.base)};
+    follower_answered(follower, effect->ticket, &answer, 0);
+    arena_free(&arena);
 }
 
 static void check_command(const struct follower_effect *effect) {
@@ -39,7 +43,7 @@ static void check_command(const struct follower_effect *effect) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     Pb__CatalogAt at = PB__CATALOG_AT__INIT;
-    struct follower *follower = follower_new("far");
+    struct follower *follower = follow_catalog("far");
     struct follower_effect effect;
     bool told = false;
     at.cluster_id = 1, at.index = 5;
@@ -53,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         } else if (effect.wish == FOLLOWER_ASKS) {
             if (told) break;
             told = true;
-            follower_answered(follower, effect.ticket, CO_OK, slice_make(data + 1, size - 1), 6, 0, 0);
+            struct follower_answer answer = {.records = slice_make(data + 1, size - 1), .index = 6};
+            follower_answered(follower, effect.ticket, &answer, 0);
         } else {
             check_command(&effect);
             follower_proposed(follower, effect.ticket, CO_OK, CO_OK, true, 9, 0);

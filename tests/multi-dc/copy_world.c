@@ -189,9 +189,10 @@ static void send(struct world *world, unsigned core, const struct follower_effec
     call->core = core, call->wish = effect->wish, call->ticket = effect->ticket;
     call->behind = chance(world, 30);
     call->index = effect->index, call->until_ms = world->now_ms + effect->wait_ms, call->asked_ms = world->now_ms;
-    if (effect->wish == FOLLOWER_READS) world_call_put(call, &effect->read.base);
-    if (effect->wish == FOLLOWER_ASKS) world_call_put(call, &effect->ask.base);
-    if (effect->wish != FOLLOWER_PROPOSES) return;
+    if (effect->wish != FOLLOWER_PROPOSES) {
+        world_call_put(call, effect->message);
+        return;
+    }
     machine_command(&call->bytes, effect->command, effect->message);
     struct world_call *again = chance(world, 10) ? world_calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (again) {
@@ -249,18 +250,16 @@ static void arrive(struct world *world, struct world_call *call) {
 
 static void come(struct world *world, struct world_call *call) {
     struct follower *follower = world->cores[call->core].follower;
-    struct arena arena = {0};
     call->state = CALL_FREE;
-    if (call->wish == FOLLOWER_READS)
-        follower_read(follower, call->ticket, CO_OK,
-                      message_unpack(&arena, &pb__copy_result__descriptor, buffer_slice(&call->bytes)), world->now_ms);
-    else if (call->wish == FOLLOWER_ASKS)
-        follower_answered(follower, call->ticket, chance(world, 5) ? CO_TIMEOUT : CO_OK, buffer_slice(&call->bytes),
-                          call->result_index, call->asked_ms, world->now_ms);
-    else
+    if (call->wish == FOLLOWER_PROPOSES) {
         follower_proposed(follower, call->ticket, call->error, call->refused, call->yes, call->result_index,
                           world->now_ms);
-    arena_free(&arena);
+        return;
+    }
+    struct follower_answer answer = {
+        .records = buffer_slice(&call->bytes), .index = call->result_index, .as_of_ms = call->asked_ms};
+    if (call->wish == FOLLOWER_ASKS && chance(world, 5)) answer.error = CO_TIMEOUT;
+    follower_answered(follower, call->ticket, &answer, world->now_ms);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
@@ -321,8 +320,8 @@ struct world *world_new(uint64_t seed, unsigned mutations) {
     fixture_found(&world->own);
     source_found(&world->source, history_changes(world));
     for (unsigned i = 0; i < WORLD_CORES; i++) {
-        world->cores[i].follower = follower_new(REGION);
-        if (i > 0) follower_rows_most(world->cores[i].follower, 3 * i);
+        world->cores[i].follower = follow_catalog(REGION);
+        follower_rows_most(world->cores[i].follower, 3 * i);
     }
     lead(world, 0);
     return world;

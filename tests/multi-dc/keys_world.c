@@ -20,7 +20,7 @@ struct moment { /* of the source, from this index on */
     uint64_t hash;
 };
 struct core {
-    struct keys_follower *follower;
+    struct follower *follower;
     bool leads;
     uint64_t stops_ms; /* it learns then that it leads no more */
 };
@@ -170,28 +170,28 @@ static uint64_t delay(struct keys_world *world) { return world->faults ? below(w
 static void trouble_proposal(struct keys_world *world, struct world_call *call) {
     struct world_call *again = chance(world, 12) ? world_calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (again) {
-        again->wish = KEYS_PROPOSES, again->stray = true, again->due_ms = world->now_ms + 20 * delay(world);
+        again->wish = FOLLOWER_PROPOSES, again->stray = true, again->due_ms = world->now_ms + 20 * delay(world);
         buffer_append(&again->bytes, call->bytes.data, call->bytes.size);
         world->counts.repeated++;
     }
     struct world_call *answer = chance(world, 8) ? world_calls_new(&world->calls, world->now_ms + delay(world)) : NULL;
     if (!answer) return;
-    answer->state = CALL_COMES, answer->core = call->core, answer->wish = KEYS_PROPOSES;
+    answer->state = CALL_COMES, answer->core = call->core, answer->wish = FOLLOWER_PROPOSES;
     answer->ticket = call->ticket, answer->error = CO_UNKNOWN_OUTCOME, answer->due_ms = world->now_ms + 2 * DELAY_MS;
     call->stray = true, call->due_ms += 10 * delay(world);
     world->counts.lost++;
     if (chance(world, 50)) call->state = CALL_FREE;
 }
 
-static void send(struct keys_world *world, unsigned core, const struct keys_effect *effect) {
+static void send(struct keys_world *world, unsigned core, const struct follower_effect *effect) {
     struct world_call *call = world_calls_new(&world->calls, world->now_ms + delay(world));
     CHECK(call);
     call->core = core, call->wish = effect->wish, call->ticket = effect->ticket;
     call->behind = chance(world, 30);
     call->index = effect->index, call->until_ms = world->now_ms + effect->wait_ms, call->asked_ms = world->now_ms;
-    if (effect->wish == KEYS_ASKS) world_call_put(call, &effect->ask.base);
-    if (effect->wish != KEYS_PROPOSES) return;
-    machine_command(&call->bytes, KEYS_TAKE, &effect->take.base);
+    if (effect->wish == FOLLOWER_ASKS) world_call_put(call, effect->message);
+    if (effect->wish != FOLLOWER_PROPOSES) return;
+    machine_command(&call->bytes, effect->command, effect->message);
     trouble_proposal(world, call);
 }
 
@@ -210,12 +210,12 @@ static void ask_source(struct keys_world *world, struct world_call *call) {
 
 static void arrive(struct keys_world *world, struct world_call *call) {
     call->due_ms = world->now_ms + delay(world);
-    if (call->wish == KEYS_READS) {
+    if (call->wish == FOLLOWER_READS) {
         Pb__KeysRulesResult rules = PB__KEYS_RULES_RESULT__INIT;
         Pb__KeysRule *rule = own_rule(world);
         rules.rules = &rule, rules.n_rules = 1;
         world_call_put(call, &rules.base), call->state = CALL_COMES;
-    } else if (call->wish == KEYS_ASKS) {
+    } else if (call->wish == FOLLOWER_ASKS) {
         ask_source(world, call);
     } else {
         struct outcome outcome = fixture_apply_bytes(&world->own, buffer_slice(&call->bytes));
@@ -228,21 +228,16 @@ static void arrive(struct keys_world *world, struct world_call *call) {
 }
 
 static void come(struct keys_world *world, struct world_call *call) {
-    struct keys_follower *follower = world->cores[call->core].follower;
-    struct arena arena = {0};
+    struct follower *follower = world->cores[call->core].follower;
     call->state = CALL_FREE;
-    if (call->wish == KEYS_READS) {
-        const Pb__KeysRulesResult *rules =
-            message_unpack(&arena, &pb__keys_rules_result__descriptor, buffer_slice(&call->bytes));
-        keys_follower_read(follower, call->ticket, CO_OK, rules->rules[0], world->now_ms);
-    } else if (call->wish == KEYS_ASKS) {
-        keys_follower_answered(follower, call->ticket, chance(world, 5) ? CO_TIMEOUT : CO_OK,
-                               buffer_slice(&call->bytes), call->asked_ms, world->now_ms);
+    if (call->wish != FOLLOWER_PROPOSES) {
+        struct follower_answer answer = {.records = buffer_slice(&call->bytes), .as_of_ms = call->asked_ms};
+        if (call->wish == FOLLOWER_ASKS && chance(world, 5)) answer.error = CO_TIMEOUT;
+        follower_answered(follower, call->ticket, &answer, world->now_ms);
     } else {
-        keys_follower_proposed(follower, call->ticket, call->error, call->refused, call->yes, call->result_index,
-                               world->now_ms);
+        follower_proposed(follower, call->ticket, call->error, call->refused, call->yes, call->result_index,
+                          world->now_ms);
     }
-    arena_free(&arena);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
@@ -252,7 +247,7 @@ static void lead(struct keys_world *world, unsigned number) {
         if (i == number) core->leads = true, core->stops_ms = UINT64_MAX;
         else if (core->leads && core->stops_ms == UINT64_MAX) core->stops_ms = world->now_ms + 5 * delay(world);
     }
-    keys_follower_leads(world->cores[number].follower, true, world->now_ms);
+    follower_leads(world->cores[number].follower, true, world->now_ms);
 }
 
 static void step_cores(struct keys_world *world) {
@@ -260,11 +255,11 @@ static void step_cores(struct keys_world *world) {
         struct core *core = &world->cores[i];
         if (core->leads && world->now_ms >= core->stops_ms) {
             core->leads = false;
-            keys_follower_leads(core->follower, false, world->now_ms);
+            follower_leads(core->follower, false, world->now_ms);
         }
-        struct keys_effect effect;
-        keys_follower_next(core->follower, world->now_ms, &effect);
-        if (effect.wish != KEYS_RESTS) send(world, i, &effect);
+        struct follower_effect effect;
+        follower_next(core->follower, world->now_ms, &effect);
+        if (effect.wish != FOLLOWER_RESTS) send(world, i, &effect);
     }
 }
 
@@ -284,7 +279,7 @@ static void trouble(struct keys_world *world) {
         for (uint64_t more = 10 + below(world, 20); more > 0; more--) change_key(world);
     if (chance(world, 30)) source_catch_up(&world->source, 1 + below(world, 8));
     if (chance(world, 4)) lead(world, core);
-    if (chance(world, 4)) keys_follower_linked(world->cores[core].follower, below(world, 2), world->now_ms);
+    if (chance(world, 4)) follower_linked(world->cores[core].follower, below(world, 2), world->now_ms);
     if (chance(world, 2)) source_back_up(&world->source);
     if (world->source.backup >= 0 && below(world, 120) == 0) source_restore(&world->source);
     if (below(world, 400) == 0) source_found_anew(&world->source, history_changes(world));
@@ -308,9 +303,9 @@ struct keys_world *keys_world_new(uint64_t seed, unsigned mutations) {
     CHECK(fixture_apply(&world->own, KEYS_SET, &command.base).yes);
     source_found(&world->source, history_changes(world));
     for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) {
-        world->cores[i].follower = keys_follower_new(slice_text(PREFIX));
-        keys_follower_linked(world->cores[i].follower, true, 0);
-        keys_follower_rows_most(world->cores[i].follower, 4 * i);
+        world->cores[i].follower = follow_keys(slice_text(PREFIX), own_rule(world)->create_index);
+        fixture_forget(&world->own);
+        follower_rows_most(world->cores[i].follower, 4 * i);
     }
     lead(world, 0);
     return world;
@@ -325,7 +320,7 @@ void keys_world_run(struct keys_world *world, size_t steps) {
 
 void keys_world_heal(struct keys_world *world) {
     world->faults = false;
-    for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) keys_follower_linked(world->cores[i].follower, true, world->now_ms);
+    for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) follower_linked(world->cores[i].follower, true, world->now_ms);
     lead(world, (unsigned)below(world, KEYS_WORLD_CORES));
     source_catch_up(&world->source, SIZE_MAX);
     uint64_t until_ms = world->now_ms + 60000;
@@ -351,7 +346,7 @@ struct keys_world_counts keys_world_counts(const struct keys_world *world) {
 }
 
 void keys_world_free(struct keys_world *world) {
-    for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) keys_follower_free(world->cores[i].follower);
+    for (unsigned i = 0; i < KEYS_WORLD_CORES; i++) follower_free(world->cores[i].follower);
     world_calls_free(&world->calls);
     source_close(&world->source);
     fixture_close(&world->own);

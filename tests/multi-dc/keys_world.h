@@ -9,7 +9,7 @@
 #define COORD_TESTS_MULTI_DC_KEYS_WORLD_H
 
 #include "base/random.h"
-#include "multi-dc/keys_follower.h"
+#include "multi-dc/follower.h"
 #include "tests/lib/fixture.h"
 
 #define KEYS_WORLD_CORES 3

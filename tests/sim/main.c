@@ -58,6 +58,7 @@ static const struct mutation mutations[] = {
     {"rollout-sleeps", .module = MUTATE_ROLLOUT_SLEEPS},
     {"rollout-blind", .module = MUTATE_ROLLOUT_BLIND},
     {"copy-mixes", .module = MUTATE_COPY_MIXES},
+    {"keys-repeats", .module = MUTATE_KEYS_REPEATS},
     {"failover-lingers", .module = MUTATE_FAILOVER_LINGERS},
     {"turns-forget", .module = MUTATE_TURNS_FORGET},
     {"links-no-ping", .connections = CONNECTIONS_MUTATE_NO_PING},

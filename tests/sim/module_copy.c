@@ -56,8 +56,8 @@ struct known {
 static struct follower **followers; /* of this run */
 static size_t follower_count;
 
-struct follower *copy_follower(size_t rows_most) {
-    struct follower *follower = follower_new(REGION);
+struct follower *copy_follower(uint32_t rows_most) {
+    struct follower *follower = follow_catalog(REGION);
     followers = mem_realloc(followers, (follower_count + 1) * sizeof(struct follower *));
     followers[follower_count++] = follower;
     follower_rows_most(follower, rows_most);
@@ -92,11 +92,11 @@ bool copy_op(struct follower *follower, struct op *op) {
     OP_AS(struct copy_own, op)->ticket = effect.ticket;
     if (effect.wish == FOLLOWER_READS) {
         op->kind = COPY_READ, op->stale = false;
-        carry(op->id, 0, &effect.read.base);
+        carry(op->id, 0, effect.message);
     } else if (effect.wish == FOLLOWER_ASKS) {
         op->kind = COPY_ASK, op->known_index = effect.index;
         op->wait_us = effect.index ? 200 * MS : 0;
-        carry(op->id, 0, &effect.ask.base);
+        carry(op->id, 0, effect.message);
     } else {
         op->kind = COPY_PROPOSE, op->way = OP_WRITE;
         carry(op->id, effect.command, effect.message);
@@ -117,18 +117,16 @@ void copy_learn(struct follower *follower, const struct op *op) {
     const struct carried *place = carried_of(op->id);
     uint64_t ticket = OP_AS(const struct copy_own, op)->ticket, now_ms = op->done_us / MS;
     int error = place ? failures[op->state] : CO_TIMEOUT;
-    struct arena arena = {0};
+    struct follower_answer answer = {.error = error};
     if (op->kind == COPY_PROPOSE) {
         follower_proposed(follower, ticket, error, op->error, op->yes, op->index, now_ms);
-    } else if (op->kind == COPY_ASK) {
-        follower_answered(follower, ticket, error, error ? slice_make("", 0) : buffer_slice(&place->answer),
-                          error ? 0 : place->index, op->invoked_us / MS, now_ms);
-    } else {
-        const Pb__CopyResult *result = NULL;
-        if (!error) result = message_unpack(&arena, &pb__copy_result__descriptor, buffer_slice(&place->answer));
-        follower_read(follower, ticket, error, result, now_ms);
+        return;
     }
-    arena_free(&arena);
+    if (!error) {
+        answer.records = buffer_slice(&place->answer), answer.index = place->index;
+        answer.as_of_ms = op->invoked_us / MS;
+    }
+    follower_answered(follower, ticket, &answer, now_ms);
 }
 
 /* One that got no answer does not wait for long: it takes itself for a new leader. */

@@ -131,7 +131,7 @@ size_t event_kept(const struct op *op); /* how many a list has seen */
 
 /* One that leads, and follows the cluster's own catalog; freed at the end of the run. rows_most: in a command. */
 struct follower;
-struct follower *copy_follower(size_t rows_most);
+struct follower *copy_follower(uint32_t rows_most);
 /* copy_op turns the follower's next wish into the operation, which has its id already (false: it wants nothing now).
  * copy_learn takes the answer. */
 bool copy_op(struct follower *follower, struct op *op);

@@ -46,6 +46,7 @@ static struct outcome apply_bytes(struct region *region, struct slice bytes) {
     sim_mix(region->all->sim, region->all->sim->now_us << 8 | region->number);
     sim_mix_bytes(region->all->sim, bytes.data, bytes.size);
     region->all->commits += bytes.data[0] == (char)COPY_COMMIT && outcome.yes;
+    region_judge_keys(region);
     return outcome;
 }
 
@@ -142,92 +143,79 @@ static void look(struct region *region) {
 
 /* -- followers ---------------------------------------------------------------------------------------------------- */
 
-static void begin_call(struct region *region, struct region_link *link) {
+static void begin_call(struct region *region, const struct region_link *link, struct region_follower *to) {
     struct sim *sim = region->all->sim;
-    struct region_call *call = &link->call;
+    struct region_call *call = &to->call;
     struct follower_effect effect;
-    follower_linked(link->follower, link->cut_us <= sim->now_us, now_ms(region->all));
-    follower_next(link->follower, now_ms(region->all), &effect);
+    follower_linked(to->follower, link->cut_us <= sim->now_us, now_ms(region->all));
+    follower_next(to->follower, now_ms(region->all), &effect);
     if (effect.wish == FOLLOWER_RESTS) return;
-    struct arena arena = {0};
-    const ProtobufCMessage *message = effect.wish == FOLLOWER_READS  ? &effect.read.base
-                                      : effect.wish == FOLLOWER_ASKS ? &effect.ask.base
-                                                                     : effect.message;
     buffer_reset(&call->sent);
+    call->query = effect.query;
     if (effect.wish == FOLLOWER_PROPOSES) {
-        machine_command(&call->sent, effect.command, message);
+        machine_command(&call->sent, effect.command, effect.message);
     } else {
-        struct slice packed = message_pack(&arena, message);
+        struct arena arena = {0};
+        struct slice packed = message_pack(&arena, effect.message);
         buffer_append(&call->sent, packed.data, packed.size);
+        arena_free(&arena);
     }
-    arena_free(&arena);
     call->under_way = true, call->wish = effect.wish, call->ticket = effect.ticket, call->index = effect.index;
     call->asked_us = sim->now_us, call->until_us = sim->now_us + effect.wait_ms * MS;
     call->due_us = sim->now_us + sim_random(sim, 1, by_chance(region->all, 100) ? 2000 : 60) * MS;
 }
 
-static void ask_region(struct region *region, struct region_link *link, struct region *other) {
+/* The answer of that region, which may be the own one. */
+static void ask_region(struct region *region, bool cut, struct region_follower *to, struct region *other) {
     struct sim *sim = region->all->sim;
-    struct region_call *call = &link->call;
+    struct region_call *call = &to->call;
     struct arena arena = {0};
     struct query_result result = {0};
-    if (link->cut_us > sim->now_us || by_chance(region->all, 20)) {
+    struct follower_answer answer = {.error = CO_TIMEOUT, .as_of_ms = call->asked_us / MS};
+    if (other != region && (cut || by_chance(region->all, 20))) {
         call->under_way = false;
-        follower_answered(link->follower, call->ticket, CO_TIMEOUT, slice_make("", 0), 0, 0, now_ms(region->all));
+        follower_answered(to->follower, call->ticket, &answer, now_ms(region->all));
         return;
     }
-    const ProtobufCMessage *request =
-        message_unpack(&arena, &pb__catalog_changes_request__descriptor, buffer_slice(&call->sent));
-    CHECK(query_catalog_changes.run(store_read(other->replica.reader), request, &arena, &result) == CO_OK);
-    struct slice packed = message_pack(&arena, result.message);
+    const ProtobufCMessage *request = message_unpack(&arena, call->query->request, buffer_slice(&call->sent));
+    CHECK(call->query->run(store_read(other->replica.reader), request, &arena, &result) == CO_OK);
+    answer.error = CO_OK, answer.index = result.index, answer.records = message_pack(&arena, result.message);
     store_read_done(other->replica.reader);
     if (call->index && result.index <= call->index && sim->now_us < call->until_us) {
         call->due_us = sim->now_us + 20 * MS; /* it waits there */
     } else {
         call->under_way = false;
-        follower_answered(link->follower, call->ticket, CO_OK, packed, result.index, call->asked_us / MS,
-                          now_ms(region->all));
+        follower_answered(to->follower, call->ticket, &answer, now_ms(region->all));
     }
     arena_free(&arena);
 }
 
-static void read_copy(struct region *region, struct region_link *link) {
-    struct arena arena = {0};
-    struct query_result result = {0};
-    const ProtobufCMessage *request =
-        message_unpack(&arena, &pb__copy_request__descriptor, buffer_slice(&link->call.sent));
-    CHECK(query_copy.run(store_read(region->replica.reader), request, &arena, &result) == CO_OK);
-    link->call.under_way = false;
-    follower_read(link->follower, link->call.ticket, CO_OK, (const Pb__CopyResult *)result.message,
-                  now_ms(region->all));
-    store_read_done(region->replica.reader);
-    arena_free(&arena);
-}
-
-static void propose(struct region *region, struct region_link *link) {
+static void propose(struct region *region, struct region_follower *to) {
     struct regions *all = region->all;
-    struct region_call *call = &link->call;
+    struct region_call *call = &to->call;
     struct slice bytes = buffer_slice(&call->sent);
     call->under_way = false;
     if (by_chance(all, 20)) send_later(region, bytes, sim_random(all->sim, 1, 3000) * MS);
     if (by_chance(all, 20)) {
-        follower_proposed(link->follower, call->ticket, CO_NOLEADER, CO_OK, false, 0, now_ms(all));
+        follower_proposed(to->follower, call->ticket, CO_NOLEADER, CO_OK, false, 0, now_ms(all));
         return;
     }
     struct outcome outcome = apply_bytes(region, bytes);
     region_judge(region, &(struct region_entry){.home = NULL});
     int error = by_chance(all, 20) ? CO_UNKNOWN_OUTCOME : CO_OK;
-    follower_proposed(link->follower, call->ticket, error, outcome.error, outcome.yes, outcome.index, now_ms(all));
+    follower_proposed(to->follower, call->ticket, error, outcome.error, outcome.yes, outcome.index, now_ms(all));
 }
 
-static void go_on(struct region *region, unsigned other) {
-    struct region_link *link = &region->links[other];
-    if (!link->call.under_way) {
-        begin_call(region, link);
-    } else if (link->call.due_us <= region->all->sim->now_us) {
-        if (link->call.wish == FOLLOWER_READS) read_copy(region, link);
-        else if (link->call.wish == FOLLOWER_ASKS) ask_region(region, link, &region->all->regions[other]);
-        else propose(region, link);
+static void go_on(struct region *region, unsigned other, struct region_follower *to) {
+    const struct region_link *link = &region->links[other];
+    bool cut = link->cut_us > region->all->sim->now_us;
+    if (!to->follower) return;
+    if (!to->call.under_way) {
+        begin_call(region, link, to);
+    } else if (to->call.due_us <= region->all->sim->now_us) {
+        if (to->call.wish == FOLLOWER_READS) ask_region(region, cut, to, region);
+        else if (to->call.wish == FOLLOWER_ASKS) ask_region(region, cut, to, &region->all->regions[other]);
+        else propose(region, to);
     }
 }
 
@@ -240,8 +228,9 @@ static void lead(struct region *region, bool leads) {
     returning_forget(region->returning);
     for (unsigned i = 0; i < all->count; i++) {
         struct region_link *link = &region->links[i];
-        if (link->follower) follower_leads(link->follower, leads && !link->removed, now_ms(all));
-        link->call.under_way = false; /* what it had asked is heard by nobody */
+        if (link->catalog.follower) follower_leads(link->catalog.follower, leads && !link->removed, now_ms(all));
+        if (link->keys.follower) follower_leads(link->keys.follower, leads, now_ms(all));
+        link->catalog.call.under_way = link->keys.call.under_way = false; /* what was asked is heard by nobody */
     }
 }
 
@@ -264,7 +253,7 @@ void region_learns(struct region *region, unsigned other) {
     if (!link->removed) return;
     learn(region, other);
     link->removed = false;
-    follower_leads(link->follower, region->leads, now_ms(region->all));
+    follower_leads(link->catalog.follower, region->leads, now_ms(region->all));
 }
 
 void region_forgets(struct region *region, unsigned other) {
@@ -273,8 +262,38 @@ void region_forgets(struct region *region, unsigned other) {
     if (link->removed) return;
     command.name = NAME(region_names[other]);
     CHECK(region_apply(region, REGION_REMOVE, &command.base, NULL, NULL) == CO_OK);
-    link->removed = true, link->call.under_way = false;
-    follower_leads(link->follower, false, now_ms(region->all));
+    link->removed = true, link->catalog.call.under_way = false;
+    follower_leads(link->catalog.follower, false, now_ms(region->all));
+}
+
+struct slice region_prefix(unsigned number) {
+    static const char *const prefixes[REGIONS_HERE] = {"eu/", "us/", "ap/"};
+    return slice_text(prefixes[number]);
+}
+
+void region_copies_keys(struct region *region, unsigned other) {
+    struct region_follower *to = &region->links[other].keys;
+    Pb__KeysSetCommand command = PB__KEYS_SET_COMMAND__INIT;
+    Pb__KeysRule rule;
+    bool yes;
+    command.prefix = message_bytes(region_prefix(other)), command.region = NAME(region_names[other]);
+    command.replace = true;
+    CHECK(!to->follower && region_apply(region, KEYS_SET, &command.base, &yes, NULL) == CO_OK && yes);
+    region_rule(region, other, &rule);
+    to->follower = follow_keys(region_prefix(other), rule.create_index);
+    follower_rows_most(to->follower, (uint32_t)sim_random(region->all->sim, 1, 6));
+    follower_leads(to->follower, region->leads, now_ms(region->all));
+}
+
+void region_copies_keys_no_more(struct region *region, unsigned other) {
+    struct region_follower *to = &region->links[other].keys;
+    Pb__KeysUnsetCommand command = PB__KEYS_UNSET_COMMAND__INIT;
+    bool yes;
+    follower_free(to->follower);
+    to->follower = NULL, to->call.under_way = false;
+    region->keys_at[other] = 0;
+    command.prefix = message_bytes(region_prefix(other));
+    CHECK(region_apply(region, KEYS_UNSET, &command.base, &yes, NULL) == CO_OK && yes);
 }
 
 /* A leader compares now and then which copies there should not be. */
@@ -298,7 +317,7 @@ void regions_run(struct regions *all, uint64_t us) {
         for (unsigned i = 0; i < all->count && !sim->failed; i++) {
             struct region *region = &all->regions[i];
             for (unsigned k = 0; k < all->count; k++)
-                if (k != i) go_on(region, k);
+                if (k != i) go_on(region, k, &region->links[k].catalog), go_on(region, k, &region->links[k].keys);
             for (unsigned k = 0; k < REGION_LATE; k++)
                 if (region->late[k].due_us && region->late[k].due_us <= sim->now_us)
                     take_late(region, &region->late[k]);
@@ -323,8 +342,8 @@ static void region_begin(struct regions *all, unsigned number) {
     region->look_us = sim_random(all->sim, 1, RETURNING_LOOK_MS) * MS;
     for (unsigned i = 0; i < all->count; i++) {
         if (i == number) continue;
-        region->links[i].follower = follower_new(region_names[i]);
-        follower_rows_most(region->links[i].follower, sim_random(all->sim, 1, 4));
+        region->links[i].catalog.follower = follow_catalog(region_names[i]);
+        follower_rows_most(region->links[i].catalog.follower, (uint32_t)sim_random(all->sim, 1, 4));
         learn(region, i);
     }
     lead(region, true);
@@ -342,11 +361,14 @@ void regions_end(struct regions *all) {
     for (unsigned i = 0; i < all->count; i++) {
         struct region *region = &all->regions[i];
         for (unsigned k = 0; k < all->count; k++) {
-            follower_free(region->links[k].follower);
-            buffer_free(&region->links[k].call.sent);
+            follower_free(region->links[k].catalog.follower);
+            follower_free(region->links[k].keys.follower);
+            buffer_free(&region->links[k].catalog.call.sent);
+            buffer_free(&region->links[k].keys.call.sent);
         }
         for (unsigned k = 0; k < REGION_LATE; k++) buffer_free(&region->late[k].bytes);
         returning_free(region->returning);
+        free(region->moments);
         replica_close(&region->replica);
     }
     free(all);

@@ -188,7 +188,8 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
       "who reads of a region is told that it is away after hold_ms, no sooner or later")                               \
     X(a_read_without_servers_ends_in_time, "a read waits for a server for 7 s, no less and no longer")                 \
     X(a_healthy_home_is_not_left,                                                                                      \
-      "regions answer for each other only while, and for a while after, one has no healthy instances")
+      "regions answer for each other only while, and for a while after, one has no healthy instances")                 \
+    X(copied_keys_are_one_past_state, "keys of another region are what it had at one index, and soon what it has")
 
 #define DECLARE(name, claim) void scenario_##name(struct sim *s);
 SCENARIOS(DECLARE)

@@ -16,9 +16,7 @@ import pathlib
 import re
 import sys
 
-LEFT = {
-    "multi-dc": 1,
-}
+LEFT = {}
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*', re.S)
 HEADLESS = re.compile(r"(?:Who|What|Which|That which)\b")

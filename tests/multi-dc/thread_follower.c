@@ -11,20 +11,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "multi-dc/copy_age.h"
-#include "multi-dc/following.h"
+#include "multi-dc/follower_run.h"
+#include "rpc/core/rpc_internal.h"
 #include "tests/lib/servers.h"
 
 enum { MANY = 1300, IN_BATCH = 100 };
 enum { SERVERS = 3 };
 static struct server own[SERVERS], far, other;
-static struct following *all[SERVERS]; /* one on each of our servers */
-static uv_loop_t loop;
+static struct follower_run *all[SERVERS]; /* one on each of our servers, and its loop */
 static struct rpc_reader *reader;
 
-static void turn(void) {
-    uv_run(&loop, UV_RUN_NOWAIT);
-    usleep(1000);
-}
+static void turn(void) { usleep(1000); }
 
 static char *text(const char *constant) { return (char *)(uintptr_t)constant; }
 
@@ -74,30 +71,63 @@ static uint64_t until_copied(const char *service, uint32_t port, size_t count) {
     return clock_mono_ms() - began;
 }
 
-static void start(struct server *region) {
-    for (unsigned i = 0; i < SERVERS; i++) all[i] = following_start(&loop, own[i].rpc, region->rpc, "far");
+/* Runs something for the follower of a server on that server's loop, and waits until it has run. */
+struct job {
+    struct loop_task task;
+    void (*run)(unsigned number, void *data);
+    unsigned number;
+    void *data;
+    uv_sem_t done;
+};
+static void job_run(struct loop_task *task) {
+    struct job *job = CONTAINER_OF(task, struct job, task);
+    job->run(job->number, job->data);
+    uv_sem_post(&job->done);
+}
+static void on_each(void (*run)(unsigned number, void *data), void *data) {
+    for (unsigned i = 0; i < SERVERS; i++) {
+        struct job job = {.run = run, .number = i, .data = data};
+        CHECK(uv_sem_init(&job.done, 0) == 0);
+        rpc_on_loop(own[i].rpc, &job.task, job_run);
+        uv_sem_wait(&job.done);
+        uv_sem_destroy(&job.done);
+    }
 }
 
-static void stop(void) {
-    for (unsigned i = 0; i < SERVERS; i++) following_stop(all[i]);
-    while (uv_loop_alive(&loop)) turn();
+static void start_one(unsigned number, void *data) {
+    struct server *region = data, *server = &own[number];
+    all[number] = follower_run_start(&server->loop, server->rpc, follow_catalog("far"), "region=far");
+    follower_run_linked(all[number], region->rpc, true);
 }
+static void start(struct server *region) { on_each(start_one, region); }
 
-static void link_all(bool linked) {
-    for (unsigned i = 0; i < SERVERS; i++) following_linked(all[i], linked);
+static void stop_one(unsigned number, void *data) {
+    (void)data;
+    follower_run_stop(all[number]);
 }
+static void stop(void) { on_each(stop_one, NULL); }
+
+static void link_one(unsigned number, void *data) { follower_run_linked(all[number], far.rpc, *(bool *)data); }
+static void link_all(bool linked) { on_each(link_one, &linked); }
 
 /* The oldest of what the servers have, and how many lead. */
+struct ages {
+    uint64_t oldest_ms;
+    unsigned leaders;
+};
+static void age_one(unsigned number, void *data) {
+    struct ages *ages = data;
+    struct follower_state state;
+    uint64_t age_ms = follower_run_age_ms(all[number]);
+    follower_run_state(all[number], &state);
+    ages->leaders += state.leads;
+    if (age_ms > ages->oldest_ms) ages->oldest_ms = age_ms;
+}
 static uint64_t age_ms(unsigned *leaders) {
-    uint64_t oldest = 0;
-    *leaders = 0;
-    for (unsigned i = 0; i < SERVERS; i++) {
-        struct following_state state;
-        following_state(all[i], &state);
-        *leaders += state.leads;
-        if (state.age_ms > oldest) oldest = state.age_ms;
-    }
-    return oldest;
+    struct ages ages = {0};
+    on_each(age_one, &ages);
+    *leaders = ages.leaders;
+    return ages.oldest_ms;
 }
 
 static void follows(void) {
@@ -199,7 +229,6 @@ int main(int count, char **arguments) {
     servers_start(own, SERVERS, 3); /* elections are not what is looked at */
     servers_start(&far, 1, 1);
     servers_start(&other, 1, 1);
-    CHECK(uv_loop_init(&loop) == 0);
     reader = rpc_reader_new(own[0].rpc);
     if (count > 1) measure();
     else test();
@@ -207,6 +236,5 @@ int main(int count, char **arguments) {
     servers_stop(own, SERVERS);
     servers_stop(&far, 1);
     servers_stop(&other, 1);
-    CHECK(uv_loop_close(&loop) == 0);
     return 0;
 }

@@ -1,4 +1,4 @@
-#include "multi-dc/follower_answer.h"
+#include "multi-dc/follow_catalog_answer.h"
 
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ static int look_at_entries(struct answer *answer, const char *region) {
         else if (bytes.size > COPY_BYTES_MOST) error = CO_TOOLARGE;
         else if (changes->complete)
             answer->keys[answer->n_keys++] =
-                key_in(&answer->arena, region, entry->service->name, entry->node->name, entry->service->id);
+                key_in(answer->arena, region, entry->service->name, entry->node->name, entry->service->id);
         answer->bytes += bytes.size;
         arena_reset(&scratch);
     }
@@ -44,12 +44,12 @@ static int look_at_entries(struct answer *answer, const char *region) {
 
 static int look(struct answer *answer, const char *region) {
     const Pb__CatalogChangesResult *changes = answer->changes;
-    if (!changes || !changes->to) return CO_CORRUPT;
-    answer->keys = arena_alloc(&answer->arena, (changes->n_entries + changes->n_kept + 1) * sizeof *answer->keys);
+    if (!changes->to) return CO_CORRUPT;
+    answer->keys = arena_alloc(answer->arena, (changes->n_entries + changes->n_kept + 1) * sizeof *answer->keys);
     int error = look_at_entries(answer, region);
     for (size_t i = 0; i < changes->n_kept && changes->complete; i++) {
         const Pb__CatalogKey *kept = changes->kept[i];
-        answer->keys[answer->n_keys++] = key_in(&answer->arena, region, kept->service, kept->node, kept->id);
+        answer->keys[answer->n_keys++] = key_in(answer->arena, region, kept->service, kept->node, kept->id);
     }
     CHECK(answer->n_keys <= changes->n_entries + changes->n_kept);
     if (answer->n_keys) qsort(answer->keys, answer->n_keys, sizeof *answer->keys, compare_keys);
@@ -62,21 +62,15 @@ static int look(struct answer *answer, const char *region) {
     return error;
 }
 
-int answer_take(struct answer *answer, const char *region, struct slice records) {
-    answer_drop(answer);
-    answer->changes = message_unpack(&answer->arena, &pb__catalog_changes_result__descriptor, records);
-    int error = look(answer, region);
-    if (error) answer_drop(answer);
-    return error;
-}
-
-void answer_drop(struct answer *answer) {
-    arena_free(&answer->arena);
-    *answer = (struct answer){0};
+int answer_take(struct answer *answer, struct arena *arena, const char *region,
+                const Pb__CatalogChangesResult *changes) {
+    *answer = (struct answer){.arena = arena, .changes = changes};
+    answer->entries = changes->entries, answer->n_entries = changes->n_entries;
+    return look(answer, region);
 }
 
 void answer_compare(struct answer *answer, const char *region, Pb__CatalogKey *const *ours, size_t count) {
-    answer->removed = arena_alloc(&answer->arena, (count + 1) * sizeof(Pb__CatalogKey *));
+    answer->removed = arena_alloc(answer->arena, (count + 1) * sizeof(Pb__CatalogKey *));
     CHECK(answer->changes && answer->changes->complete && answer->parts == 0);
     answer->n_removed = 0;
     for (size_t i = 0; i < count; i++) {
@@ -84,33 +78,32 @@ void answer_compare(struct answer *answer, const char *region, Pb__CatalogKey *c
         struct slice key = copy_key_row(room, region, slice_text(ours[i]->service), slice_text(ours[i]->node),
                                         slice_text(ours[i]->id));
         if (bsearch(&key, answer->keys, answer->n_keys, sizeof key, compare_keys)) continue;
-        answer->removed[answer->n_removed++] = (Pb__CatalogKey *)message_copy(&answer->arena, &ours[i]->base);
+        answer->removed[answer->n_removed++] = (Pb__CatalogKey *)message_copy(answer->arena, &ours[i]->base);
         answer->bytes += key_bytes(ours[i]);
     }
 }
 
 void answer_no_rows(struct answer *answer) {
     CHECK(answer->changes && answer->parts == 0);
-    answer->changes->n_entries = answer->n_removed = 0;
+    answer->n_entries = answer->n_removed = 0;
     answer->bytes = 0;
 }
 
 bool answer_is_small(const struct answer *answer, size_t rows_most) {
-    return answer->changes->n_entries + answer->n_removed <= rows_most && answer->bytes <= COPY_BYTES_MOST;
+    return answer->n_entries + answer->n_removed <= rows_most && answer->bytes <= COPY_BYTES_MOST;
 }
 
 void answer_part(struct answer *answer, size_t rows_most, Pb__CopyStageCommand *command) {
-    const Pb__CatalogChangesResult *changes = answer->changes;
     size_t rows = rows_most, bytes = 0, removed = answer->removed_done, entries = answer->entries_done;
     for (; removed < answer->n_removed && rows && bytes + key_bytes(answer->removed[removed]) <= COPY_BYTES_MOST;
          rows--)
         bytes += key_bytes(answer->removed[removed++]);
-    for (; entries < changes->n_entries && rows && bytes + changes->entries[entries].len <= COPY_BYTES_MOST; rows--)
-        bytes += changes->entries[entries++].len;
-    CHECK(rows_most > 0 && removed <= answer->n_removed && entries <= changes->n_entries);
+    for (; entries < answer->n_entries && rows && bytes + answer->entries[entries].len <= COPY_BYTES_MOST; rows--)
+        bytes += answer->entries[entries++].len;
+    CHECK(rows_most > 0 && removed <= answer->n_removed && entries <= answer->n_entries);
     command->n_removed = removed - answer->removed_done, command->n_entries = entries - answer->entries_done;
     if (command->n_removed) command->removed = answer->removed + answer->removed_done;
-    if (command->n_entries) command->entries = changes->entries + answer->entries_done;
+    if (command->n_entries) command->entries = answer->entries + answer->entries_done;
     command->part = answer->parts++;
     answer->removed_done = removed, answer->entries_done = entries;
 }
