@@ -31,7 +31,7 @@
 #include "registry/lease.h"
 #include "registry/undiscoverable.h"
 #include "rpc/client/client.h"
-#include "rpc/quota/spending.h"
+#include "rpc/quota/spender_run.h"
 #include "rpc/server/server.h"
 
 #define TIDY_FIRST_MS 15000
@@ -50,7 +50,7 @@ struct agent {
     struct rpc *rpc;
     struct links *links; /* NULL: no other process can reach this one (-dev), or it is a client agent */
     struct local *local;
-    struct spending *spending;
+    struct spender_run *spender_run;
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -201,7 +201,7 @@ static int register_blocks(struct agent *agent, struct fault *fault) {
     return CO_OK;
 }
 
-static void local_changed(void *data) { spending_health_changed(((struct agent *)data)->spending); }
+static void local_changed(void *data) { spender_run_health_changed(((struct agent *)data)->spender_run); }
 
 static int start_local(struct agent *agent, struct fault *fault) {
     agent->node = node_record(agent);
@@ -235,11 +235,11 @@ static bool service_passes(void *data, const char *service) {
 }
 
 static void start_spending(struct agent *agent) {
-    struct spending_config config = {.node = agent->identity.node_name,
-                                     .priority = (uint32_t)agent->config.quota_priority,
-                                     .passes = service_passes,
-                                     .passes_data = agent};
-    agent->spending = spending_start(&agent->loop, agent->rpc, &config);
+    struct spender_run_config config = {.node = agent->identity.node_name,
+                                        .priority = (uint32_t)agent->config.quota_priority,
+                                        .passes = service_passes,
+                                        .passes_data = agent};
+    agent->spender_run = spender_run_start(&agent->loop, agent->rpc, &config);
 }
 
 static int start_http(struct agent *agent, struct fault *fault) {
@@ -279,7 +279,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                            .lock_waiters_max = c->lock_waiters_max,
                            .lock_session_max = c->lock_session_max,
                            .lock_note_max = c->lock_note_max,
-                           .spending = agent->spending,
+                           .spender_run = agent->spender_run,
                            .quota_priority = c->quota_priority,
                            .describe = self_config_write,
                            .self_config_data = &agent->config,
@@ -356,16 +356,16 @@ static void acts_stopped(void *data) {
     else if (agent->rpc) stop_links(agent);
 }
 
-static void spending_stopped(void *data) {
+static void spender_run_stopped(void *data) {
     struct agent *agent = data;
-    agent->spending = NULL;
+    agent->spender_run = NULL;
     acts_stop(agent->acts, acts_stopped, agent);
 }
 
 static void http_stopped(uv_work_t *work, int status) {
     struct agent *agent = work->data;
     (void)status;
-    spending_stop(agent->spending, spending_stopped, agent);
+    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
 }
 
 /* Runs in the thread pool, because the loop has to go on meanwhile: writes under way are answered with their
@@ -387,7 +387,7 @@ static void stop(struct agent *agent) {
     uv_close((uv_handle_t *)&agent->tidy, NULL);
     dns_stop(agent->dns);
     acts_hurry(agent->acts);
-    spending_hurry(agent->spending);
+    spender_run_hurry(agent->spender_run);
     agent->stop_work.data = agent;
     CHECK(uv_queue_work(&agent->loop, &agent->stop_work, stop_http, http_stopped) == 0);
 }
@@ -416,7 +416,7 @@ static void leave(struct agent *agent, bool must) {
     struct leaving_config config = {.arena = &agent->arena,
                                     .rpc = agent->rpc,
                                     .local = agent->local,
-                                    .spending = agent->spending,
+                                    .spender_run = agent->spender_run,
                                     .address = among_others ? address : NULL,
                                     .must = must,
                                     .done = left,

@@ -1,4 +1,4 @@
-/* coord election: the commands that are more than a row of http/api_election.c. */
+/* coord election: the commands that are more than a row of http/api/election.c. */
 #include <time.h>
 
 #include "agent/cmd.h"

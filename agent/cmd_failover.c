@@ -1,4 +1,4 @@
-/* coord failover put, which is more than its row of http/api_failover.c. */
+/* coord failover put, which is more than its row of http/api/failover.c. */
 #include <string.h>
 
 #include "agent/cmd.h"

@@ -1,4 +1,4 @@
-/* coord lease: a column that is no member of the records of http/api_lease.c. */
+/* coord lease: a column that is no member of the records of http/api/lease.c. */
 #include "agent/cmd.h"
 #include "agent/cmd_endpoint.h"
 #include "agent/cmd_json.h"

@@ -1,4 +1,4 @@
-/* coord quota: the commands that are more than a row of http/api_quota.c. */
+/* coord quota: the commands that are more than a row of http/api/quota.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>

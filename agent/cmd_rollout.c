@@ -1,4 +1,4 @@
-/* coord rollout: the commands that are more than a row of http/api_rollout.c. */
+/* coord rollout: the commands that are more than a row of http/api/rollout.c. */
 #include <stdlib.h>
 
 #include "agent/cmd.h"

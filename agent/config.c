@@ -24,7 +24,7 @@
 #include "registry/lease.h"
 #include "registry/reconnect.h"
 #include "registry/store.h"
-#include "rpc/quota/spending.h"
+#include "rpc/quota/spender_run.h"
 #include "rpc/wire/address.h"
 
 #define FILE_MOST   ((size_t)16 << 20)

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "health/local.h"
 #include "rpc/api/operator.h"
-#include "rpc/quota/spending.h"
+#include "rpc/quota/spender_run.h"
 
 struct leaving {
     struct leaving_config config;
@@ -95,7 +95,7 @@ static void asked(struct rpc_ask_cluster *ask, int error, const struct rpc_clust
         return;
     }
     if (leaving->fault.code) log_warn("agent", "%s", leaving->fault.text);
-    spending_leave(leaving->config.spending, gave_back, leaving);
+    spender_run_leave(leaving->config.spender_run, gave_back, leaving);
 }
 
 struct leaving *leaving_begin(const struct leaving_config *config) {
@@ -105,7 +105,7 @@ struct leaving *leaving_begin(const struct leaving_config *config) {
     leaving->ask.done = asked, leaving->ask.of_leader = true;
     rpc_status(config->rpc, &status);
     if (config->address && status.cluster_id) rpc_ask_cluster(config->rpc, &leaving->ask);
-    else spending_leave(config->spending, gave_back, leaving);
+    else spender_run_leave(config->spender_run, gave_back, leaving);
     return leaving;
 }
 

@@ -11,13 +11,13 @@
 struct arena;
 struct local;
 struct rpc;
-struct spending;
+struct spender_run;
 
 struct leaving_config {
     struct arena *arena; /* outlives the rpc; requests under way are in it */
     struct rpc *rpc;
     struct local *local;
-    struct spending *spending;
+    struct spender_run *spender_run;
     const char *address; /* of a server among others; NULL: none. Valid while the arena is */
     bool must;           /* the process ends in any case (a signal): a server that cannot be spared stays a member */
     /* Called once. `stays`: nothing has changed, and the fault says why. Else the agent has left, but with a fault some

@@ -1,4 +1,4 @@
-/* Threads whose work may take its time: taking and restoring snapshots, the scrub, giving back the blocks of removed
+/* Threads whose work may take its time: taking and installing snapshots, the scrub, giving back the blocks of removed
  * files. */
 #ifndef COORD_BASE_BACKGROUND_H
 #define COORD_BASE_BACKGROUND_H

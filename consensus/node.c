@@ -108,7 +108,7 @@ static bool takes_in(struct node *node, const struct raft_message *message) {
     if (bytes == 0) return true;
     bool full = node->disk_health.full, accepts = !full && fits(node, bytes);
     bool room = accepts || wal_has_room(node->wal, bytes + log_waiting(node));
-    if (!room) proposals_out_of_space(&node->requests, node->raft);
+    if (!room) requests_out_of_space(&node->requests, node->raft);
     if (!room || (!full && !accepts)) note_room(node, clock_mono_ms(), bytes, false);
     if (room) node->taken_bytes += bytes;
     return room;
@@ -302,7 +302,7 @@ void node_flush(struct node *node) {
         tell_failed(node);
         node_reopen_later(node);
     }
-    proposals_out_of_space_applier(&node->requests, atomic_load(&node->applier_out_of_space));
+    requests_out_of_space_applier(&node->requests, atomic_load(&node->applier_out_of_space));
     requests_serve(&node->requests, node->applied_seen);
     tell_role(node);
     requests_give_up(&node->requests, node->raft, now_ms);
@@ -331,7 +331,7 @@ static void take_news(struct node *node) {
             node_chunk_unread(node, news);
         if (news->has_event && news->event.type == RAFT_CHUNK_WRITTEN &&
             news->event.u.chunk_written.error == CO_DISKFULL)
-            proposals_out_of_space(&node->requests, node->raft);
+            requests_out_of_space(&node->requests, node->raft);
         if (news->has_event) step(node, &news->event);
         if (news->event.type == RAFT_PERSISTED && raft_applied_index(node->raft) > node->applied_seen)
             node->applied_seen = raft_applied_index(node->raft); /* a snapshot was installed */

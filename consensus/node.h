@@ -65,7 +65,7 @@ struct node_callbacks {
     int (*snapshot_copy)(void *data, int fd, uint64_t *index, uint64_t *term);
     /* Applier thread; before node_start returns, or while the log is opened again, the loop thread: replaces the
      * state by what `fd` (a pipe) brings. */
-    int (*snapshot_restore)(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault);
+    int (*snapshot_install)(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault);
     /* For a state machine that is damaged and has to be rebuilt while the log lives on. All are called on the applier
      * thread, and all are NULL where that does not happen. `held` is asked when `apply` returned before its last entry.
      * True: the stop is temporary; the entries that are left and those that come wait, in order, for node_resume (or
@@ -109,7 +109,7 @@ struct node_config {
     struct slice first_command; /* of that cluster; empty: none. Valid during node_start */
     uint32_t raft_multiplier;   /* 1 = LAN default */
     uint64_t applied_term;      /* of the entry `applied` */
-    uint64_t applied;           /* the state machine's applied index at start (0: empty, restore from snapshot/log) */
+    uint64_t applied; /* the state machine's applied index at start (0: empty; comes from the snapshot and the log) */
     /* take a snapshot when the log has grown by this much, and by the size of the last one */
     uint64_t snapshot_log_bytes;
     uint64_t snapshot_rate; /* bytes a second of copying, and of sending to a peer */

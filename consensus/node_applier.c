@@ -1,4 +1,4 @@
-/* The applier: hands committed entries to the state machine in order, and restores it from snapshots. */
+/* The applier: hands committed entries to the state machine in order, and installs snapshots in it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 /* Remembers which configuration counts from which applied index on: a snapshot's meta needs it. */
 void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members) {
     uv_mutex_lock(&node->members_lock);
-    /* The server's own snapshot is restored again, so the configuration is not new. */
+    /* The server's own snapshot is installed again, so the configuration is not new. */
     if (node->members_count && node->members[node->members_count - 1].index > index) {
         uv_mutex_unlock(&node->members_lock);
         return;
@@ -34,7 +34,7 @@ static void note_members(struct node *node, const struct apply_job *job) {
     }
 }
 
-/* -- restoring: the snapshot file's bytes go through a pipe to the state machine ---------------------------------- */
+/* -- installing: the snapshot file's bytes go through a pipe to the state machine ---------------------------------- */
 struct feeder {
     struct snapshot_reader *reader;
     int fd, result;
@@ -43,7 +43,7 @@ struct feeder {
 
 static void feed(void *arg) {
     struct feeder *f = arg;
-    background_thread("restore-feed");
+    background_thread("install-feed");
     size_t room = 64 * 1024, got = 0;
     char *block = mem_alloc(room);
     for (uint64_t offset = 0; f->result == CO_OK; offset += got) {
@@ -62,7 +62,7 @@ static void feed(void *arg) {
     free(block);
 }
 
-int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault) {
+int node_install_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault) {
     struct feeder feeder = {0};
     int rv = snapshot_open(node->disk, index, &feeder.reader, meta, fault);
     if (rv != CO_OK) return rv;
@@ -76,7 +76,7 @@ int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapsho
     CHECK(uv_thread_create(&thread, feed, &feeder) == 0);
     /* note the configuration first: a copy of the new state may begin as soon as it is in place */
     node_applier_note(node, meta->members_index, &meta->members);
-    rv = node->callbacks.snapshot_restore(node->callbacks.data, ends[0], meta, fault);
+    rv = node->callbacks.snapshot_install(node->callbacks.data, ends[0], meta, fault);
     close(ends[0]);
     uv_thread_join(&thread);
     snapshot_close(feeder.reader);
@@ -108,14 +108,14 @@ static bool wait_for_room(struct node *node, const struct raft_snapshot_meta *me
     return true;
 }
 
-int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
+int node_install_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
                            struct fault *fault) {
     uint64_t most = 0, room = 0; /* `most`: so much was too little, without the part that the attempt took itself */
     for (bool told = false;; told = true) {
         uint64_t begun = clock_mono_ms();
         *fault = (struct fault){0};
         if (node->disk->ops->free_bytes(node->disk, &room) == CO_OK && room > most) most = room;
-        int rv = node_restore_snapshot(node, meta->index, meta, fault);
+        int rv = node_install_snapshot(node, meta->index, meta, fault);
         if (rv != CO_DISKFULL) return rv;
         if (!told)
             log_error("raft",
@@ -235,7 +235,7 @@ static int apply_again(struct node *node, uint64_t from, uint64_t to, struct fau
 /* Rebuilds the state from this server's own snapshot and log, up to where it was. */
 static int rebuild_own(struct node *node, struct fault *fault) {
     struct raft_snapshot_meta meta = {0};
-    int rv = node_restore_snapshot(node, 0, &meta, fault);
+    int rv = node_install_snapshot(node, 0, &meta, fault);
     if (rv == CO_NOTFOUND) *fault = (struct fault){0}, rv = CO_OK;
     if (rv == CO_OK && meta.index > node->applier_at)
         return fault_set(fault, CO_CONFLICT, "the snapshot is ahead of what was applied");
@@ -255,7 +255,7 @@ static void resume(struct node *node, bool own) {
     release(node);
 }
 
-/* Waits a second for room to restore the snapshot. There is no way back, because the log begins behind the snapshot
+/* Waits a second for room to install the snapshot. There is no way back, because the log begins behind the snapshot
  * already. */
 static bool stopped_meanwhile(struct node *node) {
     node_out_of_space(node, true);
@@ -264,17 +264,17 @@ static bool stopped_meanwhile(struct node *node) {
 }
 
 /* Restores a snapshot that was received, or found. */
-static void restore(struct node *node, struct apply_job *job) {
+static void install(struct node *node, struct apply_job *job) {
     struct fault fault = {0};
-    CHECK(job->meta.index >= node->applier_at && job->restored && job->result);
-    atomic_store(&node->restoring, true);
-    int rv = node_restore_with_room(node, &job->meta, stopped_meanwhile, &fault);
-    atomic_store(&node->restoring, false);
+    CHECK(job->meta.index >= node->applier_at && job->installed && job->result);
+    atomic_store(&node->installing, true);
+    int rv = node_install_with_room(node, &job->meta, stopped_meanwhile, &fault);
+    atomic_store(&node->installing, false);
     node_out_of_space(node, false);
     *job->result = rv;
-    if (rv != CO_OK) log_error("raft", "snapshot cannot be restored: %s", fault.text);
+    if (rv != CO_OK) log_error("raft", "snapshot cannot be installed: %s", fault.text);
     else node->applier_at = job->meta.index;
-    uv_sem_post(job->restored);
+    uv_sem_post(job->installed);
     free(job);
     if (rv == CO_OK && node->holding) release(node);
 }
@@ -288,8 +288,8 @@ void node_applier_main(void *arg) {
         for (struct job *next; list; list = next) {
             next = list->next;
             struct apply_job *job = CONTAINER_OF(list, struct apply_job, job);
-            if (job->restore) {
-                restore(node, job);
+            if (job->install) {
+                install(node, job);
             } else if (job->resume) {
                 resume(node, job->own);
                 free(job);

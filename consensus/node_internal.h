@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "consensus/disk_health.h"
 #include "consensus/node.h"
-#include "consensus/proposals.h"
+#include "consensus/requests.h"
 #include "consensus/snapshot.h"
 #include "consensus/wal.h"
 
@@ -44,14 +44,14 @@ struct write_job {
     struct raft_chunk_write chunk; /* data copied behind the struct */
     uint64_t drop_index;
 };
-/* For the applier: entries, or a snapshot to restore (the writer waits for that). */
+/* For the applier: entries, or a snapshot to install (the writer waits for that). */
 struct apply_job {
     struct job job;
     struct node_apply *items;
     size_t count;
-    bool restore;
+    bool install;
     struct raft_snapshot_meta meta;
-    uv_sem_t *restored;
+    uv_sem_t *installed;
     int *result;
     bool resume, own; /* node_resume */
 };
@@ -124,7 +124,7 @@ struct node {
     _Atomic uint64_t bad_ms;           /* when a write ended that had taken too long, or failed */
     _Atomic bool write_failed;         /* the last one */
     _Atomic uint64_t write_bytes;      /* of entries that the log writer has yet to write */
-    _Atomic bool restoring;            /* the applier puts a snapshot in place, or waits for room to */
+    _Atomic bool installing;           /* the applier puts a snapshot in place, or waits for room to */
     _Atomic bool applier_out_of_space; /* node_out_of_space */
     _Atomic bool applier_busy;         /* it works on jobs that it took */
 
@@ -187,10 +187,10 @@ void node_preparer_ask(struct preparer *preparer, struct wal *wal); /* log write
 void node_writer_main(void *arg);
 void node_applier_main(void *arg);
 void node_applier_note(struct node *node, uint64_t index, const struct raft_members *members);
-int node_restore_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault);
+int node_install_snapshot(struct node *node, uint64_t index, struct raft_snapshot_meta *meta, struct fault *fault);
 /* When there is no room for a second state beside the present one, it tries again when there is more, until `over`
  * (asked each second) is true. */
-int node_restore_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
+int node_install_with_room(struct node *node, struct raft_snapshot_meta *meta, bool (*over)(struct node *node),
                            struct fault *fault);
 void write_job_free(struct write_job *job);
 /* node_pool.c */

@@ -268,7 +268,7 @@ void node_snapshot(struct node *node) {
     uint64_t bytes = wal_bytes(node->wal);
     if (bytes < node->snapshot_log_mark) node->snapshot_log_mark = bytes; /* the log in the snapshot was dropped */
     bool due = node->snapshot_wanted || node->snapshot_unreadable || bytes >= node->snapshot_log_mark + limit;
-    if (node->snapshot_running || node->requests.fenced || atomic_load(&node->restoring) || !due ||
+    if (node->snapshot_running || node->requests.fenced || atomic_load(&node->installing) || !due ||
         peers_need_it(node, bytes, limit))
         return;
     if (!node->callbacks.snapshot_copy || node->applied_seen <= raft_snapshot_index(node->raft)) return;

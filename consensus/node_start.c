@@ -268,7 +268,7 @@ int node_open_log(struct node *node, uint64_t applied, struct fault *fault) {
     uint64_t last = found.entry_count ? found.entries[found.entry_count - 1].index : snapshot.index;
     if (rv == CO_OK && applied < snapshot.index) {
         log_info("raft", "the state is rebuilt from the snapshot index=%llu", (unsigned long long)snapshot.index);
-        rv = node_restore_with_room(node, &snapshot, interrupted, fault);
+        rv = node_install_with_room(node, &snapshot, interrupted, fault);
         applied = snapshot.index;
     }
     if (rv == CO_OK && applied > last) rv = log_ends_early(node, &snapshot, &found, last, fault);
@@ -370,7 +370,7 @@ void node_stop_threads(struct node *node) {
 #define CONTRADICTED_MS 60000
 #define REOPEN_MOST_MS  4000 /* less than DISK_WELL_MS, so that the disk stays degraded */
 _Static_assert(REOPEN_FIRST_MS <= REOPEN_MOST_MS && REOPEN_MOST_MS < DISK_WELL_MS, "well again means opened again");
-#define NO_ROOM_MOST_MS 30000 /* the state may have to be restored first, and each try takes all the room there is */
+#define NO_ROOM_MOST_MS 30000 /* a snapshot may have to be installed first, and each try takes all the room there is */
 
 /* Stops the threads when they have finished their jobs; nothing new comes while the core is poisoned. False: not yet.
  * The applier may wait for space itself, or rebuild the state, and this thread must not wait for it. */

@@ -69,13 +69,13 @@ static bool install(struct node *node, const struct raft_persist *persist) {
     }
     if (rv == CO_OK) rv = wal_reset(node->wal, meta.index, &fault);
     if (rv == CO_OK) {
-        uv_sem_t restored;
-        CHECK(uv_sem_init(&restored, 0) == 0);
+        uv_sem_t installed;
+        CHECK(uv_sem_init(&installed, 0) == 0);
         struct apply_job *job = mem_zalloc(sizeof *job);
-        job->restore = true, job->meta = meta, job->restored = &restored, job->result = &rv;
+        job->install = true, job->meta = meta, job->installed = &installed, job->result = &rv;
         jobs_put(&node->apply_jobs, &job->job);
-        uv_sem_wait(&restored);
-        uv_sem_destroy(&restored);
+        uv_sem_wait(&installed);
+        uv_sem_destroy(&installed);
     }
     if (rv == CO_OK)
         log_info("raft", "the leader's snapshot is in place index=%llu bytes=%llu", (unsigned long long)meta.index,

@@ -188,7 +188,7 @@ struct raft_persist {
     struct raft_entry *entries; /* to append; valid until raft_effects_done; take references to keep */
     size_t entry_count;
     /* the received snapshot (snapshot.index) becomes this server's: the log is emptied to begin after it, and the
-     * state machine restored from it */
+     * snapshot installed in the state machine */
     bool install_snapshot;
     struct raft_snapshot_meta snapshot;
 };

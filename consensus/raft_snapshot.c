@@ -232,7 +232,7 @@ void chunk_written(struct raft *raft, const struct raft_event *event) {
     else reply_stored(raft, raft->receiving.from, &raft->receiving.meta, raft->receiving.stored);
 }
 
-/* The received snapshot is durable, and the state machine is restored from it. */
+/* The received snapshot is durable, and installed in the state machine. */
 void snapshot_installed(struct raft *raft) {
     CHECK(raft->receiving.complete);
     CHECK(raft->stable >= raft->receiving.meta.index && raft->commit >= raft->receiving.meta.index);

@@ -109,7 +109,7 @@ struct operation {
     void (*hurry)(struct http_request *request); /* the server stops: answer now */
 };
 
-/* -- fetch.c: the result of a fetch, after its `done` ------------------------------------------------------------- */
+/* -- read_once.c: the result of a fetch, after its `done` --------------------------------------------------------- */
 /* A copy, with records of its own; fetched_free frees them. */
 void fetched_copy(struct rpc_fetched *copy, const struct rpc_fetched *fetched);
 void fetched_free(struct rpc_fetched *copy); /* accepts a zeroed one, and zeroes it */

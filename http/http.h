@@ -19,7 +19,7 @@
 
 struct http_request;
 struct local;
-struct spending;
+struct spender_run;
 
 /* A request to the process. The process owns the struct until it calls `done` (loop thread, once), with CO_OK or an
  * error; then `fault` says more. */
@@ -52,7 +52,7 @@ struct http_env {
     int64_t session_ttl_min_ns;                  /* 10 s */
     uint64_t lock_waiters_max, lock_session_max; /* of one queue; queues of one session. 0: the module's own limits */
     uint64_t lock_note_max;                      /* bytes */
-    struct spending *spending;                   /* rpc/quota/spending.h; NULL: no takes of quotas */
+    struct spender_run *spender_run;             /* rpc/quota/spender_run.h; NULL: no takes of quotas */
     uint64_t quota_priority;                     /* of leases whose request names no priority */
     const char *spool_folder;                    /* for bodies and answers too large for memory; NULL: /tmp */
     /* Appends the agent/self JSON's Config and DebugConfig members (written by agent). */
@@ -63,16 +63,13 @@ struct http_env {
     void *act_data;
 };
 
-/* Rows by topic, gathered in http/topics.c. Each ends with a row of zeros. */
-extern const struct http_route http_routes_kv[], http_routes_session[], http_routes_status[], http_routes_catalog[],
-    http_routes_health[], http_routes_agent[], http_routes_agent_cluster[], http_routes_agent_check[],
-    http_routes_agent_service[], http_routes_metrics[], http_routes_operator[], http_routes_snapshot[],
-    http_routes_acl[], http_routes_coordinate[], http_routes_lease[], http_routes_event[], http_routes_monitor[],
-    http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[], http_routes_phaser[],
-    http_routes_hazard[], http_routes_watch[], http_routes_txn[], http_routes_quota[], http_routes_quota_take[],
-    http_routes_rollout[], http_routes_ofrep[], http_routes_lb[], http_routes_regions[], http_routes_global[],
-    http_routes_failover[];
-void http_lb_init(void); /* registers its metrics */
+/* State that endpoints keep for each worker (http/api/topics.c). */
+struct http_api {
+    /* On the worker's thread, before its first request. `cache_bytes`: of ready answers, of this worker. */
+    void *(*worker_new)(struct rpc *rpc, size_t cache_bytes);
+    void (*worker_free)(void *kept); /* on its thread, after its last request; NULL allowed */
+};
+extern const struct http_api http_api;
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
@@ -96,7 +93,7 @@ struct json_object *http_json_of(struct http_request *request, json_type type, c
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value);
 bool http_parameter_duration(struct http_request *request, const char *parameter, int64_t *nanoseconds);
 /* ?dc: the region that the request is for, "": this one (rpc/api/rpc.h). The server has checked that it is a name.
- * Always "" for routes that are HTTP_LOCAL. http_read, http_fetch, http_write, http_renew, waits and streams go to that
+ * Always "" for routes that are HTTP_LOCAL. http_read, http_read_once, http_write, http_renew, waits and streams go to that
  * region without further work of the handler. */
 const char *http_region(const struct http_request *request);
 void http_region_name(const struct http_request *request, char region[RPC_REGION_MAX + 1]); /* copies it */
@@ -138,15 +135,10 @@ void http_content_type(struct http_request *request, const char *content_type);
 /* `message` lives in the request's arena. Handles index, wait, stale, consistent, headers, 404s, ready bytes. */
 void http_read(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                http_view view);
-/* The same for a query that lb/near.h can sort: in the order of ?near=, if that is given. */
-void http_read_near(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-                    http_view view);
 /* The same, for an answer that does not depend on the state alone: it is not kept, and the view finds `context` (in the
  * request's arena, or NULL) by http_context. For small results. */
 void http_read_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
                      http_view view, const void *context);
-void http_read_near_fresh(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-                          http_view view, const void *context);
 /* For answers that are made from data kept beside the state. Confirms that this server's state is the newest (not with
  * ?stale, and not on client agents), then calls `view` on the worker, with CO_OK, or the error for which it must not
  * answer. The view must reply. */
@@ -245,8 +237,8 @@ void http_called(struct http_call *call, int error);
  * CO_OK and the records (in the request's arena), or an error and NULL. It must reply, or go on with another call.
  * `message` lives in the request's arena. */
 typedef void (*http_fetched)(struct http_request *request, int error, const struct query_result *result);
-void http_fetch(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
-                enum rpc_freshness freshness, http_fetched view);
+void http_read_once(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
+                    enum rpc_freshness freshness, http_fetched view);
 
 /* -- waiting for something else ----------------------------------------------------------------------------------- */
 /* Parks the request until http_deferred is called (any thread, once); then `view` runs on the worker and must reply.

@@ -1,9 +1,10 @@
-/* Shared by the files of http/; nobody outside includes this.
+/* Shared by the files of http/. Outside only endpoints include it that answer in a way of their own
+ * (monitor.c, picks.c and ofrep.c of http/api/).
  *
  * One worker thread owns everything reachable from its `struct worker`: shards (libmicrohttpd daemons), connections,
  * requests, the answer cache. Other threads touch a worker only by `worker_post`.
  *
- *     socket -> accept (listen.c) -> shard (shards.c) -> request (request.c) -> route (routes.c) -> handler (api_*.c)
+ *     socket -> accept (listen.c) -> shard (shards.c) -> request (request.c) -> route (routes.c) -> handler (http/api)
  *     handler -> reply.c, or blocking.c / submit.c: the connection is suspended; a post wakes it and it is answered */
 #ifndef COORD_HTTP_IMPL_H
 #define COORD_HTTP_IMPL_H
@@ -114,7 +115,7 @@ struct worker {
     unsigned tickets; /* handed out by http_defer, and reads of remote.c */
 
     struct cache *cache;
-    struct picks *picks;  /* http/picks.h */
+    void *api;            /* the endpoints': http_api */
     struct arena scratch; /* results of one query */
     struct output output;
     void *deflate; /* of gzip.c */

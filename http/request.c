@@ -17,7 +17,6 @@
 #include "base/wakeup_batch.h"
 #include "http/declared.h"
 #include "http/impl.h"
-#include "http/ofrep.h"
 
 #define SPARE_MOST 256
 #define BODY_FIRST 65536 /* allocated for a declared length; more only as bytes come */
@@ -102,7 +101,7 @@ void request_end(struct http_request *request) {
 void request_hung_up(struct http_request *request) {
     /* A command that was handed to the cluster cannot be withdrawn: wait for the outcome, unless the server stops. */
     if (request->busy && !request->worker->stop) return;
-    if (request->stage == REQUEST_ANSWERED && request->suspended) { /* monitor.c: it waits for more to send */
+    if (request->stage == REQUEST_ANSWERED && request->suspended) { /* api/monitor.c: it waits for more to send */
         if (request->operation) request->operation->end(request);
         request->suspended = false;
         MHD_resume_connection(request->connection->mhd);
@@ -153,7 +152,9 @@ static enum http_method method_parse(const char *text) {
 #define DRAIN_MOST (4u << 20) /* of a body that is refused */
 
 static void refuse(struct http_request *request) {
-    if (slice_starts(request->path, SLICE_LITERAL("/ofrep/"))) ofrep_cors(request); /* so that a page can read why */
+    for (const struct http_topic *topic = http_topics; topic->title; topic++) {
+        if (topic->prefix && slice_starts(request->path, slice_text(topic->prefix))) topic->refused(request);
+    }
     http_reply_text(request, request->refusal, "%s", request->refusal_text);
 }
 

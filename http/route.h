@@ -155,7 +155,11 @@ struct http_route {
 struct http_topic {
     const char *title;
     const struct http_route *rows; /* the last has no path */
+    /* Of paths that begin so, also where no row is: adds headers to the answer when the server refuses a request before a
+     * handler runs. NULL: none. */
+    const char *prefix;
+    void (*refused)(struct http_request *request);
 };
-extern const struct http_topic http_topics[]; /* http/topics.c; the last has no title */
+extern const struct http_topic http_topics[]; /* http/api/topics.c; the last has no title */
 
 #endif

@@ -15,7 +15,6 @@
 #include "base/metrics.h"
 #include "base/wakeup_batch.h"
 #include "http/impl.h"
-#include "http/picks.h"
 
 #define EVENTS_MOST  256
 #define BULK_STEP    256
@@ -47,7 +46,6 @@ static void metrics_start(void) {
     for (size_t i = 0; i < ARRAY_COUNT(answered); i++) metric_register(&answered[i]);
     struct metric *others[] = {&cache_hits, &cache_misses, &refused, &unchanged, &connections, &parked};
     for (size_t i = 0; i < ARRAY_COUNT(others); i++) metric_register(others[i]);
-    http_lb_init();
 }
 
 static void add_nonzero(struct metric *metric, uint64_t n) {
@@ -313,8 +311,8 @@ static bool worker_setup(struct worker *worker) {
     worker->leader_checked_ms = worker->now_ms - LAST_CONTACT_FRESH_MS;
     rng_seed(&worker->rng, random_u64());
     if (rpc_has_copy(worker->server->env.rpc)) worker->reader = rpc_reader_new(worker->server->env.rpc);
-    worker->picks =
-        picks_new(worker->server->env.rpc, worker->server->config.cache_bytes / worker->server->worker_count);
+    worker->api =
+        http_api.worker_new(worker->server->env.rpc, worker->server->config.cache_bytes / worker->server->worker_count);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &worker->wake};
     worker->wake.kind = SOURCE_WAKE;
     return epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->wake_fd, &event) == 0 && listen_watch(worker, true) == CO_OK;
@@ -332,7 +330,7 @@ void *worker_main(void *data) {
         log_error("http", "worker cannot listen error=\"%s\"", strerror(errno));
     }
     rpc_reader_free(worker->reader);
-    picks_free(worker->picks);
+    http_api.worker_free(worker->api);
     mhd_errors_enter(NULL);
     return NULL;
 }

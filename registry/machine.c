@@ -37,7 +37,7 @@ struct machine {
     unsigned newest; /* cluster version */
     _Atomic unsigned version;
     _Atomic uint64_t cluster_id;
-    _Atomic uint64_t applied, applied_term, floor, index, restores;
+    _Atomic uint64_t applied, applied_term, floor, index, replacements;
     /* The applier's. */
     uint64_t offset;           /* machine_index - machine_applied */
     uint64_t clock_term;       /* the term in which the log last said that the leader's clock is behind */
@@ -217,7 +217,7 @@ uint64_t machine_index(const struct machine *machine) {
 unsigned machine_version(const struct machine *machine) { return atomic_load(&machine->version); }
 uint64_t machine_cluster(const struct machine *machine) { return atomic_load(&machine->cluster_id); }
 unsigned machine_newest(const struct machine *machine) { return machine->newest; }
-uint64_t machine_restores(const struct machine *machine) { return atomic_load(&machine->restores); }
+uint64_t machine_replacements(const struct machine *machine) { return atomic_load(&machine->replacements); }
 uint64_t machine_applied_term(const struct machine *machine) { return atomic_load(&machine->applied_term); }
 uint64_t machine_floor_now(const struct machine *machine) { return atomic_load(&machine->floor); }
 uint64_t machine_tombstones_max(const struct machine *machine) { return machine->tombstones_max; }
@@ -467,7 +467,7 @@ static void replaced(struct machine *machine) {
     watch_touched_all(&machine->tx.touched);
     watch_bump(machine->watches, &machine->tx.touched);
     (void)learn(machine); /* damage in it is noted, and will be met again */
-    atomic_fetch_add(&machine->restores, 1);
+    atomic_fetch_add(&machine->replacements, 1);
     watch_wake(machine->watches, &machine->tx.touched);
     watch_touched_reset(&machine->tx.touched);
 }
@@ -556,7 +556,7 @@ static int refuse_newer(struct store_txn *txn, void *data, struct fault *fault) 
     return version_check(&now, machine->newest, fault);
 }
 
-int machine_restore(struct machine *machine, int fd, uint64_t size, struct fault *fault) {
+int machine_install(struct machine *machine, int fd, uint64_t size, struct fault *fault) {
     int error = store_replace_edited(machine->store, fd, size, true, refuse_newer, machine, fault);
     if (error) return error;
     replaced(machine);

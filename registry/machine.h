@@ -123,7 +123,7 @@ uint64_t machine_index_in(struct store_txn *txn);
 uint64_t machine_unix_ms_in(struct store_txn *txn);
 /* The index at which a backup last became the state; 0: never. */
 uint64_t machine_restored(struct store_txn *txn);
-uint64_t machine_restores(const struct machine *machine); /* any thread: how often the whole state was replaced */
+uint64_t machine_replacements(const struct machine *machine); /* any thread: how often the whole state was replaced */
 uint64_t machine_applied_term(const struct machine *machine);
 /* any thread: machine_floor as published with the applied index */
 uint64_t machine_floor_now(const struct machine *machine);
@@ -131,11 +131,11 @@ struct store *machine_store(struct machine *machine);
 struct watch_table *machine_watches(struct machine *machine);
 const struct modules *machine_modules(const struct machine *machine); /* any thread; lives as long */
 
-/* Snapshot: machine_copy (copier thread) copies the state and gives its index and term. machine_restore (applier)
+/* Snapshot: machine_copy (copier thread) copies the state and gives its index and term. machine_install (applier)
  * replaces it, floor and marks included, and wakes every waiter; it loads with low priority (base/background.h),
  * because a server that is behind serves nobody. On an error the old state stays. */
 int machine_copy(struct machine *machine, int fd, uint64_t *index, uint64_t *term);
-int machine_restore(struct machine *machine, int fd, uint64_t size, struct fault *fault);
+int machine_install(struct machine *machine, int fd, uint64_t size, struct fault *fault);
 /* Is this a copy that OPERATOR_RESTORE_END (registry/operator.h) would take? *index: the highest index in it. Any
  * thread. CO_CORRUPT, CO_UNSUPPORTED. */
 int machine_copy_check(struct machine *machine, int fd, uint64_t size, uint64_t *index, struct fault *fault);

@@ -1,5 +1,5 @@
 /* Quotas: many spenders, one budget. A module of the state machine. The servers keep the sums of each budget. Agents
- * hold parts of it and spend them at memory speed: kv/quota/spender.h (lease and bounded mode), kv/quota/owning.h
+ * hold parts of it and spend them at memory speed: kv/quota/spender.h (lease and bounded mode), kv/quota_owner/owner.h
  * (owner mode). The protocol with its reasons: docs/internals/quotas.md. Its rules, for a budget of capacity C
  * (`burst`, or the budget):
  *

@@ -1,6 +1,7 @@
 #include "kv/quota/quota_agent.h"
 
 #include "base/error.h"
+#include "kv/quota/quota_internal.h"
 
 /* -- asks --------------------------------------------------------------------------------------------------------- */
 
@@ -35,6 +36,17 @@ Pb__SessionUse *quota_session_use(struct quota_session *session, char *node, str
 void quota_session_answered(struct quota_session *session, const Pb__QuotaGrants *grants) {
     session->made = grants && grants->session[0];
     if (!session->made) session->id[0] = '\0'; /* the session ended with its last lease */
+}
+
+const char *quota_name_fault(struct slice name) {
+    char room[QUOTA_NAME_MOST + 1];
+    bool fits = name.size > 0 && name.size <= QUOTA_NAME_MOST && !memchr(name.data, '\0', name.size);
+    if (fits) {
+        memcpy(room, name.data, name.size);
+        room[name.size] = '\0';
+        fits = quota_name_fits(room);
+    }
+    return fits ? NULL : "a budget's name has 1 to 256 printable ASCII characters, none of them '\"' or '\\'";
 }
 
 bool quota_ask_certain(int error) {

@@ -1,4 +1,4 @@
-/* Shared by an agent's two sides of quotas (kv/quota/spender.h, kv/quota/owning.h): the session of its asks, the
+/* Shared by an agent's two sides of quotas (kv/quota/spender.h, kv/quota_owner/owner.h): the session of its asks, the
  * meaning of errors of asks, the sums that it admits by itself in a refill period, and RateLimit fields. */
 #ifndef COORD_KV_QUOTA_AGENT_H
 #define COORD_KV_QUOTA_AGENT_H
@@ -19,6 +19,9 @@ struct quota_session {
  * copied. */
 Pb__SessionUse *quota_session_use(struct quota_session *session, char *node, struct rng *rng, struct arena *arena);
 void quota_session_answered(struct quota_session *session, const Pb__QuotaGrants *grants);
+
+/* The reason for which a budget cannot have this name; NULL: it can. */
+const char *quota_name_fault(struct slice name);
 
 /* Is it certain, after this error of a command, that nothing was applied? */
 bool quota_ask_certain(int error);

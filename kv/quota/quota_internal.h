@@ -129,7 +129,7 @@ void quota_waits_not(Pb__QuotaRecord *record, Pb__QuotaLease *lease);
 void quota_turn_refilled(Pb__QuotaRecord *record); /* to be called after a refill; a turn lasts for refills of
                                                     * QUOTA_TURN_MS */
 
-/* -- owner mode (quota_owner.c) ----------------------------------------------------------------------------------- */
+/* -- owner mode (quota_members.c) --------------------------------------------------------------------------------- */
 
 /* A member is gone: begins a new epoch. `mine` (may be NULL), here and below: a lease with its state in memory. */
 int quota_members_changed(struct quota_change *change, const Pb__QuotaLease *mine);

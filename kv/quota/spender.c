@@ -307,18 +307,10 @@ static int fault(struct spender_answer *answer, size_t failed, int error, const 
     return error;
 }
 
-static bool name_fits(struct slice name) {
-    char room[QUOTA_NAME_MOST + 1];
-    if (name.size == 0 || name.size > QUOTA_NAME_MOST || memchr(name.data, '\0', name.size)) return false;
-    memcpy(room, name.data, name.size);
-    room[name.size] = '\0';
-    return quota_name_fits(room);
-}
-
 static const char *take_fault(const struct spender_take *take, int *error) {
     *error = CO_INVALID;
-    if (!name_fits(take->name))
-        return "a budget's name has 1 to 256 printable ASCII characters, none of them '\"' or '\\'";
+    const char *text = quota_name_fault(take->name);
+    if (text) return text;
     if (take->key.size > SPENDER_KEY_MOST) return "a key has at most 8192 bytes";
     *error = CO_TOOLARGE;
     if (take->n > QUOTA_AMOUNT_MOST) return too_large;

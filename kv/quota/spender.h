@@ -1,9 +1,9 @@
 /* An agent's side of quotas in lease and bounded mode: its balance of each budget, how it spends that, and when it asks
- * the servers for more. It decides and does not act: time comes in, asks come out. rpc/quota/spending.h puts it to
+ * the servers for more. It decides and does not act: time comes in, asks come out. rpc/quota/spender_run.h puts it to
  * work; the simulator runs it too. The protocol with its reasons: docs/internals/quotas.md. Its rules:
  *
  * (S1)  A budget is known from its first take on: its notice is fetched and followed. One in owner mode is
- *       CO_UNSUPPORTED with the text spender_owned (kv/quota/owning.h counts it).
+ *       CO_UNSUPPORTED with the text spender_owned (kv/quota_owner/owner.h counts it).
  * (S2) An ask wants the need of the rate for 1.5 TTLs, and for takes that wait. It goes out SPENDER_AHEAD_MS before the
  *       lease ends (after half of the TTL at the earliest); when less is left than the rate needs until an answer
  *       comes, or less than an eighth (bounded: half of the slack); and for a take that is not covered.

@@ -14,7 +14,7 @@
  * changed.
  *
  * A table of kinds says which things can be followed. A new kind is a row there, a number in stream.proto, and its JSON
- * in http/stream_views.c. */
+ * in http/api/stream_views.c. */
 #ifndef COORD_KV_STREAM_H
 #define COORD_KV_STREAM_H
 

@@ -11,8 +11,8 @@
 #include "rpc/backup/backup_transfer.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
-#include "rpc/leader/forward.h"
-#include "rpc/leader/leases.h"
+#include "rpc/leader/forwarding_run.h"
+#include "rpc/leader/lessor_run.h"
 #include "rpc/wire/frame_unpack.h"
 #include "rpc/wire/reach.h"
 
@@ -106,7 +106,7 @@ static void command_in(void *data, const char *region, struct node_proposal *pro
 static void renew(void *data, struct rpc_renew *renew) {
     struct agents *agents = data;
     if (renew->region[0]) rpc_renew(agents->rpc, renew);
-    else leases_renew_now(agents->rpc, renew);
+    else lessor_run_renew_now(agents->rpc, renew);
 }
 
 /* -- connections -------------------------------------------------------------------------------------------------- */
@@ -121,15 +121,15 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
         if (!ask) return false;
-        agents_fetch(&agent->reader, ask);
+        agents_read(&agent->reader, ask);
         frame_drop(ask);
     } else if (type == PEER_FETCH_END) {
         Pb__PeerFetchEnd *end = frame_unpack(&pb__peer_fetch_end__descriptor, payload, NULL);
         if (!end) return false;
-        agents_fetch_end(&agent->reader, end->number);
+        agents_read_end(&agent->reader, end->number);
         frame_drop(end);
-    } else if (ask_is_frame(type)) {
-        return ask_frame(agents->rpc, agent->asks, type, payload);
+    } else if (asks_run_is_frame(type)) {
+        return asks_run_frame(agents->rpc, agent->asks, type, payload);
     } else if (type == PEER_REGIONS) {
         return regions_serve(&caller, payload);
     } else if (type == PEER_ECHO) {
@@ -184,9 +184,9 @@ static void on_closed(void *data, struct link *wire, int error) {
         log_info("agents", "%s went node=%s reason=\"%s\"",
                  agent->is_link ? "a link from another region" : "a client agent", agent->node,
                  reach_end_text(error, link_cause(wire)));
-    agents_fetch_down(&agent->reader);
+    agents_read_down(&agent->reader);
     agents_backup_down(agents->rpc, agent->reader.number);
-    ask_down(agents->rpc, agent->asks);
+    asks_run_down(agents->rpc, agent->asks);
     agents_hints_down(agent);
     *agent_find(agents, agent->reader.number) = agent->chain;
     list_remove(&agent->link);
@@ -200,7 +200,7 @@ static void on_drained(void *data, struct link *wire) {
     struct agent *agent = data;
     (void)wire;
     if (agent->agents->stopping || list_empty(&agent->reader.held)) return;
-    agents_fetch_pieces(&agent->reader);
+    agents_read_pieces(&agent->reader);
     agents_flush(agent->agents);
 }
 
@@ -220,7 +220,7 @@ void agents_adopt(struct agents *agents, struct link *wire, const Pb__PeerHello 
     if (agent->is_link) snprintf(agent->region, sizeof agent->region, "%s", hello->region);
     struct asks_up asks = {.node = agent->node};
     if (!agent->is_link) {
-        agent->asks = ask_up(agents->rpc, wire, &asks);
+        agent->asks = asks_run_up(agents->rpc, wire, &asks);
         metric_set(&connected, (int64_t)++agents->count);
     }
     link_adopt(wire, &wire_callbacks, agent);
@@ -285,7 +285,7 @@ static void tick(uv_timer_t *timer) {
 
 static void woken(uv_async_t *async) {
     struct agents *agents = async->data;
-    agents_fetch_answered(agents);
+    agents_read_answered(agents);
     forwarding_woken(agents->forwarding);
     agents_flush(agents);
     finish_stop(agents);
@@ -303,7 +303,7 @@ size_t agents_count(const struct agents *agents) { return agents->count; }
 /* -- life --------------------------------------------------------------------------------------------------------- */
 struct agents *agents_new(struct rpc *rpc) {
     metric_register(&connected);
-    agents_fetch_init();
+    agents_read_init();
     struct agents *agents = mem_zalloc(sizeof *agents);
     agents->rpc = rpc;
     agents->hints = agents_hints_new(agents);
@@ -353,7 +353,7 @@ void agents_stop(struct agents *agents, void (*closed)(void *data), void *data) 
     agents->stopping = true;
     forwarding_stop(agents->forwarding);
     peer_readers_stop(agents);
-    agents_fetch_answered(agents);
+    agents_read_answered(agents);
     LIST_FOREACH_SAFE(item, next, &agents->all) link_close(LIST_ENTRY(item, struct agent, link)->wire);
     finish_stop(agents);
 }

@@ -1,4 +1,4 @@
-/* Inside agents.h: agents.c (connections and frames), agents_fetch.c (reads), agents_servers.c (other servers'),
+/* Inside agents.h: agents.c (connections and frames), agents_reads.c (reads), agents_servers.c (other servers'),
  * agents_hints.c (load balancing). Loop thread. */
 #ifndef COORD_RPC_AGENTS_INTERNAL_H
 #define COORD_RPC_AGENTS_INTERNAL_H
@@ -6,7 +6,7 @@
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "rpc/agents/agents.h"
-#include "rpc/core/ask.h"
+#include "rpc/core/asks_run.h"
 #include "rpc/wire/hello.h"
 #include "rpc/wire/link.h"
 
@@ -31,7 +31,7 @@ struct agent {
     struct list link;    /* in agents->all */
     struct list unsent;  /* in agents->unsent, or alone */
     struct link *wire;
-    struct ask_link *asks;
+    struct asks_run_link *asks;
     uint64_t last_seen_ms;
     uint64_t received, delivered; /* link.h's counters at the last look */
     bool asks_only; /* a server of another region that only asks for this region's identity, again and again */
@@ -73,13 +73,13 @@ void agents_hints_free(struct agents_hints *hints); /* nobody follows anything a
 bool agents_hints_frame(struct agent *agent, uint8_t type, struct slice payload);
 void agents_hints_down(struct agent *agent);
 
-void agents_fetch_init(void);
+void agents_read_init(void);
 void remote_reader_init(struct remote_reader *reader, struct agents *agents);
-void agents_fetch(struct remote_reader *reader, const Pb__PeerFetch *ask);
-void agents_fetch_end(struct remote_reader *reader, uint64_t number); /* its answer is not wanted any more */
-void agents_fetch_answered(struct agents *agents);                    /* takes what other threads have answered */
-void agents_fetch_pieces(struct remote_reader *reader); /* sends more pieces of held answers, while there is room */
-void agents_fetch_down(struct remote_reader *reader);
+void agents_read(struct remote_reader *reader, const Pb__PeerFetch *ask);
+void agents_read_end(struct remote_reader *reader, uint64_t number); /* its answer is not wanted any more */
+void agents_read_answered(struct agents *agents);                    /* takes what other threads have answered */
+void agents_read_pieces(struct remote_reader *reader); /* sends more pieces of held answers, while there is room */
+void agents_read_down(struct remote_reader *reader);
 
 bool peer_reader_has_room(const struct remote_reader *reader);
 void peer_reader_waits(struct agents *agents); /* one of them has held answers */

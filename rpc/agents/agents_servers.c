@@ -48,7 +48,7 @@ static void look(uv_timer_t *timer) {
     bool held = false;
     LIST_FOREACH(item, &agents->peer_readers) {
         struct peer_reader *server = LIST_ENTRY(item, struct peer_reader, link);
-        agents_fetch_pieces(&server->reader);
+        agents_read_pieces(&server->reader);
         held = held || !list_empty(&server->reader.held);
     }
     if (!held) uv_timer_stop(timer);
@@ -64,19 +64,19 @@ bool agents_server_frame(struct agents *agents, uint64_t id, uint8_t type, struc
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
         if (!ask) return false;
-        agents_fetch(server ? &server->reader : &asking_new(agents, id)->reader, ask);
+        agents_read(server ? &server->reader : &asking_new(agents, id)->reader, ask);
         frame_drop(ask);
     } else if (server) {
         Pb__PeerFetchEnd *end = frame_unpack(&pb__peer_fetch_end__descriptor, payload, NULL);
         if (!end) return false;
-        agents_fetch_end(&server->reader, end->number);
+        agents_read_end(&server->reader, end->number);
         frame_drop(end);
     }
     return true;
 }
 
 static void peer_reader_free(struct peer_reader *server) {
-    agents_fetch_down(&server->reader);
+    agents_read_down(&server->reader);
     list_remove(&server->link);
     free(server);
 }

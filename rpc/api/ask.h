@@ -20,7 +20,7 @@ struct rpc;
 
 /* The module that answers. Numbers are never reused. */
 enum rpc_ask_topic {
-    RPC_TOPIC_QUOTA = 1, /* rpc/quota/spending.h */
+    RPC_TOPIC_QUOTA = 1, /* rpc/quota/spender_run.h */
 };
 
 #define RPC_ASK_BYTES_MAX      (64u << 10) /* of a payload, and of an answer */

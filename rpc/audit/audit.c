@@ -211,7 +211,7 @@ static void lift(struct rpc *rpc) {
 }
 
 /* A snapshot was restored. At the start it is this server's own, which may have the damage, so the fence stays. */
-void audit_restored(struct rpc *rpc) {
+void audit_installed(struct rpc *rpc) {
     struct audit *audit = rpc->audit;
     if (rpc->node && audit->running && !audit->replaying && atomic_load(&audit->fenced)) lift(rpc);
 }
@@ -228,7 +228,7 @@ int audit_rebuild(void *data, bool own, uint64_t *applied, struct fault *fault) 
         audit->replaying = rv == CO_OK;
     } else {
         rv = lseek(audit->rebuild.fd, 0, SEEK_SET) == 0 ? CO_OK : CO_IO;
-        if (rv == CO_OK) rv = machine_restore(rpc->machine, audit->rebuild.fd, audit->rebuild.size, fault);
+        if (rv == CO_OK) rv = machine_install(rpc->machine, audit->rebuild.fd, audit->rebuild.size, fault);
         if (rv == CO_OK) machine_sums_set(rpc->machine, &audit->rebuild.ring);
     }
     *applied = machine_applied(rpc->machine);

@@ -36,7 +36,7 @@ void audit_look(struct rpc *rpc);
 bool audit_may_apply(struct rpc *rpc);
 void audit_applied(struct rpc *rpc);
 /* A snapshot of the leader has replaced the state. */
-void audit_restored(struct rpc *rpc);
+void audit_installed(struct rpc *rpc);
 /* For node_callbacks. */
 bool audit_held(void *data);
 int audit_rebuild(void *data, bool own, uint64_t *applied, struct fault *fault);

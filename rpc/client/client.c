@@ -187,13 +187,13 @@ static void woken(uv_async_t *async) {
 }
 
 void client_up(struct client *client) {
-    ask_route(client->rpc, client->current->asks);
+    asks_run_route(client->rpc, client->current->asks);
     send_all(client);
 }
 
 void client_down(struct client *client, struct client_conn *conn) {
     conn->state.greeted = false; /* nothing is sent there any more */
-    ask_down(client->rpc, conn->asks);
+    asks_run_down(client->rpc, conn->asks);
     forwarding_down(client->forwarding, conn->state.number);
     calls_down(client->rpc->calls, conn->state.number, clock_mono_ms());
     send_all(client);
@@ -203,8 +203,8 @@ void client_frame(struct client *client, struct client_conn *conn, uint8_t type,
     uint64_t now_ms = clock_mono_ms();
     bool known = type == PEER_RESULTS || type == PEER_RENEW_ANSWER
                      ? forwarding_frame(client->forwarding, conn->state.number, type, payload, now_ms)
-                 : ask_is_frame(type) ? ask_frame(client->rpc, conn->asks, type, payload)
-                 : type == PEER_HINTS ? client_hints_frame(client, payload)
+                 : asks_run_is_frame(type) ? asks_run_frame(client->rpc, conn->asks, type, payload)
+                 : type == PEER_HINTS      ? client_hints_frame(client, payload)
                                       : calls_answered(client->rpc->calls, conn->state.number, type, payload, now_ms);
     if (!known)
         log_warn("client", "a frame of unknown type, or one that does not decode type=%u server=%s", type,
@@ -218,7 +218,7 @@ static void tick(uv_timer_t *timer) {
     connections_run_tick(client, now_ms);
     writes_expire(client, now_ms, CO_NOLEADER);
     renewals_look(client, now_ms, false);
-    client_fetch_tick(client, now_ms);
+    client_read_tick(client, now_ms);
     calls_tick(client->rpc->calls, now_ms);
     dns_subscriptions_tick(client->subscriptions, now_ms);
     client_coordinates_tick(client, now_ms);
@@ -329,7 +329,7 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
                                                         &backup_method, &hot_method,     &regions_method, NULL};
     struct calls_callbacks calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
-    ask_start(rpc, loop, config->node_name);
+    asks_run_start(rpc, loop, config->node_name);
     CHECK(uv_async_init(loop, &client->wake, woken) == 0 && uv_timer_init(loop, &client->timer) == 0);
     client->wake.data = client->timer.data = client;
     if (config->join) client_join(client, config->join);
@@ -353,7 +353,7 @@ static void handle_closed(uv_handle_t *handle) {
     client_hints_free(client->hints);
     hints_free(client->rpc->hints);
     modules_free(client->modules);
-    ask_free(client->rpc);
+    asks_run_free(client->rpc);
     calls_free(client->rpc->calls);
     uv_mutex_destroy(&client->lock);
     buffer_free(&client->known_text);
@@ -370,8 +370,8 @@ void client_finish_stop(struct client *client) {
     if (!client->stopping || client->closing || client->resolving || !list_empty(&client->connections.all) ||
         client->rpc->jobs > 0)
         return;
-    client->closing = 2 + ASK_HANDLES;
-    ask_close(client->rpc, handle_closed, client);
+    client->closing = 2 + ASKS_RUN_HANDLES;
+    asks_run_close(client->rpc, handle_closed, client);
     uv_close((uv_handle_t *)&client->wake, handle_closed);
     uv_close((uv_handle_t *)&client->timer, handle_closed);
 }
@@ -388,7 +388,7 @@ void rpc_client_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     forwarding_stop(client->forwarding);
     writes_expire(client, UINT64_MAX, CO_CLOSED);
     calls_stop(client->rpc->calls);
-    ask_stop(client->rpc);
+    asks_run_stop(client->rpc);
     connections_run_stop(client);
     client_finish_stop(client);
 }

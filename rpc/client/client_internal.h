@@ -1,5 +1,5 @@
 /* Inside the client agent's rpc: client.c (life, writes, the functions of rpc.h), connections.h (which connections
- * there are) and connections_run.c (the connections), client_known.c (after a restart), client_fetch.c (reads),
+ * there are) and connections_run.c (the connections), client_known.c (after a restart), client_reads.c (reads),
  * client_cache.c (answers that are kept), client_backup.c (backups: backup_transfer.h). Loop thread, where nothing else
  * is said. */
 #ifndef COORD_RPC_CLIENT_INTERNAL_H
@@ -10,7 +10,7 @@
 #include "rpc/client/client.h"
 #include "rpc/client/connections.h"
 #include "rpc/cluster/peers.h"
-#include "rpc/core/ask.h"
+#include "rpc/core/asks_run.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/wire/link.h"
@@ -19,8 +19,8 @@ struct client_conn {
     struct connection state; /* connections.h */
     struct client *client;
     struct link *wire;
-    struct ask_link *asks; /* since it is greeted */
-    uint64_t received;     /* as link_heard counts */
+    struct asks_run_link *asks; /* since it is greeted */
+    uint64_t received;          /* as link_heard counts */
 };
 
 struct client {
@@ -54,7 +54,7 @@ struct client {
     struct node_proposal *waiting, **waiting_last; /* writes for a connection */
     struct list renewals;                          /* likewise: struct client_renewal */
 
-    struct list fetches; /* client_fetch.c */
+    struct list fetches; /* client_reads.c */
     size_t fetch_count;  /* of `fetches`, without those of the background */
     struct client_cache *cache;
     struct dns_subscriptions *subscriptions;
@@ -91,13 +91,13 @@ void client_down(struct client *client, struct client_conn *conn);
 void client_drained(struct client *client); /* the current connection has room */
 void client_frame(struct client *client, struct client_conn *conn, uint8_t type, struct slice payload);
 
-/* -- client_fetch.c ----------------------------------------------------------------------------------------------- */
+/* -- client_reads.c ----------------------------------------------------------------------------------------------- */
 /* any thread */
-void client_fetch_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);
-void client_fetch_cancel(struct client *client, struct rpc_fetch *fetch); /* any thread */
+void client_read_begin(struct client *client, struct rpc_fetch *fetch, const ProtobufCMessage *request);
+void client_read_cancel(struct client *client, struct rpc_fetch *fetch); /* any thread */
 extern const struct call_method fetch_method;
-void client_fetch_anew(struct client *client); /* without a connection: earlier indexes mean nothing any more */
-void client_fetch_tick(struct client *client, uint64_t now_ms);
+void client_read_anew(struct client *client); /* without a connection: earlier indexes mean nothing any more */
+void client_read_tick(struct client *client, uint64_t now_ms);
 
 /* -- client_cache.c ----------------------------------------------------------------------------------------------- */
 struct client_cache;

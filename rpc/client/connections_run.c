@@ -72,7 +72,7 @@ static void take_hello(struct client_conn *conn, struct slice payload) {
     connection_hello(&client->connections, &conn->state, hello, clock_mono_ms());
     if (!met && conn->state.greeted) {
         struct asks_up asks = {.server = true, .id = hello->id, .node = hello->node};
-        conn->asks = ask_up(client->rpc, conn->wire, &asks);
+        conn->asks = asks_run_up(client->rpc, conn->wire, &asks);
     }
     if (hello) frame_drop(hello);
 }
@@ -189,7 +189,7 @@ static void carry_out(struct client *client) {
             case CONNECTIONS_CLOSE: link_close(conn_at(order.connection)->wire); break;
             case CONNECTIONS_PING: ping(conn_at(order.connection)); break;
             case CONNECTIONS_USE: use(client, order.connection, order.before); break;
-            case CONNECTIONS_ANEW: client_fetch_anew(client); break;
+            case CONNECTIONS_ANEW: client_read_anew(client); break;
         }
     }
 }
@@ -201,7 +201,7 @@ static void look_at(struct client *client, struct client_conn *conn, uint64_t no
         uint64_t number = conn->state.number;
         seen.heard = link_heard(conn->wire, &conn->received);
         seen.delivered = conn->state.pinged_ms ? link_delivered(conn->wire) : 0;
-        seen.sent = forwarding_waits(client->forwarding, number) || ask_with(conn->asks);
+        seen.sent = forwarding_waits(client->forwarding, number) || asks_run_with(conn->asks);
         seen.calls = calls_with(client->rpc->calls, number);
     }
     connection_tick(&client->connections, &conn->state, &seen, now_ms);

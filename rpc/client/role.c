@@ -14,9 +14,9 @@ static int read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_
     return CO_OK;
 }
 static void fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
-    client_fetch_begin(rpc->client, fetch, request);
+    client_read_begin(rpc->client, fetch, request);
 }
-static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { client_fetch_cancel(rpc->client, fetch); }
+static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { client_read_cancel(rpc->client, fetch); }
 static int query(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
                  struct query_result *result, bool wait) {
     return dns_subscriptions_query(rpc->client->subscriptions, type, request, arena, result, wait);

@@ -14,12 +14,12 @@
 #include "rpc/wire/calls.h"
 
 struct agents;
-struct ask;
+struct asks_run;
 struct audit;
 struct client;
 struct coordinates;
-struct fetches;
-struct forward;
+struct fetch_service;
+struct forwarding_run;
 struct lessor;
 struct rpc_region_hooks;
 struct rpc_server_config;
@@ -57,13 +57,13 @@ struct rpc {
     struct hints *hints;
     struct machine *machine;
     struct node *node;
-    struct fetches *fetches;          /* rpc/reads/fetch.h */
+    struct fetch_service *fetches;    /* rpc/reads/fetch_service.h */
     struct rpc_region_hooks *regions; /* rpc/api/regions.h; NULL: there are no links */
     uint64_t started_ms;
 
     /* Loop thread: the other servers. */
     struct peers *others; /* NULL: alone by configuration */
-    struct forward *forward;
+    struct forwarding_run *forwarding;
     struct agents *agents;              /* likewise */
     struct agent_backup *agent_backups; /* rpc/backup/backup_transfer.h */
     struct bootstrap bootstrap;
@@ -106,7 +106,7 @@ struct rpc {
     struct mailbox tasks;
     struct loop_task leader_read_task; /* rpc/reads/leader_read.h */
     struct calls *calls;               /* calls to the leader */
-    struct ask *ask;                   /* rpc/core/ask.h */
+    struct asks_run *asks;             /* rpc/core/asks_run.h */
     uv_async_t operator_wake;
     uv_timer_t operator_timer;
     struct change_work *changes;        /* under way here */
@@ -117,7 +117,7 @@ struct rpc {
     void (*operator_stopped)(void *data);
 
     /* Loop thread: leases. */
-    struct lessor *leases;
+    struct lessor *lessor;
     struct expiry_updates *updates;
     struct store_reader *loop_reader;
     uv_async_t wake;
@@ -137,9 +137,9 @@ struct rpc {
     struct raft_members peers;
 
     /* Applier thread. */
-    uint64_t restores; /* seen */
+    uint64_t replacements; /* seen */
     unsigned version_seen;
-    _Atomic bool restored;   /* the leases are to be read again */
+    _Atomic bool replaced;   /* the leases are to be read again */
     _Atomic bool store_full; /* the applier's last batch found no room */
     _Atomic bool quit;       /* the applier gives up retrying a failed store */
 };

@@ -7,7 +7,7 @@
  * (2) A question for a read index, or a renewal, does no harm twice: it fails, and its caller may ask again.
  * (3) An answer counts only if it comes from the server that was asked, with a number of this life of this server.
  *
- * Pure: connections, the node and the lease table are reached through the callbacks (rpc/leader/forward.c is the
+ * Pure: connections, the node and the lease table are reached through the callbacks (rpc/leader/forwarding_run.c is the
  * program's), the time is an argument. One thread, except that `done` of requests that are being served may come on any
  * thread. */
 #ifndef COORD_RPC_FORWARDING_H
@@ -26,7 +26,7 @@ struct forwarding_callbacks {
     void (*command)(void *data, struct node_proposal *proposal); /* node_propose_again */
     void (*read)(void *data, struct node_read *read);            /* node_read */
     void (*read_answer)(void *data, uint64_t context, uint64_t index, int error); /* node_read_answer */
-    void (*renew)(void *data, struct rpc_renew *renew);                           /* leases_renew_here */
+    void (*renew)(void *data, struct rpc_renew *renew);                           /* lessor_run_renew_here */
     /* On client agents: the region that a command is for, "": this one; NULL: all are for this one. */
     const char *(*region_of)(void *data, const struct node_proposal *proposal);
     /* Serves a command that is for a region (a renewal names its region itself). NULL: such commands are refused. */

@@ -227,7 +227,7 @@ void lessor_role(struct lessor *lessor, uint64_t term, bool ready, uint64_t now_
     else if (!(lessor->callbacks.mutations & LESSOR_MUTATE_DEPOSED_EXPIRES)) expiry_follow(lessor->expiry);
 }
 
-void lessor_restored(struct lessor *lessor, uint64_t now_ms) {
+void lessor_replaced(struct lessor *lessor, uint64_t now_ms) {
     if (lessor->term == 0) return;
     expiry_follow(lessor->expiry);
     grant_full_period(lessor, now_ms);

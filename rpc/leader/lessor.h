@@ -12,7 +12,7 @@
  * (5) Renewals share rounds: one that comes within LESSOR_GATHER_MS of the last round waits until that time is over,
  *     and for others.
  *
- * Pure: time is an argument, everything else is reached through the callbacks (rpc/leader/leases.c is the program's). One
+ * Pure: time is an argument, everything else is reached through the callbacks (rpc/leader/lessor_run.c is the program's). One
  * thread. */
 #ifndef COORD_RPC_LESSOR_H
 #define COORD_RPC_LESSOR_H
@@ -55,7 +55,7 @@ void lessor_free(struct lessor *lessor); /* call it when it is stopped and all p
 
 void lessor_role(struct lessor *lessor, uint64_t term, bool ready, uint64_t now_ms);
 void lessor_updates(struct lessor *lessor, uint64_t now_ms);  /* there may be new updates */
-void lessor_restored(struct lessor *lessor, uint64_t now_ms); /* a backup replaced the state */
+void lessor_replaced(struct lessor *lessor, uint64_t now_ms); /* a snapshot or a backup replaced the state */
 /* A renewal has arrived; `here`: it came from another server, and must not be taken elsewhere. `renew->done` is called
  * with CO_OK, CO_NOTFOUND, CO_NOLEADER, CO_CLOSED, CO_FENCED. */
 void lessor_renew(struct lessor *lessor, struct rpc_renew *renew, bool here, uint64_t now_ms);

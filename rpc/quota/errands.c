@@ -2,41 +2,41 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "rpc/quota/spending_internal.h"
+#include "rpc/quota/spender_run_internal.h"
 
 #define FOLLOW_WAIT_MS 300000
 
-struct errand *errand_add(struct spending *spending, enum errand_kind kind) {
+struct errand *errand_add(struct spender_run *run, enum errand_kind kind) {
     struct errand *errand = mem_zalloc(sizeof *errand);
-    errand->spending = spending;
+    errand->run = run;
     errand->kind = kind;
     list_init(&errand->link);
-    atomic_fetch_add_explicit(&spending->references, 1, memory_order_relaxed);
-    *spending->outgoing_last = errand;
-    spending->outgoing_last = &errand->next;
+    atomic_fetch_add_explicit(&run->references, 1, memory_order_relaxed);
+    *run->outgoing_last = errand;
+    run->outgoing_last = &errand->next;
     return errand;
 }
 
 void errand_free(struct errand *errand) {
-    struct spending *spending = errand->spending;
+    struct spender_run *run = errand->run;
     buffer_free(&errand->record);
     buffer_free(&errand->payload);
     free(errand->name);
     free(errand);
-    spending_release(spending);
+    spender_run_release(run);
 }
 
 /* Any thread. */
 static void arrive(struct errand *errand) {
-    struct spending *spending = errand->spending;
-    spending_lock(spending);
-    bool closed = spending->closed;
+    struct spender_run *run = errand->run;
+    spender_run_lock(run);
+    bool closed = run->closed;
     if (!closed) {
-        *spending->arrived_last = errand;
-        spending->arrived_last = &errand->next;
-        uv_async_send(&spending->wake);
+        *run->arrived_last = errand;
+        run->arrived_last = &errand->next;
+        uv_async_send(&run->wake);
     }
-    spending_unlock(spending);
+    spender_run_unlock(run);
     if (closed) errand_free(errand);
 }
 
@@ -51,7 +51,7 @@ static void submitted(struct rpc_write *write, int error, const struct machine_r
 
 static void submit(struct errand *errand) {
     errand->write.done = submitted;
-    rpc_submit(errand->spending->rpc, &errand->write, QUOTA_ASK, &errand->command->base);
+    rpc_submit(errand->run->rpc, &errand->write, QUOTA_ASK, &errand->command->base);
 }
 
 /* -- queries ------------------------------------------------------------------------------------------------------ */
@@ -68,7 +68,7 @@ static void fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetched
 }
 
 static void fetch(struct errand *errand) {
-    struct spending *spending = errand->spending;
+    struct spender_run *run = errand->run;
     Pb__QuotaNoticeRequest of_name = PB__QUOTA_NOTICE_REQUEST__INIT;
     Pb__QuotaOwnedRequest of_all = PB__QUOTA_OWNED_REQUEST__INIT;
     bool all = errand->kind == ERRAND_OWNER_LIST;
@@ -81,34 +81,34 @@ static void fetch(struct errand *errand) {
                                        .index = errand->index,
                                        .wait_ms = FOLLOW_WAIT_MS,
                                        .done = fetched};
-    list_append(&spending->fetching, &errand->link);
-    rpc_fetch(spending->rpc, &errand->fetch, all ? &of_all.base : &of_name.base);
+    list_append(&run->fetching, &errand->link);
+    rpc_fetch(run->rpc, &errand->fetch, all ? &of_all.base : &of_name.base);
 }
 
-void errands_cancel(struct spending *spending, bool all) {
-    LIST_FOREACH(link, &spending->fetching) {
+void errands_cancel(struct spender_run *run, bool all) {
+    LIST_FOREACH(link, &run->fetching) {
         struct errand *errand = LIST_ENTRY(link, struct errand, link);
-        if (all || errand->kind == ERRAND_FOLLOW) rpc_fetch_cancel(spending->rpc, &errand->fetch);
+        if (all || errand->kind == ERRAND_FOLLOW) rpc_fetch_cancel(run->rpc, &errand->fetch);
     }
 }
 
 /* -- other agents ------------------------------------------------------------------------------------------------- */
 
 /* An agent that answers with an error has done nothing. */
-static enum owning_reach reach_of(enum rpc_ask_reach reach, int error) {
+static enum owner_reach reach_of(enum rpc_ask_reach reach, int error) {
     switch (reach) {
-        case RPC_ASK_ANSWERED: return error == CO_OK ? OWNING_ANSWERED : OWNING_NOT_DELIVERED;
-        case RPC_ASK_MAYBE_DELIVERED: return OWNING_MAYBE_DELIVERED;
+        case RPC_ASK_ANSWERED: return error == CO_OK ? OWNER_ANSWERED : OWNER_NOT_DELIVERED;
+        case RPC_ASK_MAYBE_DELIVERED: return OWNER_MAYBE_DELIVERED;
         case RPC_ASK_NOT_DELIVERED: break;
     }
-    return OWNING_NOT_DELIVERED;
+    return OWNER_NOT_DELIVERED;
 }
 
 static void answered(struct rpc_ask *ask, int error, struct slice answer) {
     struct errand *errand = CONTAINER_OF(ask, struct errand, ask);
     errand->error = error;
     errand->reach = reach_of(ask->reach, error);
-    if (errand->reach == OWNING_ANSWERED && answer.size) buffer_append(&errand->record, answer.data, answer.size);
+    if (errand->reach == OWNER_ANSWERED && answer.size) buffer_append(&errand->record, answer.data, answer.size);
     arrive(errand);
 }
 
@@ -116,9 +116,9 @@ static void ask_agent(struct errand *errand) {
     errand->ask = (struct rpc_ask){.node = errand->name,
                                    .topic = RPC_TOPIC_QUOTA,
                                    .payload = buffer_slice(&errand->payload),
-                                   .timeout_ms = OWNING_MESSAGE_MS,
+                                   .timeout_ms = OWNER_MESSAGE_MS,
                                    .done = answered};
-    rpc_ask(errand->spending->rpc, &errand->ask);
+    rpc_ask(errand->run->rpc, &errand->ask);
 }
 
 void errands_send(struct errand *outgoing) {

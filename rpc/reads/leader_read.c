@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rpc/cluster/peers.h"
-#include "rpc/reads/fetch_internal.h"
+#include "rpc/reads/fetch_service_internal.h"
 #include "rpc/wire/calls.h"
 
 #define AGAIN_MS 200  /* pause after "ask again" */
@@ -36,7 +36,7 @@ struct leader_read {
 };
 
 struct leader_reads {
-    struct fetches *fetches;
+    struct fetch_service *fetches;
     struct leader_read_callbacks callbacks;
     /* Under the lock of `fetches`. */
     struct list out, in;
@@ -77,8 +77,8 @@ static struct leader_read *pending_new(struct fetch *fetch) {
     const struct rpc_fetch *outer = fetch_outer(fetch);
     struct leader_read *pending = mem_zalloc(sizeof *pending + request.size);
     uint64_t now_ms = clock_mono_ms();
-    pending->reads = fetches_of(fetch)->leader_reads, pending->fetch = fetch, pending->query = outer->type->number,
-    pending->index = outer->index;
+    pending->reads = fetch_service_of(fetch)->leader_reads, pending->fetch = fetch,
+    pending->query = outer->type->number, pending->index = outer->index;
     uint64_t wait_ms = outer->wait_ms < FETCH_WAIT_MOST_MS ? outer->wait_ms : FETCH_WAIT_MOST_MS;
     if (outer->index && !fetch->deadline_ms) fetch->deadline_ms = now_ms + wait_ms;
     pending->until_ms = fetch->deadline_ms;
@@ -94,7 +94,7 @@ static struct leader_read *pending_new(struct fetch *fetch) {
 }
 
 void leader_read_begin(struct fetch *fetch) {
-    struct fetches *fetches = fetches_of(fetch);
+    struct fetch_service *fetches = fetch_service_of(fetch);
     struct leader_reads *reads = fetches->leader_reads;
     if (!reads->callbacks.tell || fetch->request_size > LEADER_READ_REQUEST_MOST) {
         fetch_finish(fetch, CO_DISKFULL, NULL);
@@ -119,16 +119,16 @@ void leader_read_drop(struct fetch *fetch) {
     struct leader_read *pending = fetch->leader_read;
     if (!pending) return;
     fetch->leader_read = NULL;
-    uv_mutex_lock(&fetches_of(fetch)->lock);
+    uv_mutex_lock(&fetch_service_of(fetch)->lock);
     list_remove(&pending->box);
     bool back = pending->back;
     pending->dropped = true;
     if (!back) send_out(pending);
-    uv_mutex_unlock(&fetches_of(fetch)->lock);
+    uv_mutex_unlock(&fetch_service_of(fetch)->lock);
     if (back) pending_free(pending);
 }
 
-void leader_read_back(struct fetches *fetches) {
+void leader_read_back(struct fetch_service *fetches) {
     struct list came;
     list_init(&came);
     uv_mutex_lock(&fetches->lock);
@@ -162,7 +162,7 @@ static void drop_pieces(struct leader_read *pending) {
 /* Gives the read back to the fetch thread; it is no call any more. One that was dropped meanwhile is in this thread's
  * box, and leader_read_turn frees it. */
 static void give_back(struct leader_read *pending, int error) {
-    struct fetches *fetches = pending->reads->fetches;
+    struct fetch_service *fetches = pending->reads->fetches;
     list_remove(&pending->link);
     pending->begun = false;
     pending->error = error;
@@ -233,7 +233,7 @@ static void look_after(struct leader_read *pending, uint64_t leader, uint64_t no
         call->answer_by_ms = pending->most_ms;
 }
 
-void leader_read_tick(struct fetches *fetches) {
+void leader_read_tick(struct fetch_service *fetches) {
     struct leader_reads *reads = fetches->leader_reads;
     bool here = false;
     if (list_empty(&reads->all)) return;
@@ -325,7 +325,7 @@ static void begin(struct leader_read *pending) {
     calls_begin(reads->calls, &pending->call, &leader_read_method, wait_ms, now_ms);
 }
 
-void leader_read_turn(struct fetches *fetches) {
+void leader_read_turn(struct fetch_service *fetches) {
     struct leader_reads *reads = fetches->leader_reads;
     struct list fresh, gone;
     list_init(&fresh);
@@ -340,16 +340,16 @@ void leader_read_turn(struct fetches *fetches) {
     while (!list_empty(&fresh)) begin(pending_at(fresh.next));
 }
 
-void leader_read_down(struct fetches *fetches, uint64_t server) {
+void leader_read_down(struct fetch_service *fetches, uint64_t server) {
     calls_down(fetches->leader_reads->calls, server, clock_mono_ms());
 }
 
-bool leader_read_answered(struct fetches *fetches, uint64_t from, struct slice payload) {
+bool leader_read_answered(struct fetch_service *fetches, uint64_t from, struct slice payload) {
     return calls_answered(fetches->leader_reads->calls, from, PEER_FETCHED, payload, clock_mono_ms());
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
-void leader_read_new(struct fetches *fetches) {
+void leader_read_new(struct fetch_service *fetches) {
     struct leader_reads *reads = fetches->leader_reads = mem_zalloc(sizeof *reads);
     reads->fetches = fetches;
     list_init(&reads->out);
@@ -370,7 +370,7 @@ static bool leader_tell(void *data, uint64_t server, uint8_t type, const Protobu
     return reads->callbacks.tell(reads->callbacks.data, server, type, message);
 }
 
-void leader_read_over(struct fetches *fetches, const struct leader_read_callbacks *callbacks) {
+void leader_read_over(struct fetch_service *fetches, const struct leader_read_callbacks *callbacks) {
     static const struct call_method *const methods[] = {&leader_read_method, NULL};
     struct leader_reads *reads = fetches->leader_reads;
     metric_register(&under_way);
@@ -380,12 +380,12 @@ void leader_read_over(struct fetches *fetches, const struct leader_read_callback
 }
 
 /* All fetches have ended, so each read was sent out, or is freed. */
-void leader_read_stop(struct fetches *fetches) {
+void leader_read_stop(struct fetch_service *fetches) {
     if (fetches->leader_reads->callbacks.tell) leader_read_turn(fetches);
     CHECK(list_empty(&fetches->leader_reads->all) && fetches->leader_reads->count == 0);
 }
 
-void leader_read_free(struct fetches *fetches) {
+void leader_read_free(struct fetch_service *fetches) {
     calls_free(fetches->leader_reads->calls);
     free(fetches->leader_reads);
 }

@@ -11,11 +11,11 @@
  * are arriving, a fetch waits for its turn, at most LEADER_READ_TURN_MS from its beginning; then it ends with CO_BUSY.
  * A fetch may end earlier: the read under way here has its own memory, and the leader is told.
  *
- * Loop thread, except for the functions in fetch_internal.h. */
+ * Loop thread, except for the functions in fetch_service_internal.h. */
 #ifndef COORD_RPC_LEADER_READ_H
 #define COORD_RPC_LEADER_READ_H
 
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 
 #define LEADER_READ_TURN_MS      60000      /* the wait for its turn, while many large answers are under way */
 #define LEADER_READ_MOST         20000      /* under way; CO_BUSY beyond */
@@ -29,11 +29,11 @@ struct leader_read_callbacks {
     void (*wake)(void *data); /* any thread: leader_read_turn, soon */
 };
 /* Before the first fetch. Without callbacks such fetches end with CO_DISKFULL. */
-void leader_read_over(struct fetches *fetches, const struct leader_read_callbacks *callbacks);
-void leader_read_turn(struct fetches *fetches);
-void leader_read_tick(struct fetches *fetches); /* a few times a second */
+void leader_read_over(struct fetch_service *fetches, const struct leader_read_callbacks *callbacks);
+void leader_read_turn(struct fetch_service *fetches);
+void leader_read_tick(struct fetch_service *fetches); /* a few times a second */
 /* PEER_FETCHED. False: it does not decode */
-bool leader_read_answered(struct fetches *fetches, uint64_t from, struct slice payload);
-void leader_read_down(struct fetches *fetches, uint64_t server);
+bool leader_read_answered(struct fetch_service *fetches, uint64_t from, struct slice payload);
+void leader_read_down(struct fetch_service *fetches, uint64_t server);
 
 #endif

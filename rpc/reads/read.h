@@ -1,6 +1,6 @@
 /* The read engine: answers queries of this server's state, at once or when the result changes. Every read of the
  * replicated state on a server goes this way, those of the HTTP workers (http/blocking.c) and those of rpc_fetch
- * (rpc/reads/fetch.h). The owner of an engine decides the differences: the form of an answer, the answers that it
+ * (rpc/reads/fetch_service.h). The owner of an engine decides the differences: the form of an answer, the answers that it
  * keeps, the way its thread is woken, and the place of its deadlines.
  *
  *     read_begin --> confirmed --> read --> newer than what the client has, or it does not wait: answered

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "rpc/audit/audit.h"
 #include "rpc/backup/backup.h"
-#include "rpc/leader/leases.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/leader/lessor_run.h"
+#include "rpc/reads/fetch_service.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_internal.h"
 
@@ -52,9 +52,9 @@ static int read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_
 static void hints_follow(struct rpc *rpc, struct slice service) { (void)rpc, (void)service; }
 
 static void fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
-    fetches_take(rpc->fetches, fetch, request);
+    fetch_service_take(rpc->fetches, fetch, request);
 }
-static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetches_cancel(rpc->fetches, fetch); }
+static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetch_service_cancel(rpc->fetches, fetch); }
 static const struct modules *modules(const struct rpc *rpc) { return machine_modules(rpc->machine); }
 static struct watch_table *watches(struct rpc *rpc) { return machine_watches(rpc->machine); }
 static uint64_t applied(struct rpc *rpc) { return machine_index(rpc->machine); }
@@ -148,7 +148,7 @@ const struct rpc_role server_role = {.submit = submit,
                                      .watches = watches,
                                      .applied = applied,
                                      .floor = floor_now,
-                                     .renew = leases_renew,
+                                     .renew = lessor_run_renew,
                                      .serves = audit_serves,
                                      .fenced_why = audit_fenced_why,
                                      .met_damage = audit_look,

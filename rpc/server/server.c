@@ -11,11 +11,11 @@
 #include "base/wakeup_batch.h"
 #include "rpc/agents/agents.h"
 #include "rpc/audit/audit.h"
-#include "rpc/core/ask.h"
+#include "rpc/core/asks_run.h"
 #include "rpc/core/rpc_internal.h"
-#include "rpc/leader/forward.h"
-#include "rpc/leader/leases.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/leader/forwarding_run.h"
+#include "rpc/leader/lessor_run.h"
+#include "rpc/reads/fetch_service.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
@@ -36,13 +36,13 @@ static void input_done(void *data, void *origin, const struct machine_result *re
 }
 
 /* The whole state was replaced: the things that end by themselves have to be read from it again. */
-static void note_restores(struct rpc *rpc) {
-    uint64_t restores = machine_restores(rpc->machine);
-    if (restores == rpc->restores) return;
-    rpc->restores = restores;
+static void note_replacements(struct rpc *rpc) {
+    uint64_t replacements = machine_replacements(rpc->machine);
+    if (replacements == rpc->replacements) return;
+    rpc->replacements = replacements;
     if (!rpc->node) return; /* starting: there are no leases yet */
-    atomic_store(&rpc->restored, true);
-    leases_updates_wake(rpc);
+    atomic_store(&rpc->replaced, true);
+    lessor_run_updates_wake(rpc);
 }
 
 /* The number of entries that the state machine has not applied yet. */
@@ -99,21 +99,21 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
     }
     metric_add(&applied_total, count);
     metric_add(&batches_total, 1);
-    note_restores(rpc);
+    note_replacements(rpc);
     version_applied(rpc);
     return inputs[count - 1].index;
 }
 
-static int restore(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault) {
+static int install(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault) {
     struct rpc *rpc = data;
-    int rv = machine_restore(rpc->machine, fd, meta->size, fault);
-    if (rv == CO_OK) note_restores(rpc), version_applied(rpc), audit_restored(rpc);
+    int rv = machine_install(rpc->machine, fd, meta->size, fault);
+    if (rv == CO_OK) note_replacements(rpc), version_applied(rpc), audit_installed(rpc);
     return rv;
 }
 
 static int rebuild(void *data, bool own, uint64_t *applied, struct fault *fault) {
     int rv = audit_rebuild(data, own, applied, fault);
-    if (rv == CO_OK) note_restores(data), version_applied(data);
+    if (rv == CO_OK) note_replacements(data), version_applied(data);
     return rv;
 }
 
@@ -140,7 +140,7 @@ static void role(void *data, enum raft_role role, uint64_t term, uint64_t leader
     struct rpc *rpc = data;
     (void)leader;
     if (rpc->node) server_members_note(rpc);
-    leases_role(rpc, term, role == RAFT_LEADER && ready);
+    lessor_run_role(rpc, term, role == RAFT_LEADER && ready);
     bool leads = role == RAFT_LEADER && ready;
     if (!leads) rpc->lead_since_ms = 0;
     else if (rpc->lead_since_ms == 0) rpc->lead_since_ms = clock_mono_ms();
@@ -177,7 +177,7 @@ static int open_node(struct rpc *rpc, const struct rpc_server_config *config, st
     struct node_callbacks callbacks = {.data = rpc,
                                        .apply = apply,
                                        .snapshot_copy = copy,
-                                       .snapshot_restore = restore,
+                                       .snapshot_install = install,
                                        .has_room = room,
                                        .role = role,
                                        .refuse = version_refuse,
@@ -215,7 +215,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);
     rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);
     rpc->build = config->build ? config->build : "";
-    rpc->updates = expiry_updates_new(leases_updates_wake, rpc);
+    rpc->updates = expiry_updates_new(lessor_run_updates_wake, rpc);
     CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
     rpc->audit = audit_new(rpc, config->folder, config->scrub_interval_ms);
     rpc->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
@@ -235,14 +235,14 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
         free(rpc);
         return rv;
     }
-    leases_start(rpc);
+    lessor_run_start(rpc);
     operator_start(rpc);
     version_start(rpc);
     coordinates_start(rpc);
-    ask_start(rpc, loop, config->node_name);
+    asks_run_start(rpc, loop, config->node_name);
     server_hints_start(rpc);
     server_members_note(rpc);
-    rpc->fetches = fetches_new(rpc);
+    rpc->fetches = fetch_service_new(rpc);
     audit_start(rpc);
     *out = rpc;
     return server_peers_start(rpc, config, fault);
@@ -251,10 +251,10 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
 static void handle_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
     if (--rpc->closing > 0) return;
-    leases_free(rpc);
-    ask_free(rpc);
+    lessor_run_free(rpc);
+    asks_run_free(rpc);
     calls_free(rpc->calls);
-    fetches_free(rpc->fetches);
+    fetch_service_free(rpc->fetches);
     audit_free(rpc->audit);
     coordinates_free(rpc->coordinates);
     hints_free(rpc->hints);
@@ -270,8 +270,8 @@ static void handle_closed(uv_handle_t *handle) {
 
 static void peers_closed(void *data) {
     struct rpc *rpc = data;
-    rpc->closing = 5 + ASK_HANDLES;
-    ask_close(rpc, handle_closed, rpc);
+    rpc->closing = 5 + ASKS_RUN_HANDLES;
+    asks_run_close(rpc, handle_closed, rpc);
     uv_close((uv_handle_t *)&rpc->hints_timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->version.timer, handle_closed);
     uv_close((uv_handle_t *)&rpc->coordinate_timer, handle_closed);
@@ -287,19 +287,19 @@ static void audit_closed(void *data) { operator_stop(data, operator_closed); }
  * restore. */
 static void node_closed(void *data) {
     struct rpc *rpc = data;
-    if (rpc->forward) forward_end(rpc->forward);
+    if (rpc->forwarding) forwarding_run_end(rpc->forwarding);
     audit_stop(rpc, audit_closed);
 }
 
 void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
     rpc->closed = closed, rpc->closed_data = data;
     rpc->stopping = true;
-    leases_stop(rpc);
-    ask_stop(rpc);
+    lessor_run_stop(rpc);
+    asks_run_stop(rpc);
     atomic_store(&rpc->quit, true);
-    fetches_stop(rpc->fetches);
+    fetch_service_stop(rpc->fetches);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
     /* send its last answers to others now, because a snapshot may delay the node's end for long */
-    if (rpc->forward) forward_flush(rpc->forward);
+    if (rpc->forwarding) forwarding_run_flush(rpc->forwarding);
 }

@@ -8,11 +8,11 @@
 #include "rpc/agents/agents.h"
 #include "rpc/api/regions.h"
 #include "rpc/audit/audit.h"
-#include "rpc/core/ask.h"
+#include "rpc/core/asks_run.h"
 #include "rpc/core/rpc_internal.h"
-#include "rpc/leader/forward.h"
+#include "rpc/leader/forwarding_run.h"
 #include "rpc/reads/apply_lag.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 #include "rpc/reads/leader_read.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"
@@ -36,17 +36,17 @@ static void send_raft(void *data, const struct raft_message *message) {
 
 static bool forward_to(void *data, uint64_t leader, struct node_proposal *list) {
     struct rpc *rpc = data;
-    return rpc->forward && forward_writes(rpc->forward, leader, list);
+    return rpc->forwarding && forwarding_run_writes(rpc->forwarding, leader, list);
 }
 
 static bool ask_read(void *data, uint64_t leader, uint64_t context, uint64_t term) {
     struct rpc *rpc = data;
-    return rpc->forward && forward_read(rpc->forward, leader, context, term);
+    return rpc->forwarding && forwarding_run_read(rpc->forwarding, leader, context, term);
 }
 
 static void flush(void *data) {
     struct rpc *rpc = data;
-    if (rpc->forward) forward_answers(rpc->forward);
+    if (rpc->forwarding) forwarding_run_answers(rpc->forwarding);
     if (rpc->others) peers_flush(rpc->others);
 }
 
@@ -84,9 +84,9 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
     if (type == PEER_HINTS || type == PEER_KEYS) return server_hints_frame(rpc, type, payload);
     if (type == PEER_AUDIT || type == PEER_COPY_ASK) return audit_frame(rpc, from, type, payload);
     if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
-    if (ask_is_frame(type)) return ask_frame(rpc, ask_of_server(rpc, from), type, payload);
+    if (asks_run_is_frame(type)) return asks_run_frame(rpc, asks_run_of_server(rpc, from), type, payload);
     if (type == PEER_FETCHED) return leader_read_answered(rpc->fetches, from, payload);
-    return forward_frame(rpc->forward, from, type, payload) ||
+    return forwarding_run_frame(rpc->forwarding, from, type, payload) ||
            calls_answered(rpc->calls, from, type, payload, clock_mono_ms());
 }
 
@@ -357,7 +357,7 @@ static void asks_of(struct rpc *rpc, uint64_t id) {
     for (size_t i = 0, count = peers_list(rpc->others, peers, PEERS_MAX); i < count; i++)
         if (peers[i].id == id) {
             struct asks_up up = {.server = true, .id = id, .node = peers[i].node};
-            (void)ask_up(rpc, peers_link(rpc->others, id), &up);
+            (void)asks_run_up(rpc, peers_link(rpc->others, id), &up);
         }
 }
 
@@ -371,13 +371,13 @@ static void on_up(void *data, uint64_t id) {
 
 static void on_down(void *data, uint64_t id) {
     struct rpc *rpc = data;
-    ask_down(rpc, ask_of_server(rpc, id));
+    asks_run_down(rpc, asks_run_of_server(rpc, id));
     if (rpc->stopping) return;
     note_up(rpc, id, false);
     server_hints_down(rpc, id);
     bootstrap_lost(&rpc->bootstrap, id);
     node_unreachable(rpc->node, id);
-    forward_down(rpc->forward, id);
+    forwarding_run_down(rpc->forwarding, id);
     calls_down(rpc->calls, id, clock_mono_ms());
     audit_down(rpc, id);
     coordinates_down(rpc, id);
@@ -392,7 +392,7 @@ static void on_timer(uv_timer_t *timer) {
     calls_tick(rpc->calls, clock_mono_ms());
     leader_read_tick(rpc->fetches);
     apply_lag_tick(rpc);
-    forward_leader(rpc->forward, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
+    forwarding_run_leader(rpc->forwarding, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
@@ -425,7 +425,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
     rpc->port = config->port;
     rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
-    rpc->forward = forward_new(rpc, rpc->node, rpc->others);
+    rpc->forwarding = forwarding_run_new(rpc, rpc->node, rpc->others);
     CHECK(uv_timer_init(rpc->loop, &rpc->cluster_timer) == 0);
     rpc->cluster_timer.data = rpc;
     if (rv == CO_OK) uv_timer_start(&rpc->cluster_timer, on_timer, 0, CLUSTER_TICK_MS);
@@ -441,8 +441,8 @@ static void stop_done(void *data) {
 static void agents_closed(void *data) {
     struct rpc *rpc = data;
     rpc->agents = NULL;
-    forward_free(rpc->forward);
-    rpc->forward = NULL;
+    forwarding_run_free(rpc->forwarding);
+    rpc->forwarding = NULL;
     peers_stop(rpc->others, stop_done, rpc);
 }
 

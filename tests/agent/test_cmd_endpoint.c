@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/cli.h"
+#include "http/api/topics.h"
 #include "http/http.h"
 
 /* -- rows of our own, in place of /v1/status ---------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include "agent/modules.h"
 #include "base/check.h"
 #include "base/random.h"
-#include "http/views_kv.h"
+#include "http/api/kv_views.h"
 #include "kv/keys/kv.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"

@@ -60,7 +60,7 @@ static int copy(void *data, int fd, uint64_t *index, uint64_t *term) {
     return 0;
 }
 
-static int restore(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault) {
+static int install(void *data, int fd, const struct raft_snapshot_meta *meta, struct fault *fault) {
     struct state *state = data;
     uint64_t numbers[3];
     if (read(fd, numbers, sizeof numbers) != (ssize_t)sizeof numbers)
@@ -201,7 +201,7 @@ static uint64_t life(const char *folder, struct state *state, unsigned proposers
     struct node_callbacks callbacks = {.data = state,
                                        .apply = apply,
                                        .snapshot_copy = copy,
-                                       .snapshot_restore = restore,
+                                       .snapshot_install = install,
                                        .refuse = refusing ? refuse_odd : NULL};
     struct fault fault = {0};
     int rv = node_start(&run.loop, &config, &callbacks, &run.node, &fault);
@@ -227,7 +227,7 @@ static void refused_id(const char *folder) {
     uv_loop_t loop;
     CHECK(uv_loop_init(&loop) == 0);
     struct node_config config = {.folder = folder, .address = "127.0.0.1:8300", .bootstrap = true};
-    struct node_callbacks callbacks = {.apply = apply, .snapshot_copy = copy, .snapshot_restore = restore};
+    struct node_callbacks callbacks = {.apply = apply, .snapshot_copy = copy, .snapshot_install = install};
     struct node *node;
     struct fault fault = {0};
     CHECK(node_start(&loop, &config, &callbacks, &node, &fault) == CO_UNSUPPORTED);

@@ -18,7 +18,7 @@ GROWING = {"FencingToken": 42, "Term": 42, "Round": 42, "WorkingRound": 42, "Rel
 
 HEAD = """# HTTP API
 
-Written by `./dev docs` from the routing table (`http/api_*.c`); the examples were run, and the test suite runs them again. Indexes, IDs, times
+Written by `./dev docs` from the routing table (`http/api/*.c`); the examples were run, and the test suite runs them again. Indexes, IDs, times
 and addresses are replaced, long answers shortened.
 
 An agent answers at `localhost:8500`, in JSON, and refuses in one line of text with a status of 4xx or 5xx. Endpoints are Consul 1.8's, which

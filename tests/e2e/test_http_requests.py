@@ -320,7 +320,7 @@ def status_without_a_leader():
 
 
 def ask_who_leads(server, what, over):
-    """Asks until over(answer). That nobody leads may be told only after waiting for a leader, or when none was known for long (http/api_status.c),
+    """Asks until over(answer). That nobody leads may be told only after waiting for a leader, or when none was known for long (http/api/status.c),
     however long the election takes."""
     long = 1.95
     named = time.monotonic()         # when it was asked that last told of a leader

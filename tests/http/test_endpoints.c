@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "http/api/topics.h"
 #include "http/declared.h"
 #include "toy.h"
 #include "web_world.h"

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/check.h"
-#include "http/event_filter.h"
+#include "http/api/event_filter.h"
 
 Test(event_filter, what_people_write_is_taken) {
     static const struct {

@@ -478,7 +478,7 @@ Test(quota, takes_that_wait_are_answered_when_the_server_stops) {
     int fd = web_dial(world);
     web_say(fd, "PUT /v1/agent/quota/a/take HTTP/1.1\r\nHost: x\r\n\r\n");
     EVENTUALLY(web_metric(world, "coord_quota_asks_total") == 1);
-    world_hurry_spending(world);
+    world_hurry_spender(world);
     struct web_answer answer = web_hear(fd);
     cr_expect_eq(answer.status, 503, "%d %s", answer.status, answer.body);
     web_free(&answer);

@@ -3,8 +3,8 @@
 
 #include "base/check.h"
 #include "base/message.h"
-#include "http/quota_views.h"
-#include "http/stream_views.h"
+#include "http/api/quota_views.h"
+#include "http/api/stream_views.h"
 #include "kv/quota/quota.h"
 
 static Pb__QuotaDefinition definition = PB__QUOTA_DEFINITION__INIT;

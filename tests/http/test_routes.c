@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "http/api/topics.h"
 #include "http/impl.h"
 #include "http/route_near.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "http/api/topics.h"
 #include "kv/keys/kv.h"
 #include "kv/session/session.h"
 #include "web_world.h"

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "http/api/topics.h"
 #include "kv/keys/kv.h"
 #include "web_world.h"
 

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/quota/spending.h"
+#include "rpc/quota/spender_run.h"
 
 #define PATIENCE_MS 30000
 
@@ -25,7 +25,7 @@ struct world {
     struct rpc *rpc;
     struct http_server *server;
     uint16_t port;
-    struct spending *spending; /* NULL: none */
+    struct spender_run *spender_run; /* NULL: none */
     uv_loop_t loop;
     uv_thread_t thread;
     uv_async_t hurry, end;
@@ -33,18 +33,18 @@ struct world {
 
 static void loop_run(void *data) { uv_run(&((struct world *)data)->loop, UV_RUN_DEFAULT); }
 
-static void spending_stopped(void *data) {
+static void spender_run_stopped(void *data) {
     struct world *world = data;
     uv_close((uv_handle_t *)&world->end, NULL);
     uv_close((uv_handle_t *)&world->hurry, NULL);
 }
 
-static void loop_hurry(uv_async_t *async) { spending_hurry(CONTAINER_OF(async, struct world, hurry)->spending); }
-void world_hurry_spending(struct world *world) { uv_async_send(&world->hurry); }
+static void loop_hurry(uv_async_t *async) { spender_run_hurry(CONTAINER_OF(async, struct world, hurry)->spender_run); }
+void world_hurry_spender(struct world *world) { uv_async_send(&world->hurry); }
 
 static void loop_end(uv_async_t *async) {
     struct world *world = CONTAINER_OF(async, struct world, end);
-    spending_stop(world->spending, spending_stopped, world);
+    spender_run_stop(world->spender_run, spender_run_stopped, world);
 }
 
 static bool passes(void *data, const char *service) {
@@ -52,16 +52,16 @@ static bool passes(void *data, const char *service) {
     return strcmp(service, "gw") == 0;
 }
 
-static void spending_begin(struct world *world) {
-    struct spending_config config = {.node = "n1", .priority = 5, .passes = passes};
+static void spender_run_begin(struct world *world) {
+    struct spender_run_config config = {.node = "n1", .priority = 5, .passes = passes};
     cr_assert(uv_loop_init(&world->loop) == 0 && uv_async_init(&world->loop, &world->end, loop_end) == 0);
     cr_assert(uv_async_init(&world->loop, &world->hurry, loop_hurry) == 0);
-    world->spending = spending_start(&world->loop, world->rpc, &config);
+    world->spender_run = spender_run_start(&world->loop, world->rpc, &config);
     cr_assert(uv_thread_create(&world->thread, loop_run, world) == 0);
 }
 
-static void spending_end(struct world *world) {
-    if (!world->spending) return;
+static void spender_run_end(struct world *world) {
+    if (!world->spender_run) return;
     uv_async_send(&world->end);
     uv_thread_join(&world->thread);
     cr_assert(uv_loop_close(&world->loop) == 0);
@@ -73,12 +73,12 @@ static struct world *start(const struct http_config *given, const struct module 
     signal(SIGPIPE, SIG_IGN);
     log_level_now = LOG_ERROR;
     world->rpc = fake_rpc_start(&(struct fake_rpc_options){.more = module});
-    if (spends) spending_begin(world);
+    if (spends) spender_run_begin(world);
     struct http_config config = given ? *given : (struct http_config){0};
     config.addresses = addresses;
     if (!config.connections_per_address_max) config.connections_per_address_max = 5000;
     struct http_env env = {.rpc = world->rpc,
-                           .spending = world->spending,
+                           .spender_run = world->spender_run,
                            .quota_priority = QUOTA_PRIORITY,
                            .datacenter = "dc1",
                            .node_name = "n1",
@@ -110,7 +110,7 @@ void world_stop_http(struct world *world) {
 
 void world_stop(struct world *world) {
     world_stop_http(world);
-    spending_end(world);
+    spender_run_end(world);
     fake_rpc_stop(world->rpc);
     free(world);
 }

@@ -9,10 +9,10 @@ struct world;
 
 /* The defaults of `config` but port and address; NULL: none. Fails the test when it does not start. */
 struct world *world_start(const struct http_config *config);
-/* With this agent's side of quotas (rpc/quota/spending.h), and a loop for it. Of services "gw" it has a passing instance,
+/* With this agent's side of quotas (rpc/quota/spender_run.h), and a loop for it. Of services "gw" it has a passing instance,
  * as far as it knows. */
 struct world *world_start_spending(const struct http_config *config);
-void world_hurry_spending(struct world *world); /* as when the process ends: no take waits from now on */
+void world_hurry_spender(struct world *world); /* as when the process ends: no take waits from now on */
 /* With one more module than the program has. */
 struct world *world_start_with(const struct http_config *config, const struct module *module);
 void world_stop(struct world *world);      /* http_stop, then everything else */

@@ -4,14 +4,14 @@
 
 #include "spenders.h"
 
-static struct spending s;
+static struct spender_case s;
 static Pb__QuotaDefinition plain;
 
 static inline void begin(void) {
-    spending_begin(&s);
+    spender_case_begin(&s);
     plain = budget_plain("calls", PB__QUOTA_MODE__QUOTA_LEASE);
 }
-static inline void end(void) { spending_end(&s); }
+static inline void end(void) { spender_case_end(&s); }
 
 static inline const Pb__QuotaAsk *asked(void) { return s.command->asks[0]; }
 static inline void pass_ms(uint64_t ms) { s.now_ns += ms * MS; }

@@ -1,11 +1,11 @@
 #include "spenders.h"
 
-void spending_begin(struct spending *s) {
-    *s = (struct spending){.now_ns = 5 * S};
+void spender_case_begin(struct spender_case *s) {
+    *s = (struct spender_case){.now_ns = 5 * S};
     s->spender = spender_new(&(struct spender_config){.node = "n1", .seed = 7, .priority = 3});
 }
 
-void spending_end(struct spending *s) { spender_free(s->spender); }
+void spender_case_end(struct spender_case *s) { spender_free(s->spender); }
 
 Pb__QuotaDefinition budget_plain(const char *name, Pb__QuotaMode mode) {
     Pb__QuotaDefinition definition = PB__QUOTA_DEFINITION__INIT;
@@ -21,7 +21,7 @@ Pb__QuotaDefinition budget_plain(const char *name, Pb__QuotaMode mode) {
 
 static uint64_t defined;
 
-void notice_heard(struct spending *s, const Pb__QuotaDefinition *definition, const struct noticed *noticed) {
+void notice_heard(struct spender_case *s, const Pb__QuotaDefinition *definition, const struct noticed *noticed) {
     Pb__QuotaNotice notice = PB__QUOTA_NOTICE__INIT;
     const char *name;
     uint64_t index;
@@ -36,7 +36,7 @@ void notice_heard(struct spending *s, const Pb__QuotaDefinition *definition, con
     while (spender_follow(s->spender, &name, &index)) continue;
 }
 
-void budget_follow(struct spending *s, const Pb__QuotaDefinition *definition, bool starving) {
+void budget_follow(struct spender_case *s, const Pb__QuotaDefinition *definition, bool starving) {
     Pb__QuotaNotice notice = PB__QUOTA_NOTICE__INIT;
     const char *name;
     uint64_t index;
@@ -49,21 +49,21 @@ void budget_follow(struct spending *s, const Pb__QuotaDefinition *definition, bo
         cr_assert_eq(index, defined); /* the next one waits for a change */
 }
 
-int take_as(struct spending *s, const struct spender_take *takes, size_t count, bool waited, bool last_try) {
+int take_as(struct spender_case *s, const struct spender_take *takes, size_t count, bool waited, bool last_try) {
     return spender_take(s->spender, takes, count, waited, last_try, s->now_ns, &s->answer);
 }
 
-int take(struct spending *s, const char *name, uint64_t n) {
+int take(struct spender_case *s, const char *name, uint64_t n) {
     struct spender_take one = {.name = slice_text(name), .key = SLICE_LITERAL("k"), .n = n};
     return take_as(s, &one, 1, false, false);
 }
 
-int take_again(struct spending *s, const char *name, uint64_t n) {
+int take_again(struct spender_case *s, const char *name, uint64_t n) {
     struct spender_take one = {.name = slice_text(name), .key = SLICE_LITERAL("k"), .n = n};
     return take_as(s, &one, 1, true, false);
 }
 
-const Pb__QuotaAskCommand *ask_within(struct spending *s, uint64_t ms) {
+const Pb__QuotaAskCommand *ask_within(struct spender_case *s, uint64_t ms) {
     uint64_t end_ns = s->now_ns + ms * MS;
     for (;;) {
         if (spender_ask(s->spender, s->now_ns, &s->command)) return s->command;
@@ -79,7 +79,7 @@ const Pb__QuotaAskCommand *ask_within(struct spending *s, uint64_t ms) {
     return NULL;
 }
 
-void answer_given(struct spending *s, const struct given *given) {
+void answer_given(struct spender_case *s, const struct given *given) {
     Pb__QuotaGrants grants = PB__QUOTA_GRANTS__INIT;
     Pb__QuotaGrant grant = PB__QUOTA_GRANT__INIT, *rows[] = {&grant};
     const Pb__QuotaAsk *ask = s->command->asks[0];
@@ -106,9 +106,9 @@ void answer_given(struct spending *s, const struct given *given) {
     spender_asked(s->spender, CO_OK, &grants, s->now_ns);
 }
 
-void answer_error(struct spending *s, int error) { spender_asked(s->spender, error, NULL, s->now_ns); }
+void answer_error(struct spender_case *s, int error) { spender_asked(s->spender, error, NULL, s->now_ns); }
 
-void hold(struct spending *s, const Pb__QuotaDefinition *definition, uint64_t balance) {
+void hold(struct spender_case *s, const Pb__QuotaDefinition *definition, uint64_t balance) {
     cr_assert_eq(take(s, definition->name, 1), CO_AGAIN);
     budget_follow(s, definition, false);
     cr_assert(spender_woken(s->spender));

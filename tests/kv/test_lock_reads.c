@@ -349,7 +349,7 @@ Test(lock_reads, a_copy_goes_on_where_the_original_stood) {
     LOCK(&world, "l", 'c', .shared = true);
     fixture_open(&copy);
     int fd = copy_of(&world, &size);
-    cr_assert_eq(machine_restore(copy.machine, fd, size, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(machine_install(copy.machine, fd, size, &fault), CO_OK, "%s", fault.text);
     close(fd);
     cr_expect_eq(fixture_sum(&copy), fixture_sum(&world));
     cr_expect_str_eq(lock_state(&copy, "l"), "A|bc");

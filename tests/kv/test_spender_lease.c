@@ -178,7 +178,7 @@ Test(spender_lease, it_closes_a_lease_that_nobody_takes_from) {
 
 Test(spender_lease, an_agent_that_ends_gives_everything_back) {
     cr_assert_not(spender_leave(s.spender));
-    spending_end(&s);
+    spender_case_end(&s);
     begin();
     hold(&s, &plain, 100);
     cr_assert(spender_leave(s.spender));

@@ -12,14 +12,14 @@
 #include "kv/session/session.h"
 #include "registry/lease.h"
 #include "rpc/api/ask.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 #include "tests/lib/fixture.h"
 
 struct rpc {
     struct fixture fixture; /* with a machine of its own */
     struct machine *machine;
     struct fake_rpc_options options;
-    struct fetches *fetches;
+    struct fetch_service *fetches;
     struct hints *hints;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -306,19 +306,19 @@ struct rpc *fake_rpc_start(const struct fake_rpc_options *options) {
     pthread_cond_init(&rpc->wake, NULL);
     if (rpc->options.at_once) return rpc;
     CHECK(pthread_create(&rpc->thread, NULL, rpc_main, rpc) == 0);
-    rpc->fetches = fetches_new(rpc);
+    rpc->fetches = fetch_service_new(rpc);
     return rpc;
 }
 
 void fake_rpc_stop(struct rpc *rpc) {
     if (!rpc->options.at_once) {
-        fetches_stop(rpc->fetches);
+        fetch_service_stop(rpc->fetches);
         pthread_mutex_lock(&rpc->lock);
         rpc->stop = true;
         pthread_cond_broadcast(&rpc->wake);
         pthread_mutex_unlock(&rpc->lock);
         pthread_join(rpc->thread, NULL);
-        fetches_free(rpc->fetches);
+        fetch_service_free(rpc->fetches);
     }
     hints_free(rpc->hints);
     if (rpc->fixture.machine) fixture_close(&rpc->fixture);
@@ -446,11 +446,11 @@ void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage 
     atomic_fetch_add(&rpc->fetched, 1);
     if (fetch->no_cache) atomic_fetch_add(&rpc->uncached, 1);
     if (rpc->options.at_once) fetch_now(rpc, fetch, request);
-    else fetches_take(rpc->fetches, fetch, request);
+    else fetch_service_take(rpc->fetches, fetch, request);
 }
 void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
     atomic_fetch_add(&rpc->cancelled, 1);
-    if (!rpc->options.at_once) fetches_cancel(rpc->fetches, fetch);
+    if (!rpc->options.at_once) fetch_service_cancel(rpc->fetches, fetch);
 }
 
 int rpc_serves(struct rpc *rpc) {

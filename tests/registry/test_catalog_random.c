@@ -324,7 +324,7 @@ Test(catalog_random, equal_logs_give_equal_sums_and_copies, .timeout = 300) {
     cr_assert(fixture_register(&third, "node=other service=x:y:1").yes);
     int fd = open(path[0], O_RDONLY);
     struct fault fault = {0};
-    cr_assert_eq(machine_restore(third.machine, fd, bytes[0].size, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(machine_install(third.machine, fd, bytes[0].size, &fault), CO_OK, "%s", fault.text);
     close(fd);
     cr_assert_eq(fixture_sum(&third), sum);
     cr_assert_eq(machine_applied(third.machine), LOG);

@@ -216,13 +216,13 @@ static void apply_range(struct fixture *to, struct rng *rng, size_t from, size_t
     }
 }
 
-static void restore_copy(struct fixture *to, struct fixture *from) {
+static void install_copy(struct fixture *to, struct fixture *from) {
     int fd = copy_of(from);
     uint64_t size = (uint64_t)lseek(fd, 0, SEEK_END);
     lseek(fd, 0, SEEK_SET);
     struct fault fault = {0};
     store_read_done(to->reader);
-    cr_assert_eq(machine_restore(to->machine, fd, size, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(machine_install(to->machine, fd, size, &fault), CO_OK, "%s", fault.text);
     close(fd);
 }
 
@@ -242,7 +242,7 @@ static void three_servers(uint64_t seed) {
         apply_range(&steady, &rng, at, next);
         apply_range(&restarted, &rng, at, next);
         if (rng_below(&rng, 3)) apply_range(&behind, &rng, at, next);
-        else restore_copy(&behind, &steady);
+        else install_copy(&behind, &steady);
         uint64_t sum = fixture_sum(&steady);
         cr_assert_eq(fixture_sum(&restarted), sum, "seed %lu: restarted, up to entry %zu", seed, next);
         cr_assert_eq(fixture_sum(&behind), sum, "seed %lu: restored, up to entry %zu", seed, next);

@@ -474,7 +474,7 @@ Test(machine, a_snapshot_brings_everything_and_wakes_everybody) {
     cr_assert(index == 200 && term == 3);
     int fd = open(path, O_RDONLY);
     struct fault fault = {0};
-    cr_assert_eq(machine_restore(to, fd, 0, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(machine_install(to, fd, 0, &fault), CO_OK, "%s", fault.text);
     close(fd);
     cr_assert_eq(machine_applied(to), 200);
     cr_assert_eq(machine_applied_term(to), 3);
@@ -593,7 +593,7 @@ static void copy_to(struct machine *from, struct machine *to) {
     cr_assert_eq(machine_copy(from, fd, &index, &term), CO_OK);
     uint64_t size = (uint64_t)lseek(fd, 0, SEEK_CUR);
     cr_assert_eq(lseek(fd, 0, SEEK_SET), 0);
-    cr_assert_eq(machine_restore(to, fd, size, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(machine_install(to, fd, size, &fault), CO_OK, "%s", fault.text);
     close(fd);
     unlink(path);
 }

@@ -101,7 +101,7 @@ Test(operator, a_backup_of_a_cluster_that_was_behind) {
     cr_assert(!has_node(&to, "b0") && has_node(&to, "a0") && has_node(&to, "a39"));
     cr_assert_gt(result.index, before);
     cr_assert_eq(machine_index(to.machine), machine_applied(to.machine), "it was ahead anyway");
-    cr_assert(machine_floor_now(to.machine) == result.index && machine_restores(to.machine) == 1);
+    cr_assert(machine_floor_now(to.machine) == result.index && machine_replacements(to.machine) == 1);
     cr_assert_not(atomic_load(&waiter.armed));
     watch_remove(machine_watches(to.machine), &waiter);
     (void)fixture_sum(&to);
@@ -166,7 +166,7 @@ Test(operator, what_is_not_whole_is_refused_and_forgotten) {
     cr_assert_eq(end(&f, first_id, 2100, false).error, CO_INVALID, "another began meanwhile");
     cr_assert_eq(end(&f, second_id, bytes.size, true).error, CO_OK, "it gives up");
     cr_assert_eq(end(&f, second_id, bytes.size, false).error, CO_INVALID, "so nothing is there");
-    cr_assert(has_node(&f, "a0") && machine_restores(f.machine) == 0);
+    cr_assert(has_node(&f, "a0") && machine_replacements(f.machine) == 0);
     changed = fixture_sum(&f);
     cr_assert_neq(sum, changed, "the applied index moves on");
     send_all(&f, second_id, buffer_slice(&bytes));

@@ -111,7 +111,7 @@ Test(version, an_older_program_does_not_open_the_store_nor_take_the_snapshot) {
     cr_assert_eq(open_as(other, 2, &older, &fault), CO_OK);
     uint64_t size = (uint64_t)lseek(fd, 0, SEEK_END);
     lseek(fd, 0, SEEK_SET);
-    cr_assert_eq(machine_restore(older, fd, size, &fault), CO_UNSUPPORTED);
+    cr_assert_eq(machine_install(older, fd, size, &fault), CO_UNSUPPORTED);
     cr_assert_str_eq(fault.text, "the cluster is at version 3, this program supports up to 2: a newer one is needed");
     cr_assert_eq(machine_version(older), 1, "the old state stays");
     fault = (struct fault){0};

@@ -6,7 +6,7 @@
 #include <uv.h>
 
 #include "base/buffer.h"
-#include "rpc/reads/fetch.h"
+#include "rpc/reads/fetch_service.h"
 
 struct asked {
     struct rpc_fetch fetch;

@@ -1,5 +1,5 @@
 /* Requests that wait at a server, and the program's code that decides about them: its queue of requests, its forwarding
- * and its lease table, each reached through its callbacks as node.c, rpc/leader/forward.c and rpc/leader/leases.c do,
+ * and its lease table, each reached through its callbacks as node.c, rpc/leader/forwarding_run.c and rpc/leader/lessor_run.c do,
  * with the simulator's time, connections and clients on the other side. */
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +128,7 @@ bool edge_takes_in(struct server *server, const struct raft_message *message) {
     if (bytes == 0) return true;
     bool full = server->disk_health.full, accepts = !full && wal_may_accept(server->wal, bytes + waiting);
     bool room = accepts || wal_has_room(server->wal, bytes + waiting);
-    if (!room) proposals_out_of_space(&server->requests, server->raft);
+    if (!room) requests_out_of_space(&server->requests, server->raft);
     if (!room || (!full && !accepts)) note_room(server, server_now_ms(server), bytes, false);
     if (room) server->taken_bytes += bytes;
     return room;
@@ -314,8 +314,8 @@ void edge_poked(struct server *server) {
     server->poke_planned = false;
     forwarding_woken(server->forwarding);
     lessor_updates(server->leases, server_now_ms(server));
-    if (server->restored) lessor_restored(server->leases, server_now_ms(server));
-    server->restored = false;
+    if (server->installed) lessor_replaced(server->leases, server_now_ms(server));
+    server->installed = false;
     take_decided(server);
     server_turn(server); /* arms its timer */
 }
@@ -386,7 +386,7 @@ void edge_open(struct server *server) {
     server->full_told = false;
     server->taken_bytes = 0;
     server->write_begun_ms = 0;
-    server->poke_planned = server->restored = false;
+    server->poke_planned = server->installed = false;
     sim_schedule(server->sim, sim_random(server->sim, 0, 20) * MS, EVENT_BEAT, server->slot, 0, NULL);
 }
 

@@ -425,7 +425,7 @@ void check_state(struct server *server) {
                       index);
 }
 
-void check_restored(struct server *server, const struct raft_snapshot_meta *meta) {
+void check_installed(struct server *server, const struct raft_snapshot_meta *meta) {
     struct sim *sim = server->sim;
     struct chronicle *chronicle = sim->chronicle;
     if (meta->index > chronicle->committed_count || chronicle->committed[meta->index - 1].term != meta->term ||

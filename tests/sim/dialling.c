@@ -361,7 +361,7 @@ static void judge_told(struct dial_agent *agent, const struct dial_reader *reade
         sim_violation(s, RULE_LINKS, "a reader is told that nobody can be reached %" PRIu64 " ms late", now - due_ms);
 }
 
-/* As client_fetch.c: when one begins, and every tick. True: it is over. */
+/* As client_reads.c: when one begins, and every tick. True: it is over. */
 static bool reader_ends(struct dial_agent *agent, const struct dial_reader *reader) {
     const struct connections *c = &agent->connections;
     if (c->current) {

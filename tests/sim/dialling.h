@@ -86,7 +86,7 @@ struct dial_agent *dialling_agent(struct dialling *d, const struct dial_host *jo
 void dialling_run(struct dialling *d, uint64_t ms);
 
 void dial_host_is(struct dialling *d, struct dial_host *host, enum dial_state state);
-void dial_read(struct dial_agent *agent);                       /* waits for a server, as client_fetch.c has it */
+void dial_read(struct dial_agent *agent);                       /* waits for a server, as client_reads.c has it */
 struct dial_host *dial_current(const struct dial_agent *agent); /* NULL: none */
 bool dial_good(const struct dial_agent *agent, const struct dial_host *of); /* would a connection there work? */
 bool dial_works(const struct dial_agent *agent);

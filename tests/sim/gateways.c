@@ -29,8 +29,8 @@ static int64_t gateway_unix_ms(const struct gateway *gateway) {
     return GATEWAY_UNIX_S * 1000 + (int64_t)(gateway->all->sim->now_us / MS) + gateway->skew_ms;
 }
 
-struct owning_now gateway_now(const struct gateway *gateway) {
-    return (struct owning_now){.ns = local_ns(gateway), .unix_s = gateway_unix_ms(gateway) / 1000};
+struct owner_now gateway_now(const struct gateway *gateway) {
+    return (struct owner_now){.ns = local_ns(gateway), .unix_s = gateway_unix_ms(gateway) / 1000};
 }
 
 /* Half of them are as far apart as may be. */
@@ -89,13 +89,13 @@ void gateway_start(struct gateway *gateway) {
     if (all->owned) {
         Pb__QuotaOwned owned = PB__QUOTA_OWNED__INIT, *list[] = {&owned};
         Pb__QuotaOwnedResult result = PB__QUOTA_OWNED_RESULT__INIT;
-        struct owning_config config = {.node = gateway->node, .seed = rng_next(&sim->rng)};
+        struct owner_config config = {.node = gateway->node, .seed = rng_next(&sim->rng)};
         owned.name = budget_name, owned.service = service_name;
         result.budgets = list, result.n_budgets = 1;
-        gateway->owning = owning_new(&config);
-        owning_mutate(gateway->owning, sim->options.owning_mutations);
-        owning_owned(gateway->owning, &result, gateway_now(gateway));
-        if (gateway->passing) owning_serves(gateway->owning, budget_name, true, gateway_now(gateway));
+        gateway->owner = owner_new(&config);
+        owner_mutate(gateway->owner, sim->options.owner_mutations);
+        owner_listed(gateway->owner, &result, gateway_now(gateway));
+        if (gateway->passing) owner_serves(gateway->owner, budget_name, true, gateway_now(gateway));
     } else {
         struct spender_config config = {.node = gateway->node, .seed = rng_next(&sim->rng)};
         gateway->spender = spender_new(&config);
@@ -106,8 +106,8 @@ void gateway_start(struct gateway *gateway) {
 
 static void gone(struct gateway *gateway) {
     spender_free(gateway->spender);
-    owning_free(gateway->owning);
-    gateway->spender = NULL, gateway->owning = NULL;
+    owner_free(gateway->owner);
+    gateway->spender = NULL, gateway->owner = NULL;
     gateway->up = false;
     gateway->waiting = 0;
 }
@@ -163,7 +163,7 @@ void gateway_passes(struct gateway *gateway, bool passing) {
     TRACE(gateway->all->sim, "%s's instance %s", gateway->node, passing ? "passes" : "fails");
     gateway->passing = passing;
     register_node(gateway);
-    if (gateway->owning) owning_serves(gateway->owning, budget_name, passing, gateway_now(gateway));
+    if (gateway->owner) owner_serves(gateway->owner, budget_name, passing, gateway_now(gateway));
     gateway_troubled(gateway, gateway->all->sim->now_us);
     wake_after(gateway, 1);
 }
@@ -192,10 +192,10 @@ static void asked(struct gateway *gateway, struct gateway_call *call, struct are
               grants->grants[i]->taken ? ", taken" : "", grants->grants[i]->available, grants->grants[i]->level);
     if (!grants) TRACE(sim, "%s hears: %s", gateway->node, co_strerror(call->error));
     /* A gateway's claims add up; in owner mode the servers may not know of its instance yet. */
-    for (size_t i = 0; grants && !gateway->owning && i < grants->n_grants; i++)
+    for (size_t i = 0; grants && !gateway->owner && i < grants->n_grants; i++)
         if (grants->grants[i]->error && grants->grants[i]->error != CO_NOTFOUND)
             sim_violation(sim, RULE_QUOTA, "an ask of %s: %s", gateway->node, grants->grants[i]->text);
-    if (gateway->owning) owning_asked(gateway->owning, call->error, grants, gateway_now(gateway));
+    if (gateway->owner) owner_asked(gateway->owner, call->error, grants, gateway_now(gateway));
     else spender_asked(gateway->spender, call->error, grants, local_ns(gateway));
 }
 
@@ -204,15 +204,15 @@ static void followed(struct gateway *gateway, struct gateway_call *call, struct 
     if (call->error == CO_OK && call->found)
         notice = message_unpack(arena, &pb__quota_notice__descriptor, buffer_slice(&call->reply));
     gateway->following = false;
-    if (gateway->owning)
-        owning_followed(gateway->owning, budget_name, call->error, notice, call->index, gateway_now(gateway));
+    if (gateway->owner)
+        owner_followed(gateway->owner, budget_name, call->error, notice, call->index, gateway_now(gateway));
     else spender_followed(gateway->spender, budget_name, call->error, notice, call->index, local_ns(gateway));
 }
 
 void gateway_answered(struct gateway *gateway, struct gateway_call *call, bool given_up) {
     struct sim *sim = gateway->all->sim;
     struct arena arena = {0};
-    enum owning_reach reach = given_up ? (enum owning_reach)call->error : OWNING_ANSWERED;
+    enum owner_reach reach = given_up ? (enum owner_reach)call->error : OWNER_ANSWERED;
     bool failed = call->kind < CALL_TAKE ? call->error != CO_OK : given_up;
     if (failed) {
         gateway_troubled(gateway, gateway->all->sim->now_us);
@@ -222,7 +222,7 @@ void gateway_answered(struct gateway *gateway, struct gateway_call *call, bool g
     if (call->kind == CALL_FOLLOW) followed(gateway, call, &arena);
     if (call->kind == CALL_TAKE) gateway_owner_said(gateway, call, reach);
     if (call->kind == CALL_MESSAGE)
-        owning_sent(gateway->owning, call->message, reach, buffer_slice(&call->reply), gateway_now(gateway));
+        owner_sent(gateway->owner, call->message, reach, buffer_slice(&call->reply), gateway_now(gateway));
     arena_free(&arena);
 }
 
@@ -231,7 +231,7 @@ void gateway_serves(struct gateway *gateway, struct gateway_call *call) {
     struct gateways *all = gateway->all;
     struct arena arena = {0};
     struct slice asked_bytes = buffer_slice(&call->request);
-    CHECK(owning_serve(gateway->owning, asked_bytes, gateway_now(gateway), &call->reply) == CO_OK);
+    CHECK(owner_serve(gateway->owner, asked_bytes, gateway_now(gateway), &call->reply) == CO_OK);
     const Pb__QuotaPeer *peer = message_unpack(&arena, &pb__quota_peer__descriptor, asked_bytes);
     const Pb__QuotaPeerAnswer *answer =
         message_unpack(&arena, &pb__quota_peer_answer__descriptor, buffer_slice(&call->reply));
@@ -247,8 +247,8 @@ void gateway_serves(struct gateway *gateway, struct gateway_call *call) {
 static void follow(struct gateway *gateway) {
     const char *name;
     uint64_t index;
-    if (gateway->following || !(gateway->owning ? owning_follow(gateway->owning, &name, &index)
-                                                : spender_follow(gateway->spender, &name, &index)))
+    if (gateway->following || !(gateway->owner ? owner_follow(gateway->owner, &name, &index)
+                                               : spender_follow(gateway->spender, &name, &index)))
         return;
     gateway->following = true;
     call_server(gateway, CALL_FOLLOW, 0, NULL, index);
@@ -256,8 +256,8 @@ static void follow(struct gateway *gateway) {
 
 static void ask_servers(struct gateway *gateway) {
     const Pb__QuotaAskCommand *command;
-    if (!(gateway->owning ? owning_ask(gateway->owning, gateway_now(gateway), &command)
-                          : spender_ask(gateway->spender, local_ns(gateway), &command)))
+    if (!(gateway->owner ? owner_ask(gateway->owner, gateway_now(gateway), &command)
+                         : spender_ask(gateway->spender, local_ns(gateway), &command)))
         return;
     gateway->all->asks++;
     for (size_t i = 0; i < command->n_asks; i++)
@@ -268,19 +268,19 @@ static void ask_servers(struct gateway *gateway) {
 }
 
 static bool woken(struct gateway *gateway) {
-    return gateway->owning ? owning_woken(gateway->owning) : spender_woken(gateway->spender);
+    return gateway->owner ? owner_woken(gateway->owner) : spender_woken(gateway->spender);
 }
 
 static uint64_t deadline_ns(const struct gateway *gateway) {
-    return gateway->owning ? owning_deadline_ns(gateway->owning) : spender_deadline_ns(gateway->spender);
+    return gateway->owner ? owner_deadline_ns(gateway->owner) : spender_deadline_ns(gateway->spender);
 }
 
 static void drive_owner(struct gateway *gateway) {
-    struct owning_message message;
-    owning_tick(gateway->owning, gateway_now(gateway));
+    struct owner_message message;
+    owner_tick(gateway->owner, gateway_now(gateway));
     follow(gateway);
     ask_servers(gateway);
-    while (owning_send(gateway->owning, gateway_now(gateway), &message))
+    while (owner_send(gateway->owner, gateway_now(gateway), &message))
         call_gateway(gateway, CALL_MESSAGE, message.node, message.payload, message.id);
 }
 
@@ -298,13 +298,13 @@ static void drive(struct gateway *gateway) {
         CHECK(turn < 1000); /* it has something to do for ever */
         if (woken(gateway)) gateway_retry(gateway);
         if (deadline_ns(gateway) > local_ns(gateway)) return;
-        if (gateway->owning) drive_owner(gateway);
+        if (gateway->owner) drive_owner(gateway);
         else drive_spender(gateway);
     }
 }
 
 static void leave(struct gateway *gateway) {
-    bool more = gateway->owning ? owning_leave(gateway->owning, gateway_now(gateway)) : spender_leave(gateway->spender);
+    bool more = gateway->owner ? owner_leave(gateway->owner, gateway_now(gateway)) : spender_leave(gateway->spender);
     if (!more) gone(gateway);
     else drive(gateway);
 }

@@ -1,5 +1,5 @@
 /* Gateways: agents that spend one budget of a simulated cluster. Each is the program's own code of an agent
- * (kv/quota/spender.h, or kv/quota/owning.h where keys have owners), with a clock of its own, on a node of its own. Its
+ * (kv/quota/spender.h, or kv/quota_owner/owner.h where keys have owners), with a clock of its own, on a node of its own. Its
  * asks go to one of the servers, as operations like any other, and questions to another gateway go over their servers;
  * all of it over a network that cuts, loses and delays. Gateways crash, begin anew and stand still. The rules are
  * checked as it runs:
@@ -15,8 +15,8 @@
 #ifndef COORD_TESTS_SIM_GATEWAYS_H
 #define COORD_TESTS_SIM_GATEWAYS_H
 
-#include "kv/quota/owning.h"
 #include "kv/quota/spender.h"
+#include "kv/quota_owner/owner.h"
 #include "tests/sim/module.h"
 
 enum { GATEWAYS_MOST = 8, GATEWAY_KEYS = 8, GATEWAY_WAITERS = 64, GATEWAY_WINDOWS = 8, GATEWAY_CLIENTS = 4 };
@@ -48,7 +48,7 @@ struct gateway_client {
 
 struct gateway_call;
 struct gateway_waiter {
-    struct owning_take take; /* in the other modes its name, key and n are used alone */
+    struct owner_take take; /* in the other modes its name, key and n are used alone */
     struct gateway_client *client;
     unsigned key;
     uint64_t since_us, asked; /* asked: number of the call that it waits for */
@@ -56,7 +56,7 @@ struct gateway_waiter {
 struct gateway {
     struct gateways *all;
     struct spender *spender; /* one of these while it is up */
-    struct owning *owning;
+    struct owner *owner;
     unsigned number, life;
     char node[16];
     bool up, passing, leaving, following;

@@ -163,15 +163,15 @@ uint64_t call_gateway(struct gateway *gateway, enum gateway_call_kind kind, cons
     struct gateways *all = gateway->all;
     struct sim *sim = all->sim;
     struct gateway_call *call = call_new(gateway, kind);
-    uint64_t after_us = latency(sim), gives_up_us = OWNING_MESSAGE_MS * MS;
+    uint64_t after_us = latency(sim), gives_up_us = OWNER_MESSAGE_MS * MS;
     while (call->to < all->plan.gateways && strcmp(all->gateways[call->to].node, node) != 0) call->to++;
     CHECK(call->to < all->plan.gateways && call->to != gateway->number);
     call->message = message;
-    call->error = OWNING_MAYBE_DELIVERED;
+    call->error = OWNER_MAYBE_DELIVERED;
     buffer_append(&call->request, request_bytes.data, request_bytes.size);
     if (!reach(gateway, &all->gateways[call->to])) {
         after_us = NEVER;
-        if (sim_chance(sim, 500)) call->error = OWNING_NOT_DELIVERED, gives_up_us = latency(sim);
+        if (sim_chance(sim, 500)) call->error = OWNER_NOT_DELIVERED, gives_up_us = latency(sim);
     } else if (sim_chance(sim, all->plan.lost_permille)) {
         call->deaf = sim_chance(sim, 600);
         if (sim_chance(sim, 500)) after_us = sim_chance(sim, 500) ? NEVER : sim_random(sim, 100, 1500) * MS;

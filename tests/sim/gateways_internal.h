@@ -21,7 +21,7 @@ struct gateway_call {
     struct buffer request, reply;
     bool deaf, over, found; /* deaf: no answer is heard */
     uint64_t index;
-    int error; /* of one that is given up: what its sender learns; an enum owning_reach of the last two kinds */
+    int error; /* of one that is given up: what its sender learns; an enum owner_reach of the last two kinds */
 };
 
 /* To the server that it is connected to. CALL_FOLLOW: of a notice that is newer than `index`. */
@@ -39,7 +39,7 @@ void gateway_registered(struct gateway *gateway, int error);
 void gateway_serves(struct gateway *gateway, struct gateway_call *call); /* it has arrived there */
 
 /* -- gateways.c, gateways_judge.c -- */
-struct owning_now gateway_now(const struct gateway *gateway);
+struct owner_now gateway_now(const struct gateway *gateway);
 bool gateway_reached(const struct gateway *gateway); /* up, not paused, not cut off */
 void gateway_troubled(struct gateway *gateway, uint64_t until_us);
 void gateways_trouble(struct gateways *all); /* notes it when something is wrong with the servers now */
@@ -64,6 +64,6 @@ void gateway_take(struct gateway *gateway);              /* one comes */
 uint64_t gateway_next_take_us(const struct gateway *gateway);
 void gateway_retry(struct gateway *gateway);     /* those that wait, again */
 void gateway_end_waits(struct gateway *gateway); /* of those whose time is over */
-void gateway_owner_said(struct gateway *gateway, struct gateway_call *call, enum owning_reach reach);
+void gateway_owner_said(struct gateway *gateway, struct gateway_call *call, enum owner_reach reach);
 
 #endif

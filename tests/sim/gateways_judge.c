@@ -93,9 +93,9 @@ void judge_refused(struct gateway *gateway) {
 static void tell_views(struct gateways *all, const struct gateway_key *key) {
     for (unsigned i = 0; i < all->plan.gateways; i++) {
         struct gateway *gateway = &all->gateways[i];
-        struct owning_view view = {0};
-        bool knows = gateway->owning && owning_look(gateway->owning, slice_text(all->definition.name),
-                                                    slice_text(key->text), UINT32_MAX, gateway_now(gateway), &view);
+        struct owner_view view = {0};
+        bool knows = gateway->owner && owner_look(gateway->owner, slice_text(all->definition.name),
+                                                  slice_text(key->text), UINT32_MAX, gateway_now(gateway), &view);
         TRACE(all->sim, "  %s%s%s%s: owner %s%s, epoch %" P ", active %" P, gateway->node, gateway->up ? "" : ", down",
               gateway->passing ? ", passes" : "", gateway->leaving ? ", leaves" : "",
               knows && view.owner ? view.owner : "?", view.counts ? ", it counts" : "", view.epoch, view.active);
@@ -106,9 +106,9 @@ void judge_beside(struct gateways *all, struct gateway_key *key) {
     unsigned count = 0;
     for (unsigned i = 0; i < all->plan.gateways; i++) {
         struct gateway *gateway = &all->gateways[i];
-        struct owning_view view;
-        if (gateway->owning && owning_look(gateway->owning, slice_text(all->definition.name), slice_text(key->text),
-                                           UINT32_MAX, gateway_now(gateway), &view))
+        struct owner_view view;
+        if (gateway->owner && owner_look(gateway->owner, slice_text(all->definition.name), slice_text(key->text),
+                                         UINT32_MAX, gateway_now(gateway), &view))
             count += view.counts;
     }
     if (count <= 1) return;
@@ -119,10 +119,10 @@ void judge_beside(struct gateways *all, struct gateway_key *key) {
 /* In the window that the owner's bucket is of, by some clock. */
 static void in_window(struct gateway *owner, struct gateway_key *key, uint64_t n) {
     struct gateways *all = owner->all;
-    struct owning_view view = {0};
+    struct owner_view view = {0};
     size_t i = 0;
-    (void)owning_look(owner->owning, slice_text(all->definition.name), slice_text(key->text), UINT32_MAX,
-                      gateway_now(owner), &view);
+    (void)owner_look(owner->owner, slice_text(all->definition.name), slice_text(key->text), UINT32_MAX,
+                     gateway_now(owner), &view);
     while (i + 1 < GATEWAY_WINDOWS && key->windows[i].window_s && key->windows[i].window_s != view.window_s) i++;
     key->windows[i].window_s = view.window_s;
     key->windows[i].sum += n;

@@ -30,7 +30,7 @@ static bool try_spend(struct gateway *gateway, const struct gateway_waiter *wait
 }
 
 static bool owner_said(struct gateway *gateway, struct gateway_waiter *waiter, int rv,
-                       const struct owning_answer *answer) {
+                       const struct owner_answer *answer) {
     struct gateway_key *key = &gateway->all->keys[waiter->key];
     switch (rv) {
         case CO_OK:
@@ -53,21 +53,21 @@ static bool owner_said(struct gateway *gateway, struct gateway_waiter *waiter, i
 }
 
 static bool judge_owned(struct gateway *gateway, struct gateway_waiter *waiter, int rv,
-                        const struct owning_answer *answer) {
+                        const struct owner_answer *answer) {
     bool decided = owner_said(gateway, waiter, rv, answer);
     if (decided && waiter->client) client_decided(gateway, waiter->client, rv, answer->retry_ms);
     return decided;
 }
 
 static bool try_owned(struct gateway *gateway, struct gateway_waiter *waiter) {
-    struct owning_answer answer;
+    struct owner_answer answer;
     if (waiter->asked) return false;
-    int rv = owning_take(gateway->owning, &waiter->take, gateway_now(gateway), &answer);
+    int rv = owner_take(gateway->owner, &waiter->take, gateway_now(gateway), &answer);
     return judge_owned(gateway, waiter, rv, &answer);
 }
 
 static bool try_take(struct gateway *gateway, struct gateway_waiter *waiter, bool waited) {
-    return gateway->owning ? try_owned(gateway, waiter) : try_spend(gateway, waiter, waited);
+    return gateway->owner ? try_owned(gateway, waiter) : try_spend(gateway, waiter, waited);
 }
 
 void gateway_retry(struct gateway *gateway) {
@@ -121,13 +121,13 @@ void gateway_take_of(struct gateway *gateway, struct gateway_client *client) {
     if (try_take(gateway, waiter, false)) gateway->waiting--;
 }
 
-void gateway_owner_said(struct gateway *gateway, struct gateway_call *call, enum owning_reach reach) {
+void gateway_owner_said(struct gateway *gateway, struct gateway_call *call, enum owner_reach reach) {
     struct gateway_waiter *waiter = gateway->waiters;
-    struct owning_answer answer;
+    struct owner_answer answer;
     while (waiter < gateway->waiters + gateway->waiting && waiter->asked != call->number) waiter++;
     CHECK(waiter < gateway->waiters + gateway->waiting);
     waiter->asked = 0;
     int rv =
-        owning_served(gateway->owning, &waiter->take, reach, buffer_slice(&call->reply), gateway_now(gateway), &answer);
+        owner_served(gateway->owner, &waiter->take, reach, buffer_slice(&call->reply), gateway_now(gateway), &answer);
     if (judge_owned(gateway, waiter, rv, &answer)) *waiter = gateway->waiters[--gateway->waiting];
 }

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "health/liveness.h"
 #include "health/sync.h"
-#include "kv/quota/owning.h"
+#include "kv/quota_owner/owner.h"
 #include "rpc/client/connections.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/leader/lessor.h"
@@ -21,7 +21,7 @@
 
 struct mutation {
     const char *name;
-    unsigned bit, forwarding, lease, watch, module, spender, owning, connections, liveness, sync;
+    unsigned bit, forwarding, lease, watch, module, spender, owner, connections, liveness, sync;
 };
 static const struct mutation mutations[] = {
     {"count-old-terms", .bit = RAFT_MUTATE_COUNT_OLD_TERMS},
@@ -49,11 +49,11 @@ static const struct mutation mutations[] = {
     {"quota-reclaims-early", .module = MUTATE_QUOTA_RECLAIMS_EARLY},
     {"quota-refill-twice", .module = MUTATE_QUOTA_REFILL_TWICE},
     {"quota-split-exceeds", .module = MUTATE_QUOTA_SPLIT_EXCEEDS},
-    {"quota-overstays", .spender = SPENDER_MUTATE_OVERSTAYS, .owning = OWNING_MUTATE_OVERSTAYS},
+    {"quota-overstays", .spender = SPENDER_MUTATE_OVERSTAYS, .owner = OWNER_MUTATE_OVERSTAYS},
     {"quota-remembers", .spender = SPENDER_MUTATE_REMEMBERS},
     {"quota-hoards", .spender = SPENDER_MUTATE_HOARDS},
-    {"quota-counts-early", .owning = OWNING_MUTATE_COUNTS_EARLY},
-    {"quota-skips-hand-over", .owning = OWNING_MUTATE_SKIPS_HAND_OVER},
+    {"quota-counts-early", .owner = OWNER_MUTATE_COUNTS_EARLY},
+    {"quota-skips-hand-over", .owner = OWNER_MUTATE_SKIPS_HAND_OVER},
     {"rollout-repeats", .module = MUTATE_ROLLOUT_REPEATS},
     {"rollout-sleeps", .module = MUTATE_ROLLOUT_SLEEPS},
     {"rollout-blind", .module = MUTATE_ROLLOUT_BLIND},
@@ -163,7 +163,7 @@ static void run_once(const struct sim_options *options, const struct scenario *s
     outcome_take(outcome, &sim);
     bool broken = options->mutations || options->forwarding_mutations || options->lease_mutations ||
                   options->watch_mutations || options->module_mutations || options->spender_mutations ||
-                  options->owning_mutations || options->connections_mutations || options->liveness_mutations ||
+                  options->owner_mutations || options->connections_mutations || options->liveness_mutations ||
                   options->sync_mutations;
     if (sim.failed && !broken) cluster_print(&sim, stderr);
     sim_close(&sim);
@@ -358,7 +358,7 @@ static bool parse_mutation(struct arguments *a, const char *name) {
     a->options.watch_mutations |= a->mutation->watch;
     a->options.module_mutations |= a->mutation->module;
     a->options.spender_mutations |= a->mutation->spender;
-    a->options.owning_mutations |= a->mutation->owning;
+    a->options.owner_mutations |= a->mutation->owner;
     a->options.connections_mutations |= a->mutation->connections;
     a->options.liveness_mutations |= a->mutation->liveness;
     a->options.sync_mutations |= a->mutation->sync;

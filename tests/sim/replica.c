@@ -169,7 +169,7 @@ bool replica_load(struct replica *replica, const struct raft_snapshot_meta *meta
     int fd = scratch();
     struct fault fault = {0};
     CHECK(write(fd, bytes.data + 8, size) == (ssize_t)size && lseek(fd, 0, SEEK_SET) == 0);
-    if (machine_restore(replica->machine, fd, size, &fault) != CO_OK) return false;
+    if (machine_install(replica->machine, fd, size, &fault) != CO_OK) return false;
     learn(replica);
     for (size_t at = 8 + size, i = 0; at < bytes.size; at += 8, i++)
         if (bytes.size - at < 8 || get_le64(bytes.data + at) != filler_word(replica->sum, i)) return false;

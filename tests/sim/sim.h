@@ -27,8 +27,8 @@
 #include "base/random.h"
 #include "consensus/disk.h"
 #include "consensus/disk_health.h"
-#include "consensus/proposals.h"
 #include "consensus/raft.h"
+#include "consensus/requests.h"
 #include "consensus/snapshot.h"
 #include "consensus/wal.h"
 #include "tests/lib/fake_disk.h"
@@ -121,7 +121,7 @@ struct sim_options {
     unsigned mutations;                                              /* of the core, */
     unsigned forwarding_mutations, lease_mutations, watch_mutations; /* and of what is around it */
     unsigned module_mutations;                                       /* enum module_mutation */
-    unsigned spender_mutations, owning_mutations;                    /* of gateways */
+    unsigned spender_mutations, owner_mutations;                     /* of gateways */
     unsigned connections_mutations;                                  /* of agents that dial servers */
     unsigned liveness_mutations, sync_mutations;                     /* of agents */
     unsigned rules_off;                                              /* bits of enum rule */
@@ -338,7 +338,7 @@ struct server {
     struct forwarding *forwarding;
     struct lessor *leases;
     uint64_t applied_seen, write_begun_ms, bad_ms;
-    bool poke_planned, restored, dying;
+    bool poke_planned, installed, dying;
     struct decided *decided;
     struct watch *watches;
 
@@ -450,7 +450,7 @@ void check_committed(struct server *server, const struct raft_entry *entry); /* 
 /* The state machine has done it, with this result. */
 void check_applied(struct server *server, const struct raft_entry *entry, const struct machine_result *result);
 void check_state(struct server *server); /* it stands at the end of a batch */
-void check_restored(struct server *server, const struct raft_snapshot_meta *meta);
+void check_installed(struct server *server, const struct raft_snapshot_meta *meta);
 void check_recovered(struct server *server, const struct raft_start *start); /* before the core sees it */
 void check_started(struct server *server);                                   /* the core knows it now */
 void check_acked(struct sim *sim, const struct op *op);

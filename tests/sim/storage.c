@@ -140,7 +140,7 @@ static int snapshot_read_all(struct server *server, uint64_t index, struct raft_
 }
 
 /* The state machine becomes what the snapshot holds. */
-static int restore(struct server *server, uint64_t index) {
+static int load_snapshot(struct server *server, uint64_t index) {
     struct raft_snapshot_meta meta;
     struct buffer bytes = {0};
     int rv = snapshot_read_all(server, index, &meta, &bytes);
@@ -148,7 +148,7 @@ static int restore(struct server *server, uint64_t index) {
         if (!replica_load(&server->machine, &meta, buffer_slice(&bytes)))
             sim_violation(server->sim, RULE_MACHINE, "s%u: the snapshot at %" PRIu64 " is not what was saved",
                           server->slot + 1, index);
-        else check_restored(server, &meta);
+        else check_installed(server, &meta);
     }
     buffer_free(&bytes);
     return rv;
@@ -158,12 +158,12 @@ static void installed(struct server *server, const struct raft_persist *op) {
     server_drop_applies(server);
     server->snapshots_installed++;
     TRACE(server->sim, "s%u installs the snapshot at %" PRIu64, server->slot + 1, op->snapshot.index);
-    int rv = restore(server, op->snapshot.index);
+    int rv = load_snapshot(server, op->snapshot.index);
     if (rv != CO_OK)
         sim_violation(server->sim, RULE_RECOVERY, "s%u: its snapshot at %" PRIu64 " does not open: %s",
                       server->slot + 1, op->snapshot.index, co_strerror(rv));
     server->applied_seen = server->machine.applied;
-    server->restored = true;
+    server->installed = true;
     edge_poke(server);
 }
 
@@ -414,7 +414,7 @@ static int open_machine(struct server *server, const struct raft_snapshot_meta *
     }
     if (server->machine_kept) check_state(server);
     if (replica->applied < meta->index) {
-        int rv = meta->index ? restore(server, meta->index) : CO_OK;
+        int rv = meta->index ? load_snapshot(server, meta->index) : CO_OK;
         if (rv != CO_OK) return rv;
     }
     server->machine_kept = false;

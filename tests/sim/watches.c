@@ -1,7 +1,7 @@
 /* Blocking queries, in the steps of rpc/reads/read.h: confirm, read, then enter the watch table, and read again if
  * the thing's generation has moved meanwhile; when woken, arm first, then confirm and read. Between any two steps
  * the state machine may apply something. The order is this file's own: that of the program is tested by
- * tests/rpc/thread_fetch.c and tests/http/test_large.c. */
+ * tests/rpc/thread_fetch_service.c and tests/http/test_large.c. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -19,7 +19,7 @@ struct watch {
     } own[OP_THINGS_MAX - 1];
     struct watch *next;
     struct server *server;
-    uint64_t op, generation, restores, index; /* index: as it was seen last */
+    uint64_t op, generation, replacements, index; /* index: as it was seen last */
     bool parked, fired, confirming, expired;
 };
 
@@ -98,7 +98,7 @@ void watch_read(struct server *server, uint64_t id) {
     server->watches = watch;
     struct op *op = op_get(server->sim, id);
     watch->generation = generation_of(server, op);
-    watch->restores = machine_restores(server->machine.machine);
+    watch->replacements = machine_replacements(server->machine.machine);
     bool foreign = !op->stale && op->known_index > machine_index(server->machine.machine);
     bool blocking = !foreign && op->known_index >= machine_floor_now(server->machine.machine);
     op_look(server, op);
@@ -146,10 +146,10 @@ void watch_again(struct server *server, uint64_t id) {
     watch->fired = false;
     bool same = op->seen_index == watch->index;
     watch->index = op->seen_index;
-    if (fell && same && watch->restores == machine_restores(server->machine.machine))
+    if (fell && same && watch->replacements == machine_replacements(server->machine.machine))
         sim_violation(server->sim, RULE_WATCH, "watch %" PRIu64 " at s%u was woken, what it reads stands at %" PRIu64,
                       id, server->slot + 1, op->seen_index);
-    watch->restores = machine_restores(server->machine.machine);
+    watch->replacements = machine_replacements(server->machine.machine);
     if (news || watch->expired) answer(watch);
 }
 

@@ -21,9 +21,11 @@ FLOORS = [
     ["agent"],
 ]
 FLOOR_OF = {folder: number for number, floor in enumerate(FLOORS) for folder in floor}
-# Folders whose files are all in rooms. Rooms have floors of their own, by the same rule.
+# Folders with rooms. Rooms have floors of their own, by the same rule; "" stands for files of the folder itself, and where it
+# is not listed all files are in rooms.
 ROOMS = {
-    "kv": [["session", "event"], ["lock"], ["*"], ["txn", "stream", "rollout", "holding"]],  # "*": every other folder, a module of its own
+    "http": [[""], ["api"]],
+    "kv": [["session", "event"], ["lock"], ["*"], ["txn", "stream", "rollout", "holding", "quota_owner"]],  # "*": every other folder, a module of its own
     "rpc": [
         ["wire", "offline"],
         ["api"],
@@ -57,10 +59,11 @@ def judge(folder, room, target, root):
     """What is wrong with a file of folder/room (room "": of the folder) including `target`; None when it is fine."""
     *folders, name = target.split("/")
     there, there_room = (folders + [""])[:2] if folders else ("", "")
-    if there not in FLOOR_OF or len(folders) > 2 or bool(there_room) != (there in ROOMS):
+    own_files = there not in ROOMS or [""] in ROOMS[there]
+    if there not in FLOOR_OF or len(folders) > 2 or (not there_room and not own_files) or (there_room and there not in ROOMS):
         return "is not written as folder/file, or folder/room/file where the folder has rooms"
     fault = order(there, folder, FLOOR_OF)
-    if not fault and there == folder and room:
+    if not fault and there == folder and folder in ROOMS:
         floor_of = {name: number for number, floor in enumerate(ROOMS[folder]) for name in floor}
         if "*" in floor_of:
             floor_of = {there_room: floor_of["*"], room: floor_of["*"], **floor_of}
@@ -79,7 +82,7 @@ def include_faults(root):
             inside = path.relative_to(root)
             room = "/".join(inside.parts[1:-1])
             if room not in (known or {""}) and not ("*" in known and room and "/" not in room):
-                yield f"{inside}: is in no room" if known else f"{inside}: {folder}/ has no rooms"
+                yield f"{inside}: is in no room" if folder in ROOMS else f"{inside}: {folder}/ has no rooms"
                 continue
             for target in pattern.findall(path.read_text()):
                 fault = judge(folder, room, target, root)
@@ -128,6 +131,12 @@ def self_test():
         ({"kv/fence/a.c": '#include "kv/keys/k.h"\n', "kv/keys/k.h": ""}, "runs sideways"),
         ({"kv/session/a.c": '#include "kv/lock/l.h"\n', "kv/lock/l.h": ""}, "runs up"),
         ({"lb/cellar/a.c": ""}, "has no rooms"),
+        ({"http/api/a.c": '#include "http/h.h"\n', "http/h.h": ""}, ""),
+        ({"http/api/a.c": '#include "http/api/b.h"\n', "http/api/b.h": ""}, ""),
+        ({"http/a.c": '#include "http/h.h"\n', "http/h.h": ""}, ""),
+        ({"http/a.c": '#include "http/api/b.h"\n', "http/api/b.h": ""}, "runs up"),
+        ({"agent/a.c": '#include "http/h.h"\n', "http/h.h": ""}, ""),
+        ({"http/cellar/a.c": ""}, "in no room"),
         ({"http/a.c": '#include "kv/kv.h"\n', "kv/keys/kv.h": ""}, "not written as folder/file"),
         ({"tests/kv/test_a.c": "\n" * (MOST_LINES - 1)}, ""),
         ({"tests/kv/test_a.c": "\n" * MOST_LINES}, "lines, at most"),

@@ -1,0 +1,60 @@
+/* All endpoints, topic by topic, in the order of docs/api.md. Examples are run in this order. */
+#include "http/api/topics.h"
+
+#include "http/api/ofrep.h"
+#include "http/api/picks.h"
+
+static void root(struct http_request *request) { http_reply_text(request, 200, "Coord Agent"); }
+
+static const struct http_route http_routes_root[] = {
+    {HTTP_GET, "/", root, "none", NULL, "Says who is here", HTTP_LOCAL, .example = {.status = 200}},
+    {0},
+};
+
+const struct http_topic http_topics[] = {
+    {"Services of this agent", .rows = http_routes_agent_service},
+    {"This agent", .rows = http_routes_agent},
+    {"Checks of this agent", .rows = http_routes_agent_check},
+    {"The agent's process and its cluster", .rows = http_routes_agent_cluster},
+    {"Metrics", .rows = http_routes_metrics},
+    {"Log", .rows = http_routes_monitor},
+    {"Catalog", .rows = http_routes_catalog},
+    {"Health", .rows = http_routes_health},
+    {"Load balancing", .rows = http_routes_lb},
+    {"Keys", .rows = http_routes_kv},
+    {"Sessions", .rows = http_routes_session},
+    {"Leases", .rows = http_routes_lease},
+    {"Events", .rows = http_routes_event},
+    {"Network coordinates", .rows = http_routes_coordinate},
+    {"Regions", .rows = http_routes_regions},
+    {"The catalog of all regions", .rows = http_routes_global},
+    {"Failover to other regions", .rows = http_routes_failover},
+    {"Status", .rows = http_routes_status},
+    {"Operators", .rows = http_routes_operator},
+    {"Backups", .rows = http_routes_snapshot},
+    {"Access control", .rows = http_routes_acl},
+    {"Locks", .rows = http_routes_lock},
+    {"Fences", .rows = http_routes_fence},
+    {"Elections", .rows = http_routes_election},
+    {"Barriers", .rows = http_routes_barrier},
+    {"Hazards", .rows = http_routes_hazard},
+    {"Phasers", .rows = http_routes_phaser},
+    {"Quotas", .rows = http_routes_quota},
+    {"Quotas, spent by this agent", .rows = http_routes_quota_take},
+    {"Streams", .rows = http_routes_watch},
+    {"Transactions", .rows = http_routes_txn},
+    {"Rollouts", .rows = http_routes_rollout},
+    {"OpenFeature", .rows = http_routes_ofrep, .prefix = "/ofrep/",
+     .refused = ofrep_cors}, /* else a page cannot see why */
+    {"Root", .rows = http_routes_root},
+    {0},
+};
+
+static void *worker_new(struct rpc *rpc, size_t cache_bytes) {
+    lb_metrics();
+    return picks_new(rpc, cache_bytes);
+}
+
+static void worker_free(void *kept) { picks_free(kept); }
+
+const struct http_api http_api = {worker_new, worker_free};
