@@ -163,7 +163,7 @@ static void make_up(struct run *run, const uint8_t *code) {
         case 'T': record(run, WAL_RECORD_TRUNCATE, a, 0, nothing); break;
         case 'R': record(run, WAL_RECORD_RESET, a, 0, nothing); break;
         case 'U':
-            if ((uint32_t)a > RAFT_ENTRY_MEMBERS) record(run, (uint32_t)a, b, c, nothing);
+            if ((uint16_t)a > RAFT_ENTRY_MEMBERS) record(run, (uint16_t)a, b, c, nothing);
             break;
         case '|': batch_end(run, a, b, c); break;
         case '+': file_end(run, a, b); break;
