@@ -260,6 +260,48 @@ Test(stream, an_entry_with_many_changes_comes_in_parts, .init = open_world, .fin
     cr_assert_eq(count, KEYS + 1);
 }
 
+/* A stream that goes on in the middle of an entry, at a server that has not applied that entry yet. */
+Test(stream, a_server_that_is_behind_keeps_the_place_within_an_entry) {
+    enum { KEYS = 10 };
+    char key[32];
+    struct stream_ask ask;
+    Pb__StreamPosition place = PB__STREAM_POSITION__INIT;
+    for (unsigned life = 0; life < 2; life++) { /* two servers that apply the same entries */
+        open_world();
+        for (unsigned i = 0; i < KEYS; i++) {
+            snprintf(key, sizeof key, "many/%u", i);
+            kv_put(&world, key, "1");
+        }
+        uint64_t before = machine_index(world.machine);
+        stream_ask_init(&ask);
+        stream_ask_add(&ask, PB__STREAM_KIND__STREAM_PREFIX, "many/");
+        ask.request.bytes_most = 1;
+        if (life == 1) {
+            stream_ask_from(&ask, place.index, place.topic, place.place);
+            const Pb__StreamResult *result = stream_answer(&world, &ask, NULL);
+            cr_assert_eq(result->n_events, 0);
+            cr_assert(result->position->index == place.index && result->position->topic == place.topic &&
+                          result->position->place == place.place,
+                      "what is left of the entry is still to come");
+        }
+        kv_del_tree(&world, "many/");
+        if (life == 0) {
+            stream_ask_from(&ask, before, 0, 0);
+            place = *stream_answer(&world, &ask, NULL)->position;
+            cr_assert(place.index == before + 1 && place.topic != 0, "the answer was cut within the entry");
+        } else {
+            size_t count = 0;
+            for (bool more = true; more;) {
+                const Pb__StreamResult *result = stream_answer(&world, &ask, NULL);
+                count += result->n_events, more = result->n_events > 0;
+                stream_ask_from(&ask, result->position->index, result->position->topic, result->position->place);
+            }
+            cr_assert_eq(count, KEYS - 1, "%zu events", count);
+        }
+        close_world();
+    }
+}
+
 /* One name in two spellings is one thing: an entry that touches both is one event, wherever the answer was cut. */
 Test(stream, an_entry_that_touches_a_thing_twice_is_one_event, .init = open_world, .fini = close_world) {
     static const char *const written[] = {"api", "web", "API", "Web"};
