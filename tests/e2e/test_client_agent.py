@@ -25,7 +25,7 @@ def rows(text):
 def routes():
     """(methods, path) of the whole routing table, as the sources have it."""
     found = []
-    for path in sorted(glob.glob(os.path.join(HERE, "../../http/*.c"))):
+    for path in sorted(glob.glob(os.path.join(HERE, "../../http/api/*.c"))):
         with open(path) as f:
             for methods, route in re.findall(r'\{\s*((?:HTTP_[A-Z]+\s*\|?\s*)+),\s*"(/[^"]*)"', f.read()):
                 found.append(([m[5:] for m in re.findall("HTTP_[A-Z]+", methods)], route))

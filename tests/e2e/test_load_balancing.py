@@ -370,7 +370,7 @@ def told_by_checks():
     passing([one], "api", len(expected))
     until("all were asked again", lambda: min(asked.values()) >= 3)
     for id in bad:
-        lines = [line for line in one.log().splitlines() if "makes no sense" in line and "check=service:%s " % id in line]
+        lines = [line for line in one.log().splitlines() if "the load that a check reports cannot be right" in line and "check=service:%s " % id in line]
         check(len(lines) == 1, "what makes no sense is named in the log, once: %s" % lines)
     until("and is not used", lambda: loads(one) == expected)
     web.shutdown()

@@ -233,8 +233,8 @@ int main(int count, char **arguments) {
     if (count > 1) measure();
     else test();
     rpc_reader_free(reader);
-    servers_stop(own, SERVERS);
-    servers_stop(&far, 1);
+    servers_stop(&far, 1); /* first, because its thread gives the ends of cancelled questions to those who asked */
     servers_stop(&other, 1);
+    servers_stop(own, SERVERS);
     return 0;
 }
