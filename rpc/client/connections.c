@@ -347,7 +347,7 @@ static void tell_lost(struct connections *c, uint64_t now_ms) {
     buffer_free(&line);
 }
 
-/* Those who are asked say what they wait for in their own logs. */
+/* The servers say in their own logs what they wait for. */
 static void tell_leaderless(struct connections *c, uint64_t now_ms) {
     if (c->config.region || !c->current || c->known_leader) {
         c->told_leaderless_ms = 0;

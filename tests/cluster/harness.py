@@ -5,7 +5,7 @@ for each server: what a server sends to another can then be dropped, one way or 
 addresses live in the hub only, so runs go side by side. Where namespaces are not allowed servers get loopback
 addresses of their own and nothing can be cut.
 """
-import atexit, ctypes, http.client, json, os, random, re, resource, shutil, signal, socket, subprocess, sys, tempfile, time, traceback
+import atexit, ctypes, http.client, json, os, random, re, resource, shutil, signal, socket, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))

@@ -158,15 +158,17 @@ def what_woke_a_query():
     for agent in (server, client):
         for attempt in range(5):
             index = agent.get("/v1/catalog/node/db1")[1]["X-Consul-Index"]
-            ended, begun = [], time.monotonic()
+            ended, first, begun = [], None, time.monotonic()
             thread = threading.Thread(target=lambda: ended.append(agent.request("GET", "/v1/catalog/node/db1?index=%s&wait=2s" % index)[1]))
             thread.start()
             while thread.is_alive():
                 thread.join(0.2)
                 turn += 1
                 server.put("/v1/catalog/register", {"Node": "db1", "Address": "10.0.0.9", "Check": {"Name": "alive", "CheckID": "alive", "ServiceID": "db", "Status": ("critical", "passing")[turn % 2]}})
+                first = first or int(server.get("/v1/catalog/node/db1")[1]["X-Consul-Index"])
             if time.monotonic() - begun >= 2:
                 break
+            check(int(ended[0]["X-Consul-Index"]) <= first, "it waited, and a later change woke it: %r" % list(ended[0].items()))
         check(int(ended[0]["X-Consul-Index"]) > int(index) and ended[0]["X-Coord-Cause"] is None, "%r" % list(ended[0].items()))
 
 

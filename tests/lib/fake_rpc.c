@@ -30,7 +30,7 @@ struct rpc {
     int fail, round_error;
     unsigned lose, delay, poisoned, rounds, round_fails;
     const char *poison;
-    _Atomic uint64_t writes, renewals, fetched, uncached, cancelled, fenced, reads, floor;
+    _Atomic uint64_t statuses, peers, writes, renewals, fetched, uncached, cancelled, fenced, reads, floor;
     _Atomic bool fence;
     _Atomic unsigned slow_us;
 };
@@ -373,6 +373,8 @@ void fake_rpc_fence(struct rpc *rpc, bool fence) { rpc->fence = fence; }
 void fake_rpc_slow(struct rpc *rpc, unsigned us) { rpc->slow_us = us; }
 uint64_t fake_rpc_writes(struct rpc *rpc) { return rpc->writes; }
 uint64_t fake_rpc_renewals(struct rpc *rpc) { return rpc->renewals; }
+uint64_t fake_rpc_statuses(struct rpc *rpc) { return rpc->statuses; }
+uint64_t fake_rpc_peers(struct rpc *rpc) { return rpc->peers; }
 uint64_t fake_rpc_fetched(struct rpc *rpc) { return rpc->fetched; }
 uint64_t fake_rpc_uncached(struct rpc *rpc) { return rpc->uncached; }
 uint64_t fake_rpc_cancelled(struct rpc *rpc) { return rpc->cancelled; }
@@ -502,6 +504,7 @@ bool rpc_known_leader(struct rpc *rpc) {
 
 void rpc_status(struct rpc *rpc, struct rpc_status *status) {
     bool leader = rpc_known_leader(rpc);
+    atomic_fetch_add(&rpc->statuses, 1);
     *status = (struct rpc_status){.is_server = true,
                                   .is_leader = leader,
                                   .known_leader = leader,
@@ -511,6 +514,7 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status) {
 }
 
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
+    atomic_fetch_add(&rpc->peers, 1);
     *addresses = arena_alloc(arena, sizeof **addresses);
     (*addresses)[0] = address;
     return rpc_known_leader(rpc);

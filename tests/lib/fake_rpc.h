@@ -55,6 +55,8 @@ void fake_rpc_floor(struct rpc *rpc, uint64_t floor);
 void fake_rpc_fence(struct rpc *rpc, bool fence);
 uint64_t fake_rpc_fenced(struct rpc *rpc);        /* so often that was so */
 void fake_rpc_slow(struct rpc *rpc, unsigned us); /* each fetch is read so much after the one before */
+uint64_t fake_rpc_statuses(struct rpc *rpc);      /* so often rpc_status was called, */
+uint64_t fake_rpc_peers(struct rpc *rpc);         /* and rpc_peers */
 uint64_t fake_rpc_fetched(struct rpc *rpc);       /* so often something was asked for */
 uint64_t fake_rpc_uncached(struct rpc *rpc);      /* so often of them without an answer of before (no_cache) */
 uint64_t fake_rpc_cancelled(struct rpc *rpc);
