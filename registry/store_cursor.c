@@ -171,7 +171,7 @@ void store_cursor_del(struct store_cursor *cursor) {
     if (!error && !store_record_parts(&data, &value, &hash)) error = CO_CORRUPT;
     if (!error) error = store_need_op(txn, txn->file->tables[cursor->table], 0);
     if (!error) {
-        store_undo_note(txn, cursor->table, &key, &data);
+        store_undo_note(txn, cursor->table, &key, &data, true);
         error = store_error(mdb_cursor_del(impl->mdb, 0));
         if (!error) txn->sum -= hash;
     }

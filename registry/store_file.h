@@ -142,8 +142,8 @@ int store_file_begin(struct store_file *file, struct store_txn *txn);
 int store_txn_commit(struct store_txn *txn);
 void store_txn_abort(struct store_txn *txn);
 bool store_is_sum(uint8_t table, const MDB_val *key); /* the one record that is not in the sum */
-/* `old`: LMDB's data of the record; NULL: there is none */
-void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old);
+/* Call it before each change. `old`: LMDB's data of the record; NULL: there is none. `deletes`: there will be none. */
+void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old, bool deletes);
 /* the same for the journal */
 void store_journal_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old);
 /* NULL: the record was the same then */
@@ -196,6 +196,7 @@ struct store {
     struct store_file *file; /* changed behind the closed gate only */
     struct store_txn write;
     bool write_open; /* changed by the applier thread, with views_lock */
+    uint64_t writes; /* write transactions so far, the open one as well; like `write_open` */
     pthread_mutex_t views_lock;
     pthread_cond_t view_begun;
     struct list views;
@@ -228,10 +229,10 @@ struct store_txn *store_reader_txn(struct store_reader *reader);
 void store_reader_pause(struct store_reader *reader);
 
 /* -- views (store_view.c) ----------------------------------------------------------------------------------------- */
-bool store_views_write(struct store *store);   /* a write transaction is about to begin. Is there a view? */
-void store_views_written(struct store *store); /* it has ended */
-/* `old`: LMDB's data of the record that is about to change; NULL: there is none */
-void store_views_note(struct store *store, uint8_t table, const MDB_val *key, const MDB_val *old);
+bool store_views_write(struct store *store); /* a write transaction is about to begin. Is there a view? */
+void store_views_written(struct store *store, bool committed); /* it has ended */
+/* the same as store_undo_note, for views */
+void store_views_note(struct store *store, uint8_t table, const MDB_val *key, const MDB_val *old, bool deletes);
 size_t store_view_noted(struct store_view *view); /* the bytes of its notes */
 
 /* Call it behind the closed gate, when `next` has the name already: makes it the store's file. Returns the old one,

@@ -100,9 +100,9 @@ struct store_txn *store_write(struct store *store) {
 
 /* Notes what a rollback needs: table, whether there was a record, sizes, key, LMDB's data; and the size of the note, to
  * walk back. */
-void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old) {
+void store_undo_note(struct store_txn *txn, uint8_t table, const MDB_val *key, const MDB_val *old, bool deletes) {
     if (txn->viewed && !store_is_sum(table, key))
-        store_views_note(CONTAINER_OF(txn, struct store, write), table, key, old);
+        store_views_note(CONTAINER_OF(txn, struct store, write), table, key, old, deletes);
     if (txn->journal.on) store_journal_note(txn, table, key, old);
     if (!txn->undo.on) return;
     struct buffer *log = &txn->undo.log;
@@ -143,11 +143,11 @@ static void put_raw(struct store_txn *txn, uint8_t table, MDB_val *key, struct s
         }
         if (slice_equal(old, value)) return;
         txn->sum -= old_hash;
-        store_undo_note(txn, table, key, &data);
+        store_undo_note(txn, table, key, &data, false);
         data = (MDB_val){value.size + STORE_HASH_BYTES, NULL};
         rc = store_replace_found(txn, table, cursor, key, &data);
     } else if (rc == 0) {
-        store_undo_note(txn, table, key, NULL);
+        store_undo_note(txn, table, key, NULL, false);
         rc = store_check_inserted(txn, table, cursor, key);
     }
     if (rc) {
@@ -222,7 +222,7 @@ int store_commit(struct store_txn *txn) {
     struct store *store = store_of(txn);
     measure(store);
     int error = store_txn_commit(txn);
-    store_views_written(store);
+    store_views_written(store, !error);
     if (!error) store_flush_note(store, txn->need.changed_bytes);
     return error;
 }
@@ -236,7 +236,7 @@ void store_txn_abort(struct store_txn *txn) {
 void store_abort(struct store_txn *txn) {
     struct store *store = store_of(txn);
     store_txn_abort(txn);
-    store_views_written(store);
+    store_views_written(store, false);
 }
 
 /* -- get and put -------------------------------------------------------------------------------------------------- */
@@ -293,7 +293,7 @@ static bool del_raw(struct store_txn *txn, uint8_t table, MDB_val *key) {
     if (!error) error = store_need_op(txn, txn->file->tables[table], 0);
     if (!error) {
         txn->sum -= hash;
-        store_undo_note(txn, table, key, &data);
+        store_undo_note(txn, table, key, &data, true);
         error = store_error(mdb_cursor_del(txn->cursors[table], 0));
     }
     store_fail(txn, error);

@@ -16,7 +16,10 @@
  *     it was committed, so its note is among them. A note of a later change has the same value that the transaction
  *     sees.
  * (3) Changes of records that were handed out are not noted any more, so notes are taken in order, and for good.
- * (4) When the notes of a view need more than config.view_notes_bytes, it holds a transaction to the end, and nothing
+ * (4) A record that was made and deleted since the view began is not in the view. When no transaction of the view is
+ *     open and the deletion is committed, its note is dropped, because every later piece sees no such record. If it is
+ *     made once more, that is noted again.
+ * (5) When the notes of a view need more than config.view_notes_bytes, it holds a transaction to the end, and nothing
  *     is noted any more: the transaction of the piece that is being read, or one that the writer begins for it, which
  *     sees the last commit. */
 #include <stdlib.h>
@@ -60,6 +63,15 @@ static void begin(struct store_view *view) {
     view->begun = view->noting = view->reading = true;
 }
 
+/* By rule (4), when much of the notes is of such records. Each drop frees at least half of the notes that it walks over. */
+static void drop_gone(struct store_view *view) {
+    const struct store *store = view->store;
+    struct store_notes *notes = &view->notes;
+    CHECK(!view->reading);
+    if (notes->gone_bytes < notes->bytes / 2 || notes->gone_bytes < store->config.view_notes_bytes / 16) return;
+    store_notes_drop_gone(notes, store->write_open ? store->writes - 1 : store->writes);
+}
+
 static bool is_crowded(const struct store_view *view) {
     return view->notes.bytes > view->store->config.view_notes_bytes;
 }
@@ -83,15 +95,19 @@ static void begin_waiting(struct store *store) {
 bool store_views_write(struct store *store) {
     pthread_mutex_lock(&store->views_lock);
     begin_waiting(store);
-    store->write_open = true;
+    store->write_open = true, store->writes++;
     bool viewed = !list_empty(&store->views) || store_compact_collects(store);
     pthread_mutex_unlock(&store->views_lock);
     return viewed;
 }
 
-void store_views_written(struct store *store) {
+void store_views_written(struct store *store, bool committed) {
     pthread_mutex_lock(&store->views_lock);
     store->write_open = false;
+    LIST_FOREACH(item, &store->views) {
+        if (committed) break;
+        store_notes_not_gone(&LIST_ENTRY(item, struct store_view, link)->notes, store->writes);
+    }
     begin_waiting(store);
     pthread_mutex_unlock(&store->views_lock);
 }
@@ -101,7 +117,7 @@ static bool handed_out(const struct store_view *view, uint8_t table, struct slic
     return view->key_size && slice_compare(key, slice_make(view->key, view->key_size)) <= 0;
 }
 
-void store_views_note(struct store *store, uint8_t table, const MDB_val *key, const MDB_val *old) {
+void store_views_note(struct store *store, uint8_t table, const MDB_val *key, const MDB_val *old, bool deletes) {
     struct slice name = slice_make(key->mv_data, key->mv_size), before = slice_make(NULL, 0);
     if (old) before = slice_make(old->mv_data, old->mv_size);
     pthread_mutex_lock(&store->views_lock);
@@ -109,7 +125,9 @@ void store_views_note(struct store *store, uint8_t table, const MDB_val *key, co
     LIST_FOREACH(item, &store->views) {
         struct store_view *view = LIST_ENTRY(item, struct store_view, link);
         if (!view->noting || handed_out(view, table, name)) continue;
-        store_notes_add(&view->notes, table, name, old != NULL, before);
+        struct store_note *note = store_notes_add(&view->notes, table, name, old != NULL, before);
+        if (!note->existed) store_notes_set_gone(&view->notes, note, deletes ? store->writes : 0);
+        if (is_crowded(view) && !view->reading) drop_gone(view);
         if (is_crowded(view) && !view->reading) begin(view), hold(view);
     }
     pthread_mutex_unlock(&store->views_lock);
@@ -169,8 +187,11 @@ static struct store_txn *piece_begin(struct store_view *view) {
 
 static void piece_end(struct store_view *view) {
     pthread_mutex_lock(&view->store->views_lock);
-    if (is_crowded(view) && !view->holds) hold(view);
-    if (!view->holds) store_reader_pause(view->reader), view->reading = false;
+    if (!view->holds) {
+        store_reader_pause(view->reader), view->reading = false;
+        drop_gone(view);
+        if (is_crowded(view)) begin(view), hold(view);
+    }
     pthread_mutex_unlock(&view->store->views_lock);
 }
 

@@ -290,15 +290,16 @@ def an_overloaded_owner_gives_up_a_few_keys():
 
     def moved(agent):
         return {(was, now) for was, now in zip(natural, owners(agent)) if was != now}
+    def a_few_and_the_same():
+        """Until all know all four loads, more keys or fewer move: on a slow machine a report may be late at any time."""
+        now = [owners(agent) for agent in everywhere]
+        moves = collections.Counter((a, b) for a, b in zip(natural, now[0]) if a != b)
+        print("     %d of 400 keys are given up: %s" % (sum(moves.values()), dict(moves)), flush=True)
+        return len(set(map(tuple, now))) == 1 and 3 <= sum(moves.values()) <= 20 and not any(was == "l0" for was, _ in moves)
     with Saying(say):
-        after = {}
         for agent in everywhere:
             until("%s has others for some" % agent.name, lambda: len(moved(agent)) >= 2)
-        until("all agree", lambda: len({tuple(after.setdefault(a.name, owners(a))) for a in everywhere}) == 1 or after.clear())
-    now = after[one.name]
-    count = sum(a != b for a, b in zip(natural, now))
-    check(3 <= count <= 20, "%d of 400 keys are given up: %s" % (count, collections.Counter((a, b) for a, b in zip(natural, now) if a != b)))
-    check(all(a == b for a, b in zip(natural, now) if a == "l0"), "the idle one keeps its own")
+        until("each gives up a few keys, the idle one none, and all agree", a_few_and_the_same)
     failing = lambda: [report(one, "k0", 0.5), report(one, "k1", 0.01, "&errors=1"), report(two, "l0", 0.5), report(two, "l1", 0.5)]
     with Saying(failing):
         for agent in everywhere:

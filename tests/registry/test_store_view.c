@@ -168,6 +168,83 @@ Test(store_view, the_file_does_not_grow_beside_a_slow_view) {
     scratch_remove(folder);
 }
 
+/* Locks and sessions come and go while a view is read: their notes are dropped, and the view needs no read. */
+Test(store_view, records_that_come_and_go_do_not_crowd_a_view) {
+    const char *folder = scratch_folder();
+    struct rng random;
+    rng_seed(&random, 11);
+    struct store *store = filled(folder, 200000, &random);
+    struct told wanted = told_now(store), seen = {0};
+    struct store_view *view = store_view_open(store);
+    int rv = store_view_next(view, tell, &seen);
+    uint64_t before = store_bytes(store);
+    for (unsigned i = 0; i < 60; i++) {
+        for (unsigned step = 0; step < 2; step++) { /* made in one transaction, deleted in the next */
+            struct store_txn *txn = store_write(store);
+            for (unsigned k = 0; k < 100; k++) {
+                char key[32];
+                snprintf(key, sizeof key, "z%02u%04u", k, i);
+                if (step == 0) put_text(txn, 40, key, "here for a moment");
+                else cr_assert(store_del(txn, 40, slice_text(key)));
+            }
+            cr_assert_eq(store_commit(txn), CO_OK);
+        }
+        cr_assert_lt(store_view_noted(view), 100000, "%u: %zu bytes", i, store_view_noted(view));
+        if (rv == CO_OK && i % 8 == 0) rv = store_view_next(view, tell, &seen);
+    }
+    cr_expect_lt(store_bytes(store) - before, 256 * 1024);
+    while (rv == CO_OK) rv = store_view_next(view, tell, &seen);
+    cr_expect_eq(rv, CO_NOTFOUND);
+    cr_expect(slice_equal(buffer_slice(&seen.text), buffer_slice(&wanted.text)));
+    store_view_close(view);
+    buffer_free(&seen.text);
+    buffer_free(&wanted.text);
+    store_close(store);
+    scratch_remove(folder);
+}
+
+/* Records of a few names come, go and come again, in transactions that are committed, rolled back in part or aborted,
+ * and pieces are read before, within and after them. */
+static void come_and_go(uint64_t seed) {
+    const char *folder = scratch_folder();
+    struct rng random;
+    rng_seed(&random, seed);
+    struct store *store = filled(folder, 150000, &random);
+    struct told wanted = told_now(store), seen = {0};
+    struct store_view *view = store_view_open(store);
+    int rv = CO_OK;
+    for (unsigned i = 0; rv == CO_OK; i++) {
+        struct store_txn *txn = store_write(store);
+        unsigned stop = (unsigned)rng_below(&random, 200);
+        for (unsigned step = 0; step < 200; step++) {
+            char key[32];
+            snprintf(key, sizeof key, "z%03u", (unsigned)rng_below(&random, 600));
+            bool point = rng_below(&random, 10) == 0;
+            if (point) store_savepoint(txn);
+            if (rng_below(&random, 5) < 2) put_text(txn, 40, key, "here for a moment");
+            else (void)store_del(txn, 40, slice_text(key));
+            if (point && rng_below(&random, 2)) store_rollback(txn);
+            else if (point) store_release(txn);
+            if ((step == stop || step == 199) && rv == CO_OK && i % 8 == 0) rv = store_view_next(view, tell, &seen);
+        }
+        if (rng_below(&random, 4) == 0) store_abort(txn);
+        else cr_assert_eq(store_commit(txn), CO_OK);
+        if (rv == CO_OK && i % 8 == 4) rv = store_view_next(view, tell, &seen);
+    }
+    cr_expect_eq(rv, CO_NOTFOUND);
+    cr_expect_eq(seen.records, wanted.records, "seed %llu", (unsigned long long)seed);
+    cr_expect(slice_equal(buffer_slice(&seen.text), buffer_slice(&wanted.text)), "seed %llu", (unsigned long long)seed);
+    store_view_close(view);
+    buffer_free(&seen.text);
+    buffer_free(&wanted.text);
+    store_close(store);
+    scratch_remove(folder);
+}
+
+Test(store_view, a_view_never_has_records_that_came_later, .timeout = 300) {
+    for (uint64_t seed = 1; seed <= 25; seed++) come_and_go(seed);
+}
+
 /* One entry may change more than all that may be noted. */
 Test(store_view, notes_are_bounded_within_one_transaction) {
     const char *folder = scratch_folder();
