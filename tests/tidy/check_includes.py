@@ -13,6 +13,7 @@ import tempfile
 # From the ground up. A folder includes itself and the floors below; neighbours on one floor never meet.
 FLOORS = [
     ["base"],
+    ["tls"],
     ["registry", "consensus"],
     ["kv", "lb"],
     ["rpc"],

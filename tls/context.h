@@ -1,0 +1,46 @@
+/* What a process shows and whom it trusts: immutable, reference-counted. A session keeps the context that it began
+ * with, so a new certificate is taken (tls_slot_set) without dropping connections. Any thread. */
+#ifndef COORD_TLS_CONTEXT_H
+#define COORD_TLS_CONTEXT_H
+
+#include <gnutls/gnutls.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#define TLS_PSK_KEYS_MAX 3
+
+struct tls_context_config {
+    struct slice chain, key; /* PEM; both empty: shows no certificate */
+    struct slice trusted;    /* PEM, the CAs; empty: nobody is trusted by certificate */
+    /* Shared keys (Consul's `encrypt`), 16, 24 or 32 bytes. The first one is used for what this process dials, all are
+     * accepted. */
+    struct slice psk[TLS_PSK_KEYS_MAX];
+    size_t psk_count;
+    /* Servers: the secret of session tickets, so that a client resumes at any server. 64 bytes; empty: no tickets. */
+    struct slice ticket_key;
+    const char *least_version; /* "tls10" ... "tls13" as Consul says it, or "TLSv1_2"; NULL: tls12 */
+    const char *cipher_suites; /* Consul's names, comma-separated; NULL or "": GnuTLS's choice, AES-GCM first */
+    bool only_tls13;           /* between processes of coord */
+};
+
+struct tls_context;
+/* Everything is copied. The fault says which part does not fit. */
+int tls_context_make(const struct tls_context_config *config, struct tls_context **context, struct fault *fault);
+struct tls_context *tls_context_ref(struct tls_context *context);
+void tls_context_unref(struct tls_context *context); /* NULL: nothing */
+gnutls_certificate_credentials_t tls_context_credentials(const struct tls_context *context);
+gnutls_priority_t tls_context_priorities(const struct tls_context *context);
+struct slice tls_context_trusted(const struct tls_context *context);             /* PEM */
+struct slice tls_context_chain(const struct tls_context *context);               /* PEM, without the key */
+const gnutls_datum_t *tls_context_ticket_key(const struct tls_context *context); /* NULL: none */
+size_t tls_context_psk(const struct tls_context *context, const struct slice **keys);
+
+/* The present context of a process. A slot begins empty. */
+struct tls_slot;
+struct tls_slot *tls_slot_new(void);
+void tls_slot_free(struct tls_slot *slot);
+void tls_slot_set(struct tls_slot *slot, struct tls_context *context); /* takes over the caller's reference */
+struct tls_context *tls_slot_get(struct tls_slot *slot);               /* a new reference; NULL: empty */
+
+#endif

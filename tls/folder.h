@@ -1,0 +1,35 @@
+/* The folder DATA/tls: what a process needs to prove who it is. Mode 0700; keys 0600, certificates 0644.
+ *
+ *     ca.pem       the CAs that are trusted, the newest first
+ *     cert.pem     this node's chain
+ *     key.pem      its key; made here, never sent
+ *     ca.key       servers: the key that signs, of the first certificate of ca.pem
+ *     secret.key   servers: 32 random bytes; the key of hashes of secrets that are replicated (join tokens)
+ *
+ * A pair (key, certificate) is replaced as a whole: the new files are written and synced beside the old ones
+ * (NAME.new), then renamed, the key first; a start that finds the pair half renamed finishes or undoes it. So a full
+ * disk, a crash or a kill leaves the old pair or the new one. A key that others than its owner may read or write is
+ * refused, in a line that names the file, its mode and the command that mends it. Blocking. */
+#ifndef COORD_TLS_FOLDER_H
+#define COORD_TLS_FOLDER_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+enum tls_file { TLS_FILE_CA, TLS_FILE_CERT, TLS_FILE_KEY, TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILES };
+const char *tls_file_name(enum tls_file file);
+
+/* Makes DATA/tls where it is missing. */
+int tls_folder_make(const char *data_dir, struct fault *fault);
+/* CO_NOTFOUND without a fault's text when there is no such file. Secrets are read into memory that tls_wipe frees. */
+int tls_folder_read(const char *data_dir, enum tls_file file, struct buffer *content, struct fault *fault);
+int tls_folder_write(const char *data_dir, enum tls_file file, struct slice content, struct fault *fault);
+/* Certificate and key together; either both are new afterwards or none. Checks that they fit (tls_pair_check). */
+int tls_folder_write_pair(const char *data_dir, struct slice chain, struct slice key, struct fault *fault);
+/* Call it once at the start, before reading: finishes or undoes a pair that was half replaced. */
+int tls_folder_recover(const char *data_dir, struct fault *fault);
+
+/* The same rules for a key file that a configuration names. */
+int tls_key_file_read(const char *path, struct buffer *key, struct fault *fault);
+
+#endif

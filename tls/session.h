@@ -1,0 +1,69 @@
+/* One encrypted connection, without its socket: bytes from the network go in by tls_session_feed, bytes for the network
+ * come out of tls_session_out. It never blocks, reads no clock but the wall's (for certificates), and holds no thread.
+ * The caller moves bytes, bounds time and bounds how many sessions shake hands at once. One thread at a time.
+ *
+ * Certificates are judged by tls_judge (tls/certificate.h), in one place, with the rules below; a session with a shared
+ * key (PSK, with ECDHE) shows and asks none. */
+#ifndef COORD_TLS_SESSION_H
+#define COORD_TLS_SESSION_H
+
+#include "tls/certificate.h"
+#include "tls/context.h"
+
+enum tls_peer_rule {
+    TLS_PEER_UNASKED,  /* shows no certificate, or is not judged */
+    TLS_PEER_ASKED,    /* may show one; a wrong one ends the handshake */
+    TLS_PEER_REQUIRED, /* has to show a trusted one */
+    TLS_PEER_PINNED, /* clients: the chain's last certificate, or a CA it comes from, has the pin; nothing else counts */
+};
+
+struct tls_session_config {
+    bool server;
+    enum tls_peer_rule peer;
+    int64_t grace_s;  /* an expired certificate of the peer is taken for so long (renewal) */
+    const char *host; /* clients: the name or IP that the certificate must have; NULL: any. Sent as SNI if a name */
+    bool psk;         /* clients: by the shared key. Servers take both when the context has keys */
+    const char *const
+        *protocols;            /* ALPN, best first, NULL-terminated; NULL: none. Both sides must have one in common */
+    uint8_t pin[TLS_PIN_SIZE]; /* TLS_PEER_PINNED */
+    /* Servers with one port for several purposes: called with the chosen protocol before the peer is asked for a
+     * certificate; may change peer and grace_s of the copy that it is given. NULL: never. */
+    void (*chosen)(void *data, const char *protocol, struct tls_session_config *config);
+    void *data;
+};
+
+enum tls_state {
+    TLS_HANDSHAKE, /* feed and send on */
+    TLS_OPEN,
+    TLS_ENDED,  /* the other side has said goodbye (close_notify) */
+    TLS_FAILED, /* tls_session_why says why; what is in tls_session_out (an alert) should still be sent */
+};
+
+struct tls_session;
+/* Takes a reference of the context. */
+struct tls_session *tls_session_new(struct tls_context *context, const struct tls_session_config *config);
+void tls_session_free(struct tls_session *session); /* NULL: nothing */
+
+/* Takes bytes from the network (all of them) and appends what they decrypt to, to `plain`. */
+enum tls_state tls_session_feed(struct tls_session *session, struct slice bytes, struct buffer *plain);
+/* Encrypts. Only when TLS_OPEN. */
+void tls_session_write(struct tls_session *session, struct slice plain);
+void tls_session_goodbye(struct tls_session *session); /* close_notify */
+/* Bytes for the network; the caller takes them (buffer_take, or sends and resets). A client's first bytes are there at
+ * once after tls_session_new. */
+struct buffer *tls_session_out(struct tls_session *session);
+
+enum tls_state tls_session_state(const struct tls_session *session);
+const char *tls_session_why(const struct tls_session *session); /* a line for a log; "" when it has not failed */
+/* Who the other side is: NULL when it showed no certificate. Valid while the session lives. */
+const struct tls_certificate *tls_session_peer(const struct tls_session *session);
+struct slice tls_session_peer_der(const struct tls_session *session);
+const char *tls_session_protocol(const struct tls_session *session); /* ALPN; NULL: none */
+bool tls_session_by_psk(const struct tls_session *session);
+/* The keyed channel's own secret (RFC 5705/9266 tls-exporter), to bind a proof to this connection. */
+int tls_session_export(struct tls_session *session, const char *label, uint8_t bytes[32]);
+
+/* Do these first bytes of a connection begin a TLS handshake? At least 3 bytes; less: true as long as they may. */
+bool tls_looks_like(struct slice bytes);
+
+#endif
