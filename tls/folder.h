@@ -16,7 +16,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-enum tls_file { TLS_FILE_CA, TLS_FILE_CERT, TLS_FILE_KEY, TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILES };
+enum tls_file { TLS_FILE_CA, TLS_FILE_CERT, TLS_FILE_KEY, TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILE_FIRST, TLS_FILES };
 const char *tls_file_name(enum tls_file file);
 
 /* Makes DATA/tls where it is missing. */
