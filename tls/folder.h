@@ -5,6 +5,8 @@
  *     key.pem      its key; made here, never sent
  *     ca.key       servers: the key that signs, of the first certificate of ca.pem
  *     secret.key   servers: 32 random bytes; the key of hashes of secrets that are replicated (join tokens)
+ *     first        the first server, until it leads: what `coord init` brings into the replicated state
+ *     mode         while an open cluster is being closed: plain connections are taken, too
  *
  * A pair (key, certificate) is replaced as a whole: the new files are written and synced beside the old ones
  * (NAME.new), then renamed, the key first; a start that finds the pair half renamed finishes or undoes it. So a full
@@ -16,7 +18,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-enum tls_file { TLS_FILE_CA, TLS_FILE_CERT, TLS_FILE_KEY, TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILE_FIRST, TLS_FILES };
+enum tls_file { TLS_FILE_CA, TLS_FILE_CERT, TLS_FILE_KEY, TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILE_FIRST, TLS_FILE_MODE, TLS_FILES };
 const char *tls_file_name(enum tls_file file);
 
 /* Makes DATA/tls where it is missing. */
@@ -24,6 +26,7 @@ int tls_folder_make(const char *data_dir, struct fault *fault);
 /* CO_NOTFOUND without a fault's text when there is no such file. Secrets are read into memory that tls_wipe frees. */
 int tls_folder_read(const char *data_dir, enum tls_file file, struct buffer *content, struct fault *fault);
 int tls_folder_write(const char *data_dir, enum tls_file file, struct slice content, struct fault *fault);
+void tls_folder_remove(const char *data_dir, enum tls_file file); /* where it is there */
 /* Certificate and key together; either both are new afterwards or none. Checks that they fit (tls_pair_check). */
 int tls_folder_write_pair(const char *data_dir, struct slice chain, struct slice key, struct fault *fault);
 /* Call it once at the start, before reading: finishes or undoes a pair that was half replaced. */
