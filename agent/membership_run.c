@@ -247,15 +247,35 @@ static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
     buffer_free(&mode);
 }
 
+/* This server made the new CA: it takes the key that it kept aside. A key that does not fit is of a rotation that another
+ * one overtook. */
+static void adopt_next(struct membership_run *run, const Pb__TrustCa *ca) {
+    struct buffer key = {0};
+    struct fault fault = {0};
+    if (tls_folder_read(run->data_dir, TLS_FILE_CA_NEXT, &key, &fault) == CO_OK) {
+        struct tls_issuer issuer = {slice_text(ca->certificate), buffer_slice(&key)};
+        bool fits = tls_pair_check(issuer.key, issuer.certificate, NULL) == CO_OK;
+        int error =
+            fits ? authority_store(run->config.authority, run->data_dir, &issuer, slice_make("", 0), &fault) : CO_OK;
+        if (!error) tls_folder_remove(run->data_dir, TLS_FILE_CA_NEXT);
+        else log_error("certificates", "the key of the new CA cannot be kept error=\"%s\"", fault.text);
+    }
+    tls_wipe(&key);
+}
+
+static bool has_key_of(struct membership_run *run, const Pb__TrustCa *ca) {
+    uint8_t pin[TLS_PIN_SIZE];
+    return authority_pin(run->config.authority, pin) && memcmp(pin, ca->pin.data, sizeof pin) == 0;
+}
+
 static void take_trust(struct membership_run *run, struct slice record) {
     struct arena arena = {0};
     const Pb__Trust *trust = message_unpack(&arena, &pb__trust__descriptor, record);
     if (trust && trust->n_cas && trust->cas[0]->pin.len == TLS_PIN_SIZE) {
-        uint8_t pin[TLS_PIN_SIZE];
-        bool has = run->config.server && authority_pin(run->config.authority, pin) &&
-                   memcmp(pin, trust->cas[0]->pin.data, sizeof pin) == 0;
+        bool server = run->config.server;
         if (run->membership.has_certificate) write_cas(run, trust);
-        membership_ca(&run->membership, trust->cas[0]->pin.data, run->config.server && !has, now_s());
+        if (server && !has_key_of(run, trust->cas[0])) adopt_next(run, trust->cas[0]);
+        membership_ca(&run->membership, trust->cas[0]->pin.data, server && !has_key_of(run, trust->cas[0]), now_s());
     }
     arena_free(&arena);
 }

@@ -6,6 +6,7 @@
  *     ca.key       servers: the key that signs, of the first certificate of ca.pem
  *     secret.key   servers: 32 random bytes; the key of hashes of secrets that are replicated (join tokens)
  *     first        the first server, until it leads: what `coord init` brings into the replicated state
+ *     ca-next.key  a server that makes a new CA, until the cluster trusts it
  *     mode         while an open cluster is being closed: plain connections are taken, too
  *
  * A pair (key, certificate) is replaced as a whole: the new files are written and synced beside the old ones
@@ -18,7 +19,17 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-enum tls_file { TLS_FILE_CA, TLS_FILE_CERT, TLS_FILE_KEY, TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILE_FIRST, TLS_FILE_MODE, TLS_FILES };
+enum tls_file {
+    TLS_FILE_CA,
+    TLS_FILE_CERT,
+    TLS_FILE_KEY,
+    TLS_FILE_CA_KEY,
+    TLS_FILE_SECRET,
+    TLS_FILE_FIRST,
+    TLS_FILE_MODE,
+    TLS_FILE_CA_NEXT,
+    TLS_FILES
+};
 const char *tls_file_name(enum tls_file file);
 
 /* Makes DATA/tls where it is missing. */
