@@ -55,7 +55,7 @@ struct buffer *tls_session_out(struct tls_session *session);
 
 enum tls_state tls_session_state(const struct tls_session *session);
 const char *tls_session_why(const struct tls_session *session); /* a line for a log; "" when it has not failed */
-/* Who the other side is: NULL when it showed no certificate. Valid while the session lives. */
+/* The other side: NULL when it showed no certificate. Valid while the session lives. */
 const struct tls_certificate *tls_session_peer(const struct tls_session *session);
 struct slice tls_session_peer_der(const struct tls_session *session);
 const char *tls_session_protocol(const struct tls_session *session); /* ALPN; NULL: none */

@@ -1,4 +1,4 @@
-/* Who belongs to the cluster: join tokens, certificates, removed nodes. */
+/* The members of the cluster: join tokens, certificates, removed nodes. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
