@@ -1,4 +1,4 @@
-/* What `coord init` and `coord join` learned about this node: DATA/joined.json. It is a configuration file like any
+/* DATA/joined.json keeps what `coord init` and `coord join` learned about this node. It is a configuration file like any
  * other, which `coord agent` reads before the files and flags that it is given, so those win. It is written last: without
  * it a folder has not joined. Blocking. */
 #ifndef COORD_AGENT_JOINED_H

@@ -1,4 +1,4 @@
-/* What operators ask of the cluster's trust (registry/trust.h) and a server has to carry out, because it needs the CA's
+/* Requests of operators about the trust of the cluster (registry/trust.h). A server carries them out, because it needs the CA's
  * keys: any server does. Any thread; `done` comes on the loop thread, once. */
 #ifndef COORD_RPC_TRUST_ADMIN_H
 #define COORD_RPC_TRUST_ADMIN_H

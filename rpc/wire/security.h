@@ -58,7 +58,7 @@ void security_get(struct security *security, struct security_rules *rules);
 struct tls_slot *security_slot(struct security *security);     /* lives as long as `security` */
 uint64_t security_generation(const struct security *security); /* grows with each security_set */
 
-/* What is known of a connection when a hello comes over it. */
+/* A connection, when a hello comes over it. */
 struct security_seen {
     bool dialled, encrypted;
     const struct tls_certificate *certificate; /* NULL: none was shown */
