@@ -213,7 +213,8 @@ static int make_context(const struct files *files, const char *ticket_key, struc
                                         .ticket_key = slice_make(ticket_key, TICKET_SIZE),
                                         .least_version = files->min_version,
                                         .cipher_suites = files->cipher_suites};
-    if (rv == CO_OK) rv = tls_context_make(&config, &reading->context, fault);
+    if (rv == CO_OK && (rv = tls_context_make(&config, &reading->context, &inner)) != CO_OK)
+        fault_set(fault, rv, "%s: %s", files->chain, inner.text);
     buffer_free(&trusted);
     return rv;
 }

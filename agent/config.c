@@ -439,12 +439,6 @@ static int check_tls(struct config *config, struct fault *fault) {
         error = config_wrong(config, fault, CO_INVALID, "%s: needs %s", https->cert_file ? "cert_file" : "key_file",
                              https->cert_file ? "key_file" : "cert_file");
     }
-    if (config->watches.count && config->http_port < 0 &&
-        (!config->http_addr || !strstr(config->http_addr, "unix://"))) {
-        error = config_wrong(config, fault, CO_INVALID,
-                             "watches: need the API without TLS, on loopback or a Unix socket (ports.http, "
-                             "addresses.http)");
-    }
     return error;
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "tls/session.h"
 
 #define TURN_NS   2000000 /* of a worker's turn, for handshakes; at least one goes on */
 #define FIRST_MOST 2048   /* bytes read to see what the client speaks */
@@ -105,9 +106,9 @@ static bool first_bytes(struct connection *connection) {
         end_told(connection);
         return false;
     }
-    if (!secure_begin(connection)) {
-        log_debug("http", "there is no certificate yet: closed");
-        end(connection);
+    if (!tls_looks_like(slice_make(bytes, (size_t)got)) || !secure_begin(connection)) {
+        log_debug("http", "a client speaks neither TLS nor HTTP, or there is no certificate yet: closed");
+        end_told(connection);
         return false;
     }
     secure_feed(connection, bytes, (size_t)got);

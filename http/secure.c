@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tls/context.h"
+#include "tls/session.h"
 
 #define RECORD_MOST    16384 /* plain bytes of one record */
 #define SEND_STEP      65536 /* plain bytes encrypted before the kernel is asked to take them */
@@ -432,8 +433,8 @@ ssize_t connection_say(struct connection *connection, const char *data, size_t s
 }
 
 /* A client that speaks TLS to a port of plain HTTP would not understand an answer, so the connection just ends. */
-static bool begins_tls(const struct connection *connection, const unsigned char *bytes, ssize_t size) {
-    return !connection->heard && !connection->completed_run && size >= 3 && bytes[0] == 0x16 && bytes[1] == 3;
+static bool begins_tls(const struct connection *connection, const char *bytes, ssize_t size) {
+    return !connection->heard && !connection->completed_run && size >= 3 && tls_looks_like(slice_make(bytes, (size_t)size));
 }
 
 ssize_t connection_receive(struct connection *connection, void *data, size_t size, int flags) {
