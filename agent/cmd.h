@@ -89,6 +89,7 @@ int cmd_recover(int argc, char **argv); /* operator recover */
 int cmd_reference(int argc, char **argv);
 int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
+int cmd_tls(int argc, char **argv);
 int cmd_txn(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

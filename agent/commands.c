@@ -44,6 +44,7 @@ static const struct cli_command commands[] = {
     {"reload", "have an agent read its configuration files again", cmd_reload},
     {"rtt", "estimate the round trip time between two nodes", cmd_rtt},
     {"snapshot", "save, restore and inspect backups", cmd_snapshot},
+    {"tls", "make a CA and certificates, as files", cmd_tls},
     {"txn", "do several operations, all or nothing", cmd_txn},
     {"validate", "check configuration files, without starting an agent", cmd_validate},
     {"verify", "check the data folder of a stopped server, without changing it", cmd_verify},

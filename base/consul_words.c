@@ -34,7 +34,6 @@ const struct consul_word consul_words[] = {
      "the agent"},
     {CONSUL_COMMAND, "snapshot agent", "run `coord snapshot save` by a timer"},
     {CONSUL_COMMAND, "snapshot decode", "see `coord snapshot inspect`"},
-    {CONSUL_COMMAND, "tls", NO_TLS},
     {CONSUL_COMMAND, "troubleshoot", NO_MESH},
 
     {CONSUL_AGENT_FLAG, "auto-reload-config", "send SIGHUP, or `coord reload`"},
