@@ -289,6 +289,15 @@ static const char *port_hint(const char *address) {
     return plain && !port ? "; the API's port is " DEFAULT_PORT : "";
 }
 
+/* A hint for a server of TLS that refuses this client. By TLS 1.3 the client learns of that when it wants to read. */
+static const char *certificate_hint(const struct client_call *call) {
+    bool alert = strstr(call->reason, "alert") != NULL;
+    bool shown = setting(call->client->certificate, "CLIENT_CERT") != NULL;
+    if (!alert) return "";
+    return shown ? "; the agent refuses the client's certificate (-client-cert), or its CA"
+                 : "; the agent may want a certificate of its clients (-client-cert, -client-key)";
+}
+
 static void call_done(struct client_call *call, CURLcode code) {
     call->done = true;
     curl_easy_getinfo(call->transfer.curl, CURLINFO_RESPONSE_CODE, &call->answer.status);
@@ -298,7 +307,7 @@ static void call_done(struct client_call *call, CURLcode code) {
     call->answer.unreachable = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
     fault_set(&call->fault, CO_NOLEADER, "no answer from %s: %s%s", client_address(call->client),
               call->reason[0] ? call->reason : curl_easy_strerror(code),
-              call->answer.unreachable ? port_hint(client_address(call->client)) : "");
+              call->answer.unreachable ? port_hint(client_address(call->client)) : certificate_hint(call));
 }
 
 static void call_close(struct client_call *call) {

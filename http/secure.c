@@ -250,6 +250,20 @@ const char *secure_why(const struct connection *connection) {
     return connection->secure ? connection->secure->why : "";
 }
 
+/* Tells the client, and the log, why the handshake failed. */
+static void explain(struct secure *secure, int rv) {
+    if (rv == GNUTLS_E_FATAL_ALERT_RECEIVED) {
+        const char *alert = gnutls_alert_get_name(gnutls_alert_get(secure->session));
+        snprintf(secure->why, sizeof secure->why, "the client gave up: %s", alert ? alert : "?");
+    } else if (rv == GNUTLS_E_NO_CERTIFICATE_FOUND) { /* TLS 1.2; GnuTLS would send "decode error" */
+        snprintf(secure->why, sizeof secure->why, "the client shows no certificate");
+        gnutls_alert_send(secure->session, GNUTLS_AL_FATAL, GNUTLS_A_HANDSHAKE_FAILURE);
+    } else {
+        snprintf(secure->why, sizeof secure->why, "%s", gnutls_strerror(rv));
+        gnutls_alert_send_appropriate(secure->session, rv);
+    }
+}
+
 enum secure_step secure_handshake(struct connection *connection) {
     struct secure *secure = connection->secure;
     struct tally *tally = &connection->worker->tally;
@@ -262,12 +276,7 @@ enum secure_step secure_handshake(struct connection *connection) {
     if (rv < 0 && rv != GNUTLS_E_AGAIN) {
         secure->failed = true;
         tally->handshakes[2]++;
-        if (!secure->why[0]) {
-            bool told = rv == GNUTLS_E_FATAL_ALERT_RECEIVED;
-            const char *alert = told ? gnutls_alert_get_name(gnutls_alert_get(secure->session)) : NULL;
-            snprintf(secure->why, sizeof secure->why, "%s%s%s", gnutls_strerror(rv), alert ? " " : "", alert ? alert : "");
-            if (!told) gnutls_alert_send_appropriate(secure->session, rv);
-        }
+        if (!secure->why[0]) explain(secure, rv);
     }
     call_end(secure);
     bool sent = flush(connection);
