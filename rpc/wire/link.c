@@ -27,6 +27,7 @@ static void freed(uv_handle_t *handle) {
 
 void link_end(struct link *link, int error) {
     if (link->closing) return;
+    link_remote(link, link->remote);
     link->closing = true;
     link->error = error;
     if (link_is_secure(link) || error == CO_DENIED) link_secure_end(link);
@@ -301,6 +302,10 @@ bool link_dialled(const struct link *link) { return link->dialled; }
 int link_cause(const struct link *link) { return link->cause; }
 
 void link_remote(const struct link *link, char text[64]) {
+    if (link->closing) { /* the socket is gone */
+        snprintf(text, 64, "%s", link->remote);
+        return;
+    }
     struct sockaddr_storage address = {0};
     int size = sizeof address;
     char ip[48] = "?";
