@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/announce.h"
+#include "agent/certificates.h"
 #include "agent/cmd.h"
 #include "agent/control.h"
 #include "agent/definitions.h"
@@ -17,7 +18,7 @@
 #include "agent/leaving.h"
 #include "agent/modules.h"
 #include "agent/outputs.h"
-#include "agent/self_config.h"
+#include "agent/serving.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "dns/dns.h"
@@ -51,6 +52,7 @@ struct agent {
     struct links *links; /* NULL: no other process can reach this one (-dev), or it is a client agent */
     struct local *local;
     struct spender_run *spender_run;
+    struct certificates *certificates; /* NULL: no TLS */
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -243,60 +245,22 @@ static void start_spending(struct agent *agent) {
 }
 
 static int start_http(struct agent *agent, struct fault *fault) {
-    const struct config *c = &agent->config;
-    if (c->http_port < 0) return CO_OK;
-    struct http_config config = {.addresses = c->http_addresses.items,
-                                 .port = (uint16_t)c->http_port,
-                                 .workers = (unsigned)c->http_workers,
-                                 .shards = (unsigned)c->http_shards,
-                                 .connection_memory = c->http_connection_memory,
-                                 .header_max = c->http_header_max,
-                                 .connections_per_address_max =
-                                     c->http_max_conns_per_client ? (unsigned)c->http_max_conns_per_client : UINT32_MAX,
-                                 .connections_max = (unsigned)c->http_connections_max,
-                                 .body_max = c->http_body_max,
-                                 .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
-                                 .wait_default_ms = (uint64_t)(c->default_query_time_ns / 1000000),
-                                 .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
-                                 .watches_max = c->http_watches_max,
-                                 .cache_bytes = c->http_cache_bytes};
-    struct http_env env = {.rpc = agent->rpc,
-                           .local = agent->local,
-                           .config = c,
-                           .datacenter = c->datacenter,
-                           .node_name = agent->identity.node_name,
-                           .node_id = agent->identity.node_id,
-                           .version = COORD_VERSION,
-                           .consul_version = c->consul_version,
-                           .address = agent->identity.address,
-                           .spool_folder = agent->identity.data_dir,
-                           .is_server = c->server,
-                           .no_coordinates = c->disable_coordinates,
-                           .kv_value_max = c->kv_max_value_size,
-                           .txn_body_max = c->txn_max_req_len,
-                           .txn_ops_max = c->txn_max_operations,
-                           .session_ttl_min_ns = c->session_ttl_min_ns,
-                           .lock_waiters_max = c->lock_waiters_max,
-                           .lock_session_max = c->lock_session_max,
-                           .lock_note_max = c->lock_note_max,
-                           .spender_run = agent->spender_run,
-                           .quota_priority = c->quota_priority,
-                           .describe = self_config_write,
-                           .self_config_data = &agent->config,
-                           .act = acts_take,
-                           .act_data = agent->acts};
-    return http_start(&config, &env, &agent->http, fault);
+    int rv = certificates_start(&agent->loop, &agent->config, agent->identity.data_dir, &agent->certificates, fault);
+    if (rv != CO_OK) return rv;
+    struct serving serving = {.config = &agent->config,
+                              .identity = &agent->identity,
+                              .rpc = agent->rpc,
+                              .local = agent->local,
+                              .spender_run = agent->spender_run,
+                              .acts = agent->acts,
+                              .tls = certificates_https(agent->certificates)};
+    return serving_start(&serving, &agent->http, fault);
 }
 
-/* Starts the watches, which ask this agent's own API at the first address that it listens on. */
+/* Starts the watches, which ask this agent's own API. */
 static void start_watches(struct agent *agent) {
-    const char *first = agent->config.http_addresses.count ? agent->config.http_addresses.items[0] : "127.0.0.1";
-    char address[160];
-    if (strcmp(first, "0.0.0.0") == 0) first = "127.0.0.1";
-    if (strcmp(first, "::") == 0) first = "::1";
-    snprintf(address, sizeof address, strchr(first, ':') ? "[%s]:%u" : "%s:%u", first,
-             agent->http ? http_port(agent->http) : 0u);
-    if (agent->http) acts_watch(agent->acts, address);
+    char address[SERVING_ADDRESS];
+    if (serving_own_address(&agent->config, agent->http, address)) acts_watch(agent->acts, address);
 }
 
 static int start_dns(struct agent *agent, struct fault *fault) {
@@ -362,10 +326,15 @@ static void spender_run_stopped(void *data) {
     acts_stop(agent->acts, acts_stopped, agent);
 }
 
+static void certificates_stopped(void *data) {
+    struct agent *agent = data;
+    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
+}
+
 static void http_stopped(uv_work_t *work, int status) {
     struct agent *agent = work->data;
     (void)status;
-    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
+    certificates_stop(agent->certificates, certificates_stopped, agent);
 }
 
 /* Runs in the thread pool, because the loop has to go on meanwhile: writes under way are answered with their
@@ -444,6 +413,10 @@ static void on_hangup(uv_signal_t *handle, int number) {
     if (agent->acts) acts_reload(agent->acts);
 }
 
+static void reloaded(void *data, const struct config *config) {
+    certificates_reload(((struct agent *)data)->certificates, config);
+}
+
 static void on_tidy(uv_timer_t *timer) {
     (void)timer;
     mem_release_code();
@@ -458,6 +431,7 @@ static int start_acts(struct agent *agent) {
                                  .argc = agent->argc,
                                  .argv = agent->argv,
                                  .leave = leave_asked,
+                                 .reloaded = reloaded,
                                  .data = agent};
     agent->acts = acts_new(&config);
     return CO_OK;
@@ -581,6 +555,7 @@ int agent_main(int argc, char **argv) {
     }
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
+    certificates_free(agent->certificates);
     identity_close(&agent->identity);
     if (rv == CO_OK) log_info("agent", "stopped");
     outputs_close(&agent->config);

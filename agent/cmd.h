@@ -79,6 +79,7 @@ int cmd_members(int argc, char **argv);
 int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_init(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
 #define CMD_KV_AT_HELP \
     "as it was then: an index, a time (2026-11-26T10:00:00Z), or how long ago (-5m), as far back as changes are kept"
@@ -89,6 +90,7 @@ int cmd_recover(int argc, char **argv); /* operator recover */
 int cmd_reference(int argc, char **argv);
 int cmd_rtt(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
+int cmd_tls(int argc, char **argv);
 int cmd_txn(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

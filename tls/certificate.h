@@ -5,8 +5,8 @@
  * certificate. A later CA of the same cluster has the same one. A node's certificate says who it is by
  *
  *   URI  spiffe://DOMAIN/server/NODE or spiffe://DOMAIN/agent/NODE (NODE percent-encoded; RFC 3986 unreserved bytes stay)
- *   DNS  NODE.node.DC.coord, NODE where it is a host name, localhost; of servers also server.DC.coord and
- *        NODE.server.DC.coord, Consul's names (verify_server_hostname)
+ *   DNS  NODE.node.DC.coord, NODE where it is a host name outside of the domain, localhost; of servers also
+ *        server.DC.coord and NODE.server.DC.coord, Consul's names (verify_server_hostname)
  *   IP   127.0.0.1, ::1, and its own addresses
  *
  * Keys and certificates are PEM text, requests are DER. A buffer that held a key is freed with tls_wipe. */
@@ -31,7 +31,7 @@ struct tls_life {
     int64_t from_s, to_s; /* Unix time, both inclusive */
 };
 
-/* What a certificate says. Of a certificate without coord's URI `role` is TLS_ROLE_NONE, and domain and node are empty. */
+/* The content of a certificate. Of a certificate without coord's URI `role` is TLS_ROLE_NONE, and domain and node are empty. */
 struct tls_certificate {
     char domain[TLS_DOMAIN_SIZE + 1];
     enum tls_role role;
@@ -43,7 +43,7 @@ struct tls_certificate {
     bool is_ca;
 };
 
-/* Who a certificate is for. */
+/* The node that a certificate is for. */
 struct tls_subject {
     const char *domain; /* trust domain */
     enum tls_role role;
@@ -59,10 +59,12 @@ struct tls_issuer {
 
 void tls_wipe(struct buffer *secret); /* overwrites the bytes and frees them */
 
-/* Faults: CO_INVALID says in a line what is wrong with what was given; CO_IO: no random bytes. */
+/* Faults: CO_INVALID says in a line what is wrong with what was given; CO_IO: no random bytes. What is made is appended
+ * to the buffer; after a fault it is as before. */
 int tls_key_make(struct buffer *key, struct fault *fault);
 int tls_domain_make(char domain[TLS_DOMAIN_SIZE + 1], struct fault *fault);
-/* A CA of its own (self-signed), or signed by `by` when that is not NULL (cross-signed: same name, same key). */
+/* A CA of its own (self-signed), or signed by `by` when that is not NULL (cross-signed: same name, same key). A name
+ * has the beginning of its key's pin, so two CAs of a cluster have different ones. */
 int tls_ca_make(struct slice key, const char *domain, struct tls_life life, const struct tls_issuer *by,
                 struct buffer *certificate, struct fault *fault);
 /* A certificate request (PKCS #10). It has no names: the issuer decides which ones the certificate has. */
@@ -70,15 +72,26 @@ int tls_request_make(struct slice key, struct buffer *request, struct fault *fau
 /* Is it a request whose sender has the key? Takes EC keys (P-256, P-384) only. */
 int tls_request_check(struct slice request, uint8_t pin[TLS_PIN_SIZE], struct fault *fault);
 /* Appends the certificate and the issuer's to `chain`: also a self-signed one, because who joins compares the CA with
- * the pin of its token. The serial is random. */
+ * the pin of its token. The serial is random. A life that goes beyond the issuer's ends with that. A DNS name that the
+ * node's name makes too long or wrong is left out; wrong ones among subject.names and addresses are CO_INVALID. */
 int tls_issue(const struct tls_issuer *by, struct slice request, const struct tls_subject *subject,
               struct tls_life life, struct buffer *chain, struct fault *fault);
-/* Certificates with Consul's names, for `coord tls cert create`: no URI. `server`, `client`: the extended uses. */
+/* Certificates with Consul's names, for `coord tls`: without coord's URI. */
+struct tls_plain_ca {
+    const char *common_name; /* NULL: one like that of tls_ca_make */
+    const char *uri;         /* NULL: none */
+    const char *const
+        *constraints; /* DNS names that it may sign for, and those below them; NULL-terminated; NULL: all */
+};
+int tls_ca_make_plain(struct slice key, const struct tls_plain_ca *ca, struct tls_life life, struct buffer *certificate,
+                      struct fault *fault);
+/* `server`, `client`: the extended uses. */
 struct tls_plain_subject {
     const char *common_name;
     const char *const *names, *const *addresses; /* NULL-terminated; may be NULL */
     bool server, client;
 };
+/* Takes EC and RSA keys. The certificate alone, without the issuer's. */
 int tls_issue_plain(const struct tls_issuer *by, struct slice key, const struct tls_plain_subject *subject,
                     struct tls_life life, struct buffer *certificate, struct fault *fault);
 
@@ -94,9 +107,9 @@ int tls_pair_check(struct slice key, struct slice chain, struct fault *fault);
 
 /* Judges what somebody showed in a handshake (DER, the node's own first). */
 struct tls_rules {
-    struct slice trusted; /* PEM: the CAs */
+    struct slice trusted; /* PEM: the CAs. A certificate that is itself among them is trusted, too */
     int64_t now_s;
-    int64_t grace_s; /* an expired certificate is taken for so long */
+    int64_t grace_s; /* an expired certificate is taken for so long; never one of a CA */
     bool as_server;  /* it acts as a TLS server: extended use serverAuth; else clientAuth */
 };
 enum tls_verdict {
@@ -107,8 +120,10 @@ enum tls_verdict {
     TLS_WRONG_USE,
     TLS_UNREADABLE,
 };
-/* `why` gets a line about it ("its certificate expired on 2026-11-02 10:00:00 UTC"). `certificate` is filled in whenever
- * the first one can be read. */
+#define TLS_CHAIN_MOST 8 /* certificates of a chain; a longer one is TLS_UNREADABLE */
+/* `why` gets a line about it ("its certificate expired on 2026-11-02 10:00:00 UTC"), "" when it is trusted.
+ * `certificate` is filled in whenever the first one can be read: believe it only when that is trusted. RSA keys below
+ * 2048 bits and signatures over SHA-1 are TLS_UNKNOWN_CA. */
 enum tls_verdict tls_judge(const struct tls_rules *rules, const struct slice *chain, size_t count,
                            struct tls_certificate *certificate, char why[160]);
 /* Does one of its names (DNS, with a wildcard on the left; or IP) fit? */
