@@ -276,9 +276,11 @@ void trust_admin_tick(struct trust_admin *admin, uint64_t now_ms) {
     store_read_done(admin->rpc->loop_reader);
     if (!needed) {
         Pb__TrustSetCommand command = PB__TRUST_SET_COMMAND__INIT;
+        trust->n_cas = 1;
+        trust->cas[0]->cross = (char *)(uintptr_t) "";
         command.trust = trust, command.cas = trust->modify_index;
-        trust->n_cas = 1, trust->cas[0]->cross = (char *)(uintptr_t) "";
-        admin->dropping = true, admin->drop.done = dropped;
+        admin->drop.done = dropped;
+        admin->dropping = true;
         rpc_submit(admin->rpc, &admin->drop, TRUST_SET, &command.base);
     }
     arena_free(&arena);

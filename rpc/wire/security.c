@@ -52,6 +52,60 @@ struct tls_slot *security_slot(struct security *security) {
 }
 uint64_t security_generation(const struct security *security) { return atomic_load(&security->generation); }
 
+/* -- links -------------------------------------------------------------------------------------------------------- */
+static const char *const member_protocols[] = {SECURITY_MEMBER, NULL};
+static const char *const all_protocols[] = {SECURITY_MEMBER, SECURITY_JOIN, SECURITY_RENEW, SECURITY_SECURE, NULL};
+
+bool security_dial(struct security *security, struct link_security *link) {
+    *link = (struct link_security){0};
+    if (!security) return false;
+    struct security_rules rules;
+    security_get(security, &rules);
+    if (rules.kind == SECURITY_OPEN || rules.dials_plain) return false;
+    bool shared = rules.kind == SECURITY_SHARED_KEY;
+    link->slot = security->slot;
+    link->session = (struct tls_session_config){
+        .peer = shared ? TLS_PEER_UNASKED : TLS_PEER_REQUIRED, .psk = shared, .protocols = member_protocols};
+    return true;
+}
+
+/* Members show certificates; who comes for one has none, or one that has expired. */
+static void chosen(void *data, const char *protocol, struct tls_session_config *config) {
+    (void)data;
+    if (strcmp(protocol, SECURITY_RENEW) == 0) config->peer = TLS_PEER_REQUIRED, config->grace_s = SECURITY_GRACE_S;
+    else if (strcmp(protocol, SECURITY_MEMBER) != 0) config->peer = TLS_PEER_UNASKED;
+}
+
+bool security_accept(struct security *security, uint8_t refusal_type, struct link_security *link) {
+    *link = (struct link_security){0};
+    if (!security) return false;
+    struct security_rules rules;
+    security_get(security, &rules);
+    if (rules.kind == SECURITY_OPEN) return false;
+    link->slot = security->slot;
+    link->session.peer = rules.asks_clients                  ? TLS_PEER_REQUIRED
+                         : rules.kind == SECURITY_SHARED_KEY ? TLS_PEER_UNASKED
+                                                             : TLS_PEER_ASKED;
+    link->session.protocols = rules.kind == SECURITY_CLUSTER ? all_protocols : member_protocols;
+    link->session.chosen = chosen;
+    link->allow_plain = rules.takes_plain;
+    link->refusal_type = refusal_type;
+    link->refusal = "this cluster takes encrypted connections only: bring this host in with `coord join TOKEN ADDRESS`";
+    if (rules.kind == SECURITY_SHARED_KEY)
+        link->refusal = "this cluster is encrypted: give this host its key (encrypt)";
+    if (rules.kind == SECURITY_OWN_CA)
+        link->refusal = "this cluster takes encrypted connections only: give this host ca_file, cert_file and key_file";
+    return true;
+}
+
+struct security_seen security_see(struct link *link) {
+    struct tls_session *session = link_session(link);
+    return (struct security_seen){.dialled = link_dialled(link),
+                                  .encrypted = link_encrypted(link),
+                                  .certificate = link_peer(link),
+                                  .der = session ? tls_session_peer_der(session) : slice_make(NULL, 0)};
+}
+
 /* -- who it is ---------------------------------------------------------------------------------------------------- */
 static const char *say(char why[SECURITY_WHY], const char *text) {
     snprintf(why, SECURITY_WHY, "%s", text);

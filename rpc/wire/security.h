@@ -11,6 +11,7 @@
 #ifndef COORD_RPC_SECURITY_H
 #define COORD_RPC_SECURITY_H
 
+#include "rpc/wire/link.h"
 #include "rpc/wire/peer.pb-c.h"
 #include "tls/certificate.h"
 #include "tls/context.h"
@@ -58,12 +59,19 @@ void security_get(struct security *security, struct security_rules *rules);
 struct tls_slot *security_slot(struct security *security);     /* lives as long as `security` */
 uint64_t security_generation(const struct security *security); /* grows with each security_set */
 
+/* How to dial a member; false: plain. `link` is valid until the next security_set. `security` NULL: open. */
+bool security_dial(struct security *security, struct link_security *link);
+/* How to take connections; false: plain ones only. A plain side that is not taken is told so by a frame of
+ * `refusal_type`. */
+bool security_accept(struct security *security, uint8_t refusal_type, struct link_security *link);
+
 /* A connection, when a hello comes over it. */
 struct security_seen {
     bool dialled, encrypted;
     const struct tls_certificate *certificate; /* NULL: none was shown */
     struct slice der;                          /* its bytes */
 };
+struct security_seen security_see(struct link *link);
 /* Pure. May the other side be who its hello says? NULL: it may; else a line about it ("its certificate is ..."), in
  * `why`. */
 const char *security_judge(const struct security_rules *rules, const struct security_seen *seen,
