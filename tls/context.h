@@ -8,7 +8,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-#define TLS_PSK_KEYS_MAX 3
+#define TLS_PSK_KEYS_MAX    3
+#define TLS_TICKET_KEY_SIZE 64
 
 struct tls_context_config {
     struct slice chain, key; /* PEM; both empty: shows no certificate */
@@ -20,12 +21,15 @@ struct tls_context_config {
     /* Servers: the secret of session tickets, so that a client resumes at any server. 64 bytes; empty: no tickets. */
     struct slice ticket_key;
     const char *least_version; /* "tls10" ... "tls13" as Consul says it, or "TLSv1_2"; NULL: tls12 */
-    const char *cipher_suites; /* Consul's names, comma-separated; NULL or "": GnuTLS's choice, AES-GCM first */
-    bool only_tls13;           /* between processes of coord */
+    /* Consul's names, comma-separated, the best first; those of TLS 1.3 too. GnuTLS takes their ciphers, hashes and key
+     * exchanges one by one, so also a suite that combines those of two others. NULL or "": ECDHE with AES-GCM first, then
+     * ChaCha20. Shared keys need one with AEAD and SHA-256 among them. */
+    const char *cipher_suites;
+    bool only_tls13; /* between processes of coord */
 };
 
 struct tls_context;
-/* Everything is copied. The fault says which part does not fit. */
+/* Everything is copied. CO_INVALID: the fault says which part does not fit. */
 int tls_context_make(const struct tls_context_config *config, struct tls_context **context, struct fault *fault);
 struct tls_context *tls_context_ref(struct tls_context *context);
 void tls_context_unref(struct tls_context *context); /* NULL: nothing */
@@ -39,8 +43,9 @@ size_t tls_context_psk(const struct tls_context *context, const struct slice **k
 /* The present context of a process. A slot begins empty. */
 struct tls_slot;
 struct tls_slot *tls_slot_new(void);
-void tls_slot_free(struct tls_slot *slot);
-void tls_slot_set(struct tls_slot *slot, struct tls_context *context); /* takes over the caller's reference */
-struct tls_context *tls_slot_get(struct tls_slot *slot);               /* a new reference; NULL: empty */
+void tls_slot_free(struct tls_slot *slot); /* NULL: nothing */
+void tls_slot_set(struct tls_slot *slot,
+                  struct tls_context *context);          /* takes over the caller's reference; NULL: empty */
+struct tls_context *tls_slot_get(struct tls_slot *slot); /* a new reference; NULL: empty */
 
 #endif
