@@ -174,7 +174,7 @@ Test(certificate, any_name_of_a_node_survives) {
     }
 }
 
-/* What a certificate with this URI says, which has this one too if that is not NULL. */
+/* The content of a certificate with this URI, and with that one too if it is not NULL. */
 static struct tls_certificate with_uris(const char *one, const char *two) {
     struct tls_certificate said;
     gnutls_x509_crt_t made;
