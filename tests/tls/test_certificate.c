@@ -425,6 +425,16 @@ Test(certificate, only_a_ca_issues) {
     pair_free(&third);
 }
 
+Test(certificate, a_ca_of_a_wrong_domain_is_refused) {
+    static const char *const wrong[] = {"", "coord", "00112233445566778899aabbccddeef",
+                                        "00112233445566778899AABBCCDDEEFF"};
+    struct buffer out = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
+        cr_expect_eq(tls_ca_make(buffer_slice(&ca.key), wrong[i], life, NULL, &out, NULL), CO_INVALID, "%s", wrong[i]);
+        cr_expect_eq(out.size, 0u);
+    }
+}
+
 Test(certificate, pairs_are_checked) {
     struct fault fault = {0};
     pki_node(&ca, TLS_ROLE_AGENT, "a", life, &node);
