@@ -9,15 +9,18 @@
 #include <unistd.h>
 
 #include "agent/announce.h"
+#include "agent/certificates.h"
 #include "agent/cmd.h"
 #include "agent/control.h"
 #include "agent/definitions.h"
+#include "agent/enrolled.h"
 #include "agent/flags.h"
 #include "agent/identity.h"
 #include "agent/leaving.h"
+#include "agent/membership_run.h"
 #include "agent/modules.h"
 #include "agent/outputs.h"
-#include "agent/self_config.h"
+#include "agent/serving.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "dns/dns.h"
@@ -51,6 +54,11 @@ struct agent {
     struct links *links; /* NULL: no other process can reach this one (-dev), or it is a client agent */
     struct local *local;
     struct spender_run *spender_run;
+    struct certificates *certificates; /* of HTTPS; NULL: no TLS */
+    struct security *security;
+    struct authority *authority;
+    struct membership_run_config membership_config;
+    struct membership_run *membership;
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -119,7 +127,11 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
                                        .coordinates = coordinates_settings(c),
                                        .slow_start_ns = (uint64_t)c->slow_start_ns,
-                                       .modules = agent_modules_configured(c, &agent->arena)};
+                                       .modules = agent_modules_configured(c, &agent->arena),
+                                       .security = agent->security,
+                                       .authority = agent->authority,
+                                       .dns_domain = c->domain,
+                                       .certificate_life_s = ENROLLED_LIFE_S};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
@@ -141,8 +153,31 @@ static void start_client(struct agent *agent) {
                                        .no_coordinates = c->disable_coordinates,
                                        .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000,
                                        .slow_start_ns = (uint64_t)c->slow_start_ns,
-                                       .modules = agent_modules};
+                                       .modules = agent_modules,
+                                       .security = agent->security};
     agent->rpc = rpc_client_start(&agent->loop, &config);
+}
+
+/* Before anything is dialled or listens: how this node protects its connections. */
+static int start_security(struct agent *agent, struct fault *fault) {
+    const struct config *c = &agent->config;
+    bool any = strcmp(c->bind_addr, "0.0.0.0") == 0 || strcmp(c->bind_addr, "::") == 0;
+    agent->security = security_new();
+    agent->authority = authority_new();
+    agent->membership_config =
+        (struct membership_run_config){.data_dir = agent->identity.data_dir,
+                                       .node = agent->identity.node_name,
+                                       .datacenter = c->datacenter,
+                                       .bind = any ? NULL : c->bind_addr,
+                                       .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
+                                       .server = c->server,
+                                       .authority = agent->authority,
+                                       .security = agent->security};
+    return membership_load(&agent->membership_config, fault);
+}
+
+static void start_membership(struct agent *agent) {
+    agent->membership = membership_run_start(&agent->loop, agent->rpc, &agent->membership_config);
 }
 
 static int start_rpc(struct agent *agent, struct fault *fault) {
@@ -243,60 +278,22 @@ static void start_spending(struct agent *agent) {
 }
 
 static int start_http(struct agent *agent, struct fault *fault) {
-    const struct config *c = &agent->config;
-    if (c->http_port < 0) return CO_OK;
-    struct http_config config = {.addresses = c->http_addresses.items,
-                                 .port = (uint16_t)c->http_port,
-                                 .workers = (unsigned)c->http_workers,
-                                 .shards = (unsigned)c->http_shards,
-                                 .connection_memory = c->http_connection_memory,
-                                 .header_max = c->http_header_max,
-                                 .connections_per_address_max =
-                                     c->http_max_conns_per_client ? (unsigned)c->http_max_conns_per_client : UINT32_MAX,
-                                 .connections_max = (unsigned)c->http_connections_max,
-                                 .body_max = c->http_body_max,
-                                 .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
-                                 .wait_default_ms = (uint64_t)(c->default_query_time_ns / 1000000),
-                                 .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
-                                 .watches_max = c->http_watches_max,
-                                 .cache_bytes = c->http_cache_bytes};
-    struct http_env env = {.rpc = agent->rpc,
-                           .local = agent->local,
-                           .config = c,
-                           .datacenter = c->datacenter,
-                           .node_name = agent->identity.node_name,
-                           .node_id = agent->identity.node_id,
-                           .version = COORD_VERSION,
-                           .consul_version = c->consul_version,
-                           .address = agent->identity.address,
-                           .spool_folder = agent->identity.data_dir,
-                           .is_server = c->server,
-                           .no_coordinates = c->disable_coordinates,
-                           .kv_value_max = c->kv_max_value_size,
-                           .txn_body_max = c->txn_max_req_len,
-                           .txn_ops_max = c->txn_max_operations,
-                           .session_ttl_min_ns = c->session_ttl_min_ns,
-                           .lock_waiters_max = c->lock_waiters_max,
-                           .lock_session_max = c->lock_session_max,
-                           .lock_note_max = c->lock_note_max,
-                           .spender_run = agent->spender_run,
-                           .quota_priority = c->quota_priority,
-                           .describe = self_config_write,
-                           .self_config_data = &agent->config,
-                           .act = acts_take,
-                           .act_data = agent->acts};
-    return http_start(&config, &env, &agent->http, fault);
+    int rv = certificates_start(&agent->loop, &agent->config, agent->identity.data_dir, &agent->certificates, fault);
+    if (rv != CO_OK) return rv;
+    struct serving serving = {.config = &agent->config,
+                              .identity = &agent->identity,
+                              .rpc = agent->rpc,
+                              .local = agent->local,
+                              .spender_run = agent->spender_run,
+                              .acts = agent->acts,
+                              .tls = certificates_https(agent->certificates)};
+    return serving_start(&serving, &agent->http, fault);
 }
 
-/* Starts the watches, which ask this agent's own API at the first address that it listens on. */
+/* Starts the watches, which ask this agent's own API. */
 static void start_watches(struct agent *agent) {
-    const char *first = agent->config.http_addresses.count ? agent->config.http_addresses.items[0] : "127.0.0.1";
-    char address[160];
-    if (strcmp(first, "0.0.0.0") == 0) first = "127.0.0.1";
-    if (strcmp(first, "::") == 0) first = "::1";
-    snprintf(address, sizeof address, strchr(first, ':') ? "[%s]:%u" : "%s:%u", first,
-             agent->http ? http_port(agent->http) : 0u);
-    if (agent->http) acts_watch(agent->acts, address);
+    char address[SERVING_ADDRESS];
+    if (serving_own_address(&agent->config, agent->http, address)) acts_watch(agent->acts, address);
 }
 
 static int start_dns(struct agent *agent, struct fault *fault) {
@@ -362,10 +359,21 @@ static void spender_run_stopped(void *data) {
     acts_stop(agent->acts, acts_stopped, agent);
 }
 
+static void membership_stopped(void *data) {
+    struct agent *agent = data;
+    agent->membership = NULL;
+    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
+}
+
+static void certificates_stopped(void *data) {
+    struct agent *agent = data;
+    membership_run_stop(agent->membership, membership_stopped, agent);
+}
+
 static void http_stopped(uv_work_t *work, int status) {
     struct agent *agent = work->data;
     (void)status;
-    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
+    certificates_stop(agent->certificates, certificates_stopped, agent);
 }
 
 /* Runs in the thread pool, because the loop has to go on meanwhile: writes under way are answered with their
@@ -444,6 +452,10 @@ static void on_hangup(uv_signal_t *handle, int number) {
     if (agent->acts) acts_reload(agent->acts);
 }
 
+static void reloaded(void *data, const struct config *config) {
+    certificates_reload(((struct agent *)data)->certificates, config);
+}
+
 static void on_tidy(uv_timer_t *timer) {
     (void)timer;
     mem_release_code();
@@ -458,6 +470,7 @@ static int start_acts(struct agent *agent) {
                                  .argc = agent->argc,
                                  .argv = agent->argv,
                                  .leave = leave_asked,
+                                 .reloaded = reloaded,
                                  .data = agent};
     agent->acts = acts_new(&config);
     return CO_OK;
@@ -502,7 +515,9 @@ static void start_tidying(struct agent *agent) {
 static int start_parts(struct agent *agent, struct fault *fault) {
     undiscoverable_domains(agent->config.domain, agent->config.alt_domain, agent->config.datacenter);
     start_tidying(agent);
-    int rv = start_rpc(agent, fault);
+    int rv = start_security(agent, fault);
+    if (rv == CO_OK) rv = start_rpc(agent, fault);
+    if (rv == CO_OK) start_membership(agent);
     if (rv == CO_OK) start_links(agent);
     if (rv == CO_OK) rv = start_local(agent, fault);
     if (rv == CO_OK) start_spending(agent);
@@ -581,6 +596,9 @@ int agent_main(int argc, char **argv) {
     }
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
+    certificates_free(agent->certificates);
+    security_free(agent->security);
+    authority_free(agent->authority);
     identity_close(&agent->identity);
     if (rv == CO_OK) log_info("agent", "stopped");
     outputs_close(&agent->config);

@@ -12,6 +12,59 @@ static bool is_loopback(const char *address) {
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 || strncmp(address, "unix:", 5) == 0;
 }
 
+static void announce_address(const char *scheme, const char *address, uint16_t port) {
+    if (strncmp(address, "unix:", 5) == 0) log_info("agent", "%s address=%s", scheme, address);
+    else log_info("agent", "%s address=%s port=%u", scheme, address, port);
+}
+
+static void announce_http(const struct config *c, const struct http_server *http) {
+    for (size_t i = 0; i < c->http_addresses.count; i++) {
+        announce_address("http", c->http_addresses.items[i], http ? http_port(http) : 0);
+        if (!is_loopback(c->http_addresses.items[i]))
+            log_warn("agent",
+                     "the HTTP API listens beyond loopback without TLS and ACLs: everybody who reaches %s "
+                     "can change everything",
+                     c->http_addresses.items[i]);
+    }
+    for (size_t i = 0; i < c->https_addresses.count; i++)
+        announce_address("https", c->https_addresses.items[i], http ? https_port(http) : 0);
+}
+
+static void list_addresses(struct buffer *out, const char *name, const struct config_texts *addresses) {
+    if (!addresses->count) return;
+    buffer_printf(out, "%s%s", out->size ? "; " : "", name);
+    for (size_t i = 0; i < addresses->count; i++) buffer_printf(out, " %s", addresses->items[i]);
+}
+
+void announce_protection(const struct config *c, struct buffer *out) {
+    struct buffer safe = {0}, open = {0};
+    list_addresses(&safe, "HTTPS on", &c->https_addresses);
+    if (c->https_addresses.count)
+        buffer_append_text(&safe, c->tls_https.verify_incoming ? " (clients need a certificate)"
+                                                               : " (every client is served)");
+    list_addresses(&open, "HTTP on", &c->http_addresses);
+    bool alone = c->dev || c->server_port < 0;
+    if (!alone) buffer_printf(&open, "%sservers and agents among themselves", open.size ? "; " : "");
+    if (c->dns_port >= 0) list_addresses(&open, "DNS on", &c->dns_addresses);
+    buffer_printf(out, "protected by TLS: %.*s | not protected: %.*s", safe.size ? (int)safe.size : 7,
+                  safe.size ? safe.data : "nothing", open.size ? (int)open.size : 7, open.size ? open.data : "nothing");
+    buffer_free(&safe);
+    buffer_free(&open);
+}
+
+static void log_protection(const struct config *c) {
+    struct buffer line = {0};
+    announce_protection(c, &line);
+    log_info("agent", "%.*s", (int)line.size, line.data);
+    buffer_free(&line);
+    const struct config_tls *all = &c->tls_defaults;
+    if (!c->https_addresses.count && (all->cert_file || all->ca_file || all->ca_path))
+        log_warn("agent", "cert_file, key_file, ca_file and ca_path protect nothing: ports.https is off");
+    if (all->verify_incoming && !c->dev)
+        log_warn("agent", "verify_incoming: so far only HTTPS asks for certificates, port %lld does not",
+                 (long long)c->server_port);
+}
+
 void announce_agent(const struct config *c, const struct identity *identity, const Pb__Node *node,
                     const struct http_server *http, const struct dns_server *dns) {
     undiscoverable_log(identity->node_name, node, NULL);
@@ -25,17 +78,11 @@ void announce_agent(const struct config *c, const struct identity *identity, con
                  "%s takes this server out of the cluster (%s), and it comes back with an empty data folder only",
                  c->leave_on_terminate ? "SIGTERM" : "SIGINT",
                  c->leave_on_terminate ? "leave_on_terminate" : "skip_leave_on_interrupt is false");
-    for (size_t i = 0; i < c->http_addresses.count; i++) {
-        log_info("agent", "http address=%s port=%u", c->http_addresses.items[i], http ? http_port(http) : 0u);
-        if (!is_loopback(c->http_addresses.items[i]))
-            log_warn("agent",
-                     "the HTTP API listens beyond loopback without TLS and ACLs: everybody who reaches %s "
-                     "can change everything",
-                     c->http_addresses.items[i]);
-    }
+    announce_http(c, http);
     for (size_t i = 0; i < c->dns_addresses.count; i++)
         log_info("agent", "dns address=%s port=%u domain=%s", c->dns_addresses.items[i], dns ? dns_port(dns) : 0u,
                  c->domain);
+    log_protection(c);
 }
 
 static char build_labels[160] = "version=\"\",consul_version=\"\"";

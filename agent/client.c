@@ -33,13 +33,6 @@ struct client_call {
     char reason[CURL_ERROR_SIZE];
 };
 
-const char *client_address(const struct client *client) {
-    const char *address = client->address;
-    if (!address || !address[0]) address = getenv("COORD_HTTP_ADDR");
-    if (!address || !address[0]) address = getenv("CONSUL_HTTP_ADDR");
-    return address && address[0] ? address : "127.0.0.1:8500";
-}
-
 static size_t on_body(char *data, size_t size, size_t count, void *context) {
     struct transfer *transfer = context;
     size_t bytes = size * count;
@@ -123,10 +116,23 @@ CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]) {
 
 static const char *socket_of(const char *address) { return strncmp(address, "unix://", 7) == 0 ? address + 7 : NULL; }
 
-/* The value of a variable; NULL: not set, or empty. */
+/* The value of COORD_NAME, or else of CONSUL_NAME; NULL: neither is set, or they are empty. */
 static const char *variable(const char *name) {
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
+    static const char *const before[] = {"COORD_", "CONSUL_"};
+    for (size_t i = 0; i < 2; i++) {
+        char whole[64];
+        snprintf(whole, sizeof whole, "%s%s", before[i], name);
+        const char *value = getenv(whole);
+        if (value && value[0]) return value;
+    }
+    return NULL;
+}
+
+static const char *setting(const char *given, const char *name) { return given && given[0] ? given : variable(name); }
+
+const char *client_address(const struct client *client) {
+    const char *address = setting(client->address, "HTTP_ADDR");
+    return address ? address : "127.0.0.1:8500";
 }
 
 /* As Go reads truth values. */
@@ -139,7 +145,7 @@ static bool is_one_of(const char *value, const char *const *words) {
 /* As in Consul's clients the variable asks for TLS, even when the address begins with "http://". */
 static bool wants_tls(void) {
     static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True", NULL};
-    return is_one_of(variable("CONSUL_HTTP_SSL"), yes);
+    return is_one_of(variable("HTTP_SSL"), yes);
 }
 
 /* The certificate has to be for this name. libcurl takes that name from the URL, so the name is written into the URL,
@@ -171,22 +177,27 @@ static struct curl_slist *set_server_name(CURL *curl, const char *url, const cha
     return to;
 }
 
-struct curl_slist *client_tls(CURL *curl, const char *url) {
+struct curl_slist *client_tls(const struct client *client, CURL *curl, const char *url) {
     static const char *const no[] = {"0", "f", "F", "false", "FALSE", "False", NULL};
     static const char https[] = "https://";
     if (strncmp(url, https, sizeof https - 1) != 0) return NULL;
-    const char *file = variable("CONSUL_CACERT"), *folder = file ? NULL : variable("CONSUL_CAPATH");
+    bool said = (client->ca_file && client->ca_file[0]) || (client->ca_path && client->ca_path[0]);
+    const char *file = said ? client->ca_file : variable("CACERT");
+    const char *folder = said ? client->ca_path : file ? NULL : variable("CAPATH");
+    if (file && !file[0]) file = NULL;
+    if (folder && !folder[0]) folder = NULL;
     if (file || folder) { /* they replace the certificates that the system trusts */
         curl_easy_setopt(curl, CURLOPT_CAINFO, file);
         curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
     }
-    if (variable("CONSUL_CLIENT_CERT")) curl_easy_setopt(curl, CURLOPT_SSLCERT, variable("CONSUL_CLIENT_CERT"));
-    if (variable("CONSUL_CLIENT_KEY")) curl_easy_setopt(curl, CURLOPT_SSLKEY, variable("CONSUL_CLIENT_KEY"));
-    if (is_one_of(variable("CONSUL_HTTP_SSL_VERIFY"), no)) {
+    const char *certificate = setting(client->certificate, "CLIENT_CERT"), *key = setting(client->key, "CLIENT_KEY");
+    if (certificate) curl_easy_setopt(curl, CURLOPT_SSLCERT, certificate);
+    if (key) curl_easy_setopt(curl, CURLOPT_SSLKEY, key);
+    if (is_one_of(variable("HTTP_SSL_VERIFY"), no)) {
         curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
         curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
     }
-    const char *name = variable("CONSUL_TLS_SERVER_NAME");
+    const char *name = setting(client->server_name, "TLS_SERVER_NAME");
     return name ? set_server_name(curl, url, name) : NULL;
 }
 
@@ -254,7 +265,7 @@ static void call_open(struct client_call *call, const struct client *client, con
     *call = (struct client_call){.client = client, .headers = headers_of(client)};
     CURL *curl = client_curl(url.data, call->reason);
     call->transfer = (struct transfer){.answer = &call->answer, .curl = curl, .to = to};
-    call->to_server = client_tls(curl, url.data);
+    call->to_server = client_tls(client, curl, url.data);
     const char *socket = socket_of(client_address(client));
     if (socket) CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket) == CURLE_OK);
     set_body(curl, &call->transfer, body, from);
@@ -278,6 +289,15 @@ static const char *port_hint(const char *address) {
     return plain && !port ? "; the API's port is " DEFAULT_PORT : "";
 }
 
+/* A hint for a server of TLS that refuses this client. By TLS 1.3 the client learns of that when it wants to read. */
+static const char *certificate_hint(const struct client_call *call) {
+    bool alert = strstr(call->reason, "alert") != NULL;
+    bool shown = setting(call->client->certificate, "CLIENT_CERT") != NULL;
+    if (!alert) return "";
+    return shown ? "; the agent refuses the client's certificate (-client-cert), or its CA"
+                 : "; the agent may want a certificate of its clients (-client-cert, -client-key)";
+}
+
 static void call_done(struct client_call *call, CURLcode code) {
     call->done = true;
     curl_easy_getinfo(call->transfer.curl, CURLINFO_RESPONSE_CODE, &call->answer.status);
@@ -287,7 +307,7 @@ static void call_done(struct client_call *call, CURLcode code) {
     call->answer.unreachable = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
     fault_set(&call->fault, CO_NOLEADER, "no answer from %s: %s%s", client_address(call->client),
               call->reason[0] ? call->reason : curl_easy_strerror(code),
-              call->answer.unreachable ? port_hint(client_address(call->client)) : "");
+              call->answer.unreachable ? port_hint(client_address(call->client)) : certificate_hint(call));
 }
 
 static void call_close(struct client_call *call) {

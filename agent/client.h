@@ -8,13 +8,15 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* The flags of every command that talks to an agent (-http-addr, -token, -datacenter, -stale). */
+/* The flags of every command that talks to an agent (-http-addr, -token, -datacenter, -stale, and those of TLS). */
 struct client {
     /* NULL: $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR, 127.0.0.1:8500. "host:port", "host" (port 8500),
-     * "http://..." (a URL: port 80 where it has none), "unix:///path".
-     * With $CONSUL_HTTP_SSL=true HTTP is HTTPS. */
+     * "http://..." and "https://..." (URLs: port 80 and 443 where they have none), "unix:///path".
+     * With $COORD_HTTP_SSL=true, $CONSUL_HTTP_SSL=true HTTP is HTTPS. */
     const char *address;
     const char *token, *datacenter;
+    /* NULL: the environment's (client_tls) */
+    const char *ca_file, *ca_path, *certificate, *key, *server_name;
     bool stale;
 };
 
@@ -79,13 +81,13 @@ void client_call_free(CURLM *calls, struct client_call *call); /* ends one that 
  * libcurl's words for a failure. The caller frees the handle with curl_easy_cleanup; `reason` outlives it. */
 CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]);
 
-/* Appends the URL of `path` at an address as above, in HTTPS where $CONSUL_HTTP_SSL asks for that. */
+/* Appends the URL of `path` at an address as above, in HTTPS where $COORD_HTTP_SSL or $CONSUL_HTTP_SSL asks for that. */
 void client_url(const char *address, const char *path, struct buffer *url);
-/* Applies the environment's settings of TLS to a handle of client_curl for an HTTPS `url`; does nothing for HTTP:
- * $CONSUL_CACERT or $CONSUL_CAPATH, $CONSUL_CLIENT_CERT, $CONSUL_CLIENT_KEY, $CONSUL_HTTP_SSL_VERIFY=false,
- * $CONSUL_TLS_SERVER_NAME. The caller frees what it returns, which may be NULL, with curl_slist_free_all after the
- * handle. */
-struct curl_slist *client_tls(CURL *curl, const char *url);
+/* Applies the client's settings of TLS to a handle of client_curl for an HTTPS `url`; does nothing for HTTP. What the
+ * client does not say the environment does, COORD_X before CONSUL_X: CACERT or CAPATH, CLIENT_CERT, CLIENT_KEY,
+ * TLS_SERVER_NAME; HTTP_SSL_VERIFY=false. The caller frees what it returns, which may be NULL, with curl_slist_free_all
+ * after the handle. */
+struct curl_slist *client_tls(const struct client *client, CURL *curl, const char *url);
 
 /* Appends `text` encoded for a path ('/' stays) or a parameter's value. */
 void client_encode(struct buffer *out, const char *text, bool path);

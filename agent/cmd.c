@@ -8,13 +8,13 @@
 #include "base/suggest.h"
 #include "base/text.h"
 
-#define FLAGS_MAX 32
+#define FLAGS_MAX 48
 #define FILE_MAX  ((size_t)512 << 20)
 
 /* -- flags -------------------------------------------------------------------------------------------------------- */
 static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag *flags, size_t count,
                           struct client *client) {
-    CHECK(count + 4 <= FLAGS_MAX);
+    CHECK(count + 9 <= FLAGS_MAX);
     if (count) memcpy(all, flags, count * sizeof *flags);
     if (!client) return count;
     all[count++] = (struct cmd_flag){"http-addr", CMD_TEXT, &client->address,
@@ -22,6 +22,17 @@ static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag 
     all[count++] = (struct cmd_flag){"token", CMD_TEXT, &client->token, "token to send"};
     all[count++] = (struct cmd_flag){"datacenter", CMD_TEXT, &client->datacenter, "datacenter to ask"};
     all[count++] = (struct cmd_flag){"stale", CMD_BOOL, &client->stale, "any server may answer, perhaps with old data"};
+    all[count++] =
+        (struct cmd_flag){"ca-file", CMD_TEXT, &client->ca_file, "HTTPS: file of the CAs; $COORD_CACERT, $CONSUL_CACERT"};
+    all[count++] = (struct cmd_flag){"ca-path", CMD_TEXT, &client->ca_path,
+                                     "HTTPS: folder of the CAs; $COORD_CAPATH, $CONSUL_CAPATH"};
+    all[count++] = (struct cmd_flag){"client-cert", CMD_TEXT, &client->certificate,
+                                     "HTTPS: file of the certificate to show; $COORD_CLIENT_CERT, $CONSUL_CLIENT_CERT"};
+    all[count++] = (struct cmd_flag){"client-key", CMD_TEXT, &client->key,
+                                     "HTTPS: file of its key; $COORD_CLIENT_KEY, $CONSUL_CLIENT_KEY"};
+    all[count++] = (struct cmd_flag){"tls-server-name", CMD_TEXT, &client->server_name,
+                                     "HTTPS: name that the agent's certificate must have; $COORD_TLS_SERVER_NAME, "
+                                     "$CONSUL_TLS_SERVER_NAME"};
     return count;
 }
 

@@ -175,7 +175,7 @@ static int follow_once(struct following *following) {
     if (following->from && !following->lines.position.size) client_parameter(&path, "from", following->from);
     client_url(address, text_of(&path), &url);
     CURL *curl = following->curl = client_curl(text_of(&url), reason);
-    struct curl_slist *to_server = client_tls(curl, url.data);
+    struct curl_slist *to_server = client_tls(following->client, curl, url.data);
     if (following->lines.position.size) append_header(&headers, "Last-Event-ID", text_of(&following->lines.position));
     if (following->client->token) append_header(&headers, "X-Consul-Token", following->client->token);
     if (strncmp(address, "unix://", 7) == 0) curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, address + 7);

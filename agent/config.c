@@ -37,6 +37,8 @@ void config_init(struct config *config) {
         .bind_addr = "0.0.0.0",
         .client_addr = "127.0.0.1",
         .http_port = 8500,
+        .https_port = -1,
+        .https_handshake_timeout_ns = HTTP_HANDSHAKE_TIMEOUT_MS * MILLISECOND,
         .dns_port = 8600,
         .server_port = 8300,
         .retry_interval_ns = 30 * SECOND,
@@ -377,6 +379,15 @@ static void split_addresses(struct config *config, const char *list, struct conf
     }
 }
 
+/* The addresses of an interface. Where its port is off it has its Unix sockets alone. */
+static void split_interface(struct config *config, int64_t port, const char *own, struct config_texts *texts) {
+    struct config_texts all;
+    split_addresses(config, own ? own : config->client_addr, &all);
+    *texts = (struct config_texts){0};
+    for (size_t i = 0; i < all.count; i++)
+        if (port >= 0 || strncmp(all.items[i], "unix://", 7) == 0) texts_append(config, texts, all.items[i]);
+}
+
 static int check_bootstrap(struct config *config, struct fault *fault) {
     bool expect = config->bootstrap_expect > 0;
     if (config->dev && (expect || config->bootstrap)) {
@@ -404,12 +415,41 @@ static void read_reconnect(struct config *config) {
     if (config->reconnect_timeout_ns == 0) config->reconnect_timeout_ns = LEASE_RECONNECT_NS;
 }
 
+static const char *first_given(const char *a, const char *b) { return a ? a : b; }
+
+/* What is not given for HTTPS alone is what is given for all. */
+static void fill_https(struct config *config) {
+    struct config_tls *https = &config->tls_https;
+    const struct config_tls *all = &config->tls_defaults;
+    bool pair = https->cert_file || https->key_file, trusted = https->ca_file || https->ca_path;
+    if (!pair) https->cert_file = all->cert_file, https->key_file = all->key_file;
+    if (!trusted) https->ca_file = all->ca_file, https->ca_path = all->ca_path;
+    https->min_version = first_given(https->min_version, all->min_version);
+    https->cipher_suites = first_given(https->cipher_suites, all->cipher_suites);
+    if (!https->verify_incoming_given)
+        https->verify_incoming = all->verify_incoming || config->verify_incoming_https;
+}
+
+/* The parts of a pair. Whether files are needed is known when the data folder is looked at (certificates.h). */
+static int check_tls(struct config *config, struct fault *fault) {
+    int error = CO_OK;
+    fill_https(config);
+    const struct config_tls *https = &config->tls_https;
+    if (!https->cert_file != !https->key_file) {
+        error = config_wrong(config, fault, CO_INVALID, "%s: needs %s", https->cert_file ? "cert_file" : "key_file",
+                             https->cert_file ? "key_file" : "cert_file");
+    }
+    return error;
+}
+
 /* Checks keys against each other. The caller skips this after an error, because a key that was only written wrong would
  * be reported as missing. */
 static int check_together(struct config *config, struct fault *fault) {
     int error = check_bootstrap(config, fault);
     if (!config->server && config->retry_join_wan.count + config->start_join_wan.count)
         error = config_wrong(config, fault, CO_INVALID, "retry_join_wan: only servers join other regions (-server)");
+    int wrong = check_tls(config, fault);
+    if (!error) error = wrong;
     if (!config->data_dir && !config->dev)
         error = config_wrong(config, fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");
     return error;
@@ -434,7 +474,8 @@ int config_finish(struct config *config, struct fault *fault) {
     if (config->raft_multiplier == 0) config->raft_multiplier = 1;
     if (!config->leave_on_terminate_given) config->leave_on_terminate = !config->server;
     if (!config->skip_leave_on_interrupt_given) config->skip_leave_on_interrupt = config->server;
-    split_addresses(config, config->http_addr ? config->http_addr : config->client_addr, &config->http_addresses);
+    split_interface(config, config->http_port, config->http_addr, &config->http_addresses);
+    split_interface(config, config->https_port, config->https_addr, &config->https_addresses);
     split_addresses(config, config->dns_addr ? config->dns_addr : config->client_addr, &config->dns_addresses);
     return CO_OK;
 }

@@ -68,6 +68,13 @@ struct config_blocks {
     size_t count;
 };
 
+/* Keys of the block "tls", and of before Consul had it. NULL: not given. */
+struct config_tls {
+    const char *ca_file, *ca_path, *cert_file, *key_file;
+    const char *min_version, *cipher_suites; /* as tls/context.h takes them */
+    bool verify_incoming, verify_incoming_given;
+};
+
 struct config {
     /* role and name */
     bool dev; /* temporary data, loopback, a cluster of one */
@@ -84,15 +91,24 @@ struct config {
     const char *bind_addr;                             /* between servers */
     const char *advertise_addr;                        /* NULL: bind_addr, or the host's first private address */
     const char *client_addr;                           /* as written, blanks between several */
-    const char *http_addr, *dns_addr;                  /* the same for one interface; NULL: client_addr */
-    struct config_texts http_addresses, dns_addresses; /* set by config_finish */
-    int64_t http_port, dns_port, server_port;          /* -1: off; 0: any free one */
+    /* the same for one interface; NULL: client_addr. HTTP and HTTPS also "unix:///path" */
+    const char *http_addr, *https_addr, *dns_addr;
+    /* set by config_finish; none where the port is off */
+    struct config_texts http_addresses, https_addresses, dns_addresses;
+    int64_t http_port, https_port, dns_port, server_port;   /* -1: off; 0: any free one */
+    const char *socket_user, *socket_group, *socket_mode;   /* of Unix sockets; mode: octal. NULL: not given */
     struct config_texts start_join, retry_join;
     struct config_texts start_join_wan, retry_join_wan; /* of servers: other regions */
     int64_t retry_interval_wan_ns;
     int64_t failover_return_ns;
     int64_t retry_interval_ns;
     uint64_t retry_max; /* 0: for ever */
+
+    /* TLS. tls_https: what is given for HTTPS alone; config_finish fills in the rest from tls_defaults */
+    struct config_tls tls_defaults, tls_https;
+    bool verify_incoming_https;
+    bool tls_prefer_server_cipher_suites;
+    int64_t https_handshake_timeout_ns;
 
     /* DNS */
     const char *domain, *alt_domain; /* without dots at the ends; NULL: none */

@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "rpc/wire/address.h"
 
+#define SOCKET_PATH_MOST 107 /* bytes of sun_path, without the NUL */
+
 /* An empty text means that the key is not given, for keys that may be left out. */
 static bool none(const char **text) {
     if (**text) return false;
@@ -24,7 +26,7 @@ static bool is_ip(const char *text) {
 /* Why a text cannot be an address, for people; NULL when it may be one. */
 static const char *no_address(const char *text) {
     if (strstr(text, "{{")) return "is a go-sockaddr template, which is not supported: write the address itself";
-    if (strncmp(text, "unix://", 7) == 0) return "is a Unix socket, which is not supported yet";
+    if (strncmp(text, "unix://", 7) == 0) return "is a Unix socket, which only addresses.http and addresses.https take";
     return NULL;
 }
 
@@ -54,31 +56,57 @@ const char *accept_own_ip(struct arena *arena, const char **text) {
     return memcmp(address, &in6addr_any, 16) ? NULL : "is no address that others can connect to";
 }
 
-const char *accept_client_ips(struct arena *arena, const char **text) {
-    const char *wrong = no_address(*text);
-    if (wrong) return wrong;
+/* Several addresses, blanks between. */
+static const char *accept_list(struct arena *arena, const char **text, bool sockets) {
     struct buffer list = {0};
-    const char *at = *text;
-    while (*(at += strspn(at, " \t"))) {
+    const char *at = *text, *wrong = NULL;
+    while (!wrong && *(at += strspn(at, " \t"))) {
         size_t size = strcspn(at, " \t");
         const char *one = without_brackets(arena, arena_strndup(arena, at, size));
         at += size;
-        if (!is_ip(one)) {
-            wrong = no_address(one);
-            buffer_free(&list);
-            return wrong ? wrong : "is not an IP address (several are separated by blanks)";
-        }
+        bool socket = sockets && strncmp(one, "unix://", 7) == 0;
+        if (socket && one[7] != '/') wrong = "is no Unix socket: write unix:///path";
+        else if (socket && strlen(one + 7) > SOCKET_PATH_MOST) wrong = "has a path of more than 107 bytes";
+        else if (!socket && !is_ip(one) && !(wrong = no_address(one)))
+            wrong = "is not an IP address (several are separated by blanks)";
         if (list.size) buffer_append_byte(&list, ' ');
         buffer_append_text(&list, one);
     }
-    if (list.size == 0) return "holds no address";
-    *text = arena_strndup(arena, list.data, list.size);
+    if (!wrong && list.size == 0) wrong = "holds no address";
+    if (!wrong) *text = arena_strndup(arena, list.data, list.size);
     buffer_free(&list);
-    return NULL;
+    return wrong;
+}
+
+const char *accept_client_ips(struct arena *arena, const char **text) {
+    const char *wrong = no_address(*text);
+    return wrong ? wrong : accept_list(arena, text, false);
 }
 
 const char *accept_no_client_ips(struct arena *arena, const char **text) {
     return none(text) ? NULL : accept_client_ips(arena, text);
+}
+
+const char *accept_no_http_addresses(struct arena *arena, const char **text) {
+    return none(text) ? NULL : accept_list(arena, text, true);
+}
+
+const char *accept_mode(struct arena *arena, const char **text) {
+    (void)arena;
+    if (none(text)) return NULL;
+    size_t size = strlen(*text);
+    bool octal = strspn(*text, "01234567") == size;
+    return octal && size >= 3 && size <= 4 && (size == 3 || **text == '0') ? NULL : "is no mode of a file: write 0660";
+}
+
+const char *accept_tls_version(struct arena *arena, const char **text) {
+    static const char *const versions[] = {"tls10",   "tls11",   "tls12",   "tls13",   "TLS_AUTO",
+                                           "TLSv1_0", "TLSv1_1", "TLSv1_2", "TLSv1_3", NULL};
+    (void)arena;
+    if (none(text)) return NULL;
+    for (size_t i = 0; versions[i]; i++)
+        if (strcmp(*text, versions[i]) == 0) return NULL;
+    return "is no version of TLS: tls12 or tls13 (TLSv1_2, TLSv1_3)";
 }
 
 const char *accept_datacenter(struct arena *arena, const char **text) {

@@ -3,10 +3,16 @@
 #include <stdio.h>
 
 #include "agent/config_internal.h"
+#include "base/check.h"
 #include "base/text.h"
 
 /* Does a reload apply changes of this key? */
 static bool is_reloaded(const struct key *key) {
+    static const char *const certificates[] = {"ca_file", "ca_path", "cert_file", "key_file"};
+    const char *last = strrchr(key->path, '.');
+    bool tls = !last || strncmp(key->path, "tls.", 4) == 0;
+    for (size_t i = 0; tls && i < ARRAY_COUNT(certificates); i++)
+        if (strcmp(last ? last + 1 : key->path, certificates[i]) == 0) return true;
     return key->kind == KEY_BLOCK || key->kind == KEY_BLOCKS || strcmp(key->path, "log_level") == 0;
 }
 

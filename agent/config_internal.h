@@ -100,6 +100,10 @@ const char *accept_ip(struct arena *arena, const char **text);
 const char *accept_own_ip(struct arena *arena, const char **text);        /* one that others can connect to, or empty */
 const char *accept_client_ips(struct arena *arena, const char **text);    /* several, blanks between */
 const char *accept_no_client_ips(struct arena *arena, const char **text); /* or none */
+/* As accept_no_client_ips, and "unix:///path" among them. */
+const char *accept_no_http_addresses(struct arena *arena, const char **text);
+const char *accept_mode(struct arena *arena, const char **text);        /* of a file: "0660"; or none */
+const char *accept_tls_version(struct arena *arena, const char **text); /* tls12, TLSv1_2; or none */
 const char *accept_datacenter(struct arena *arena, const char **text);
 const char *accept_domain(struct arena *arena, const char **text);
 const char *accept_no_domain(struct arena *arena, const char **text); /* or none */

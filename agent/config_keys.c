@@ -31,6 +31,7 @@
     { path, KEY_NUMBER, offsetof(struct config, member), least, most, NULL, false, NULL, NULL, help }
 #define DURATION(path, member, least, most, help) \
     { path, KEY_DURATION, offsetof(struct config, member), least, most, NULL, false, NULL, NULL, help }
+#define CERTIFICATE(path, member, help) TEXT(path, member, accept_any, help)
 /* As IDLE, but the value is kept. */
 #define KEPT(path, kind, member, most, help) \
     { path, kind, offsetof(struct config, member), 0, most, NULL, true, NULL, NULL, help }
@@ -43,11 +44,11 @@
 #define GUARD_UNLESS(path, kind, guard, text) \
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, text, "asks for " guard ", unless it says " text }
 #define ACCESS "access control"
-#define TLS    "TLS"
+#define TLS    "TLS between servers and agents"
 
 /* The reasons why keys have no effect. */
 #define NO_ACCESS       "there is no access control yet"
-#define NO_TLS          "there is no TLS yet"
+#define NO_TLS          "there is no TLS between servers and agents yet"
 #define NO_AUDIT        "there is no audit log yet"
 #define NO_MESH         "there is no service mesh"
 #define NO_GOSSIP       "there is no gossip: leases say which nodes are alive"
@@ -56,7 +57,6 @@
 #define NO_PUSH         "metrics are read from /v1/agent/metrics, not sent"
 #define NO_SEGMENTS     "there are no network segments"
 #define NO_UI           "there is no web interface"
-#define NO_UNIX_SOCKETS "there are no Unix sockets yet"
 #define AUTOPILOT       "set at run time: `coord operator autopilot set-config`"
 #define NO_CACHE        "there is no such cache: reads are answered from the store"
 #define SNAPSHOTS       "see coord.snapshot_log_bytes"
@@ -78,11 +78,47 @@ const struct key config_keys[] = {
     TEXT("advertise_addr", advertise_addr, accept_own_ip,
          "address that others are told; default: bind_addr, or the host's first private address"),
     TEXT("client_addr", client_addr, accept_client_ips, "addresses for HTTP and DNS, blanks between"),
-    TEXT("addresses.http", http_addr, accept_no_client_ips, "addresses for HTTP alone; default: client_addr"),
+    TEXT("addresses.http", http_addr, accept_no_http_addresses,
+         "addresses for HTTP alone, also unix:///path; default: client_addr"),
+    TEXT("addresses.https", https_addr, accept_no_http_addresses,
+         "addresses for HTTPS alone, also unix:///path; default: client_addr"),
     TEXT("addresses.dns", dns_addr, accept_no_client_ips, "addresses for DNS alone; default: client_addr"),
     FIELD("ports.http", KEY_PORT, http_port, "-1: off; 0: any free one"),
+    FIELD("ports.https", KEY_PORT, https_port, "-1: off; 0: any free one"),
     FIELD("ports.dns", KEY_PORT, dns_port, "UDP and TCP; -1: off; 0: any free one"),
     FIELD("ports.server", KEY_PORT, server_port, "between servers and agents"),
+    TEXT("unix_sockets.user", socket_user, accept_any,
+         "owner of the files of Unix sockets, a name or a number; default: this process's"),
+    TEXT("unix_sockets.group", socket_group, accept_any,
+         "group of the files of Unix sockets, a name or a number; default: this process's"),
+    TEXT("unix_sockets.mode", socket_mode, accept_mode, "mode of the files of Unix sockets; default: 0660"),
+    CERTIFICATE("cert_file", tls_defaults.cert_file, "this agent's certificate and those above it, PEM"),
+    CERTIFICATE("key_file", tls_defaults.key_file, "its key, PEM; nobody but the owner may read it"),
+    CERTIFICATE("ca_file", tls_defaults.ca_file, "the CAs that are trusted, PEM"),
+    CERTIFICATE("ca_path", tls_defaults.ca_path, "a folder of such files"),
+    TEXT("tls_min_version", tls_defaults.min_version, accept_tls_version, "the lowest version of TLS; default: tls12"),
+    TEXT("tls_cipher_suites", tls_defaults.cipher_suites, accept_any,
+         "what is taken of TLS 1.2, by Consul's names, commas between; default: all that is good, AES-GCM first"),
+    KEPT("tls_prefer_server_cipher_suites", KEY_BOOL, tls_prefer_server_cipher_suites, UINT64_MAX,
+         "the server's order always counts"),
+    BOOL("verify_incoming", tls_defaults.verify_incoming,
+         "clients need a certificate of a CA of ca_file or ca_path; so far those of HTTPS"),
+    BOOL("verify_incoming_https", verify_incoming_https, "the same, for HTTPS alone"),
+    CERTIFICATE("tls.defaults.cert_file", tls_defaults.cert_file, "as cert_file"),
+    CERTIFICATE("tls.defaults.key_file", tls_defaults.key_file, "as key_file"),
+    CERTIFICATE("tls.defaults.ca_file", tls_defaults.ca_file, "as ca_file"),
+    CERTIFICATE("tls.defaults.ca_path", tls_defaults.ca_path, "as ca_path"),
+    TEXT("tls.defaults.tls_min_version", tls_defaults.min_version, accept_tls_version, "as tls_min_version"),
+    TEXT("tls.defaults.tls_cipher_suites", tls_defaults.cipher_suites, accept_any, "as tls_cipher_suites"),
+    BOOL("tls.defaults.verify_incoming", tls_defaults.verify_incoming, "as verify_incoming"),
+    CERTIFICATE("tls.https.cert_file", tls_https.cert_file, "as cert_file, for HTTPS alone"),
+    CERTIFICATE("tls.https.key_file", tls_https.key_file, "as key_file, for HTTPS alone"),
+    CERTIFICATE("tls.https.ca_file", tls_https.ca_file, "as ca_file, for HTTPS alone"),
+    CERTIFICATE("tls.https.ca_path", tls_https.ca_path, "as ca_path, for HTTPS alone"),
+    TEXT("tls.https.tls_min_version", tls_https.min_version, accept_tls_version,
+         "as tls_min_version, for HTTPS alone"),
+    TEXT("tls.https.tls_cipher_suites", tls_https.cipher_suites, accept_any, "as tls_cipher_suites, for HTTPS alone"),
+    BOOL("tls.https.verify_incoming", tls_https.verify_incoming, "as verify_incoming, for HTTPS alone"),
     LIST("start_join", start_join, accept_join, "the same as retry_join"),
     LIST("retry_join", retry_join, accept_join, "servers to join by, HOST or HOST:8300, tried until one works"),
     LIST("start_join_wan", start_join_wan, accept_join, "the same as retry_join_wan"),
@@ -115,6 +151,8 @@ const struct key config_keys[] = {
     KEPT("recursors", KEY_TEXTS, recursors, UINT64_MAX, "coord never recurses: names beyond its domain are refused"),
     NUMBER("limits.http_max_conns_per_client", http_max_conns_per_client, 0, 1000000000,
            "most HTTP connections from one address; 0: no limit"),
+    DURATION("limits.https_handshake_timeout", https_handshake_timeout_ns, 1000000, 600 * SECOND,
+             "a client of HTTPS has so long for its handshake"),
     NUMBER("limits.kv_max_value_size", kv_max_value_size, 1, KV_VALUE_MOST, "most bytes of a key's value"),
     NUMBER("limits.txn_max_req_len", txn_max_req_len, 1, KV_VALUE_MOST,
            "most bytes of a transaction's body; never less than limits.kv_max_value_size"),
@@ -246,9 +284,9 @@ const struct key config_keys[] = {
     IDLE("acl_enable_key_list_policy", KEY_BOOL, NO_ACCESS),
     IDLE("acl_enforce_version_8", KEY_BOOL, NO_ACCESS),
     GUARD("audit.enabled", KEY_BOOL, "an audit log"),
-    GUARD("auto_config.authorization.enabled", KEY_BOOL, "TLS and access control"),
+    GUARD("auto_config.authorization.enabled", KEY_BOOL, "TLS between servers and agents, and access control"),
     IDLE("auto_config.authorization.static.allow_reuse", KEY_BOOL, NO_TLS),
-    GUARD("auto_config.enabled", KEY_BOOL, "TLS and access control"),
+    GUARD("auto_config.enabled", KEY_BOOL, "TLS between servers and agents, and access control"),
     GUARD("auto_encrypt.allow_tls", KEY_BOOL, TLS),
     GUARD("auto_encrypt.tls", KEY_BOOL, TLS),
     IDLE("autopilot.cleanup_dead_servers", KEY_BOOL, AUTOPILOT),
@@ -276,11 +314,15 @@ const struct key config_keys[] = {
     IDLE("segments.[].rpc_listener", KEY_BOOL, NO_SEGMENTS),
     IDLE("telemetry.disable_hostname", KEY_BOOL, NO_PUSH),
     IDLE("telemetry.filter_default", KEY_BOOL, NO_PUSH),
-    IDLE("tls_prefer_server_cipher_suites", KEY_BOOL, NO_TLS),
     IDLE("translate_wan_addrs", KEY_BOOL, ONE_ADDRESS),
     IDLE("ui", KEY_BOOL, NO_UI),
-    GUARD("verify_incoming", KEY_BOOL, TLS),
-    GUARD("verify_incoming_https", KEY_BOOL, TLS),
+    GUARD("tls.defaults.verify_outgoing", KEY_BOOL, TLS),
+    GUARD("tls.defaults.verify_server_hostname", KEY_BOOL, TLS),
+    IDLE("tls.grpc.use_auto_cert", KEY_BOOL, NO_MESH),
+    IDLE("tls.grpc.verify_incoming", KEY_BOOL, NO_MESH),
+    GUARD("tls.internal_rpc.verify_incoming", KEY_BOOL, TLS),
+    GUARD("tls.internal_rpc.verify_outgoing", KEY_BOOL, TLS),
+    GUARD("tls.internal_rpc.verify_server_hostname", KEY_BOOL, TLS),
     GUARD("verify_incoming_rpc", KEY_BOOL, TLS),
     GUARD("verify_outgoing", KEY_BOOL, TLS),
     GUARD("verify_server_hostname", KEY_BOOL, TLS),
@@ -312,7 +354,6 @@ const struct key config_keys[] = {
     IDLE("ports.expose_max_port", KEY_PORT, NO_MESH),
     IDLE("ports.expose_min_port", KEY_PORT, NO_MESH),
     IDLE("ports.grpc", KEY_PORT, NO_MESH),
-    GUARD("ports.https", KEY_PORT, TLS),
     IDLE("ports.proxy_max_port", KEY_PORT, NO_MESH),
     IDLE("ports.proxy_min_port", KEY_PORT, NO_MESH),
     IDLE("ports.serf_lan", KEY_PORT, NO_GOSSIP),
@@ -349,7 +390,6 @@ const struct key config_keys[] = {
     IDLE("gossip_wan.gossip_interval", KEY_DURATION, NO_GOSSIP),
     IDLE("gossip_wan.probe_interval", KEY_DURATION, NO_GOSSIP),
     IDLE("gossip_wan.probe_timeout", KEY_DURATION, NO_GOSSIP),
-    IDLE("limits.https_handshake_timeout", KEY_DURATION, NO_TLS),
     IDLE("limits.rpc_handshake_timeout", KEY_DURATION, NO_RPC_LIMITS),
     IDLE("primary_gateways_interval", KEY_DURATION, OWN_CLUSTERS),
     IDLE("raft_snapshot_interval", KEY_DURATION, SNAPSHOTS),
@@ -375,7 +415,6 @@ const struct key config_keys[] = {
     GUARD("acl_replication_token", KEY_TEXT, ACCESS),
     GUARD("acl_token", KEY_TEXT, ACCESS),
     IDLE("addresses.grpc", KEY_TEXT, NO_MESH),
-    IDLE("addresses.https", KEY_TEXT, NO_TLS),
     IDLE("advertise_addr_ipv4", KEY_TEXT, "see advertise_addr"),
     IDLE("advertise_addr_ipv6", KEY_TEXT, "see advertise_addr"),
     IDLE("advertise_addr_wan", KEY_TEXT, ONE_ADDRESS),
@@ -390,12 +429,8 @@ const struct key config_keys[] = {
     IDLE("auto_config.intro_token_file", KEY_TEXT, NO_TLS),
     IDLE("autopilot.redundancy_zone_tag", KEY_TEXT, AUTOPILOT),
     IDLE("autopilot.upgrade_version_tag", KEY_TEXT, AUTOPILOT),
-    GUARD("ca_file", KEY_TEXT, TLS),
-    GUARD("ca_path", KEY_TEXT, TLS),
-    GUARD("cert_file", KEY_TEXT, TLS),
     IDLE("connect.ca_provider", KEY_TEXT, NO_MESH),
     GUARD("encrypt", KEY_TEXT, "encryption between agents"),
-    GUARD("key_file", KEY_TEXT, TLS),
     IDLE("primary_datacenter", KEY_TEXT, OWN_CLUSTERS),
     IDLE("revision", KEY_TEXT, "written by Consul's own tools"),
     IDLE("segment", KEY_TEXT, NO_SEGMENTS),
@@ -421,13 +456,20 @@ const struct key config_keys[] = {
     IDLE("telemetry.metrics_prefix", KEY_TEXT, NO_PUSH),
     IDLE("telemetry.statsd_address", KEY_TEXT, NO_PUSH),
     IDLE("telemetry.statsite_address", KEY_TEXT, NO_PUSH),
-    IDLE("tls_cipher_suites", KEY_TEXT, NO_TLS),
-    IDLE("tls_min_version", KEY_TEXT, NO_TLS),
+    IDLE("tls.grpc.ca_file", KEY_TEXT, NO_MESH),
+    IDLE("tls.grpc.ca_path", KEY_TEXT, NO_MESH),
+    IDLE("tls.grpc.cert_file", KEY_TEXT, NO_MESH),
+    IDLE("tls.grpc.key_file", KEY_TEXT, NO_MESH),
+    IDLE("tls.grpc.tls_cipher_suites", KEY_TEXT, NO_MESH),
+    IDLE("tls.grpc.tls_min_version", KEY_TEXT, NO_MESH),
+    GUARD("tls.internal_rpc.ca_file", KEY_TEXT, TLS),
+    GUARD("tls.internal_rpc.ca_path", KEY_TEXT, TLS),
+    GUARD("tls.internal_rpc.cert_file", KEY_TEXT, TLS),
+    GUARD("tls.internal_rpc.key_file", KEY_TEXT, TLS),
+    IDLE("tls.internal_rpc.tls_cipher_suites", KEY_TEXT, NO_TLS),
+    IDLE("tls.internal_rpc.tls_min_version", KEY_TEXT, NO_TLS),
     IDLE("ui_content_path", KEY_TEXT, NO_UI),
     IDLE("ui_dir", KEY_TEXT, NO_UI),
-    IDLE("unix_sockets.group", KEY_TEXT, NO_UNIX_SOCKETS),
-    IDLE("unix_sockets.mode", KEY_TEXT, NO_UNIX_SOCKETS),
-    IDLE("unix_sockets.user", KEY_TEXT, NO_UNIX_SOCKETS),
     IDLE("version", KEY_TEXT, "written by Consul's own tools"),
     IDLE("version_prerelease", KEY_TEXT, "written by Consul's own tools"),
     /* TEXTS */

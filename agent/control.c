@@ -191,6 +191,7 @@ static void was_read(uv_work_t *work, int status) {
         warn_of_restart(acts);
         acts->loaded = acts->next;
         log_level_set(log_level_parse(slice_text(acts->loaded->log_level)));
+        acts->config.reloaded(acts->config.data, acts->loaded);
         log_info("agent", "the configuration was read again services=%zu checks=%zu", acts->loaded->services.count,
                  acts->loaded->checks.count);
     } else {

@@ -19,6 +19,8 @@ struct acts_config {
     int argc;
     char **argv;
     void (*leave)(void *data); /* loop thread: the agent leaves, then acts_left */
+    /* loop thread: the configuration was read again, and counts; it is not kept */
+    void (*reloaded)(void *data, const struct config *config);
     void *data;
 };
 struct acts;

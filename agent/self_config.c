@@ -12,11 +12,15 @@ static void texts(struct json_out *json, const struct config_texts *list) {
     json_array_end(json);
 }
 
-/* Writes listeners in Consul's form, because Nomad reads them: "tcp://127.0.0.1:8500". None when the port is off. */
+/* Writes listeners in Consul's form, because Nomad reads them: "tcp://127.0.0.1:8500". */
 static void listeners(struct json_out *json, const char *scheme, const struct config_texts *addresses, int64_t port) {
-    for (size_t i = 0; i < addresses->count && port >= 0; i++) {
+    for (size_t i = 0; i < addresses->count; i++) {
         const char *address = addresses->items[i];
         char text[160];
+        if (strncmp(address, "unix://", 7) == 0) {
+            json_string(json, address);
+            continue;
+        }
         snprintf(text, sizeof text, strchr(address, ':') ? "%s://[%s]:%lld" : "%s://%s:%lld", scheme, address,
                  (long long)port);
         json_string(json, text);
@@ -52,8 +56,8 @@ void self_config_write(void *data, struct json_out *json, bool debug) {
     json_key(json, "ClientAddrs"), texts(json, &c->http_addresses);
     json_key(json, "ConnectEnabled"), json_bool(json, false);
     json_key(json, "DNSAddrs"), json_array(json);
-    listeners(json, "tcp", &c->dns_addresses, c->dns_port);
-    listeners(json, "udp", &c->dns_addresses, c->dns_port);
+    if (c->dns_port >= 0) listeners(json, "tcp", &c->dns_addresses, c->dns_port);
+    if (c->dns_port >= 0) listeners(json, "udp", &c->dns_addresses, c->dns_port);
     json_array_end(json);
     domain(json, "DNSAltDomain", c->alt_domain);
     domain(json, "DNSDomain", c->domain);
@@ -67,7 +71,11 @@ void self_config_write(void *data, struct json_out *json, bool debug) {
     json_array_end(json);
     json_key(json, "HTTPMaxConnsPerClient"), json_u64(json, c->http_max_conns_per_client);
     json_key(json, "HTTPPort"), json_i64(json, c->http_port);
-    json_key(json, "HTTPSPort"), json_i64(json, -1);
+    json_key(json, "HTTPSAddrs"), json_array(json);
+    listeners(json, "tcp", &c->https_addresses, c->https_port);
+    json_array_end(json);
+    json_key(json, "HTTPSHandshakeTimeout"), json_i64(json, c->https_handshake_timeout_ns);
+    json_key(json, "HTTPSPort"), json_i64(json, c->https_port);
     json_key(json, "KVMaxValueSize"), json_u64(json, c->kv_max_value_size);
     json_key(json, "LogLevel"), json_string(json, c->log_level);
     json_key(json, "NodeName"), json_string(json, c->node_name);

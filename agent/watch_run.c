@@ -131,7 +131,7 @@ static int ask(const struct watch *watch, const struct client *client, const str
     char reason[CURL_ERROR_SIZE];
     url_of(watch, client, index, &url);
     CURL *curl = client_curl(url.data, reason);
-    struct curl_slist *to_server = client_tls(curl, url.data);
+    struct curl_slist *to_server = client_tls(client, curl, url.data);
     if (strncmp(client->address, "unix://", 7) == 0)
         CHECK(curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->address + 7) == CURLE_OK);
     struct curl_slist *headers = header_list(watch->token ? watch->token : client->token, NULL, 0);

@@ -40,13 +40,8 @@ const struct consul_word consul_words[] = {
     {CONSUL_AGENT_FLAG, "grpc-tls-port", NO_MESH},
     {CONSUL_AGENT_FLAG, "read-replica", ENTERPRISE},
 
-    {CONSUL_CLIENT_FLAG, "ca-file", "set CONSUL_CACERT"},
-    {CONSUL_CLIENT_FLAG, "ca-path", "set CONSUL_CAPATH"},
-    {CONSUL_CLIENT_FLAG, "client-cert", "set CONSUL_CLIENT_CERT"},
-    {CONSUL_CLIENT_FLAG, "client-key", "set CONSUL_CLIENT_KEY"},
     {CONSUL_CLIENT_FLAG, "namespace", ENTERPRISE},
     {CONSUL_CLIENT_FLAG, "partition", ENTERPRISE},
-    {CONSUL_CLIENT_FLAG, "tls-server-name", "set CONSUL_TLS_SERVER_NAME"},
     {CONSUL_CLIENT_FLAG, "token-file", NO_ACCESS},
 
     {CONSUL_COMMAND_FLAG, "lock -child-exit-code", "the command's exit code is always handed on"},
@@ -99,7 +94,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_KEY, "telemetry.disable_per_tenancy_usage_metrics", "metrics are read, not sent"},
     {CONSUL_KEY, "telemetry.enable_host_metrics", "metrics are read, not sent"},
     {CONSUL_KEY, "telemetry.retry_failed_connection", "metrics are read, not sent"},
-    {CONSUL_KEY, "tls", NO_TLS},
     {CONSUL_KEY, "ui_config", "there is no web interface"},
     {CONSUL_KEY, "use_streaming_backend", "blocking queries wake for their own answer alone, see docs/streams.md"},
     {CONSUL_KEY, "xds", NO_MESH},

@@ -1,5 +1,5 @@
-/* Shared by the files of http/. Outside only endpoints include it that answer in a way of their own
- * (monitor.c, picks.c and ofrep.c of http/api/).
+/* Shared by the files of http/ itself. Endpoints (http/api/) do not see it: http/http.h, http/feed.h and http/sse.h are
+ * for them.
  *
  * One worker thread owns everything reachable from its `struct worker`: shards (libmicrohttpd daemons), connections,
  * requests, the answer cache. Other threads touch a worker only by `worker_post`.
@@ -21,6 +21,7 @@
 #include "http/http.h"
 #include "http/server.h"
 #include "rpc/reads/read.h"
+#include "tls/certificate.h"
 
 struct worker;
 struct shard;
@@ -58,6 +59,7 @@ struct output {
 /* Counted by the worker alone, added to the metrics once a turn. */
 struct tally {
     uint64_t answered[6]; /* by the hundreds of the status */
+    uint64_t handshakes[3]; /* full, resumed, failed */
     uint64_t cache_hits, cache_misses, refused_connections;
     int64_t parked; /* difference since the last turn */
 };
@@ -102,6 +104,8 @@ struct worker {
     struct list connections; /* by the time of their next check */
     struct list closed;      /* freed at the end of the turn: events of this turn may point to them */
     unsigned connection_count;
+    struct list handshakes; /* that can go on (handshake.c) */
+    struct secure_room *room; /* secure.c; NULL: there was no TLS yet */
     struct list lingering; /* refused connections, whose clients get time to read the answer */
     unsigned lingering_count;
     uint64_t listen_again_ms; /* without descriptors listening pauses until then; 0: it does not pause */
@@ -115,7 +119,8 @@ struct worker {
     unsigned tickets; /* handed out by http_defer, and reads of remote.c */
 
     struct cache *cache;
-    void *api;            /* the endpoints': http_api */
+    void *api; /* the endpoints': http_api */
+    struct kept_responses *responses;
     struct arena scratch; /* results of one query */
     struct output output;
     void *deflate; /* of gzip.c */
@@ -135,9 +140,12 @@ struct http_server {
     struct listener {
         struct source source;
         int fd;
+        bool tls;
+        char *path; /* of a Unix socket; NULL: TCP */
+        uint64_t device, inode; /* its file's */
     } * listeners;
     unsigned listener_count;
-    uint16_t port;
+    uint16_t port, https_port;
     struct address_table *addresses;
     bool old_library;    /* libmicrohttpd is older than 1.0 */
     size_t roomy_memory; /* of a connection with long headers */
@@ -154,7 +162,7 @@ bool worker_known_leader(struct worker *worker, uint64_t *last_contact_ms);
 
 /* -- listen.c: sockets, limits, refusals -------------------------------------------------------------------------- */
 
-int listen_open(struct http_server *server, const char *const *addresses, uint16_t port, struct fault *fault);
+int listen_open(struct http_server *server, const struct http_config *config, struct fault *fault);
 void listen_close(struct http_server *server);
 int listen_watch(struct worker *worker, bool on); /* enters the listeners into the worker's epoll */
 void listen_ready(struct worker *worker, struct listener *listener);
@@ -164,6 +172,11 @@ void linger(struct worker *worker, int fd);
 void linger_event(struct source *source);
 void linger_tick(struct worker *worker, bool all); /* closes those whose time is up */
 uint64_t linger_deadline_ms(const struct worker *worker);
+/* listen_unix.c. `listener` gets the socket, its path and its file's inode. A file that nobody listens on any more is
+ * replaced. */
+int listen_unix(struct listener *listener, const char *path, const struct http_socket_file *file, int backlog,
+                struct fault *fault);
+void listen_unix_remove(const struct listener *listener); /* the file, if it is still ours */
 
 /* Connections per address, over all workers. */
 struct address_table *address_table_new(void);
@@ -198,6 +211,8 @@ struct connection {
     struct shard *shard;
     struct MHD_Connection *mhd;
     int fd;
+    struct secure *secure;       /* NULL: plain */
+    struct handshake *handshake; /* under way; not in a shard yet */
     struct address_entry *address;
     struct list link;  /* worker->connections; worker->closed once gone */
     uint64_t began_ms; /* of the present stage */
@@ -208,6 +223,8 @@ struct connection {
     struct http_request *request;
     bool watched; /* in the outer epoll, for EPOLLRDHUP */
     bool hung_up, gone;
+    bool heard; /* bytes came since the last answer was complete */
+    bool spoke; /* something was sent */
     bool reported;        /* mhd_errors.c has replied a fault: the connection is about to be closed */
     size_t reported_size; /* bytes of that reply that are sent */
     const void *memory;   /* long_headers.c: the address at which the first bytes of a request are received */
@@ -217,9 +234,9 @@ struct connection {
 
 /* Adds the connection to the daemon of a shard, which takes over connection->fd. */
 void shard_enter(struct connection *connection, bool roomy, const struct sockaddr *address, unsigned address_size);
-/* Takes over `fd` and the address entry. */
-void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, unsigned address_size,
-                 struct address_entry *entry);
+/* A new connection, outside of shards; takes over `fd` and the address entry. */
+struct connection *connection_new(struct worker *worker, int fd, struct address_entry *entry);
+void connection_gone(struct connection *connection); /* whoever calls has closed its descriptor, or is about to */
 void shard_wake(struct shard *shard);        /* run it in this turn */
 void shard_owes_answer(struct shard *shard); /* the same, and again until its pending answer is sent */
 void shards_run(struct worker *worker);
@@ -232,6 +249,44 @@ void connection_wait(struct connection *connection); /* its request has no answe
 void request_next(struct connection *connection, const struct http_request *request);
 void connection_unhold(struct connection *connection);
 void connection_watch(struct connection *connection); /* from now on hang-ups are noticed */
+
+/* -- secure.c: TLS of a connection, below libmicrohttpd --------------------------------------------------------------
+ *
+ * libmicrohttpd knows nothing of TLS: it calls recv() and send(), which send.c hands to us. So its answers, which are
+ * one sendmsg() of header and body, become one record and one system call, and everything that gets between
+ * libmicrohttpd and the client (mhd_errors.c, long_headers.c) sees plain bytes. */
+
+/* Begins a session with the present credentials. False: there are none yet. */
+bool secure_begin(struct connection *connection);
+void secure_free(struct connection *connection); /* says nothing to the client */
+/* Bytes that were received before secure_begin. */
+void secure_feed(struct connection *connection, const char *data, size_t size);
+enum secure_step { SECURE_DONE, SECURE_WAIT, SECURE_FULL, SECURE_FAILED }; /* FULL: the kernel takes no more bytes */
+enum secure_step secure_handshake(struct connection *connection); /* one step; FAILED: the client was told why */
+const char *secure_why(const struct connection *connection);     /* a line about the failure */
+/* As recv(), send(), sendfile(): -1 and errno. After EAGAIN the same bytes have to come again. */
+ssize_t secure_receive(struct connection *connection, void *data, size_t size);
+ssize_t secure_send(struct connection *connection, const struct iovec *parts, size_t count);
+ssize_t secure_send_file(struct connection *connection, int from, off64_t *offset, size_t size);
+bool secure_unread(const struct connection *connection); /* has it bytes that were received and not read? */
+bool secure_silent(const struct connection *connection); /* nothing can be said any more, or not at this point */
+void secure_goodbye(struct connection *connection);      /* no more will be sent; once */
+void secure_room_free(struct worker *worker);
+/* Who the client is: the certificate that it showed and that was found good. NULL: none. Valid while the connection
+ * lives. */
+const struct tls_certificate *connection_peer(const struct connection *connection);
+
+/* What is sent or received past libmicrohttpd: by TLS where there is TLS. As send() and recv(). */
+ssize_t connection_say(struct connection *connection, const char *data, size_t size);
+ssize_t connection_receive(struct connection *connection, void *data, size_t size, int flags);
+void connection_linger(struct connection *connection); /* says goodbye, and lingers */
+
+/* -- handshake.c: connections of TLS before they enter a shard ------------------------------------------------------ */
+
+void handshake_begin(struct connection *connection, const struct sockaddr_storage *address, socklen_t size);
+void handshake_event(struct connection *connection);
+void handshakes_run(struct worker *worker); /* for a bounded time; more stay in worker->handshakes */
+void handshakes_stop(struct worker *worker);
 
 /* -- mhd_errors.c: replaces libmicrohttpd's own error pages ------------------------------------------------------- */
 
@@ -258,6 +313,8 @@ void header_limit(const struct connection *connection, const char *what, char *l
 extern __thread uint64_t *moved_here; /* counts calls that received, or sent a file; NULL: nothing counts */
 extern __thread ssize_t (*receive_here)(int fd, void *data, size_t size, int flags); /* in place of recv(); or NULL */
 extern __thread bool (*send_instead_here)(int fd, const struct iovec *parts, size_t count, ssize_t *sent);
+/* the same for sendfile() */
+extern __thread bool (*send_file_here)(int to, int from, off64_t *offset, size_t size, ssize_t *sent);
 /* as send() without the hooks; does not block, raises no signal */
 ssize_t plain_send(int fd, const char *data, size_t size);
 ssize_t plain_receive(int fd, void *data, size_t size, int flags); /* as recv() without the hooks */

@@ -117,10 +117,11 @@ static void socket_options(int fd, int family) {
     if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
 }
 
-static int listen_one(struct http_server *server, const char *text, uint16_t port, struct fault *fault) {
+/* `port`: 0 any free one; afterwards the listener's. */
+static int listen_tcp(struct listener *listener, const char *text, uint16_t *port, struct fault *fault) {
     struct sockaddr_storage address;
     socklen_t size;
-    if (parse_address(text, port, &address, &size) != CO_OK) {
+    if (parse_address(text, *port, &address, &size) != CO_OK) {
         return fault_set(fault, CO_INVALID, "http: \"%s\" is not an IP address", text);
     }
     int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -131,32 +132,51 @@ static int listen_one(struct http_server *server, const char *text, uint16_t por
         int error = errno;
         close(fd);
         return fault_set(fault, error == EADDRINUSE ? CO_EXISTS : CO_IO, "http: cannot listen on %s port %u: %s", text,
-                         port, strerror(error));
+                         *port, strerror(error));
     }
-    if (!server->port) {
-        server->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
-                                                          : ((struct sockaddr_in6 *)&address)->sin6_port);
+    if (!*port) {
+        *port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
+                                                   : ((struct sockaddr_in6 *)&address)->sin6_port);
     }
-    struct listener *listener = &server->listeners[server->listener_count++];
-    *listener = (struct listener){.source = {SOURCE_LISTENER}, .fd = fd};
+    listener->fd = fd;
     return CO_OK;
 }
 
-int listen_open(struct http_server *server, const char *const *addresses, uint16_t port, struct fault *fault) {
-    size_t count = 0;
-    while (addresses && addresses[count]) count++;
-    if (!count) return fault_set(fault, CO_INVALID, "http: no address to listen on");
-    server->listeners = mem_zalloc(count * sizeof *server->listeners);
-    for (size_t i = 0; i < count; i++) {
-        /* Port 0: the other addresses get the port of the first. */
-        int error = listen_one(server, addresses[i], port ? port : server->port, fault);
+/* Port 0: the other addresses get the port of the first. */
+static int listen_all(struct http_server *server, const struct http_config *config, bool tls, struct fault *fault) {
+    static const char unix_scheme[] = "unix://";
+    const char *const *addresses = tls ? config->https_addresses : config->addresses;
+    uint16_t given = tls ? config->https_port : config->port, *port = tls ? &server->https_port : &server->port;
+    for (size_t i = 0; addresses && addresses[i]; i++) {
+        struct listener listener = {.source = {SOURCE_LISTENER}, .tls = tls};
+        bool path = strncmp(addresses[i], unix_scheme, sizeof unix_scheme - 1) == 0;
+        uint16_t used = given ? given : *port;
+        int error = path ? listen_unix(&listener, addresses[i] + sizeof unix_scheme - 1, &config->socket_file, BACKLOG,
+                                       fault)
+                         : listen_tcp(&listener, addresses[i], &used, fault);
         if (error) return error;
+        if (!path) *port = used;
+        server->listeners[server->listener_count++] = listener;
     }
     return CO_OK;
+}
+
+int listen_open(struct http_server *server, const struct http_config *config, struct fault *fault) {
+    size_t count = 0;
+    for (size_t i = 0; config->addresses && config->addresses[i]; i++) count++;
+    for (size_t i = 0; config->https_addresses && config->https_addresses[i]; i++) count++;
+    if (!count) return fault_set(fault, CO_INVALID, "http: no address to listen on");
+    server->listeners = mem_zalloc(count * sizeof *server->listeners);
+    int error = listen_all(server, config, false, fault);
+    return error ? error : listen_all(server, config, true, fault);
 }
 
 void listen_close(struct http_server *server) {
-    for (unsigned i = 0; i < server->listener_count; i++) close(server->listeners[i].fd);
+    for (unsigned i = 0; i < server->listener_count; i++) {
+        listen_unix_remove(&server->listeners[i]);
+        close(server->listeners[i].fd);
+        free(server->listeners[i].path);
+    }
     free(server->listeners);
     server->listeners = NULL;
     server->listener_count = 0;
@@ -232,9 +252,10 @@ void linger(struct worker *worker, int fd) {
     if (again >= 0) linger_on(worker, again);
 }
 
-static void refuse(struct worker *worker, int fd, const char *why) {
+/* A client of HTTPS gets no words: a handshake would cost what the limit is to save. */
+static void refuse(struct worker *worker, const struct listener *listener, int fd, const char *why) {
     char text[512];
-    size_t size = plain_answer(text, sizeof text, "429 Too Many Requests", why);
+    size_t size = listener->tls ? 0 : plain_answer(text, sizeof text, "429 Too Many Requests", why);
     worker->tally.refused_connections++;
     bool gone = drain(fd) || plain_send(fd, text, size) != (ssize_t)size;
     shutdown(fd, SHUT_WR);
@@ -247,9 +268,18 @@ static void refuse(struct worker *worker, int fd, const char *why) {
 
 /* ---- accepting ---- */
 
-/* Only the addresses are compared, IPv4 in its IPv6 form. */
-static void address_key(const struct sockaddr_storage *address, uint8_t key[16]) {
+/* Only the addresses are compared, IPv4 in its IPv6 form. Clients of a Unix socket count by user, at 100::, which is
+ * nobody's address (RFC 6666). */
+static void address_key(int fd, const struct sockaddr_storage *address, uint8_t key[16]) {
+    struct ucred who = {0};
+    socklen_t size = sizeof who;
     memset(key, 0, 16);
+    if (address->ss_family == AF_UNIX || address->ss_family == AF_UNSPEC) {
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size);
+        key[0] = 1;
+        memcpy(key + 12, &who.uid, 4);
+        return;
+    }
     if (address->ss_family == AF_INET6) {
         memcpy(key, &((const struct sockaddr_in6 *)address)->sin6_addr, 16);
         return;
@@ -258,27 +288,30 @@ static void address_key(const struct sockaddr_storage *address, uint8_t key[16])
     memcpy(key + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
 }
 
-static void admit(struct worker *worker, int fd, const struct sockaddr_storage *address, socklen_t size) {
+static void admit(struct worker *worker, const struct listener *listener, int fd,
+                  const struct sockaddr_storage *address, socklen_t size) {
     struct http_server *server = worker->server;
     char why[160];
     if (atomic_fetch_add(&server->connections, 1) >= server->config.connections_max) {
         atomic_fetch_sub(&server->connections, 1);
         snprintf(why, sizeof why, "too many connections (limit %u)", server->config.connections_max);
-        refuse(worker, fd, why);
+        refuse(worker, listener, fd, why);
         return;
     }
     uint8_t key[16];
-    address_key(address, key);
+    address_key(fd, address, key);
     unsigned most = server->config.connections_per_address_max;
     struct address_entry *entry = address_enter(server->addresses, key, most);
     if (!entry) {
         atomic_fetch_sub(&server->connections, 1);
         snprintf(why, sizeof why, "too many connections from this address (limit %u, limits.http_max_conns_per_client)",
                  most);
-        refuse(worker, fd, why);
+        refuse(worker, listener, fd, why);
         return;
     }
-    shard_adopt(worker, fd, (const struct sockaddr *)address, size, entry);
+    struct connection *connection = connection_new(worker, fd, entry);
+    if (listener->tls) handshake_begin(connection, address, size);
+    else shard_enter(connection, false, (const struct sockaddr *)address, size);
 }
 
 void listen_ready(struct worker *worker, struct listener *listener) {
@@ -287,7 +320,7 @@ void listen_ready(struct worker *worker, struct listener *listener) {
         socklen_t size = sizeof address;
         int fd = accept4(listener->fd, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            admit(worker, fd, &address, size);
+            admit(worker, listener, fd, &address, size);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {

@@ -100,10 +100,19 @@ static ssize_t replay(struct connection *connection, char *data, size_t room) {
     return (ssize_t)size;
 }
 
+/* The kept part, and with TLS what is decrypted besides: the kernel may not have it any more, and so would not wake
+ * libmicrohttpd, which takes a short read for the last. */
+static ssize_t receive_again(struct connection *connection, char *data, size_t size) {
+    ssize_t got = replay(connection, data, size);
+    if (!connection->secure || (size_t)got == size) return got;
+    ssize_t more = secure_receive(connection, data + got, size - (size_t)got);
+    return more > 0 ? got + more : got;
+}
+
 ssize_t header_receive(struct connection *connection, void *data, size_t size, int flags) {
     bool roomy = connection->shard->roomy;
-    if (roomy && connection->header.size) return replay(connection, data, size);
-    ssize_t got = plain_receive(connection->fd, data, size, flags);
+    if (roomy && connection->header.size) return receive_again(connection, data, size);
+    ssize_t got = connection_receive(connection, data, size, flags);
     if (got <= 0 || roomy || connection->stage != CONNECTION_IDLE) return got;
     if (!connection->memory) connection->memory = data;
     if (data == connection->memory) {

@@ -9,8 +9,8 @@
  *   - the bytes begin a status line of 4xx or 5xx.
  * Then the page is libmicrohttpd's own: our answer is sent in its place, made from the page's text, and the page is
  * reported as sent. libmicrohttpd always closes a connection after such a page; all bytes that it sends until then are
- * dropped. "100 Continue" and our own answers pass. We use plain_send, which these hooks do not see, when we send on a
- * connection of libmicrohttpd ourselves. */
+ * dropped. "100 Continue" and our own answers pass, by TLS where the connection has it (secure.c). We use
+ * connection_say, which these hooks do not see, when we send on a connection of libmicrohttpd ourselves. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,8 +37,14 @@ void mhd_errors_add(struct connection *connection) {
 }
 
 void mhd_errors_remove(struct connection *connection) {
-    connection->worker->by_fd[connection->fd] = NULL;
-    connection->worker->reported -= connection->reported;
+    struct worker *worker = connection->worker;
+    size_t fd = (size_t)connection->fd;
+    if (fd < worker->by_fd_size && worker->by_fd[fd] == connection) worker->by_fd[fd] = NULL;
+    worker->reported -= connection->reported;
+}
+
+static struct connection *connection_at(int fd) {
+    return fd >= 0 && (size_t)fd < here->by_fd_size ? here->by_fd[fd] : NULL;
 }
 
 /* The status in "HTTP/1.1 400" and the like; else 0. */
@@ -52,14 +58,14 @@ static struct connection *own_page(int fd, const struct iovec *parts, size_t cou
     struct worker *worker = here;
     *status = count ? status_refused(parts[0].iov_base, parts[0].iov_len) : 0;
     if (!*status && !worker->reported) return NULL;
-    struct connection *connection = fd >= 0 && (size_t)fd < worker->by_fd_size ? worker->by_fd[fd] : NULL;
+    struct connection *connection = connection_at(fd);
     if (!connection || connection->reported) return connection;
     bool ours = connection->request && connection->request->stage == REQUEST_ANSWERED;
     return *status && !ours ? connection : NULL;
 }
 
 static ssize_t receive(int fd, void *data, size_t size, int flags) {
-    struct connection *connection = fd >= 0 && (size_t)fd < here->by_fd_size ? here->by_fd[fd] : NULL;
+    struct connection *connection = connection_at(fd);
     if (!connection || flags & MSG_PEEK) return plain_receive(fd, data, size, flags);
     return header_receive(connection, data, size, flags);
 }
@@ -135,7 +141,8 @@ static bool say_instead(struct connection *connection, int status, struct slice 
     snprintf(status_text, sizeof status_text, "%d %s", status, phrase(status));
     size_t size = plain_answer(answer, sizeof answer, status_text, line);
     while (connection->reported_size < size) {
-        ssize_t sent = plain_send(connection->fd, answer + connection->reported_size, size - connection->reported_size);
+        ssize_t sent =
+            connection_say(connection, answer + connection->reported_size, size - connection->reported_size);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0) return false;
         connection->reported_size += (size_t)sent;
@@ -144,7 +151,24 @@ static bool say_instead(struct connection *connection, int status, struct slice 
     worker->tally.answered[status / 100]++;
     connection->reported = true;
     worker->reported++;
-    linger(worker, connection->fd);
+    connection_linger(connection);
+    return true;
+}
+
+/* Anything else that libmicrohttpd sends. */
+static bool send_ours(int fd, const struct iovec *parts, size_t count, ssize_t *sent) {
+    struct connection *connection = connection_at(fd);
+    if (!connection) return false;
+    connection->spoke = true;
+    if (!connection->secure) return false;
+    *sent = secure_send(connection, parts, count);
+    return true;
+}
+
+static bool send_file(int to, int from, off64_t *offset, size_t size, ssize_t *sent) {
+    struct connection *connection = connection_at(to);
+    if (!connection || !connection->secure) return false;
+    *sent = secure_send_file(connection, from, offset, size);
     return true;
 }
 
@@ -153,7 +177,7 @@ static bool send_instead(int fd, const struct iovec *parts, size_t count, ssize_
     int status;
     here->progress++;
     struct connection *connection = own_page(fd, parts, count, &status);
-    if (!connection) return false;
+    if (!connection) return send_ours(fd, parts, count, sent);
     size_t size = 0;
     for (size_t i = 0; i < count; i++) size += parts[i].iov_len;
     struct slice page = count > 1 ? slice_make(parts[1].iov_base, parts[1].iov_len) : (struct slice){0};
@@ -164,6 +188,7 @@ static bool send_instead(int fd, const struct iovec *parts, size_t count, ssize_
 void mhd_errors_enter(struct worker *worker) {
     here = worker;
     send_instead_here = worker ? send_instead : NULL;
+    send_file_here = worker ? send_file : NULL;
     receive_here = worker ? receive : NULL;
     moved_here = worker ? &worker->progress : NULL;
 }

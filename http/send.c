@@ -1,6 +1,7 @@
 /* send(), sendmsg(), recv() and sendfile64() for the whole program, in place of the C library's: they call the kernel
- * directly, unless the calling thread has set send_instead_here or receive_here, which may replace the call; moved_here
- * counts the calls that moved bytes. So mhd_errors.c and long_headers.c get between libmicrohttpd and the client. This
+ * directly, unless the calling thread has set send_instead_here, send_file_here or receive_here, which may replace the
+ * call; moved_here counts the calls that moved bytes. So mhd_errors.c, long_headers.c and secure.c get between
+ * libmicrohttpd and the client. This
  * file depends on no other, because every program that is linked with our libraries and sends gets it, also those
  * without an HTTP server. */
 #undef _FORTIFY_SOURCE /* it makes recv() an inline function */
@@ -41,8 +42,12 @@ ssize_t recv(int fd, void *data, size_t size, int flags) {
     return got;
 }
 
+__thread bool (*send_file_here)(int to, int from, off64_t *offset, size_t size, ssize_t *sent);
+
 ssize_t sendfile64(int to, int from, off64_t *offset, size_t size) {
-    ssize_t sent = syscall(SYS_sendfile, to, from, offset, size);
+    ssize_t sent;
+    if (!send_file_here || !send_file_here(to, from, offset, size, &sent))
+        sent = syscall(SYS_sendfile, to, from, offset, size);
     if (sent > 0 && moved_here) ++*moved_here;
     return sent;
 }

@@ -47,6 +47,7 @@ static void fill_defaults(struct http_server *server) {
     DEFAULT(config->wait_max_ms, HTTP_WAIT_MAX_MS);
     DEFAULT(config->watches_max, HTTP_WATCHES_MAX);
     DEFAULT(config->cache_bytes, HTTP_CACHE_BYTES);
+    DEFAULT(config->handshake_timeout_ms, HTTP_HANDSHAKE_TIMEOUT_MS);
     DEFAULT(server->env.kv_value_max, HTTP_KV_VALUE_MAX);
     DEFAULT(server->env.txn_body_max, HTTP_TXN_BODY_MAX);
     DEFAULT(server->env.txn_ops_max, HTTP_TXN_OPS_MAX);
@@ -65,6 +66,7 @@ static void worker_init(struct http_server *server, struct worker *worker) {
     list_init(&worker->connections);
     list_init(&worker->closed);
     list_init(&worker->lingering);
+    list_init(&worker->handshakes);
     worker->engine = (struct read_engine){.rpc = server->env.rpc, .owner = &http_reads, .large = server->large};
     read_engine_init(&worker->engine);
     for (size_t i = 0; i < BULK_GROUPS; i++) worker->bulk[i].end = &worker->bulk[i].first;
@@ -91,7 +93,8 @@ int http_start(const struct http_config *config, const struct http_env *env, str
                struct fault *fault) {
     struct http_server *server = mem_zalloc(sizeof *server);
     server->config = *config;
-    server->config.addresses = NULL;
+    server->config.addresses = server->config.https_addresses = NULL;
+    server->config.socket_file = (struct http_socket_file){0};
     server->env = *env;
     fill_defaults(server);
     server->old_library = strncmp(MHD_get_version(), "0.", 2) == 0;
@@ -99,7 +102,7 @@ int http_start(const struct http_config *config, const struct http_env *env, str
     declared_verify(rpc_modules(env->rpc));
     server->addresses = address_table_new();
     server->large = large_reads_new(env->rpc, "http-large");
-    int error = listen_open(server, config->addresses, config->port, fault);
+    int error = listen_open(server, config, fault);
     if (!error) {
         server->worker_count = server->config.workers;
         server->workers = mem_zalloc(server->worker_count * sizeof *server->workers);
@@ -151,3 +154,5 @@ void http_stop(struct http_server *server) {
 }
 
 uint16_t http_port(const struct http_server *server) { return server->port; }
+
+uint16_t https_port(const struct http_server *server) { return server->https_port; }

@@ -14,6 +14,8 @@
 
 #include "http/http.h"
 
+struct tls_slot;
+
 /* The defaults, for settings that are 0. */
 #define HTTP_CONNECTION_MEMORY           9728
 #define HTTP_HEADER_MAX                  (32 << 10)
@@ -27,10 +29,27 @@
 #define HTTP_KV_VALUE_MAX                (512 << 10)
 #define HTTP_TXN_BODY_MAX                (512 << 10)
 #define HTTP_TXN_OPS_MAX                 64
+#define HTTP_HANDSHAKE_TIMEOUT_MS        5000
+#define HTTP_SOCKET_MODE                 0660
+
+/* The file of a Unix socket. */
+struct http_socket_file {
+    const char *user, *group; /* names or numbers; NULL: this process's */
+    unsigned mode;            /* 0: HTTP_SOCKET_MODE */
+};
+
+/* Certificates of clients of HTTPS. Asked for: one that is shown has to be good. */
+enum http_certificates { HTTP_CERTIFICATES_UNASKED, HTTP_CERTIFICATES_ASKED, HTTP_CERTIFICATES_REQUIRED };
 
 struct http_config {
-    const char *const *addresses; /* NULL-terminated, "127.0.0.1", "::", "unix:///path" later */
-    uint16_t port;                /* 0: any free one (tests); see http_port */
+    /* Where plain HTTP is spoken, and where HTTPS: NULL-terminated, "127.0.0.1", "::", "unix:///path"; NULL: nowhere.
+     * A socket's file must not be another process's; it is removed by http_stop. */
+    const char *const *addresses, *const *https_addresses;
+    uint16_t port, https_port; /* 0: any free one (tests); see http_port, https_port */
+    struct http_socket_file socket_file;
+    struct tls_slot *tls; /* the credentials of HTTPS, taken anew for each connection; outlives the server */
+    enum http_certificates certificates;
+    uint64_t handshake_timeout_ms;
     unsigned workers;             /* 0: half the processors, 1..8 */
     /* most MHD daemons per worker, made as needed, 64 connections each; one more for long headers. 0: no limit */
     unsigned shards;
@@ -52,6 +71,7 @@ struct http_server;
 int http_start(const struct http_config *config, const struct http_env *env, struct http_server **out,
                struct fault *fault);
 void http_stop(struct http_server *server); /* answers waiting queries, closes, joins; at most 1 s */
-uint16_t http_port(const struct http_server *server);
+uint16_t http_port(const struct http_server *server);  /* 0: no TCP */
+uint16_t https_port(const struct http_server *server); /* the same */
 
 #endif

@@ -5,8 +5,6 @@
  * Timeouts are our own, because those of libmicrohttpd start anew with each byte, so that a slow sender could go on for
  * ever. */
 #include <errno.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +25,6 @@
 #define OWED_RUNS      8     /* at most so many runs of a shard, until the answer of a resumed connection is sent */
 #define SEND_MOST_MS   30000 /* for a client to take an answer */
 #define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
-#define CLOCK_SLACK_MS 200   /* between a turn's clock and the kernel's */
 
 /* ---- callbacks ---- */
 
@@ -159,8 +156,9 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
  * nothing. */
 static void say_plainly(struct connection *connection, const char *status, const char *line) {
     char answer[512];
+    if (connection->secure && secure_silent(connection)) return;
     size_t size = plain_answer(answer, sizeof answer, status, line);
-    connection->worker->tally.answered[4] += plain_send(connection->fd, answer, size) > 0;
+    connection->worker->tally.answered[4] += connection_say(connection, answer, size) > 0;
 }
 
 static void on_completed(void *data, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code) {
@@ -174,11 +172,11 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
                     "Request header too large: no room is left for the answer's (coord.http_connection_memory)");
     }
     /* Refused before all of it was read. */
-    if (request->close && request->stage == REQUEST_ANSWERED && !connection->hung_up)
-        linger(connection->worker, connection->fd);
+    if (request->close && request->stage == REQUEST_ANSWERED && !connection->hung_up) connection_linger(connection);
     *context = NULL;
     connection_unhold(connection);
     connection->request = NULL;
+    connection->heard = false;
     connection->worker->progress++;
     if (!connection->next_fd) {
         connection->stage = CONNECTION_IDLE;
@@ -192,24 +190,22 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
  * sent on the connection, it is safe to send our own answer. */
 static void explain_close(struct connection *connection) {
     if (connection->completed_run || connection->hung_up || connection->reported || connection->worker->stop) return;
+    if (!connection->heard || connection->spoke) return;
     char byte;
-    struct tcp_info info;
-    socklen_t size = sizeof info;
-    ssize_t unread = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t unread = plain_receive(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (unread == 0 || (unread < 0 && errno != EAGAIN)) return; /* the client is gone */
-    if (getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
-    if (info.tcpi_data_segs_in == 0 || info.tcpi_data_segs_out != 0) return;
     say_plainly(connection, "400 Bad Request", "Bad request: not a request line");
-    if (unread > 0) linger(connection->worker, connection->fd);
+    if (unread > 0) connection_linger(connection);
 }
 
-static void connection_gone(struct connection *connection) {
+void connection_gone(struct connection *connection) {
     struct worker *worker = connection->worker;
     worker->connection_count--;
     if (connection->shard) connection->shard->connections--;
     address_leave(worker->server->addresses, connection->address);
     atomic_fetch_sub(&worker->server->connections, 1);
     mhd_errors_remove(connection);
+    secure_free(connection);
     buffer_free(&connection->header);
     connection->mhd = NULL;
     connection->gone = true;
@@ -230,8 +226,12 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
     struct connection *connection = *context;
     if (!connection->next_fd) explain_close(connection);
     if (connection->watched) epoll_ctl(worker->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
-    if (connection->next_fd) header_move(connection);
-    else connection_gone(connection);
+    if (connection->next_fd) {
+        header_move(connection);
+        return;
+    }
+    secure_goodbye(connection);
+    connection_gone(connection);
 }
 
 static void on_message(void *data, const char *format, va_list arguments) {
@@ -308,8 +308,7 @@ void shard_enter(struct connection *connection, bool roomy, const struct sockadd
     if (!connection->gone) connection_gone(connection);
 }
 
-void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, unsigned address_size,
-                 struct address_entry *entry) {
+struct connection *connection_new(struct worker *worker, int fd, struct address_entry *entry) {
     struct connection *connection = mem_zalloc(sizeof *connection);
     connection->source.kind = SOURCE_CONNECTION;
     connection->worker = worker;
@@ -320,7 +319,7 @@ void shard_adopt(struct worker *worker, int fd, const struct sockaddr *address, 
     list_init(&connection->link);
     list_append(&worker->connections, &connection->link);
     worker->connection_count++;
-    shard_enter(connection, false, address, address_size);
+    return connection;
 }
 
 void shard_wake(struct shard *shard) {
@@ -337,10 +336,16 @@ static bool shard_pending(struct shard *shard) {
 /* Ends the connection: shuts the socket down, so that libmicrohttpd finds it closed. */
 static void cut(struct connection *connection, const char *status, const char *why) {
     if (why) say_plainly(connection, status, why);
+    secure_goodbye(connection);
     connection->hung_up = true;
     shutdown(connection->fd, SHUT_RDWR);
     /* A connection that libmicrohttpd does not read would not notice that, so it gets a timeout. */
     if (connection->mhd) MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1U);
+}
+
+static bool unread(const struct connection *connection) {
+    int bytes = 0;
+    return secure_unread(connection) || (ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0);
 }
 
 /* When a line of a chunk does not fit into its memory, libmicrohttpd 0.9 searches for the line's end again and again,
@@ -350,14 +355,13 @@ static void shard_stuck(struct shard *shard) {
     LIST_FOREACH(link, &shard->worker->connections) {
         struct connection *connection = LIST_ENTRY(link, struct connection, link);
         struct http_request *request = connection->request;
-        int unread = 0;
         if (connection->shard != shard || connection->stage != CONNECTION_BODY || connection->hung_up) continue;
         if (!request || !request->chunked || request->held) continue;
-        if (ioctl(connection->fd, FIONREAD, &unread) != 0 || unread == 0) continue;
+        if (!unread(connection)) continue;
         say_plainly(connection, "400 Bad Request",
                     "Bad request: a line of the body's chunked encoding is too long "
                     "(coord.http_connection_memory)");
-        linger(shard->worker, connection->fd);
+        connection_linger(connection);
         cut(connection, NULL, NULL);
     }
 }
@@ -434,6 +438,10 @@ void shards_run(struct worker *worker) {
 
 void connection_event(struct worker *worker, struct connection *connection, uint32_t events) {
     (void)worker;
+    if (connection->handshake) {
+        handshake_event(connection);
+        return;
+    }
     if (!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) || !connection->mhd) return;
     connection->hung_up = true;
     struct http_request *request = connection->request;
@@ -454,26 +462,16 @@ void connection_watch(struct connection *connection) {
 
 #define LATE(what) "408 Request Timeout", "Request timeout: the " what " did not come in time"
 
-/* Has part of a header come since the last answer? The kernel knows, and is asked only for connections that were silent
- * for long. */
-static bool header_begun(const struct connection *connection, uint64_t now_ms) {
-    struct tcp_info info;
-    socklen_t size = sizeof info;
-    if (getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-    if (!connection->completed_run) return info.tcpi_data_segs_in > 0;
-    return info.tcpi_last_data_recv + CLOCK_SLACK_MS < now_ms - connection->began_ms;
-}
-
 static void connection_check(struct connection *connection, uint64_t now_ms) {
     const struct http_server *server = connection->worker->server;
     uint64_t age = now_ms - connection->began_ms;
     struct http_request *request = connection->request;
     uint64_t received = request ? request->body_size : 0;
-    if (connection->hung_up) return;
+    if (connection->hung_up || connection->handshake) return;
     switch (connection->stage) {
         case CONNECTION_IDLE:
             if (age < server->header_timeout_ms) return;
-            if (request || header_begun(connection, now_ms)) {
+            if (request || connection->heard) { /* part of a header came */
                 cut(connection, LATE("header"));
             } else if (age >= server->config.idle_timeout_ms) {
                 cut(connection, NULL, NULL);
@@ -503,6 +501,7 @@ void shards_check(struct worker *worker) {
 /* ---- the end ---- */
 
 void shards_stop(struct worker *worker) {
+    handshakes_stop(worker);
     LIST_FOREACH_SAFE(link, next, &worker->connections) {
         struct connection *connection = LIST_ENTRY(link, struct connection, link);
         if (connection->request && connection->request->suspended) request_hung_up(connection->request);

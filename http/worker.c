@@ -39,11 +39,27 @@ METRIC refused = {
 METRIC unchanged = {.name = "coord_http_unchanged_total",
                     .help = "Wake-ups of blocking queries whose answer was the same as before",
                     .type = METRIC_COUNTER};
+#define HANDSHAKES_HELP "Handshakes of HTTPS, by outcome; resumed: by a session ticket"
+METRIC handshakes[] = {
+    {.name = "coord_https_handshakes_total",
+     .help = HANDSHAKES_HELP,
+     .labels = "outcome=\"full\"",
+     .type = METRIC_COUNTER},
+    {.name = "coord_https_handshakes_total",
+     .help = HANDSHAKES_HELP,
+     .labels = "outcome=\"resumed\"",
+     .type = METRIC_COUNTER},
+    {.name = "coord_https_handshakes_total",
+     .help = HANDSHAKES_HELP,
+     .labels = "outcome=\"failed\"",
+     .type = METRIC_COUNTER},
+};
 METRIC connections = {.name = "coord_http_connections", .help = "Open connections", .type = METRIC_GAUGE};
 METRIC parked = {.name = "coord_http_blocking_queries", .help = "Blocking queries that wait", .type = METRIC_GAUGE};
 
 static void metrics_start(void) {
     for (size_t i = 0; i < ARRAY_COUNT(answered); i++) metric_register(&answered[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(handshakes); i++) metric_register(&handshakes[i]);
     struct metric *others[] = {&cache_hits, &cache_misses, &refused, &unchanged, &connections, &parked};
     for (size_t i = 0; i < ARRAY_COUNT(others); i++) metric_register(others[i]);
 }
@@ -55,6 +71,7 @@ static void add_nonzero(struct metric *metric, uint64_t n) {
 static void metrics_flush(struct worker *worker) {
     struct tally *tally = &worker->tally;
     for (size_t i = 0; i < ARRAY_COUNT(answered); i++) add_nonzero(&answered[i], tally->answered[i + 2]);
+    for (size_t i = 0; i < ARRAY_COUNT(handshakes); i++) add_nonzero(&handshakes[i], tally->handshakes[i]);
     add_nonzero(&cache_hits, tally->cache_hits);
     add_nonzero(&cache_misses, tally->cache_misses);
     add_nonzero(&refused, tally->refused_connections);
@@ -215,7 +232,7 @@ static uint64_t nearest(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Milliseconds the worker may sleep; -1: until something happens. */
 static int sleep_most(struct worker *worker, uint64_t limit_ms) {
-    if (!list_empty(&worker->runnable) || worker->bulk_count) return 0;
+    if (!list_empty(&worker->runnable) || !list_empty(&worker->handshakes) || worker->bulk_count) return 0;
     uint64_t at = limit_ms;
     if (worker->heap_size) at = nearest(at, worker->heap[1]->at_ms);
     if (!list_empty(&worker->connections)) {
@@ -274,6 +291,7 @@ static void turn(struct worker *worker, uint64_t limit_ms) {
     shards_run(worker);
     read_turn_end(&worker->engine);
     wakeup_batch_end();
+    handshakes_run(worker); /* at the end: nobody's answer waits for them */
     shards_check(worker);
     if (worker->lingering_count) linger_tick(worker, false);
     if (worker->listen_again_ms && worker->listen_again_ms <= worker->now_ms) {
@@ -331,6 +349,7 @@ void *worker_main(void *data) {
     }
     rpc_reader_free(worker->reader);
     http_api.worker_free(worker->api);
+    kept_responses_free(worker);
     mhd_errors_enter(NULL);
     return NULL;
 }
@@ -343,6 +362,7 @@ void worker_free(struct worker *worker) {
     arena_free(&worker->scratch);
     buffer_free(&worker->output.out);
     buffer_free(&worker->packed);
+    secure_room_free(worker);
     if (worker->yes) MHD_destroy_response(worker->yes);
     if (worker->no) MHD_destroy_response(worker->no);
     while (worker->spare) {

@@ -31,7 +31,7 @@ struct tls_life {
     int64_t from_s, to_s; /* Unix time, both inclusive */
 };
 
-/* What a certificate says. Of a certificate without coord's URI `role` is TLS_ROLE_NONE, and domain and node are empty. */
+/* The content of a certificate. Of a certificate without coord's URI `role` is TLS_ROLE_NONE, and domain and node are empty. */
 struct tls_certificate {
     char domain[TLS_DOMAIN_SIZE + 1];
     enum tls_role role;
@@ -43,7 +43,7 @@ struct tls_certificate {
     bool is_ca;
 };
 
-/* Who a certificate is for. */
+/* The node that a certificate is for. */
 struct tls_subject {
     const char *domain; /* trust domain */
     enum tls_role role;

@@ -1,0 +1,36 @@
+/* This process's certificates, from the files of its configuration or from DATA/tls, and the contexts made of them.
+ * They are looked at every few seconds: when a file is replaced, new connections get the new certificates, and open ones
+ * keep theirs. Files that cannot be used (a key that does not fit, a key that others may read) are named in one line of
+ * the log, and the certificates of before stay.
+ *
+ * Loop thread; the files are read in the thread pool, but for certificates_start. */
+#ifndef COORD_AGENT_CERTIFICATES_H
+#define COORD_AGENT_CERTIFICATES_H
+
+#include <uv.h>
+
+#include "agent/config.h"
+#include "tls/context.h"
+
+/* Where they come from. A pair that the configuration names wins over the cluster's. */
+enum certificate_source {
+    CERTIFICATES_NONE,
+    CERTIFICATES_FILES,   /* cert_file, key_file */
+    CERTIFICATES_CLUSTER, /* DATA/tls (tls/folder.h) */
+};
+enum certificate_source certificates_source(const struct config_tls *tls, const char *data_dir);
+
+struct certificates;
+/* Reads the files, blocking. *out is NULL when nothing needs certificates (ports.https is off). The fault says what is
+ * missing or does not fit. */
+int certificates_start(uv_loop_t *loop, const struct config *config, const char *data_dir, struct certificates **out,
+                       struct fault *fault);
+/* The present ones, of HTTPS; lives until certificates_free. NULL for NULL. */
+struct tls_slot *certificates_https(struct certificates *certificates);
+/* The configuration was read again: its files count from now on, and are read at once. Copies what it needs. */
+void certificates_reload(struct certificates *certificates, const struct config *config);
+/* No more looking at files; `stopped` is called when nothing is under way. NULL: calls it at once. */
+void certificates_stop(struct certificates *certificates, void (*stopped)(void *data), void *data);
+void certificates_free(struct certificates *certificates); /* once stopped, and nobody uses the slot */
+
+#endif

@@ -1,0 +1,73 @@
+#include "agent/serving.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/agent.h"
+#include "agent/self_config.h"
+
+int serving_start(const struct serving *serving, struct http_server **out, struct fault *fault) {
+    const struct config *c = serving->config;
+    *out = NULL;
+    if (c->http_addresses.count + c->https_addresses.count == 0) return CO_OK;
+    struct http_config config = {.addresses = c->http_addresses.items,
+                                 .https_addresses = c->https_addresses.items,
+                                 .port = c->http_port > 0 ? (uint16_t)c->http_port : 0,
+                                 .https_port = c->https_port > 0 ? (uint16_t)c->https_port : 0,
+                                 .socket_file = {.user = c->socket_user,
+                                                 .group = c->socket_group,
+                                                 .mode = c->socket_mode ? (unsigned)strtoul(c->socket_mode, NULL, 8) : 0},
+                                 .tls = serving->tls,
+                                 .certificates = c->tls_https.verify_incoming ? HTTP_CERTIFICATES_REQUIRED
+                                                                              : HTTP_CERTIFICATES_UNASKED,
+                                 .handshake_timeout_ms = (uint64_t)(c->https_handshake_timeout_ns / 1000000),
+                                 .workers = (unsigned)c->http_workers,
+                                 .shards = (unsigned)c->http_shards,
+                                 .connection_memory = c->http_connection_memory,
+                                 .header_max = c->http_header_max,
+                                 .connections_per_address_max =
+                                     c->http_max_conns_per_client ? (unsigned)c->http_max_conns_per_client : UINT32_MAX,
+                                 .connections_max = (unsigned)c->http_connections_max,
+                                 .body_max = c->http_body_max,
+                                 .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
+                                 .wait_default_ms = (uint64_t)(c->default_query_time_ns / 1000000),
+                                 .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
+                                 .watches_max = c->http_watches_max,
+                                 .cache_bytes = c->http_cache_bytes};
+    struct http_env env = {.rpc = serving->rpc,
+                           .local = serving->local,
+                           .config = c,
+                           .datacenter = c->datacenter,
+                           .node_name = serving->identity->node_name,
+                           .node_id = serving->identity->node_id,
+                           .version = COORD_VERSION,
+                           .consul_version = c->consul_version,
+                           .address = serving->identity->address,
+                           .spool_folder = serving->identity->data_dir,
+                           .is_server = c->server,
+                           .no_coordinates = c->disable_coordinates,
+                           .kv_value_max = c->kv_max_value_size,
+                           .txn_body_max = c->txn_max_req_len,
+                           .txn_ops_max = c->txn_max_operations,
+                           .session_ttl_min_ns = c->session_ttl_min_ns,
+                           .lock_waiters_max = c->lock_waiters_max,
+                           .lock_session_max = c->lock_session_max,
+                           .lock_note_max = c->lock_note_max,
+                           .spender_run = serving->spender_run,
+                           .quota_priority = c->quota_priority,
+                           .describe = self_config_write,
+                           .self_config_data = (void *)(uintptr_t)c,
+                           .act = acts_take,
+                           .act_data = serving->acts};
+    return http_start(&config, &env, out, fault);
+}
+
+bool serving_own_address(const struct config *config, const struct http_server *http, char address[SERVING_ADDRESS]) {
+    if (!http || config->http_addresses.count == 0) return false;
+    const char *first = config->http_addresses.items[0];
+    if (strcmp(first, "0.0.0.0") == 0) first = "127.0.0.1";
+    if (strcmp(first, "::") == 0) first = "::1";
+    if (strncmp(first, "unix://", 7) == 0) snprintf(address, SERVING_ADDRESS, "%s", first);
+    else snprintf(address, SERVING_ADDRESS, strchr(first, ':') ? "[%s]:%u" : "%s:%u", first, http_port(http));
+    return true;
+}
