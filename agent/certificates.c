@@ -240,7 +240,8 @@ static void take(struct certificates *certificates, const char *how) {
     if (gmtime_r(&end, &utc)) strftime(until, sizeof until, "%Y-%m-%d %H:%M:%S UTC", &utc);
     log_info("tls", "%s file=%s name=\"%s\" until=\"%s\"", how, certificates->files.chain,
              reading->certificate.common_name, until);
-    if (end < time(NULL)) log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
+    if (end < time(NULL))
+        log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
     tls_slot_set(certificates->https, reading->context);
     reading->context = NULL;
 }
