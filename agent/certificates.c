@@ -22,7 +22,7 @@
 #define FILE_MOST   ((size_t)4 << 20)
 #define TICKET_SIZE 64
 
-/* What to read. */
+/* The files to read. */
 struct files {
     enum certificate_source source;
     char *chain, *key, *ca, *ca_path; /* NULL: not given */
@@ -31,7 +31,7 @@ struct files {
     bool needs_ca; /* clients have to show a certificate */
 };
 
-/* What was read. */
+/* The outcome of reading them. */
 struct reading {
     uint64_t state; /* of the files when they were looked at */
     struct tls_context *context;

@@ -417,7 +417,7 @@ static void read_reconnect(struct config *config) {
 
 static const char *first_given(const char *a, const char *b) { return a ? a : b; }
 
-/* What is not given for HTTPS alone is what is given for all. */
+/* HTTPS takes the settings for all where it has none of its own. */
 static void fill_https(struct config *config) {
     struct config_tls *https = &config->tls_https;
     const struct config_tls *all = &config->tls_defaults;

@@ -271,11 +271,11 @@ bool secure_unread(const struct connection *connection); /* has it bytes that we
 bool secure_silent(const struct connection *connection); /* nothing can be said any more, or not at this point */
 void secure_goodbye(struct connection *connection);      /* no more will be sent; once */
 void secure_room_free(struct worker *worker);
-/* Who the client is: the certificate that it showed and that was found good. NULL: none. Valid while the connection
+/* The client's certificate, which it showed and which was found good. NULL: none. Valid while the connection
  * lives. */
 const struct tls_certificate *connection_peer(const struct connection *connection);
 
-/* What is sent or received past libmicrohttpd: by TLS where there is TLS. As send() and recv(). */
+/* As send() and recv(), past libmicrohttpd; by TLS where the connection has it. */
 ssize_t connection_say(struct connection *connection, const char *data, size_t size);
 ssize_t connection_receive(struct connection *connection, void *data, size_t size, int flags);
 void connection_linger(struct connection *connection); /* says goodbye, and lingers */

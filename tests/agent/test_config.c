@@ -404,7 +404,7 @@ Test(config, verify_incoming_is_met_by_https) {
     }
 }
 
-/* What is given for HTTPS alone, and the rest from what is given for all; a pair and its CAs are taken as wholes. */
+/* A setting for HTTPS alone wins over one for all; a pair is taken as a whole, and CAs are too. */
 Test(config, https_has_its_own_settings) {
     must(
         "{\"data_dir\":\"/x\",\"ports\":{\"https\":8501},\"ca_file\":\"ca\",\"cert_file\":\"c\",\"key_file\":\"k\","
