@@ -2,6 +2,7 @@
 #ifndef COORD_HTTP_ANSWERS_H
 #define COORD_HTTP_ANSWERS_H
 
+#include "http/fetched.h"
 #include "http/impl.h"
 
 /* -- reply.c ------------------------------------------------------------------------------------------------------ */
@@ -34,10 +35,9 @@ void request_answer(struct http_request *request, int status, struct MHD_Respons
 /* The same with a body, compressed when the client accepts gzip and it saves enough. Takes over one reference. */
 void request_answer_bytes(struct http_request *request, int status, struct bytes *bytes, const char *content_type);
 void request_answer_yes(struct http_request *request, bool yes);
-/* Replies the error of a read, with X-Consul-Index and its companions, because clients expect these headers on every
- * answer of such an endpoint. */
-void request_fail_read(struct http_request *request, int error, const char *text);
 int reply_status(int error);
+
+void kept_responses_free(struct worker *worker); /* kept_responses.c */
 
 /* gzip.c: NULL when the result would not be smaller. */
 struct bytes *gzip_bytes(struct worker *worker, const struct bytes *plain);
@@ -108,14 +108,6 @@ struct operation {
     void (*end)(struct http_request *request);   /* the request ends: forget it */
     void (*hurry)(struct http_request *request); /* the server stops: answer now */
 };
-
-/* -- read_once.c: the result of a fetch, after its `done` --------------------------------------------------------- */
-/* A copy, with records of its own; fetched_free frees them. */
-void fetched_copy(struct rpc_fetched *copy, const struct rpc_fetched *fetched);
-void fetched_free(struct rpc_fetched *copy); /* accepts a zeroed one, and zeroes it */
-/* The result, its message in the arena. CO_CORRUPT: the records do not decode. */
-int fetched_result(const struct rpc_fetched *fetched, const struct query_type *type, const ProtobufCMessage *request,
-                   struct arena *arena, struct query_result *result);
 
 /* -- remote.c: reads of a process without a copy of the state (rpc_fetch) ----------------------------------------- */
 struct http_remote {

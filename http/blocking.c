@@ -177,7 +177,7 @@ static void fail(struct http_request *request, int error) {
         http_reply_text(request, 503, "answers that clients have not taken yet hold more than %u MiB, try again later",
                         ANSWERS_MOST >> 20);
     } else {
-        request_fail_read(request, error, NULL);
+        http_reply_read_error(request, error, NULL);
     }
 }
 
@@ -424,7 +424,7 @@ static bool fast_send(struct http_request *request) {
 static void fast_confirmed(struct http_request *request, int error) {
     request->reading = NULL;
     if (error && error != CO_DISKFULL) {
-        request_fail_read(request, error, NULL);
+        http_reply_read_error(request, error, NULL);
         return;
     }
     request->confirmed = !error; /* if not, the handler reads again, and handles the error */

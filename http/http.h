@@ -14,6 +14,7 @@
 #include "base/json_out.h"
 #include "base/mailbox.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "http/route.h"
 #include "rpc/api/rpc.h"
 
@@ -70,12 +71,16 @@ struct http_api {
     void (*worker_free)(void *kept); /* on its thread, after its last request; NULL allowed */
 };
 extern const struct http_api http_api;
+void *http_api_kept(const struct http_request *request); /* of the worker that has the request */
+struct rng *http_rng(struct http_request *request);      /* the worker's */
 
 /* -- asking the request ------------------------------------------------------------------------------------------- */
 const struct http_env *http_env(const struct http_request *request);
 struct arena *http_arena(struct http_request *request);
 enum http_method http_method(const struct http_request *request);
 struct slice http_path_value(const struct http_request *request, const char *name); /* of ":name" or "*name", decoded */
+/* A header of the request; NULL: it has none of this name. Valid until the reply. */
+const char *http_request_header(const struct http_request *request, const char *name);
 bool http_has(const struct http_request *request, const char *parameter); /* present, with or without a value */
 /* decoded, NUL-terminated; {NULL,0}: absent */
 struct slice http_parameter(const struct http_request *request, const char *parameter);
@@ -88,6 +93,8 @@ int http_body_file(const struct http_request *request);
 struct json_object *http_json(struct http_request *request);
 /* The same for an object or an array. `failed`: the beginning of the reply after a mistake. */
 struct json_object *http_json_of(struct http_request *request, json_type type, const char *failed);
+/* Parses the body as JSON of any type, and does not reply: after a mistake fault->code is set. Freed with the request. */
+struct json_object *http_json_any(struct http_request *request, struct fault *fault);
 /* Parameters that must parse: on failure it has replied 400 ("wait: invalid duration ...") and returns false;
  * absent: untouched, true. */
 bool http_parameter_u64(struct http_request *request, const char *parameter, uint64_t *value);
@@ -111,9 +118,15 @@ void http_reply_fault(struct http_request *request, const struct fault *fault);
 /* Replies the result of a command: the reason of a refusal, with the status of its error; else true or false. */
 void http_reply_result(struct http_request *request, const struct machine_result *result);
 void http_reply_error(struct http_request *request, int error); /* CO_NOLEADER: 500 "No cluster leader", ... */
+/* Replies the error of a read, with X-Consul-Index and its companions, because clients expect these headers on every
+ * answer of such an endpoint. `text`: more about it; NULL: nothing. */
+void http_reply_read_error(struct http_request *request, int error, const char *text);
 /* JSON: write to http_out, then call http_reply_json. */
 struct json_out *http_out(struct http_request *request); /* empty, with ?pretty honoured */
 void http_reply_json(struct http_request *request, int status);
+/* As http_reply_json with 200, for small answers that are often the same: the worker keeps the response with its headers
+ * and uses it again for the same bytes, because making one takes as long as all the rest. */
+void http_reply_json_again(struct http_request *request);
 /* Any bytes: append to http_raw, then reply with this content type. */
 struct buffer *http_raw(struct http_request *request);
 void http_reply_raw(struct http_request *request, int status, const char *content_type);

@@ -1,5 +1,5 @@
-/* Shared by the files of http/. Outside only endpoints include it that answer in a way of their own
- * (monitor.c, picks.c and ofrep.c of http/api/).
+/* Shared by the files of http/ itself. Endpoints (http/api/) do not see it: http/http.h, http/feed.h and http/sse.h are
+ * for them.
  *
  * One worker thread owns everything reachable from its `struct worker`: shards (libmicrohttpd daemons), connections,
  * requests, the answer cache. Other threads touch a worker only by `worker_post`.
@@ -119,7 +119,8 @@ struct worker {
     unsigned tickets; /* handed out by http_defer, and reads of remote.c */
 
     struct cache *cache;
-    void *api;            /* the endpoints': http_api */
+    void *api; /* the endpoints': http_api */
+    struct kept_responses *responses;
     struct arena scratch; /* results of one query */
     struct output output;
     void *deflate; /* of gzip.c */

@@ -191,7 +191,7 @@ bool http_region_set(struct http_request *request, struct slice name) {
     request->region = NULL;
     if (!name.size || slice_is(name, http_env(request)->datacenter)) return true;
     if (!is_region(name)) {
-        request_fail_read(request, CO_NOREGION, NULL);
+        http_reply_read_error(request, CO_NOREGION, NULL);
         return false;
     }
     request->region = arena_strndup(http_arena(request), name.data, name.size);

@@ -50,7 +50,7 @@ static void put_headers(struct http_request *request, const struct remote *remot
 static void answer(struct http_request *request, const struct remote *remote) {
     struct query_result result;
     if (fetched_result(&remote->fetched, remote->read.type, remote->read.message, &request->arena, &result) != CO_OK) {
-        request_fail_read(request, CO_CORRUPT, "what the server answered does not decode");
+        http_reply_read_error(request, CO_CORRUPT, "what the server answered does not decode");
         return;
     }
     request->content_type = NULL;
@@ -70,7 +70,7 @@ static void taken(void *taker, struct post *post) {
     (void)taker;
     if (request) {
         request->operation = NULL;
-        if (remote->error) request_fail_read(request, remote->error, NULL);
+        if (remote->error) http_reply_read_error(request, remote->error, NULL);
         else answer(request, remote);
     }
     remote_free(remote);

@@ -296,7 +296,7 @@ void http_reply_result(struct http_request *request, const struct machine_result
     else request_answer_yes(request, result->yes);
 }
 
-void request_fail_read(struct http_request *request, int error, const char *text) {
+void http_reply_read_error(struct http_request *request, int error, const char *text) {
     uint64_t last_contact_ms;
     bool known = worker_known_leader(request->worker, &last_contact_ms);
     http_header(request, "X-Consul-Index", "1");

@@ -334,9 +334,23 @@ int http_body_file(const struct http_request *request) {
     return request->spool && lseek(request->spool - 1, 0, SEEK_SET) == 0 ? request->spool - 1 : -1;
 }
 
+const char *http_request_header(const struct http_request *request, const char *name) {
+    return MHD_lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, name);
+}
+
+void *http_api_kept(const struct http_request *request) { return request->worker->api; }
+struct rng *http_rng(struct http_request *request) {
+    return &request->worker->rng;
+}
+
+struct json_object *http_json_any(struct http_request *request, struct fault *fault) {
+    if (!request->json) request->json = json_parse(http_body(request), fault);
+    return request->json;
+}
+
 struct json_object *http_json_of(struct http_request *request, json_type type, const char *failed) {
     struct fault fault = {0};
-    if (!request->json) request->json = json_parse(http_body(request), &fault);
+    (void)http_json_any(request, &fault);
     if (!json_object_is_type(request->json, type))
         fault_set(&fault, CO_INVALID, "JSON: %s is wanted", type == json_type_array ? "an array" : "an object");
     if (!fault.code) return request->json;

@@ -2,12 +2,26 @@
 
 #include <stdlib.h>
 
+#include "http/impl.h"
+
 #define BLOCK_OLD   4096 /* libmicrohttpd's buffer for a stream without chunks (HTTP/1.0) */
 #define BLOCK_LEAST 64   /* with chunks libmicrohttpd uses another buffer, which the connection has anyway */
 #define AGAIN_MS    1000
 
+struct sse_engine {
+    struct sse *sse;
+    struct worker *worker;
+    struct operation operation;
+    struct post post;
+    struct timer timer; /* of the next query */
+    bool asking, finish;
+    size_t taken; /* of the text, by libmicrohttpd */
+    int error;
+};
+
 static void release(struct sse *sse) {
-    if (sse->request || sse->asking || sse->response) return;
+    if (sse->request || sse->engine->asking || sse->response) return;
+    free(sse->engine);
     buffer_free(&sse->text);
     fetched_free(&sse->fetched);
     free(sse);
@@ -18,9 +32,9 @@ static void release(struct sse *sse) {
 /* Loop or another thread. */
 static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct sse *sse = CONTAINER_OF(fetch, struct sse, fetch);
-    sse->error = error;
+    sse->engine->error = error;
     if (!error) fetched_copy(&sse->fetched, fetched);
-    worker_post(sse->worker, &sse->post);
+    worker_post(sse->engine->worker, &sse->engine->post);
 }
 
 void sse_ask(struct sse *sse, const struct query_type *type, const ProtobufCMessage *message) {
@@ -28,14 +42,16 @@ void sse_ask(struct sse *sse, const struct query_type *type, const ProtobufCMess
     sse->fetch.no_cache = true;
     sse->fetch.done = fetch_done;
     http_region_name(sse->request, sse->fetch.region);
-    sse->asking = true;
-    sse->asked_ms = sse->worker->now_ms;
-    sse->worker->tickets++;
-    rpc_fetch(sse->worker->server->env.rpc, &sse->fetch, message);
+    sse->engine->asking = true;
+    sse->asked_ms = sse->engine->worker->now_ms;
+    sse->engine->worker->tickets++;
+    rpc_fetch(sse->engine->worker->server->env.rpc, &sse->fetch, message);
 }
 
+uint64_t sse_now_ms(const struct sse *sse) { return sse->engine->worker->now_ms; }
+
 static void ask_again(struct worker *worker, struct timer *timer) {
-    struct sse *sse = CONTAINER_OF(timer, struct sse, timer);
+    struct sse *sse = CONTAINER_OF(timer, struct sse_engine, timer)->sse;
     (void)worker;
     sse->kind->ask(sse, RPC_STALE);
 }
@@ -55,17 +71,17 @@ static ssize_t read_text(void *data, uint64_t at, char *out, size_t room) {
     struct http_request *request = sse->request;
     (void)at;
     if (!request) return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t left = sse->text.size - sse->taken, size = left < room ? left : room;
+    size_t left = sse->text.size - sse->engine->taken, size = left < room ? left : room;
     if (size) {
-        memcpy(out, sse->text.data + sse->taken, size);
-        sse->taken += size;
-        sse->sent_ms = sse->worker->now_ms;
+        memcpy(out, sse->text.data + sse->engine->taken, size);
+        sse->engine->taken += size;
+        sse->sent_ms = sse->engine->worker->now_ms;
         return (ssize_t)size;
     }
-    if (sse->finish) return MHD_CONTENT_READER_END_OF_STREAM;
+    if (sse->engine->finish) return MHD_CONTENT_READER_END_OF_STREAM;
     buffer_free(&sse->text);
-    sse->taken = 0;
-    if (!sse->asking && sse->timer.place == 0) sse->kind->ask(sse, RPC_STALE);
+    sse->engine->taken = 0;
+    if (!sse->engine->asking && sse->engine->timer.place == 0) sse->kind->ask(sse, RPC_STALE);
     request->suspended = true;
     MHD_suspend_connection(request->connection->mhd);
     return 0;
@@ -83,7 +99,7 @@ void sse_go_on(struct sse *sse) {
 }
 
 void sse_finish(struct sse *sse) {
-    sse->finish = true;
+    sse->engine->finish = true;
     resume(sse);
 }
 
@@ -108,42 +124,42 @@ void sse_start(struct sse *sse, uint64_t index) {
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
 static void failed(struct sse *sse) {
-    if (!sse->response) sse->kind->failed(sse, sse->error);
-    else if (sse->finish) resume(sse);
-    else timer_set(sse->worker, &sse->timer, sse->worker->now_ms + AGAIN_MS, ask_again);
+    if (!sse->response) sse->kind->failed(sse, sse->engine->error);
+    else if (sse->engine->finish) resume(sse);
+    else timer_set(sse->engine->worker, &sse->engine->timer, sse->engine->worker->now_ms + AGAIN_MS, ask_again);
 }
 
 static void taken(void *taker, struct post *post) {
     struct worker *worker = taker;
-    struct sse *sse = CONTAINER_OF(post, struct sse, post);
+    struct sse *sse = CONTAINER_OF(post, struct sse_engine, post)->sse;
     worker->tickets--;
-    sse->asking = false;
+    sse->engine->asking = false;
     if (!sse->request) release(sse);
-    else if (sse->error) failed(sse);
+    else if (sse->engine->error) failed(sse);
     else sse->kind->answered(sse);
 }
 
 /* -- beginning and end -------------------------------------------------------------------------------------------- */
 
 static void forget(struct http_request *request) {
-    (void)sse_forget(CONTAINER_OF(request->operation, struct sse, operation));
+    (void)sse_forget(CONTAINER_OF(request->operation, struct sse_engine, operation)->sse);
 }
 
 struct http_request *sse_forget(struct sse *sse) {
     struct http_request *request = sse->request;
     request->operation = NULL;
     sse->request = NULL;
-    timer_clear(sse->worker, &sse->timer);
-    watch_leave(sse->worker);
-    if (sse->asking) rpc_fetch_cancel(sse->worker->server->env.rpc, &sse->fetch);
+    timer_clear(sse->engine->worker, &sse->engine->timer);
+    watch_leave(sse->engine->worker);
+    if (sse->engine->asking) rpc_fetch_cancel(sse->engine->worker->server->env.rpc, &sse->fetch);
     release(sse);
     return request;
 }
 
 static void hurry(struct http_request *request) {
-    struct sse *sse = CONTAINER_OF(request->operation, struct sse, operation);
-    sse->finish = true;
-    if (sse->asking) rpc_fetch_cancel(sse->worker->server->env.rpc, &sse->fetch);
+    struct sse *sse = CONTAINER_OF(request->operation, struct sse_engine, operation)->sse;
+    sse->engine->finish = true;
+    if (sse->engine->asking) rpc_fetch_cancel(sse->engine->worker->server->env.rpc, &sse->fetch);
     else resume(sse);
 }
 
@@ -152,11 +168,13 @@ bool sse_begin(struct http_request *request, struct sse *sse, const struct sse_k
         free(sse);
         return false;
     }
-    sse->kind = kind;
-    sse->operation = (struct operation){forget, hurry};
-    sse->post.taken = taken;
-    sse->worker = request->worker, sse->request = request;
-    request->operation = &sse->operation;
+    struct sse_engine *engine = sse->engine = mem_zalloc(sizeof *engine);
+    engine->sse = sse;
+    engine->operation = (struct operation){forget, hurry};
+    engine->post.taken = taken;
+    engine->worker = request->worker;
+    sse->kind = kind, sse->request = request;
+    request->operation = &engine->operation;
     kind->ask(sse, RPC_DEFAULT);
     connection_watch(request->connection);
     return true;

@@ -11,7 +11,7 @@
 #ifndef COORD_HTTP_SSE_H
 #define COORD_HTTP_SSE_H
 
-#include "http/impl.h"
+#include "http/http.h"
 
 struct sse;
 struct sse_kind {
@@ -27,20 +27,13 @@ struct sse_kind {
 /* The first member of a struct of its owner, which is allocated with mem_zalloc and freed with free(). */
 struct sse {
     const struct sse_kind *kind;
-    struct worker *worker;
     struct http_request *request; /* NULL: it has ended */
     bool response;                /* the stream has begun, and libmicrohttpd still has the response */
     uint64_t asked_ms, sent_ms;   /* the times of the last query, and of the last bytes sent */
     struct buffer text;           /* to be sent */
     struct rpc_fetch fetch;
     struct rpc_fetched fetched; /* a copy of the answer, until `answered` returns */
-    /* Used by sse.c only. */
-    struct operation operation;
-    struct post post;
-    struct timer timer; /* of the next query */
-    bool asking, finish;
-    size_t taken; /* of `text`, by libmicrohttpd */
-    int error;
+    struct sse_engine *engine;  /* used by sse.c only */
 };
 
 /* Begins with the first query, which the leader confirms. False: too many requests wait; it has replied, and has freed
@@ -48,6 +41,7 @@ struct sse {
 bool sse_begin(struct http_request *request, struct sse *sse, const struct sse_kind *kind);
 /* For `ask`. `message` lives in the request's arena. */
 void sse_ask(struct sse *sse, const struct query_type *type, const ProtobufCMessage *message);
+uint64_t sse_now_ms(const struct sse *sse); /* the worker's time, as asked_ms and sent_ms */
 /* Replies 200, and sends sse->text. */
 void sse_start(struct sse *sse, uint64_t index);
 /* Sends sse->text; when it is empty, queries again. */

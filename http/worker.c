@@ -349,6 +349,7 @@ void *worker_main(void *data) {
     }
     rpc_reader_free(worker->reader);
     http_api.worker_free(worker->api);
+    kept_responses_free(worker);
     mhd_errors_enter(NULL);
     return NULL;
 }

@@ -158,7 +158,7 @@ static void reply(struct waiting *waiting, const struct query_result *result, bo
 
 static void fail(struct waiting *waiting, int error) {
     struct http_request *request = leave(waiting);
-    request_fail_read(request, error, NULL);
+    http_reply_read_error(request, error, NULL);
     waiting_free(waiting);
 }
 

@@ -7,6 +7,7 @@
 #include "registry/history.h"
 #include "registry/operator.h"
 #include "registry/tables.h"
+#include "registry/trust.h"
 #include "registry/version.h"
 
 static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"),
@@ -42,7 +43,7 @@ uint64_t machine_restored(struct store_txn *txn) { return number(txn, restored_k
 struct place {
     struct restore_at at;
     struct version_now version;
-    struct buffer removed;
+    struct buffer removed, trust;
 };
 
 static int older(unsigned theirs, unsigned ours, struct fault *fault) {
@@ -84,7 +85,8 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     number_put(txn, floor_key, now);
     number_put(txn, restored_key, now);
     operator_removed_place(txn, buffer_slice(&place->removed)); /* those of this cluster stay removed */
-    operator_staged_clear(txn);                                 /* the backup may have been taken while another one was
+    trust_place(txn, buffer_slice(&place->trust));
+    operator_staged_clear(txn); /* the backup may have been taken while another one was
                                                                  * restored */
     history_restored(txn, now, unix_ms);
     return CO_OK;
@@ -124,6 +126,7 @@ static int may_restore(struct store *store, const Pb__RestoreEndCommand *command
     const char *why = operator_restore_refused(txn, command);
     int error = version_read(txn, &place->version);
     operator_removed_copy(txn, &place->removed);
+    trust_copy(txn, &place->trust);
     store_read_done(reader);
     store_reader_free(reader);
     if (error) return fault_set(fault, CO_IO, "the record of the cluster version does not decode");
@@ -142,6 +145,7 @@ int restore_staged(struct store *store, struct slice payload, const struct resto
     if (!error) error = may_restore(store, command, &place, fault);
     if (!error) error = replace(store, command->size, &place, fault);
     buffer_free(&place.removed);
+    buffer_free(&place.trust);
     arena_free(&arena);
     return error;
 }

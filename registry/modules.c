@@ -5,10 +5,11 @@
 #include "base/check.h"
 #include "registry/history.h"
 #include "registry/operator.h"
+#include "registry/trust.h"
 #include "registry/version.h"
 
 static const struct module_entry own[] = {
-    {.module = &operator_module}, {.module = &version_module}, {.module = &history_module}};
+    {.module = &operator_module}, {.module = &version_module}, {.module = &history_module}, {.module = &trust_module}};
 
 struct modules {
     struct module_entry *entries;

@@ -24,9 +24,10 @@ enum registry_table {
      * lower case -> id of its lease; node in lower case -> DeadNode */
     TABLE_LEASES = 15,
     TABLE_HISTORY = 49,      /* topic, index -> the changes of an entry; 0 -> HistoryState (history_row.c) */
+    TABLE_TRUST = 50,        /* by the first byte (enum trust_row in trust.c) */
     TABLE_PRESERVATION = 48, /* by the first byte (enum preservation_row in self_preservation.c) */
 };
 _Static_assert(TABLE_CHANGES == 1 && TABLE_LEASES == 15, "tables of the registry (registry/module.h)");
-_Static_assert(TABLE_PRESERVATION >= 48 && TABLE_HISTORY < 62, "and its others");
+_Static_assert(TABLE_PRESERVATION >= 48 && TABLE_TRUST < 62, "and its others");
 
 #endif

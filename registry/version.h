@@ -3,7 +3,7 @@
  *
  * Programs can be members of clusters of versions MACHINE_VERSION_OLDEST to MACHINE_VERSION_NEWEST
  * (registry/machine.h). The version rises only when every member can follow, by a command that no older program is
- * ever shown (rpc/core/version.h), and never falls. A program that meets a version above its own stops: at start, at a
+ * ever shown (rpc/server/version.h), and never falls. A program that meets a version above its own stops: at start, at a
  * snapshot, at the command.
  *
  * An addition names the version since which it counts, and needs nothing else:

@@ -454,7 +454,9 @@ const char *tls_session_why(const struct tls_session *session) { return session-
 const struct tls_certificate *tls_session_peer(const struct tls_session *session) { return session->peer; }
 const char *tls_session_protocol(const struct tls_session *session) { return session->protocol; }
 bool tls_session_by_psk(const struct tls_session *session) { return session->by_psk; }
-bool tls_session_resumed(const struct tls_session *session) { return gnutls_session_is_resumed(session->tls); }
+bool tls_session_resumed(const struct tls_session *session) {
+    return session->tls && gnutls_session_is_resumed(session->tls);
+}
 
 struct slice tls_session_peer_der(const struct tls_session *session) {
     unsigned count = 0;

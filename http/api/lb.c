@@ -70,7 +70,7 @@ static void write_pick(struct http_request *request, const struct picks_kept *ke
     json_key(json, "Policy");
     json_string(json, pick_policy_name(ask->policy));
     json_object_end(json);
-    if (picked->count == 1 || balance_count(kept->balance) <= READY_INSTANCES) picks_reply(request);
+    if (picked->count == 1 || balance_count(kept->balance) <= READY_INSTANCES) http_reply_json_again(request);
     else http_reply_json(request, 200);
 }
 
@@ -122,7 +122,7 @@ static void answer_owner(struct http_request *request, const struct picks_kept *
     json_key(json, "Epoch");
     json_u64(json, kept->index);
     json_object_end(json);
-    picks_reply(request);
+    http_reply_json_again(request);
 }
 
 static void owner_again(struct http_request *request, uint64_t waited_ms) {

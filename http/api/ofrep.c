@@ -10,7 +10,6 @@
 #include "http/api/ofrep.h"
 #include "http/api/rollout_views.h"
 #include "http/api/topics.h"
-#include "http/impl.h"
 
 void ofrep_cors(struct http_request *request) {
     http_header(request, "Access-Control-Allow-Origin", "*");
@@ -60,14 +59,13 @@ static void tags_take(struct http_request *request, Pb__RolloutCaller *caller, s
 static Pb__RolloutCaller *caller_of(struct http_request *request) {
     const char *key = key_of(request);
     struct fault fault = {0};
-    request->json = json_parse(http_body(request), &fault);
+    struct json_object *body = http_json_any(request, &fault);
     if (fault.code) {
         fail(request, 400, key, "PARSE_ERROR", fault.text);
         return NULL;
     }
     struct json_object *context = NULL, *targeting = NULL;
-    bool object = json_object_is_type(request->json, json_type_object) &&
-                  json_object_object_get_ex(request->json, "context", &context) &&
+    bool object = json_object_is_type(body, json_type_object) && json_object_object_get_ex(body, "context", &context) &&
                   json_object_is_type(context, json_type_object);
     if (!object) {
         fail(request, 400, key, "INVALID_CONTEXT", "an object \"context\" is wanted");
@@ -122,7 +120,7 @@ static void post_flag(struct http_request *request) {
 
 /* Is the tag among those of If-None-Match? */
 static bool is_known(const struct http_request *request, const char *tag) {
-    const char *known = MHD_lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, "If-None-Match");
+    const char *known = http_request_header(request, "If-None-Match");
     return known && (strcmp(known, "*") == 0 || strstr(known, tag));
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "http/api/ofrep.h"
+#include "http/fetched.h"
 #include "http/sse.h"
 
 #define QUIET_MS 15000 /* without an event: a comment keeps the connection open */
@@ -70,9 +71,9 @@ static void answered(struct sse *sse) {
     if (error && sse->response) {
         sse_finish(sse);
     } else if (error) {
-        request_fail_read(sse_forget(sse), CO_CORRUPT, "what the server answered does not decode");
+        http_reply_read_error(sse_forget(sse), CO_CORRUPT, "what the server answered does not decode");
     } else if (sse->response) {
-        bool quiet = !sse->text.size && sse->worker->now_ms >= sse->sent_ms + QUIET_MS - QUIET_MS / 8;
+        bool quiet = !sse->text.size && sse_now_ms(sse) >= sse->sent_ms + QUIET_MS - QUIET_MS / 8;
         if (quiet) buffer_append_text(&sse->text, ":\n\n");
         sse_go_on(sse);
     } else {
@@ -82,7 +83,7 @@ static void answered(struct sse *sse) {
     }
 }
 
-static void failed(struct sse *sse, int error) { request_fail_read(sse_forget(sse), error, NULL); }
+static void failed(struct sse *sse, int error) { http_reply_read_error(sse_forget(sse), error, NULL); }
 
 static const struct sse_kind kind = {.ask = ask, .answered = answered, .failed = failed};
 
@@ -109,12 +110,12 @@ void ofrep_get_events(struct http_request *request) {
         http_reply_text(request, 400, "targetingKey: 1 to %d bytes are wanted", OFREP_KEY_MOST);
         return;
     }
-    if (request->method == HTTP_HEAD) {
+    if (http_method(request) == HTTP_HEAD) {
         http_reply_text(request, 200, "%s", "");
         return;
     }
     struct events *events = mem_zalloc(sizeof *events);
-    const char *last = MHD_lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, "Last-Event-ID");
+    const char *last = http_request_header(request, "Last-Event-ID");
     events->caller = caller;
     if (last && strlen(last) == OFREP_TAG_SIZE - 1) memcpy(events->tag, last, OFREP_TAG_SIZE);
     (void)sse_begin(request, &events->sse, &kind);

@@ -5,12 +5,9 @@
 
 #include "base/hash.h"
 #include "http/api/views.h"
-#include "http/impl.h"
 #include "lb/coordinate.h"
 
-#define CHAINS     256
-#define READY      256
-#define READY_SIZE 8192 /* the largest body that is kept */
+#define CHAINS 256
 
 struct kept {
     struct picks_kept shown;
@@ -23,14 +20,7 @@ struct kept {
     size_t cost;
 };
 
-struct ready { /* an answer */
-    uint64_t hash;
-    struct bytes *body; /* NULL: none */
-    struct MHD_Response *response;
-};
-
 struct picks {
-    struct ready ready[READY]; /* by hash */
     struct rpc *rpc;
     struct rpc_reader *reader; /* its own reader, because views use it within another read */
     struct arena arena;
@@ -39,10 +29,7 @@ struct picks {
     size_t bytes, bytes_most;
 };
 
-static struct picks *picks_of(struct http_request *request) { return request->worker->api; }
-struct rng *picks_rng(struct http_request *request) {
-    return &request->worker->rng;
-}
+static struct picks *picks_of(struct http_request *request) { return http_api_kept(request); }
 
 /* -- kept --------------------------------------------------------------------------------------------------------- */
 static void kept_drop(struct picks *picks, struct kept *kept) {
@@ -144,7 +131,7 @@ int picks_find(struct http_request *request, struct slice service, uint64_t now_
     if (!kept || kept->generation != generation) {
         Pb__ServiceRequest ask = PB__SERVICE_REQUEST__INIT;
         struct query_result result;
-        ask.service = arena_strndup(&request->arena, service.data, service.size);
+        ask.service = arena_strndup(http_arena(request), service.data, service.size);
         ask.held = true;
         int error = query(picks, &query_service_entries, &ask.base, &result);
         if (error == CO_OK) kept = kept_new(picks, service, hash, &result, now_ns);
@@ -173,32 +160,6 @@ void picks_write_load(struct json_out *json, const struct picks_kept *kept, size
         memcpy(written->text, json->out->data + at, size);
         written->load = load, written->size = (uint8_t)size;
     }
-}
-
-/* -- answers ------------------------------------------------------------------------------------------------------ */
-static void ready_drop(struct ready *ready) {
-    if (!ready->body) return;
-    MHD_destroy_response(ready->response);
-    bytes_release(ready->body);
-    ready->body = NULL;
-}
-
-void picks_reply(struct http_request *request) {
-    struct buffer *out = &request->output->out;
-    if (request->pretty || request->gzip || request->close || request->headers || out->size > READY_SIZE) {
-        http_reply_json(request, 200);
-        return;
-    }
-    uint64_t hash = hash64(out->data, out->size);
-    struct ready *ready = &picks_of(request)->ready[hash % READY];
-    bool same = ready->body && ready->hash == hash && ready->body->size == out->size &&
-                memcmp(ready->body->data, out->data, out->size) == 0;
-    if (!same) {
-        ready_drop(ready);
-        ready->hash = hash, ready->body = bytes_copy(out->data, out->size);
-        ready->response = response_new(ready->body, JSON_TYPE);
-    }
-    request_answer(request, 200, ready->response, ready->body->size);
 }
 
 /* -- distances ---------------------------------------------------------------------------------------------------- */
@@ -235,7 +196,7 @@ void picks_measure(struct http_request *request, struct balance *balance, struct
     if (!balance_wants_distances(balance, now_ns)) return;
     Pb__ServiceRequest ask = PB__SERVICE_REQUEST__INIT;
     struct query_result result;
-    ask.service = arena_strndup(&request->arena, service.data, service.size);
+    ask.service = arena_strndup(http_arena(request), service.data, service.size);
     struct measuring measuring = {.own = http_env(request)->node_name, .here = rpc_coordinate_here(picks->rpc)};
     int error = query(picks, &query_service_coordinates, &ask.base, &result);
     if (error == CO_OK) measuring.there = (const Pb__CoordinatesResult *)result.message;
@@ -249,7 +210,7 @@ void picks_measure(struct http_request *request, struct balance *balance, struct
 bool picks_ask(struct http_request *request, const char *parameter, struct balance_ask *ask) {
     struct slice policy = parameter ? http_parameter(request, parameter) : slice_make("", 0), *tags;
     struct fault fault = {0};
-    *ask = (struct balance_ask){.policy = PICK_P2C, .key = http_parameter(request, "key"), .rng = picks_rng(request)};
+    *ask = (struct balance_ask){.policy = PICK_P2C, .key = http_parameter(request, "key"), .rng = http_rng(request)};
     if (policy.size && pick_policy_parse(policy, &ask->policy, &fault) != CO_OK) {
         http_reply_text(request, 400, "%s", fault.text);
         return false;
@@ -274,7 +235,6 @@ struct picks *picks_new(struct rpc *rpc, size_t bytes) {
 
 void picks_free(struct picks *picks) {
     if (!picks) return;
-    for (size_t i = 0; i < READY; i++) ready_drop(&picks->ready[i]);
     LIST_FOREACH_SAFE(at, next, &picks->used) kept_drop(picks, LIST_ENTRY(at, struct kept, used));
     rpc_reader_free(picks->reader);
     arena_free(&picks->arena);

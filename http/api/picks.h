@@ -27,13 +27,8 @@ int picks_find(struct http_request *request, struct slice service, uint64_t now_
 /* Appends the load of an instance, or null. */
 void picks_write_load(struct json_out *json, const struct picks_kept *kept, size_t instance, double load);
 
-/* Replies 200 with the text in http_out. The response is kept with its headers, because the same bytes are often the
- * answer again, and making a response takes as long as all the rest. */
-void picks_reply(struct http_request *request);
-
 /* For policy nearest: measures the round trips from this agent to the instances, when a measurement is due. */
 void picks_measure(struct http_request *request, struct balance *balance, struct slice service, uint64_t now_ns);
-struct rng *picks_rng(struct http_request *request);
 
 /* Parses ?policy= or ?lb= (`parameter`; NULL: neither), key and tag of a request. False: it has replied. */
 bool picks_ask(struct http_request *request, const char *parameter, struct balance_ask *ask);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "http/api/stream_views.h"
 #include "http/api/topics.h"
+#include "http/fetched.h"
 #include "http/sse.h"
 
 #define PROGRESS_MS   10000 /* without an event: a comment tells the position */
@@ -38,7 +39,7 @@ static void ask(struct sse *sse, enum rpc_freshness freshness) {
  * faster the index grows. */
 static uint64_t next_wait_ms(const struct stream *stream, const Pb__StreamResult *result) {
     uint64_t passed = result->index > stream->position.index ? result->index - stream->position.index : 0;
-    uint64_t took_ms = stream->sse.worker->now_ms - stream->sse.asked_ms + 1, part = result->window / WINDOW_PART;
+    uint64_t took_ms = sse_now_ms(&stream->sse) - stream->sse.asked_ms + 1, part = result->window / WINDOW_PART;
     uint64_t wait_ms = passed ? part * took_ms / passed : PROGRESS_MS;
     return wait_ms < WAIT_LEAST_MS ? WAIT_LEAST_MS : wait_ms > PROGRESS_MS ? PROGRESS_MS : wait_ms;
 }
@@ -49,7 +50,7 @@ static void go_on(struct stream *stream, const Pb__StreamResult *result) {
     struct sse *sse = &stream->sse;
     stream->wait_ms = next_wait_ms(stream, result);
     stream->position = *result->position;
-    bool quiet = sse->text.size == 0 && sse->worker->now_ms >= sse->sent_ms + PROGRESS_MS - PROGRESS_MS / 8;
+    bool quiet = sse->text.size == 0 && sse_now_ms(sse) >= sse->sent_ms + PROGRESS_MS - PROGRESS_MS / 8;
     if (quiet) stream_progress_append(&sse->text, &stream->position);
     sse_go_on(sse);
 }
@@ -108,7 +109,7 @@ static void answered(struct sse *sse) {
         sse_finish(sse);
     } else if (!good) {
         struct http_request *request = sse_forget(sse);
-        if (error) request_fail_read(request, CO_CORRUPT, "what the server answered does not decode");
+        if (error) http_reply_read_error(request, CO_CORRUPT, "what the server answered does not decode");
         else http_reply_text(request, 400, "the server does not know such subscriptions");
     } else if (sse->response) {
         go_on(stream, news);
@@ -118,7 +119,7 @@ static void answered(struct sse *sse) {
     arena_free(&arena);
 }
 
-static void failed(struct sse *sse, int error) { request_fail_read(sse_forget(sse), error, NULL); }
+static void failed(struct sse *sse, int error) { http_reply_read_error(sse_forget(sse), error, NULL); }
 
 static const struct sse_kind changes = {.ask = ask, .answered = answered, .failed = failed};
 
@@ -126,7 +127,7 @@ static const struct sse_kind changes = {.ask = ask, .answered = answered, .faile
 
 static bool subscriptions_read(struct http_request *request, Pb__StreamRequest *question) {
     struct arena *arena = http_arena(request);
-    question->subscriptions = arena_alloc(arena, request->parameter_count * sizeof(Pb__StreamSubscription *));
+    question->subscriptions = arena_alloc(arena, STREAM_SUBSCRIPTIONS_MAX * sizeof(Pb__StreamSubscription *));
     for (size_t kind = 0; kind < STREAM_KINDS; kind++) {
         struct slice *names;
         size_t count = http_parameters(request, stream_kinds[kind].parameter, &names);
@@ -149,7 +150,7 @@ static bool subscriptions_read(struct http_request *request, Pb__StreamRequest *
 
 /* A client that reconnects names its position in a header; its URL still has the first position. */
 static bool from_read(struct http_request *request, Pb__StreamRequest *question) {
-    const char *last = MHD_lookup_connection_value(request->connection->mhd, MHD_HEADER_KIND, "Last-Event-ID");
+    const char *last = http_request_header(request, "Last-Event-ID");
     bool by_header = last && last[0];
     struct slice text = by_header ? slice_text(last) : http_parameter(request, "from");
     if (!by_header && !http_has(request, "from")) return true;
@@ -165,7 +166,7 @@ static void get_watch(struct http_request *request) {
     pb__stream_request__init(question);
     if (!subscriptions_read(request, question) || !from_read(request, question)) return;
     question->delta = http_has(request, "delta");
-    if (request->method == HTTP_HEAD) {
+    if (http_method(request) == HTTP_HEAD) {
         http_reply_text(request, 200, "%s", "");
         return;
     }

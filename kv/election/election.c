@@ -1,59 +1,31 @@
 #include "kv/election/election.h"
 
 #include "base/check.h"
+#include "kv/lock/queue_module.h"
 
 enum { ELECTION_TABLE = 25, ELECTION_TABLE_ASIDE = 26, ELECTION_TABLE_SESSIONS = 27 };
 _Static_assert(ELECTION_TABLE >= 16 && ELECTION_TABLE_SESSIONS < 40, "tables of kv (registry/module.h)");
 _Static_assert(ELECTION_CAMPAIGN >= 32 && ELECTION_DELAY_OVER < 64, "commands of kv");
 _Static_assert(SPACE_ELECTION >= 32 && SPACE_ELECTION_LEADER < 64, "spaces of kv");
 
-/* -- commands, lock-delays ---------------------------------------------------------------------------------------- */
-
-static int campaign_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    if (tx->mutations & MUTATE_ELECTION_PRIORITY) ((Pb__QueueAcquireCommand *)request)->priority = 0;
-    return queue_acquire(tx, &election_family, request, result);
-}
-static int resign_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    return queue_release(tx, &election_family, request, result);
-}
-static int proclaim_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    return queue_set_note(tx, &election_family, request, result);
-}
-static int delay_over_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    return queue_delay_over(tx, &election_family, request, result);
-}
-static int session_ended(struct machine_tx *tx, const struct binding_end *end) {
-    return queue_session_ended(tx, &election_family, end);
-}
-
-static int delays_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
-    return queue_delays_read(txn, &election_family, leader, expiry);
-}
-static void delay_end(const struct expiry_due *due, const struct expiry_leader *leader,
-                      void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
-    queue_delay_end(&election_family, due, leader, propose, data);
-}
+QUEUE_APPLY(election_family, acquire)
+QUEUE_APPLY(election_family, release)
+QUEUE_APPLY(election_family, set_note)
+QUEUE_APPLY(election_family, delay_over)
+QUEUE_ENDS(election_family)
 static const struct expiry_kind delay_expiry = {
     .number = 6, .name = "delay of an election", .quiet = true, .read = delays_read, .end = delay_end};
 
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 
-static struct watch_key watched(const ProtobufCMessage *request) { return queue_watched(SPACE_ELECTION, request); }
-static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-               struct query_result *result) {
-    return queue_view_run(txn, &election_family, request, arena, result);
-}
-const struct query_type query_election = {.number = 42,
-                                          .name = "election",
-                                          .request = &pb__queue_request__descriptor,
-                                          .result = &pb__queue_view__descriptor,
-                                          .watched = watched,
-                                          .run = run};
+QUEUE_WATCHED(election, SPACE_ELECTION)
+QUEUE_WATCHED(leader, SPACE_ELECTION_LEADER) /* a candidate that comes or goes does not change this */
+QUEUE_WATCHED(entry, SPACE_ELECTION_ENTRY)
+QUEUE_RUN(election_family, view)
+QUEUE_RUN(election_family, entry)
+QUEUE_RUN(election_family, holder)
+QUEUE_RUN(election_family, list)
 
-/* A candidate that comes or goes does not change this. */
-static struct watch_key leader_watched(const ProtobufCMessage *request) {
-    return queue_watched(SPACE_ELECTION_LEADER, request);
-}
 static int leader_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                       struct query_result *result) {
     struct slice name = leader_watched(request).name;
@@ -66,47 +38,35 @@ static int leader_run(struct store_txn *txn, const ProtobufCMessage *request, st
     view->queue->transitions.len = 0, view->n_transitions = 0;
     return CO_OK;
 }
+const struct query_type query_election = {.number = 42,
+                                          .name = "election",
+                                          .request = &pb__queue_request__descriptor,
+                                          .result = &pb__queue_view__descriptor,
+                                          .watched = election_watched,
+                                          .run = view_run};
 const struct query_type query_election_leader = {.number = 57,
                                                  .name = "election-leader",
                                                  .request = &pb__queue_request__descriptor,
                                                  .result = &pb__queue_view__descriptor,
                                                  .watched = leader_watched,
                                                  .run = leader_run};
-
-static struct watch_key entry_watched(const ProtobufCMessage *request) {
-    return queue_watched(SPACE_ELECTION_ENTRY, request);
-}
-static int entry_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-                     struct query_result *result) {
-    return queue_entry_run(txn, &election_family, request, arena, result);
-}
 const struct query_type query_election_entry = {.number = 43,
                                                 .name = "election-entry",
                                                 .request = &pb__queue_entry_request__descriptor,
                                                 .result = &pb__queue_answer__descriptor,
                                                 .watched = entry_watched,
                                                 .run = entry_run};
-
-static int holder_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-                      struct query_result *result) {
-    return queue_holder_run(txn, &election_family, request, arena, result);
-}
 const struct query_type query_election_holder = {.number = 58,
                                                  .name = "election-holder",
                                                  .request = &pb__queue_request__descriptor,
                                                  .result = &pb__queue_answer__descriptor,
                                                  .watched = leader_watched,
                                                  .run = holder_run};
-
-static int list_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-                    struct query_result *result) {
-    return queue_list_run(txn, &election_family, request, arena, result);
-}
 const struct query_type query_elections = {.number = 44,
                                            .name = "elections",
                                            .request = &pb__queue_list_request__descriptor,
                                            .result = &pb__queue_list_result__descriptor,
-                                           .watched = watched,
+                                           .watched = election_watched,
                                            .run = list_run};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
@@ -116,15 +76,15 @@ static const struct module_command commands[] = {
      .name = "election-campaign",
      .request = &pb__queue_acquire_command__descriptor,
      .result = &pb__queue_answer__descriptor,
-     .apply = campaign_apply},
+     .apply = acquire_apply},
     {.number = ELECTION_RESIGN,
      .name = "election-resign",
      .request = &pb__queue_release_command__descriptor,
-     .apply = resign_apply},
+     .apply = release_apply},
     {.number = ELECTION_PROCLAIM,
      .name = "election-proclaim",
      .request = &pb__queue_note_command__descriptor,
-     .apply = proclaim_apply},
+     .apply = set_note_apply},
     {.number = ELECTION_DELAY_OVER,
      .servers_only = true,
      .name = "election-delay-over",

@@ -13,6 +13,7 @@
 #include "kv/keys/kv_command.h"
 #include "kv/keys/kv_copied.h"
 #include "kv/keys/kv_internal.h"
+#include "kv/lock/delay.h"
 #include "kv/lock/lock.h"
 #include "registry/lease.h"
 
@@ -350,32 +351,12 @@ int key_lease_ended(struct machine_tx *tx, const struct binding_end *end) {
 
 /* -- the end of a session ----------------------------------------------------------------------------------------- */
 
-int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay *delay) {
-    if (bytes.size < 16 || (bytes.size > 16) != kv_is_long(store_key)) return CO_CORRUPT;
-    delay->index = get_le64(bytes.data);
-    delay->delay_ns = (int64_t)get_le64(bytes.data + 8);
-    delay->key = bytes.size > 16 ? slice_make(bytes.data + 16, bytes.size - 16) : store_key;
-    return CO_OK;
-}
-
-static void delay_begin(struct machine_tx *tx, const struct target *target, int64_t delay_ns) {
-    char bytes[16 + KV_KEY_MAX];
-    size_t key_size = kv_is_long(target->store_key) ? target->key.size : 0;
-    CHECK(key_size <= KV_KEY_MAX && delay_ns > 0 && delay_ns <= LOCK_DELAY_MAX_NS);
-    put_le64(bytes, tx->index);
-    put_le64(bytes + 8, (uint64_t)delay_ns);
-    memcpy(bytes + 16, target->key.data, key_size);
-    CHECK(kv_is_long(target->store_key) == (key_size > 0));
-    store_put(tx->store, KV_TABLE_DELAYS, target->store_key, slice_make(bytes, 16 + key_size));
-    expiry_began_in(tx, &lock_delay_expiry, target->key, tx->index, delay_ns);
-}
-
 /* Releases or deletes the key, as the session says, and begins its lock-delay. */
 int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
     struct slice key = end->value.size ? end->value : end->name; /* as lock_row_put has it */
     CHECK(end->session && end->session->descriptor == &pb__session__descriptor);
     const Pb__Session *session = (const Pb__Session *)end->session;
-    int64_t delay_ns = session->lock_delay_ns < LOCK_DELAY_MAX_NS ? session->lock_delay_ns : LOCK_DELAY_MAX_NS;
+    int64_t delay_ns = lock_delay_ns(session);
     struct machine_result ignored = {0};
     struct target target;
     int rv;
@@ -390,23 +371,15 @@ int key_lock_ended(struct machine_tx *tx, const struct binding_end *end) {
         record_put(tx, &target, &next);
         lock_row_del(tx, end->owner, target.store_key);
     }
-    if (delay_ns > 0) delay_begin(tx, &target, delay_ns);
+    if (delay_ns > 0) (void)lock_delay_begin(tx, &key_lock_delays, target.store_key, target.key, delay_ns);
     return CO_OK;
 }
 
 int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__LockDelayEndCommand *command = request;
     if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
-    struct slice key = message_slice(command->key), bytes;
+    struct slice key = message_slice(command->key);
     char room[KV_STORE_KEY_MAX];
     struct slice store_key = kv_store_key(key, room);
-    struct kv_delay delay;
-    int rv = store_get(tx->store, KV_TABLE_DELAYS, store_key, &bytes);
-    if (rv == CO_OK) rv = kv_delay_decode(store_key, bytes, &delay);
-    if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
-    result->yes = rv == CO_OK && delay.index == command->index && slice_equal(delay.key, key);
-    if (!result->yes) return CO_OK;
-    store_del(tx->store, KV_TABLE_DELAYS, store_key);
-    expiry_ended_in(tx, &lock_delay_expiry, key, command->index);
-    return CO_OK;
+    return lock_delay_remove(tx, &key_lock_delays, store_key, key, command->index, &result->yes);
 }

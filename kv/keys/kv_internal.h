@@ -5,13 +5,14 @@
 #include "base/check.h"
 #include "kv/keys/kv.h"
 #include "kv/keys/kv_record.h"
+#include "kv/lock/delay.h"
 #include "kv/session/session.h"
 #include "registry/history.h"
 
 enum kv_table {
     KV_TABLE_KEYS = 16,   /* store key -> record (kv_record.h) */
     KV_TABLE_LOCKS = 17,  /* session id, store key -> the full key when it is long; keys that a session holds */
-    KV_TABLE_DELAYS = 18, /* store key -> lock-delay under way (struct kv_delay) */
+    KV_TABLE_DELAYS = 18, /* store key -> lock-delay under way (kv/lock/delay.h) */
 };
 
 _Static_assert(KV_TABLE_KEYS >= 16 && KV_TABLE_DELAYS < 32, "tables of kv (registry/module.h)");
@@ -28,15 +29,7 @@ int lock_delay_end_apply(struct machine_tx *tx, void *request, struct machine_re
 int key_lease_ended(struct machine_tx *tx, const struct binding_end *end);
 int key_lock_ended(struct machine_tx *tx, const struct binding_end *end);
 extern const struct module_binding key_lock_binding; /* of keys that sessions hold */
-
-/* -- lock-delays -------------------------------------------------------------------------------------------------- */
-struct kv_delay {
-    uint64_t index;
-    int64_t delay_ns;
-    struct slice key;
-};
-/* CO_CORRUPT. `key` points into the arguments. */
-int kv_delay_decode(struct slice store_key, struct slice bytes, struct kv_delay *delay);
+extern const struct lock_delays key_lock_delays;     /* rows: store keys; names: keys */
 
 /* -- the past ----------------------------------------------------------------------------------------------------- */
 struct history_moment kv_moment(const Pb__KvMoment *moment); /* NULL: as an empty field */

@@ -5,19 +5,8 @@
 
 /* -- lock-delays -------------------------------------------------------------------------------------------------- */
 
-static int lock_delays_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
-    struct store_cursor cursor;
-    struct slice all = slice_make("", 0);
-    int rv = CO_OK;
-    STORE_PREFIX(&cursor, txn, KV_TABLE_DELAYS, all) {
-        struct kv_delay delay;
-        int error = kv_delay_decode(cursor.key, cursor.value, &delay);
-        if (error == CO_OK)
-            expiry_began(expiry, &lock_delay_expiry, delay.key, delay.index, delay.delay_ns, leader->now_ms);
-        else rv = error;
-    }
-    store_cursor_close(&cursor);
-    return rv;
+static int delays_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
+    return lock_delays_read(txn, &key_lock_delays, leader, expiry);
 }
 
 static void lock_delay_propose_end(const struct expiry_due *due, const struct expiry_leader *leader,
@@ -30,7 +19,9 @@ static void lock_delay_propose_end(const struct expiry_due *due, const struct ex
 }
 
 const struct expiry_kind lock_delay_expiry = {
-    .number = 2, .name = "lock-delay", .quiet = true, .read = lock_delays_read, .end = lock_delay_propose_end};
+    .number = 2, .name = "lock-delay", .quiet = true, .read = delays_read, .end = lock_delay_propose_end};
+
+const struct lock_delays key_lock_delays = {.table = KV_TABLE_DELAYS, .kind = &lock_delay_expiry};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 

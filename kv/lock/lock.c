@@ -2,86 +2,53 @@
 #include "kv/lock/lock.h"
 
 #include "base/check.h"
+#include "kv/lock/queue_module.h"
 
 enum { LOCK_TABLE = 22, LOCK_TABLE_ASIDE = 23, LOCK_TABLE_SESSIONS = 24 };
 _Static_assert(LOCK_TABLE >= 16 && LOCK_TABLE_SESSIONS < 40, "tables of kv (registry/module.h)");
 _Static_assert(LOCK_ACQUIRE >= 32 && LOCK_DELAY_OVER < 64, "commands of kv");
 _Static_assert(SPACE_LOCK >= 32 && SPACE_LOCK_ENTRY < 64, "spaces of kv");
 
-/* -- commands, lock-delays ---------------------------------------------------------------------------------------- */
-
-static int acquire_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    return queue_acquire(tx, &lock_family, request, result);
-}
-static int release_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    return queue_release(tx, &lock_family, request, result);
-}
-static int delay_over_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
-    return queue_delay_over(tx, &lock_family, request, result);
-}
-static int session_ended(struct machine_tx *tx, const struct binding_end *end) {
-    return queue_session_ended(tx, &lock_family, end);
-}
-
-static int delays_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
-    return queue_delays_read(txn, &lock_family, leader, expiry);
-}
-static void delay_end(const struct expiry_due *due, const struct expiry_leader *leader,
-                      void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data) {
-    queue_delay_end(&lock_family, due, leader, propose, data);
-}
+QUEUE_APPLY(lock_family, acquire)
+QUEUE_APPLY(lock_family, release)
+QUEUE_APPLY(lock_family, delay_over)
+QUEUE_ENDS(lock_family)
 static const struct expiry_kind delay_expiry = {
     .number = 5, .name = "delay of a lock", .quiet = true, .read = delays_read, .end = delay_end};
 
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 
-static struct watch_key lock_watched(const ProtobufCMessage *request) { return queue_watched(SPACE_LOCK, request); }
-static int lock_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-                    struct query_result *result) {
-    return queue_view_run(txn, &lock_family, request, arena, result);
-}
+QUEUE_WATCHED(lock, SPACE_LOCK)
+QUEUE_WATCHED(entry, SPACE_LOCK_ENTRY)
+QUEUE_RUN(lock_family, view)
+QUEUE_RUN(lock_family, entry)
+QUEUE_RUN(lock_family, holder)
+QUEUE_RUN(lock_family, list)
+
 const struct query_type query_lock = {.number = 38,
                                       .name = "lock",
                                       .request = &pb__queue_request__descriptor,
                                       .result = &pb__queue_view__descriptor,
                                       .watched = lock_watched,
-                                      .run = lock_run};
-
-static struct watch_key entry_watched(const ProtobufCMessage *request) {
-    return queue_watched(SPACE_LOCK_ENTRY, request);
-}
-static int entry_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-                     struct query_result *result) {
-    return queue_entry_run(txn, &lock_family, request, arena, result);
-}
+                                      .run = view_run};
 const struct query_type query_lock_entry = {.number = 39,
                                             .name = "lock-entry",
                                             .request = &pb__queue_entry_request__descriptor,
                                             .result = &pb__queue_answer__descriptor,
                                             .watched = entry_watched,
                                             .run = entry_run};
-
-static int holder_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-                      struct query_result *result) {
-    return queue_holder_run(txn, &lock_family, request, arena, result);
-}
 const struct query_type query_lock_holder = {.number = 41,
                                              .name = "lock-holder",
                                              .request = &pb__queue_request__descriptor,
                                              .result = &pb__queue_answer__descriptor,
                                              .watched = lock_watched,
                                              .run = holder_run};
-
-static int locks_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-                     struct query_result *result) {
-    return queue_list_run(txn, &lock_family, request, arena, result);
-}
 const struct query_type query_locks = {.number = 40,
                                        .name = "locks",
                                        .request = &pb__queue_list_request__descriptor,
                                        .result = &pb__queue_list_result__descriptor,
                                        .watched = lock_watched,
-                                       .run = locks_run};
+                                       .run = list_run};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 

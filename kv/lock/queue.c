@@ -4,6 +4,7 @@
 #include "base/message.h"
 #include "base/text.h"
 #include "kv/lock/circle.h"
+#include "kv/lock/delay.h"
 #include "kv/lock/queue_aside.h"
 #include "kv/lock/queue_internal.h"
 #include "kv/lock/transitions.h"
@@ -379,7 +380,9 @@ int queue_acquire(struct machine_tx *tx, const struct queue_family *family, cons
                   struct machine_result *result) {
     Pb__QueueAnswer *answer = arena_alloc(tx->arena, sizeof *answer);
     pb__queue_answer__init(answer);
-    int rv = acquire(tx, family, command, result, answer);
+    Pb__QueueAcquireCommand wish = *command;
+    if (family->is_election && tx->mutations & MUTATE_ELECTION_PRIORITY) wish.priority = 0;
+    int rv = acquire(tx, family, &wish, result, answer);
     if (rv != CO_OK || result->error) return rv;
     result->yes = answer->held;
     result->message = &answer->base;
@@ -452,8 +455,8 @@ int queue_session_ended(struct machine_tx *tx, const struct queue_family *family
     if (rv == CO_OK) rv = position_get(end->value, &position);
     if (rv == CO_OK) rv = queue_entry_at(tx->store, family, end->name, position, tx->arena, &entry);
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_CORRUPT : rv;
-    int64_t delay_ns = session->lock_delay_ns < LOCK_DELAY_MAX_NS ? session->lock_delay_ns : LOCK_DELAY_MAX_NS;
-    if (entry->token == tx->index) delay_ns = 0; /* the same log entry granted it, so the holder never knew */
+    /* when the same log entry granted it, the holder never knew */
+    int64_t delay_ns = entry->token == tx->index ? 0 : lock_delay_ns(session);
     if (tx->mutations & MUTATE_LOCK_FORGETS && entry->token) change.queue->delays++;
     return leave(&change, entry,
                  entry->token ? PB__QUEUE_CAUSE__CAUSE_SESSION_ENDED : PB__QUEUE_CAUSE__CAUSE_WAITER_ENDED, delay_ns);
@@ -462,11 +465,13 @@ int queue_session_ended(struct machine_tx *tx, const struct queue_family *family
 int queue_delay_over(struct machine_tx *tx, const struct queue_family *family, const Pb__QueueDelayOverCommand *command,
                      struct machine_result *result) {
     struct change change;
+    bool over = false;
     if (command->term != tx->term) return machine_refuse(result, CO_CONFLICT, "proposed in another term");
     result->yes = true;
     if (!queue_name_fits(slice_text(command->name))) return CO_OK;
     int rv = begin(tx, family, slice_text(command->name), command->now_unix_ms, &change);
-    if (rv != CO_OK || !queue_delay_del(tx, family, change.name, command->index)) return rv;
+    if (rv == CO_OK) rv = queue_delay_del(tx, family, change.name, command->index, &over);
+    if (rv != CO_OK || !over) return rv;
     if (!change.queue->delays) return CO_CORRUPT;
     change.queue->delays--;
     note_transition(&change, PB__QUEUE_CAUSE__CAUSE_DELAY_OVER, "");

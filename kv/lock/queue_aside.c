@@ -1,8 +1,9 @@
 #include "kv/lock/queue_aside.h"
 
+#include "kv/lock/delay.h"
 #include "kv/lock/queue_internal.h"
 
-/* FREE, index, name -> nothing; DELAYED, name, NUL, index -> its length in ns. Numbers are big-endian. */
+/* FREE, index, name -> nothing; DELAYED, name, NUL, index -> a row of kv/lock/delay.h. Numbers are big-endian. */
 enum { FREE = 1, DELAYED = 2, ASIDE_KEY_MAX = 1 + 8 + QUEUE_NAME_MAX + 1 };
 
 static struct slice free_key(struct slice name, uint64_t freed, char room[ASIDE_KEY_MAX]) {
@@ -45,44 +46,32 @@ static struct slice delay_key(struct slice name, uint64_t index, char room[ASIDE
     return slice_make(room, 2 + name.size + 8);
 }
 
-/* The name that the expiry has for it. */
-static struct slice delay_name(struct slice key) { return slice_make(key.data + 1, key.size - 1); }
+/* The name that the expiry has for it: without the first byte. */
+static struct slice delay_name(struct slice row) { return slice_make(row.data + 1, row.size - 1); }
 
-bool queue_delay_put(struct machine_tx *tx, const struct queue_family *family, struct slice name, int64_t delay_ns) {
-    char room[ASIDE_KEY_MAX], bytes[8];
-    struct slice key = delay_key(name, tx->index, room), before;
-    bool is_new = store_get(tx->store, family->aside, key, &before) == CO_NOTFOUND;
-    CHECK(delay_ns > 0 && delay_ns <= LOCK_DELAY_MAX_NS);
-    if (!is_new && before.size == sizeof bytes && (int64_t)get_be64(before.data) >= delay_ns) return false;
-    if (!is_new) expiry_ended_in(tx, family->delay, delay_name(key), tx->index);
-    put_be64(bytes, (uint64_t)delay_ns);
-    store_put(tx->store, family->aside, key, slice_make(bytes, sizeof bytes));
-    expiry_began_in(tx, family->delay, delay_name(key), tx->index, delay_ns);
-    return is_new;
+static struct lock_delays delays_of(const struct queue_family *family) {
+    return (struct lock_delays){.table = family->aside, .rows = SLICE_LITERAL("\2"), .kind = family->delay};
 }
 
-bool queue_delay_del(struct machine_tx *tx, const struct queue_family *family, struct slice name, uint64_t index) {
+bool queue_delay_put(struct machine_tx *tx, const struct queue_family *family, struct slice name, int64_t delay_ns) {
     char room[ASIDE_KEY_MAX];
-    struct slice key = delay_key(name, index, room);
-    if (!store_del(tx->store, family->aside, key)) return false;
-    expiry_ended_in(tx, family->delay, delay_name(key), index);
-    return true;
+    struct slice row = delay_key(name, tx->index, room);
+    struct lock_delays delays = delays_of(family);
+    return lock_delay_begin(tx, &delays, row, delay_name(row), delay_ns);
+}
+
+int queue_delay_del(struct machine_tx *tx, const struct queue_family *family, struct slice name, uint64_t index,
+                    bool *over) {
+    char room[ASIDE_KEY_MAX];
+    struct slice row = delay_key(name, index, room);
+    struct lock_delays delays = delays_of(family);
+    return lock_delay_remove(tx, &delays, row, delay_name(row), index, over);
 }
 
 int queue_delays_read(struct store_txn *txn, const struct queue_family *family, const struct expiry_leader *leader,
                       struct expiry *expiry) {
-    struct store_cursor cursor;
-    int rv = CO_OK;
-    STORE_PREFIX(&cursor, txn, family->aside, SLICE_LITERAL("\2")) {
-        if (cursor.key.size < 1 + 1 + 1 + 8 || cursor.value.size != 8) {
-            rv = CO_CORRUPT;
-            continue;
-        }
-        expiry_began(expiry, family->delay, delay_name(cursor.key), get_be64(cursor.key.data + cursor.key.size - 8),
-                     (int64_t)get_be64(cursor.value.data), leader->now_ms);
-    }
-    store_cursor_close(&cursor);
-    return rv;
+    struct lock_delays delays = delays_of(family);
+    return lock_delays_read(txn, &delays, leader, expiry);
 }
 
 void queue_delay_end(const struct queue_family *family, const struct expiry_due *due,

@@ -13,7 +13,8 @@ bool queue_free_oldest(struct machine_tx *tx, const struct queue_family *family,
 /* A delay begins with the entry that is applied. False: this entry has begun one of this name already; the longer one
  * counts. */
 bool queue_delay_put(struct machine_tx *tx, const struct queue_family *family, struct slice name, int64_t delay_ns);
-/* False: no delay of this name began at this index. */
-bool queue_delay_del(struct machine_tx *tx, const struct queue_family *family, struct slice name, uint64_t index);
+/* *over: a delay of this name began at this index, and is gone. CO_OK, or why the store failed. */
+int queue_delay_del(struct machine_tx *tx, const struct queue_family *family, struct slice name, uint64_t index,
+                    bool *over);
 
 #endif

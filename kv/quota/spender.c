@@ -29,7 +29,7 @@ static void budget_free(struct spender_budget *budget) {
     list_remove(&budget->ready);
     free(budget->name);
     free(budget->service);
-    free(budget->fallback);
+    free(budget->loss);
     free(budget);
 }
 

@@ -319,7 +319,7 @@ static void granted(struct spender *spender, struct spender_budget *budget, cons
     }
     if (grant->balance) budget->last = grant->balance;
     budget->ever |= grant->balance > 0;
-    if (budget->fallback) budget->fallback->begin_ns = 0;
+    if (budget->loss) budget->loss->begin_ns = 0;
     if (ask->take && grant->taken) taken(spender, budget, ask->take, now_ns), spender_served(spender, budget, now_ns);
     fell_short(spender, budget, ask, grant, now_ns);
     if (spender_surplus(spender, budget, now_ns)) spender_due(spender, budget, now_ns);

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "kv/quota/quota_agent.h"
 #include "kv/quota/quota_internal.h"
+#include "kv/quota/quota_loss.h"
 #include "kv/quota/spender.h"
 
 #define SPENDER_NEVER UINT64_MAX
@@ -27,12 +28,6 @@ enum spender_known { SPENDER_UNKNOWN, SPENDER_KNOWN, SPENDER_NONE };
 
 /* Two ways for a take that is not covered: the agent asks for a larger balance, or the servers spend it. */
 enum spender_way { SPENDER_WANT, SPENDER_TAKE };
-
-struct spender_fallback {
-    struct quota_cap cap;
-    uint64_t begin_ns;   /* beginning of the present loss; 0: none */
-    uint64_t turn, used; /* last: the number of the present lease TTL, and the amount used in it */
-};
 
 struct spender_budget {
     /* The first fields are all that a covered take touches. */
@@ -95,7 +90,7 @@ struct spender_budget {
     uint64_t index, follow_ns;   /* time of the next fetch */
     uint64_t begun_ns;           /* time of the agent's first take, of any budget */
     uint64_t born_ns;            /* since when the budget is unknown; after SPENDER_LOSS_MS takes wait no longer */
-    struct spender_fallback *fallback;
+    struct quota_loss *loss;     /* NULL: on_loss was not asked yet */
 };
 
 struct spender_slot {

@@ -94,7 +94,7 @@ static struct owner_budget *budget_of(struct owner *owner, struct slice name, ui
     budget->ring.mine = budget->live.mine = SIZE_MAX;
     budget->version = 1;
     if (!owner->begun_ns) owner->begun_ns = now_ns;
-    budget->cap.begun_ns = owner->begun_ns;
+    budget->loss.cap.begun_ns = owner->begun_ns;
     budget->used_ns = now_ns;
     budget->ask_ns = OWNER_NEVER;
     list_init(&budget->ready);

@@ -14,6 +14,7 @@
 #include "base/rendezvous.h"
 #include "kv/quota/quota_agent.h"
 #include "kv/quota/quota_internal.h"
+#include "kv/quota/quota_loss.h"
 #include "kv/quota_owner/owner.h"
 
 #define OWNER_NEVER       UINT64_MAX
@@ -171,13 +172,10 @@ struct owner_budget {
     bool following, unreachable;
     uint64_t index, follow_ns, born_ns, used_ns;
 
-    struct quota_cap cap;
+    struct quota_loss loss;            /* begins with the first take that no owner decided */
     bool ever;                         /* an owner has decided a take of it, at least once */
     uint64_t lost_version, lost_lease; /* the member for which a take waited in vain, and the budget's version at that
                                         * time */
-    uint64_t loss_ns;                  /* the first take since then that no owner decided; 0: none */
-    uint64_t last_ns, last_used;       /* on_loss last: the beginning of the present lease TTL, and the amount used in
-                                        * it */
 };
 
 enum owner_out_kind { OUT_HAND, OUT_SHARE };

@@ -1,31 +1,19 @@
-/* Admission while no owner answers. */
+/* Admission while no owner answers (kv/quota/quota_loss.h). */
 #include "base/error.h"
 #include "kv/quota_owner/owner_internal.h"
 
 void owner_decided(struct owner_budget *budget) {
     budget->ever = true;
-    budget->loss_ns = budget->lost_version = 0;
+    budget->loss.begin_ns = budget->lost_version = 0;
 }
 
 /* The amount that OnLoss admits now; *more_ns: when it may be more; OWNER_NEVER: it admits nothing. */
 static uint64_t loss_allows(struct owner_budget *budget, uint64_t now_ns, uint64_t *more_ns) {
-    const Pb__QuotaDefinition *definition = budget->definition;
-    uint64_t slot_end_ns, used = quota_cap_used(&budget->cap, definition, now_ns, &slot_end_ns);
-    uint64_t ttl_ns = quota_slowed_ns(definition->lease_ttl_ms), most = quota_lease_most(definition);
     *more_ns = OWNER_NEVER;
-    if (!budget->ever || definition->on_loss == PB__QUOTA_LOSS__QUOTA_CLOSED) return 0;
-    if (definition->on_loss == PB__QUOTA_LOSS__QUOTA_OPEN) {
-        *more_ns = slot_end_ns;
-        return definition->local_cap > used ? definition->local_cap - used : 0;
-    }
-    if (!budget->loss_ns) budget->loss_ns = now_ns;
-    if (now_ns - budget->loss_ns >= definition->last_for_ms * OWNER_MS) return 0;
-    if (now_ns - budget->last_ns >= ttl_ns) budget->last_ns = now_ns, budget->last_used = 0;
-    uint64_t turns = (definition->last_for_ms + definition->lease_ttl_ms - 1) / definition->lease_ttl_ms;
-    unsigned __int128 all = (unsigned __int128)most * turns;
-    *more_ns = budget->last_ns + ttl_ns;
-    if (used >= all || budget->last_used >= most) return 0;
-    return all - used < most - budget->last_used ? (uint64_t)(all - used) : most - budget->last_used;
+    if (!budget->ever) return 0;
+    struct quota_loss_rule rule = {
+        .begin_ns = now_ns, .amount = quota_lease_most(budget->definition), .turns_by_takes = true};
+    return quota_loss_left(&budget->loss, budget->definition, &rule, now_ns, more_ns);
 }
 
 /* The reason for which no owner decides the take. */
@@ -51,8 +39,7 @@ int owner_judge_loss(struct owner_budget *budget, const struct owner_take *take,
         answer->retry_ms = (more_ns - now.ns) / OWNER_MS + 1;
         return CO_BUSY;
     }
-    quota_cap_add(&budget->cap, take->n);
-    budget->last_used += take->n;
+    quota_loss_spend(&budget->loss, take->n);
     answer->source = SPENDER_FALLBACK;
     answer->remaining = left - take->n;
     return CO_OK;

@@ -325,7 +325,7 @@ static bool is_idle(const struct owner_budget *budget, uint64_t now_ns) {
     uint64_t idle_ms = budget->known == OWNER_NONE ? NONE_MS : SPENDER_IDLE_MS;
     return !budget->asked && !budget->lease && !budget->serving && !budget->sending && list_empty(&budget->incoming) &&
            now_ns - budget->used_ns >= idle_ms * OWNER_MS &&
-           !(budget->cap.slot_ns && quota_cap_counts(&budget->cap, now_ns));
+           !(budget->loss.cap.slot_ns && quota_cap_counts(&budget->loss.cap, now_ns));
 }
 
 bool owner_follow_tick(struct owner *owner, struct owner_budget *budget, uint64_t now_ns, uint64_t *next_ns) {

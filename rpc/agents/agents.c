@@ -149,8 +149,7 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     } else if (type == PEER_WRITES || type == PEER_RENEW) {
         return forwarding_frame(agents->forwarding, agent->reader.number, type, payload, agent->last_seen_ms);
     } else {
-        return operator_serve(&caller, type, payload) ||
-               agents_backup_frame(agents->rpc, agent->reader.number, agent->node, type, payload);
+        return operator_serve(&caller, type, payload) || agents_backup_frame(agent, type, payload);
     }
     return true;
 }
@@ -185,7 +184,7 @@ static void on_closed(void *data, struct link *wire, int error) {
                  agent->is_link ? "a link from another region" : "a client agent", agent->node,
                  reach_end_text(error, link_cause(wire)));
     agents_read_down(&agent->reader);
-    agents_backup_down(agents->rpc, agent->reader.number);
+    agents_backup_down(agent);
     asks_run_down(agents->rpc, agent->asks);
     agents_hints_down(agent);
     *agent_find(agents, agent->reader.number) = agent->chain;
@@ -279,7 +278,7 @@ static void tick(uv_timer_t *timer) {
         if (stood_still) agent->last_seen_ms = agent->reader.taken_ms = now_ms;
         else if (is_gone(agent, now_ms)) link_close(agent->wire);
     }
-    agents_backup_tick(agents->rpc, now_ms);
+    agents_backup_tick(agents, now_ms);
     agents->ticked_ms = now_ms;
 }
 
@@ -301,11 +300,11 @@ void agents_region_end(struct agents *agents, const char *region) {
 size_t agents_count(const struct agents *agents) { return agents->count; }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
-struct agents *agents_new(struct rpc *rpc) {
+struct agents *agents_new(struct rpc *rpc, const char *folder) {
     metric_register(&connected);
     agents_read_init();
     struct agents *agents = mem_zalloc(sizeof *agents);
-    agents->rpc = rpc;
+    agents->rpc = rpc, agents->folder = mem_strdup(folder);
     agents->hints = agents_hints_new(agents);
     list_init(&agents->all);
     list_init(&agents->unsent);
@@ -334,6 +333,7 @@ static void handle_closed(uv_handle_t *handle) {
     forwarding_free(agents->forwarding);
     agents_hints_free(agents->hints);
     buffer_free(&agents->servers);
+    free(agents->folder);
     void (*closed)(void *) = agents->closed;
     void *data = agents->closed_data;
     free(agents);

@@ -24,7 +24,8 @@
 #define AGENTS_HELD_MAX (256u << 20)
 
 struct agents;
-struct agents *agents_new(struct rpc *rpc);
+/* `folder`: for temporary files; copied. */
+struct agents *agents_new(struct rpc *rpc, const char *folder);
 /* The connection is this module's from now on; the agent's hello was accepted and answered. */
 void agents_adopt(struct agents *agents, struct link *link, const Pb__PeerHello *hello);
 /* Call it a few times a second with the present servers; agents are told changes. */

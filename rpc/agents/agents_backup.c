@@ -1,7 +1,6 @@
 /* Backups of client agents, at the server (backup_transfer.h). Backups that wait for the agent are in a list. The
- * others are with the pool, rpc_save or rpc_restore, and are freed when these are done. rpc->operator_jobs keeps the
+ * others are with the pool, rpc_save or rpc_restore, and are freed when these are done. Jobs (rpc_job_begin) keep the
  * server from stopping meanwhile. */
-#include "rpc/backup/backup_transfer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,14 +10,15 @@
 #include "base/clock.h"
 #include "base/file_in.h"
 #include "base/log.h"
-#include "rpc/agents/agents.h"
+#include "rpc/agents/agents_internal.h"
 #include "rpc/backup/archive.h"
+#include "rpc/backup/backup_transfer.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/wire/frame_unpack.h"
 
 struct agent_backup {
     struct agent_backup *next;
-    struct rpc *rpc;
+    struct agents *agents;
     uint64_t agent, number;
     enum backup_kind kind;
     uint64_t size, offset, last_seen_ms; /* offset: of the next piece */
@@ -41,7 +41,7 @@ static void backup_free(struct agent_backup *backup) {
 }
 
 static void drop(struct agent_backup *backup) {
-    for (struct agent_backup **at = &backup->rpc->agent_backups; *at; at = &(*at)->next)
+    for (struct agent_backup **at = &backup->agents->backups; *at; at = &(*at)->next)
         if (*at == backup) {
             *at = backup->next;
             break;
@@ -51,14 +51,14 @@ static void drop(struct agent_backup *backup) {
 }
 
 /* -- answers ------------------------------------------------------------------------------------------------------ */
-static void refuse(struct rpc *rpc, uint64_t agent, uint64_t number, int error, const char *text) {
+static void refuse(struct agents *agents, uint64_t agent, uint64_t number, int error, const char *text) {
     Pb__PeerBackupPiece answer = PB__PEER_BACKUP_PIECE__INIT;
     answer.number = number, answer.outcome = (uint32_t)error, answer.text = (char *)(uintptr_t)text;
-    agents_tell(rpc->agents, agent, PEER_BACKUP_PIECE, &answer.base);
+    agents_tell(agents, agent, PEER_BACKUP_PIECE, &answer.base);
 }
 
 static void fail(struct agent_backup *backup, int error, const struct fault *fault) {
-    refuse(backup->rpc, backup->agent, backup->number, error, fault->code ? fault->text : "");
+    refuse(backup->agents, backup->agent, backup->number, error, fault->code ? fault->text : "");
     drop(backup);
 }
 
@@ -66,7 +66,7 @@ static void answer(struct agent_backup *backup, uint64_t offset, uint64_t index)
     Pb__PeerBackupPiece piece = PB__PEER_BACKUP_PIECE__INIT;
     piece.number = backup->number, piece.offset = offset, piece.size = backup->size, piece.index = index;
     if (backup->kind == BACKUP_SAVE) piece.data = (ProtobufCBinaryData){backup->data_size, (uint8_t *)backup->data};
-    agents_tell(backup->rpc->agents, backup->agent, PEER_BACKUP_PIECE, &piece.base);
+    agents_tell(backup->agents, backup->agent, PEER_BACKUP_PIECE, &piece.base);
 }
 
 /* The loop has the backup again. False: it has ended. */
@@ -74,7 +74,7 @@ static bool back(struct agent_backup *backup, int error, const struct fault *fau
     backup->working = false;
     backup->last_seen_ms = clock_mono_ms();
     if (backup->gone) backup_free(backup);
-    else if (backup->rpc->stopping) fail(backup, CO_CLOSED, &(struct fault){0});
+    else if (backup->agents->rpc->stopping) fail(backup, CO_CLOSED, &(struct fault){0});
     else if (error != CO_OK) fail(backup, error, fault);
     else return true;
     return false;
@@ -85,7 +85,7 @@ static bool back(struct agent_backup *backup, int error, const struct fault *fau
  * archive that does not fit is refused at once. */
 static int open_file(struct agent_backup *backup) {
     struct statvfs disk;
-    const char *folder = backup->rpc->folder;
+    const char *folder = backup->agents->folder;
     if (statvfs(folder, &disk) == 0 && backup->size > (uint64_t)disk.f_bavail * disk.f_frsize / 4)
         return fault_set(&backup->fault, CO_TOOLARGE, "the backup has %llu bytes, the server has no room for it",
                          (unsigned long long)backup->size);
@@ -121,7 +121,7 @@ static void restored(struct rpc_restore *restore, int error) {
 static void piece_over(uv_work_t *uv, int status) {
     (void)status;
     struct agent_backup *backup = CONTAINER_OF(uv, struct agent_backup, uv);
-    struct rpc *rpc = backup->rpc;
+    struct rpc *rpc = backup->agents->rpc;
     if (back(backup, backup->error, &backup->fault)) {
         uint64_t offset = backup->offset;
         backup->offset += backup->data_size;
@@ -130,7 +130,8 @@ static void piece_over(uv_work_t *uv, int status) {
             answer(backup, offset, backup->save.index);
             if (last) drop(backup);
         } else if (last) {
-            backup->restore.done = restored, backup->restore.folder = rpc->folder, backup->restore.fd = backup->fd;
+            backup->restore.done = restored, backup->restore.folder = backup->agents->folder,
+            backup->restore.fd = backup->fd;
             backup->working = true;
             rpc_restore(rpc, &backup->restore);
         } else {
@@ -143,8 +144,8 @@ static void piece_over(uv_work_t *uv, int status) {
 static void work(struct agent_backup *backup, size_t size) {
     backup->data_size = size;
     backup->working = true;
-    rpc_job_begin(backup->rpc);
-    CHECK(uv_queue_work(backup->rpc->loop, &backup->uv, piece_run, piece_over) == 0);
+    rpc_job_begin(backup->agents->rpc);
+    CHECK(uv_queue_work(backup->agents->rpc->loop, &backup->uv, piece_run, piece_over) == 0);
 }
 
 /* -- on the loop -------------------------------------------------------------------------------------------------- */
@@ -159,33 +160,35 @@ static void saved(struct rpc_save *save, int error) {
     if (back(backup, error, &save->fault)) read_piece(backup);
 }
 
-static struct agent_backup *backup_of(struct rpc *rpc, uint64_t agent, uint64_t number, size_t *count) {
+static struct agent_backup *backup_of(struct agents *agents, uint64_t agent, uint64_t number, size_t *count) {
     *count = 0;
-    for (struct agent_backup *backup = rpc->agent_backups; backup; backup = backup->next) {
+    for (struct agent_backup *backup = agents->backups; backup; backup = backup->next) {
         if (backup->agent == agent && backup->number == number) return backup;
         ++*count;
     }
     return NULL;
 }
 
-static struct agent_backup *begin(struct rpc *rpc, uint64_t agent, const char *node, const Pb__PeerBackup *ask) {
+static struct agent_backup *begin(struct agent *agent, const Pb__PeerBackup *ask) {
+    struct agents *agents = agent->agents;
     struct agent_backup *backup = mem_zalloc(sizeof *backup);
-    backup->rpc = rpc, backup->agent = agent, backup->number = ask->number, backup->fd = -1;
+    backup->agents = agents, backup->agent = agent->reader.number, backup->number = ask->number, backup->fd = -1;
     backup->kind = ask->kind == BACKUP_SAVE ? BACKUP_SAVE : BACKUP_RESTORE;
     backup->data = mem_alloc(BACKUP_PIECE_BYTES);
     backup->last_seen_ms = clock_mono_ms();
-    backup->next = rpc->agent_backups;
-    rpc->agent_backups = backup;
+    backup->next = agents->backups;
+    agents->backups = backup;
     memcpy(backup->save.region, ask->region, strlen(ask->region) + 1);
     memcpy(backup->restore.region, ask->region, strlen(ask->region) + 1);
-    log_info("agents", "a client agent %s a backup node=%s", ask->kind == BACKUP_SAVE ? "wants" : "brings", node);
+    log_info("agents", "a client agent %s a backup node=%s", ask->kind == BACKUP_SAVE ? "wants" : "brings",
+             agent->node);
     if (backup->kind == BACKUP_RESTORE) {
         backup->size = ask->size;
         return backup;
     }
-    backup->save.done = saved, backup->save.folder = rpc->folder, backup->save.stale = ask->stale;
+    backup->save.done = saved, backup->save.folder = agents->folder, backup->save.stale = ask->stale;
     backup->working = true;
-    rpc_save(rpc, &backup->save);
+    rpc_save(agents->rpc, &backup->save);
     return backup;
 }
 
@@ -201,48 +204,51 @@ static void take_piece(struct agent_backup *backup, const Pb__PeerBackup *ask) {
     work(backup, ask->data.len);
 }
 
-static void take(struct rpc *rpc, uint64_t agent, const char *node, const Pb__PeerBackup *ask) {
+static void take(struct agent *agent, const Pb__PeerBackup *ask) {
     size_t count;
-    struct agent_backup *backup = backup_of(rpc, agent, ask->number, &count);
+    struct agents *agents = agent->agents;
+    uint64_t number = agent->reader.number;
+    struct agent_backup *backup = backup_of(agents, number, ask->number, &count);
     bool known = ask->kind == BACKUP_SAVE || ask->kind == BACKUP_RESTORE;
     if (ask->kind == BACKUP_END) {
         if (backup) drop(backup);
-    } else if (rpc->stopping) {
-        refuse(rpc, agent, ask->number, CO_CLOSED, "the server stops");
+    } else if (agents->rpc->stopping) {
+        refuse(agents, number, ask->number, CO_CLOSED, "the server stops");
     } else if (strlen(ask->region) > RPC_REGION_MAX) {
-        refuse(rpc, agent, ask->number, CO_NOREGION, "");
+        refuse(agents, number, ask->number, CO_NOREGION, "");
     } else if (!known || (backup && (backup->kind != ask->kind || backup->working || backup->offset != ask->offset))) {
-        refuse(rpc, agent, ask->number, CO_INVALID, "the server did not expect this piece of the backup");
+        refuse(agents, number, ask->number, CO_INVALID, "the server did not expect this piece of the backup");
         if (backup) drop(backup);
     } else if (!backup && ask->offset != 0) {
-        refuse(rpc, agent, ask->number, CO_TIMEOUT, "the server has given up this backup: nothing came for a minute");
+        refuse(agents, number, ask->number, CO_TIMEOUT,
+               "the server has given up this backup: nothing came for a minute");
     } else if (!backup && count >= BACKUPS_MAX) {
-        refuse(rpc, agent, ask->number, CO_BUSY,
+        refuse(agents, number, ask->number, CO_BUSY,
                "the server has several backups of client agents under way: try again later");
     } else {
-        if (!backup) backup = begin(rpc, agent, node, ask);
+        if (!backup) backup = begin(agent, ask);
         if (backup->kind == BACKUP_RESTORE) take_piece(backup, ask);
         else if (!backup->working) read_piece(backup);
     }
 }
 
-bool agents_backup_frame(struct rpc *rpc, uint64_t agent, const char *node, uint8_t type, struct slice payload) {
+bool agents_backup_frame(struct agent *agent, uint8_t type, struct slice payload) {
     Pb__PeerBackup *ask = type == PEER_BACKUP ? frame_unpack(&pb__peer_backup__descriptor, payload, NULL) : NULL;
     if (!ask) return false;
-    take(rpc, agent, node, ask);
+    take(agent, ask);
     frame_drop(ask);
     return true;
 }
 
-void agents_backup_down(struct rpc *rpc, uint64_t agent) {
-    for (struct agent_backup *backup = rpc->agent_backups, *next; backup; backup = next) {
+void agents_backup_down(struct agent *agent) {
+    for (struct agent_backup *backup = agent->agents->backups, *next; backup; backup = next) {
         next = backup->next;
-        if (backup->agent == agent) drop(backup);
+        if (backup->agent == agent->reader.number) drop(backup);
     }
 }
 
-void agents_backup_tick(struct rpc *rpc, uint64_t now_ms) {
-    for (struct agent_backup *backup = rpc->agent_backups, *next; backup; backup = next) {
+void agents_backup_tick(struct agents *agents, uint64_t now_ms) {
+    for (struct agent_backup *backup = agents->backups, *next; backup; backup = next) {
         next = backup->next;
         if (!backup->working && now_ms - backup->last_seen_ms > BACKUP_IDLE_MS) drop(backup);
     }

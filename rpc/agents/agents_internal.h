@@ -1,5 +1,5 @@
 /* Inside agents.h: agents.c (connections and frames), agents_reads.c (reads), agents_servers.c (other servers'),
- * agents_hints.c (load balancing). Loop thread. */
+ * agents_hints.c (load balancing), agents_backup.c (backups through agents). Loop thread. */
 #ifndef COORD_RPC_AGENTS_INTERNAL_H
 #define COORD_RPC_AGENTS_INTERNAL_H
 
@@ -50,6 +50,8 @@ struct agents {
     struct list all, unsent;
     struct list peer_readers;
     struct agents_hints *hints;
+    struct agent_backup *backups; /* agents_backup.c */
+    char *folder;                 /* of this server: its temporary files */
     size_t count, asked_count;
     uint64_t last_number, ticked_ms;
     uv_async_t wake;
@@ -72,6 +74,11 @@ void agents_hints_free(struct agents_hints *hints); /* nobody follows anything a
 /* PEER_HINTS, PEER_HINTS_FOLLOW, PEER_KEYS. False: it does not decode. */
 bool agents_hints_frame(struct agent *agent, uint8_t type, struct slice payload);
 void agents_hints_down(struct agent *agent);
+
+/* PEER_BACKUP of a client agent (rpc/backup/backup_transfer.h). False: another frame, or one that does not decode. */
+bool agents_backup_frame(struct agent *agent, uint8_t type, struct slice payload);
+void agents_backup_down(struct agent *agent);
+void agents_backup_tick(struct agents *agents, uint64_t now_ms);
 
 void agents_read_init(void);
 void remote_reader_init(struct remote_reader *reader, struct agents *agents);

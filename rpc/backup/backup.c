@@ -1,4 +1,4 @@
-#include "rpc/backup/backup.h"
+#include "rpc/backup/backup_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "rpc/api/operator.h"
 #include "rpc/backup/archive.h"
 #include "rpc/backup/backup_transfer.h"
-#include "rpc/core/rpc_internal.h"
 
 /* The common part of saving and restoring; it goes between loop and pool. */
 struct work {
@@ -102,12 +101,12 @@ static void save_over(uv_work_t *uv, int status);
 /* Begins the next save. One runs at a time, because each takes disk space for copies, and a thread of the pool, which
  * others need. */
 static void save_next(struct rpc *rpc) {
-    for (struct save_work *work; (work = rpc->saves) != NULL;) {
+    for (struct save_work *work; (work = rpc->backups->saves) != NULL;) {
         if (!rpc->stopping) {
             CHECK(uv_queue_work(rpc->loop, &work->work.uv, save_run, save_over) == 0);
             return;
         }
-        rpc->saves = work->next;
+        rpc->backups->saves = work->next;
         struct rpc_save *save = work->save;
         free(work);
         save_end(rpc, save, CO_CLOSED);
@@ -120,7 +119,7 @@ static void save_over(uv_work_t *uv, int status) {
     struct rpc *rpc = work->work.rpc;
     struct rpc_save *save = work->save;
     int error = work->work.error;
-    rpc->saves = work->next;
+    rpc->backups->saves = work->next;
     free(work);
     save_next(rpc);
     save_end(rpc, save, error); /* a stopping server may wait for the last one */
@@ -137,7 +136,7 @@ static void save_confirmed(struct rpc_read_index *gate, int error) {
     }
     struct save_work *work = mem_zalloc(sizeof *work);
     work->work.rpc = rpc, work->save = save;
-    struct save_work **last = &rpc->saves;
+    struct save_work **last = &rpc->backups->saves;
     unsigned waiting = 0;
     for (; *last; last = &(*last)->next) waiting++;
     if (waiting >= SAVES_MOST) {
@@ -147,7 +146,7 @@ static void save_confirmed(struct rpc_read_index *gate, int error) {
         return;
     }
     *last = work;
-    if (rpc->saves == work) save_next(rpc);
+    if (rpc->backups->saves == work) save_next(rpc);
 }
 
 static void save_taken(struct loop_task *task) {
@@ -319,4 +318,14 @@ static void restore_taken(struct loop_task *task) {
 
 void backup_restore(struct rpc *rpc, struct rpc_restore *restore) {
     rpc_on_loop(rpc, &((struct restore_impl *)(void *)restore->impl)->task, restore_taken);
+}
+
+/* -- life ---------------------------------------------------------------------------------------------------------- */
+struct backups *backups_new(void) {
+    return mem_zalloc(sizeof(struct backups));
+}
+
+void backups_free(struct backups *backups) {
+    CHECK(!backups->saves);
+    free(backups);
 }

@@ -5,6 +5,9 @@
 
 #include "rpc/core/rpc_internal.h"
 
+struct backups *backups_new(void);
+void backups_free(struct backups *backups); /* no job is under way, and the node has stopped */
+
 /* Any thread: as in rpc_role. */
 void backup_save(struct rpc *rpc, struct rpc_save *save);
 void backup_restore(struct rpc *rpc, struct rpc_restore *restore);

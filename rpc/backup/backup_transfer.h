@@ -38,10 +38,4 @@ enum backup_kind { BACKUP_SAVE = 1, BACKUP_RESTORE, BACKUP_END };
 /* All of `data` at `offset` of a file, or CO_IO, CO_DISKFULL; blocks on the disk. */
 int backup_file_write(int fd, const char *data, size_t size, uint64_t offset);
 
-/* -- the server's side (agents_backup.c; the agent's: client_backup.c); loop thread -------------------------------- */
-/* PEER_BACKUP of a client agent. False: another frame, or one that does not decode. `node`: its name, for the log. */
-bool agents_backup_frame(struct rpc *rpc, uint64_t agent, const char *node, uint8_t type, struct slice payload);
-void agents_backup_down(struct rpc *rpc, uint64_t agent); /* its connection ended */
-void agents_backup_tick(struct rpc *rpc, uint64_t now_ms);
-
 #endif

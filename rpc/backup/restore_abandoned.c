@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "registry/operator.h"
-#include "rpc/backup/backup.h"
+#include "rpc/backup/backup_internal.h"
 
 #define LOOK_MS 5000
 #define LEFT_MS 30000 /* longer than a restore waits for a leader, or for a busy disk */
@@ -28,7 +28,7 @@ static void give_up(struct rpc *rpc, struct restore_abandoned *left) {
 }
 
 void restore_abandoned_look(struct rpc *rpc, bool leads) {
-    struct restore_abandoned *left = &rpc->left;
+    struct restore_abandoned *left = &rpc->backups->left;
     uint64_t now_ms = clock_mono_ms(), size;
     uint8_t id[OPERATOR_RESTORE_ID];
     if (!leads) {

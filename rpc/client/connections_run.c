@@ -123,7 +123,8 @@ static void dial(struct client *client, struct client_server *server, const stru
     conn->client = client;
     connections_dialled(&client->connections, &conn->state, server, clock_mono_ms());
     bool same = client->has_from && to->sa_family == client->from.ss_family;
-    conn->wire = link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, &wire_callbacks, conn);
+    conn->wire =
+        link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, NULL, &wire_callbacks, conn);
 }
 
 struct resolve {

@@ -367,7 +367,7 @@ static void on_connection(uv_stream_t *server, int status) {
     struct peers *peers = server->data;
     if (status != 0 || peers->stopping) return;
     struct contact *contact = contact_new(peers, NULL);
-    contact->wire = link_accept(server, &link_callbacks, contact);
+    contact->wire = link_accept(server, NULL, &link_callbacks, contact);
     if (contact->wire) {
         link_limit(contact->wire, HELLO_FRAME_MAX);
         return;
@@ -381,7 +381,7 @@ static void dial(struct peers *peers, struct target *target, const struct sockad
     struct contact *contact = contact_new(peers, target);
     contact->wire =
         link_dial(peers->loop, to, to->sa_family == peers->from.ss_family ? (struct sockaddr *)&peers->from : NULL,
-                  &link_callbacks, contact);
+                  NULL, &link_callbacks, contact);
     link_limit(contact->wire, HELLO_FRAME_MAX);
 }
 

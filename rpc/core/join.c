@@ -131,7 +131,7 @@ static void dial(struct join_work *work) {
     const struct sockaddr *to = work->next->ai_addr;
     work->next = work->next->ai_next;
     uv_timer_start(&work->timer, late, ADDRESS_MS, 0);
-    work->wire = link_dial(work->rpc->role->self(work->rpc).loop, to, NULL, &callbacks, work);
+    work->wire = link_dial(work->rpc->role->self(work->rpc).loop, to, NULL, NULL, &callbacks, work);
     link_limit(work->wire, HELLO_MAX);
 }
 

@@ -8,6 +8,22 @@
 #include "rpc/leader/forwarding_run.h"
 #include "rpc/leader/lessor.h"
 
+struct lessor_run {
+    /* Loop thread. */
+    struct lessor *lessor; /* NULL: not started */
+    uv_async_t wake;
+    uv_timer_t timer;
+    uint64_t gauges_due_ms; /* when to read the modules' gauges; 0: they are right */
+    /* some are queued for the leader; they go out together, at most LESSOR_GATHER_MS after the last ones */
+    bool renewals_held;
+    uint64_t renewals_sent_ms;
+
+    /* Any thread. */
+    struct expiry_updates *updates;
+    struct mailbox renewals, due_ends;
+    _Atomic bool replaced; /* the leases are to be read again */
+};
+
 /* -- proposals ---------------------------------------------------------------------------------------------------- */
 struct due_write {
     struct rpc_write write;
@@ -21,12 +37,12 @@ struct due_write {
 static void due_done(struct rpc_write *write, int error, const struct machine_result *result) {
     struct due_write *item = CONTAINER_OF(write, struct due_write, write);
     /* A command that was refused when it was applied ended too late: somebody else ended the thing first, and the
-     * updates tell that. One that was refused before needs a cluster version that has not come (rpc/core/version.h),
+     * updates tell that. One that was refused before needs a cluster version that has not come (rpc/server/version.h),
      * and is not in the log. */
     bool early = error == CO_OK && result && result->error == CO_UNSUPPORTED;
     item->error = early ? CO_UNSUPPORTED : error;
     struct rpc *rpc = item->rpc;
-    if (mailbox_put(&rpc->due_ends, &item->mail)) uv_async_send(&rpc->wake);
+    if (mailbox_put(&rpc->leases->due_ends, &item->mail)) uv_async_send(&rpc->leases->wake);
 }
 
 static void propose(void *data, struct lessor_decision *decision, uint8_t command, const ProtobufCMessage *message) {
@@ -38,27 +54,30 @@ static void propose(void *data, struct lessor_decision *decision, uint8_t comman
 }
 
 static void take_due_ends(struct rpc *rpc, uint64_t now_ms) {
-    for (struct mail *mail = mailbox_take(&rpc->due_ends), *next; mail; mail = next) {
+    for (struct mail *mail = mailbox_take(&rpc->leases->due_ends), *next; mail; mail = next) {
         next = mail->next;
         struct due_write *item = CONTAINER_OF(mail, struct due_write, mail);
-        lessor_decided(rpc->lessor, item->decision, item->error, now_ms);
+        lessor_decided(rpc->leases->lessor, item->decision, item->error, now_ms);
         free(item);
     }
 }
 
+static void timer_cb(uv_timer_t *timer);
+
 static void rearm(struct rpc *rpc) {
-    uint64_t at = lessor_deadline_ms(rpc->lessor), now_ms = clock_mono_ms();
-    if (rpc->renewals_held && rpc->renewals_sent_ms + LESSOR_GATHER_MS < at)
-        at = rpc->renewals_sent_ms + LESSOR_GATHER_MS;
-    if (rpc->gauges_due_ms && rpc->gauges_due_ms < at) at = rpc->gauges_due_ms;
+    struct lessor_run *run = rpc->leases;
+    uint64_t at = lessor_deadline_ms(run->lessor), now_ms = clock_mono_ms();
+    if (run->renewals_held && run->renewals_sent_ms + LESSOR_GATHER_MS < at)
+        at = run->renewals_sent_ms + LESSOR_GATHER_MS;
+    if (run->gauges_due_ms && run->gauges_due_ms < at) at = run->gauges_due_ms;
     if (at == UINT64_MAX) {
-        uv_timer_stop(&rpc->lease_timer);
+        uv_timer_stop(&run->timer);
         return;
     }
     uv_update_time(rpc->loop);
     /* Never 0: from within the timer's own callback that would come before the sockets are read again, and a late tick
      * waits for just that. */
-    uv_timer_start(&rpc->lease_timer, lessor_run_timer_cb, at > now_ms ? at - now_ms : 1, 0);
+    uv_timer_start(&run->timer, timer_cb, at > now_ms ? at - now_ms : 1, 0);
 }
 
 /* -- renewals ----------------------------------------------------------------------------------------------------- */
@@ -73,7 +92,7 @@ static struct renew_impl *impl_of(struct rpc_renew *renew) { return (struct rene
 static void renew_gate_done(struct rpc_read_index *gate, int error) {
     struct renew_impl *impl = CONTAINER_OF(gate, struct renew_impl, gate);
     struct rpc_renew *renew = CONTAINER_OF((char *)impl, struct rpc_renew, impl);
-    lessor_confirmed(impl->rpc->lessor, renew, error, clock_mono_ms());
+    lessor_confirmed(impl->rpc->leases->lessor, renew, error, clock_mono_ms());
 }
 
 static int confirm(void *data, struct rpc_renew *renew) {
@@ -89,33 +108,34 @@ static bool elsewhere(void *data, struct rpc_renew *renew) {
     uint64_t leader = atomic_load(&view->leader);
     bool sent = rpc->forwarding && leader && leader != atomic_load(&view->id) &&
                 forwarding_run_renew(rpc->forwarding, leader, renew);
-    rpc->renewals_held |= sent;
+    rpc->leases->renewals_held |= sent;
     return sent;
 }
 
 static void send_held(struct rpc *rpc) {
+    struct lessor_run *run = rpc->leases;
     uint64_t now_ms = clock_mono_ms();
-    if (!rpc->renewals_held || now_ms < rpc->renewals_sent_ms + LESSOR_GATHER_MS) return;
-    rpc->renewals_held = false;
-    rpc->renewals_sent_ms = now_ms;
+    if (!run->renewals_held || now_ms < run->renewals_sent_ms + LESSOR_GATHER_MS) return;
+    run->renewals_held = false;
+    run->renewals_sent_ms = now_ms;
     forwarding_run_flush(rpc->forwarding);
 }
 
 void lessor_run_renew_here(struct rpc *rpc, struct rpc_renew *renew) {
     impl_of(renew)->rpc = rpc;
-    lessor_renew(rpc->lessor, renew, true, clock_mono_ms());
+    lessor_renew(rpc->leases->lessor, renew, true, clock_mono_ms());
     rearm(rpc);
 }
 
 void lessor_run_renew(struct rpc *rpc, struct rpc_renew *renew) {
     struct renew_impl *impl = impl_of(renew);
     impl->rpc = rpc;
-    if (mailbox_put(&rpc->renewals, &impl->mail)) uv_async_send(&rpc->wake);
+    if (mailbox_put(&rpc->leases->renewals, &impl->mail)) uv_async_send(&rpc->leases->wake);
 }
 
 static void renew_or_send(struct rpc *rpc, struct rpc_renew *renew) {
     if (rpc->stopping) renew->done(renew, CO_CLOSED);
-    else lessor_renew(rpc->lessor, renew, false, clock_mono_ms());
+    else lessor_renew(rpc->leases->lessor, renew, false, clock_mono_ms());
 }
 
 void lessor_run_renew_now(struct rpc *rpc, struct rpc_renew *renew) {
@@ -127,7 +147,7 @@ void lessor_run_renew_now(struct rpc *rpc, struct rpc_renew *renew) {
 }
 
 static void take_renewals(struct rpc *rpc) {
-    for (struct mail *mail = mailbox_take(&rpc->renewals), *next; mail; mail = next) {
+    for (struct mail *mail = mailbox_take(&rpc->leases->renewals), *next; mail; mail = next) {
         next = mail->next;
         struct renew_impl *impl = CONTAINER_OF(mail, struct renew_impl, mail);
         renew_or_send(rpc, CONTAINER_OF((char *)impl, struct rpc_renew, impl));
@@ -138,7 +158,7 @@ static void take_renewals(struct rpc *rpc) {
 /* -- the loop ----------------------------------------------------------------------------------------------------- */
 static struct expiry_update *take_updates(void *data) {
     struct rpc *rpc = data;
-    return expiry_updates_take(rpc->updates);
+    return expiry_updates_take(rpc->leases->updates);
 }
 
 static struct store_txn *read_begin(void *data) {
@@ -170,7 +190,7 @@ static void read_gauges(struct rpc *rpc) {
 }
 
 /* Sets the time to read the gauges, so that several updates cause only one reading. */
-static void gauges_changed(void *data) { ((struct rpc *)data)->gauges_due_ms = clock_mono_ms() + GAUGES_MS; }
+static void gauges_changed(void *data) { ((struct rpc *)data)->leases->gauges_due_ms = clock_mono_ms() + GAUGES_MS; }
 
 static void register_metrics(const struct modules *modules) {
     for (size_t i = 0; i < modules_count(modules); i++) {
@@ -181,30 +201,37 @@ static void register_metrics(const struct modules *modules) {
     }
 }
 
-void lessor_run_updates_wake(void *data) {
+static void updates_wake(void *data) {
     struct rpc *rpc = data;
-    uv_async_send(&rpc->wake);
+    uv_async_send(&rpc->leases->wake);
 }
 
-void lessor_run_timer_cb(uv_timer_t *timer) {
+void lessor_run_replaced(struct rpc *rpc) {
+    atomic_store(&rpc->leases->replaced, true);
+    updates_wake(rpc);
+}
+
+static void timer_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     if (rpc->stopping) return; /* nobody takes proposals any more */
+    struct lessor_run *run = rpc->leases;
     uint64_t now_ms = clock_mono_ms();
     take_renewals(rpc);
-    lessor_tick(rpc->lessor, now_ms);
-    if (rpc->gauges_due_ms && now_ms >= rpc->gauges_due_ms) {
-        rpc->gauges_due_ms = 0;
+    lessor_tick(run->lessor, now_ms);
+    if (run->gauges_due_ms && now_ms >= run->gauges_due_ms) {
+        run->gauges_due_ms = 0;
         read_gauges(rpc);
     }
     rearm(rpc);
 }
 
-void lessor_run_wake_cb(uv_async_t *async) {
+static void wake_cb(uv_async_t *async) {
     struct rpc *rpc = async->data;
+    struct lessor_run *run = rpc->leases;
     uint64_t now_ms = clock_mono_ms();
-    lessor_updates(rpc->lessor, now_ms);
-    if (atomic_exchange(&rpc->replaced, false)) {
-        lessor_replaced(rpc->lessor, now_ms);
+    lessor_updates(run->lessor, now_ms);
+    if (atomic_exchange(&run->replaced, false)) {
+        lessor_replaced(run->lessor, now_ms);
         read_gauges(rpc);
     }
     take_due_ends(rpc, now_ms);
@@ -213,11 +240,17 @@ void lessor_run_wake_cb(uv_async_t *async) {
 }
 
 void lessor_run_role(struct rpc *rpc, uint64_t term, bool ready) {
-    lessor_role(rpc->lessor, term, ready, clock_mono_ms());
+    lessor_role(rpc->leases->lessor, term, ready, clock_mono_ms());
     rearm(rpc);
 }
 
+struct expiry_updates *lessor_run_new(struct rpc *rpc) {
+    rpc->leases = mem_zalloc(sizeof *rpc->leases);
+    return rpc->leases->updates = expiry_updates_new(updates_wake, rpc);
+}
+
 void lessor_run_start(struct rpc *rpc) {
+    struct lessor_run *run = rpc->leases;
     const struct modules *modules = machine_modules(rpc->machine);
     struct lessor_callbacks callbacks = {.data = rpc,
                                          .modules = modules,
@@ -229,20 +262,29 @@ void lessor_run_start(struct rpc *rpc) {
                                          .confirm = confirm,
                                          .unix_ms = unix_ms,
                                          .updated = gauges_changed};
-    rpc->lessor = lessor_new(&callbacks);
-    CHECK(uv_async_init(rpc->loop, &rpc->wake, lessor_run_wake_cb) == 0);
-    CHECK(uv_timer_init(rpc->loop, &rpc->lease_timer) == 0);
-    rpc->wake.data = rpc->lease_timer.data = rpc;
-    rpc->loop_reader = store_reader_new(machine_store(rpc->machine));
+    run->lessor = lessor_new(&callbacks);
+    CHECK(uv_async_init(rpc->loop, &run->wake, wake_cb) == 0);
+    CHECK(uv_timer_init(rpc->loop, &run->timer) == 0);
+    run->wake.data = run->timer.data = rpc;
     register_metrics(modules);
     read_gauges(rpc);
 }
 
-void lessor_run_stop(struct rpc *rpc) { lessor_stop(rpc->lessor); }
+void lessor_run_stop(struct rpc *rpc) { lessor_stop(rpc->leases->lessor); }
+
+void lessor_run_close(struct rpc *rpc, uv_close_cb closed) {
+    uv_close((uv_handle_t *)&rpc->leases->wake, closed);
+    uv_close((uv_handle_t *)&rpc->leases->timer, closed);
+}
 
 void lessor_run_free(struct rpc *rpc) {
-    take_due_ends(rpc, clock_mono_ms());
-    take_renewals(rpc);
-    lessor_free(rpc->lessor);
-    store_reader_free(rpc->loop_reader);
+    struct lessor_run *run = rpc->leases;
+    if (run->lessor) {
+        take_due_ends(rpc, clock_mono_ms());
+        take_renewals(rpc);
+        lessor_free(run->lessor);
+    }
+    expiry_updates_free(run->updates);
+    free(run);
+    rpc->leases = NULL;
 }

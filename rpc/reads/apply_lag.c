@@ -3,12 +3,21 @@
 /* Waiting reads are woken twice, because a read that had been confirmed just before may have begun to wait after the
  * first time. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/core/rpc_internal.h"
 
 #define LOOK_MS 1000 /* each look costs a round of the leader, and comes only while the disk is full */
+
+struct apply_lag {
+    struct rpc *rpc;
+    struct rpc_read_index gate;
+    bool asking;
+    unsigned times;
+    uint64_t asked_ms, last_index;
+};
 
 static void wake_all(struct rpc *rpc) {
     struct watch_touched everything = {0};
@@ -18,8 +27,8 @@ static void wake_all(struct rpc *rpc) {
 }
 
 static void looked(struct rpc_read_index *gate, int error) {
-    struct rpc *rpc = CONTAINER_OF(gate, struct rpc, behind.gate);
-    struct apply_lag *behind = &rpc->behind;
+    struct apply_lag *behind = CONTAINER_OF(gate, struct apply_lag, gate);
+    struct rpc *rpc = behind->rpc;
     behind->asking = false;
     if (rpc->stopping) return;
     uint64_t last_index = atomic_load(&node_view(rpc->node)->last_index);
@@ -31,8 +40,8 @@ static void looked(struct rpc_read_index *gate, int error) {
     wake_all(rpc);
 }
 
-void apply_lag_tick(struct rpc *rpc) {
-    struct apply_lag *behind = &rpc->behind;
+void apply_lag_tick(struct apply_lag *behind) {
+    struct rpc *rpc = behind->rpc;
     uint64_t now_ms = clock_mono_ms();
     if (!atomic_load(&node_view(rpc->node)->disk_full)) return;
     if (!behind->asking && now_ms - behind->asked_ms >= LOOK_MS) {
@@ -42,3 +51,11 @@ void apply_lag_tick(struct rpc *rpc) {
         if (rv != CO_AGAIN) looked(&behind->gate, rv);
     }
 }
+
+struct apply_lag *apply_lag_new(struct rpc *rpc) {
+    struct apply_lag *behind = mem_zalloc(sizeof *behind);
+    behind->rpc = rpc;
+    return behind;
+}
+
+void apply_lag_free(struct apply_lag *behind) { free(behind); }

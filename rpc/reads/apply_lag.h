@@ -4,7 +4,11 @@
 #ifndef COORD_RPC_APPLY_LAG_H
 #define COORD_RPC_APPLY_LAG_H
 
+/* Loop thread. */
 struct rpc;
-void apply_lag_tick(struct rpc *rpc); /* loop thread, a few times a second */
+struct apply_lag;
+struct apply_lag *apply_lag_new(struct rpc *rpc);
+void apply_lag_tick(struct apply_lag *behind); /* a few times a second */
+void apply_lag_free(struct apply_lag *behind); /* the node has stopped */
 
 #endif

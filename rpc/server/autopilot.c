@@ -3,7 +3,8 @@
 #include "base/clock.h"
 #include "registry/operator.h"
 #include "rpc/audit/audit.h"
-#include "rpc/core/rpc_internal.h"
+#include "rpc/cluster/last_seen.h"
+#include "rpc/server/server_internal.h"
 
 uint64_t autopilot_dead(const struct autopilot_rules *rules, const struct autopilot_server *servers, size_t count) {
     size_t voters = 0, alive = 0;
@@ -39,13 +40,13 @@ bool autopilot_may_go(const struct autopilot_server *servers, size_t count, uint
 
 static struct autopilot_server server_of(struct rpc *rpc, const struct raft_member *member, uint64_t self,
                                          uint64_t now_ms) {
-    struct autopilot_server server = {.id = member->id,
-                                      .voter = member->voter,
-                                      .connected = member->id == self,
-                                      .stable_ms = member->id == self ? UINT64_MAX : now_ms - rpc->lead_since_ms};
-    for (size_t i = 0; i < ARRAY_COUNT(rpc->last_seen); i++)
-        if (rpc->last_seen[i].id == member->id)
-            server.connected = rpc->last_seen[i].up, server.stable_ms = now_ms - rpc->last_seen[i].since_ms;
+    struct autopilot_server server = {
+        .id = member->id,
+        .voter = member->voter,
+        .connected = member->id == self,
+        .stable_ms = member->id == self ? UINT64_MAX : now_ms - rpc->server->lead_since_ms};
+    const struct last_seen *seen = last_seen_find(rpc->last_seen, member->id);
+    if (seen) server.connected = seen->up, server.stable_ms = now_ms - seen->since_ms;
     return server;
 }
 
@@ -53,7 +54,7 @@ static struct autopilot_rules rules_now(struct rpc *rpc) {
     struct arena arena = {0};
     struct query_result result = {0};
     Pb__AutopilotRequest request = PB__AUTOPILOT_REQUEST__INIT;
-    struct autopilot_rules rules = {.servers = rpc->expect};
+    struct autopilot_rules rules = {.servers = rpc->server->expect};
     if (query_autopilot.run(store_read(rpc->loop_reader), &request.base, &arena, &result) == CO_OK) {
         const Pb__AutopilotConfig *config = (const Pb__AutopilotConfig *)result.message;
         rules.cleanup = config->cleanup_dead_servers, rules.min_quorum = config->min_quorum;

@@ -7,7 +7,7 @@
 #include "base/metrics.h"
 #include "lb/coordinate_agent.h"
 #include "registry/tables.h"
-#include "rpc/core/rpc_internal.h"
+#include "rpc/server/server_internal.h"
 
 #define ECHO_MOST_MS  1000 /* between two echoes */
 #define ECHO_LEAST_MS 50
@@ -35,6 +35,7 @@ struct coordinates {
     uint64_t echo_ms;
 
     /* Loop thread. */
+    uv_timer_t timer;
     struct coordinate_agent *agent;
     struct echo echo;
     uint64_t turn; /* the member that was measured last */
@@ -50,7 +51,7 @@ struct coordinates {
 
 /* -- updates ------------------------------------------------------------------------------------------------------ */
 int coordinates_put(struct rpc *rpc, const Pb__Coordinate *record) {
-    struct coordinates *coordinates = rpc->coordinates;
+    struct coordinates *coordinates = rpc->server->coordinates;
     if (coordinates->config.disabled) return CO_NOTFOUND;
     uv_mutex_lock(&coordinates->lock);
     int rv = coordinate_batch_put(coordinates->batch, record, clock_mono_ms());
@@ -60,7 +61,7 @@ int coordinates_put(struct rpc *rpc, const Pb__Coordinate *record) {
 }
 
 struct vivaldi_coordinate coordinates_here(struct rpc *rpc) {
-    struct coordinates *coordinates = rpc->coordinates;
+    struct coordinates *coordinates = rpc->server->coordinates;
     uv_mutex_lock(&coordinates->lock);
     struct vivaldi_coordinate here = coordinates->here;
     uv_mutex_unlock(&coordinates->lock);
@@ -168,20 +169,21 @@ static void heard(struct echo *echo, const Pb__Coordinate *said, double rtt_s) {
 
 bool coordinates_echo(const struct caller *caller, struct slice payload) {
     struct rpc *rpc = caller->rpc;
-    if (rpc->coordinates->config.disabled || !raft_members_find(node_members(rpc->node), caller->id)) return true;
+    if (rpc->server->coordinates->config.disabled || !raft_members_find(node_members(rpc->node), caller->id))
+        return true;
     return echo_serve(caller, payload);
 }
 
 /* Forgets the samples of the peer, because its next connection may take another path. */
 void coordinates_down(struct rpc *rpc, uint64_t peer) {
-    struct coordinates *coordinates = rpc->coordinates;
+    struct coordinates *coordinates = rpc->server->coordinates;
     if (!coordinates->config.disabled) coordinate_forget(coordinates->agent, slice_make(&peer, sizeof peer));
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 static void tick(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
-    struct coordinates *coordinates = rpc->coordinates;
+    struct coordinates *coordinates = rpc->server->coordinates;
     if (rpc->stopping) return;
     if (rpc->others) ask(coordinates);
     uint64_t now_ms = clock_mono_ms();
@@ -216,8 +218,13 @@ void coordinates_free(struct coordinates *coordinates) {
 }
 
 void coordinates_start(struct rpc *rpc) {
-    CHECK(uv_timer_init(rpc->loop, &rpc->coordinate_timer) == 0);
-    rpc->coordinate_timer.data = rpc;
-    uint64_t echo_ms = rpc->coordinates->echo_ms;
-    if (!rpc->coordinates->config.disabled) uv_timer_start(&rpc->coordinate_timer, tick, echo_ms, echo_ms);
+    struct coordinates *coordinates = rpc->server->coordinates;
+    CHECK(uv_timer_init(rpc->loop, &coordinates->timer) == 0);
+    coordinates->timer.data = rpc;
+    uint64_t echo_ms = coordinates->echo_ms;
+    if (!coordinates->config.disabled) uv_timer_start(&coordinates->timer, tick, echo_ms, echo_ms);
+}
+
+void coordinates_close(struct rpc *rpc, uv_close_cb closed) {
+    uv_close((uv_handle_t *)&rpc->server->coordinates->timer, closed);
 }

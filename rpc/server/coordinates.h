@@ -15,6 +15,8 @@
 #ifndef COORD_RPC_COORDINATES_H
 #define COORD_RPC_COORDINATES_H
 
+#include <uv.h>
+
 #include "lb/coordinate_batch.h"
 #include "rpc/api/rpc.h"
 
@@ -31,8 +33,9 @@ struct vivaldi_coordinate coordinates_here(struct rpc *rpc);
 /* -- loop thread -------------------------------------------------------------------------------------------------- */
 struct coordinates;
 struct coordinates *coordinates_new(struct rpc *rpc, const struct coordinates_config *config, const char *node);
-void coordinates_free(struct coordinates *coordinates); /* nothing of it is under way: the node has stopped */
-void coordinates_start(struct rpc *rpc); /* begins rpc->coordinate_timer, which is the caller's to close */
+void coordinates_free(struct coordinates *coordinates);      /* nothing of it is under way: the node has stopped */
+void coordinates_start(struct rpc *rpc);                     /* rpc->server->coordinates is set; begins a timer */
+void coordinates_close(struct rpc *rpc, uv_close_cb closed); /* closes the timer, whose data is `rpc` */
 struct caller;
 bool coordinates_echo(const struct caller *caller, struct slice payload); /* PEER_ECHO of a server; as echo_serve */
 void coordinates_down(struct rpc *rpc, uint64_t peer);

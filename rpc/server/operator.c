@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "registry/operator.h"
 #include "rpc/audit/audit.h"
+#include "rpc/cluster/last_seen.h"
 #include "rpc/server/autopilot.h"
 #include "rpc/server/server_internal.h"
 
@@ -16,14 +17,23 @@
 #define HEARD_MOST_MS  500 /* a new leader may not have heard all servers yet */
 #define POLL_MS        20
 
+struct operators {
+    uv_async_t wake;
+    uv_timer_t timer;
+    struct change_work *changes; /* under way here */
+    void (*stopped)(void *data);
+    struct mailbox tasks; /* any thread puts into it */
+};
+
 /* -- tasks for the loop ------------------------------------------------------------------------------------------- */
 void operator_post(struct rpc *rpc, struct loop_task *task) {
-    if (mailbox_put(&rpc->tasks, &task->mail)) uv_async_send(&rpc->operator_wake);
+    struct operators *operators = rpc->server->operators;
+    if (mailbox_put(&operators->tasks, &task->mail)) uv_async_send(&operators->wake);
 }
 
 static void wake_cb(uv_async_t *async) {
     struct rpc *rpc = async->data;
-    for (struct mail *mail = mailbox_take(&rpc->tasks), *next; mail; mail = next) {
+    for (struct mail *mail = mailbox_take(&rpc->server->operators->tasks), *next; mail; mail = next) {
         next = mail->next;
         struct loop_task *task = CONTAINER_OF(mail, struct loop_task, mail);
         task->run(task);
@@ -39,13 +49,12 @@ void operator_ask(struct rpc *rpc, struct rpc_ask_cluster *ask) {
 /* -- the cluster as this server knows it -------------------------------------------------------------------------- */
 static void fill_contact(struct rpc *rpc, struct rpc_server_state *server, uint64_t now_ms) {
     server->last_contact_ms = UINT64_MAX;
-    for (size_t i = 0; i < ARRAY_COUNT(rpc->last_seen); i++) {
-        if (rpc->last_seen[i].id != server->id) continue;
-        snprintf(server->node, sizeof server->node, "%s", rpc->last_seen[i].node);
-        snprintf(server->build, sizeof server->build, "%s", rpc->last_seen[i].build);
-        server->last_contact_ms = now_ms - rpc->last_seen[i].ms;
-        server->stable_ms = now_ms - rpc->last_seen[i].since_ms;
-    }
+    const struct last_seen *seen = last_seen_find(rpc->last_seen, server->id);
+    if (!seen) return;
+    snprintf(server->node, sizeof server->node, "%s", seen->node);
+    snprintf(server->build, sizeof server->build, "%s", seen->build);
+    server->last_contact_ms = now_ms - seen->ms;
+    server->stable_ms = now_ms - seen->since_ms;
 }
 
 static void fill_self(struct rpc *rpc, struct rpc_server_state *server) {
@@ -56,7 +65,7 @@ static void fill_self(struct rpc *rpc, struct rpc_server_state *server) {
     server->match = server->last_index;
     server->stable_ms = UINT64_MAX;
     snprintf(server->node, sizeof server->node, "%s", rpc->node_name);
-    snprintf(server->build, sizeof server->build, "%s", rpc->build);
+    snprintf(server->build, sizeof server->build, "%s", rpc->server->build);
 }
 
 static void fill_peer(struct rpc *rpc, struct rpc_server_state *server, const struct peer_info *peers, size_t count,
@@ -195,7 +204,7 @@ static bool take_back(struct rpc *rpc, struct change_work *work, int why) {
     if (work->transfers || work->stage != CHANGE_WANTED || work->error != CO_OK) return false;
     /* another leader may be asked to remove it, and note that */
     if (why == CO_OK || why == CO_NOTLEADER || rpc->stopping) return false;
-    for (struct change_work *other = rpc->changes; other; other = other->next)
+    for (struct change_work *other = rpc->server->operators->changes; other; other = other->next)
         if (other != work && other->stage < CHANGE_TAKING_BACK && other->target == work->target && !other->transfers)
             return false;
     work->error = why;
@@ -205,7 +214,7 @@ static bool take_back(struct rpc *rpc, struct change_work *work, int why) {
 
 static void poll_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
-    for (struct change_work **at = &rpc->changes, *work; (work = *at) != NULL;) {
+    for (struct change_work **at = &rpc->server->operators->changes, *work; (work = *at) != NULL;) {
         int rv = change_step(rpc, work);
         if (rv == CO_AGAIN || take_back(rpc, work, rv)) {
             at = &work->next;
@@ -215,10 +224,10 @@ static void poll_cb(uv_timer_t *timer) {
         change_end(work, rv);
     }
     calls_tick(rpc->calls, clock_mono_ms());
-    if (!rpc->changes && calls_idle(rpc->calls)) uv_timer_stop(timer);
+    if (!rpc->server->operators->changes && calls_idle(rpc->calls)) uv_timer_stop(timer);
 }
 
-void operator_poll(struct rpc *rpc) { uv_timer_start(&rpc->operator_timer, poll_cb, 0, POLL_MS); }
+void operator_poll(struct rpc *rpc) { uv_timer_start(&rpc->server->operators->timer, poll_cb, 0, POLL_MS); }
 
 static void noted_taken(struct loop_task *task) {
     struct change_work *work = CONTAINER_OF(task, struct change_work, noted);
@@ -265,8 +274,8 @@ static void change_begin(struct rpc *rpc, struct rpc_change *change, uint64_t ta
     work->change = change, work->why = why, work->transfers = change && change->type == RPC_TRANSFER_LEADER;
     work->target = target, work->deadline_ms = clock_mono_ms() + CHANGE_MOST_MS;
     work->noted.rpc = rpc, work->write.done = noted, work->stage = CHANGE_WANTED;
-    work->next = rpc->changes;
-    rpc->changes = work;
+    work->next = rpc->server->operators->changes;
+    rpc->server->operators->changes = work;
     if (!work->transfers) note(rpc, work, false);
     operator_poll(rpc);
 }
@@ -285,7 +294,7 @@ void operator_change_here(struct rpc *rpc, struct rpc_change *change) {
 }
 
 void operator_remove(struct rpc *rpc, uint64_t id, const char *why) {
-    for (struct change_work *work = rpc->changes; work; work = work->next)
+    for (struct change_work *work = rpc->server->operators->changes; work; work = work->next)
         if (work->target == id && !work->transfers) return;
     change_begin(rpc, NULL, id, why);
 }
@@ -310,37 +319,44 @@ void operator_start(struct rpc *rpc) {
     static const struct call_method *const methods[] = {&cluster_method, &change_method, &copy_method, &echo_method,
                                                         NULL};
     struct calls_callbacks edge = {.data = rpc, .route = leader_route, .tell = leader_tell};
+    struct operators *operators = rpc->server->operators = mem_zalloc(sizeof *operators);
     rpc->calls = calls_new(&edge, methods, random_u64() >> 1);
-    CHECK(uv_async_init(rpc->loop, &rpc->operator_wake, wake_cb) == 0);
-    CHECK(uv_timer_init(rpc->loop, &rpc->operator_timer) == 0);
-    rpc->operator_wake.data = rpc->operator_timer.data = rpc;
+    CHECK(uv_async_init(rpc->loop, &operators->wake, wake_cb) == 0);
+    CHECK(uv_timer_init(rpc->loop, &operators->timer) == 0);
+    operators->wake.data = operators->timer.data = rpc;
 }
 
 static void wake_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
-    wake_cb(&rpc->operator_wake); /* the last requests are told that it is over */
-    rpc->operator_stopped(rpc);
+    wake_cb(&rpc->server->operators->wake); /* the last requests are told that it is over */
+    rpc->server->operators->stopped(rpc);
 }
 
 static void timer_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
-    uv_close((uv_handle_t *)&rpc->operator_wake, wake_closed);
+    uv_close((uv_handle_t *)&rpc->server->operators->wake, wake_closed);
 }
 
 static void close_when_idle(struct rpc *rpc) {
-    if (!rpc->operator_stopped || rpc->jobs > 0) return;
-    uv_close((uv_handle_t *)&rpc->operator_timer, timer_closed);
+    if (!rpc->server->operators->stopped || rpc->jobs > 0) return;
+    uv_close((uv_handle_t *)&rpc->server->operators->timer, timer_closed);
 }
 
 void operator_stop(struct rpc *rpc, void (*stopped)(void *data)) {
-    uv_timer_stop(&rpc->operator_timer);
-    wake_cb(&rpc->operator_wake); /* the node has answered every write by now */
-    for (struct change_work *work; (work = rpc->changes) != NULL;) {
-        rpc->changes = work->next;
+    struct operators *operators = rpc->server->operators;
+    uv_timer_stop(&operators->timer);
+    wake_cb(&operators->wake); /* the node has answered every write by now */
+    for (struct change_work *work; (work = operators->changes) != NULL;) {
+        operators->changes = work->next;
         change_end(work, work->stage == CHANGE_MADE ? CO_UNKNOWN_OUTCOME : CO_CLOSED);
     }
     calls_stop(rpc->calls);
-    rpc->operator_stopped = stopped;
+    operators->stopped = stopped;
     rpc->jobs_over = close_when_idle;
     close_when_idle(rpc);
+}
+
+void operator_free(struct rpc *rpc) {
+    calls_free(rpc->calls);
+    free(rpc->server->operators);
 }

@@ -52,9 +52,11 @@ static int read_index(struct rpc *rpc, enum rpc_freshness freshness, struct rpc_
 static void hints_follow(struct rpc *rpc, struct slice service) { (void)rpc, (void)service; }
 
 static void fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
-    fetch_service_take(rpc->fetches, fetch, request);
+    fetch_service_take(rpc->server->fetches, fetch, request);
 }
-static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { fetch_service_cancel(rpc->fetches, fetch); }
+static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
+    fetch_service_cancel(rpc->server->fetches, fetch);
+}
 static const struct modules *modules(const struct rpc *rpc) { return machine_modules(rpc->machine); }
 static struct watch_table *watches(struct rpc *rpc) { return machine_watches(rpc->machine); }
 static uint64_t applied(struct rpc *rpc) { return machine_index(rpc->machine); }
@@ -71,21 +73,22 @@ static uint64_t serving_leader(const struct node_view *view) {
 static bool known_leader(struct rpc *rpc) { return serving_leader(node_view(rpc->node)) != 0; }
 
 static void fill_members(struct rpc *rpc, uint64_t leader, struct rpc_status *status) {
-    uv_mutex_lock(&rpc->peers_lock);
-    const struct raft_member *member = leader ? raft_members_find(&rpc->peers, leader) : NULL;
+    struct server *server = rpc->server;
+    uv_mutex_lock(&server->members_lock);
+    const struct raft_member *member = leader ? raft_members_find(&server->members, leader) : NULL;
     if (member) snprintf(status->leader_address, sizeof status->leader_address, "%s", member->address);
-    const struct raft_member *self = raft_members_find(&rpc->peers, atomic_load(&node_view(rpc->node)->id));
+    const struct raft_member *self = raft_members_find(&server->members, atomic_load(&node_view(rpc->node)->id));
     status->is_voter = self && self->voter;
-    status->voters = raft_members_voters(&rpc->peers);
-    status->recovered_index = rpc->peers.recovered_index;
-    uv_mutex_unlock(&rpc->peers_lock);
+    status->voters = raft_members_voters(&server->members);
+    status->recovered_index = server->members.recovered_index;
+    uv_mutex_unlock(&server->members_lock);
 }
 
 static void status_now(struct rpc *rpc, struct rpc_status *status) {
     const struct node_view *view = node_view(rpc->node);
     uint64_t leader = serving_leader(view), contact = atomic_load(&view->last_contact_ms), now = clock_mono_ms();
     bool heard = contact != 0;
-    if (!heard) contact = rpc->started_ms;
+    if (!heard) contact = rpc->server->started_ms;
     *status = (struct rpc_status){.is_server = true,
                                   .is_leader = leader != 0 && leader == atomic_load(&view->id),
                                   .known_leader = leader != 0,
@@ -108,21 +111,22 @@ static void status_now(struct rpc *rpc, struct rpc_status *status) {
 }
 
 static size_t peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
-    uv_mutex_lock(&rpc->peers_lock);
+    struct server *server = rpc->server;
+    uv_mutex_lock(&server->members_lock);
     size_t count = 0;
     *addresses = arena_alloc(arena, RAFT_MEMBERS_MAX * sizeof **addresses);
-    for (uint32_t i = 0; i < rpc->peers.count; i++)
-        if (rpc->peers.member[i].voter) {
-            const char *address = rpc->peers.member[i].address;
+    for (uint32_t i = 0; i < server->members.count; i++)
+        if (server->members.member[i].voter) {
+            const char *address = server->members.member[i].address;
             (*addresses)[count++] = arena_strndup(arena, address, strlen(address));
         }
-    uv_mutex_unlock(&rpc->peers_lock);
+    uv_mutex_unlock(&server->members_lock);
     return count;
 }
 
 static struct rpc_self self(const struct rpc *rpc) {
     return (struct rpc_self){.cluster = rpc->cluster,
-                             .address = rpc->address,
+                             .address = rpc->server->address,
                              .node_name = rpc->node_name,
                              .cluster_id = machine_cluster(rpc->machine),
                              .loop = rpc->loop,

@@ -11,14 +11,16 @@
 #include "base/wakeup_batch.h"
 #include "rpc/agents/agents.h"
 #include "rpc/audit/audit.h"
+#include "rpc/backup/backup.h"
+#include "rpc/cluster/last_seen.h"
 #include "rpc/core/asks_run.h"
-#include "rpc/core/rpc_internal.h"
 #include "rpc/leader/forwarding_run.h"
 #include "rpc/leader/lessor_run.h"
 #include "rpc/reads/fetch_service.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
+#include "rpc/server/version.h"
 
 METRIC applied_total = {.name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
 METRIC batches_total = {.name = "coord_raft_apply_batches_total",
@@ -38,11 +40,9 @@ static void input_done(void *data, void *origin, const struct machine_result *re
 /* The whole state was replaced: the things that end by themselves have to be read from it again. */
 static void note_replacements(struct rpc *rpc) {
     uint64_t replacements = machine_replacements(rpc->machine);
-    if (replacements == rpc->replacements) return;
-    rpc->replacements = replacements;
-    if (!rpc->node) return; /* starting: there are no leases yet */
-    atomic_store(&rpc->replaced, true);
-    lessor_run_updates_wake(rpc);
+    if (replacements == rpc->server->replacements) return;
+    rpc->server->replacements = replacements;
+    if (rpc->node) lessor_run_replaced(rpc); /* else it starts, and there are no leases yet */
 }
 
 /* The number of entries that the state machine has not applied yet. */
@@ -53,7 +53,7 @@ static uint64_t not_applied(struct rpc *rpc, const struct machine_input *inputs,
 }
 
 static void note_full(struct rpc *rpc, bool full) {
-    atomic_store(&rpc->store_full, full);
+    atomic_store(&rpc->server->store_full, full);
     if (rpc->node) node_out_of_space(rpc->node, full);
 }
 
@@ -93,7 +93,7 @@ static uint64_t apply(void *data, struct node_apply *items, size_t count) {
         }
         log_error("store", "a batch cannot be applied, trying again: %s", co_strerror(rv));
         wakeup_batch_flush(); /* proposals of the applied part have their results */
-        if (atomic_load(&rpc->quit)) return not_applied(rpc, inputs, count, &first);
+        if (atomic_load(&rpc->server->quit)) return not_applied(rpc, inputs, count, &first);
         if (rv != CO_DISKFULL) audit_look(rpc);
         sleep(1);
     }
@@ -126,14 +126,15 @@ static int copy(void *data, int fd, uint64_t *index, uint64_t *term) {
 /* Is there room for writes? A restored backup makes a new store, which may have none while the old one had. */
 static bool room(void *data) {
     struct rpc *rpc = data;
-    return !atomic_load(&rpc->store_full) && store_has_room(machine_store(rpc->machine));
+    return !atomic_load(&rpc->server->store_full) && store_has_room(machine_store(rpc->machine));
 }
 
 void server_members_note(struct rpc *rpc) {
-    uv_mutex_lock(&rpc->peers_lock);
-    rpc->peers = *node_members(rpc->node);
-    uv_mutex_unlock(&rpc->peers_lock);
-    metric_set(&recovered_index, rpc->peers.recovered_index);
+    struct server *server = rpc->server;
+    uv_mutex_lock(&server->members_lock);
+    server->members = *node_members(rpc->node);
+    uv_mutex_unlock(&server->members_lock);
+    metric_set(&recovered_index, server->members.recovered_index);
 }
 
 static void role(void *data, enum raft_role role, uint64_t term, uint64_t leader, bool ready) {
@@ -142,13 +143,14 @@ static void role(void *data, enum raft_role role, uint64_t term, uint64_t leader
     if (rpc->node) server_members_note(rpc);
     lessor_run_role(rpc, term, role == RAFT_LEADER && ready);
     bool leads = role == RAFT_LEADER && ready;
-    if (!leads) rpc->lead_since_ms = 0;
-    else if (rpc->lead_since_ms == 0) rpc->lead_since_ms = clock_mono_ms();
+    if (!leads) rpc->server->lead_since_ms = 0;
+    else if (rpc->server->lead_since_ms == 0) rpc->server->lead_since_ms = clock_mono_ms();
     version_role(rpc);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
-static int open_machine(struct rpc *rpc, const struct rpc_server_config *config, bool distrust, struct fault *fault) {
+static int open_machine(struct rpc *rpc, const struct rpc_server_config *config, struct expiry_updates *updates,
+                        bool distrust, struct fault *fault) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/store", config->folder);
     struct machine_config machine = {.store = {.folder = folder,
@@ -156,7 +158,7 @@ static int open_machine(struct rpc *rpc, const struct rpc_server_config *config,
                                                .reserve_step_bytes = config->reserve_step_bytes,
                                                .distrust = distrust},
                                      .modules = config->modules,
-                                     .updates = rpc->updates};
+                                     .updates = updates};
     return machine_open(&machine, &rpc->machine, fault);
 }
 
@@ -190,8 +192,9 @@ static int open_node(struct rpc *rpc, const struct rpc_server_config *config, st
     return rv;
 }
 
-static int open_replica(struct rpc *rpc, const struct rpc_server_config *config, bool distrust, struct fault *fault) {
-    int rv = open_machine(rpc, config, distrust, fault);
+static int open_replica(struct rpc *rpc, const struct rpc_server_config *config, struct expiry_updates *updates,
+                        bool distrust, struct fault *fault) {
+    int rv = open_machine(rpc, config, updates, distrust, fault);
     if (rv != CO_OK) return rv;
     version_applied(rpc);
     rv = open_node(rpc, config, fault);
@@ -201,40 +204,61 @@ static int open_replica(struct rpc *rpc, const struct rpc_server_config *config,
     return rv;
 }
 
+/* Makes `rpc` and the rooms that the machine and the node call while they open. */
+static struct rpc *server_new(uv_loop_t *loop, const struct rpc_server_config *config) {
+    struct rpc *rpc = mem_zalloc(sizeof *rpc);
+    struct server *server = rpc->server = mem_zalloc(sizeof *server);
+    rpc->role = &server_role;
+    rpc->loop = loop;
+    rpc->hints = hints_new(config->slow_start_ns);
+    hints_decides(rpc->hints);
+    rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);
+    rpc->last_seen = last_seen_new();
+    rpc->backups = backups_new();
+    rpc->audit = audit_new(rpc, config->folder, config->scrub_interval_ms);
+    server->started_ms = clock_mono_ms();
+    server->expect = config->expect;
+    server->address = mem_strdup(config->address);
+    server->build = config->build ? config->build : "";
+    CHECK(uv_mutex_init(&server->members_lock) == 0);
+    version_new(rpc);
+    server->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
+    return rpc;
+}
+
+/* Frees all that server_new made, after everything else was freed. */
+static void server_free(struct rpc *rpc) {
+    struct server *server = rpc->server;
+    audit_free(rpc->audit);
+    backups_free(rpc->backups);
+    last_seen_free(rpc->last_seen);
+    coordinates_free(server->coordinates);
+    version_free(rpc);
+    hints_free(rpc->hints);
+    uv_mutex_destroy(&server->members_lock);
+    free(server->address), free(rpc->node_name), free(rpc->cluster);
+    free(server);
+    free(rpc);
+}
+
 int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, struct rpc **out, struct fault *fault) {
     metric_register(&applied_total);
     metric_register(&batches_total);
     metric_register(&recovered_index);
-    struct rpc *rpc = mem_zalloc(sizeof *rpc);
-    rpc->role = &server_role;
-    rpc->started_ms = clock_mono_ms();
-    rpc->hints = hints_new(config->slow_start_ns);
-    hints_decides(rpc->hints);
-    rpc->loop = loop;
-    rpc->expect = config->expect;
-    rpc->folder = mem_strdup(config->folder), rpc->address = mem_strdup(config->address);
-    rpc->node_name = mem_strdup(config->node_name), rpc->cluster = mem_strdup(config->cluster);
-    rpc->build = config->build ? config->build : "";
-    rpc->updates = expiry_updates_new(lessor_run_updates_wake, rpc);
-    CHECK(uv_mutex_init(&rpc->peers_lock) == 0);
-    rpc->audit = audit_new(rpc, config->folder, config->scrub_interval_ms);
-    rpc->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
-    int rv = open_replica(rpc, config, false, fault);
+    struct rpc *rpc = server_new(loop, config);
+    struct expiry_updates *updates = lessor_run_new(rpc);
+    int rv = open_replica(rpc, config, updates, false, fault);
     if (rv == CO_CONFLICT) { /* entries were applied that are no longer in the log: the log is the truth */
         log_warn("store", "%s: it is rebuilt from the log", fault->text);
         *fault = (struct fault){0};
-        rv = open_replica(rpc, config, true, fault);
+        rv = open_replica(rpc, config, updates, true, fault);
     }
     if (rv != CO_OK) {
-        audit_free(rpc->audit);
-        coordinates_free(rpc->coordinates);
-        hints_free(rpc->hints);
-        expiry_updates_free(rpc->updates);
-        uv_mutex_destroy(&rpc->peers_lock);
-        free(rpc->folder), free(rpc->address), free(rpc->node_name), free(rpc->cluster);
-        free(rpc);
+        lessor_run_free(rpc);
+        server_free(rpc);
         return rv;
     }
+    rpc->loop_reader = store_reader_new(machine_store(rpc->machine));
     lessor_run_start(rpc);
     operator_start(rpc);
     version_start(rpc);
@@ -242,7 +266,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     asks_run_start(rpc, loop, config->node_name);
     server_hints_start(rpc);
     server_members_note(rpc);
-    rpc->fetches = fetch_service_new(rpc);
+    rpc->server->fetches = fetch_service_new(rpc);
     audit_start(rpc);
     *out = rpc;
     return server_peers_start(rpc, config, fault);
@@ -250,33 +274,30 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
 
 static void handle_closed(uv_handle_t *handle) {
     struct rpc *rpc = handle->data;
-    if (--rpc->closing > 0) return;
+    struct server *server = rpc->server;
+    if (--server->closing > 0) return;
+    void (*closed)(void *) = server->closed;
+    void *data = server->closed_data;
     lessor_run_free(rpc);
+    store_reader_free(rpc->loop_reader);
     asks_run_free(rpc);
-    calls_free(rpc->calls);
-    fetch_service_free(rpc->fetches);
-    audit_free(rpc->audit);
-    coordinates_free(rpc->coordinates);
-    hints_free(rpc->hints);
-    expiry_updates_free(rpc->updates);
+    operator_free(rpc);
+    fetch_service_free(server->fetches);
+    server_peers_free(rpc);
+    server_hints_free(rpc);
     machine_close(rpc->machine);
-    uv_mutex_destroy(&rpc->peers_lock);
-    void (*closed)(void *) = rpc->closed;
-    void *data = rpc->closed_data;
-    free(rpc->folder), free(rpc->address), free(rpc->node_name), free(rpc->cluster);
-    free(rpc);
+    server_free(rpc);
     closed(data);
 }
 
 static void peers_closed(void *data) {
     struct rpc *rpc = data;
-    rpc->closing = 5 + ASKS_RUN_HANDLES;
+    rpc->server->closing = ASKS_RUN_HANDLES + LESSOR_RUN_HANDLES + 3;
     asks_run_close(rpc, handle_closed, rpc);
-    uv_close((uv_handle_t *)&rpc->hints_timer, handle_closed);
-    uv_close((uv_handle_t *)&rpc->version.timer, handle_closed);
-    uv_close((uv_handle_t *)&rpc->coordinate_timer, handle_closed);
-    uv_close((uv_handle_t *)&rpc->wake, handle_closed);
-    uv_close((uv_handle_t *)&rpc->lease_timer, handle_closed);
+    lessor_run_close(rpc, handle_closed);
+    server_hints_close(rpc, handle_closed);
+    version_close(rpc, handle_closed);
+    coordinates_close(rpc, handle_closed);
 }
 
 static void operator_closed(void *data) { server_peers_stop(data, peers_closed); }
@@ -292,12 +313,12 @@ static void node_closed(void *data) {
 }
 
 void rpc_server_stop(struct rpc *rpc, void (*closed)(void *data), void *data) {
-    rpc->closed = closed, rpc->closed_data = data;
+    rpc->server->closed = closed, rpc->server->closed_data = data;
     rpc->stopping = true;
     lessor_run_stop(rpc);
     asks_run_stop(rpc);
-    atomic_store(&rpc->quit, true);
-    fetch_service_stop(rpc->fetches);
+    atomic_store(&rpc->server->quit, true);
+    fetch_service_stop(rpc->server->fetches);
     audit_quit(rpc);
     node_stop(rpc->node, node_closed, rpc);
     /* send its last answers to others now, because a snapshot may delay the node's end for long */

@@ -4,8 +4,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "registry/operator.h"
+#include "rpc/cluster/cluster.h"
+#include "rpc/cluster/last_seen.h"
 #include "rpc/server/autopilot.h"
 #include "rpc/server/server_internal.h"
+#include "rpc/server/version.h"
 
 #define MOVED_MS             2000 /* a server that is connected for so long stays where it is */
 #define INCOMPATIBLE_TELL_MS 60000
@@ -26,9 +29,9 @@ static size_t without_removed(struct rpc *rpc, const struct raft_members *member
 
 static void tell_incompatible(struct rpc *rpc, const struct peer_info *peer, const char *why) {
     uint64_t now_ms = clock_mono_ms();
-    if (rpc->version.incompatible_id == peer->id && now_ms - rpc->version.incompatible_ms < INCOMPATIBLE_TELL_MS)
+    if (rpc->server->incompatible_id == peer->id && now_ms - rpc->server->incompatible_ms < INCOMPATIBLE_TELL_MS)
         return;
-    rpc->version.incompatible_id = peer->id, rpc->version.incompatible_ms = now_ms;
+    rpc->server->incompatible_id = peer->id, rpc->server->incompatible_ms = now_ms;
     log_warn("raft", "a server is not taken in node=%s address=%s reason=\"%s\"", peer->node, peer->address, why);
 }
 
@@ -48,10 +51,8 @@ static size_t without_incompatible(struct rpc *rpc, const struct raft_members *m
 /* Has the server been at its new address for long enough? Two processes with copies of one folder replace each other's
  * connection again and again, which is no move. */
 static bool stays(struct rpc *rpc, uint64_t id, uint64_t self) {
-    for (size_t i = 0; i < ARRAY_COUNT(rpc->last_seen); i++)
-        if (rpc->last_seen[i].id == id && rpc->last_seen[i].up)
-            return clock_mono_ms() - rpc->last_seen[i].since_ms >= MOVED_MS;
-    return id == self;
+    const struct last_seen *seen = last_seen_find(rpc->last_seen, id);
+    return seen && seen->up ? clock_mono_ms() - seen->since_ms >= MOVED_MS : id == self;
 }
 
 /* A voter is noted as removed first, so that it cannot come back with its old votes and entries. A server that never

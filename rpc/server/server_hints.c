@@ -1,13 +1,25 @@
 #include "rpc/server/server_hints.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "rpc/agents/agents.h"
+#include "rpc/server/server_internal.h"
 
 #define KEYS_TURNS   10 /* turns (HINTS_MS each) between two counts of keys */
 #define AGENTS_TURNS 2  /* likewise, between two reports of changes to agents */
 #define TIDY_TURNS   50 /* likewise, between two removals of old hints */
 #define FRAMES_MOST  16 /* for one server in one turn */
 #define BACKLOG_MOST (8u << 20)
+
+struct server_hints {
+    uv_timer_t timer;
+    unsigned turns;
+    struct told_server {
+        uint64_t id;    /* 0: nobody */
+        uint64_t since; /* up to here it has the hints */
+    } told[PEERS_MAX];
+};
 
 static bool has_room(struct rpc *rpc, uint64_t peer) {
     struct link *link = peers_link(rpc->others, peer);
@@ -21,8 +33,8 @@ struct told {
     uint64_t since, next;
 };
 
-static void tell_peer(struct rpc *rpc, size_t at, struct told *told, uint64_t now_ns) {
-    uint64_t peer = rpc->hints_told[at].id, *since = &rpc->hints_told[at].since;
+static void tell_peer(struct rpc *rpc, struct told_server *server, struct told *told, uint64_t now_ns) {
+    uint64_t peer = server->id, *since = &server->since;
     for (int i = 0; i < FRAMES_MOST && *since != hints_sequence(rpc->hints) && has_room(rpc, peer); i++) {
         if (told->since != *since || told->next == 0) {
             buffer_reset(&told->frame);
@@ -35,18 +47,20 @@ static void tell_peer(struct rpc *rpc, size_t at, struct told *told, uint64_t no
 }
 
 static void tell_peers(struct rpc *rpc, uint64_t now_ns) {
+    struct server_hints *own = rpc->server->hints;
     struct told told = {0};
     for (size_t i = 0; i < PEERS_MAX; i++)
-        if (rpc->hints_told[i].id) tell_peer(rpc, i, &told, now_ns);
+        if (own->told[i].id) tell_peer(rpc, &own->told[i], &told, now_ns);
     buffer_free(&told.frame);
 }
 
 static void tell_keys(struct rpc *rpc) {
+    struct server_hints *own = rpc->server->hints;
     struct buffer frame = {0};
     hints_keys_take(rpc->hints, &frame);
     for (size_t i = 0; i < PEERS_MAX && frame.size; i++)
-        if (rpc->hints_told[i].id && has_room(rpc, rpc->hints_told[i].id))
-            (void)peers_queue(rpc->others, rpc->hints_told[i].id, PEER_KEYS, buffer_slice(&frame));
+        if (own->told[i].id && has_room(rpc, own->told[i].id))
+            (void)peers_queue(rpc->others, own->told[i].id, PEER_KEYS, buffer_slice(&frame));
     buffer_free(&frame);
 }
 
@@ -54,7 +68,7 @@ static void turn(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     if (rpc->stopping) return;
     uint64_t now_ns = clock_mono_ns();
-    unsigned turns = ++rpc->hints_turns;
+    unsigned turns = ++rpc->server->hints->turns;
     if (turns % TIDY_TURNS == 0) hints_tick(rpc->hints, now_ns);
     if (turns % KEYS_TURNS == 0) tell_keys(rpc);
     if (!rpc->others) return;
@@ -69,19 +83,28 @@ bool server_hints_frame(struct rpc *rpc, uint8_t type, struct slice payload) {
 }
 
 void server_hints_down(struct rpc *rpc, uint64_t peer) {
+    struct server_hints *own = rpc->server->hints;
     for (size_t i = 0; i < PEERS_MAX; i++)
-        if (rpc->hints_told[i].id == peer) rpc->hints_told[i].id = 0;
+        if (own->told[i].id == peer) own->told[i].id = 0;
 }
 
 void server_hints_up(struct rpc *rpc, uint64_t peer) {
+    struct server_hints *own = rpc->server->hints;
     server_hints_down(rpc, peer);
     size_t free = 0;
-    while (free < PEERS_MAX && rpc->hints_told[free].id) free++;
-    if (free < PEERS_MAX) rpc->hints_told[free].id = peer, rpc->hints_told[free].since = 0;
+    while (free < PEERS_MAX && own->told[free].id) free++;
+    if (free < PEERS_MAX) own->told[free] = (struct told_server){.id = peer};
 }
 
 void server_hints_start(struct rpc *rpc) {
-    CHECK(uv_timer_init(rpc->loop, &rpc->hints_timer) == 0);
-    rpc->hints_timer.data = rpc;
-    uv_timer_start(&rpc->hints_timer, turn, HINTS_MS, HINTS_MS);
+    struct server_hints *own = rpc->server->hints = mem_zalloc(sizeof *own);
+    CHECK(uv_timer_init(rpc->loop, &own->timer) == 0);
+    own->timer.data = rpc;
+    uv_timer_start(&own->timer, turn, HINTS_MS, HINTS_MS);
 }
+
+void server_hints_close(struct rpc *rpc, uv_close_cb closed) {
+    uv_close((uv_handle_t *)&rpc->server->hints->timer, closed);
+}
+
+void server_hints_free(struct rpc *rpc) { free(rpc->server->hints); }

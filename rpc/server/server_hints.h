@@ -11,7 +11,9 @@
 
 #define HINTS_MS 100
 
-void server_hints_start(struct rpc *rpc); /* begins rpc->hints_timer, which is the caller's to close */
+void server_hints_start(struct rpc *rpc);                     /* makes rpc->server->hints, and begins a timer */
+void server_hints_close(struct rpc *rpc, uv_close_cb closed); /* closes the timer, whose data is `rpc` */
+void server_hints_free(struct rpc *rpc);
 /* PEER_HINTS, PEER_KEYS of a server. False: it does not decode. */
 bool server_hints_frame(struct rpc *rpc, uint8_t type, struct slice payload);
 void server_hints_up(struct rpc *rpc, uint64_t peer);

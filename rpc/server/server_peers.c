@@ -8,8 +8,11 @@
 #include "rpc/agents/agents.h"
 #include "rpc/api/regions.h"
 #include "rpc/audit/audit.h"
+#include "rpc/cluster/bootstrap.h"
+#include "rpc/cluster/cluster.h"
+#include "rpc/cluster/last_seen.h"
+#include "rpc/cluster/waiting.h"
 #include "rpc/core/asks_run.h"
-#include "rpc/core/rpc_internal.h"
 #include "rpc/leader/forwarding_run.h"
 #include "rpc/reads/apply_lag.h"
 #include "rpc/reads/fetch_service.h"
@@ -17,6 +20,7 @@
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
+#include "rpc/server/version.h"
 #include "rpc/wire/frame_unpack.h"
 
 #define CLUSTER_TICK_MS    100
@@ -24,6 +28,22 @@
 #define CAMPAIGNS_MS       1000        /* times raft_multiplier: within this time each server asks for votes */
 #define CUT_OFF_MS         100         /* times raft_multiplier: answers to a request for votes come within this time */
 #define BACKLOG_MAX        (64u << 20) /* beyond it Raft's messages to a peer are dropped; Raft sends them again */
+
+struct server_peers {
+    uv_timer_t timer;
+    struct bootstrap bootstrap;
+    struct apply_lag *behind;
+    struct loop_task leader_read_task; /* rpc/reads/leader_read.h */
+    uint16_t port;                     /* that this server listens on */
+    uint32_t raft_multiplier;
+    uint64_t leaderless_ms; /* no leader is known since; 0: there is one */
+    bool cut_off;           /* rpc/cluster/cluster.h */
+    bool cut_off_said;      /* in the log, since no leader is known */
+    struct waiting_clock waiting;
+    uint64_t id_told; /* the cluster's id and version that the other servers were told */
+    unsigned version_told;
+    void (*stopped)(void *data);
+};
 
 /* -- callbacks of the node ---------------------------------------------------------------------------------------- */
 static void send_raft(void *data, const struct raft_message *message) {
@@ -85,7 +105,7 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
     if (type == PEER_AUDIT || type == PEER_COPY_ASK) return audit_frame(rpc, from, type, payload);
     if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);
     if (asks_run_is_frame(type)) return asks_run_frame(rpc, asks_run_of_server(rpc, from), type, payload);
-    if (type == PEER_FETCHED) return leader_read_answered(rpc->fetches, from, payload);
+    if (type == PEER_FETCHED) return leader_read_answered(rpc->server->fetches, from, payload);
     return forwarding_run_frame(rpc->forwarding, from, type, payload) ||
            calls_answered(rpc->calls, from, type, payload, clock_mono_ms());
 }
@@ -93,45 +113,27 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
 static void on_frame(void *data, uint64_t from, uint8_t type, struct slice payload) {
     struct rpc *rpc = data;
     if (rpc->stopping) return;
-    server_peers_heard(rpc, from);
+    last_seen_heard(rpc->last_seen, from, clock_mono_ms());
     if (!take_frame(rpc, from, type, payload))
         log_warn("peer", "a frame of unknown type, or one that does not decode type=%u node=%s id=%016llx", type,
                  rpc_server_name(rpc, from), (unsigned long long)from);
 }
 
-/* The place of a server in the list of those that were heard; the one silent for longest makes room. */
-static size_t heard_place(struct rpc *rpc, uint64_t id) {
-    size_t oldest = 0;
-    for (size_t i = 0; i < ARRAY_COUNT(rpc->last_seen); i++) {
-        if (rpc->last_seen[i].id == id) return i;
-        if (rpc->last_seen[i].ms < rpc->last_seen[oldest].ms) oldest = i;
-    }
-    rpc->last_seen[oldest].id = id, rpc->last_seen[oldest].up = false,
-    rpc->last_seen[oldest].node[0] = rpc->last_seen[oldest].build[0] = 0;
-    return oldest;
-}
-
-void server_peers_heard(struct rpc *rpc, uint64_t id) { rpc->last_seen[heard_place(rpc, id)].ms = clock_mono_ms(); }
-
-static void note_up(struct rpc *rpc, uint64_t id, bool up) {
-    size_t at = heard_place(rpc, id);
-    rpc->last_seen[at].up = up;
-    rpc->last_seen[at].since_ms = clock_mono_ms();
+static void note_up(struct rpc *rpc, uint64_t id) {
     struct peer_info peers[PEERS_MAX];
-    for (size_t i = 0, count = up ? peers_list(rpc->others, peers, PEERS_MAX) : 0; i < count; i++)
-        if (peers[i].id == id) {
-            snprintf(rpc->last_seen[at].node, sizeof rpc->last_seen[at].node, "%s", peers[i].node);
-            snprintf(rpc->last_seen[at].build, sizeof rpc->last_seen[at].build, "%s", peers[i].build);
-        }
+    const struct peer_info *info = NULL;
+    for (size_t i = 0, count = peers_list(rpc->others, peers, PEERS_MAX); i < count; i++)
+        if (peers[i].id == id) info = &peers[i];
+    last_seen_up(rpc->last_seen, id, info, clock_mono_ms());
 }
 
 static struct peer_info self_info(struct rpc *rpc) {
     const struct node_view *view = node_view(rpc->node);
     struct peer_info self = {.id = atomic_load(&view->id),
-                             .expect = rpc->expect,
+                             .expect = rpc->server->expect,
                              .connected = true,
                              .has_log = atomic_load(&view->last_index) > 0 || node_members(rpc->node)->count > 0};
-    snprintf(self.address, sizeof self.address, "%s", rpc->address);
+    snprintf(self.address, sizeof self.address, "%s", rpc->server->address);
     return self;
 }
 
@@ -150,35 +152,39 @@ static struct peers_self self_said(void *data) {
 static void tell_changes(struct rpc *rpc) {
     uint64_t id = machine_cluster(rpc->machine);
     unsigned version = machine_version(rpc->machine);
-    if (id == rpc->version.id_told && version == rpc->version.version_told) return;
-    rpc->version.id_told = id, rpc->version.version_told = version;
+    struct server_peers *own = rpc->server->peers;
+    if (id == own->id_told && version == own->version_told) return;
+    own->id_told = id, own->version_told = version;
     peers_changed(rpc->others);
 }
 
 /* -- without a leader --------------------------------------------------------------------------------------------- */
 static bool is_cut_off(const struct rpc *rpc, const struct raft_members *members, uint64_t now_ms) {
-    uint64_t last_seen_ms[RAFT_MEMBERS_MAX] = {0}, since_ms = now_ms - CAMPAIGNS_MS * rpc->raft_multiplier;
-    if (since_ms < rpc->leaderless_ms) since_ms = rpc->leaderless_ms;
-    for (uint32_t i = 0; i < members->count; i++)
-        for (size_t k = 0; k < ARRAY_COUNT(rpc->last_seen); k++)
-            if (rpc->last_seen[k].id == members->member[i].id) last_seen_ms[i] = rpc->last_seen[k].ms;
+    const struct server_peers *own = rpc->server->peers;
+    uint64_t last_seen_ms[RAFT_MEMBERS_MAX] = {0}, since_ms = now_ms - CAMPAIGNS_MS * own->raft_multiplier;
+    if (since_ms < own->leaderless_ms) since_ms = own->leaderless_ms;
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct last_seen *seen = last_seen_find(rpc->last_seen, members->member[i].id);
+        if (seen) last_seen_ms[i] = seen->ms;
+    }
     return cluster_cut_off(members, atomic_load(&node_view(rpc->node)->id), last_seen_ms, since_ms);
 }
 
 static void look_for_leader(struct rpc *rpc, const struct raft_members *members) {
+    struct server_peers *own = rpc->server->peers;
     bool leader = atomic_load(&node_view(rpc->node)->leader) != 0;
     uint64_t now_ms = clock_mono_ms();
-    if (leader || !rpc->leaderless_ms) {
-        rpc->leaderless_ms = leader ? 0 : now_ms;
-        uv_timer_set_repeat(&rpc->cluster_timer, leader ? CLUSTER_TICK_MS : LEADERLESS_TICK_MS);
+    if (leader || !own->leaderless_ms) {
+        own->leaderless_ms = leader ? 0 : now_ms;
+        uv_timer_set_repeat(&own->timer, leader ? CLUSTER_TICK_MS : LEADERLESS_TICK_MS);
     }
-    bool waited = !leader && now_ms - rpc->leaderless_ms >= CUT_OFF_MS * rpc->raft_multiplier;
-    rpc->cut_off = waited && is_cut_off(rpc, members, now_ms);
-    node_cut_off(rpc->node, rpc->cut_off);
-    if (rpc->cut_off && !rpc->cut_off_said)
+    bool waited = !leader && now_ms - own->leaderless_ms >= CUT_OFF_MS * own->raft_multiplier;
+    own->cut_off = waited && is_cut_off(rpc, members, now_ms);
+    node_cut_off(rpc->node, own->cut_off);
+    if (own->cut_off && !own->cut_off_said)
         log_warn("raft", "cut off: no leader is known, and no majority of the servers is heard");
     /* a server that others refuse hears them now and then */
-    rpc->cut_off_said = !leader && (rpc->cut_off_said || rpc->cut_off);
+    own->cut_off_said = !leader && (own->cut_off_said || own->cut_off);
 }
 
 static const char *region_unwanted(struct rpc *rpc, const Pb__PeerHello *hello) {
@@ -221,7 +227,7 @@ static void tell_agents(struct rpc *rpc, const struct raft_members *members) {
     Pb__PeerServers servers = PB__PEER_SERVERS__INIT;
     Pb__PeerServer server[RAFT_MEMBERS_MAX], *pointers[RAFT_MEMBERS_MAX];
     servers.leader = atomic_load(&node_view(rpc->node)->leader);
-    servers.cut_off = rpc->cut_off;
+    servers.cut_off = rpc->server->peers->cut_off;
     servers.servers = pointers;
     for (uint32_t i = 0; i < members->count; i++) {
         pointers[i] = &server[i];
@@ -244,20 +250,21 @@ static bool leader_tell(void *data, uint64_t server, uint8_t type, const Protobu
     return peers_tell(((struct rpc *)data)->others, server, type, message);
 }
 
-static void leader_read_wanted(struct loop_task *task) { leader_read_turn(task->rpc->fetches); }
+static void leader_read_wanted(struct loop_task *task) { leader_read_turn(task->rpc->server->fetches); }
 
 static void leader_read_wake(void *data) {
     struct rpc *rpc = data;
-    rpc_on_loop(rpc, &rpc->leader_read_task, leader_read_wanted);
+    rpc_on_loop(rpc, &rpc->server->peers->leader_read_task, leader_read_wanted);
 }
 
 /* -- bootstrap ----------------------------------------------------------------------------------------------------- */
 static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
+    const struct bootstrap *founding = &rpc->server->peers->bootstrap;
     Pb__PeerFound ask = PB__PEER_FOUND__INIT;
-    ask.attempt = rpc->bootstrap.attempt, ask.release = release;
-    for (uint32_t i = 0; i < rpc->bootstrap.members.count; i++)
-        if (rpc->bootstrap.members.member[i].id != self)
-            peers_tell(rpc->others, rpc->bootstrap.members.member[i].id, PEER_FOUND, &ask.base);
+    ask.attempt = founding->attempt, ask.release = release;
+    for (uint32_t i = 0; i < founding->members.count; i++)
+        if (founding->members.member[i].id != self)
+            peers_tell(rpc->others, founding->members.member[i].id, PEER_FOUND, &ask.base);
 }
 
 static void bootstrap(struct rpc *rpc, const struct raft_members *members, const struct peer_info *peers,
@@ -272,12 +279,13 @@ static void bootstrap(struct rpc *rpc, const struct raft_members *members, const
 
 static void found_cluster(struct rpc *rpc, const struct peer_info *self, const struct peer_info *peers, size_t count) {
     struct cluster_found found = cluster_may_found(self, peers, count);
-    switch (bootstrap_next(&rpc->bootstrap, found.found ? &found.members : NULL, clock_mono_ms(), self->id)) {
+    struct bootstrap *founding = &rpc->server->peers->bootstrap;
+    switch (bootstrap_next(founding, found.found ? &found.members : NULL, clock_mono_ms(), self->id)) {
         case BOOTSTRAP_WAIT: return;
         case BOOTSTRAP_ASK: ask_all(rpc, self->id, false); return;
         case BOOTSTRAP_RELEASE:
             ask_all(rpc, self->id, true);
-            bootstrap_released(&rpc->bootstrap);
+            bootstrap_released(founding);
             return;
         case BOOTSTRAP_DONE: bootstrap(rpc, &found.members, peers, count); return;
     }
@@ -298,7 +306,7 @@ static bool take_found(struct rpc *rpc, uint64_t from, struct slice payload) {
     bool fresh = !self_info(rpc).has_log && atomic_load(&node_view(rpc->node)->term) == 0 && !sees_cluster(rpc);
     Pb__PeerFoundAnswer answer = PB__PEER_FOUND_ANSWER__INIT;
     answer.attempt = ask->attempt;
-    answer.yes = bootstrap_asked(&rpc->bootstrap, from, ask->release, fresh, clock_mono_ms());
+    answer.yes = bootstrap_asked(&rpc->server->peers->bootstrap, from, ask->release, fresh, clock_mono_ms());
     if (!ask->release) peers_tell(rpc->others, from, PEER_FOUND_ANSWER, &answer.base);
     frame_drop(ask);
     return true;
@@ -313,14 +321,14 @@ void server_peers_waiting(struct rpc *rpc, struct buffer *out) {
                               .peer_count = peers_list(rpc->others, peers, PEERS_MAX),
                               .addresses = addresses,
                               .address_count = peers_addresses(rpc->others, addresses, PEERS_MAX),
-                              .port = rpc->port};
+                              .port = rpc->server->peers->port};
     waiting_say(&waiting, out);
 }
 
 /* Logs now and then why there is no leader, because nothing else does. */
 static void tell_waiting(struct rpc *rpc, const struct peer_info *self) {
     bool waits = atomic_load(&node_view(rpc->node)->leader) == 0;
-    if (!waiting_due(&rpc->waiting, waits, self->has_log, clock_mono_ms())) return;
+    if (!waiting_due(&rpc->server->peers->waiting, waits, self->has_log, clock_mono_ms())) return;
     struct buffer line = {0};
     server_peers_waiting(rpc, &line);
     log_warn("raft", "%.*s", (int)line.size, line.data);
@@ -346,7 +354,7 @@ static void manage(struct rpc *rpc) {
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
     Pb__PeerFoundAnswer *answer = frame_unpack(&pb__peer_found_answer__descriptor, payload, NULL);
     if (!answer) return false;
-    bootstrap_answered(&rpc->bootstrap, from, answer->attempt, answer->yes);
+    bootstrap_answered(&rpc->server->peers->bootstrap, from, answer->attempt, answer->yes);
     frame_drop(answer);
     manage(rpc);
     return true;
@@ -362,26 +370,27 @@ static void asks_of(struct rpc *rpc, uint64_t id) {
 }
 
 static void on_up(void *data, uint64_t id) {
-    server_peers_heard(data, id);
-    note_up(data, id, true);
-    asks_of(data, id);
-    server_hints_up(data, id);
-    manage(data);
+    struct rpc *rpc = data;
+    last_seen_heard(rpc->last_seen, id, clock_mono_ms());
+    note_up(rpc, id);
+    asks_of(rpc, id);
+    server_hints_up(rpc, id);
+    manage(rpc);
 }
 
 static void on_down(void *data, uint64_t id) {
     struct rpc *rpc = data;
     asks_run_down(rpc, asks_run_of_server(rpc, id));
     if (rpc->stopping) return;
-    note_up(rpc, id, false);
+    last_seen_down(rpc->last_seen, id, clock_mono_ms());
     server_hints_down(rpc, id);
-    bootstrap_lost(&rpc->bootstrap, id);
+    bootstrap_lost(&rpc->server->peers->bootstrap, id);
     node_unreachable(rpc->node, id);
     forwarding_run_down(rpc->forwarding, id);
     calls_down(rpc->calls, id, clock_mono_ms());
     audit_down(rpc, id);
     coordinates_down(rpc, id);
-    leader_read_down(rpc->fetches, id);
+    leader_read_down(rpc->server->fetches, id);
     agents_server_down(rpc->agents, id);
 }
 
@@ -390,9 +399,9 @@ static void on_timer(uv_timer_t *timer) {
     manage(rpc);
     if (rpc->stopping) return;
     calls_tick(rpc->calls, clock_mono_ms());
-    leader_read_tick(rpc->fetches);
-    apply_lag_tick(rpc);
-    forwarding_run_leader(rpc->forwarding, atomic_load(&node_view(rpc->node)->leader), rpc->cut_off);
+    leader_read_tick(rpc->server->fetches);
+    apply_lag_tick(rpc->server->peers->behind);
+    forwarding_run_leader(rpc->forwarding, atomic_load(&node_view(rpc->node)->leader), rpc->server->peers->cut_off);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
@@ -403,7 +412,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                  .address = config->address,
                                  .cluster = config->cluster,
                                  .node = config->node_name,
-                                 .build = rpc->build,
+                                 .build = rpc->server->build,
                                  .id = atomic_load(&node_view(rpc->node)->id),
                                  .expect = config->expect,
                                  .version_least = MACHINE_VERSION_OLDEST,
@@ -420,22 +429,24 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                         .agent = on_agent};
     struct leader_read_callbacks reads = {
         .data = rpc, .leader = leader_now, .tell = leader_tell, .wake = leader_read_wake};
-    leader_read_over(rpc->fetches, &reads);
-    rpc->agents = agents_new(rpc);
-    rpc->port = config->port;
-    rpc->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
+    leader_read_over(rpc->server->fetches, &reads);
+    rpc->agents = agents_new(rpc, config->folder);
+    struct server_peers *own = rpc->server->peers = mem_zalloc(sizeof *own);
+    own->port = config->port, own->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
+    own->behind = apply_lag_new(rpc);
+    own->id_told = machine_cluster(rpc->machine), own->version_told = machine_version(rpc->machine);
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
     rpc->forwarding = forwarding_run_new(rpc, rpc->node, rpc->others);
-    CHECK(uv_timer_init(rpc->loop, &rpc->cluster_timer) == 0);
-    rpc->cluster_timer.data = rpc;
-    if (rv == CO_OK) uv_timer_start(&rpc->cluster_timer, on_timer, 0, CLUSTER_TICK_MS);
+    CHECK(uv_timer_init(rpc->loop, &own->timer) == 0);
+    own->timer.data = rpc;
+    if (rv == CO_OK) uv_timer_start(&own->timer, on_timer, 0, CLUSTER_TICK_MS);
     return rv;
 }
 
 static void stop_done(void *data) {
     struct rpc *rpc = data;
     rpc->others = NULL;
-    rpc->peers_stopped(rpc);
+    rpc->server->peers->stopped(rpc);
 }
 
 static void agents_closed(void *data) {
@@ -456,6 +467,12 @@ void server_peers_stop(struct rpc *rpc, void (*closed)(void *data)) {
         closed(rpc);
         return;
     }
-    rpc->peers_stopped = closed;
-    uv_close((uv_handle_t *)&rpc->cluster_timer, timer_closed);
+    rpc->server->peers->stopped = closed;
+    uv_close((uv_handle_t *)&rpc->server->peers->timer, timer_closed);
+}
+
+void server_peers_free(struct rpc *rpc) {
+    struct server_peers *own = rpc->server->peers;
+    if (own) apply_lag_free(own->behind);
+    free(own);
 }

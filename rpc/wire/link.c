@@ -9,27 +9,11 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "rpc/wire/link_internal.h"
 
 #define HEAD        5
-#define READ_ROOM   (64 * 1024)
 #define SHORT_BYTES (128 * 1024)
 #define TRY_BYTES   (16 * 1024)
-
-struct link {
-    uv_tcp_t tcp;
-    uv_connect_t connect;
-    uv_write_t write;
-    struct link_callbacks callbacks;
-    void *data;
-    bool dialled, connected, writing, closing;
-    uint32_t frame_max;
-    int error;
-    struct buffer in;           /* bytes that are not a whole frame yet */
-    struct buffer out, sending; /* queued; with the kernel */
-    size_t frame_at;            /* of the frame being built in `out` */
-    uint64_t received, flushed; /* flushed: given to libuv */
-    int cause;                  /* libuv's error */
-};
 
 static void freed(uv_handle_t *handle) {
     struct link *link = handle->data;
@@ -37,22 +21,24 @@ static void freed(uv_handle_t *handle) {
     buffer_free(&link->in);
     buffer_free(&link->out);
     buffer_free(&link->sending);
+    tls_session_free(link->session);
     free(link);
 }
 
-static void end(struct link *link, int error) {
+void link_end(struct link *link, int error) {
     if (link->closing) return;
     link->closing = true;
     link->error = error;
+    if (link_is_secure(link) || error == CO_DENIED) link_secure_end(link);
     uv_close((uv_handle_t *)&link->tcp, freed);
 }
 
-static void end_io(struct link *link, int cause) {
+void link_end_io(struct link *link, int cause) {
     if (!link->closing) link->cause = cause;
-    end(link, CO_IO);
+    link_end(link, CO_IO);
 }
 
-void link_close(struct link *link) { end(link, CO_CLOSED); }
+void link_close(struct link *link) { link_end(link, CO_CLOSED); }
 
 void link_limit(struct link *link, uint32_t frame_max) { link->frame_max = frame_max; }
 
@@ -60,7 +46,11 @@ void link_limit(struct link *link, uint32_t frame_max) { link->frame_max = frame
 static void allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *room) {
     struct link *link = handle->data;
     (void)suggested;
-    size_t want = READ_ROOM;
+    size_t want = LINK_READ_ROOM;
+    if (link_is_secure(link)) { /* until they are decrypted */
+        *room = uv_buf_init(mem_alloc(want), (unsigned)want);
+        return;
+    }
     if (link->in.size >= HEAD) { /* a frame is under way, its size was checked: make room for the rest at once */
         uint32_t size;
         memcpy(&size, link->in.data, 4);
@@ -70,12 +60,14 @@ static void allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *room) {
     *room = uv_buf_init(link->in.data + link->in.size, (unsigned)(link->in.capacity - link->in.size));
 }
 
-static void take_frames(struct link *link) {
+void link_take_frames(struct link *link) {
     size_t at = 0;
     while (!link->closing && link->in.size - at >= HEAD) {
         uint32_t size = get_le32(link->in.data + at);
         if (size > link->frame_max) {
-            end(link, CO_TOOLARGE);
+            if (!link->session && link->received == link->in.size && tls_looks_like(buffer_slice(&link->in)))
+                link->why = "it wants an encrypted connection, and plain ones only are taken here";
+            link_end(link, CO_TOOLARGE);
             return;
         }
         if (link->in.size - at < HEAD + (size_t)size) break;
@@ -85,25 +77,36 @@ static void take_frames(struct link *link) {
     }
     if (at > 0) memmove(link->in.data, link->in.data + at, link->in.size - at);
     link->in.size -= at;
-    if (link->in.size == 0 && link->in.capacity > 4 * READ_ROOM) buffer_free(&link->in); /* after a big one */
+    if (link->in.size == 0 && link->in.capacity > 4 * LINK_READ_ROOM) buffer_free(&link->in); /* after a big one */
 }
 
 static void arrived(uv_stream_t *stream, ssize_t size, const uv_buf_t *room) {
     struct link *link = stream->data;
-    (void)room;
+    char *encrypted = link_is_secure(link) ? room->base : NULL;
     if (size < 0) {
-        end_io(link, (int)size);
-        return;
+        link_end_io(link, (int)size);
+    } else if (encrypted) {
+        link->received += (uint64_t)size;
+        if (size > 0) link_secure_arrived(link, slice_make(encrypted, (size_t)size));
+    } else {
+        link->in.size += (size_t)size;
+        link->received += (uint64_t)size;
+        link_take_frames(link);
     }
-    link->in.size += (size_t)size;
-    link->received += (uint64_t)size;
-    take_frames(link);
+    free(encrypted);
+}
+
+void link_read(struct link *link, bool reads) {
+    link->paused = !reads;
+    if (!reads) uv_read_stop((uv_stream_t *)&link->tcp);
+    else if (uv_read_start((uv_stream_t *)&link->tcp, allocate, arrived) != 0) link_end(link, CO_IO);
 }
 
 static void start_reading(struct link *link) {
+    link->stands = true;
     uv_tcp_nodelay(&link->tcp, 1);
     uv_tcp_keepalive(&link->tcp, 1, 10);
-    if (uv_read_start((uv_stream_t *)&link->tcp, allocate, arrived) != 0) end(link, CO_IO);
+    link_read(link, true);
 }
 
 /* -- out ---------------------------------------------------------------------------------------------------------- */
@@ -145,11 +148,12 @@ static void written(uv_write_t *write, int status) {
     sent(link);
     if (link->closing) return;
     if (status != 0) {
-        end_io(link, status);
+        link_end_io(link, status);
         return;
     }
     link_flush(link);
-    if (!link->writing && !link->closing && link->callbacks.drained) link->callbacks.drained(link->data, link);
+    if (!link->writing && !link->closing && link->connected && link->callbacks.drained)
+        link->callbacks.drained(link->data, link);
 }
 
 /* Writes at once as much as the kernel takes, because a write request of libuv costs two more system calls and a turn
@@ -163,13 +167,33 @@ static int try_now(struct link *link, size_t *taken) {
     return rv == UV_EAGAIN || rv > 0 ? 0 : rv;
 }
 
-void link_flush(struct link *link) {
-    if (link->writing || link->closing || !link->connected || link->out.size == 0) return;
-    struct buffer empty = link->sending;
-    link->sending = link->out;
-    link->out = empty;
+/* Encrypts what is queued. What a session that has ended does not take any more goes with the link. */
+static void encrypt(struct link *link) {
+    if (!link->connected || link->out.size == 0 || tls_session_state(link->session) != TLS_OPEN) return;
+    tls_session_write(link->session, buffer_slice(&link->out));
     link->out.size = 0;
+    if (link->out.capacity > (1 << 20)) buffer_free(&link->out);
+}
+
+/* Makes what can go the bytes that are sent. */
+static bool gather(struct link *link) {
+    struct buffer *from = &link->out, empty = link->sending;
+    if (link->session) {
+        encrypt(link);
+        from = tls_session_out(link->session);
+    } else if (!link->connected) {
+        return false;
+    }
+    if (from->size == 0) return false;
+    link->sending = *from;
+    *from = empty;
+    from->size = 0;
     link->flushed += link->sending.size;
+    return true;
+}
+
+void link_flush(struct link *link) {
+    if (link->writing || link->closing || !link->stands || !gather(link)) return;
     size_t taken;
     int rv = try_now(link, &taken);
     if (rv == 0 && taken < link->sending.size) {
@@ -181,7 +205,7 @@ void link_flush(struct link *link) {
     } else if (rv == 0) {
         sent(link);
     }
-    if (rv != 0) end_io(link, rv);
+    if (rv != 0) link_end_io(link, rv);
 }
 
 size_t link_backlog(const struct link *link) { return link->out.size + (link->writing ? link->sending.size : 0); }
@@ -198,7 +222,12 @@ bool link_heard(const struct link *link, uint64_t *received) {
     return more;
 }
 
-uint64_t link_queued(const struct link *link) { return link->flushed + link->out.size; }
+uint64_t link_queued(const struct link *link) {
+    uint64_t queued = link->flushed + link->out.size;
+    if (!link->session) return queued;
+    size_t records = (link->out.size + TLS_RECORD_MAX - 1) / TLS_RECORD_MAX;
+    return queued + records * TLS_RECORD_OVERHEAD + tls_session_out(link->session)->size;
+}
 
 uint64_t link_delivered(const struct link *link) {
     int fd, waits = 0;
@@ -217,39 +246,48 @@ static struct link *link_new(uv_loop_t *loop, const struct link_callbacks *callb
     return link;
 }
 
+void link_go(struct link *link) {
+    link->connected = true;
+    if (link->callbacks.connected) link->callbacks.connected(link->data, link);
+    link_take_frames(link);
+    link_flush(link);
+}
+
 static void on_connect(uv_connect_t *connect, int status) {
     struct link *link = connect->data;
     if (link->closing) return;
     if (status != 0) {
-        end_io(link, status);
+        link_end_io(link, status);
         return;
     }
-    link->connected = true;
     start_reading(link);
     if (link->closing) return;
-    if (link->callbacks.connected) link->callbacks.connected(link->data, link);
-    link_flush(link);
+    if (link->session) link_secure_stands(link);
+    else link_go(link);
 }
 
 struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct sockaddr *from,
-                       const struct link_callbacks *callbacks, void *data) {
+                       const struct link_security *security, const struct link_callbacks *callbacks, void *data) {
     struct link *link = link_new(loop, callbacks, data);
     link->dialled = true;
     link->connect.data = link;
     int rv = from ? uv_tcp_bind(&link->tcp, from, 0) : 0;
     if (rv == 0) rv = uv_tcp_connect(&link->connect, &link->tcp, to, on_connect);
-    if (rv != 0) end_io(link, rv);
+    if (rv != 0) link_end_io(link, rv);
+    else if (security) link_secure_dial(link, security);
     return link;
 }
 
-struct link *link_accept(uv_stream_t *server, const struct link_callbacks *callbacks, void *data) {
+struct link *link_accept(uv_stream_t *server, const struct link_security *security,
+                         const struct link_callbacks *callbacks, void *data) {
     struct link *link = link_new(server->loop, callbacks, data);
     if (uv_accept(server, (uv_stream_t *)&link->tcp) != 0) {
         link->callbacks.closed = NULL;
-        end(link, CO_IO);
+        link_end(link, CO_IO);
         return NULL;
     }
-    link->connected = true;
+    if (security) link_secure_accept(link, security);
+    else link->connected = true;
     start_reading(link);
     return link;
 }

@@ -81,7 +81,8 @@ def main():
             seen.append((taken, 1e6 * cpu / max(entries, 1), sizes[0], sizes[1]))
             print("%5.0f s: %6.0f entries/s at %5.1f us, file %4.0f MB, in it %4.0f MB, %d snapshots, leader's RSS %.0f MB" %
                   (now[2] - begun, entries / took, seen[-1][1], *sizes, taken, leader.rss_kib() / 1024), flush=True)
-        before = statistics.median(cost for taken, cost, *_ in seen[1:] if taken == 0)
+        # The first interval warms up; on a fast machine it is the only one before the first snapshot.
+        before = statistics.median([cost for taken, cost, *_ in seen[1:] if taken == 0] or [seen[0][1]])
         after = [cost for taken, cost, *_ in seen if taken >= 2]
         if after:
             print("cost of an entry: %.1f us before the first snapshot, %.1f after the second: %.2f of it" %

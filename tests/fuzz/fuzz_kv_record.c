@@ -86,11 +86,11 @@ static void check_command(struct slice bytes) {
 
 /* ---- D, S ---- */
 
-static void check_delay(struct slice store_key, struct slice bytes) {
-    struct kv_delay delay;
-    int rv = kv_delay_decode(store_key, bytes, &delay);
+static void check_delay(struct slice bytes) {
+    struct lock_delay delay;
+    int rv = lock_delay_decode(bytes, &delay);
     CHECK(rv == CO_OK || rv == CO_CORRUPT);
-    if (rv == CO_OK) CHECK(inside(delay.key, bytes) || inside(delay.key, store_key));
+    if (rv == CO_OK) CHECK(inside(delay.name, bytes) && delay.name.size > 0);
 }
 
 static void check_session(struct slice bytes) {
@@ -133,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         struct slice store_key = slice_make(exact + 1, key_size),
                      rest = slice_make(exact + 1 + key_size, left - key_size);
         if (data[0] == 'D') {
-            check_delay(store_key, rest);
+            check_delay(rest);
         } else {
             check_record(store_key, rest);
             check_written(store_key, rest);

@@ -198,7 +198,7 @@ static struct link *thin_dials(struct world *world) {
     peers_list(world->b.peers, &info, 1);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     to.sin_port = htons((uint16_t)atoi(strchr(info.address, ':') + 1));
-    struct link *link = link_dial(&world->loop, (struct sockaddr *)&to, NULL, &callbacks, NULL);
+    struct link *link = link_dial(&world->loop, (struct sockaddr *)&to, NULL, NULL, &callbacks, NULL);
     run_until(world, thin_is_there);
     return link;
 }

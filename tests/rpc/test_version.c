@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "registry/version.h"
-#include "rpc/core/version.h"
+#include "rpc/server/version.h"
 
 static struct peer_info peer(uint64_t id, unsigned most) {
     struct peer_info info = {

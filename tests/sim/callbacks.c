@@ -83,7 +83,7 @@ static void submit(struct server *server, struct write *write, struct raft_data 
     server_turn(server);
 }
 
-/* Commands of a later cluster version have been refused before (rpc/core/version.c). */
+/* Commands of a later cluster version have been refused before (rpc/server/version.c). */
 void edge_write(struct server *server, uint64_t op) {
     struct raft_data *data = op_bytes(op_get(server->sim, op));
     const struct module_command *row =

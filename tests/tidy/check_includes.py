@@ -40,6 +40,8 @@ ROOMS = {
         ["client"],
     ],
 }
+# Headers with the inside of a folder: only the sources of the folder itself (of no room) include them, and these headers.
+INSIDE = {"http/impl.h", "http/answers.h"}
 MOST_LINES = 900
 COUNTED = {".c", ".h", ".proto", ".py", ".sh", ".cmake", ".supp"}
 COUNTED_NAMES = {"dev", "CMakeLists.txt"}
@@ -73,6 +75,12 @@ def judge(folder, room, target, root):
     return fault or (None if source.is_file() else "names no file")
 
 
+def enters(inside, target):
+    """Does this file include the inside of a folder that is not its own?"""
+    own = inside.parent.as_posix() == target.rpartition("/")[0] and inside.suffix == ".c"
+    return target in INSIDE and not own and inside.as_posix() not in INSIDE
+
+
 def include_faults(root):
     for folder in FLOOR_OF:
         known = {room for floor in ROOMS.get(folder, []) for room in floor}
@@ -87,6 +95,8 @@ def include_faults(root):
                 continue
             for target in pattern.findall(path.read_text()):
                 fault = judge(folder, room, target, root)
+                if not fault and enters(inside, target):
+                    fault = "enters the inside of the engine: its headers for endpoints are the others of http/"
                 if fault:
                     yield f"{inside}: include of {target} {fault}"
 
@@ -138,6 +148,12 @@ def self_test():
         ({"http/a.c": '#include "http/api/b.h"\n', "http/api/b.h": ""}, "runs up"),
         ({"agent/a.c": '#include "http/h.h"\n', "http/h.h": ""}, ""),
         ({"http/cellar/a.c": ""}, "in no room"),
+        ({"http/a.c": '#include "http/impl.h"\n', "http/impl.h": '#include "http/answers.h"\n',
+          "http/answers.h": '#include "http/impl.h"\n'}, ""),
+        ({"http/api/a.c": '#include "http/impl.h"\n', "http/impl.h": ""}, "enters the inside"),
+        ({"http/api/a.c": '#include "http/answers.h"\n', "http/answers.h": ""}, "enters the inside"),
+        ({"http/sse.h": '#include "http/impl.h"\n', "http/impl.h": ""}, "enters the inside"),  # endpoints include sse.h
+        ({"agent/a.c": '#include "http/impl.h"\n', "http/impl.h": ""}, "enters the inside"),
         ({"http/a.c": '#include "kv/kv.h"\n', "kv/keys/kv.h": ""}, "not written as folder/file"),
         ({"tests/kv/test_a.c": "\n" * (MOST_LINES - 1)}, ""),
         ({"tests/kv/test_a.c": "\n" * MOST_LINES}, "lines, at most"),

@@ -1,32 +1,10 @@
-/* Two ends of an encrypted connection without a network, a CA with its certificates, and a plain GnuTLS client that does
- * things that a session of coord never does. */
+/* Two ends of an encrypted connection without a network, and a plain GnuTLS client that does things that a session of coord
+ * never does. */
 #ifndef COORD_TESTS_TLS_ENDS_H
 #define COORD_TESTS_TLS_ENDS_H
 
+#include "tests/lib/identity.h"
 #include "tls/session.h"
-
-#define DAY_S 86400
-
-struct authority {
-    char domain[TLS_DOMAIN_SIZE + 1];
-    struct buffer key, certificate;
-};
-void authority_make(struct authority *authority);
-void authority_free(struct authority *authority);
-
-/* A node's chain and key. */
-struct identity {
-    struct buffer key, chain;
-};
-/* from_s, to_s: from now. */
-void identity_make(const struct authority *authority, enum tls_role role, const char *node, int64_t from_s,
-                   int64_t to_s, struct identity *identity);
-/* The pin of the CA. */
-void authority_pin(const struct authority *authority, uint8_t pin[TLS_PIN_SIZE]);
-void identity_free(struct identity *identity);
-/* A context that shows `identity` (may be NULL) and trusts `authority` (may be NULL); others may be set in `config`. */
-struct tls_context *context_of(const struct identity *identity, const struct authority *authority,
-                               struct tls_context_config config);
 
 struct ends {
     struct tls_session *client, *server;

@@ -1,13 +1,14 @@
-#include "rpc/core/version.h"
+#include "rpc/server/version.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/random.h"
 #include "registry/version.h"
-#include "rpc/core/rpc_internal.h"
+#include "rpc/server/server_internal.h"
 
 #define TICK_MS       100
 #define HELD_TELL_MS  60000
@@ -16,6 +17,21 @@
 METRIC version_gauge = {.name = "coord_cluster_version",
                         .type = METRIC_GAUGE,
                         .help = "Commands up to this version may be used in the cluster"};
+
+struct version {
+    /* Loop thread. */
+    uv_timer_t timer;       /* while the version can rise */
+    struct rpc_write write; /* the raise */
+    unsigned raising;       /* to; 0: none is under way */
+    _Atomic bool over;      /* it came to an end; another thread sets it */
+    uint64_t refused_ms;    /* when a refusal was logged last */
+    uint64_t held_ms;       /* when it was logged last that the version cannot rise */
+    struct machine_result refusal;
+    char text[VERSION_WHY + 96];
+
+    /* Applier thread, and at start. */
+    unsigned seen;
+};
 
 /* -- decisions ---------------------------------------------------------------------------------------------------- */
 static const struct peer_info *peer_of(const struct peer_info *peers, size_t count, uint64_t id) {
@@ -99,7 +115,7 @@ static void tell_held(struct version *version, unsigned now, const char *why) {
 }
 
 static void step(struct rpc *rpc) {
-    struct version *version = &rpc->version;
+    struct version *version = rpc->server->version;
     if (rpc->stopping) return;
     if (version->raising && atomic_load(&version->over)) version->raising = 0;
     if (version->raising || !atomic_load(&node_view(rpc->node)->ready)) return;
@@ -120,14 +136,14 @@ static void step(struct rpc *rpc) {
 static void timer_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     step(rpc);
-    if (machine_version(rpc->machine) >= machine_newest(rpc->machine) && !rpc->version.raising) uv_timer_stop(timer);
+    if (machine_version(rpc->machine) >= machine_newest(rpc->machine) && !rpc->server->version->raising) uv_timer_stop(timer);
 }
 
 void version_start(struct rpc *rpc) {
-    CHECK(uv_timer_init(rpc->loop, &rpc->version.timer) == 0);
-    rpc->version.timer.data = rpc;
-    rpc->version.id_told = machine_cluster(rpc->machine), rpc->version.version_told = machine_version(rpc->machine);
-    uv_timer_start(&rpc->version.timer, timer_cb, 0, TICK_MS);
+    uv_timer_t *timer = &rpc->server->version->timer;
+    CHECK(uv_timer_init(rpc->loop, timer) == 0);
+    timer->data = rpc;
+    uv_timer_start(timer, timer_cb, 0, TICK_MS);
 }
 
 void version_role(struct rpc *rpc) {
@@ -135,13 +151,13 @@ void version_role(struct rpc *rpc) {
 }
 
 unsigned version_to_be(struct rpc *rpc) {
-    unsigned now = machine_version(rpc->machine), raising = rpc->version.raising;
+    unsigned now = machine_version(rpc->machine), raising = rpc->server->version->raising;
     return raising > now ? raising : now;
 }
 
 /* -- refusing ------------------------------------------------------------------------------------------------------ */
 static const void *refuse_with(struct rpc *rpc, unsigned needs, const char *why) {
-    struct version *version = &rpc->version;
+    struct version *version = rpc->server->version;
     uint64_t now_ms = clock_mono_ms();
     unsigned now = machine_version(rpc->machine);
     snprintf(version->text, sizeof version->text, "needs cluster version %u, the cluster is at %u: %s", needs, now,
@@ -182,12 +198,21 @@ const void *version_refuse(void *data, uint64_t leader, const struct node_propos
 
 /* -- the applied version ------------------------------------------------------------------------------------------- */
 void version_applied(struct rpc *rpc) {
-    unsigned version = machine_version(rpc->machine);
-    if (version == rpc->version_seen) return;
-    if (rpc->version_seen)
-        log_info("raft", "the cluster version has changed from=%u to=%u cluster_id=%016llx", rpc->version_seen, version,
+    unsigned version = machine_version(rpc->machine), *seen = &rpc->server->version->seen;
+    if (version == *seen) return;
+    if (*seen)
+        log_info("raft", "the cluster version has changed from=%u to=%u cluster_id=%016llx", *seen, version,
                  (unsigned long long)machine_cluster(rpc->machine));
-    rpc->version_seen = version;
+    *seen = version;
     metric_register(&version_gauge);
     metric_set(&version_gauge, version);
 }
+
+/* -- life ---------------------------------------------------------------------------------------------------------- */
+void version_new(struct rpc *rpc) { rpc->server->version = mem_zalloc(sizeof *rpc->server->version); }
+
+void version_close(struct rpc *rpc, uv_close_cb closed) {
+    uv_close((uv_handle_t *)&rpc->server->version->timer, closed);
+}
+
+void version_free(struct rpc *rpc) { free(rpc->server->version); }

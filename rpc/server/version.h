@@ -29,21 +29,12 @@ const char *version_incompatible(const struct peer_info *peer, unsigned version,
 /* The first command of a new cluster: its version and its id. */
 void version_first_command(unsigned version, struct buffer *out);
 
-struct version {            /* a member of struct rpc */
-    uv_timer_t timer;       /* while the version can rise */
-    struct rpc_write write; /* the raise */
-    unsigned raising;       /* to; 0: none is under way */
-    _Atomic bool over;      /* it came to an end */
-    uint64_t id_told;       /* to the other servers */
-    unsigned version_told;
-    uint64_t refused_ms;                       /* when a refusal was logged last */
-    uint64_t held_ms;                          /* when it was logged last that the version cannot rise */
-    uint64_t incompatible_id, incompatible_ms; /* the server that was not let in, and when that was logged */
-    struct machine_result refusal;
-    char text[VERSION_WHY + 96];
-};
-void version_start(struct rpc *rpc); /* the timer is the caller's to close */
+struct version; /* rpc->server->version */
+void version_new(struct rpc *rpc);   /* before version_applied */
+void version_start(struct rpc *rpc); /* begins a timer */
 void version_role(struct rpc *rpc);  /* the role changed */
+void version_close(struct rpc *rpc, uv_close_cb closed); /* closes the timer, whose data is `rpc` */
+void version_free(struct rpc *rpc);
 /* The cluster's version, or that of a raise under way: a server that does not support it may not join. */
 unsigned version_to_be(struct rpc *rpc);
 /* For node_callbacks.refuse. */
