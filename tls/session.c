@@ -487,7 +487,9 @@ bool tls_looks_like(struct slice bytes) {
 }
 
 bool tls_record_whole(struct slice bytes) {
-    if (bytes.size < 5) return !tls_looks_like(bytes) && bytes.size >= 3;
-    size_t size = get_be16(bytes.data + 3);
+    const uint8_t *at = (const uint8_t *)bytes.data;
+    bool strange = (bytes.size >= 1 && (at[0] < 20 || at[0] > 23)) || (bytes.size >= 2 && at[1] != 3);
+    if (strange || bytes.size < 5) return strange;
+    size_t size = get_be16(at + 3);
     return size > TLS_RECORD_MAX + 256 || bytes.size >= 5 + size;
 }

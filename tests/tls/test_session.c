@@ -420,7 +420,9 @@ Test(session, hellos_are_told_from_frames) {
     cr_assert(tls_record_whole(slice_make("\x16\x03\x01\x00\x02\x01\x00", 7)));
     cr_assert(!tls_record_whole(slice_make("\x16\x03\x01\x00", 4)));
     cr_assert(tls_record_whole(slice_make("\x16\x03\x01\xff\xff", 5)), "no record is that long");
-    cr_assert(tls_record_whole(slice_text("GET ")));
+    cr_assert(tls_record_whole(slice_text("G")));
+    cr_assert(tls_record_whole(slice_make("\x17\x04", 2)));
+    cr_assert(!tls_record_whole(slice_make("\x15\x03", 2)));
 }
 
 /* -- shared keys ------------------------------------------------------------------------------------------------------ */
