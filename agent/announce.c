@@ -40,8 +40,8 @@ void announce_protection(const struct config *c, struct buffer *out) {
     struct buffer safe = {0}, open = {0};
     list_addresses(&safe, "HTTPS on", &c->https_addresses);
     if (c->https_addresses.count)
-        buffer_append_text(&safe, c->tls_https.verify_incoming ? " (clients need a certificate)"
-                                                               : " (every client is served)");
+        buffer_append_text(
+            &safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
     list_addresses(&open, "HTTP on", &c->http_addresses);
     bool alone = c->dev || c->server_port < 0;
     if (!alone) buffer_printf(&open, "%sservers and agents among themselves", open.size ? "; " : "");

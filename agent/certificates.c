@@ -22,7 +22,7 @@
 #define FILE_MOST   ((size_t)4 << 20)
 #define TICKET_SIZE 64
 
-/* What to read. */
+/* The files to read. */
 struct files {
     enum certificate_source source;
     char *chain, *key, *ca, *ca_path; /* NULL: not given */
@@ -31,7 +31,7 @@ struct files {
     bool needs_ca; /* clients have to show a certificate */
 };
 
-/* What was read. */
+/* The outcome of reading them. */
 struct reading {
     uint64_t state; /* of the files when they were looked at */
     struct tls_context *context;
@@ -240,7 +240,8 @@ static void take(struct certificates *certificates, const char *how) {
     if (gmtime_r(&end, &utc)) strftime(until, sizeof until, "%Y-%m-%d %H:%M:%S UTC", &utc);
     log_info("tls", "%s file=%s name=\"%s\" until=\"%s\"", how, certificates->files.chain,
              reading->certificate.common_name, until);
-    if (end < time(NULL)) log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
+    if (end < time(NULL))
+        log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
     tls_slot_set(certificates->https, reading->context);
     reading->context = NULL;
 }
