@@ -588,7 +588,9 @@ int agent_main(int argc, char **argv) {
     prepare_process(agent);
     announce_build(&agent->config);
     rv = start_parts(agent, &fault);
-    if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns);
+    struct security_rules rules;
+    if (rv == CO_OK) security_get(agent->security, &rules);
+    if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns, &rules);
     else {
         log_error("agent", "cannot start: %s", fault.text);
         agent->exit_code = CMD_EXIT_REFUSED;

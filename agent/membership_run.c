@@ -12,10 +12,11 @@
 #include "rpc/wire/enrol.h"
 #include "tls/folder.h"
 
-#define TICK_MS     1000
-#define FOLLOW_MS   300000 /* one question about the cluster's trust waits so long */
-#define AGAIN_MS    1000   /* after one that failed */
-#define ASK_MOST_MS 10000  /* one server */
+#define TICK_MS       1000
+#define FIRST_TICK_MS 50     /* until what coord init left is brought in: others wait for it to join */
+#define FOLLOW_MS     300000 /* one question about the cluster's trust waits so long */
+#define AGAIN_MS      1000   /* after one that failed */
+#define ASK_MOST_MS   10000  /* one server */
 
 struct membership_run {
     struct membership_run_config config;
@@ -344,6 +345,7 @@ static void take_first(struct membership_run *run, int error) {
     run->first_asked = false;
     if (error && error != CO_CONFLICT) return;
     run->has_first = false;
+    uv_timer_set_repeat(&run->timer, TICK_MS);
     tls_folder_remove(run->data_dir, TLS_FILE_FIRST);
     log_info("certificates", "the cluster is closed: hosts join with tokens");
 }
@@ -395,13 +397,15 @@ struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
     run->config = *config, run->rpc = rpc;
     run->data_dir = mem_strdup(config->data_dir), run->node = mem_strdup(config->node);
     run->datacenter = mem_strdup(config->datacenter), run->bind = config->bind ? mem_strdup(config->bind) : NULL;
-    run->has_first = config->server;
+    struct buffer first = {0};
+    run->has_first = tls_folder_read(run->data_dir, TLS_FILE_FIRST, &first, NULL) == CO_OK;
+    buffer_free(&first);
     CHECK(uv_mutex_init(&run->lock) == 0 && uv_timer_init(loop, &run->timer) == 0);
     CHECK(uv_async_init(loop, &run->wake, on_wake) == 0);
     run->timer.data = run->wake.data = run;
     membership_begin(&run->membership, random_u64());
     take_files(run);
-    uv_timer_start(&run->timer, on_tick, 0, TICK_MS);
+    uv_timer_start(&run->timer, on_tick, 0, run->has_first ? FIRST_TICK_MS : TICK_MS);
     return run;
 }
 
