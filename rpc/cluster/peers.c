@@ -438,7 +438,7 @@ static struct contact *contact_new(struct peers *peers, struct target *target) {
     return contact;
 }
 
-/* What the process has now. Links keep what they began with. */
+/* Takes over the rules that the process has now. Links keep what they began with. */
 static void look_at_security(struct peers *peers) {
     uint64_t generation = peers->security ? security_generation(peers->security) : 0;
     if (generation == peers->secured) return;

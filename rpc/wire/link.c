@@ -168,7 +168,7 @@ static int try_now(struct link *link, size_t *taken) {
     return rv == UV_EAGAIN || rv > 0 ? 0 : rv;
 }
 
-/* Encrypts what is queued. What a session that has ended does not take any more goes with the link. */
+/* Encrypts what is queued. Bytes that a session takes no more, because it has ended, go with the link. */
 static void encrypt(struct link *link) {
     if (!link->connected || link->out.size == 0 || tls_session_state(link->session) != TLS_OPEN) return;
     tls_session_write(link->session, buffer_slice(&link->out));

@@ -1,4 +1,4 @@
-/* What link.c and link_secure.c share. */
+/* Shared by link.c and link_secure.c. */
 #ifndef COORD_RPC_LINK_INTERNAL_H
 #define COORD_RPC_LINK_INTERNAL_H
 
