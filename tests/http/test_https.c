@@ -44,9 +44,8 @@ static struct pair give(const struct pair *by, const char *name) {
         .common_name = name, .names = names, .addresses = here, .server = true, .client = true};
     struct fault fault = {0};
     cr_assert_eq(tls_key_make(&pair.key, NULL), CO_OK);
-    cr_assert_eq(
-        tls_issue_plain(&issuer, buffer_slice(&pair.key), &subject, life(), &pair.certificate, &fault), CO_OK, "%s",
-        fault.text);
+    cr_assert_eq(tls_issue_plain(&issuer, buffer_slice(&pair.key), &subject, life(), &pair.certificate, &fault), CO_OK,
+                 "%s", fault.text);
     return pair;
 }
 
@@ -111,8 +110,8 @@ static int client_open(struct client *client, const struct pair *own, int receiv
     if (own) {
         gnutls_datum_t certificate = {(unsigned char *)own->certificate.data, (unsigned)own->certificate.size};
         gnutls_datum_t key = {(unsigned char *)own->key.data, (unsigned)own->key.size};
-        cr_assert_geq(
-            gnutls_certificate_set_x509_key_mem(client->credentials, &certificate, &key, GNUTLS_X509_FMT_PEM), 0);
+        cr_assert_geq(gnutls_certificate_set_x509_key_mem(client->credentials, &certificate, &key, GNUTLS_X509_FMT_PEM),
+                      0);
     }
     /* Shows its certificate also to a server that does not name its CA. */
     gnutls_init(&client->session, GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT);
