@@ -169,6 +169,7 @@ static int start_security(struct agent *agent, struct fault *fault) {
                                        .node = agent->identity.node_name,
                                        .datacenter = c->datacenter,
                                        .bind = any ? NULL : c->bind_addr,
+                                       .address = agent->identity.address,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
                                        .server = c->server,
                                        .authority = agent->authority,

@@ -93,7 +93,7 @@ static void says_servers(struct world *world, struct connection *conn, bool lead
 
 static void meet(struct world *world) {
     run_for(world, TICK_MS);
-    connection_stands(last(world));
+    connection_stands(last(world), false);
     says_hello(world, last(world), CLUSTER);
     says_servers(world, last(world), true);
     cr_assert_eq(world->c.current, last(world));
