@@ -102,7 +102,8 @@ static void start_links(struct agent *agent) {
                                   .join_interval_ms = (uint64_t)c->retry_interval_wan_ns / 1000000,
                                   .hold_ms = (uint64_t)c->rpc_hold_timeout_ns / 1000000,
                                   .failover_return_ms = (uint64_t)c->failover_return_ns / 1000000,
-                                  .modules = agent_modules};
+                                  .modules = agent_modules,
+                                  .security = agent->security};
     agent->links = links_start(&agent->loop, &config);
 }
 
