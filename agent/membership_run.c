@@ -1,5 +1,6 @@
 #include "agent/membership_run.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -28,11 +29,13 @@ struct membership_run {
     uv_async_t wake; /* `follow` or `first` is answered */
     struct membership membership;
     enum membership_state told;
+    _Atomic enum membership_state state; /* as of the last tick */
     /* the question about the cluster's trust */
     struct rpc_fetch follow;
     bool following, followed;
     uint64_t follow_at_ms, index;
-    uv_mutex_t lock; /* what other threads leave for the loop */
+    uv_mutex_t lock;               /* what other threads leave for the loop, and: */
+    struct membership_facts facts; /* its state is that of now when they are read */
     struct buffer answer;
     uint64_t answer_index;
     int answer_error;
@@ -173,6 +176,44 @@ int membership_load(const struct membership_run_config *config, struct fault *fa
     return error == CO_NOTFOUND && !fault->code ? CO_OK : error;
 }
 
+static void note_cas(struct slice cas, struct membership_facts *facts) {
+    uint8_t pins[TRUST_CAS_MAX][TLS_PIN_SIZE];
+    size_t count = tls_certificate_count(cas);
+    for (size_t i = 0; i < count && facts->ca_count < TRUST_CAS_MAX; i++) {
+        struct buffer one = {0};
+        struct tls_certificate read;
+        bool known = tls_certificate_at(cas, i, &one, NULL) != CO_OK ||
+                     tls_certificate_read(buffer_slice(&one), &read, NULL) != CO_OK;
+        for (size_t k = 0; k < facts->ca_count && !known; k++)
+            known = memcmp(pins[k], read.pin, TLS_PIN_SIZE) == 0; /* the same one, signed by the one before */
+        buffer_free(&one);
+        if (known) continue;
+        size_t at = facts->ca_count++;
+        memcpy(pins[at], read.pin, TLS_PIN_SIZE);
+        memcpy(facts->cas[at].name, read.common_name, sizeof facts->cas[at].name);
+        memcpy(facts->cas[at].serial, read.serial, sizeof facts->cas[at].serial);
+        facts->cas[at].life = read.life;
+    }
+}
+
+static void note_facts(struct membership_run *run, const struct loaded *loaded) {
+    struct membership_facts facts = {.has_certificate = true, .life = loaded->own.life};
+    memcpy(facts.serial, loaded->own.serial, sizeof facts.serial);
+    note_cas(buffer_slice(&loaded->cas), &facts);
+    uv_mutex_lock(&run->lock);
+    run->facts = facts;
+    uv_mutex_unlock(&run->lock);
+}
+
+void membership_run_facts(struct membership_run *run, struct membership_facts *facts) {
+    *facts = (struct membership_facts){0};
+    if (!run) return;
+    uv_mutex_lock(&run->lock);
+    *facts = run->facts;
+    uv_mutex_unlock(&run->lock);
+    facts->state = atomic_load(&run->state);
+}
+
 /* After the files have changed. The ones of before stay in use when the new ones cannot be. */
 static void take_files(struct membership_run *run) {
     struct loaded loaded;
@@ -182,7 +223,10 @@ static void take_files(struct membership_run *run) {
     if (error && error != CO_NOTFOUND)
         log_error("certificates", "the new certificate cannot be used, the one of before stays in use error=\"%s\"",
                   fault.text);
-    if (!error) membership_certificate(&run->membership, loaded.own.life, loaded.signer.pin, now_s());
+    if (!error) {
+        membership_certificate(&run->membership, loaded.own.life, loaded.signer.pin, now_s());
+        note_facts(run, &loaded);
+    }
     loaded_free(&loaded);
 }
 
@@ -567,6 +611,7 @@ static void on_tick(uv_timer_t *timer) {
     bring_first(run);
     follow(run);
     enum membership_state state = membership_state(&run->membership, now_s());
+    atomic_store(&run->state, state);
     tell_state(run, state);
     bool first = state == MEMBERSHIP_NONE && run->secures && now_s() >= run->secure_at_s;
     if ((state == MEMBERSHIP_DUE || first) && !run->working) begin_renewal(run);
