@@ -32,7 +32,7 @@ void link_end(struct link *link, int error) {
     if (link->closing) return;
     link->closing = true;
     link->error = error;
-    if (link_is_secure(link) || error == CO_DENIED) link_secure_end(link);
+    if (link_is_secure(link)) link_secure_end(link);
     uv_close((uv_handle_t *)&link->tcp, freed);
 }
 

@@ -214,6 +214,30 @@ Test(session, a_certificate_of_tomorrow_is_refused) {
     world_free(&world);
 }
 
+Test(session, a_certificate_serves_the_use_it_was_made_for) {
+    struct world world;
+    struct ends ends;
+    world_make(&world);
+    for (int for_servers = 0; for_servers < 2; for_servers++) {
+        struct identity one = {0};
+        identity_make_plain(&world.authority, for_servers, !for_servers, &one);
+        struct tls_context *context = context_of(&one, &world.authority, inner);
+        ends_open(&ends, context, mutual, world.server_context, mutual); /* as a client */
+        ends_move(&ends, 0);
+        if (for_servers) expect_server_refuses(&ends, "its certificate is not made for clients");
+        else cr_assert(ends_are_open(&ends), "%s", tls_session_why(ends.server));
+        ends_close(&ends);
+        ends_open(&ends, world.agent_context, mutual, context, mutual); /* as a server */
+        ends_move(&ends, 0);
+        if (!for_servers) expect_client_refuses(&ends, "its certificate is not made for servers");
+        else cr_assert(ends_are_open(&ends), "%s", tls_session_why(ends.client));
+        ends_close(&ends);
+        tls_context_unref(context);
+        identity_free(&one);
+    }
+    world_free(&world);
+}
+
 Test(session, the_host_has_to_be_in_the_certificate) {
     struct world world;
     struct ends ends;
