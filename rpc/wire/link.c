@@ -170,7 +170,7 @@ static int try_now(struct link *link, size_t *taken) {
     return rv == UV_EAGAIN || rv > 0 ? 0 : rv;
 }
 
-/* Encrypts the next part of what is queued. What a session that has ended does not take any more goes with the link. */
+/* Encrypts the next part of what is queued. A session that has ended takes no more: the rest goes with the link. */
 static void encrypt(struct link *link) {
     size_t left = link->out.size - link->out_at, part = left < ENCRYPT_MOST ? left : ENCRYPT_MOST;
     if (!link->connected || left == 0 || tls_session_state(link->session) != TLS_OPEN) return;

@@ -1,4 +1,4 @@
-/* What link.c and link_secure.c share. */
+/* The struct that link.c and link_secure.c share. */
 #ifndef COORD_RPC_LINK_INTERNAL_H
 #define COORD_RPC_LINK_INTERNAL_H
 

@@ -72,7 +72,7 @@ BOTH(a_peer_that_goes_away_is_noticed) {
     pair_close(&pair);
 }
 
-/* What flow control goes by: bytes that wait, that were queued, and that the other side has. */
+/* Flow control goes by bytes that wait, that were queued, and that the other side has. */
 BOTH(bytes_that_wait_and_that_are_delivered_are_counted) {
     struct pair pair;
     pair_open(&pair, dial, accept_rules);
