@@ -169,6 +169,7 @@ static int start_security(struct agent *agent, struct fault *fault) {
                                        .node = agent->identity.node_name,
                                        .datacenter = c->datacenter,
                                        .bind = any ? NULL : c->bind_addr,
+                                       .address = agent->identity.address,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
                                        .server = c->server,
                                        .authority = agent->authority,
@@ -588,7 +589,9 @@ int agent_main(int argc, char **argv) {
     prepare_process(agent);
     announce_build(&agent->config);
     rv = start_parts(agent, &fault);
-    if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns);
+    struct security_rules rules;
+    if (rv == CO_OK) security_get(agent->security, &rules);
+    if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns, &rules);
     else {
         log_error("agent", "cannot start: %s", fault.text);
         agent->exit_code = CMD_EXIT_REFUSED;

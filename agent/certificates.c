@@ -22,7 +22,7 @@
 #define FILE_MOST   ((size_t)4 << 20)
 #define TICKET_SIZE 64
 
-/* What to read. */
+/* The files to read. */
 struct files {
     enum certificate_source source;
     char *chain, *key, *ca, *ca_path; /* NULL: not given */
@@ -31,7 +31,7 @@ struct files {
     bool needs_ca; /* clients have to show a certificate */
 };
 
-/* What was read. */
+/* The outcome of reading them. */
 struct reading {
     uint64_t state; /* of the files when they were looked at */
     struct tls_context *context;
@@ -240,7 +240,8 @@ static void take(struct certificates *certificates, const char *how) {
     if (gmtime_r(&end, &utc)) strftime(until, sizeof until, "%Y-%m-%d %H:%M:%S UTC", &utc);
     log_info("tls", "%s file=%s name=\"%s\" until=\"%s\"", how, certificates->files.chain,
              reading->certificate.common_name, until);
-    if (end < time(NULL)) log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
+    if (end < time(NULL))
+        log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
     tls_slot_set(certificates->https, reading->context);
     reading->context = NULL;
 }
@@ -300,12 +301,16 @@ int certificates_start(uv_loop_t *loop, const struct config *config, const char 
                        struct fault *fault) {
     *out = NULL;
     if (config->https_addresses.count == 0) return CO_OK;
+    int rv = certificates_source(&config->tls_https, data_dir) == CERTIFICATES_CLUSTER
+                 ? tls_folder_recover(data_dir, fault)
+                 : CO_OK;
+    if (rv != CO_OK) return rv;
     struct certificates *certificates = mem_zalloc(sizeof *certificates);
     certificates->files = files_of(config, data_dir);
     certificates->https = tls_slot_new();
     random_bytes(certificates->ticket_key, TICKET_SIZE);
     certificates->reading.state = files_state(&certificates->files);
-    int rv = read_context(&certificates->files, certificates->ticket_key, &certificates->reading);
+    rv = read_context(&certificates->files, certificates->ticket_key, &certificates->reading);
     if (rv != CO_OK) {
         fault_set(fault, rv, "%s", certificates->reading.fault.text);
         certificates_free(certificates);
@@ -338,6 +343,8 @@ void certificates_reload(struct certificates *certificates, const struct config 
     certificates->state = 0;
     begin(certificates);
 }
+
+bool certificates_busy(const struct certificates *certificates) { return certificates->busy; }
 
 void certificates_stop(struct certificates *certificates, void (*stopped)(void *data), void *data) {
     if (!certificates) {

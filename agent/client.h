@@ -83,8 +83,8 @@ CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]);
 
 /* Appends the URL of `path` at an address as above, in HTTPS where $COORD_HTTP_SSL or $CONSUL_HTTP_SSL asks for that. */
 void client_url(const char *address, const char *path, struct buffer *url);
-/* Applies the client's settings of TLS to a handle of client_curl for an HTTPS `url`; does nothing for HTTP. What the
- * client does not say the environment does, COORD_X before CONSUL_X: CACERT or CAPATH, CLIENT_CERT, CLIENT_KEY,
+/* Applies the client's settings of TLS to a handle of client_curl for an HTTPS `url`; does nothing for HTTP. A setting
+ * that the client leaves out is taken from the environment, COORD_X before CONSUL_X: CACERT or CAPATH, CLIENT_CERT, CLIENT_KEY,
  * TLS_SERVER_NAME; HTTP_SSL_VERIFY=false. The caller frees what it returns, which may be NULL, with curl_slist_free_all
  * after the handle. */
 struct curl_slist *client_tls(const struct client *client, CURL *curl, const char *url);

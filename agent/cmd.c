@@ -22,8 +22,8 @@ static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag 
     all[count++] = (struct cmd_flag){"token", CMD_TEXT, &client->token, "token to send"};
     all[count++] = (struct cmd_flag){"datacenter", CMD_TEXT, &client->datacenter, "datacenter to ask"};
     all[count++] = (struct cmd_flag){"stale", CMD_BOOL, &client->stale, "any server may answer, perhaps with old data"};
-    all[count++] =
-        (struct cmd_flag){"ca-file", CMD_TEXT, &client->ca_file, "HTTPS: file of the CAs; $COORD_CACERT, $CONSUL_CACERT"};
+    all[count++] = (struct cmd_flag){"ca-file", CMD_TEXT, &client->ca_file,
+                                     "HTTPS: file of the CAs; $COORD_CACERT, $CONSUL_CACERT"};
     all[count++] = (struct cmd_flag){"ca-path", CMD_TEXT, &client->ca_path,
                                      "HTTPS: folder of the CAs; $COORD_CAPATH, $CONSUL_CAPATH"};
     all[count++] = (struct cmd_flag){"client-cert", CMD_TEXT, &client->certificate,

@@ -56,11 +56,7 @@ static int read_token(struct joining *joining, char ***rest, struct fault *fault
     } else if (variable) {
         buffer_append_text(&content, variable);
     }
-    if (!error) {
-        struct fault inner = {0};
-        error = join_token_read(buffer_slice(&content), &joining->token, &inner);
-        if (error) fault_set(fault, CO_INVALID, "the join token: %s", inner.text);
-    }
+    if (!error) error = join_token_read(buffer_slice(&content), &joining->token, fault);
     tls_wipe(&content);
     return error;
 }

@@ -110,7 +110,7 @@ static int ca_check(const struct ca_flags *flags, struct fault *fault) {
 }
 
 static int ca_make(const struct ca_flags *flags, struct arena *arena, struct fault *fault) {
-    struct tls_life life;
+    struct tls_life life = {0};
     int rv = ca_check(flags, fault);
     if (rv == CO_OK) rv = life_of(flags->days, &life, fault);
     if (rv != CO_OK) return rv;
@@ -233,7 +233,7 @@ static int cert_sign(const struct cert_flags *flags, const struct tls_issuer *by
 }
 
 static int cert_make(const struct cert_flags *flags, struct arena *arena, struct fault *fault) {
-    struct tls_life life;
+    struct tls_life life = {0};
     struct buffer ca = {0}, ca_key = {0};
     int rv = cert_check(flags, fault);
     if (rv == CO_OK) rv = life_of(flags->days, &life, fault);

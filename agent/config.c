@@ -417,7 +417,7 @@ static void read_reconnect(struct config *config) {
 
 static const char *first_given(const char *a, const char *b) { return a ? a : b; }
 
-/* What is not given for HTTPS alone is what is given for all. */
+/* HTTPS takes the settings for all where it has none of its own. */
 static void fill_https(struct config *config) {
     struct config_tls *https = &config->tls_https;
     const struct config_tls *all = &config->tls_defaults;
@@ -426,8 +426,7 @@ static void fill_https(struct config *config) {
     if (!trusted) https->ca_file = all->ca_file, https->ca_path = all->ca_path;
     https->min_version = first_given(https->min_version, all->min_version);
     https->cipher_suites = first_given(https->cipher_suites, all->cipher_suites);
-    if (!https->verify_incoming_given)
-        https->verify_incoming = all->verify_incoming || config->verify_incoming_https;
+    if (!https->verify_incoming_given) https->verify_incoming = all->verify_incoming || config->verify_incoming_https;
 }
 
 /* The parts of a pair. Whether files are needed is known when the data folder is looked at (certificates.h). */
@@ -455,8 +454,16 @@ static int check_together(struct config *config, struct fault *fault) {
     return error;
 }
 
+static bool has_https(const struct config *config) {
+    return config->https_port >= 0 || (config->https_addr && strstr(config->https_addr, "unix://"));
+}
+
 int config_finish(struct config *config, struct fault *fault) {
     config_note_given(config);
+    if (has_https(config)) {
+        config_guard_met(config, "verify_incoming");
+        config_guard_met(config, "tls.defaults.verify_incoming");
+    }
     if (config->errors.count) return CO_INVALID;
     int error = check_together(config, fault);
     if (error) return error;

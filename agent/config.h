@@ -88,15 +88,15 @@ struct config {
     const char *data_dir;   /* NULL only with dev: a temporary one */
 
     /* addresses: IP texts without brackets */
-    const char *bind_addr;                             /* between servers */
-    const char *advertise_addr;                        /* NULL: bind_addr, or the host's first private address */
-    const char *client_addr;                           /* as written, blanks between several */
+    const char *bind_addr;      /* between servers */
+    const char *advertise_addr; /* NULL: bind_addr, or the host's first private address */
+    const char *client_addr;    /* as written, blanks between several */
     /* the same for one interface; NULL: client_addr. HTTP and HTTPS also "unix:///path" */
     const char *http_addr, *https_addr, *dns_addr;
     /* set by config_finish; none where the port is off */
     struct config_texts http_addresses, https_addresses, dns_addresses;
-    int64_t http_port, https_port, dns_port, server_port;   /* -1: off; 0: any free one */
-    const char *socket_user, *socket_group, *socket_mode;   /* of Unix sockets; mode: octal. NULL: not given */
+    int64_t http_port, https_port, dns_port, server_port; /* -1: off; 0: any free one */
+    const char *socket_user, *socket_group, *socket_mode; /* of Unix sockets; mode: octal. NULL: not given */
     struct config_texts start_join, retry_join;
     struct config_texts start_join_wan, retry_join_wan; /* of servers: other regions */
     int64_t retry_interval_wan_ns;

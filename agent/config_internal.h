@@ -78,6 +78,7 @@ const char *source_tail(const char *source);
 
 /* Notes that the key was given, and whether it asks for its protection; the last source of a key counts. */
 void key_guard(const struct origin *origin, const struct key *key, bool asked);
+void config_guard_met(struct config *config, const char *path); /* what the key asks for is there */
 
 /* Appends "web.json:3:14", or the source alone when the line is not known. Finding the line reads the file's text
  * again. */

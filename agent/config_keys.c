@@ -32,6 +32,9 @@
 #define DURATION(path, member, least, most, help) \
     { path, KEY_DURATION, offsetof(struct config, member), least, most, NULL, false, NULL, NULL, help }
 #define CERTIFICATE(path, member, help) TEXT(path, member, accept_any, help)
+/* It asks for the protection TLS unless config_finish takes that back (config_guard_met). */
+#define VERIFY(path, member, help) \
+    { path, KEY_BOOL, offsetof(struct config, member), 0, UINT64_MAX, NULL, false, TLS, NULL, help }
 /* As IDLE, but the value is kept. */
 #define KEPT(path, kind, member, most, help) \
     { path, kind, offsetof(struct config, member), 0, most, NULL, true, NULL, NULL, help }
@@ -47,21 +50,21 @@
 #define TLS    "TLS between servers and agents"
 
 /* The reasons why keys have no effect. */
-#define NO_ACCESS       "there is no access control yet"
-#define NO_TLS          "there is no TLS between servers and agents yet"
-#define NO_AUDIT        "there is no audit log yet"
-#define NO_MESH         "there is no service mesh"
-#define NO_GOSSIP       "there is no gossip: leases say which nodes are alive"
-#define ONE_ADDRESS     "a server has one address, for its own region and for others"
-#define OWN_CLUSTERS    "each region is a cluster of its own"
-#define NO_PUSH         "metrics are read from /v1/agent/metrics, not sent"
-#define NO_SEGMENTS     "there are no network segments"
-#define NO_UI           "there is no web interface"
-#define AUTOPILOT       "set at run time: `coord operator autopilot set-config`"
-#define NO_CACHE        "there is no such cache: reads are answered from the store"
-#define SNAPSHOTS       "see coord.snapshot_log_bytes"
-#define RAFT_TIMES      "see performance.raft_multiplier"
-#define NO_RPC_LIMITS   "there is no such limit"
+#define NO_ACCESS     "there is no access control yet"
+#define NO_TLS        "there is no TLS between servers and agents yet"
+#define NO_AUDIT      "there is no audit log yet"
+#define NO_MESH       "there is no service mesh"
+#define NO_GOSSIP     "there is no gossip: leases say which nodes are alive"
+#define ONE_ADDRESS   "a server has one address, for its own region and for others"
+#define OWN_CLUSTERS  "each region is a cluster of its own"
+#define NO_PUSH       "metrics are read from /v1/agent/metrics, not sent"
+#define NO_SEGMENTS   "there are no network segments"
+#define NO_UI         "there is no web interface"
+#define AUTOPILOT     "set at run time: `coord operator autopilot set-config`"
+#define NO_CACHE      "there is no such cache: reads are answered from the store"
+#define SNAPSHOTS     "see coord.snapshot_log_bytes"
+#define RAFT_TIMES    "see performance.raft_multiplier"
+#define NO_RPC_LIMITS "there is no such limit"
 
 const struct key config_keys[] = {
     BOOL("bootstrap", bootstrap, "found a cluster of this server alone"),
@@ -101,8 +104,9 @@ const struct key config_keys[] = {
          "what is taken of TLS 1.2, by Consul's names, commas between; default: all that is good, AES-GCM first"),
     KEPT("tls_prefer_server_cipher_suites", KEY_BOOL, tls_prefer_server_cipher_suites, UINT64_MAX,
          "the server's order always counts"),
-    BOOL("verify_incoming", tls_defaults.verify_incoming,
-         "clients need a certificate of a CA of ca_file or ca_path; so far those of HTTPS"),
+    VERIFY("verify_incoming", tls_defaults.verify_incoming,
+           "clients need a certificate of a CA of ca_file or ca_path; so far those of HTTPS, so it is refused where "
+           "ports.https is off"),
     BOOL("verify_incoming_https", verify_incoming_https, "the same, for HTTPS alone"),
     CERTIFICATE("tls.defaults.cert_file", tls_defaults.cert_file, "as cert_file"),
     CERTIFICATE("tls.defaults.key_file", tls_defaults.key_file, "as key_file"),
@@ -110,13 +114,12 @@ const struct key config_keys[] = {
     CERTIFICATE("tls.defaults.ca_path", tls_defaults.ca_path, "as ca_path"),
     TEXT("tls.defaults.tls_min_version", tls_defaults.min_version, accept_tls_version, "as tls_min_version"),
     TEXT("tls.defaults.tls_cipher_suites", tls_defaults.cipher_suites, accept_any, "as tls_cipher_suites"),
-    BOOL("tls.defaults.verify_incoming", tls_defaults.verify_incoming, "as verify_incoming"),
+    VERIFY("tls.defaults.verify_incoming", tls_defaults.verify_incoming, "as verify_incoming"),
     CERTIFICATE("tls.https.cert_file", tls_https.cert_file, "as cert_file, for HTTPS alone"),
     CERTIFICATE("tls.https.key_file", tls_https.key_file, "as key_file, for HTTPS alone"),
     CERTIFICATE("tls.https.ca_file", tls_https.ca_file, "as ca_file, for HTTPS alone"),
     CERTIFICATE("tls.https.ca_path", tls_https.ca_path, "as ca_path, for HTTPS alone"),
-    TEXT("tls.https.tls_min_version", tls_https.min_version, accept_tls_version,
-         "as tls_min_version, for HTTPS alone"),
+    TEXT("tls.https.tls_min_version", tls_https.min_version, accept_tls_version, "as tls_min_version, for HTTPS alone"),
     TEXT("tls.https.tls_cipher_suites", tls_https.cipher_suites, accept_any, "as tls_cipher_suites, for HTTPS alone"),
     BOOL("tls.https.verify_incoming", tls_https.verify_incoming, "as verify_incoming, for HTTPS alone"),
     LIST("start_join", start_join, accept_join, "the same as retry_join"),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "agent/enrolled.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -12,14 +13,16 @@
 #include "rpc/wire/enrol.h"
 #include "tls/folder.h"
 
-#define TICK_MS     1000
-#define FOLLOW_MS   300000 /* one question about the cluster's trust waits so long */
-#define AGAIN_MS    1000   /* after one that failed */
-#define ASK_MOST_MS 10000  /* one server */
+#define TICK_MS        1000
+#define FIRST_TICK_MS  50     /* until what coord init left is brought in: others wait for it to join */
+#define FOLLOW_MS      300000 /* one question about the cluster's trust waits so long */
+#define AGAIN_MS       1000   /* after one that failed */
+#define SECURE_AGAIN_S 2
+#define ASK_MOST_MS    10000 /* one server */
 
 struct membership_run {
     struct membership_run_config config;
-    char *data_dir, *node, *datacenter, *bind;
+    char *data_dir, *node, *datacenter, *bind, *address;
     struct rpc *rpc;
     uv_timer_t timer;
     uv_async_t wake; /* `follow` or `first` is answered */
@@ -33,7 +36,8 @@ struct membership_run {
     struct buffer answer;
     uint64_t answer_index;
     int answer_error;
-    bool answered, first_done;
+    bool answered, first_done, note_done;
+    int note_error;
     /* what `coord init` left */
     bool has_first, first_asked;
     struct rpc_write first;
@@ -46,6 +50,13 @@ struct membership_run {
     size_t server_count;
     int work_error;
     struct fault work_fault;
+    /* an open cluster is being closed: this node comes for its first certificate */
+    bool secures;                     /* it wants one */
+    uint8_t secure_pin[TLS_PIN_SIZE]; /* of the CA */
+    char secure_domain[TLS_DOMAIN_SIZE + 1];
+    int64_t secure_at_s;
+    struct rpc_write noted; /* a server that signed its own */
+    bool noting;
     /* the end */
     bool stopping;
     unsigned closing;
@@ -141,6 +152,7 @@ static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAns
     int error = tls_pair_check(key, slice_text(answer->chain), fault);
     if (!error && tls_certificate_count(buffer_slice(&cas)) == 0)
         error = fault_set(fault, CO_CORRUPT, "the server's answer has no CA");
+    if (!error && run->secures) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, SLICE_LITERAL("both\n"), fault);
     if (!error) error = tls_folder_write(run->data_dir, TLS_FILE_CA, buffer_slice(&cas), fault);
     if (!error) error = tls_folder_write_pair(run->data_dir, slice_text(answer->chain), key, fault);
     if (!error && run->config.server && answer->ca_key.len) {
@@ -152,14 +164,15 @@ static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAns
     return error;
 }
 
-static int renew_at(struct membership_run *run, const char *server, struct slice key, struct slice request_der,
-                    struct tls_context *context, struct fault *fault) {
+static int ask_at(struct membership_run *run, const char *server, struct slice key, struct slice request_der,
+                  struct tls_context *context, struct fault *fault) {
     struct arena arena = {0};
     Pb__EnrolAnswer *answer = NULL;
     Pb__EnrolRequest request = PB__ENROL_REQUEST__INIT;
     request.request = message_bytes(request_der);
     request.node = run->node, request.server = run->config.server, request.datacenter = run->datacenter;
-    struct enrol enrol = {.protocol = SECURITY_RENEW,
+    struct enrol enrol = {.protocol = run->secures ? SECURITY_SECURE : SECURITY_RENEW,
+                          .pin = run->secures ? run->secure_pin : NULL,
                           .context = context,
                           .request = &request,
                           .from = run->bind,
@@ -171,25 +184,63 @@ static int renew_at(struct membership_run *run, const char *server, struct slice
     return error;
 }
 
+/* The server that made the CA signs its own first certificate. */
+static int sign_own(struct membership_run *run, struct slice key, struct slice request, struct fault *fault) {
+    const char *addresses[] = {run->address, NULL};
+    struct tls_subject subject = {.domain = run->secure_domain,
+                                  .role = TLS_ROLE_SERVER,
+                                  .node = run->node,
+                                  .datacenter = run->datacenter,
+                                  .dns_domain = ENROLLED_DNS_DOMAIN,
+                                  .addresses = addresses};
+    struct tls_life life = {now_s() - ENROLLED_SKEW_S, now_s() + ENROLLED_LIFE_S};
+    struct buffer chain = {0};
+    int error = authority_sign(run->config.authority, request, &subject, life, &chain, fault);
+    if (!error) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, SLICE_LITERAL("both\n"), fault);
+    if (!error) error = tls_folder_write_pair(run->data_dir, buffer_slice(&chain), key, fault);
+    buffer_free(&chain);
+    return error;
+}
+
+static int ask_all(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
+                   struct fault *fault) {
+    int error = CO_NOLEADER;
+    snprintf(fault->text, sizeof fault->text, "no server is known");
+    for (size_t i = 0; i < run->server_count; i++) {
+        struct fault one = {0};
+        int rv = ask_at(run, run->servers[i], key, request, context, &one);
+        if (rv == CO_OK) return CO_OK;
+        if (i == 0 || enrol_may_repeat(rv) >= enrol_may_repeat(error))
+            error = rv, snprintf(fault->text, sizeof fault->text, "%s", one.text);
+    }
+    return error;
+}
+
+/* A key that is there is kept: of an earlier attempt, or that of the certificate. */
+static int own_key(struct membership_run *run, struct buffer *key, struct fault *fault) {
+    int error = run->secures ? tls_folder_make(run->data_dir, fault) : CO_OK;
+    if (!error) error = tls_folder_read(run->data_dir, TLS_FILE_KEY, key, fault);
+    if (error != CO_NOTFOUND || !run->secures) return error;
+    error = tls_key_make(key, fault);
+    return error ? error : tls_folder_write(run->data_dir, TLS_FILE_KEY, buffer_slice(key), fault);
+}
+
 /* Asks one server after the other. Only a refusal by all that answered is one for good. */
 static void renew(uv_work_t *work) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
     struct buffer key = {0}, request = {0};
     struct fault *fault = &run->work_fault;
-    int error = tls_folder_read(run->data_dir, TLS_FILE_KEY, &key, fault);
+    struct tls_context *context = NULL;
+    struct tls_context_config nothing = {.only_tls13 = true};
+    int error = own_key(run, &key, fault);
     if (!error) error = tls_request_make(buffer_slice(&key), &request, fault);
-    struct tls_context *context = tls_slot_get(security_slot(run->config.security));
-    if (!error && run->server_count == 0) error = fault_set(fault, CO_NOLEADER, "no server is known");
-    for (size_t i = 0; !fault->code && i < run->server_count; i++) {
-        struct fault one = {0};
-        int rv = renew_at(run, run->servers[i], buffer_slice(&key), buffer_slice(&request), context, &one);
-        if (rv == CO_OK) {
-            error = CO_OK, run->work_error = CO_OK;
-            break;
-        }
-        if (i == 0 || enrol_may_repeat(rv) >= enrol_may_repeat(error))
-            error = rv, snprintf(run->work_fault.text, sizeof run->work_fault.text, "%s", one.text);
-    }
+    if (!error && run->secures) error = tls_context_make(&nothing, &context, fault);
+    else if (!error) context = tls_slot_get(security_slot(run->config.security));
+    uint8_t pin[TLS_PIN_SIZE];
+    bool own = run->secures && run->config.server && authority_pin(run->config.authority, pin) &&
+               memcmp(pin, run->secure_pin, sizeof pin) == 0;
+    if (!error && own) error = sign_own(run, buffer_slice(&key), buffer_slice(&request), fault);
+    else if (!error) error = ask_all(run, buffer_slice(&key), buffer_slice(&request), context, fault);
     run->work_error = error;
     tls_context_unref(context);
     tls_wipe(&key);
@@ -198,14 +249,52 @@ static void renew(uv_work_t *work) {
 
 static void finish_stop(struct membership_run *run);
 
+/* Another thread. */
+static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct membership_run *run = CONTAINER_OF(write, struct membership_run, noted);
+    (void)result;
+    uv_mutex_lock(&run->lock);
+    run->note_error = error;
+    run->note_done = true;
+    uv_mutex_unlock(&run->lock);
+    uv_async_send(&run->wake);
+}
+
+/* The record of a certificate that this server signed itself. Other nodes' are made by the server that signs. */
+static void note_own(struct membership_run *run) {
+    struct loaded loaded;
+    struct fault fault = {0};
+    if (!run->config.server || run->noting || !authority_can_sign(run->config.authority)) return;
+    if (load(run->data_dir, &loaded, &fault) == CO_OK) {
+        Pb__CertificateInfo info = PB__CERTIFICATE_INFO__INIT;
+        Pb__TrustRenewedCommand command = PB__TRUST_RENEWED_COMMAND__INIT;
+        info.node = loaded.own.node, info.server = true, info.serial = loaded.own.serial;
+        info.from_s = loaded.own.life.from_s, info.to_s = loaded.own.life.to_s;
+        info.pin = (ProtobufCBinaryData){TLS_PIN_SIZE, loaded.own.pin};
+        info.ca_pin = (ProtobufCBinaryData){TLS_PIN_SIZE, loaded.signer.pin};
+        command.certificate = &info, command.any = true;
+        run->noting = true, run->noted.done = noted;
+        rpc_submit(run->rpc, &run->noted, TRUST_RENEWED, &command.base);
+    }
+    loaded_free(&loaded);
+}
+
 static void renewed(uv_work_t *work, int status) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
     int error = status ? CO_CLOSED : run->work_error;
     run->working = false;
     arena_free(&run->work_arena);
-    if (!error) {
+    if (!error && run->secures) {
+        take_files(run);
+        run->secures = false;
+        log_info("certificates", "this node has its first certificate, the cluster is being closed node=%s", run->node);
+        note_own(run);
+    } else if (!error) {
         take_files(run);
         log_info("certificates", "renewed node=%s", run->node);
+    } else if (run->secures) {
+        run->secure_at_s = now_s() + SECURE_AGAIN_S;
+        log_warn("certificates", "no first certificate yet error=\"%s\"", run->work_fault.text);
     } else if (!run->stopping) {
         membership_failed(&run->membership, error == CO_DENIED, now_s());
         log_warn("certificates", "the certificate was not renewed, it counts until %lld error=\"%s\"",
@@ -268,14 +357,42 @@ static bool has_key_of(struct membership_run *run, const Pb__TrustCa *ca) {
     return authority_pin(run->config.authority, pin) && memcmp(pin, ca->pin.data, sizeof pin) == 0;
 }
 
+static void want_first_certificate(struct membership_run *run, const Pb__Trust *trust) {
+    memcpy(run->secure_pin, trust->cas[0]->pin.data, TLS_PIN_SIZE);
+    snprintf(run->secure_domain, sizeof run->secure_domain, "%s", trust->domain);
+    run->secures = true;
+}
+
+/* The cluster has no trust: it is open, or closing it was given up. Files of a closed cluster stay, because this server may
+ * just not know its state yet. */
+static void take_open(struct membership_run *run) {
+    static const enum tls_file files[] = {TLS_FILE_CERT,   TLS_FILE_KEY,    TLS_FILE_CA,
+                                          TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILE_MODE};
+    struct buffer mode = {0};
+    struct fault fault = {0};
+    run->secures = false;
+    bool both = tls_folder_read(run->data_dir, TLS_FILE_MODE, &mode, &fault) == CO_OK && mode.size > 0;
+    buffer_free(&mode);
+    if (!both || run->working) return;
+    struct security_rules rules = {.kind = SECURITY_OPEN, .takes_plain = true, .dials_plain = true};
+    for (size_t i = 0; i < ARRAY_COUNT(files); i++) tls_folder_remove(run->data_dir, files[i]);
+    security_set(run->config.security, &rules, NULL);
+    authority_forget(run->config.authority);
+    membership_begin(&run->membership, random_u64());
+    log_info("certificates", "closing the cluster was given up: it is open");
+}
+
 static void take_trust(struct membership_run *run, struct slice record) {
     struct arena arena = {0};
     const Pb__Trust *trust = message_unpack(&arena, &pb__trust__descriptor, record);
     if (trust && trust->n_cas && trust->cas[0]->pin.len == TLS_PIN_SIZE) {
-        bool server = run->config.server;
+        bool server = run->config.server, closed = trust->mode == TRUST_CLOSED;
         if (run->membership.has_certificate) write_cas(run, trust);
+        else if (!closed) want_first_certificate(run, trust);
         if (server && !has_key_of(run, trust->cas[0])) adopt_next(run, trust->cas[0]);
-        membership_ca(&run->membership, trust->cas[0]->pin.data, server && !has_key_of(run, trust->cas[0]), now_s());
+        /* The CA's key is handed over once the operator has seen all names. */
+        bool lacks_key = server && closed && !has_key_of(run, trust->cas[0]);
+        membership_ca(&run->membership, trust->cas[0]->pin.data, lacks_key, now_s());
     }
     arena_free(&arena);
 }
@@ -344,6 +461,7 @@ static void take_first(struct membership_run *run, int error) {
     run->first_asked = false;
     if (error && error != CO_CONFLICT) return;
     run->has_first = false;
+    uv_timer_set_repeat(&run->timer, TICK_MS);
     tls_folder_remove(run->data_dir, TLS_FILE_FIRST);
     log_info("certificates", "the cluster is closed: hosts join with tokens");
 }
@@ -352,18 +470,24 @@ static void take_first(struct membership_run *run, int error) {
 static void on_wake(uv_async_t *wake) {
     struct membership_run *run = wake->data;
     uv_mutex_lock(&run->lock);
-    bool answered = run->answered, first_answered = run->first_done;
+    bool answered = run->answered, first_answered = run->first_done, note_answered = run->note_done;
+    int note_error = run->note_error;
     int error = run->answer_error, first_error = run->first_error;
     uint64_t index = run->answer_index;
     struct buffer answer = {0};
     if (answered) answer = run->answer, run->answer = (struct buffer){0};
-    run->answered = run->first_done = false;
+    run->answered = run->first_done = run->note_done = false;
     uv_mutex_unlock(&run->lock);
     if (first_answered) take_first(run, first_error);
+    if (note_answered) {
+        run->noting = false;
+        if (note_error && !run->stopping) note_own(run);
+    }
     if (answered) {
         run->following = false;
         run->follow_at_ms = error ? clock_mono_ms() + AGAIN_MS : 0;
         if (!error && !run->stopping && answer.size) take_trust(run, buffer_slice(&answer));
+        else if (!error && !run->stopping) take_open(run);
         if (!error) run->index = index;
         follow(run);
     }
@@ -386,7 +510,8 @@ static void on_tick(uv_timer_t *timer) {
     follow(run);
     enum membership_state state = membership_state(&run->membership, now_s());
     tell_state(run, state);
-    if (state == MEMBERSHIP_DUE && !run->working) begin_renewal(run);
+    bool first = state == MEMBERSHIP_NONE && run->secures && now_s() >= run->secure_at_s;
+    if ((state == MEMBERSHIP_DUE || first) && !run->working) begin_renewal(run);
 }
 
 struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
@@ -395,13 +520,16 @@ struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
     run->config = *config, run->rpc = rpc;
     run->data_dir = mem_strdup(config->data_dir), run->node = mem_strdup(config->node);
     run->datacenter = mem_strdup(config->datacenter), run->bind = config->bind ? mem_strdup(config->bind) : NULL;
-    run->has_first = config->server;
+    run->address = mem_strdup(config->address);
+    struct buffer first = {0};
+    run->has_first = tls_folder_read(run->data_dir, TLS_FILE_FIRST, &first, NULL) == CO_OK;
+    buffer_free(&first);
     CHECK(uv_mutex_init(&run->lock) == 0 && uv_timer_init(loop, &run->timer) == 0);
     CHECK(uv_async_init(loop, &run->wake, on_wake) == 0);
     run->timer.data = run->wake.data = run;
     membership_begin(&run->membership, random_u64());
     take_files(run);
-    uv_timer_start(&run->timer, on_tick, 0, TICK_MS);
+    uv_timer_start(&run->timer, on_tick, 0, run->has_first ? FIRST_TICK_MS : TICK_MS);
     return run;
 }
 
@@ -412,13 +540,13 @@ static void freed(uv_handle_t *handle) {
     void *data = run->stopped_data;
     uv_mutex_destroy(&run->lock);
     buffer_free(&run->answer);
-    free(run->data_dir), free(run->node), free(run->datacenter), free(run->bind);
+    free(run->data_dir), free(run->node), free(run->datacenter), free(run->bind), free(run->address);
     free(run);
     stopped(data);
 }
 
 static void finish_stop(struct membership_run *run) {
-    if (!run->stopping || run->working || run->following || run->first_asked || run->closing) return;
+    if (!run->stopping || run->working || run->following || run->first_asked || run->noting || run->closing) return;
     run->closing = 2;
     uv_close((uv_handle_t *)&run->timer, freed);
     uv_close((uv_handle_t *)&run->wake, freed);

@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "tls/session.h"
 
-#define TURN_NS   2000000 /* of a worker's turn, for handshakes; at least one goes on */
-#define FIRST_MOST 2048   /* bytes read to see what the client speaks */
+#define TURN_NS    2000000 /* of a worker's turn, for handshakes; at least one goes on */
+#define FIRST_MOST 2048    /* bytes read to see what the client speaks */
 
 struct handshake {
     struct connection *connection;
@@ -100,8 +100,8 @@ static bool first_bytes(struct connection *connection) {
         return false;
     }
     if (bytes[0] >= 'A' && bytes[0] <= 'Z') {
-        size_t size = plain_answer(answer, sizeof answer, "400 Bad Request",
-                                   "Client sent an HTTP request to an HTTPS server.");
+        size_t size =
+            plain_answer(answer, sizeof answer, "400 Bad Request", "Client sent an HTTP request to an HTTPS server.");
         connection->worker->tally.answered[4] += plain_send(connection->fd, answer, size) > 0;
         end_told(connection);
         return false;

@@ -58,7 +58,7 @@ struct output {
 
 /* Counted by the worker alone, added to the metrics once a turn. */
 struct tally {
-    uint64_t answered[6]; /* by the hundreds of the status */
+    uint64_t answered[6];   /* by the hundreds of the status */
     uint64_t handshakes[3]; /* full, resumed, failed */
     uint64_t cache_hits, cache_misses, refused_connections;
     int64_t parked; /* difference since the last turn */
@@ -104,9 +104,9 @@ struct worker {
     struct list connections; /* by the time of their next check */
     struct list closed;      /* freed at the end of the turn: events of this turn may point to them */
     unsigned connection_count;
-    struct list handshakes; /* that can go on (handshake.c) */
+    struct list handshakes;   /* that can go on (handshake.c) */
     struct secure_room *room; /* secure.c; NULL: there was no TLS yet */
-    struct list lingering; /* refused connections, whose clients get time to read the answer */
+    struct list lingering;    /* refused connections, whose clients get time to read the answer */
     unsigned lingering_count;
     uint64_t listen_again_ms; /* without descriptors listening pauses until then; 0: it does not pause */
 
@@ -141,7 +141,7 @@ struct http_server {
         struct source source;
         int fd;
         bool tls;
-        char *path; /* of a Unix socket; NULL: TCP */
+        char *path;             /* of a Unix socket; NULL: TCP */
         uint64_t device, inode; /* its file's */
     } * listeners;
     unsigned listener_count;
@@ -223,8 +223,8 @@ struct connection {
     struct http_request *request;
     bool watched; /* in the outer epoll, for EPOLLRDHUP */
     bool hung_up, gone;
-    bool heard; /* bytes came since the last answer was complete */
-    bool spoke; /* something was sent */
+    bool heard;           /* bytes came since the last answer was complete */
+    bool spoke;           /* something was sent */
     bool reported;        /* mhd_errors.c has replied a fault: the connection is about to be closed */
     size_t reported_size; /* bytes of that reply that are sent */
     const void *memory;   /* long_headers.c: the address at which the first bytes of a request are received */
@@ -237,8 +237,8 @@ void shard_enter(struct connection *connection, bool roomy, const struct sockadd
 /* A new connection, outside of shards; takes over `fd` and the address entry. */
 struct connection *connection_new(struct worker *worker, int fd, struct address_entry *entry);
 void connection_gone(struct connection *connection); /* whoever calls has closed its descriptor, or is about to */
-void shard_wake(struct shard *shard);        /* run it in this turn */
-void shard_owes_answer(struct shard *shard); /* the same, and again until its pending answer is sent */
+void shard_wake(struct shard *shard);                /* run it in this turn */
+void shard_owes_answer(struct shard *shard);         /* the same, and again until its pending answer is sent */
 void shards_run(struct worker *worker);
 void shards_run_answers(struct worker *worker); /* runs each once; other work waits for shards_run */
 void shards_check(struct worker *worker);       /* slow and idle connections */
@@ -263,7 +263,7 @@ void secure_free(struct connection *connection); /* says nothing to the client *
 void secure_feed(struct connection *connection, const char *data, size_t size);
 enum secure_step { SECURE_DONE, SECURE_WAIT, SECURE_FULL, SECURE_FAILED }; /* FULL: the kernel takes no more bytes */
 enum secure_step secure_handshake(struct connection *connection); /* one step; FAILED: the client was told why */
-const char *secure_why(const struct connection *connection);     /* a line about the failure */
+const char *secure_why(const struct connection *connection);      /* a line about the failure */
 /* As recv(), send(), sendfile(): -1 and errno. After EAGAIN the same bytes have to come again. */
 ssize_t secure_receive(struct connection *connection, void *data, size_t size);
 ssize_t secure_send(struct connection *connection, const struct iovec *parts, size_t count);
@@ -272,11 +272,11 @@ bool secure_unread(const struct connection *connection); /* has it bytes that we
 bool secure_silent(const struct connection *connection); /* nothing can be said any more, or not at this point */
 void secure_goodbye(struct connection *connection);      /* no more will be sent; once */
 void secure_room_free(struct worker *worker);
-/* Who the client is: the certificate that it showed and that was found good. NULL: none. Valid while the connection
+/* The client's certificate, which it showed and which was found good. NULL: none. Valid while the connection
  * lives. */
 const struct tls_certificate *connection_peer(const struct connection *connection);
 
-/* What is sent or received past libmicrohttpd: by TLS where there is TLS. As send() and recv(). */
+/* As send() and recv(), past libmicrohttpd; by TLS where the connection has it. */
 ssize_t connection_say(struct connection *connection, const char *data, size_t size);
 ssize_t connection_receive(struct connection *connection, void *data, size_t size, int flags);
 void connection_linger(struct connection *connection); /* says goodbye, and lingers */

@@ -151,9 +151,9 @@ static int listen_all(struct http_server *server, const struct http_config *conf
         struct listener listener = {.source = {SOURCE_LISTENER}, .tls = tls};
         bool path = strncmp(addresses[i], unix_scheme, sizeof unix_scheme - 1) == 0;
         uint16_t used = given ? given : *port;
-        int error = path ? listen_unix(&listener, addresses[i] + sizeof unix_scheme - 1, &config->socket_file, BACKLOG,
-                                       fault)
-                         : listen_tcp(&listener, addresses[i], &used, fault);
+        int error =
+            path ? listen_unix(&listener, addresses[i] + sizeof unix_scheme - 1, &config->socket_file, BACKLOG, fault)
+                 : listen_tcp(&listener, addresses[i], &used, fault);
         if (error) return error;
         if (!path) *port = used;
         server->listeners[server->listener_count++] = listener;

@@ -141,8 +141,7 @@ static bool say_instead(struct connection *connection, int status, struct slice 
     snprintf(status_text, sizeof status_text, "%d %s", status, phrase(status));
     size_t size = plain_answer(answer, sizeof answer, status_text, line);
     while (connection->reported_size < size) {
-        ssize_t sent =
-            connection_say(connection, answer + connection->reported_size, size - connection->reported_size);
+        ssize_t sent = connection_say(connection, answer + connection->reported_size, size - connection->reported_size);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0) return false;
         connection->reported_size += (size_t)sent;

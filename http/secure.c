@@ -35,7 +35,7 @@ struct secure {
     struct tls_context *context;
     struct buffer in, out; /* received, not decrypted yet; encrypted, not sent yet */
     size_t in_taken, out_sent;
-    size_t owed; /* plain bytes that are encrypted, but not yet reported as sent */
+    size_t owed;               /* plain bytes that are encrypted, but not yet reported as sent */
     const char *now, *now_end; /* received in this call */
     bool drained;              /* the kernel had no more in this call */
     bool failed, said_goodbye, ended;
@@ -111,8 +111,7 @@ static void call_begin(struct secure *secure) { secure->drained = false; }
 
 /* Keeps what was received and not decrypted. */
 static void call_end(struct secure *secure) {
-    if (secure->now < secure->now_end)
-        buffer_append(&secure->in, secure->now, (size_t)(secure->now_end - secure->now));
+    if (secure->now < secure->now_end) buffer_append(&secure->in, secure->now, (size_t)(secure->now_end - secure->now));
     secure->now = secure->now_end = NULL;
 }
 
@@ -184,7 +183,8 @@ static int judge(gnutls_session_t session) {
     for (unsigned i = 0; i < count; i++) chain[i] = slice_make(shown[i].data, shown[i].size);
     enum tls_verdict verdict = tls_judge(&rules, chain, count, &certificate, why);
     if (verdict != TLS_TRUSTED) {
-        snprintf(secure->why, sizeof secure->why, "the client \"%.60s\" is refused: %.100s", certificate.common_name, why);
+        snprintf(secure->why, sizeof secure->why, "the client \"%.60s\" is refused: %.100s", certificate.common_name,
+                 why);
         gnutls_alert_send(session, GNUTLS_AL_FATAL, alert_of(verdict));
         return GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR;
     }
@@ -269,8 +269,8 @@ enum secure_step secure_handshake(struct connection *connection) {
     struct tally *tally = &connection->worker->tally;
     int rv;
     call_begin(secure);
-    while ((rv = gnutls_handshake(secure->session)) == GNUTLS_E_INTERRUPTED ||
-           rv == GNUTLS_E_WARNING_ALERT_RECEIVED || rv == GNUTLS_E_GOT_APPLICATION_DATA) {
+    while ((rv = gnutls_handshake(secure->session)) == GNUTLS_E_INTERRUPTED || rv == GNUTLS_E_WARNING_ALERT_RECEIVED ||
+           rv == GNUTLS_E_GOT_APPLICATION_DATA) {
         continue;
     }
     if (rv < 0 && rv != GNUTLS_E_AGAIN) {
@@ -356,7 +356,8 @@ static struct slice gather(struct connection *connection, const struct iovec *pa
 
 static bool encrypt(struct secure *secure, struct slice bytes) {
     while (bytes.size) {
-        ssize_t done = gnutls_record_send(secure->session, bytes.data, bytes.size < RECORD_MOST ? bytes.size : RECORD_MOST);
+        ssize_t done =
+            gnutls_record_send(secure->session, bytes.data, bytes.size < RECORD_MOST ? bytes.size : RECORD_MOST);
         if (done == GNUTLS_E_INTERRUPTED || done == GNUTLS_E_AGAIN) continue;
         if (done <= 0) return false;
         bytes = slice_make(bytes.data + done, bytes.size - (size_t)done);
@@ -443,12 +444,13 @@ ssize_t connection_say(struct connection *connection, const char *data, size_t s
 
 /* A client that speaks TLS to a port of plain HTTP would not understand an answer, so the connection just ends. */
 static bool begins_tls(const struct connection *connection, const char *bytes, ssize_t size) {
-    return !connection->heard && !connection->completed_run && size >= 3 && tls_looks_like(slice_make(bytes, (size_t)size));
+    return !connection->heard && !connection->completed_run && size >= 3 &&
+           tls_looks_like(slice_make(bytes, (size_t)size));
 }
 
 ssize_t connection_receive(struct connection *connection, void *data, size_t size, int flags) {
-    ssize_t got = connection->secure ? secure_receive(connection, data, size)
-                                     : plain_receive(connection->fd, data, size, flags);
+    ssize_t got =
+        connection->secure ? secure_receive(connection, data, size) : plain_receive(connection->fd, data, size, flags);
     if (got <= 0) return got;
     if (!connection->secure && begins_tls(connection, data, got)) {
         log_debug("http", "a client speaks TLS to a port without: closed");

@@ -50,7 +50,7 @@ struct http_config {
     struct tls_slot *tls; /* the credentials of HTTPS, taken anew for each connection; outlives the server */
     enum http_certificates certificates;
     uint64_t handshake_timeout_ms;
-    unsigned workers;             /* 0: half the processors, 1..8 */
+    unsigned workers; /* 0: half the processors, 1..8 */
     /* most MHD daemons per worker, made as needed, 64 connections each; one more for long headers. 0: no limit */
     unsigned shards;
     size_t connection_memory;             /* a connection with a long header gets more (long_headers.c) */
@@ -70,7 +70,7 @@ struct http_config {
 struct http_server;
 int http_start(const struct http_config *config, const struct http_env *env, struct http_server **out,
                struct fault *fault);
-void http_stop(struct http_server *server); /* answers waiting queries, closes, joins; at most 1 s */
+void http_stop(struct http_server *server);            /* answers waiting queries, closes, joins; at most 1 s */
 uint16_t http_port(const struct http_server *server);  /* 0: no TCP */
 uint16_t https_port(const struct http_server *server); /* the same */
 

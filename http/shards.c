@@ -17,14 +17,14 @@
 #include "base/wakeup_batch.h"
 #include "http/impl.h"
 
-#define RUNS_MOST      32    /* of a shard in one turn */
-#define BUFFER_STEP    64    /* libmicrohttpd's buffer grows by twice as many bytes in a run, at least */
-#define LATE_MOST      64    /* writes handed over before the cluster's thread is woken */
-#define LATE_BYTES     16384 /* a body from this size on takes long to parse */
-#define REST_MS        50    /* pause of a shard whose runs do nothing */
-#define OWED_RUNS      8     /* at most so many runs of a shard, until the answer of a resumed connection is sent */
-#define SEND_MOST_MS   30000 /* for a client to take an answer */
-#define SLOWEST        65536 /* bodies and answers get one more second for so many bytes */
+#define RUNS_MOST    32    /* of a shard in one turn */
+#define BUFFER_STEP  64    /* libmicrohttpd's buffer grows by twice as many bytes in a run, at least */
+#define LATE_MOST    64    /* writes handed over before the cluster's thread is woken */
+#define LATE_BYTES   16384 /* a body from this size on takes long to parse */
+#define REST_MS      50    /* pause of a shard whose runs do nothing */
+#define OWED_RUNS    8     /* at most so many runs of a shard, until the answer of a resumed connection is sent */
+#define SEND_MOST_MS 30000 /* for a client to take an answer */
+#define SLOWEST      65536 /* bodies and answers get one more second for so many bytes */
 
 /* ---- callbacks ---- */
 

@@ -276,15 +276,15 @@ static int recover_pair(const struct pair *pair, struct fault *fault) {
 }
 
 int tls_folder_recover(const char *data_dir, struct fault *fault) {
-    static const enum tls_file alone[] = {TLS_FILE_CA, TLS_FILE_CA_KEY, TLS_FILE_SECRET};
     struct pair pair = pair_of(data_dir);
     if (!is_there(pair.key.folder)) {
         pair_free(&pair);
         return CO_OK;
     }
     int rv = recover_pair(&pair, fault);
-    for (size_t i = 0; i < ARRAY_COUNT(alone); i++) {
-        struct paths paths = paths_of(data_dir, alone[i]);
+    for (enum tls_file file = 0; file < TLS_FILES; file++) {
+        if (file == TLS_FILE_KEY || file == TLS_FILE_CERT) continue;
+        struct paths paths = paths_of(data_dir, file);
         (void)unlink(paths.next);
         paths_free(&paths);
     }

@@ -30,6 +30,7 @@ static void freed(uv_handle_t *handle) {
 
 void link_end(struct link *link, int error) {
     if (link->closing) return;
+    link_remote(link, link->remote);
     link->closing = true;
     link->error = error;
     if (link_is_secure(link)) link_secure_end(link);
@@ -170,7 +171,7 @@ static int try_now(struct link *link, size_t *taken) {
     return rv == UV_EAGAIN || rv > 0 ? 0 : rv;
 }
 
-/* Encrypts the next part of what is queued. A session that has ended takes no more: the rest goes with the link. */
+/* Encrypts the next part of what is queued. Bytes that a session takes no more, because it has ended, go with the link. */
 static void encrypt(struct link *link) {
     size_t left = link->out.size - link->out_at, part = left < ENCRYPT_MOST ? left : ENCRYPT_MOST;
     if (!link->connected || left == 0 || tls_session_state(link->session) != TLS_OPEN) return;
@@ -313,6 +314,10 @@ bool link_dialled(const struct link *link) { return link->dialled; }
 int link_cause(const struct link *link) { return link->cause; }
 
 void link_remote(const struct link *link, char text[64]) {
+    if (link->closing) { /* the socket is gone */
+        snprintf(text, 64, "%s", link->remote);
+        return;
+    }
     struct sockaddr_storage address = {0};
     int size = sizeof address;
     char ip[48] = "?";

@@ -93,6 +93,7 @@ bool link_dialled(const struct link *link);
 /* The other side's certificate as it was judged. NULL: none (plain, by PSK, not asked). As long as the link. */
 const struct tls_certificate *link_peer(const struct link *link);
 const char *link_protocol(const struct link *link);  /* ALPN; NULL: none. As long as the link */
+bool link_shakes(const struct link *link);           /* the other side is there, the handshake is under way */
 bool link_encrypted(const struct link *link);        /* false before `connected` */
 struct tls_session *link_session(struct link *link); /* NULL: plain. For tls_session_by_psk, _peer_der and _export */
 /* A line about why it ended, for `closed`; "it" is the other side. "": nothing more than the error and link_cause say. As

@@ -1,4 +1,4 @@
-/* The struct that link.c and link_secure.c share. */
+/* Shared by link.c and link_secure.c. */
 #ifndef COORD_RPC_LINK_INTERNAL_H
 #define COORD_RPC_LINK_INTERNAL_H
 
@@ -34,6 +34,7 @@ struct link {
     size_t frame_at;            /* of the frame being built in `out` */
     uint64_t received, flushed; /* flushed: given to libuv */
     int cause;                  /* libuv's error */
+    char remote[64];            /* once it has ended: link_remote */
     const char *why;
     struct tls_session *session;  /* NULL: it is plain, or no handshake has begun */
     struct link_shaking *shaking; /* NULL: there is no handshake, or it is over */

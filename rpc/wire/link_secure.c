@@ -171,6 +171,7 @@ const struct tls_certificate *link_peer(const struct link *link) {
 const char *link_protocol(const struct link *link) {
     return link->session ? tls_session_protocol(link->session) : NULL;
 }
+bool link_shakes(const struct link *link) { return link->shaking && link->stands && !link->connected; }
 bool link_encrypted(const struct link *link) { return link->session && link->connected; }
 struct tls_session *link_session(struct link *link) {
     return link->session;

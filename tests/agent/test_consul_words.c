@@ -102,7 +102,7 @@ Test(consul_words, paths_and_keys_below_are_found) {
     cr_expect_not_null(consul_word_find(CONSUL_PATH, SLICE_LITERAL("/v1/connect/ca/roots")));
     cr_expect_null(consul_word_find(CONSUL_PATH, SLICE_LITERAL("/v1/queryx")));
     cr_expect_null(consul_word_find(CONSUL_PATH, SLICE_LITERAL("/v1")));
-    cr_expect_not_null(consul_word_find(CONSUL_KEY, SLICE_LITERAL("tls.defaults.ca_file")));
+    cr_expect_not_null(consul_word_find(CONSUL_KEY, SLICE_LITERAL("ui_config.enabled")));
     cr_expect_not_null(consul_word_find(CONSUL_KEY, SLICE_LITERAL("telemetry.disable_compat_1.9")));
     cr_expect_null(consul_word_find(CONSUL_KEY, SLICE_LITERAL("tls_min_version")));
     cr_expect_not_null(consul_word_find(CONSUL_COMMAND, SLICE_LITERAL("login")));

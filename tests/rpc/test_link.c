@@ -16,13 +16,7 @@ static void over(void) { link_world_free(&world); }
 
 TestSuite(link, .init = in_plain);
 TestSuite(link_encrypted, .init = encrypted, .fini = over);
-#define BOTH(name)                         \
-    static void name(void);                \
-    Test(link, name) { name(); }           \
-    Test(link_encrypted, name) { name(); } \
-    static void name(void)
-
-BOTH(frames_of_all_sizes_arrive_whole_and_in_order) {
+static void frames_of_all_sizes_arrive_whole_and_in_order(void) {
     struct pair pair;
     pair_open(&pair, dial, accept_rules);
     struct buffer sent = {0};
@@ -44,7 +38,7 @@ BOTH(frames_of_all_sizes_arrive_whole_and_in_order) {
 }
 
 /* A length is looked at before memory is taken for it. */
-BOTH(a_frame_that_claims_too_much_ends_the_connection) {
+static void a_frame_that_claims_too_much_ends_the_connection(void) {
     struct pair pair;
     pair_open(&pair, dial, accept_rules);
     struct buffer *out = link_frame_begin(pair.dialled, PAIR_FRAME);
@@ -60,7 +54,7 @@ BOTH(a_frame_that_claims_too_much_ends_the_connection) {
     pair_close(&pair);
 }
 
-BOTH(a_peer_that_goes_away_is_noticed) {
+static void a_peer_that_goes_away_is_noticed(void) {
     struct pair pair;
     pair_open(&pair, dial, accept_rules);
     link_send(pair.dialled, PAIR_FRAME, slice_text("hello"));
@@ -72,8 +66,8 @@ BOTH(a_peer_that_goes_away_is_noticed) {
     pair_close(&pair);
 }
 
-/* Flow control goes by bytes that wait, that were queued, and that the other side has. */
-BOTH(bytes_that_wait_and_that_are_delivered_are_counted) {
+/* Flow control goes by these counts: bytes that wait, that were queued, and that the other side has. */
+static void bytes_that_wait_and_that_are_delivered_are_counted(void) {
     struct pair pair;
     pair_open(&pair, dial, accept_rules);
     pair.keep = true, pair.frames_wanted = 1;
@@ -102,7 +96,7 @@ BOTH(bytes_that_wait_and_that_are_delivered_are_counted) {
 }
 
 /* More than the kernel takes: a part waits, and more comes to it meanwhile. */
-BOTH(a_long_queue_arrives_whole_and_in_order) {
+static void a_long_queue_arrives_whole_and_in_order(void) {
     enum { FRAMES = 300, SIZE = 100001 };
     struct pair pair;
     pair_open(&pair, dial, accept_rules);
@@ -138,3 +132,18 @@ BOTH(a_long_queue_arrives_whole_and_in_order) {
     pair_run(&pair);
     pair_close(&pair);
 }
+
+Test(link, frames_of_all_sizes_arrive_whole_and_in_order) { frames_of_all_sizes_arrive_whole_and_in_order(); }
+Test(link_encrypted, frames_of_all_sizes_arrive_whole_and_in_order) { frames_of_all_sizes_arrive_whole_and_in_order(); }
+Test(link, a_frame_that_claims_too_much_ends_the_connection) { a_frame_that_claims_too_much_ends_the_connection(); }
+Test(link_encrypted, a_frame_that_claims_too_much_ends_the_connection) {
+    a_frame_that_claims_too_much_ends_the_connection();
+}
+Test(link, a_peer_that_goes_away_is_noticed) { a_peer_that_goes_away_is_noticed(); }
+Test(link_encrypted, a_peer_that_goes_away_is_noticed) { a_peer_that_goes_away_is_noticed(); }
+Test(link, bytes_that_wait_and_that_are_delivered_are_counted) { bytes_that_wait_and_that_are_delivered_are_counted(); }
+Test(link_encrypted, bytes_that_wait_and_that_are_delivered_are_counted) {
+    bytes_that_wait_and_that_are_delivered_are_counted();
+}
+Test(link, a_long_queue_arrives_whole_and_in_order) { a_long_queue_arrives_whole_and_in_order(); }
+Test(link_encrypted, a_long_queue_arrives_whole_and_in_order) { a_long_queue_arrives_whole_and_in_order(); }

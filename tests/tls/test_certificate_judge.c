@@ -190,6 +190,23 @@ Test(certificate_judge, an_intermediate_leads_to_its_root) {
     pair_free(&its);
 }
 
+/* Its root is well, and the node would have grace: a CA has none. */
+Test(certificate_judge, an_intermediate_that_expired_has_no_grace) {
+    struct pair middle = {0}, its = {0};
+    struct tls_issuer root = pair_issuer(&ca);
+    CHECK(tls_key_make(&middle.key, NULL) == CO_OK);
+    CHECK(tls_ca_make(buffer_slice(&middle.key), pki_domain, (struct tls_life){NOW - DAY, NOW + DAY}, &root,
+                      &middle.chain, NULL) == CO_OK);
+    pki_node(&middle, TLS_ROLE_AGENT, "a1", (struct tls_life){NOW, NOW + DAY}, &its);
+    chain_free(&chain);
+    chain_add(&chain, buffer_slice(&its.chain));
+    cr_expect_eq(judge(NOW + DAY, 30 * DAY), TLS_TRUSTED, "%s", why);
+    cr_expect_eq(judge(NOW + DAY + 1, 30 * DAY), TLS_EXPIRED);
+    cr_expect_str_eq(why, "the CA of its certificate expired on 2027-01-16 08:00:00 UTC");
+    pair_free(&middle);
+    pair_free(&its);
+}
+
 /* A node may not sign for another. */
 Test(certificate_judge, a_node_is_no_ca) {
     struct pair false_ca = {0}, its = {0};

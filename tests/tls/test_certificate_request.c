@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <gnutls/abstract.h>
 #include <gnutls/x509.h>
+#include <stdio.h>
 
 #include "base/check.h"
 #include "tests/tls/pki.h"
@@ -82,6 +83,24 @@ Test(certificate_request, a_large_one_is_refused_unread) {
     cr_expect_str_eq(refusal(slice_make(large, sizeof large)),
                      "a certificate request of 4097 bytes is too large, 4096 are the most");
     cr_expect_null(strstr(refusal(slice_make(large, sizeof large - 1)), "too large"));
+}
+
+/* With attributes, with a subject, or with neither. */
+Test(certificate_request, those_of_openssl_are_taken) {
+    static const char *const ways[] = {"-subj /", "-subj /CN=x/O=y", "-subj / -addext subjectAltName=DNS:a.b"};
+    char line[256], der[4096];
+    for (size_t i = 0; i < ARRAY_COUNT(ways); i++) {
+        snprintf(
+            line, sizeof line,
+            "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null %s -outform DER "
+            "2>/dev/null",
+            ways[i]);
+        FILE *pipe = popen(line, "r");
+        CHECK(pipe);
+        size_t size = fread(der, 1, sizeof der, pipe);
+        if (pclose(pipe) != 0) cr_skip("no openssl");
+        cr_expect_str_eq(refusal(slice_make(der, size)), "", "%s", ways[i]);
+    }
 }
 
 /* -- by others ---------------------------------------------------------------------------------------------------- */

@@ -299,14 +299,15 @@ Test(folder, other_files_that_were_not_finished_are_thrown_away) {
 
 /* -- a full disk -------------------------------------------------------------------------------------------------- */
 /* In a process of its own, which can write no more than so many bytes to a file. Its result. */
-static int write_within(size_t bytes) {
+static int write_within(size_t bytes, bool ca_alone) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         struct rlimit limit = {bytes, bytes};
         signal(SIGXFSZ, SIG_IGN);
         CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-        _exit(write_pair(&fresh, NULL));
+        _exit(ca_alone ? tls_folder_write(data, TLS_FILE_CA, buffer_slice(&fresh.chain), NULL)
+                       : write_pair(&fresh, NULL));
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
@@ -319,11 +320,22 @@ Test(folder, a_full_disk_leaves_the_old_pair) {
     cr_assert_lt(fresh.key.size + 200, fresh.chain.size);
     size_t sizes[] = {0, 1, fresh.key.size - 1, fresh.key.size, fresh.key.size + 100, fresh.chain.size - 1};
     for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
-        cr_expect_eq(write_within(sizes[i]), CO_DISKFULL, "%zu bytes", sizes[i]);
+        cr_expect_eq(write_within(sizes[i], false), CO_DISKFULL, "%zu bytes", sizes[i]);
         cr_expect(pair_is(&old) && nothing_is_left(), "%zu bytes", sizes[i]);
     }
-    cr_expect_eq(write_within(fresh.chain.size), CO_OK);
+    cr_expect_eq(write_within(fresh.chain.size, false), CO_OK);
     cr_expect(pair_is(&fresh));
+}
+
+Test(folder, a_full_disk_leaves_the_old_file) {
+    CHECK(tls_folder_write(data, TLS_FILE_CA, buffer_slice(&ca.chain), NULL) == CO_OK);
+    size_t sizes[] = {0, 1, fresh.chain.size - 1};
+    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+        cr_expect_eq(write_within(sizes[i], true), CO_DISKFULL, "%zu bytes", sizes[i]);
+        cr_expect(file_is(TLS_FILE_CA, buffer_slice(&ca.chain)) && nothing_is_left(), "%zu bytes", sizes[i]);
+    }
+    cr_expect_eq(write_within(fresh.chain.size, true), CO_OK);
+    cr_expect(file_is(TLS_FILE_CA, buffer_slice(&fresh.chain)));
 }
 
 /* -- a kill ------------------------------------------------------------------------------------------------------- */

@@ -205,7 +205,7 @@ Test(session, a_pin_counts_instead_of_trust_and_name) {
     struct tls_context *bare = context_of(NULL, NULL, inner);
     struct tls_session_config client = mutual, server = mutual;
     client.peer = TLS_PEER_PINNED, client.host = "somewhere.else", server.peer = TLS_PEER_UNASKED;
-    authority_pin(&world.authority, client.pin);
+    test_ca_pin(&world.authority, client.pin);
     ends_open(&ends, bare, client, world.server_context, server);
     ends_move(&ends, 0);
     cr_assert(ends_are_open(&ends), "%s", tls_session_why(ends.client));
@@ -235,7 +235,7 @@ Test(session, a_pinned_CA_has_to_have_signed) {
     struct tls_context *bare = context_of(NULL, NULL, inner), *server = context_of(&forged, NULL, config);
     struct tls_session_config client = mutual, unasked = mutual;
     client.peer = TLS_PEER_PINNED, unasked.peer = TLS_PEER_UNASKED;
-    authority_pin(&world.authority, client.pin);
+    test_ca_pin(&world.authority, client.pin);
     ends_open(&ends, bare, client, server, unasked);
     ends_move(&ends, 0);
     cr_assert_eq(tls_session_state(ends.client), TLS_FAILED);

@@ -94,7 +94,7 @@ Test(session_bytes, hellos_are_told_from_frames) {
 static const char key_a[] = "0123456789abcdef", key_b[] = "fedcba9876543210fedcba9876543210",
                   key_c[] = "0123456789abcdeg";
 
-static struct tls_context *with_keys(const struct identity *identity, const struct authority *authority,
+static struct tls_context *with_keys(const struct identity *identity, const struct test_ca *authority,
                                      const char *first, const char *second) {
     struct tls_context_config config = inner;
     config.psk[0] = slice_text(first), config.psk_count = 1;

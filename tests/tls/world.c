@@ -10,8 +10,8 @@ const struct tls_session_config mutual = {.peer = TLS_PEER_REQUIRED, .protocols 
 
 void world_make(struct world *world) {
     *world = (struct world){0};
-    authority_make(&world->authority);
-    authority_make(&world->other);
+    test_ca_make(&world->authority);
+    test_ca_make(&world->other);
     identity_make(&world->authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &world->server);
     identity_make(&world->authority, TLS_ROLE_AGENT, "web-1", -DAY_S, DAY_S, &world->agent);
     identity_make(&world->other, TLS_ROLE_SERVER, "s9", -DAY_S, DAY_S, &world->stranger);
@@ -27,8 +27,8 @@ void world_free(struct world *world) {
     identity_free(&world->server);
     identity_free(&world->agent);
     identity_free(&world->stranger);
-    authority_free(&world->authority);
-    authority_free(&world->other);
+    test_ca_free(&world->authority);
+    test_ca_free(&world->other);
 }
 
 static void show(const struct ends *ends) {

@@ -5,7 +5,7 @@
 #include "ends.h"
 
 struct world {
-    struct authority authority, other;
+    struct test_ca authority, other;
     struct identity server, agent, stranger;
     struct tls_context *server_context, *agent_context, *stranger_context;
 };
