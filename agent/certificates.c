@@ -47,6 +47,8 @@ struct certificates {
     struct tls_slot *https;
     uint64_t state; /* of the files that were taken or refused last */
     struct reading reading;
+    struct tls_certificate taken; /* of `https` */
+    enum certificate_source taken_from;
     char ticket_key[TICKET_SIZE];
     void (*stopped)(void *data);
     void *stopped_data;
@@ -243,6 +245,7 @@ static void take(struct certificates *certificates, const char *how) {
     if (end < time(NULL))
         log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
     tls_slot_set(certificates->https, reading->context);
+    certificates->taken = reading->certificate, certificates->taken_from = certificates->files.source;
     reading->context = NULL;
 }
 
@@ -327,6 +330,13 @@ int certificates_start(uv_loop_t *loop, const struct config *config, const char 
 
 struct tls_slot *certificates_https(struct certificates *certificates) {
     return certificates ? certificates->https : NULL;
+}
+
+bool certificates_shown(const struct certificates *certificates, struct tls_certificate *certificate,
+                        enum certificate_source *source) {
+    if (!certificates) return false;
+    *certificate = certificates->taken, *source = certificates->taken_from;
+    return true;
 }
 
 void certificates_reload(struct certificates *certificates, const struct config *config) {

@@ -1,5 +1,6 @@
 #include "agent/membership_run.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -28,11 +29,13 @@ struct membership_run {
     uv_async_t wake; /* `follow` or `first` is answered */
     struct membership membership;
     enum membership_state told;
+    _Atomic enum membership_state state; /* as of the last tick */
     /* the question about the cluster's trust */
     struct rpc_fetch follow;
     bool following, followed;
     uint64_t follow_at_ms, index;
-    uv_mutex_t lock; /* what other threads leave for the loop */
+    uv_mutex_t lock;               /* what other threads leave for the loop, and: */
+    struct membership_facts facts; /* its state is that of now when they are read */
     struct buffer answer;
     uint64_t answer_index;
     int answer_error;
@@ -68,7 +71,9 @@ static int64_t now_s(void) { return (int64_t)time(NULL); }
 
 /* -- what is in DATA/tls -------------------------------------------------------------------------------------------- */
 struct loaded {
-    struct buffer cas, chain, key, mode;
+    struct buffer cas, chain, key, mode, regions;
+    struct buffer shown; /* the chain, and certificates of its CA by others: for nodes that do not know that one yet */
+    struct buffer trusted;              /* the CAs, and those of other regions */
     struct tls_certificate own, signer; /* signer: the CA's own, as the chain has it */
 };
 
@@ -76,7 +81,31 @@ static void loaded_free(struct loaded *loaded) {
     buffer_free(&loaded->cas);
     buffer_free(&loaded->chain);
     buffer_free(&loaded->mode);
+    buffer_free(&loaded->regions);
+    buffer_free(&loaded->shown);
+    buffer_free(&loaded->trusted);
     tls_wipe(&loaded->key);
+}
+
+/* Where it is there. */
+static int load_more(const char *data_dir, enum tls_file file, struct buffer *content, struct fault *fault) {
+    int error = tls_folder_read(data_dir, file, content, fault);
+    return error == CO_NOTFOUND ? CO_OK : error;
+}
+
+/* Appends what ca.pem has of the CA that signed, but for the certificate that the chain ends with. */
+static void show_more(struct loaded *loaded, struct slice in_chain) {
+    buffer_append(&loaded->shown, loaded->chain.data, loaded->chain.size);
+    for (size_t i = 0; i < tls_certificate_count(buffer_slice(&loaded->cas)); i++) {
+        struct buffer one = {0};
+        struct tls_certificate ca;
+        bool more = tls_certificate_at(buffer_slice(&loaded->cas), i, &one, NULL) == CO_OK &&
+                    tls_certificate_read(buffer_slice(&one), &ca, NULL) == CO_OK &&
+                    memcmp(ca.pin, loaded->signer.pin, sizeof ca.pin) == 0 &&
+                    !slice_equal(buffer_slice(&one), in_chain);
+        if (more) buffer_append(&loaded->shown, one.data, one.size);
+        buffer_free(&one);
+    }
 }
 
 /* CO_NOTFOUND: this node has no certificate. */
@@ -86,27 +115,42 @@ static int load(const char *data_dir, struct loaded *loaded, struct fault *fault
     if (!error) error = tls_folder_read(data_dir, TLS_FILE_CERT, &loaded->chain, fault);
     if (!error) error = tls_folder_read(data_dir, TLS_FILE_KEY, &loaded->key, fault);
     if (!error) error = tls_folder_read(data_dir, TLS_FILE_CA, &loaded->cas, fault);
-    if (!error) {
-        int rv = tls_folder_read(data_dir, TLS_FILE_MODE, &loaded->mode, fault);
-        if (rv != CO_NOTFOUND) error = rv;
-    }
+    if (!error) error = load_more(data_dir, TLS_FILE_MODE, &loaded->mode, fault);
+    if (!error) error = load_more(data_dir, TLS_FILE_REGIONS, &loaded->regions, fault);
     if (!error) error = tls_certificate_read(buffer_slice(&loaded->chain), &loaded->own, fault);
     struct buffer second = {0};
     if (!error) error = tls_certificate_at(buffer_slice(&loaded->chain), 1, &second, fault);
     if (!error) error = tls_certificate_read(buffer_slice(&second), &loaded->signer, fault);
+    if (!error) show_more(loaded, buffer_slice(&second));
     buffer_free(&second);
     return error;
 }
 
-static int protect(const struct membership_run_config *config, const struct loaded *loaded, struct fault *fault) {
-    struct tls_context_config context_config = {.chain = buffer_slice(&loaded->chain),
+/* The CAs of other regions count between servers, for the names of those regions. */
+static void take_regions(struct loaded *loaded, struct security_rules *rules) {
+    struct arena arena = {0};
+    const Pb__Trust *trust = message_unpack(&arena, &pb__trust__descriptor, buffer_slice(&loaded->regions));
+    buffer_append(&loaded->trusted, loaded->cas.data, loaded->cas.size);
+    for (size_t i = 0; trust && i < trust->n_regions && i < SECURITY_REGIONS_MAX; i++) {
+        const Pb__TrustRegion *region = trust->regions[i];
+        struct security_region *to = &rules->regions[rules->region_count++];
+        snprintf(to->name, sizeof to->name, "%s", region->name);
+        snprintf(to->domain, sizeof to->domain, "%s", region->domain);
+        buffer_append_text(&loaded->trusted, region->certificate);
+    }
+    arena_free(&arena);
+}
+
+static int protect(const struct membership_run_config *config, struct loaded *loaded, struct fault *fault) {
+    struct security_rules rules = {.kind = SECURITY_CLUSTER, .asks_clients = true};
+    take_regions(loaded, &rules);
+    struct tls_context_config context_config = {.chain = buffer_slice(&loaded->shown),
                                                 .key = buffer_slice(&loaded->key),
-                                                .trusted = buffer_slice(&loaded->cas),
+                                                .trusted = buffer_slice(&loaded->trusted),
                                                 .only_tls13 = true};
     struct tls_context *context;
     int error = tls_context_make(&context_config, &context, fault);
     if (error) return error;
-    struct security_rules rules = {.kind = SECURITY_CLUSTER, .asks_clients = true};
     rules.takes_plain = rules.secures = loaded->mode.size > 0;
     memcpy(rules.domain, loaded->own.domain, sizeof rules.domain);
     security_set(config->security, &rules, context);
@@ -132,6 +176,44 @@ int membership_load(const struct membership_run_config *config, struct fault *fa
     return error == CO_NOTFOUND && !fault->code ? CO_OK : error;
 }
 
+static void note_cas(struct slice cas, struct membership_facts *facts) {
+    uint8_t pins[TRUST_CAS_MAX][TLS_PIN_SIZE];
+    size_t count = tls_certificate_count(cas);
+    for (size_t i = 0; i < count && facts->ca_count < TRUST_CAS_MAX; i++) {
+        struct buffer one = {0};
+        struct tls_certificate read;
+        bool known = tls_certificate_at(cas, i, &one, NULL) != CO_OK ||
+                     tls_certificate_read(buffer_slice(&one), &read, NULL) != CO_OK;
+        for (size_t k = 0; k < facts->ca_count && !known; k++)
+            known = memcmp(pins[k], read.pin, TLS_PIN_SIZE) == 0; /* the same one, signed by the one before */
+        buffer_free(&one);
+        if (known) continue;
+        size_t at = facts->ca_count++;
+        memcpy(pins[at], read.pin, TLS_PIN_SIZE);
+        memcpy(facts->cas[at].name, read.common_name, sizeof facts->cas[at].name);
+        memcpy(facts->cas[at].serial, read.serial, sizeof facts->cas[at].serial);
+        facts->cas[at].life = read.life;
+    }
+}
+
+static void note_facts(struct membership_run *run, const struct loaded *loaded) {
+    struct membership_facts facts = {.has_certificate = true, .life = loaded->own.life};
+    memcpy(facts.serial, loaded->own.serial, sizeof facts.serial);
+    note_cas(buffer_slice(&loaded->cas), &facts);
+    uv_mutex_lock(&run->lock);
+    run->facts = facts;
+    uv_mutex_unlock(&run->lock);
+}
+
+void membership_run_facts(struct membership_run *run, struct membership_facts *facts) {
+    *facts = (struct membership_facts){0};
+    if (!run) return;
+    uv_mutex_lock(&run->lock);
+    *facts = run->facts;
+    uv_mutex_unlock(&run->lock);
+    facts->state = atomic_load(&run->state);
+}
+
 /* After the files have changed. The ones of before stay in use when the new ones cannot be. */
 static void take_files(struct membership_run *run) {
     struct loaded loaded;
@@ -141,7 +223,10 @@ static void take_files(struct membership_run *run) {
     if (error && error != CO_NOTFOUND)
         log_error("certificates", "the new certificate cannot be used, the one of before stays in use error=\"%s\"",
                   fault.text);
-    if (!error) membership_certificate(&run->membership, loaded.own.life, loaded.signer.pin, now_s());
+    if (!error) {
+        membership_certificate(&run->membership, loaded.own.life, loaded.signer.pin, now_s());
+        note_facts(run, &loaded);
+    }
     loaded_free(&loaded);
 }
 
@@ -312,6 +397,21 @@ static void begin_renewal(struct membership_run *run) {
 }
 
 /* -- what the cluster trusts ---------------------------------------------------------------------------------------- */
+/* *changed: other regions are trusted than before. */
+static int keep_regions(struct membership_run *run, const Pb__Trust *trust, bool *changed, struct fault *fault) {
+    struct arena arena = {0};
+    struct buffer known = {0};
+    Pb__Trust only = PB__TRUST__INIT;
+    only.regions = trust->regions, only.n_regions = trust->n_regions;
+    struct slice packed = message_pack(&arena, &only.base);
+    int error = load_more(run->data_dir, TLS_FILE_REGIONS, &known, fault);
+    *changed = !error && !slice_equal(packed, buffer_slice(&known));
+    if (*changed) error = tls_folder_write(run->data_dir, TLS_FILE_REGIONS, packed, fault);
+    buffer_free(&known);
+    arena_free(&arena);
+    return error;
+}
+
 static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
     struct buffer cas = {0}, known = {0};
     struct fault fault = {0};
@@ -329,8 +429,10 @@ static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
     if (!error && both != was_both)
         error =
             tls_folder_write(run->data_dir, TLS_FILE_MODE, both ? SLICE_LITERAL("both\n") : slice_make("", 0), &fault);
+    bool others = false;
+    if (!error && run->config.server) error = keep_regions(run, trust, &others, &fault);
     if (error) log_error("certificates", "what the cluster trusts cannot be kept error=\"%s\"", fault.text);
-    else if (!same || both != was_both) take_files(run);
+    else if (!same || both != was_both || others) take_files(run);
     buffer_free(&cas);
     buffer_free(&known);
     buffer_free(&mode);
@@ -509,6 +611,7 @@ static void on_tick(uv_timer_t *timer) {
     bring_first(run);
     follow(run);
     enum membership_state state = membership_state(&run->membership, now_s());
+    atomic_store(&run->state, state);
     tell_state(run, state);
     bool first = state == MEMBERSHIP_NONE && run->secures && now_s() >= run->secure_at_s;
     if ((state == MEMBERSHIP_DUE || first) && !run->working) begin_renewal(run);
