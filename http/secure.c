@@ -269,8 +269,7 @@ enum secure_step secure_handshake(struct connection *connection) {
     struct tally *tally = &connection->worker->tally;
     int rv;
     call_begin(secure);
-    while ((rv = gnutls_handshake(secure->session)) == GNUTLS_E_INTERRUPTED || rv == GNUTLS_E_WARNING_ALERT_RECEIVED ||
-           rv == GNUTLS_E_GOT_APPLICATION_DATA) {
+    while ((rv = gnutls_handshake(secure->session)) == GNUTLS_E_INTERRUPTED || rv == GNUTLS_E_WARNING_ALERT_RECEIVED) {
         continue;
     }
     if (rv < 0 && rv != GNUTLS_E_AGAIN) {
@@ -358,7 +357,7 @@ static bool encrypt(struct secure *secure, struct slice bytes) {
     while (bytes.size) {
         ssize_t done =
             gnutls_record_send(secure->session, bytes.data, bytes.size < RECORD_MOST ? bytes.size : RECORD_MOST);
-        if (done == GNUTLS_E_INTERRUPTED || done == GNUTLS_E_AGAIN) continue;
+        if (done == GNUTLS_E_INTERRUPTED) continue;
         if (done <= 0) return false;
         bytes = slice_make(bytes.data + done, bytes.size - (size_t)done);
     }
@@ -414,6 +413,8 @@ ssize_t secure_send_file(struct connection *connection, int from, off64_t *offse
     free(bytes);
     return done ? (ssize_t)done : sent;
 }
+
+bool secure_ended(const struct connection *connection) { return connection->secure && connection->secure->ended; }
 
 bool secure_unread(const struct connection *connection) {
     const struct secure *secure = connection->secure;
