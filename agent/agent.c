@@ -13,9 +13,11 @@
 #include "agent/cmd.h"
 #include "agent/control.h"
 #include "agent/definitions.h"
+#include "agent/enrolled.h"
 #include "agent/flags.h"
 #include "agent/identity.h"
 #include "agent/leaving.h"
+#include "agent/membership_run.h"
 #include "agent/modules.h"
 #include "agent/outputs.h"
 #include "agent/serving.h"
@@ -52,7 +54,11 @@ struct agent {
     struct links *links; /* NULL: no other process can reach this one (-dev), or it is a client agent */
     struct local *local;
     struct spender_run *spender_run;
-    struct certificates *certificates; /* NULL: no TLS */
+    struct certificates *certificates; /* of HTTPS; NULL: no TLS */
+    struct security *security;
+    struct authority *authority;
+    struct membership_run_config membership_config;
+    struct membership_run *membership;
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -121,7 +127,11 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .scrub_interval_ms = (uint64_t)c->scrub_interval_ns / 1000000,
                                        .coordinates = coordinates_settings(c),
                                        .slow_start_ns = (uint64_t)c->slow_start_ns,
-                                       .modules = agent_modules_configured(c, &agent->arena)};
+                                       .modules = agent_modules_configured(c, &agent->arena),
+                                       .security = agent->security,
+                                       .authority = agent->authority,
+                                       .dns_domain = c->domain,
+                                       .certificate_life_s = ENROLLED_LIFE_S};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
 
@@ -143,8 +153,32 @@ static void start_client(struct agent *agent) {
                                        .no_coordinates = c->disable_coordinates,
                                        .coordinate_interval_ms = (uint64_t)c->coordinate_interval_ns / 1000000,
                                        .slow_start_ns = (uint64_t)c->slow_start_ns,
-                                       .modules = agent_modules};
+                                       .modules = agent_modules,
+                                       .security = agent->security};
     agent->rpc = rpc_client_start(&agent->loop, &config);
+}
+
+/* Before anything is dialled or listens: how this node protects its connections. */
+static int start_security(struct agent *agent, struct fault *fault) {
+    const struct config *c = &agent->config;
+    bool any = strcmp(c->bind_addr, "0.0.0.0") == 0 || strcmp(c->bind_addr, "::") == 0;
+    agent->security = security_new();
+    agent->authority = authority_new();
+    agent->membership_config =
+        (struct membership_run_config){.data_dir = agent->identity.data_dir,
+                                       .node = agent->identity.node_name,
+                                       .datacenter = c->datacenter,
+                                       .bind = any ? NULL : c->bind_addr,
+                                       .address = agent->identity.address,
+                                       .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
+                                       .server = c->server,
+                                       .authority = agent->authority,
+                                       .security = agent->security};
+    return membership_load(&agent->membership_config, fault);
+}
+
+static void start_membership(struct agent *agent) {
+    agent->membership = membership_run_start(&agent->loop, agent->rpc, &agent->membership_config);
 }
 
 static int start_rpc(struct agent *agent, struct fault *fault) {
@@ -326,9 +360,15 @@ static void spender_run_stopped(void *data) {
     acts_stop(agent->acts, acts_stopped, agent);
 }
 
+static void membership_stopped(void *data) {
+    struct agent *agent = data;
+    agent->membership = NULL;
+    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
+}
+
 static void certificates_stopped(void *data) {
     struct agent *agent = data;
-    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
+    membership_run_stop(agent->membership, membership_stopped, agent);
 }
 
 static void http_stopped(uv_work_t *work, int status) {
@@ -476,7 +516,9 @@ static void start_tidying(struct agent *agent) {
 static int start_parts(struct agent *agent, struct fault *fault) {
     undiscoverable_domains(agent->config.domain, agent->config.alt_domain, agent->config.datacenter);
     start_tidying(agent);
-    int rv = start_rpc(agent, fault);
+    int rv = start_security(agent, fault);
+    if (rv == CO_OK) rv = start_rpc(agent, fault);
+    if (rv == CO_OK) start_membership(agent);
     if (rv == CO_OK) start_links(agent);
     if (rv == CO_OK) rv = start_local(agent, fault);
     if (rv == CO_OK) start_spending(agent);
@@ -547,7 +589,9 @@ int agent_main(int argc, char **argv) {
     prepare_process(agent);
     announce_build(&agent->config);
     rv = start_parts(agent, &fault);
-    if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns);
+    struct security_rules rules;
+    if (rv == CO_OK) security_get(agent->security, &rules);
+    if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns, &rules);
     else {
         log_error("agent", "cannot start: %s", fault.text);
         agent->exit_code = CMD_EXIT_REFUSED;
@@ -556,6 +600,8 @@ int agent_main(int argc, char **argv) {
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
     certificates_free(agent->certificates);
+    security_free(agent->security);
+    authority_free(agent->authority);
     identity_close(&agent->identity);
     if (rv == CO_OK) log_info("agent", "stopped");
     outputs_close(&agent->config);

@@ -36,7 +36,20 @@ static void list_addresses(struct buffer *out, const char *name, const struct co
     for (size_t i = 0; i < addresses->count; i++) buffer_printf(out, " %s", addresses->items[i]);
 }
 
-void announce_protection(const struct config *c, struct buffer *out) {
+static void list_members(const struct security_rules *rules, struct buffer *safe, struct buffer *open) {
+    static const char *const how[] = {[SECURITY_SHARED_KEY] = "by the key of encrypt",
+                                      [SECURITY_OWN_CA] = "by ca_file, cert_file and key_file",
+                                      [SECURITY_CLUSTER] = "by the cluster's certificates"};
+    bool closed = rules->kind != SECURITY_OPEN;
+    if (closed)
+        buffer_printf(safe, "%sservers and agents among themselves (%s)", safe->size ? "; " : "", how[rules->kind]);
+    if (!closed || rules->takes_plain || rules->dials_plain)
+        buffer_printf(
+            open, "%s%s", open->size ? "; " : "",
+            closed ? "plain connections of servers and agents are taken, too" : "servers and agents among themselves");
+}
+
+void announce_protection(const struct config *c, const struct security_rules *rules, struct buffer *out) {
     struct buffer safe = {0}, open = {0};
     list_addresses(&safe, "HTTPS on", &c->https_addresses);
     if (c->https_addresses.count)
@@ -44,7 +57,7 @@ void announce_protection(const struct config *c, struct buffer *out) {
             &safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
     list_addresses(&open, "HTTP on", &c->http_addresses);
     bool alone = c->dev || c->server_port < 0;
-    if (!alone) buffer_printf(&open, "%sservers and agents among themselves", open.size ? "; " : "");
+    if (!alone) list_members(rules, &safe, &open);
     if (c->dns_port >= 0) list_addresses(&open, "DNS on", &c->dns_addresses);
     buffer_printf(out, "protected by TLS: %.*s | not protected: %.*s", safe.size ? (int)safe.size : 7,
                   safe.size ? safe.data : "nothing", open.size ? (int)open.size : 7, open.size ? open.data : "nothing");
@@ -52,9 +65,9 @@ void announce_protection(const struct config *c, struct buffer *out) {
     buffer_free(&open);
 }
 
-static void log_protection(const struct config *c) {
+static void log_protection(const struct config *c, const struct security_rules *rules) {
     struct buffer line = {0};
-    announce_protection(c, &line);
+    announce_protection(c, rules, &line);
     log_info("agent", "%.*s", (int)line.size, line.data);
     buffer_free(&line);
     const struct config_tls *all = &c->tls_defaults;
@@ -66,7 +79,7 @@ static void log_protection(const struct config *c) {
 }
 
 void announce_agent(const struct config *c, const struct identity *identity, const Pb__Node *node,
-                    const struct http_server *http, const struct dns_server *dns) {
+                    const struct http_server *http, const struct dns_server *dns, const struct security_rules *rules) {
     undiscoverable_log(identity->node_name, node, NULL);
     log_info("agent", "coord %s node=%s id=%s datacenter=%s data=%s", COORD_VERSION, identity->node_name,
              identity->node_id, c->datacenter, identity->data_dir);
@@ -82,7 +95,7 @@ void announce_agent(const struct config *c, const struct identity *identity, con
     for (size_t i = 0; i < c->dns_addresses.count; i++)
         log_info("agent", "dns address=%s port=%u domain=%s", c->dns_addresses.items[i], dns ? dns_port(dns) : 0u,
                  c->domain);
-    log_protection(c);
+    log_protection(c, rules);
 }
 
 static char build_labels[160] = "version=\"\",consul_version=\"\"";

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "agent/cmd.h"
+#include "agent/cmd_join_cluster.h"
 #include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
@@ -22,7 +23,18 @@ static int put(const struct client *client, struct buffer *path, struct fault *f
     return rv;
 }
 
+/* Only that of a host into a closed cluster has a data folder. */
+static bool brings_a_host(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i] + strspn(argv[i], "-");
+        if (name != argv[i] && (strncmp(name, "data-dir", 8) == 0 || strncmp(name, "token-file", 10) == 0)) return true;
+        if (cmd_is_join_token(argv[i])) return true;
+    }
+    return false;
+}
+
 int cmd_join(int argc, char **argv) {
+    if (brings_a_host(argc, argv)) return cmd_join_cluster(argc, argv);
     static const char usage[] = "coord join [FLAGS] ADDRESS ...";
     struct client client = {0};
     bool wan = false;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "agent/config_internal.h"
+#include "agent/joined.h"
 #include "base/check.h"
 #include "base/consul_words.h"
 #include "base/suggest.h"
@@ -200,6 +201,28 @@ static int apply_key(const struct given *given, struct config *config, struct fa
     return config_set(config, source, given->flag->key, slice_text(given->value), fault);
 }
 
+/* The data folder that the flags name, or else the files do; in the arena. NULL: none. */
+static const char *data_dir_of(const struct given *given, size_t count, struct config *config) {
+    const char *folder = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(given[i].flag->name, "data-dir") == 0) folder = given[i].value;
+    if (folder) return folder;
+    struct config scratch; /* its errors are those of the files, which are read once more */
+    struct fault ignored = {0};
+    config_init(&scratch);
+    for (size_t i = 0; i < count; i++)
+        if (given[i].flag->special == CONFIG_PATH) (void)config_add_path(&scratch, given[i].value, &ignored);
+    if (scratch.data_dir) folder = arena_strndup(&config->arena, scratch.data_dir, strlen(scratch.data_dir));
+    config_free(&scratch);
+    return folder;
+}
+
+static int apply_joined(const struct given *given, size_t count, struct config *config, struct fault *fault) {
+    char path[4096];
+    const char *folder = data_dir_of(given, count, config);
+    return folder && joined_path(folder, path) ? config_add_path(config, path, fault) : CO_OK;
+}
+
 int flags_parse(int argc, char *const *argv, struct config *config, bool *help, struct fault *fault) {
     struct given *given = arena_zalloc(&config->arena, (size_t)(argc + 1) * sizeof *given);
     size_t count = 0;
@@ -213,6 +236,7 @@ int flags_parse(int argc, char *const *argv, struct config *config, bool *help, 
     }
     int wrong = apply_switches(given, count, config, fault);
     if (!error) error = wrong;
+    if ((wrong = apply_joined(given, count, config, fault)) != CO_OK && !error) error = wrong;
     for (size_t i = 0; i < count; i++)
         if ((wrong = apply_file(&given[i], config, fault)) != CO_OK && !error) error = wrong;
     for (size_t i = 0; i < count; i++)

@@ -4,7 +4,7 @@
 
 #include "agent/config.h"
 
-/* Applies -dev, then the files and folders named by flags in their order, then all other flags, to a config that
+/* Applies -dev, then what `coord init` or `coord join` left in the data folder (joined.h), then the files and folders named by flags in their order, then all other flags, to a config that
  * config_init made; config_finish is left to the caller. argv[0] is skipped. *help: -h was given, nothing else was
  * done. Faults name the flag, an unknown one also the nearest right one. */
 int flags_parse(int argc, char *const *argv, struct config *config, bool *help, struct fault *fault);

@@ -17,7 +17,7 @@
 #include "base/text.h"
 
 /* -- folder ------------------------------------------------------------------------------------------------------- */
-static int make_folders(const char *path, struct fault *fault) {
+int identity_folder_make(const char *path, struct fault *fault) {
     char part[4096];
     snprintf(part, sizeof part, "%s", path);
     for (char *at = part + 1;; at++) {
@@ -34,7 +34,7 @@ static int make_folders(const char *path, struct fault *fault) {
 static int open_folder(const struct config *config, struct identity *identity, struct fault *fault) {
     if (config->data_dir) {
         identity->data_dir = mem_strdup(config->data_dir);
-        return make_folders(identity->data_dir, fault);
+        return identity_folder_make(identity->data_dir, fault);
     }
     const char *tmp = getenv("TMPDIR");
     struct buffer path = {0};
@@ -96,6 +96,11 @@ static int find_id(const struct config *config, struct identity *identity, struc
     return error ? fault_set(fault, co_from_errno(error), "%s cannot be written: %s", path, strerror(error)) : CO_OK;
 }
 
+void identity_host_name(char name[256]) {
+    name[255] = 0;
+    if (gethostname(name, 255) != 0 || !name[0]) snprintf(name, 256, "localhost");
+}
+
 /* -- address ------------------------------------------------------------------------------------------------------ */
 static bool any_address(const char *text) { return strcmp(text, "0.0.0.0") == 0 || strcmp(text, "::") == 0; }
 
@@ -104,7 +109,7 @@ static bool is_private(uint32_t ip) {
 }
 
 /* The first private IPv4 address of the host, as Consul picks it; loopback when there is none. */
-static void host_address(char out[64]) {
+void identity_host_address(char out[64]) {
     struct ifaddrs *list = NULL;
     snprintf(out, 64, "127.0.0.1");
     if (getifaddrs(&list) != 0) return;
@@ -128,10 +133,9 @@ int identity_open(const struct config *config, struct identity *identity, struct
         return rv;
     }
     if (config->node_name) snprintf(identity->node_name, sizeof identity->node_name, "%s", config->node_name);
-    else if (gethostname(identity->node_name, sizeof identity->node_name - 1) != 0 || !identity->node_name[0])
-        snprintf(identity->node_name, sizeof identity->node_name, "localhost");
+    else identity_host_name(identity->node_name);
     if (config->advertise_addr) snprintf(identity->address, sizeof identity->address, "%s", config->advertise_addr);
-    else if (any_address(config->bind_addr)) host_address(identity->address);
+    else if (any_address(config->bind_addr)) identity_host_address(identity->address);
     else snprintf(identity->address, sizeof identity->address, "%s", config->bind_addr);
     return CO_OK;
 }

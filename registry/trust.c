@@ -124,13 +124,32 @@ static void token_begin(struct machine_tx *tx, Pb__JoinToken *token) {
     if (token->ttl_ns) expiry_began_in(tx, &join_token_expiry, message_slice(token->id), tx->index, token->ttl_ns);
 }
 
+/* Gives up closing an open cluster: nothing of it is left. */
+static int open_again(struct machine_tx *tx, const Pb__Trust *old, uint64_t cas, struct machine_result *result) {
+    if (!old || old->mode != TRUST_BOTH) return machine_refuse(result, CO_CONFLICT, "a closed cluster stays closed");
+    if (cas != old->modify_index)
+        return machine_refuse(result, CO_CONFLICT, "the cluster's trust has changed meanwhile");
+    struct store_cursor cursor;
+    STORE_PREFIX(&cursor, tx->store, TABLE_TRUST, tokens_prefix) {
+        const Pb__JoinToken *token = message_unpack(tx->arena, &pb__join_token__descriptor, cursor.value);
+        if (token && token->ttl_ns)
+            expiry_ended_in(tx, &join_token_expiry, message_slice(token->id), token->create_index);
+    }
+    store_cursor_close(&cursor);
+    trust_place(tx->store, slice_make("", 0));
+    machine_changed(tx, SPACE_TRUST, everything, false);
+    result->yes = true;
+    return CO_OK;
+}
+
 static int set(struct machine_tx *tx, void *request, struct machine_result *result) {
     Pb__TrustSetCommand *command = request;
-    const char *fault = trust_fault(command->trust);
+    const char *fault = command->trust && command->trust->mode == TRUST_OPEN ? NULL : trust_fault(command->trust);
     for (size_t i = 0; i < command->n_tokens && !fault; i++) fault = token_fault(command->tokens[i]);
     if (fault) return machine_refuse(result, CO_INVALID, fault);
     Pb__Trust *old = trust_read(tx->store, tx->arena);
     if (store_txn_error(tx->store) != CO_OK) return store_txn_error(tx->store);
+    if (command->trust->mode == TRUST_OPEN) return open_again(tx, old, command->cas, result);
     if (command->cas != (old ? old->modify_index : 0))
         return machine_refuse(result, CO_CONFLICT, "the cluster's trust has changed meanwhile");
     if (old && strcmp(old->domain, command->trust->domain) != 0)

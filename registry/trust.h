@@ -1,4 +1,4 @@
-/* Who belongs to the cluster: the CAs that it trusts, the join tokens, and the certificates of its nodes. Every machine
+/* The members of the cluster: the CAs that it trusts, the join tokens, and the certificates of its nodes. Every machine
  * has this module. It keeps no secret: CA keys and the key of the tokens' hashes live beside Raft (tls/folder.h).
  *
  * An open cluster has no record (trust_mode OPEN). `coord init` makes a closed one, `coord secure` closes a running one

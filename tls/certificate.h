@@ -31,7 +31,7 @@ struct tls_life {
     int64_t from_s, to_s; /* Unix time, both inclusive */
 };
 
-/* What a certificate says. Of a certificate without coord's URI `role` is TLS_ROLE_NONE, and domain and node are empty. */
+/* The content of a certificate. Of a certificate without coord's URI `role` is TLS_ROLE_NONE, and domain and node are empty. */
 struct tls_certificate {
     char domain[TLS_DOMAIN_SIZE + 1];
     enum tls_role role;
@@ -43,7 +43,7 @@ struct tls_certificate {
     bool is_ca;
 };
 
-/* Who a certificate is for. */
+/* The node that a certificate is for. */
 struct tls_subject {
     const char *domain; /* trust domain */
     enum tls_role role;
@@ -59,8 +59,8 @@ struct tls_issuer {
 
 void tls_wipe(struct buffer *secret); /* overwrites the bytes and frees them */
 
-/* Faults: CO_INVALID says in a line what is wrong with what was given; CO_IO: no random bytes. What is made is appended
- * to the buffer; after a fault it is as before. */
+/* Faults: CO_INVALID says in a line what is wrong with what was given; CO_IO: no random bytes. Results are appended to the
+ * buffer; after a fault it is as before. */
 int tls_key_make(struct buffer *key, struct fault *fault);
 int tls_domain_make(char domain[TLS_DOMAIN_SIZE + 1], struct fault *fault);
 /* A CA of its own (self-signed), or signed by `by` when that is not NULL (cross-signed: same name, same key). A name

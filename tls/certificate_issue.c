@@ -223,6 +223,11 @@ static int issuer_load(const struct tls_issuer *by, bool for_ca, struct issuer *
     return rv;
 }
 
+static int check_domain(const char *domain, struct fault *fault) {
+    if (tls_domain_valid(slice_text(domain))) return CO_OK;
+    return fault_set(fault, CO_INVALID, "\"%.40s\" is no trust domain: it has %d hex digits", domain, TLS_DOMAIN_SIZE);
+}
+
 /* -- CAs ---------------------------------------------------------------------------------------------------------- */
 static void set_ca_name(struct draft *draft) {
     uint8_t pin[TLS_PIN_SIZE];
@@ -234,10 +239,10 @@ static void set_ca_name(struct draft *draft) {
 
 int tls_ca_make(struct slice key, const char *domain, struct tls_life life, const struct tls_issuer *by,
                 struct buffer *certificate, struct fault *fault) {
-    CHECK(tls_domain_valid(slice_text(domain)));
     gnutls_x509_privkey_t own;
     struct issuer issuer = {0};
-    int rv = tls_load_key(key, &own, fault);
+    int rv = check_domain(domain, fault);
+    if (rv == CO_OK) rv = tls_load_key(key, &own, fault);
     if (rv != CO_OK) return rv;
     if (by) rv = issuer_load(by, true, &issuer, fault);
     if (rv == CO_OK) {
@@ -294,9 +299,8 @@ int tls_ca_make_plain(struct slice key, const struct tls_plain_ca *ca, struct tl
 static int check_subject(const struct tls_subject *subject, struct fault *fault) {
     CHECK(subject->role == TLS_ROLE_SERVER || subject->role == TLS_ROLE_AGENT);
     struct slice node = slice_text(subject->node);
-    if (!tls_domain_valid(slice_text(subject->domain)))
-        return fault_set(fault, CO_INVALID, "\"%.40s\" is no trust domain: it has %d hex digits", subject->domain,
-                         TLS_DOMAIN_SIZE);
+    int rv = check_domain(subject->domain, fault);
+    if (rv != CO_OK) return rv;
     if (node.size == 0 || node.size > TLS_NODE_MAX || !utf8_valid(node))
         return fault_set(fault, CO_INVALID, "a node's name has 1 to %d bytes of UTF-8", TLS_NODE_MAX);
     struct slice zone[] = {slice_text(subject->datacenter), slice_text(subject->dns_domain)};

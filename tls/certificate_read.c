@@ -1,4 +1,4 @@
-/* What a certificate says. */
+/* Reading certificates: their content, their names, the pair with a key. */
 #include <stdio.h>
 #include <time.h>
 

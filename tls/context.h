@@ -1,4 +1,4 @@
-/* What a process shows and whom it trusts: immutable, reference-counted. A session keeps the context that it began
+/* The certificates that a process shows and trusts: immutable, reference-counted. A session keeps the context that it began
  * with, so a new certificate is taken (tls_slot_set) without dropping connections. Any thread. */
 #ifndef COORD_TLS_CONTEXT_H
 #define COORD_TLS_CONTEXT_H

@@ -18,8 +18,10 @@ static const struct {
     const char *name;
     bool secret;
 } files[] = {
-    [TLS_FILE_CA] = {"ca.pem", false},    [TLS_FILE_CERT] = {"cert.pem", false},    [TLS_FILE_KEY] = {"key.pem", true},
-    [TLS_FILE_CA_KEY] = {"ca.key", true}, [TLS_FILE_SECRET] = {"secret.key", true},
+    [TLS_FILE_CA] = {"ca.pem", false},        [TLS_FILE_CERT] = {"cert.pem", false},
+    [TLS_FILE_KEY] = {"key.pem", true},       [TLS_FILE_CA_KEY] = {"ca.key", true},
+    [TLS_FILE_SECRET] = {"secret.key", true}, [TLS_FILE_FIRST] = {"first", true},
+    [TLS_FILE_MODE] = {"mode", false},        [TLS_FILE_CA_NEXT] = {"ca-next.key", true},
 };
 
 const char *tls_file_name(enum tls_file file) {
@@ -132,6 +134,12 @@ int tls_folder_read(const char *data_dir, enum tls_file file, struct buffer *con
     }
     paths_free(&paths);
     return rv;
+}
+
+void tls_folder_remove(const char *data_dir, enum tls_file file) {
+    struct paths paths = paths_of(data_dir, file);
+    (void)unlink(paths.now);
+    paths_free(&paths);
 }
 
 int tls_key_file_read(const char *path, struct buffer *key, struct fault *fault) {
@@ -268,15 +276,15 @@ static int recover_pair(const struct pair *pair, struct fault *fault) {
 }
 
 int tls_folder_recover(const char *data_dir, struct fault *fault) {
-    static const enum tls_file alone[] = {TLS_FILE_CA, TLS_FILE_CA_KEY, TLS_FILE_SECRET};
     struct pair pair = pair_of(data_dir);
     if (!is_there(pair.key.folder)) {
         pair_free(&pair);
         return CO_OK;
     }
     int rv = recover_pair(&pair, fault);
-    for (size_t i = 0; i < ARRAY_COUNT(alone); i++) {
-        struct paths paths = paths_of(data_dir, alone[i]);
+    for (enum tls_file file = 0; file < TLS_FILES; file++) {
+        if (file == TLS_FILE_KEY || file == TLS_FILE_CERT) continue;
+        struct paths paths = paths_of(data_dir, file);
         (void)unlink(paths.next);
         paths_free(&paths);
     }

@@ -5,6 +5,9 @@
  *     key.pem      its key; made here, never sent
  *     ca.key       servers: the key that signs, of the first certificate of ca.pem
  *     secret.key   servers: 32 random bytes; the key of hashes of secrets that are replicated (join tokens)
+ *     first        the first server, until it leads: what `coord init` brings into the replicated state
+ *     ca-next.key  a server that makes a new CA, until the cluster trusts it
+ *     mode         while an open cluster is being closed: plain connections are taken, too
  *
  * A pair (key, certificate) is replaced as a whole: the new files are written and synced beside the old ones
  * (NAME.new), then renamed, the key first; a start that finds the pair half renamed finishes or undoes it. So a full
@@ -18,7 +21,17 @@
 #include "base/error.h"
 
 #define TLS_SECRET_SIZE 32
-enum tls_file { TLS_FILE_CA, TLS_FILE_CERT, TLS_FILE_KEY, TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILES };
+enum tls_file {
+    TLS_FILE_CA,
+    TLS_FILE_CERT,
+    TLS_FILE_KEY,
+    TLS_FILE_CA_KEY,
+    TLS_FILE_SECRET,
+    TLS_FILE_FIRST,
+    TLS_FILE_MODE,
+    TLS_FILE_CA_NEXT,
+    TLS_FILES
+};
 const char *tls_file_name(enum tls_file file);
 
 /* Makes DATA/tls where it is missing. Refuses one that others may read or write. */
@@ -27,6 +40,7 @@ int tls_folder_make(const char *data_dir, struct fault *fault);
 int tls_folder_read(const char *data_dir, enum tls_file file, struct buffer *content, struct fault *fault);
 /* Whole or not at all (CO_DISKFULL: the old file is still there). TLS_FILE_SECRET has TLS_SECRET_SIZE bytes. */
 int tls_folder_write(const char *data_dir, enum tls_file file, struct slice content, struct fault *fault);
+void tls_folder_remove(const char *data_dir, enum tls_file file); /* where it is there */
 /* Certificate and key together; either both are new afterwards or none. Checks that they fit (tls_pair_check). */
 int tls_folder_write_pair(const char *data_dir, struct slice chain, struct slice key, struct fault *fault);
 /* Call it once at the start, before reading: finishes or undoes a pair that was half replaced. */

@@ -32,7 +32,7 @@ void join_token_write(const struct join_token *token, char text[JOIN_TOKEN_TEXT_
 int join_token_read(struct slice text, struct join_token *token, struct fault *fault);
 void join_token_id_write(const uint8_t id[JOIN_TOKEN_ID_SIZE], char text[JOIN_TOKEN_ID_TEXT + 1]);
 bool join_token_id_read(struct slice text, uint8_t id[JOIN_TOKEN_ID_SIZE]);
-/* What the cluster keeps of the secret: HMAC-SHA-256 of role, id and secret with `key`, which lives beside the CA's key
+/* The part of the secret that the cluster keeps: HMAC-SHA-256 of role, id and secret with `key`, which lives beside the CA's key
  * and in no log. So the token of an agent cannot be rewritten to that of a server. */
 void join_token_hash(const struct join_token *token, struct slice key, uint8_t hash[JOIN_TOKEN_HASH_SIZE]);
 bool join_token_hash_equal(const uint8_t a[JOIN_TOKEN_HASH_SIZE],

@@ -66,10 +66,10 @@ struct buffer *tls_session_out(struct tls_session *session);
 
 enum tls_state tls_session_state(const struct tls_session *session);
 const char *tls_session_why(const struct tls_session *session); /* a line for a log; "" when it has not failed */
-/* Who the other side is: NULL when it showed no certificate, or none that was judged (TLS_PEER_UNASKED, by PSK). It is
+/* The other side: NULL when it showed no certificate, or none that was judged (TLS_PEER_UNASKED, by PSK). It is
  * there after a failure too, for logs. Valid while the session lives. */
 const struct tls_certificate *tls_session_peer(const struct tls_session *session);
-/* What it showed, judged or not. */
+/* The certificate that it showed, judged or not. */
 struct slice tls_session_peer_der(const struct tls_session *session);
 const char *tls_session_protocol(const struct tls_session *session); /* ALPN; NULL: none */
 bool tls_session_by_psk(const struct tls_session *session);

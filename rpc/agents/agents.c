@@ -132,6 +132,8 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         return asks_run_frame(agents->rpc, agent->asks, type, payload);
     } else if (type == PEER_REGIONS) {
         return regions_serve(&caller, payload);
+    } else if (type == PEER_TRUST) {
+        return !agent->is_link && trust_serve(&caller, payload);
     } else if (type == PEER_ECHO) {
         return echo_serve(&caller, payload);
     } else if (type == PEER_COORDINATE) {
@@ -294,6 +296,16 @@ void agents_region_end(struct agents *agents, const char *region) {
     LIST_FOREACH_SAFE(item, next, &agents->all) {
         struct agent *agent = LIST_ENTRY(item, struct agent, link);
         if (agent->is_link && strcmp(agent->region, region) == 0) link_close(agent->wire);
+    }
+}
+
+void agents_judge(struct agents *agents, bool (*may_stay)(void *data, struct link *link, const Pb__PeerHello *hello),
+                  void *data) {
+    LIST_FOREACH_SAFE(item, next, &agents->all) {
+        struct agent *agent = LIST_ENTRY(item, struct agent, link);
+        Pb__PeerHello hello = PB__PEER_HELLO__INIT;
+        hello.agent = true, hello.node = agent->node, hello.region = agent->region;
+        if (!may_stay(data, agent->wire, &hello)) link_close(agent->wire);
     }
 }
 

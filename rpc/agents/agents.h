@@ -34,6 +34,9 @@ void agents_servers(struct agents *agents, const Pb__PeerServers *servers);
 void agents_hints_tick(struct agents *agents, uint64_t now_ns);
 /* Ends the connections that servers of this region have made to this server. */
 void agents_region_end(struct agents *agents, const char *region);
+/* Ends the connections that may not go on: certificates, or what the cluster says of nodes, have changed. */
+void agents_judge(struct agents *agents, bool (*may_stay)(void *data, struct link *link, const Pb__PeerHello *hello),
+                  void *data);
 size_t agents_count(const struct agents *agents);
 /* After the node and the fetches have answered everything. `closed` is called from the loop. */
 void agents_stop(struct agents *agents, void (*closed)(void *data), void *data);

@@ -262,7 +262,7 @@ static struct client *client_new(struct rpc *rpc, uv_loop_t *loop, const struct 
     client->modules = modules_new(config->modules, MACHINE_VERSION_NEWEST);
     client->cluster = mem_strdup(config->cluster), client->node_name = mem_strdup(config->node_name),
     client->address = mem_strdup(config->address);
-    client->port = config->port;
+    client->port = config->port, client->security = config->security;
     client->region = config->region ? mem_strdup(config->region) : NULL;
     client->region_cluster_id = config->region_cluster_id;
     bool default_hold = !config->hold_ms || config->hold_ms > RPC_LEADER_WAIT_MS;
@@ -325,8 +325,9 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
     struct forwarding_callbacks callbacks = {
         .data = client, .reach = reach, .send = send_message, .command = command, .region_of = region_of};
     client->forwarding = forwarding_new(&callbacks, 0);
-    static const struct call_method *const methods[] = {&fetch_method,  &cluster_method, &change_method,  &echo_method,
-                                                        &backup_method, &hot_method,     &regions_method, NULL};
+    static const struct call_method *const methods[] = {&fetch_method,   &cluster_method, &change_method,
+                                                        &echo_method,    &backup_method,  &hot_method,
+                                                        &regions_method, &trust_method,   NULL};
     struct calls_callbacks calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
     asks_run_start(rpc, loop, config->node_name);

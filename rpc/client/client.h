@@ -49,6 +49,7 @@ struct rpc_client_config {
     uint64_t slow_start_ns;             /* lb/hints.h */
     size_t dns_queries;                 /* kept current for DNS at most; 0: CLIENT_DNS_QUERIES */
     const struct module_entry *modules; /* registry/modules.h: the types of commands and their results */
+    struct security *security;          /* outlives it; NULL: all is plain */
 };
 
 /* Loop thread. Starts dialling; nothing has to be reachable yet. */

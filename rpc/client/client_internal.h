@@ -14,6 +14,7 @@
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/wire/link.h"
+#include "rpc/wire/security.h"
 
 struct client_conn {
     struct connection state; /* connections.h */
@@ -34,6 +35,9 @@ struct client {
     struct buffer known_text; /* the text that was written last */
     uint64_t id;              /* of this life */
     uint16_t port;
+    struct security *security; /* NULL: all is plain */
+    uint64_t secured;          /* security_generation of the last look at it */
+    char denied[192];          /* the last line about an encrypted connection that did not come about */
 
     /* Any thread. */
     struct mailbox box;

@@ -91,11 +91,35 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     carry_out(client);
 }
 
+/* Once for each reason in a row, because the agent goes on trying. */
+static void tell_denied(struct client_conn *conn, const char *why) {
+    struct client *client = conn->client;
+    if (strcmp(client->denied, why) == 0) return;
+    snprintf(client->denied, sizeof client->denied, "%s", why);
+    log_warn("client", "no encrypted connection server=%s reason=\"%s\"", conn->state.at, why);
+}
+
+/* The other end of an encrypted connection. False: it is refused. */
+static bool is_a_server(struct client_conn *conn) {
+    struct client *client = conn->client;
+    struct security_rules rules;
+    char why[SECURITY_WHY];
+    if (!client->security) return true;
+    security_get(client->security, &rules);
+    struct security_seen seen = security_see(conn->wire);
+    const char *fault = security_judge_dialled(&rules, &seen, client->region ? client->cluster : NULL, why);
+    if (!fault) return true;
+    tell_denied(conn, fault);
+    connection_refused(&client->connections, &conn->state, slice_text(fault), clock_mono_ms());
+    return false;
+}
+
 static void on_connected(void *data, struct link *wire) {
     struct client_conn *conn = data;
-    connection_stands(&conn->state);
+    connection_stands(&conn->state, link_encrypted(wire));
     link_keep_short(wire);
-    say_hello(conn);
+    if (is_a_server(conn)) say_hello(conn);
+    else carry_out(conn->client);
 }
 
 static void on_drained(void *data, struct link *wire) {
@@ -107,6 +131,7 @@ static void on_drained(void *data, struct link *wire) {
 static void on_closed(void *data, struct link *wire, int error) {
     struct client_conn *conn = data;
     struct client *client = conn->client;
+    if (error == CO_DENIED && !client->stopping) tell_denied(conn, link_why(wire));
     connection_closed(&client->connections, &conn->state, error, link_cause(wire), clock_mono_ms());
     if (client->current == conn) client->current = NULL;
     if (conn->state.greeted) client_down(client, conn);
@@ -123,8 +148,11 @@ static void dial(struct client *client, struct client_server *server, const stru
     conn->client = client;
     connections_dialled(&client->connections, &conn->state, server, clock_mono_ms());
     bool same = client->has_from && to->sa_family == client->from.ss_family;
-    conn->wire =
-        link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, NULL, &wire_callbacks, conn);
+    struct link_security security;
+    bool mixed = client->connections.mixed;
+    bool secure = security_dial(client->security, &security) && !(mixed && server->plain);
+    conn->wire = link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, secure ? &security : NULL,
+                           &wire_callbacks, conn);
 }
 
 struct resolve {
@@ -197,7 +225,7 @@ static void carry_out(struct client *client) {
 
 /* -- time, and wishes --------------------------------------------------------------------------------------------- */
 static void look_at(struct client *client, struct client_conn *conn, uint64_t now_ms) {
-    struct connection_seen seen = {.awaited = client->fetch_count};
+    struct connection_seen seen = {.awaited = client->fetch_count, .shakes = link_shakes(conn->wire)};
     if (conn->state.greeted) {
         uint64_t number = conn->state.number;
         seen.heard = link_heard(conn->wire, &conn->received);
@@ -208,7 +236,26 @@ static void look_at(struct client *client, struct client_conn *conn, uint64_t no
     connection_tick(&client->connections, &conn->state, &seen, now_ms);
 }
 
+/* Connections that may not go on since certificates or rules changed: the open cluster that they were made in is closed
+ * now. */
+static void look_at_security(struct client *client) {
+    uint64_t generation = client->security ? security_generation(client->security) : 0;
+    if (generation == client->secured) return;
+    client->secured = generation;
+    connections_mixed(&client->connections, security_mixed(client->security));
+    struct security_rules rules;
+    char why[SECURITY_WHY];
+    security_get(client->security, &rules);
+    LIST_FOREACH(item, &client->connections.all) {
+        struct client_conn *conn = conn_at(LIST_ENTRY(item, struct connection, link));
+        struct security_seen seen = security_see(conn->wire);
+        if (conn->state.greeted && security_judge_dialled(&rules, &seen, client->region ? client->cluster : NULL, why))
+            link_close(conn->wire);
+    }
+}
+
 void connections_run_tick(struct client *client, uint64_t now_ms) {
+    look_at_security(client);
     LIST_FOREACH(item, &client->connections.all)
         look_at(client, conn_at(LIST_ENTRY(item, struct connection, link)), now_ms);
     connections_tick(&client->connections, now_ms);

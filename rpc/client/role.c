@@ -63,7 +63,8 @@ static struct rpc_self self(const struct rpc *rpc) {
                              .address = client->address,
                              .node_name = client->node_name,
                              .cluster_id = client->connections.cluster_id,
-                             .loop = client->loop};
+                             .loop = client->loop,
+                             .security = client->security};
 }
 static void asked(struct rpc *rpc) { client_asked(rpc->client); }
 static void know_server(struct rpc *rpc, const char *address) { rpc_client_know(rpc, address); }
@@ -101,5 +102,6 @@ const struct rpc_role client_role = {.submit = submit,
                                      .ask = operator_call_ask,
                                      .save = save,
                                      .restore = restore,
+                                     .trust = trust_ask,
                                      .post = post,
                                      .call_wait_ms = call_wait_ms};

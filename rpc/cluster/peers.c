@@ -32,6 +32,8 @@ struct target {
     char name[128]; /* as given, with port */
     uint64_t id;    /* of the server there; 0: not known yet */
     bool self, dialling;
+    bool
+        plain; /* while an open cluster is being closed: the next attempt is plain, because the last encrypted one failed */
     struct address_turn turn; /* of a name's addresses */
     bool others;              /* another server than this one may be there, too */
     uint64_t next_ms, backoff_ms;
@@ -46,7 +48,8 @@ struct contact {
     struct target *target; /* dialled ones */
     uint64_t since_ms, last_seen_ms, pinged_ms, received;
     bool greeted; /* its hello was accepted, so info is valid */
-    bool stood;   /* a dialled connection was established */
+    bool stood;   /* the connection was established: a dialled one, or an encrypted one */
+    bool shakes;  /* it was accepted, and may be encrypted */
     bool judged;  /* the target's `reach` has the outcome */
     bool unwanted;
     struct peer_info info;
@@ -60,6 +63,11 @@ struct peers {
     uint64_t id;
     uint32_t expect;
     struct sockaddr_storage from; /* to dial from */
+    struct security *security;
+    struct link_security dials, accepts; /* as of security_generation `secured` */
+    bool dials_secure, accepts_secure, mixed;
+    uint64_t secured;
+    struct handshakes_run *handshakes;
     uv_tcp_t listener;
     uv_timer_t timer;
     struct list targets, contacts;
@@ -130,7 +138,8 @@ enum {
     TELL_NO_HELLO,
     TELL_BAD_HELLO,
     TELL_UNWANTED,
-    TELL_NAMESAKE
+    TELL_NAMESAKE,
+    TELL_INSECURE
 }; /* besides enum hello_verdict */
 
 static void judged(struct contact *contact, enum reach_what what, const char *why) {
@@ -164,7 +173,8 @@ static void refused_by(struct contact *contact, struct slice why) {
     link_close(contact->wire);
 }
 
-/* Of two connections between the same two servers, the one dialled by the lower id stays; of two by the same side the
+/* An encrypted connection replaces a plain one: an open cluster is being closed. Of two connections between the same two
+ * servers, the one dialled by the lower id stays; of two by the same side the
  * first. But a quiet one does not stay: the other side has lost its end of it (a cut, a restart), or it would not have
  * made a new one. */
 static bool preferred(const struct contact *contact) {
@@ -173,6 +183,8 @@ static bool preferred(const struct contact *contact) {
 }
 
 static bool replaces(const struct contact *contact, const struct contact *other) {
+    bool encrypted = link_encrypted(contact->wire);
+    if (encrypted != link_encrypted(other->wire)) return encrypted;
     return clock_mono_ms() - other->last_seen_ms > QUIET_MS || (preferred(contact) && !preferred(other));
 }
 
@@ -188,8 +200,31 @@ static struct hello_self self_now(const struct peers *peers) {
                                .version_most = peers->version_most};
 }
 
+const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello,
+                             char why[SECURITY_WHY]) {
+    struct security_rules rules;
+    struct security_seen seen = security_see(link);
+    if (!peers->security) return NULL;
+    security_get(peers->security, &rules);
+    const char *fault = security_judge(&rules, &seen, hello, why);
+    if (!fault && seen.certificate && !hello->region[0] && peers->callbacks.distrusts)
+        fault = peers->callbacks.distrusts(peers->callbacks.data, seen.certificate);
+    return fault;
+}
+
+/* The certificate comes first: nothing is said of this cluster to somebody without the right one. False: it was refused. */
+static bool is_who_it_says(struct contact *contact, const Pb__PeerHello *hello) {
+    char why[SECURITY_WHY];
+    const char *fault = peers_judge_link(contact->peers, contact->wire, hello, why);
+    if (!fault) return true;
+    contact->info.terms.hears_refusal = true;
+    refuse(contact, TELL_INSECURE, fault);
+    return false;
+}
+
 /* False: it was refused. */
 static bool fits(struct contact *contact, const Pb__PeerHello *hello) {
+    if (!is_who_it_says(contact, hello)) return false;
     struct hello_self self = self_now(contact->peers);
     char why[HELLO_WHY];
     enum hello_verdict verdict = hello_judge(&self, hello, &contact->info.terms, why);
@@ -236,7 +271,11 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     contact->greeted = true;
     judged(contact, REACH_MET, NULL);
     link_limit(contact->wire, LINK_FRAME_MAX);
-    if (other) { /* frames on their way over it are lost */
+    bool moves = other && link_encrypted(contact->wire) && !link_encrypted(other->wire);
+    if (moves) { /* frames on their way over it still count; then it ends (watch_contact) */
+        other->greeted = false;
+        other->since_ms = clock_mono_ms();
+    } else if (other) { /* frames on their way over it are lost */
         other->greeted = false;
         link_close(other->wire);
         peers->callbacks.down(peers->callbacks.data, info->id);
@@ -244,7 +283,8 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     log_info("peer", "connected node=%s address=%s id=%016llx", info->node, info->address,
              (unsigned long long)info->id);
     warn_of_namesake(peers, info);
-    peers->callbacks.up(peers->callbacks.data, info->id);
+    if (moves) peers->callbacks.moved(peers->callbacks.data, info->id);
+    else peers->callbacks.up(peers->callbacks.data, info->id);
 }
 
 /* Gives the connection of a client agent away. */
@@ -294,10 +334,31 @@ static bool ending(const struct peers *peers) {
     return peers->callbacks.ending && peers->callbacks.ending(peers->callbacks.data);
 }
 
+static bool comes_for_certificate(const struct contact *contact) {
+    const char *protocol = link_protocol(contact->wire);
+    return protocol && !link_dialled(contact->wire) && strcmp(protocol, SECURITY_MEMBER) != 0;
+}
+
+static void give_to_enrolment(struct contact *contact, uint8_t type, struct slice payload) {
+    struct peers *peers = contact->peers;
+    if (!peers->callbacks.enrol || ending(peers)) {
+        link_close(contact->wire);
+        return;
+    }
+    struct link *wire = contact->wire;
+    list_remove(&contact->link);
+    free(contact);
+    peers->callbacks.enrol(peers->callbacks.data, wire, type, payload);
+}
+
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
     struct contact *contact = data;
     struct peers *peers = contact->peers;
     contact->last_seen_ms = clock_mono_ms();
+    if (comes_for_certificate(contact)) {
+        give_to_enrolment(contact, type, payload);
+        return;
+    }
     if (type == PEER_PING) return;
     if (type == PEER_HELLO && ending(peers)) {
         link_close(wire);
@@ -315,14 +376,37 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     else peers->callbacks.frame(peers->callbacks.data, contact->info.id, type, payload);
 }
 
+/* The other end of a connection that this server dialled. False: it was refused. */
+static bool is_a_server(struct contact *contact) {
+    struct security_rules rules;
+    char why[SECURITY_WHY];
+    if (!contact->peers->security) return true;
+    security_get(contact->peers->security, &rules);
+    struct security_seen seen = security_see(contact->wire);
+    const char *fault = security_judge_dialled(&rules, &seen, NULL, why);
+    if (fault) refuse(contact, TELL_INSECURE, fault);
+    return !fault;
+}
+
 static void on_connected(void *data, struct link *wire) {
     struct contact *contact = data;
     contact->stood = true;
+    contact->since_ms = clock_mono_ms();
     if (ending(contact->peers)) link_close(wire);
-    else say_hello(contact);
+    else if (link_dialled(wire) && is_a_server(contact)) say_hello(contact);
 }
 
 static void finish_stop(struct peers *peers);
+
+/* The handshake failed: on either side. */
+static void tell_denied(struct contact *contact, struct link *wire) {
+    char remote[64];
+    const char *why = link_why(wire);
+    link_remote(wire, remote);
+    judged(contact, REACH_UNWANTED, why);
+    if (tell(contact->peers, remote, TELL_INSECURE))
+        log_warn("peer", "no encrypted connection remote=%s reason=\"%s\"", remote, why);
+}
 
 static void on_closed(void *data, struct link *wire, int error) {
     struct contact *contact = data;
@@ -330,6 +414,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     int cause = link_cause(wire);
     list_remove(&contact->link);
     struct target *target = contact->target;
+    if (error == CO_DENIED && !peers->stopping) tell_denied(contact, wire);
     if (target && !contact->judged) reach_ended(&target->reach, error, cause, contact->stood);
     else if (target && contact->greeted && target->reach.what == REACH_MET)
         reach_note(&target->reach, REACH_UNTRIED, 0, NULL);
@@ -339,6 +424,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         if (target->backoff_ms > RETRY_MOST_MS) target->backoff_ms = RETRY_MOST_MS;
         target->next_ms = address_failed(&target->turn) ? 0 : clock_mono_ms() + target->backoff_ms;
         if (contact->unwanted) target->next_ms = clock_mono_ms() + UNWANTED_AGAIN_MS;
+        if (!contact->info.id) target->plain = !target->plain;
     }
     if (contact->greeted) {
         if (!peers->stopping)
@@ -363,11 +449,24 @@ static struct contact *contact_new(struct peers *peers, struct target *target) {
     return contact;
 }
 
+/* Takes over the rules that the process has now. Links keep what they began with. */
+static void look_at_security(struct peers *peers) {
+    uint64_t generation = peers->security ? security_generation(peers->security) : 0;
+    if (generation == peers->secured) return;
+    peers->secured = generation;
+    peers->dials_secure = security_dial(peers->security, &peers->dials);
+    peers->mixed = security_mixed(peers->security);
+    peers->accepts_secure = security_accept(peers->security, PEER_REFUSED, &peers->accepts);
+    peers->accepts.handshakes = peers->handshakes;
+}
+
 static void on_connection(uv_stream_t *server, int status) {
     struct peers *peers = server->data;
     if (status != 0 || peers->stopping) return;
+    look_at_security(peers);
     struct contact *contact = contact_new(peers, NULL);
-    contact->wire = link_accept(server, NULL, &link_callbacks, contact);
+    contact->shakes = peers->accepts_secure;
+    contact->wire = link_accept(server, peers->accepts_secure ? &peers->accepts : NULL, &link_callbacks, contact);
     if (contact->wire) {
         link_limit(contact->wire, HELLO_FRAME_MAX);
         return;
@@ -378,10 +477,11 @@ static void on_connection(uv_stream_t *server, int status) {
 
 /* -- dialling ----------------------------------------------------------------------------------------------------- */
 static void dial(struct peers *peers, struct target *target, const struct sockaddr *to) {
+    look_at_security(peers);
     struct contact *contact = contact_new(peers, target);
-    contact->wire =
-        link_dial(peers->loop, to, to->sa_family == peers->from.ss_family ? (struct sockaddr *)&peers->from : NULL,
-                  NULL, &link_callbacks, contact);
+    contact->wire = link_dial(
+        peers->loop, to, to->sa_family == peers->from.ss_family ? (struct sockaddr *)&peers->from : NULL,
+        peers->dials_secure && !(peers->mixed && target->plain) ? &peers->dials : NULL, &link_callbacks, contact);
     link_limit(contact->wire, HELLO_FRAME_MAX);
 }
 
@@ -431,6 +531,7 @@ static void try_target(struct peers *peers, struct target *target) {
 }
 
 static void watch_contact(struct contact *contact, uint64_t now_ms) {
+    if (contact->shakes && !contact->stood) return; /* the link bounds its handshake */
     if (!contact->greeted) {
         /* a contact that was dialled in this turn may be younger than now_ms */
         if (now_ms > contact->since_ms + HELLO_MOST_MS) link_close(contact->wire);
@@ -462,12 +563,15 @@ static const struct contact *contact_at(const struct peers *peers, const struct 
 static bool reached(const struct peers *peers, struct target *target) {
     const struct contact *contact = contact_at(peers, target);
     if (contact) target->id = contact->info.id;
-    return contact;
+    bool may_be_better = contact && peers->mixed && peers->dials_secure && !link_encrypted(contact->wire);
+    if (may_be_better) target->plain = false;
+    return contact && !may_be_better;
 }
 
 static void tick(uv_timer_t *timer) {
     struct peers *peers = timer->data;
     uint64_t now_ms = clock_mono_ms();
+    look_at_security(peers);
     LIST_FOREACH(item, &peers->targets) {
         struct target *target = LIST_ENTRY(item, struct target, link);
         if (target->self || target->dialling || now_ms < target->next_ms) continue;
@@ -598,6 +702,8 @@ int peers_start(uv_loop_t *loop, const struct peers_config *config, const struct
     peers->node = mem_strdup(config->node), peers->build = mem_strdup(config->build ? config->build : "");
     peers->port = config->port, peers->id = config->id, peers->expect = config->expect;
     peers->version_least = config->version_least, peers->version_most = config->version_most;
+    peers->security = config->security;
+    peers->handshakes = handshakes_run_new(loop, HANDSHAKES_PER_TURN);
     list_init(&peers->targets);
     list_init(&peers->contacts);
     CHECK(uv_tcp_init(loop, &peers->listener) == 0 && uv_timer_init(loop, &peers->timer) == 0);
@@ -613,6 +719,7 @@ int peers_start(uv_loop_t *loop, const struct peers_config *config, const struct
 static void finish_stop(struct peers *peers) {
     if (!peers->stopping || peers->closing > 0 || peers->resolving > 0 || !list_empty(&peers->contacts)) return;
     LIST_FOREACH_SAFE(item, next, &peers->targets) free(LIST_ENTRY(item, struct target, link));
+    handshakes_run_free(peers->handshakes);
     free(peers->bind), free(peers->address), free(peers->cluster), free(peers->node), free(peers->build);
     void (*closed)(void *) = peers->closed;
     void *data = peers->closed_data;

@@ -12,6 +12,7 @@
 #include "rpc/wire/link.h"
 #include "rpc/wire/peer.pb-c.h"
 #include "rpc/wire/reach.h"
+#include "rpc/wire/security.h"
 
 #define PEERS_MAX 32
 
@@ -58,6 +59,8 @@ enum peer_frame {
     PEER_HOT_ANSWER, /* client agents */
     PEER_REGIONS = 48,
     PEER_REGIONS_ANSWER, /* rpc/api/rpc.h */
+    PEER_TRUST,
+    PEER_TRUST_ANSWER, /* client agents: rpc/api/trust_admin.h */
 };
 
 #define PEER_BUILD_MAX 64
@@ -79,6 +82,7 @@ struct peers_config {
     uint32_t expect;
     unsigned version_least, version_most; /* cluster versions that this program supports */
     const char *const *join;              /* "host" or "host:port", NULL-terminated; may be NULL */
+    struct security *security;            /* outlives it; NULL: all is plain */
 };
 /* The members of this server's hello that change. */
 struct peers_self {
@@ -92,6 +96,8 @@ struct peers_callbacks {
     void (*frame)(void *data, uint64_t from, uint8_t type, struct slice payload);
     void (*up)(void *data, uint64_t id);
     void (*down)(void *data, uint64_t id);
+    /* The server is connected by another link from now on; nothing is lost. Never called without `security`. */
+    void (*moved)(void *data, uint64_t id);
     struct peers_self (*self)(void *data);
     /* Does this server stop? Then it says and takes no hello any more, and does not call `self`. NULL: never */
     bool (*ending)(void *data);
@@ -103,6 +109,11 @@ struct peers_callbacks {
     /* A client agent said hello, and was answered: the callee owns its connection from now on (link_adopt). NULL:
      * client agents are refused. */
     void (*agent)(void *data, struct link *link, const Pb__PeerHello *hello);
+    /* Why the cluster refuses the node of this certificate (registry/trust.h); NULL: it does not. NULL callback: never. */
+    const char *(*distrusts)(void *data, const struct tls_certificate *certificate);
+    /* Somebody came for a certificate (rpc/wire/enrol.h), and this is the first frame: the callee owns the connection from
+     * now on. NULL: nobody may. */
+    void (*enrol)(void *data, struct link *link, uint8_t type, struct slice payload);
 };
 
 struct peers;
@@ -119,6 +130,10 @@ bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCM
 /* The same for bytes; they are queued, for peers_flush. */
 bool peers_queue(struct peers *peers, uint64_t to, uint8_t type, struct slice payload);
 bool peers_connected(struct peers *peers, uint64_t id); /* NULL: nobody is */
+/* May a connection with a certificate, or without one, go on? For links of which peers gave the connection away. NULL: it
+ * may; else a line in `why`. */
+const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello,
+                             char why[SECURITY_WHY]);
 /* callbacks.self has changed: says hello again, and ends connections with servers that no longer fit. */
 void peers_changed(struct peers *peers);
 /* Sends all that was queued since the last call. */

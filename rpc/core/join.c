@@ -115,6 +115,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     work->wire = NULL;
     uv_timer_stop(&work->timer);
     if (error == CO_TOOLARGE) because(work, CO_CORRUPT, "no server of this kind answers there");
+    else if (error == CO_DENIED && link_why(wire)[0]) because(work, error, link_why(wire));
     else if (error != CO_CLOSED && !work->joined) because(work, error, reach_end_text(error, cause));
     if (work->joined || !work->next) finish(work);
     else dial(work);
@@ -131,7 +132,10 @@ static void dial(struct join_work *work) {
     const struct sockaddr *to = work->next->ai_addr;
     work->next = work->next->ai_next;
     uv_timer_start(&work->timer, late, ADDRESS_MS, 0);
-    work->wire = link_dial(work->rpc->role->self(work->rpc).loop, to, NULL, NULL, &callbacks, work);
+    struct rpc_self self = work->rpc->role->self(work->rpc);
+    struct link_security security;
+    bool secure = security_dial(self.security, &security);
+    work->wire = link_dial(self.loop, to, NULL, secure ? &security : NULL, &callbacks, work);
     link_limit(work->wire, HELLO_MAX);
 }
 

@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "rpc/api/operator.h"
+#include "rpc/api/trust_admin.h"
 
 struct loop_task;
 struct node_proposal;
@@ -16,7 +17,8 @@ struct rpc_self {
     const char *cluster, *address, *node_name;
     uint64_t cluster_id; /* 0: not known yet */
     uv_loop_t *loop;
-    bool alone; /* by configuration it joins no others */
+    struct security *security; /* NULL: all is plain */
+    bool alone;                /* by configuration it joins no others */
 };
 
 struct rpc_role {
@@ -61,7 +63,8 @@ struct rpc_role {
     void (*change_here)(struct rpc *rpc, struct rpc_change *change); /* CO_NOTLEADER when it does not lead */
     void (*save)(struct rpc *rpc, struct rpc_save *save);
     void (*restore)(struct rpc *rpc, struct rpc_restore *restore);
-    void (*post)(struct rpc *rpc, struct loop_task *task); /* any thread: task->run on the loop, soon */
+    void (*post)(struct rpc *rpc, struct loop_task *task);   /* any thread: task->run on the loop, soon */
+    void (*trust)(struct rpc *rpc, struct rpc_trust *trust); /* loop thread */
     /* Loop thread: calls are under way, and need calls_tick. NULL: it is called anyway. */
     void (*calls_begun)(struct rpc *rpc);
     uint64_t (*call_wait_ms)(struct rpc *rpc); /* loop thread: how long calls wait; NULL: RPC_LEADER_WAIT_MS */

@@ -97,6 +97,11 @@ void hot_ask(struct rpc *rpc, struct rpc_hot *hot);                /* any thread
 void hot_here(struct rpc *rpc, struct rpc_hot *hot);               /* any thread: as this server knows it */
 bool hot_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 
+/* -- trust_call.c: what operators ask of the cluster's trust ------------------------------------------------------- */
+extern const struct call_method trust_method;
+void trust_ask(struct rpc *rpc, struct rpc_trust *trust);            /* loop thread: a server carries it out */
+bool trust_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
+
 /* -- echo.c: the time to another process and back ------------------------------------------------------------------ */
 extern const struct call_method echo_method;
 /* Zeroed, except `heard`. One is under way at a time: while call.peer is not 0. */

@@ -130,6 +130,7 @@ static struct rpc_self self(const struct rpc *rpc) {
                              .node_name = rpc->node_name,
                              .cluster_id = machine_cluster(rpc->machine),
                              .loop = rpc->loop,
+                             .security = rpc->server->security,
                              .alone = rpc->others == NULL};
 }
 
@@ -143,6 +144,8 @@ static size_t other_servers(struct rpc *rpc, uint64_t *ids, size_t room) {
 }
 
 static void know_server(struct rpc *rpc, const char *address) { peers_know(rpc->others, address); }
+
+static void trust(struct rpc *rpc, struct rpc_trust *asked) { trust_admin_do(rpc->server->trust, asked); }
 
 const struct rpc_role server_role = {.submit = submit,
                                      .read_index = read_index,
@@ -169,6 +172,7 @@ const struct rpc_role server_role = {.submit = submit,
                                      .ask = operator_ask,
                                      .ask_here = operator_ask_here,
                                      .change_here = operator_change_here,
+                                     .trust = trust,
                                      .save = backup_save,
                                      .restore = backup_restore,
                                      .post = operator_post,

@@ -222,6 +222,9 @@ static struct rpc *server_new(uv_loop_t *loop, const struct rpc_server_config *c
     server->build = config->build ? config->build : "";
     CHECK(uv_mutex_init(&server->members_lock) == 0);
     version_new(rpc);
+    server->security = config->security;
+    struct trust_admin_config trust = {.authority = config->authority, .data_dir = config->folder};
+    server->trust = trust_admin_new(rpc, &trust);
     server->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
     return rpc;
 }
@@ -234,6 +237,7 @@ static void server_free(struct rpc *rpc) {
     last_seen_free(rpc->last_seen);
     coordinates_free(server->coordinates);
     version_free(rpc);
+    trust_admin_free(server->trust);
     hints_free(rpc->hints);
     uv_mutex_destroy(&server->members_lock);
     free(server->address), free(rpc->node_name), free(rpc->cluster);

@@ -7,6 +7,8 @@
 
 #include "rpc/api/rpc.h"
 #include "rpc/server/coordinates.h"
+#include "rpc/wire/security.h"
+#include "tls/authority.h"
 
 struct rpc_server_config {
     const char *folder;              /* DATA: holds raft/ and store/ */
@@ -24,6 +26,10 @@ struct rpc_server_config {
     struct coordinates_config coordinates;
     uint64_t slow_start_ns;             /* lb/hints.h */
     const struct module_entry *modules; /* registry/modules.h; their settings are borrowed until it is stopped */
+    struct security *security;          /* outlives it, as `authority`; NULL: all is plain */
+    struct authority *authority;
+    const char *dns_domain;     /* in certificates; copied */
+    int64_t certificate_life_s; /* of the nodes' certificates that it signs */
 };
 
 /* Loop thread. Recovers and starts; leadership comes later. Faults name file and offset. When *out is set although it

@@ -5,7 +5,9 @@
 #define COORD_RPC_SERVER_INTERNAL_H
 
 #include "rpc/core/rpc_internal.h"
+#include "rpc/server/enrolment.h"
 #include "rpc/server/server.h"
+#include "rpc/server/trust_admin.h"
 
 extern const struct rpc_role server_role; /* role.c */
 
@@ -17,6 +19,9 @@ struct server {
     char *address;
     const char *build;
     struct fetch_service *fetches; /* rpc/reads/fetch_service.h */
+    struct security *security;     /* NULL: all is plain */
+    struct trust_admin *trust;     /* trust_admin.c */
+    struct enrolment *enrolment;   /* enrolment.c; NULL without `peers` */
 
     /* Each has its own threads. */
     struct version *version;         /* version.c */

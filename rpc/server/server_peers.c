@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "registry/operator.h"
+#include "registry/trust.h"
 #include "rpc/agents/agents.h"
 #include "rpc/api/regions.h"
 #include "rpc/audit/audit.h"
@@ -42,6 +43,7 @@ struct server_peers {
     struct waiting_clock waiting;
     uint64_t id_told; /* the cluster's id and version that the other servers were told */
     unsigned version_told;
+    uint64_t judged; /* of what connections were judged by last (judge_again) */
     void (*stopped)(void *data);
 };
 
@@ -257,6 +259,42 @@ static void leader_read_wake(void *data) {
     rpc_on_loop(rpc, &rpc->server->peers->leader_read_task, leader_read_wanted);
 }
 
+/* -- certificates -------------------------------------------------------------------------------------------------- */
+static const char *distrusts(void *data, const struct tls_certificate *certificate) {
+    struct rpc *rpc = data;
+    if (rpc->stopping || certificate->role == TLS_ROLE_NONE) return NULL;
+    const char *why = trust_refuses(store_read(rpc->loop_reader), certificate->role == TLS_ROLE_SERVER,
+                                    certificate->node, slice_make(certificate->pin, sizeof certificate->pin));
+    store_read_done(rpc->loop_reader);
+    return why;
+}
+
+static void enrol(void *data, struct link *link, uint8_t type, struct slice payload) {
+    struct rpc *rpc = data;
+    if (rpc->server->enrolment && !rpc->stopping) enrolment_take(rpc->server->enrolment, link, type, payload);
+    else link_close(link);
+}
+
+static bool may_stay(void *data, struct link *link, const Pb__PeerHello *hello) {
+    struct rpc *rpc = data;
+    char why[SECURITY_WHY];
+    const char *fault = peers_judge_link(rpc->others, link, hello, why);
+    if (fault) log_warn("agents", "a connection ends node=%s reason=\"%s\"", hello->node, fault);
+    return !fault;
+}
+
+/* Judges all connections again when certificates, rules, or what the cluster says of its nodes have changed. */
+static void judge_again(struct rpc *rpc) {
+    struct server_peers *own = rpc->server->peers;
+    if (!rpc->server->security) return;
+    struct watch_key trust = {SPACE_TRUST, slice_make("", 0)};
+    uint64_t now = security_generation(rpc->server->security) + rpc_generation(rpc, trust);
+    if (now == own->judged) return;
+    own->judged = now;
+    peers_changed(rpc->others);
+    agents_judge(rpc->agents, may_stay, rpc);
+}
+
 /* -- bootstrap ----------------------------------------------------------------------------------------------------- */
 static void ask_all(struct rpc *rpc, uint64_t self, bool release) {
     const struct bootstrap *founding = &rpc->server->peers->bootstrap;
@@ -339,6 +377,7 @@ static void manage(struct rpc *rpc) {
     if (rpc->stopping) return;
     struct peer_info peers[PEERS_MAX], self = self_info(rpc);
     tell_changes(rpc);
+    judge_again(rpc);
     size_t count = peers_list(rpc->others, peers, PEERS_MAX);
     const struct raft_members *members = node_members(rpc->node);
     server_members_note(rpc);
@@ -349,6 +388,7 @@ static void manage(struct rpc *rpc) {
     tell_waiting(rpc, &self);
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
     server_changes(rpc, &self, peers, count);
+    trust_admin_tick(rpc->server->trust, clock_mono_ms());
 }
 
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {
@@ -394,6 +434,12 @@ static void on_down(void *data, uint64_t id) {
     agents_server_down(rpc->agents, id);
 }
 
+static void on_moved(void *data, uint64_t id) {
+    struct rpc *rpc = data;
+    asks_run_down(rpc, asks_run_of_server(rpc, id));
+    asks_of(rpc, id);
+}
+
 static void on_timer(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     manage(rpc);
@@ -417,16 +463,20 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                  .expect = config->expect,
                                  .version_least = MACHINE_VERSION_OLDEST,
                                  .version_most = machine_newest(rpc->machine),
-                                 .join = config->join};
+                                 .join = config->join,
+                                 .security = config->security};
     struct peers_callbacks callbacks = {.data = rpc,
                                         .frame = on_frame,
                                         .up = on_up,
                                         .down = on_down,
+                                        .moved = on_moved,
                                         .self = self_said,
                                         .ending = ending,
                                         .unwanted = unwanted,
                                         .claimed = claimed,
-                                        .agent = on_agent};
+                                        .agent = on_agent,
+                                        .distrusts = distrusts,
+                                        .enrol = enrol};
     struct leader_read_callbacks reads = {
         .data = rpc, .leader = leader_now, .tell = leader_tell, .wake = leader_read_wake};
     leader_read_over(rpc->server->fetches, &reads);
@@ -435,6 +485,12 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
     own->port = config->port, own->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     own->behind = apply_lag_new(rpc);
     own->id_told = machine_cluster(rpc->machine), own->version_told = machine_version(rpc->machine);
+    struct enrolment_config enrolment = {.authority = config->authority,
+                                         .security = config->security,
+                                         .datacenter = rpc->cluster,
+                                         .dns_domain = config->dns_domain,
+                                         .life_s = config->certificate_life_s};
+    if (config->authority) rpc->server->enrolment = enrolment_new(rpc, &enrolment);
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
     rpc->forwarding = forwarding_run_new(rpc, rpc->node, rpc->others);
     CHECK(uv_timer_init(rpc->loop, &own->timer) == 0);
@@ -449,12 +505,19 @@ static void stop_done(void *data) {
     rpc->server->peers->stopped(rpc);
 }
 
+static void enrolment_stopped(void *data) {
+    struct rpc *rpc = data;
+    rpc->server->enrolment = NULL;
+    peers_stop(rpc->others, stop_done, rpc);
+}
+
 static void agents_closed(void *data) {
     struct rpc *rpc = data;
     rpc->agents = NULL;
     forwarding_run_free(rpc->forwarding);
     rpc->forwarding = NULL;
-    peers_stop(rpc->others, stop_done, rpc);
+    if (rpc->server->enrolment) enrolment_stop(rpc->server->enrolment, enrolment_stopped, rpc);
+    else peers_stop(rpc->others, stop_done, rpc);
 }
 
 static void timer_closed(uv_handle_t *handle) {

@@ -136,7 +136,8 @@ static void step(struct rpc *rpc) {
 static void timer_cb(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     step(rpc);
-    if (machine_version(rpc->machine) >= machine_newest(rpc->machine) && !rpc->server->version->raising) uv_timer_stop(timer);
+    if (machine_version(rpc->machine) >= machine_newest(rpc->machine) && !rpc->server->version->raising)
+        uv_timer_stop(timer);
 }
 
 void version_start(struct rpc *rpc) {

@@ -29,10 +29,10 @@ const char *version_incompatible(const struct peer_info *peer, unsigned version,
 /* The first command of a new cluster: its version and its id. */
 void version_first_command(unsigned version, struct buffer *out);
 
-struct version; /* rpc->server->version */
-void version_new(struct rpc *rpc);   /* before version_applied */
-void version_start(struct rpc *rpc); /* begins a timer */
-void version_role(struct rpc *rpc);  /* the role changed */
+struct version;                                          /* rpc->server->version */
+void version_new(struct rpc *rpc);                       /* before version_applied */
+void version_start(struct rpc *rpc);                     /* begins a timer */
+void version_role(struct rpc *rpc);                      /* the role changed */
 void version_close(struct rpc *rpc, uv_close_cb closed); /* closes the timer, whose data is `rpc` */
 void version_free(struct rpc *rpc);
 /* The cluster's version, or that of a raise under way: a server that does not support it may not join. */

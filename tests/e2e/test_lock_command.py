@@ -504,8 +504,10 @@ def a_leader_is_lost():
     cluster = Cluster(3).start()
     leader = cluster.leader()
     asked, other = [s for s in cluster.servers if s is not leader]
-    first = Lock(asked, "-ttl=1h", "kept", "--", "sleep", "1000")
+    runs = os.path.join(FOLDER.name, "kept-runs")
+    first = Lock(asked, "-ttl=1h", "kept", "--", "sh", "-c", "touch %s; exec sleep 1000" % runs)
     holder = held(asked, "kept")
+    until("it knows that it holds the lock", lambda: os.path.exists(runs))
 
     def answered():
         return other.request("GET", "/v1/lock/kept")[0] == 200

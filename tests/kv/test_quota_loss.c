@@ -10,7 +10,7 @@ static Pb__QuotaDefinition definition_of(Pb__QuotaLoss on_loss) {
     Pb__QuotaDefinition definition = PB__QUOTA_DEFINITION__INIT;
     definition.tokens = 100, definition.every_ms = 1000, definition.burst = 1000;
     definition.lease_ttl_ms = 10000, definition.last_for_ms = 30000, definition.local_cap = 7;
-    definition.max_lease = 0.1;
+    definition.max_lease = 100000;
     definition.on_loss = on_loss;
     return definition;
 }

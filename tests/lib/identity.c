@@ -5,7 +5,7 @@
 
 static int64_t now_s(void) { return clock_wall_ns() / 1000000000; }
 
-void authority_make(struct authority *authority) {
+void test_ca_make(struct test_ca *authority) {
     struct fault fault = {0};
     struct tls_life life = {now_s() - 1000 * DAY_S, now_s() + 1000 * DAY_S};
     CHECK(tls_domain_make(authority->domain, &fault) == CO_OK);
@@ -14,13 +14,13 @@ void authority_make(struct authority *authority) {
           CO_OK);
 }
 
-void authority_free(struct authority *authority) {
+void test_ca_free(struct test_ca *authority) {
     tls_wipe(&authority->key);
     buffer_free(&authority->certificate);
 }
 
-void identity_make(const struct authority *authority, enum tls_role role, const char *node, int64_t from_s,
-                   int64_t to_s, struct identity *identity) {
+void identity_make(const struct test_ca *authority, enum tls_role role, const char *node, int64_t from_s, int64_t to_s,
+                   struct identity *identity) {
     struct fault fault = {0};
     struct buffer request = {0};
     struct tls_issuer issuer = {buffer_slice(&authority->certificate), buffer_slice(&authority->key)};
@@ -33,7 +33,7 @@ void identity_make(const struct authority *authority, enum tls_role role, const 
     buffer_free(&request);
 }
 
-void authority_pin(const struct authority *authority, uint8_t pin[TLS_PIN_SIZE]) {
+void test_ca_pin(const struct test_ca *authority, uint8_t pin[TLS_PIN_SIZE]) {
     struct tls_certificate certificate;
     CHECK(tls_certificate_read(buffer_slice(&authority->certificate), &certificate, NULL) == CO_OK);
     memcpy(pin, certificate.pin, TLS_PIN_SIZE);
@@ -44,7 +44,7 @@ void identity_free(struct identity *identity) {
     buffer_free(&identity->chain);
 }
 
-struct tls_context *context_of(const struct identity *identity, const struct authority *authority,
+struct tls_context *context_of(const struct identity *identity, const struct test_ca *authority,
                                struct tls_context_config config) {
     struct tls_context *context;
     struct fault fault = {0};

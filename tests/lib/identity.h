@@ -7,25 +7,25 @@
 
 #define DAY_S 86400
 
-struct authority {
+struct test_ca {
     char domain[TLS_DOMAIN_SIZE + 1];
     struct buffer key, certificate;
 };
-void authority_make(struct authority *authority);
-void authority_free(struct authority *authority);
+void test_ca_make(struct test_ca *authority);
+void test_ca_free(struct test_ca *authority);
 
 /* A node's chain and key. */
 struct identity {
     struct buffer key, chain;
 };
 /* from_s, to_s: from now. */
-void identity_make(const struct authority *authority, enum tls_role role, const char *node, int64_t from_s,
-                   int64_t to_s, struct identity *identity);
+void identity_make(const struct test_ca *authority, enum tls_role role, const char *node, int64_t from_s, int64_t to_s,
+                   struct identity *identity);
 /* The pin of the CA. */
-void authority_pin(const struct authority *authority, uint8_t pin[TLS_PIN_SIZE]);
+void test_ca_pin(const struct test_ca *authority, uint8_t pin[TLS_PIN_SIZE]);
 void identity_free(struct identity *identity);
 /* A context that shows `identity` (may be NULL) and trusts `authority` (may be NULL); others may be set in `config`. */
-struct tls_context *context_of(const struct identity *identity, const struct authority *authority,
+struct tls_context *context_of(const struct identity *identity, const struct test_ca *authority,
                                struct tls_context_config config);
 
 #endif

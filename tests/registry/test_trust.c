@@ -1,4 +1,4 @@
-/* Who belongs to the cluster: join tokens, certificates, removed nodes. */
+/* The members of the cluster: join tokens, certificates, removed nodes. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -202,7 +202,7 @@ Test(trust, a_renewal_keeps_the_key) {
 Test(trust, what_makes_no_sense_is_refused) {
     struct fixture f;
     fixture_open(&f);
-    cr_expect_eq(set_trust(&f, TRUST_OPEN, 0).error, CO_INVALID);
+    cr_expect(refused(set_trust(&f, TRUST_OPEN, 0), CO_CONFLICT, "stays closed"));
     cr_expect_eq(set_trust(&f, TRUST_MODES, 0).error, CO_INVALID);
     uint64_t first = set_trust(&f, TRUST_BOTH, 0).index;
     cr_expect_eq(set_trust(&f, TRUST_CLOSED, 0).error, CO_CONFLICT);
@@ -216,6 +216,22 @@ Test(trust, what_makes_no_sense_is_refused) {
     cr_expect_eq(join(&f, id_1, hash, false, "", key_a).error, CO_INVALID);
     Pb__TrustJoinCommand nothing = PB__TRUST_JOIN_COMMAND__INIT;
     cr_expect_eq(fixture_apply(&f, TRUST_JOIN, &nothing.base).error, CO_INVALID);
+    fixture_close(&f);
+}
+
+Test(trust, closing_an_open_cluster_may_be_given_up) {
+    struct fixture f;
+    fixture_open(&f);
+    uint64_t first = set_trust(&f, TRUST_BOTH, 0).index;
+    cr_assert_eq(make_token(&f, id_1, (struct spec){.ttl_s = 60}).error, CO_OK);
+    cr_assert_eq(renew(&f, false, "web1", key_a, true).error, CO_OK);
+    cr_expect_eq(set_trust(&f, TRUST_OPEN, first + 1).error, CO_CONFLICT);
+    cr_expect_eq(set_trust(&f, TRUST_OPEN, first).error, CO_OK);
+    cr_expect(counts(&f, false, "web1", key_b), "nothing is left");
+    Pb__TrustRequest ask = PB__TRUST_REQUEST__INIT;
+    cr_expect_not(fixture_ask(&f, &query_trust, &ask.base).found);
+    first = set_trust(&f, TRUST_CLOSED, 0).index;
+    cr_expect(refused(set_trust(&f, TRUST_OPEN, first), CO_CONFLICT, "stays closed"));
     fixture_close(&f);
 }
 

@@ -129,7 +129,7 @@ static int tell_apply(struct machine_tx *tx, struct slice payload, struct machin
     result->index = machine_tx_version(tx);
     return CO_OK;
 }
-enum { TELL = 40 };
+enum { TELL = 40, UNUSED = 30 };
 static const struct module_command tell_commands[] = {{.number = TELL, .name = "tell", .apply_bytes = tell_apply}, {0}};
 static const struct module tell = {.name = "tell", .commands = tell_commands};
 static const struct module_entry with_tell[] = {{.module = &tell}, {.module = &later_module}, {0}};
@@ -138,7 +138,7 @@ Test(version, a_command_names_the_version_that_introduced_it) {
     static const struct {
         uint8_t type;
         unsigned needs;
-    } table[] = {{TELL, 1}, {LATER, 2}, {CLUSTER_VERSION, 1}, {CLUSTER_VERSION + 1, 0}, {0, 0}, {LATER - 1, 0}};
+    } table[] = {{TELL, 1}, {LATER, 2}, {CLUSTER_VERSION, 1}, {UNUSED, 0}, {0, 0}, {LATER - 1, 0}};
     const char *folder = scratch_folder();
     struct machine_config config = {
         .store = scratch_config(folder, NULL, 0), .modules = with_tell, .version_newest = LATER_VERSION};

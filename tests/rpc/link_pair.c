@@ -93,7 +93,7 @@ void link_world_make(struct link_world *world) {
     static const char *const protocols[] = {"coord/1", NULL};
     static const struct tls_context_config inner = {.only_tls13 = true};
     *world = (struct link_world){0};
-    authority_make(&world->authority);
+    test_ca_make(&world->authority);
     identity_make(&world->authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &world->server);
     identity_make(&world->authority, TLS_ROLE_AGENT, "web-1", -DAY_S, DAY_S, &world->agent);
     world->server_context = context_of(&world->server, &world->authority, inner);
@@ -108,5 +108,5 @@ void link_world_free(struct link_world *world) {
     tls_context_unref(world->agent_context);
     identity_free(&world->server);
     identity_free(&world->agent);
-    authority_free(&world->authority);
+    test_ca_free(&world->authority);
 }

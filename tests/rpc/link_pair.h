@@ -31,7 +31,7 @@ void pair_close(struct pair *pair); /* after it */
 
 /* A CA, a server and an agent of it, and what their links need: both certificates are required. */
 struct link_world {
-    struct authority authority;
+    struct test_ca authority;
     struct identity server, agent;
     struct tls_context *server_context, *agent_context;
     struct link_security dial, accept;

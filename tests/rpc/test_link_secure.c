@@ -78,9 +78,9 @@ Test(link_secure, a_slot_gives_the_context_of_the_moment) {
 }
 
 Test(link_secure, a_stranger_is_refused_and_both_sides_can_say_why) {
-    struct authority other = {0};
+    struct test_ca other = {0};
     struct identity stranger = {0};
-    authority_make(&other);
+    test_ca_make(&other);
     identity_make(&other, TLS_ROLE_AGENT, "web-9", -DAY_S, DAY_S, &stranger);
     struct tls_context *context =
         context_of(&stranger, &world.authority, (struct tls_context_config){.only_tls13 = true});
@@ -114,7 +114,7 @@ Test(link_secure, a_stranger_is_refused_and_both_sides_can_say_why) {
     tls_context_unref(context);
     tls_context_unref(distrust);
     identity_free(&stranger);
-    authority_free(&other);
+    test_ca_free(&other);
 }
 
 /* -- plain and encrypted meet ------------------------------------------------------------------------------------------ */

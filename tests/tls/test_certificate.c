@@ -174,7 +174,7 @@ Test(certificate, any_name_of_a_node_survives) {
     }
 }
 
-/* What a certificate with this URI says, which has this one too if that is not NULL. */
+/* The content of a certificate with this URI, and with that one too if it is not NULL. */
 static struct tls_certificate with_uris(const char *one, const char *two) {
     struct tls_certificate said;
     gnutls_x509_crt_t made;
@@ -423,6 +423,16 @@ Test(certificate, only_a_ca_issues) {
     pair_free(&its);
     pair_free(&second);
     pair_free(&third);
+}
+
+Test(certificate, a_ca_of_a_wrong_domain_is_refused) {
+    static const char *const wrong[] = {"", "coord", "00112233445566778899aabbccddeef",
+                                        "00112233445566778899AABBCCDDEEFF"};
+    struct buffer out = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
+        cr_expect_eq(tls_ca_make(buffer_slice(&ca.key), wrong[i], life, NULL, &out, NULL), CO_INVALID, "%s", wrong[i]);
+        cr_expect_eq(out.size, 0u);
+    }
 }
 
 Test(certificate, pairs_are_checked) {

@@ -15,10 +15,10 @@ static int make(struct tls_context_config config, struct fault *fault) {
 }
 
 Test(context, a_pair_has_to_fit) {
-    struct authority authority = {0};
+    struct test_ca authority = {0};
     struct identity one = {0}, two = {0};
     struct fault fault;
-    authority_make(&authority);
+    test_ca_make(&authority);
     identity_make(&authority, TLS_ROLE_SERVER, "s1", 0, DAY_S, &one);
     identity_make(&authority, TLS_ROLE_SERVER, "s2", 0, DAY_S, &two);
     struct slice chain = buffer_slice(&one.chain), key = buffer_slice(&one.key), other = buffer_slice(&two.key);
@@ -34,7 +34,7 @@ Test(context, a_pair_has_to_fit) {
     cr_assert(strstr(fault.text, "the trusted CAs: "), "%s", fault.text);
     identity_free(&one);
     identity_free(&two);
-    authority_free(&authority);
+    test_ca_free(&authority);
 }
 
 Test(context, secrets_have_their_sizes) {

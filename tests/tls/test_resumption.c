@@ -33,11 +33,11 @@ static void first_session(struct tls_context *client, struct tls_session_config 
 }
 
 Test(resumption, a_client_resumes_at_another_server_and_is_still_known) {
-    struct authority authority = {0};
+    struct test_ca authority = {0};
     struct identity one = {0}, two = {0}, agent = {0};
     struct buffer ticket = {0};
     struct ends ends;
-    authority_make(&authority);
+    test_ca_make(&authority);
     identity_make(&authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &one);
     identity_make(&authority, TLS_ROLE_SERVER, "s2", -DAY_S, DAY_S, &two);
     identity_make(&authority, TLS_ROLE_AGENT, "web-1", -DAY_S, DAY_S, &agent);
@@ -77,17 +77,17 @@ Test(resumption, a_client_resumes_at_another_server_and_is_still_known) {
     identity_free(&one);
     identity_free(&two);
     identity_free(&agent);
-    authority_free(&authority);
+    test_ca_free(&authority);
 }
 
 /* The CA was dropped in between. */
 Test(resumption, a_ticket_keeps_no_verdict) {
-    struct authority authority = {0}, later = {0};
+    struct test_ca authority = {0}, later = {0};
     struct identity one = {0}, agent = {0};
     struct buffer ticket = {0};
     struct ends ends;
-    authority_make(&authority);
-    authority_make(&later);
+    test_ca_make(&authority);
+    test_ca_make(&later);
     identity_make(&authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &one);
     identity_make(&authority, TLS_ROLE_AGENT, "web-1", -DAY_S, DAY_S, &agent);
     struct tls_context *first = context_of(&one, &authority, with_tickets(NULL)),
@@ -108,17 +108,17 @@ Test(resumption, a_ticket_keeps_no_verdict) {
     buffer_free(&ticket);
     identity_free(&one);
     identity_free(&agent);
-    authority_free(&authority);
-    authority_free(&later);
+    test_ca_free(&authority);
+    test_ca_free(&later);
 }
 
 /* A session without a certificate does not come back as one that has shown one. */
 Test(resumption, a_ticket_of_a_guest_is_no_ticket_of_a_member) {
-    struct authority authority = {0};
+    struct test_ca authority = {0};
     struct identity one = {0};
     struct buffer ticket = {0};
     struct ends ends;
-    authority_make(&authority);
+    test_ca_make(&authority);
     identity_make(&authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &one);
     struct tls_context *server = context_of(&one, &authority, with_tickets(NULL)),
                        *guest = context_of(NULL, &authority, (struct tls_context_config){.only_tls13 = true});
@@ -140,7 +140,7 @@ Test(resumption, a_ticket_of_a_guest_is_no_ticket_of_a_member) {
     tls_context_unref(guest);
     buffer_free(&ticket);
     identity_free(&one);
-    authority_free(&authority);
+    test_ca_free(&authority);
 }
 
 Test(resumption, a_ticket_ends_with_its_shared_key) {

@@ -11,7 +11,7 @@ static const char *const both_protocols[] = {"coord/1", "coord-join/1", NULL};
 
 /* A CA, two nodes of it, and a stranger with a CA of its own. */
 struct world {
-    struct authority authority, other;
+    struct test_ca authority, other;
     struct identity server, agent, stranger;
     struct tls_context *server_context, *agent_context, *stranger_context;
 };
@@ -20,8 +20,8 @@ static const struct tls_context_config inner = {.only_tls13 = true};
 
 static void world_make(struct world *world) {
     *world = (struct world){0};
-    authority_make(&world->authority);
-    authority_make(&world->other);
+    test_ca_make(&world->authority);
+    test_ca_make(&world->other);
     identity_make(&world->authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &world->server);
     identity_make(&world->authority, TLS_ROLE_AGENT, "web-1", -DAY_S, DAY_S, &world->agent);
     identity_make(&world->other, TLS_ROLE_SERVER, "s9", -DAY_S, DAY_S, &world->stranger);
@@ -37,8 +37,8 @@ static void world_free(struct world *world) {
     identity_free(&world->server);
     identity_free(&world->agent);
     identity_free(&world->stranger);
-    authority_free(&world->authority);
-    authority_free(&world->other);
+    test_ca_free(&world->authority);
+    test_ca_free(&world->other);
 }
 
 static const struct tls_session_config mutual = {.peer = TLS_PEER_REQUIRED, .protocols = peers_protocol};
@@ -94,7 +94,7 @@ Test(session, both_sides_know_each_other) {
     world_free(&world);
 }
 
-/* Who may do what is the caller's business: the session says which role it has. */
+/* The session says which role it has; the caller decides what it may do. */
 Test(session, an_agent_may_dial_and_answer_like_a_server) {
     struct world world;
     struct ends ends;
@@ -246,7 +246,7 @@ Test(session, a_pin_counts_instead_of_trust_and_name) {
     struct tls_context *bare = context_of(NULL, NULL, inner);
     struct tls_session_config client = mutual, server = mutual;
     client.peer = TLS_PEER_PINNED, client.host = "somewhere.else", server.peer = TLS_PEER_UNASKED;
-    authority_pin(&world.authority, client.pin);
+    test_ca_pin(&world.authority, client.pin);
     ends_open(&ends, bare, client, world.server_context, server);
     ends_move(&ends, 0);
     cr_assert(ends_are_open(&ends), "%s", tls_session_why(ends.client));
@@ -276,7 +276,7 @@ Test(session, a_pinned_CA_has_to_have_signed) {
     struct tls_context *bare = context_of(NULL, NULL, inner), *server = context_of(&forged, NULL, config);
     struct tls_session_config client = mutual, unasked = mutual;
     client.peer = TLS_PEER_PINNED, unasked.peer = TLS_PEER_UNASKED;
-    authority_pin(&world.authority, client.pin);
+    test_ca_pin(&world.authority, client.pin);
     ends_open(&ends, bare, client, server, unasked);
     ends_move(&ends, 0);
     cr_assert_eq(tls_session_state(ends.client), TLS_FAILED);
@@ -429,7 +429,7 @@ Test(session, hellos_are_told_from_frames) {
 static const char key_a[] = "0123456789abcdef", key_b[] = "fedcba9876543210fedcba9876543210",
                   key_c[] = "0123456789abcdeg";
 
-static struct tls_context *with_keys(const struct identity *identity, const struct authority *authority,
+static struct tls_context *with_keys(const struct identity *identity, const struct test_ca *authority,
                                      const char *first, const char *second) {
     struct tls_context_config config = inner;
     config.psk[0] = slice_text(first), config.psk_count = 1;

@@ -9,7 +9,7 @@
 
 enum { USERS = 2, SESSIONS = 60, CHANGES_LEAST = 50 };
 
-static struct authority authority;
+static struct test_ca authority;
 static struct identity one, two;
 static struct tls_slot *slot;
 static atomic_uint users_left = USERS;
@@ -53,7 +53,7 @@ static void *use(void *unused) {
 
 int main(void) {
     pthread_t changer, users[USERS];
-    authority_make(&authority);
+    test_ca_make(&authority);
     identity_make(&authority, TLS_ROLE_SERVER, "one", -DAY_S, DAY_S, &one);
     identity_make(&authority, TLS_ROLE_SERVER, "two", -DAY_S, DAY_S, &two);
     slot = tls_slot_new();
@@ -67,6 +67,6 @@ int main(void) {
     tls_slot_free(slot);
     identity_free(&one);
     identity_free(&two);
-    authority_free(&authority);
+    test_ca_free(&authority);
     return 0;
 }

@@ -1,0 +1,52 @@
+/* When a node of a cluster with certificates of its own gets a new certificate. Decides only: certificates, what the
+ * cluster trusts and the time are arguments. The acting part is agent/membership_run.h.
+ *
+ * (1) A certificate is renewed from half of its life on, with jitter, so that nodes that joined at one moment do not renew
+ *     at one moment.
+ * (2) When another CA signs now than the one that signed this node's certificate, the node renews within SPREAD_S.
+ * (3) A server that lacks the key of the CA that signs now comes for it at once, because renewals hand it over.
+ * (4) An attempt that failed is repeated after a time that doubles from RETRY_LEAST_S to RETRY_MOST_S.
+ * (5) A certificate that expired more than SECURITY_GRACE_S ago cannot be renewed: the node has to join anew. Nor can that of
+ *     a node that was removed.
+ *
+ * Times are Unix seconds. A clock that was set back or ahead counts as what it says now. */
+#ifndef COORD_AGENT_MEMBERSHIP_H
+#define COORD_AGENT_MEMBERSHIP_H
+
+#include "base/random.h"
+#include "tls/certificate.h"
+
+#define MEMBERSHIP_SPREAD_S      60
+#define MEMBERSHIP_RETRY_LEAST_S 1
+#define MEMBERSHIP_RETRY_MOST_S  300
+
+enum membership_state {
+    MEMBERSHIP_NONE, /* no certificate: an open cluster */
+    MEMBERSHIP_GOOD,
+    MEMBERSHIP_DUE,     /* renew it now */
+    MEMBERSHIP_EXPIRED, /* too long ago: rule (5) */
+    MEMBERSHIP_REFUSED, /* the cluster refuses to renew it: rule (5) */
+};
+
+struct membership {
+    struct rng rng;
+    bool has_certificate, has_ca, lacks_key, refused;
+    struct tls_life life;
+    uint8_t signed_by[TLS_PIN_SIZE], signs_now[TLS_PIN_SIZE];
+    int64_t renew_s;   /* when the certificate is to be renewed */
+    int64_t retry_s;   /* not before, after a failure; 0: none failed */
+    unsigned failures; /* in a row */
+};
+
+void membership_begin(struct membership *membership, uint64_t seed);
+/* This node has a certificate, which the CA with this pin signed. */
+void membership_certificate(struct membership *membership, struct tls_life life, const uint8_t signed_by[TLS_PIN_SIZE],
+                            int64_t now_s);
+/* This CA signs now. `lacks_key`: this is a server, and does not have its key. */
+void membership_ca(struct membership *membership, const uint8_t pin[TLS_PIN_SIZE], bool lacks_key, int64_t now_s);
+enum membership_state membership_state(const struct membership *membership, int64_t now_s);
+/* When membership_state may have changed; INT64_MAX: never by itself. */
+int64_t membership_next_s(const struct membership *membership, int64_t now_s);
+void membership_failed(struct membership *membership, bool for_good, int64_t now_s);
+
+#endif

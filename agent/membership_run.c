@@ -1,0 +1,564 @@
+#include "agent/membership_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "agent/enrolled.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/message.h"
+#include "registry/trust.h"
+#include "rpc/wire/enrol.h"
+#include "tls/folder.h"
+
+#define TICK_MS        1000
+#define FIRST_TICK_MS  50     /* until what coord init left is brought in: others wait for it to join */
+#define FOLLOW_MS      300000 /* one question about the cluster's trust waits so long */
+#define AGAIN_MS       1000   /* after one that failed */
+#define SECURE_AGAIN_S 2
+#define ASK_MOST_MS    10000 /* one server */
+
+struct membership_run {
+    struct membership_run_config config;
+    char *data_dir, *node, *datacenter, *bind, *address;
+    struct rpc *rpc;
+    uv_timer_t timer;
+    uv_async_t wake; /* `follow` or `first` is answered */
+    struct membership membership;
+    enum membership_state told;
+    /* the question about the cluster's trust */
+    struct rpc_fetch follow;
+    bool following, followed;
+    uint64_t follow_at_ms, index;
+    uv_mutex_t lock; /* what other threads leave for the loop */
+    struct buffer answer;
+    uint64_t answer_index;
+    int answer_error;
+    bool answered, first_done, note_done;
+    int note_error;
+    /* what `coord init` left */
+    bool has_first, first_asked;
+    struct rpc_write first;
+    int first_error;
+    /* a renewal, in the thread pool */
+    uv_work_t work;
+    bool working;
+    struct arena work_arena;
+    const char **servers;
+    size_t server_count;
+    int work_error;
+    struct fault work_fault;
+    /* an open cluster is being closed: this node comes for its first certificate */
+    bool secures;                     /* it wants one */
+    uint8_t secure_pin[TLS_PIN_SIZE]; /* of the CA */
+    char secure_domain[TLS_DOMAIN_SIZE + 1];
+    int64_t secure_at_s;
+    struct rpc_write noted; /* a server that signed its own */
+    bool noting;
+    /* the end */
+    bool stopping;
+    unsigned closing;
+    void (*stopped)(void *data);
+    void *stopped_data;
+};
+
+static int64_t now_s(void) { return (int64_t)time(NULL); }
+
+/* -- what is in DATA/tls -------------------------------------------------------------------------------------------- */
+struct loaded {
+    struct buffer cas, chain, key, mode;
+    struct tls_certificate own, signer; /* signer: the CA's own, as the chain has it */
+};
+
+static void loaded_free(struct loaded *loaded) {
+    buffer_free(&loaded->cas);
+    buffer_free(&loaded->chain);
+    buffer_free(&loaded->mode);
+    tls_wipe(&loaded->key);
+}
+
+/* CO_NOTFOUND: this node has no certificate. */
+static int load(const char *data_dir, struct loaded *loaded, struct fault *fault) {
+    *loaded = (struct loaded){0};
+    int error = tls_folder_recover(data_dir, fault);
+    if (!error) error = tls_folder_read(data_dir, TLS_FILE_CERT, &loaded->chain, fault);
+    if (!error) error = tls_folder_read(data_dir, TLS_FILE_KEY, &loaded->key, fault);
+    if (!error) error = tls_folder_read(data_dir, TLS_FILE_CA, &loaded->cas, fault);
+    if (!error) {
+        int rv = tls_folder_read(data_dir, TLS_FILE_MODE, &loaded->mode, fault);
+        if (rv != CO_NOTFOUND) error = rv;
+    }
+    if (!error) error = tls_certificate_read(buffer_slice(&loaded->chain), &loaded->own, fault);
+    struct buffer second = {0};
+    if (!error) error = tls_certificate_at(buffer_slice(&loaded->chain), 1, &second, fault);
+    if (!error) error = tls_certificate_read(buffer_slice(&second), &loaded->signer, fault);
+    buffer_free(&second);
+    return error;
+}
+
+static int protect(const struct membership_run_config *config, const struct loaded *loaded, struct fault *fault) {
+    struct tls_context_config context_config = {.chain = buffer_slice(&loaded->chain),
+                                                .key = buffer_slice(&loaded->key),
+                                                .trusted = buffer_slice(&loaded->cas),
+                                                .only_tls13 = true};
+    struct tls_context *context;
+    int error = tls_context_make(&context_config, &context, fault);
+    if (error) return error;
+    struct security_rules rules = {.kind = SECURITY_CLUSTER, .asks_clients = true};
+    rules.takes_plain = rules.secures = loaded->mode.size > 0;
+    memcpy(rules.domain, loaded->own.domain, sizeof rules.domain);
+    security_set(config->security, &rules, context);
+    return CO_OK;
+}
+
+int membership_load(const struct membership_run_config *config, struct fault *fault) {
+    struct loaded loaded;
+    int error = load(config->data_dir, &loaded, fault);
+    if (!error && loaded.own.role != (config->server ? TLS_ROLE_SERVER : TLS_ROLE_AGENT))
+        error = fault_set(fault, CO_INVALID, "the certificate in %s/tls is that of a %s, and this is a %s",
+                          config->data_dir, loaded.own.role == TLS_ROLE_SERVER ? "server" : "client agent",
+                          config->server ? "server" : "client agent");
+    if (!error && !slice_equal_nocase(slice_text(loaded.own.node), slice_text(config->node)))
+        error =
+            fault_set(fault, CO_INVALID,
+                      "the certificate in %s/tls is that of node %.80s, and this is %.80s: a node that gets another "
+                      "name has to join anew",
+                      config->data_dir, loaded.own.node, config->node);
+    if (!error) error = protect(config, &loaded, fault);
+    if (!error && config->server) error = authority_load(config->authority, config->data_dir, fault);
+    loaded_free(&loaded);
+    return error == CO_NOTFOUND && !fault->code ? CO_OK : error;
+}
+
+/* After the files have changed. The ones of before stay in use when the new ones cannot be. */
+static void take_files(struct membership_run *run) {
+    struct loaded loaded;
+    struct fault fault = {0};
+    int error = load(run->data_dir, &loaded, &fault);
+    if (!error) error = protect(&run->config, &loaded, &fault);
+    if (error && error != CO_NOTFOUND)
+        log_error("certificates", "the new certificate cannot be used, the one of before stays in use error=\"%s\"",
+                  fault.text);
+    if (!error) membership_certificate(&run->membership, loaded.own.life, loaded.signer.pin, now_s());
+    loaded_free(&loaded);
+}
+
+/* -- renewing (thread pool) ----------------------------------------------------------------------------------------- */
+static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAnswer *answer, struct fault *fault) {
+    struct buffer cas = {0};
+    for (size_t i = 0; i < answer->n_cas; i++) buffer_append_text(&cas, answer->cas[i]);
+    int error = tls_pair_check(key, slice_text(answer->chain), fault);
+    if (!error && tls_certificate_count(buffer_slice(&cas)) == 0)
+        error = fault_set(fault, CO_CORRUPT, "the server's answer has no CA");
+    if (!error && run->secures) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, SLICE_LITERAL("both\n"), fault);
+    if (!error) error = tls_folder_write(run->data_dir, TLS_FILE_CA, buffer_slice(&cas), fault);
+    if (!error) error = tls_folder_write_pair(run->data_dir, slice_text(answer->chain), key, fault);
+    if (!error && run->config.server && answer->ca_key.len) {
+        struct tls_issuer issuer = {slice_text(answer->ca_certificate), message_slice(answer->ca_key)};
+        error =
+            authority_store(run->config.authority, run->data_dir, &issuer, message_slice(answer->secret_key), fault);
+    }
+    buffer_free(&cas);
+    return error;
+}
+
+static int ask_at(struct membership_run *run, const char *server, struct slice key, struct slice request_der,
+                  struct tls_context *context, struct fault *fault) {
+    struct arena arena = {0};
+    Pb__EnrolAnswer *answer = NULL;
+    Pb__EnrolRequest request = PB__ENROL_REQUEST__INIT;
+    request.request = message_bytes(request_der);
+    request.node = run->node, request.server = run->config.server, request.datacenter = run->datacenter;
+    struct enrol enrol = {.protocol = run->secures ? SECURITY_SECURE : SECURITY_RENEW,
+                          .pin = run->secures ? run->secure_pin : NULL,
+                          .context = context,
+                          .request = &request,
+                          .from = run->bind,
+                          .timeout_ms = ASK_MOST_MS};
+    int error = enrol_ask(&enrol, server, run->config.port, &arena, &answer, fault);
+    if (!error) error = keep(run, key, answer, fault);
+    enrol_wipe(answer);
+    arena_free(&arena);
+    return error;
+}
+
+/* The server that made the CA signs its own first certificate. */
+static int sign_own(struct membership_run *run, struct slice key, struct slice request, struct fault *fault) {
+    const char *addresses[] = {run->address, NULL};
+    struct tls_subject subject = {.domain = run->secure_domain,
+                                  .role = TLS_ROLE_SERVER,
+                                  .node = run->node,
+                                  .datacenter = run->datacenter,
+                                  .dns_domain = ENROLLED_DNS_DOMAIN,
+                                  .addresses = addresses};
+    struct tls_life life = {now_s() - ENROLLED_SKEW_S, now_s() + ENROLLED_LIFE_S};
+    struct buffer chain = {0};
+    int error = authority_sign(run->config.authority, request, &subject, life, &chain, fault);
+    if (!error) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, SLICE_LITERAL("both\n"), fault);
+    if (!error) error = tls_folder_write_pair(run->data_dir, buffer_slice(&chain), key, fault);
+    buffer_free(&chain);
+    return error;
+}
+
+static int ask_all(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
+                   struct fault *fault) {
+    int error = CO_NOLEADER;
+    snprintf(fault->text, sizeof fault->text, "no server is known");
+    for (size_t i = 0; i < run->server_count; i++) {
+        struct fault one = {0};
+        int rv = ask_at(run, run->servers[i], key, request, context, &one);
+        if (rv == CO_OK) return CO_OK;
+        if (i == 0 || enrol_may_repeat(rv) >= enrol_may_repeat(error))
+            error = rv, snprintf(fault->text, sizeof fault->text, "%s", one.text);
+    }
+    return error;
+}
+
+/* A key that is there is kept: of an earlier attempt, or that of the certificate. */
+static int own_key(struct membership_run *run, struct buffer *key, struct fault *fault) {
+    int error = run->secures ? tls_folder_make(run->data_dir, fault) : CO_OK;
+    if (!error) error = tls_folder_read(run->data_dir, TLS_FILE_KEY, key, fault);
+    if (error != CO_NOTFOUND || !run->secures) return error;
+    error = tls_key_make(key, fault);
+    return error ? error : tls_folder_write(run->data_dir, TLS_FILE_KEY, buffer_slice(key), fault);
+}
+
+/* Asks one server after the other. Only a refusal by all that answered is one for good. */
+static void renew(uv_work_t *work) {
+    struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
+    struct buffer key = {0}, request = {0};
+    struct fault *fault = &run->work_fault;
+    struct tls_context *context = NULL;
+    struct tls_context_config nothing = {.only_tls13 = true};
+    int error = own_key(run, &key, fault);
+    if (!error) error = tls_request_make(buffer_slice(&key), &request, fault);
+    if (!error && run->secures) error = tls_context_make(&nothing, &context, fault);
+    else if (!error) context = tls_slot_get(security_slot(run->config.security));
+    uint8_t pin[TLS_PIN_SIZE];
+    bool own = run->secures && run->config.server && authority_pin(run->config.authority, pin) &&
+               memcmp(pin, run->secure_pin, sizeof pin) == 0;
+    if (!error && own) error = sign_own(run, buffer_slice(&key), buffer_slice(&request), fault);
+    else if (!error) error = ask_all(run, buffer_slice(&key), buffer_slice(&request), context, fault);
+    run->work_error = error;
+    tls_context_unref(context);
+    tls_wipe(&key);
+    buffer_free(&request);
+}
+
+static void finish_stop(struct membership_run *run);
+
+/* Another thread. */
+static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct membership_run *run = CONTAINER_OF(write, struct membership_run, noted);
+    (void)result;
+    uv_mutex_lock(&run->lock);
+    run->note_error = error;
+    run->note_done = true;
+    uv_mutex_unlock(&run->lock);
+    uv_async_send(&run->wake);
+}
+
+/* The record of a certificate that this server signed itself. Other nodes' are made by the server that signs. */
+static void note_own(struct membership_run *run) {
+    struct loaded loaded;
+    struct fault fault = {0};
+    if (!run->config.server || run->noting || !authority_can_sign(run->config.authority)) return;
+    if (load(run->data_dir, &loaded, &fault) == CO_OK) {
+        Pb__CertificateInfo info = PB__CERTIFICATE_INFO__INIT;
+        Pb__TrustRenewedCommand command = PB__TRUST_RENEWED_COMMAND__INIT;
+        info.node = loaded.own.node, info.server = true, info.serial = loaded.own.serial;
+        info.from_s = loaded.own.life.from_s, info.to_s = loaded.own.life.to_s;
+        info.pin = (ProtobufCBinaryData){TLS_PIN_SIZE, loaded.own.pin};
+        info.ca_pin = (ProtobufCBinaryData){TLS_PIN_SIZE, loaded.signer.pin};
+        command.certificate = &info, command.any = true;
+        run->noting = true, run->noted.done = noted;
+        rpc_submit(run->rpc, &run->noted, TRUST_RENEWED, &command.base);
+    }
+    loaded_free(&loaded);
+}
+
+static void renewed(uv_work_t *work, int status) {
+    struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
+    int error = status ? CO_CLOSED : run->work_error;
+    run->working = false;
+    arena_free(&run->work_arena);
+    if (!error && run->secures) {
+        take_files(run);
+        run->secures = false;
+        log_info("certificates", "this node has its first certificate, the cluster is being closed node=%s", run->node);
+        note_own(run);
+    } else if (!error) {
+        take_files(run);
+        log_info("certificates", "renewed node=%s", run->node);
+    } else if (run->secures) {
+        run->secure_at_s = now_s() + SECURE_AGAIN_S;
+        log_warn("certificates", "no first certificate yet error=\"%s\"", run->work_fault.text);
+    } else if (!run->stopping) {
+        membership_failed(&run->membership, error == CO_DENIED, now_s());
+        log_warn("certificates", "the certificate was not renewed, it counts until %lld error=\"%s\"",
+                 (long long)run->membership.life.to_s, run->work_fault.text);
+    }
+    finish_stop(run);
+}
+
+static void begin_renewal(struct membership_run *run) {
+    run->work_fault = (struct fault){0};
+    run->work_arena = (struct arena){0};
+    run->server_count = rpc_peers(run->rpc, &run->work_arena, &run->servers);
+    run->working = true;
+    CHECK(uv_queue_work(run->timer.loop, &run->work, renew, renewed) == 0);
+}
+
+/* -- what the cluster trusts ---------------------------------------------------------------------------------------- */
+static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
+    struct buffer cas = {0}, known = {0};
+    struct fault fault = {0};
+    for (size_t i = 0; i < trust->n_cas; i++) {
+        buffer_append_text(&cas, trust->cas[i]->certificate);
+        buffer_append_text(&cas, trust->cas[i]->cross);
+    }
+    int error = tls_folder_read(run->data_dir, TLS_FILE_CA, &known, &fault);
+    bool same = !error && slice_equal(buffer_slice(&cas), buffer_slice(&known));
+    bool was_both = false, both = trust->mode == TRUST_BOTH;
+    struct buffer mode = {0};
+    was_both = tls_folder_read(run->data_dir, TLS_FILE_MODE, &mode, &fault) == CO_OK && mode.size > 0;
+    if (!same && (!error || error == CO_NOTFOUND))
+        error = tls_folder_write(run->data_dir, TLS_FILE_CA, buffer_slice(&cas), &fault);
+    if (!error && both != was_both)
+        error =
+            tls_folder_write(run->data_dir, TLS_FILE_MODE, both ? SLICE_LITERAL("both\n") : slice_make("", 0), &fault);
+    if (error) log_error("certificates", "what the cluster trusts cannot be kept error=\"%s\"", fault.text);
+    else if (!same || both != was_both) take_files(run);
+    buffer_free(&cas);
+    buffer_free(&known);
+    buffer_free(&mode);
+}
+
+/* This server made the new CA: it takes the key that it kept aside. A key that does not fit is of a rotation that another
+ * one overtook. */
+static void adopt_next(struct membership_run *run, const Pb__TrustCa *ca) {
+    struct buffer key = {0};
+    struct fault fault = {0};
+    if (tls_folder_read(run->data_dir, TLS_FILE_CA_NEXT, &key, &fault) == CO_OK) {
+        struct tls_issuer issuer = {slice_text(ca->certificate), buffer_slice(&key)};
+        bool fits = tls_pair_check(issuer.key, issuer.certificate, NULL) == CO_OK;
+        int error =
+            fits ? authority_store(run->config.authority, run->data_dir, &issuer, slice_make("", 0), &fault) : CO_OK;
+        if (!error) tls_folder_remove(run->data_dir, TLS_FILE_CA_NEXT);
+        else log_error("certificates", "the key of the new CA cannot be kept error=\"%s\"", fault.text);
+    }
+    tls_wipe(&key);
+}
+
+static bool has_key_of(struct membership_run *run, const Pb__TrustCa *ca) {
+    uint8_t pin[TLS_PIN_SIZE];
+    return authority_pin(run->config.authority, pin) && memcmp(pin, ca->pin.data, sizeof pin) == 0;
+}
+
+static void want_first_certificate(struct membership_run *run, const Pb__Trust *trust) {
+    memcpy(run->secure_pin, trust->cas[0]->pin.data, TLS_PIN_SIZE);
+    snprintf(run->secure_domain, sizeof run->secure_domain, "%s", trust->domain);
+    run->secures = true;
+}
+
+/* The cluster has no trust: it is open, or closing it was given up. Files of a closed cluster stay, because this server may
+ * just not know its state yet. */
+static void take_open(struct membership_run *run) {
+    static const enum tls_file files[] = {TLS_FILE_CERT,   TLS_FILE_KEY,    TLS_FILE_CA,
+                                          TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILE_MODE};
+    struct buffer mode = {0};
+    struct fault fault = {0};
+    run->secures = false;
+    bool both = tls_folder_read(run->data_dir, TLS_FILE_MODE, &mode, &fault) == CO_OK && mode.size > 0;
+    buffer_free(&mode);
+    if (!both || run->working) return;
+    struct security_rules rules = {.kind = SECURITY_OPEN, .takes_plain = true, .dials_plain = true};
+    for (size_t i = 0; i < ARRAY_COUNT(files); i++) tls_folder_remove(run->data_dir, files[i]);
+    security_set(run->config.security, &rules, NULL);
+    authority_forget(run->config.authority);
+    membership_begin(&run->membership, random_u64());
+    log_info("certificates", "closing the cluster was given up: it is open");
+}
+
+static void take_trust(struct membership_run *run, struct slice record) {
+    struct arena arena = {0};
+    const Pb__Trust *trust = message_unpack(&arena, &pb__trust__descriptor, record);
+    if (trust && trust->n_cas && trust->cas[0]->pin.len == TLS_PIN_SIZE) {
+        bool server = run->config.server, closed = trust->mode == TRUST_CLOSED;
+        if (run->membership.has_certificate) write_cas(run, trust);
+        else if (!closed) want_first_certificate(run, trust);
+        if (server && !has_key_of(run, trust->cas[0])) adopt_next(run, trust->cas[0]);
+        /* The CA's key is handed over once the operator has seen all names. */
+        bool lacks_key = server && closed && !has_key_of(run, trust->cas[0]);
+        membership_ca(&run->membership, trust->cas[0]->pin.data, lacks_key, now_s());
+    }
+    arena_free(&arena);
+}
+
+/* Another thread. */
+static void follow_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
+    struct membership_run *run = CONTAINER_OF(fetch, struct membership_run, follow);
+    uv_mutex_lock(&run->lock);
+    run->answer_error = error;
+    buffer_reset(&run->answer);
+    if (!error && fetched->found) buffer_append(&run->answer, fetched->records.data, fetched->records.size);
+    if (!error) run->answer_index = fetched->index;
+    run->answered = true;
+    uv_mutex_unlock(&run->lock);
+    uv_async_send(&run->wake);
+}
+
+static void follow(struct membership_run *run) {
+    if (run->following || run->stopping || clock_mono_ms() < run->follow_at_ms) return;
+    Pb__TrustRequest request = PB__TRUST_REQUEST__INIT;
+    run->follow = (struct rpc_fetch){.done = follow_done,
+                                     .type = &query_trust,
+                                     .freshness = RPC_STALE,
+                                     .no_cache = true,
+                                     .background = true,
+                                     .index = run->index,
+                                     .wait_ms = run->index ? FOLLOW_MS : 0};
+    run->following = true;
+    rpc_fetch(run->rpc, &run->follow, &request.base);
+}
+
+/* -- what `coord init` left ----------------------------------------------------------------------------------------- */
+static void first_done(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct membership_run *run = CONTAINER_OF(write, struct membership_run, first);
+    uv_mutex_lock(&run->lock);
+    run->first_error = error ? error : result->error;
+    run->first_done = true;
+    uv_mutex_unlock(&run->lock);
+    uv_async_send(&run->wake);
+}
+
+static void bring_first(struct membership_run *run) {
+    struct buffer content = {0};
+    struct fault fault = {0};
+    struct arena arena = {0};
+    if (!run->has_first || run->first_asked || run->stopping || !rpc_known_leader(run->rpc)) return;
+    int error = tls_folder_read(run->data_dir, TLS_FILE_FIRST, &content, &fault);
+    const Pb__TrustSetCommand *command =
+        error ? NULL : message_unpack(&arena, &pb__trust_set_command__descriptor, buffer_slice(&content));
+    if (error == CO_NOTFOUND) run->has_first = false;
+    else if (!command) {
+        run->has_first = false;
+        log_error("certificates", "what coord init left cannot be read: init again in an empty folder error=\"%s\"",
+                  error ? fault.text : "it does not decode");
+    } else {
+        run->first_asked = true;
+        run->first.done = first_done;
+        rpc_submit(run->rpc, &run->first, TRUST_SET, &command->base);
+    }
+    buffer_free(&content);
+    arena_free(&arena);
+}
+
+/* CO_CONFLICT: it was brought in before, and the answer was lost. */
+static void take_first(struct membership_run *run, int error) {
+    run->first_asked = false;
+    if (error && error != CO_CONFLICT) return;
+    run->has_first = false;
+    uv_timer_set_repeat(&run->timer, TICK_MS);
+    tls_folder_remove(run->data_dir, TLS_FILE_FIRST);
+    log_info("certificates", "the cluster is closed: hosts join with tokens");
+}
+
+/* -- life ----------------------------------------------------------------------------------------------------------- */
+static void on_wake(uv_async_t *wake) {
+    struct membership_run *run = wake->data;
+    uv_mutex_lock(&run->lock);
+    bool answered = run->answered, first_answered = run->first_done, note_answered = run->note_done;
+    int note_error = run->note_error;
+    int error = run->answer_error, first_error = run->first_error;
+    uint64_t index = run->answer_index;
+    struct buffer answer = {0};
+    if (answered) answer = run->answer, run->answer = (struct buffer){0};
+    run->answered = run->first_done = run->note_done = false;
+    uv_mutex_unlock(&run->lock);
+    if (first_answered) take_first(run, first_error);
+    if (note_answered) {
+        run->noting = false;
+        if (note_error && !run->stopping) note_own(run);
+    }
+    if (answered) {
+        run->following = false;
+        run->follow_at_ms = error ? clock_mono_ms() + AGAIN_MS : 0;
+        if (!error && !run->stopping && answer.size) take_trust(run, buffer_slice(&answer));
+        else if (!error && !run->stopping) take_open(run);
+        if (!error) run->index = index;
+        follow(run);
+    }
+    buffer_free(&answer);
+    finish_stop(run);
+}
+
+static void tell_state(struct membership_run *run, enum membership_state state) {
+    if (state == run->told) return;
+    run->told = state;
+    if (state == MEMBERSHIP_EXPIRED)
+        log_error("certificates", "this node's certificate expired more than 30 days ago: it has to join anew");
+    if (state == MEMBERSHIP_REFUSED)
+        log_error("certificates", "the cluster refuses to renew this node's certificate: it has to join anew");
+}
+
+static void on_tick(uv_timer_t *timer) {
+    struct membership_run *run = timer->data;
+    bring_first(run);
+    follow(run);
+    enum membership_state state = membership_state(&run->membership, now_s());
+    tell_state(run, state);
+    bool first = state == MEMBERSHIP_NONE && run->secures && now_s() >= run->secure_at_s;
+    if ((state == MEMBERSHIP_DUE || first) && !run->working) begin_renewal(run);
+}
+
+struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
+                                            const struct membership_run_config *config) {
+    struct membership_run *run = mem_zalloc(sizeof *run);
+    run->config = *config, run->rpc = rpc;
+    run->data_dir = mem_strdup(config->data_dir), run->node = mem_strdup(config->node);
+    run->datacenter = mem_strdup(config->datacenter), run->bind = config->bind ? mem_strdup(config->bind) : NULL;
+    run->address = mem_strdup(config->address);
+    struct buffer first = {0};
+    run->has_first = tls_folder_read(run->data_dir, TLS_FILE_FIRST, &first, NULL) == CO_OK;
+    buffer_free(&first);
+    CHECK(uv_mutex_init(&run->lock) == 0 && uv_timer_init(loop, &run->timer) == 0);
+    CHECK(uv_async_init(loop, &run->wake, on_wake) == 0);
+    run->timer.data = run->wake.data = run;
+    membership_begin(&run->membership, random_u64());
+    take_files(run);
+    uv_timer_start(&run->timer, on_tick, 0, run->has_first ? FIRST_TICK_MS : TICK_MS);
+    return run;
+}
+
+static void freed(uv_handle_t *handle) {
+    struct membership_run *run = handle->data;
+    if (--run->closing > 0) return;
+    void (*stopped)(void *data) = run->stopped;
+    void *data = run->stopped_data;
+    uv_mutex_destroy(&run->lock);
+    buffer_free(&run->answer);
+    free(run->data_dir), free(run->node), free(run->datacenter), free(run->bind), free(run->address);
+    free(run);
+    stopped(data);
+}
+
+static void finish_stop(struct membership_run *run) {
+    if (!run->stopping || run->working || run->following || run->first_asked || run->noting || run->closing) return;
+    run->closing = 2;
+    uv_close((uv_handle_t *)&run->timer, freed);
+    uv_close((uv_handle_t *)&run->wake, freed);
+}
+
+void membership_run_stop(struct membership_run *run, void (*stopped)(void *data), void *data) {
+    if (!run) {
+        stopped(data);
+        return;
+    }
+    run->stopping = true, run->stopped = stopped, run->stopped_data = data;
+    uv_timer_stop(&run->timer);
+    if (run->following) rpc_fetch_cancel(run->rpc, &run->follow);
+    finish_stop(run);
+}

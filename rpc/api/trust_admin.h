@@ -1,0 +1,34 @@
+/* Requests of operators about the trust of the cluster (registry/trust.h). A server carries them out, because it needs the CA's
+ * keys: any server does. Any thread; `done` comes on the loop thread, once. */
+#ifndef COORD_RPC_TRUST_ADMIN_H
+#define COORD_RPC_TRUST_ADMIN_H
+
+#include "rpc/api/rpc.h"
+
+enum rpc_trust_verb {
+    RPC_JOIN_TOKEN = 1, /* makes a token; `text` is it */
+    RPC_CA_ROTATE,      /* a new CA signs from now on; the one before stays trusted until nobody has its certificates */
+    RPC_CA_DROP,        /* trusts only the CA that signs now, whoever still has another's certificate */
+    RPC_SECURE_START,   /* an open cluster: nodes get certificates, both kinds of connections are taken */
+    RPC_SECURE_FINISH,  /* only encrypted ones from now on */
+    RPC_SECURE_ABORT,   /* open again */
+    RPC_NODE_REMOVE,    /* the certificate of the node counts no more */
+    RPC_TRUST_VERBS
+};
+
+#define RPC_TRUST_TEXT 512
+struct rpc_trust {
+    /* CO_OK; CO_NOLEADER, CO_CLOSED, CO_UNKNOWN_OUTCOME; CO_AGAIN: no server that was asked has the CA's key yet; CO_CONFLICT,
+     * CO_DENIED, CO_INVALID, CO_NOTFOUND, CO_TOOLARGE: `text` says why. */
+    void (*done)(struct rpc_trust *trust, int error);
+    enum rpc_trust_verb verb;    /* in, as what follows; strings stay until `done` */
+    bool server;                 /* the token makes servers; the node is a server */
+    const char *node;            /* a token's pattern, the node to remove; NULL: "" */
+    uint32_t uses;               /* 0: any number */
+    int64_t ttl_ns;              /* 0: for ever */
+    char text[RPC_TRUST_TEXT];   /* out */
+    _Alignas(16) char impl[256]; /* rpc's own */
+};
+void rpc_trust(struct rpc *rpc, struct rpc_trust *trust);
+
+#endif
