@@ -144,6 +144,7 @@ struct http_server {
         bool tls;
         char *path;             /* of a Unix socket; NULL: TCP */
         uint64_t device, inode; /* its file's */
+        struct timespec made;
     } * listeners;
     unsigned listener_count;
     uint16_t port, https_port;

@@ -87,8 +87,9 @@ static ssize_t pull(gnutls_transport_ptr_t transport, void *data, size_t size) {
     }
     if (got <= 0) {
         secure->drained = true;
-        gnutls_transport_set_errno(secure->session, got < 0 ? errno : 0);
-        return got;
+        if (got == 0) secure->ended = true; /* GnuTLS, told of the end, would send no answer any more */
+        gnutls_transport_set_errno(secure->session, got == 0 ? EAGAIN : errno);
+        return -1;
     }
     secure->drained = got < RECEIVE_STEP;
     secure->now = received;
@@ -286,6 +287,12 @@ enum secure_step secure_handshake(struct connection *connection) {
         return SECURE_FAILED;
     }
     if (!sent) return SECURE_FULL;
+    if (rv < 0 && secure->ended) {
+        secure->failed = true;
+        tally->handshakes[2]++;
+        snprintf(secure->why, sizeof secure->why, "the client is gone");
+        return SECURE_FAILED;
+    }
     if (rv < 0) return SECURE_WAIT;
     tally->handshakes[gnutls_session_is_resumed(secure->session) ? 1 : 0]++;
     return SECURE_DONE;
@@ -327,7 +334,7 @@ ssize_t secure_receive(struct connection *connection, void *data, size_t size) {
         errno = ECONNRESET;
         return -1;
     }
-    if (secure->ended) return 0;
+    if (secure->ended) return 0; /* by its goodbye, or without one: a body has its length */
     errno = EAGAIN;
     return -1;
 }
