@@ -125,8 +125,8 @@ Test(trust_views, a_token_is_shown_once) {
     wants(world, 200, "PUT /v1/join-token", NULL, "\"Token\":\"coord1a.");
     wants(world, 200, "PUT /v1/join-token", NULL,
           "\"Role\":\"agent\",\"Node\":\"\",\"Uses\":1,\"TTL\":\"1h0m0s\",\"ExpiresAt\":\"20");
-    wants(world, 200, "PUT /v1/join-token", "{\"Role\":\"server\",\"TTL\":\"0s\",\"Uses\":0,\"Node\":\"web-*\"}",
-          "\"Role\":\"server\",\"Node\":\"web-*\",\"Uses\":0,\"TTL\":\"0s\",\"ExpiresAt\":null}");
+    wants(world, 200, "PUT /v1/join-token", "{\"Role\":\"server\",\"TTL\":\"90s\",\"Uses\":0,\"Node\":\"web-*\"}",
+          "\"Role\":\"server\",\"Node\":\"web-*\",\"Uses\":0,\"TTL\":\"1m30s\",\"ExpiresAt\":\"20");
     wants(world, 400, "DELETE /v1/join-token/abc", NULL, "not the id of a join token");
     wants(world, 404, "DELETE /v1/join-token/abcdefgh", NULL, "no such join token");
     world_stop(world);
