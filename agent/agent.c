@@ -103,7 +103,8 @@ static void start_links(struct agent *agent) {
                                   .join_interval_ms = (uint64_t)c->retry_interval_wan_ns / 1000000,
                                   .hold_ms = (uint64_t)c->rpc_hold_timeout_ns / 1000000,
                                   .failover_return_ms = (uint64_t)c->failover_return_ns / 1000000,
-                                  .modules = agent_modules};
+                                  .modules = agent_modules,
+                                  .security = agent->security};
     agent->links = links_start(&agent->loop, &config);
 }
 
@@ -170,6 +171,7 @@ static int start_security(struct agent *agent, struct fault *fault) {
                                        .node = agent->identity.node_name,
                                        .datacenter = c->datacenter,
                                        .bind = any ? NULL : c->bind_addr,
+                                       .address = agent->identity.address,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
                                        .server = c->server,
                                        .authority = agent->authority,

@@ -304,12 +304,16 @@ int certificates_start(uv_loop_t *loop, const struct config *config, const char 
                        struct fault *fault) {
     *out = NULL;
     if (config->https_addresses.count == 0) return CO_OK;
+    int rv = certificates_source(&config->tls_https, data_dir) == CERTIFICATES_CLUSTER
+                 ? tls_folder_recover(data_dir, fault)
+                 : CO_OK;
+    if (rv != CO_OK) return rv;
     struct certificates *certificates = mem_zalloc(sizeof *certificates);
     certificates->files = files_of(config, data_dir);
     certificates->https = tls_slot_new();
     random_bytes(certificates->ticket_key, TICKET_SIZE);
     certificates->reading.state = files_state(&certificates->files);
-    int rv = read_context(&certificates->files, certificates->ticket_key, &certificates->reading);
+    rv = read_context(&certificates->files, certificates->ticket_key, &certificates->reading);
     if (rv != CO_OK) {
         fault_set(fault, rv, "%s", certificates->reading.fault.text);
         certificates_free(certificates);
@@ -349,6 +353,8 @@ void certificates_reload(struct certificates *certificates, const struct config 
     certificates->state = 0;
     begin(certificates);
 }
+
+bool certificates_busy(const struct certificates *certificates) { return certificates->busy; }
 
 void certificates_stop(struct certificates *certificates, void (*stopped)(void *data), void *data) {
     if (!certificates) {

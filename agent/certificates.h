@@ -33,6 +33,7 @@ bool certificates_shown(const struct certificates *certificates, struct tls_cert
                         enum certificate_source *source);
 /* The configuration was read again: its files count from now on, and are read at once. Copies what it needs. */
 void certificates_reload(struct certificates *certificates, const struct config *config);
+bool certificates_busy(const struct certificates *certificates); /* files are being read */
 /* No more looking at files; `stopped` is called when nothing is under way. NULL: calls it at once. */
 void certificates_stop(struct certificates *certificates, void (*stopped)(void *data), void *data);
 void certificates_free(struct certificates *certificates); /* once stopped, and nobody uses the slot */

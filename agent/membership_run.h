@@ -14,8 +14,9 @@
 
 struct membership_run_config {
     const char *data_dir, *node, *datacenter;
-    const char *bind; /* IP to ask from; NULL: any */
-    uint16_t port;    /* of servers whose address names none */
+    const char *bind;    /* IP to ask from; NULL: any */
+    const char *address; /* of this node */
+    uint16_t port;       /* of servers whose address names none */
     bool server;
     struct authority *authority; /* outlives it, as `security` */
     struct security *security;
