@@ -252,6 +252,11 @@ def warnings_before_the_end():
     check(check_of(unchecked) is None and "https certificate of" in unchecked.log(), "the log alone")
     severity = lambda a: [c["Severity"] for c in a.get("/v1/agent/metrics/certificates")[2]["Certificates"]]
     check([severity(a) for a in (five, twenty, silent, calm)] == [["critical"], ["warning"], ["critical"], ["info"]], "severities")
+    taken = Agent(configuration(check={"id": "certificate", "name": "mine", "ttl": "1h", "status": "passing"}, ports={"https": 8501},
+                                cert_file=os.path.join(folder, "dc1-server-consul-0.pem"),
+                                key_file=os.path.join(folder, "dc1-server-consul-0-key.pem")), name="w8").start()
+    until("it is the user's", lambda: (check_of(taken) or {}).get("Name") == "mine")
+    check("which keeps this name" in taken.log() and check_of(taken)["Status"] == "passing", check_of(taken))
     wrong = Agent(configuration(telemetry={"certificate": {"critical_threshold_days": 31}}), name="w9")
     wrong.start(wait=False)
     wrong.proc.wait(30 * SLOW)
