@@ -36,6 +36,7 @@ struct certificate_watch {
     struct told told[SHOWN_MAX];
     uint64_t checked_ms; /* 0: the check is not there */
     Pb__Status checked;
+    bool no_check;
     void (*stopped)(void *data);
     void *stopped_data;
 };
@@ -128,8 +129,14 @@ static void log_one(struct certificate_watch *watch, size_t i, const struct http
     else log_warn("certificates", "%s serial=%s", text, one->serial);
 }
 
+/* False: there is none, and will be none, if the user's configuration has a check of this name. */
 static bool register_check(struct certificate_watch *watch) {
     struct fault fault = {0};
+    if (!watch->checked_ms && local_from_file(watch->config.local, SLICE_LITERAL(CHECK_ID), true)) {
+        log_warn("certificates", "a configuration file defines a check \"" CHECK_ID "\", which keeps this name");
+        watch->no_check = true;
+        return false;
+    }
     struct json_object *json = json_parse(
         SLICE_LITERAL("{\"CheckID\":\"" CHECK_ID "\",\"Name\":\"Certificates of this agent\",\"Status\":\"passing\","
                       "\"TTL\":\"" CHECK_TTL "\",\"Notes\":\"telemetry.certificate has the thresholds\"}"),
@@ -175,7 +182,7 @@ static void tell(struct certificate_watch *watch, const struct http_certificate 
     Pb__Status status = worst == HTTP_CERTIFICATE_CRITICAL  ? PB__STATUS__CRITICAL
                         : worst == HTTP_CERTIFICATE_WARNING ? PB__STATUS__WARNING
                                                             : PB__STATUS__PASSING;
-    if (count && c->certificate_check && watch->config.local) report(watch, status, &output);
+    if (count && c->certificate_check && watch->config.local && !watch->no_check) report(watch, status, &output);
     buffer_free(&output);
 }
 

@@ -310,6 +310,7 @@ static void carry_out(struct admin_work *work) {
     else if (verb == RPC_SECURE_START && now && now->mode == TRUST_BOTH) end(work, CO_OK, "");
     else if (verb == RPC_SECURE_START && now) end(work, CO_CONFLICT, "the cluster is closed already");
     else if (verb == RPC_SECURE_START) begin_ca(work);
+    else if (verb == RPC_SECURE_ABORT && !now) end(work, CO_OK, "");
     else if (!now) end(work, CO_INVALID, "the cluster is open; `coord secure start` closes it while it runs");
     else if (verb == RPC_JOIN_TOKEN) make_token(work, now);
     else if (verb == RPC_CA_ROTATE) begin_ca(work);
