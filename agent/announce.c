@@ -36,15 +36,41 @@ static void list_addresses(struct buffer *out, const char *name, const struct co
     for (size_t i = 0; i < addresses->count; i++) buffer_printf(out, " %s", addresses->items[i]);
 }
 
-void announce_protection(const struct config *c, struct buffer *out) {
+static const char *by_what(const struct security_rules *rules) {
+    switch (rules->kind) {
+        case SECURITY_SHARED_KEY: return "by the key of encrypt";
+        case SECURITY_OWN_CA: return "by certificates";
+        case SECURITY_CLUSTER: return "by the cluster's certificates";
+        case SECURITY_OPEN: break;
+    }
+    return NULL;
+}
+
+/* Servers and agents among themselves. A client agent only makes connections. */
+static void list_others(const struct config *c, const struct security_rules *rules, struct buffer *safe,
+                        struct buffer *open) {
+    static const char what[] = "servers and agents among themselves";
+    const char *by = by_what(rules);
+    if (c->dev || c->server_port < 0) return;
+    if (!by || (rules->dials_plain && (rules->takes_plain || !c->server))) {
+        buffer_printf(open, "%s%s%s", open->size ? "; " : "", what,
+                      by ? " (encryption is possible, not required)" : "");
+        return;
+    }
+    buffer_printf(safe, "%s%s (%s", safe->size ? "; " : "", what, by);
+    if (rules->takes_plain && c->server) buffer_append_text(safe, ", plain connections are taken, too");
+    if (rules->dials_plain) buffer_append_text(safe, ", but connections are made plain");
+    buffer_append_byte(safe, ')');
+}
+
+void announce_protection(const struct config *c, const struct security_rules *rules, struct buffer *out) {
     struct buffer safe = {0}, open = {0};
     list_addresses(&safe, "HTTPS on", &c->https_addresses);
     if (c->https_addresses.count)
         buffer_append_text(
             &safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
     list_addresses(&open, "HTTP on", &c->http_addresses);
-    bool alone = c->dev || c->server_port < 0;
-    if (!alone) buffer_printf(&open, "%sservers and agents among themselves", open.size ? "; " : "");
+    list_others(c, rules, &safe, &open);
     if (c->dns_port >= 0) list_addresses(&open, "DNS on", &c->dns_addresses);
     buffer_printf(out, "protected by TLS: %.*s | not protected: %.*s", safe.size ? (int)safe.size : 7,
                   safe.size ? safe.data : "nothing", open.size ? (int)open.size : 7, open.size ? open.data : "nothing");
@@ -52,21 +78,22 @@ void announce_protection(const struct config *c, struct buffer *out) {
     buffer_free(&open);
 }
 
-static void log_protection(const struct config *c) {
+static void log_protection(const struct config *c, struct security *security) {
     struct buffer line = {0};
-    announce_protection(c, &line);
+    struct security_rules rules;
+    security_get(security, &rules);
+    announce_protection(c, &rules, &line);
     log_info("agent", "%.*s", (int)line.size, line.data);
     buffer_free(&line);
     const struct config_tls *all = &c->tls_defaults;
-    if (!c->https_addresses.count && (all->cert_file || all->ca_file || all->ca_path))
-        log_warn("agent", "cert_file, key_file, ca_file and ca_path protect nothing: ports.https is off");
-    if (all->verify_incoming && !c->dev)
-        log_warn("agent", "verify_incoming: so far only HTTPS asks for certificates, port %lld does not",
-                 (long long)c->server_port);
+    if (!c->https_addresses.count && rules.kind != SECURITY_OWN_CA && (all->cert_file || all->ca_file || all->ca_path))
+        log_warn("agent", "cert_file, key_file, ca_file and ca_path protect nothing: ports.https is off, and %s",
+                 rules.kind == SECURITY_OPEN ? "verify_outgoing is, too"
+                                             : "servers and agents among themselves are protected in another way");
 }
 
-void announce_agent(const struct config *c, const struct identity *identity, const Pb__Node *node,
-                    const struct http_server *http, const struct dns_server *dns) {
+void announce_agent(const struct config *c, struct security *security, const struct identity *identity,
+                    const Pb__Node *node, const struct http_server *http, const struct dns_server *dns) {
     undiscoverable_log(identity->node_name, node, NULL);
     log_info("agent", "coord %s node=%s id=%s datacenter=%s data=%s", COORD_VERSION, identity->node_name,
              identity->node_id, c->datacenter, identity->data_dir);
@@ -82,7 +109,7 @@ void announce_agent(const struct config *c, const struct identity *identity, con
     for (size_t i = 0; i < c->dns_addresses.count; i++)
         log_info("agent", "dns address=%s port=%u domain=%s", c->dns_addresses.items[i], dns ? dns_port(dns) : 0u,
                  c->domain);
-    log_protection(c);
+    log_protection(c, security);
 }
 
 static char build_labels[160] = "version=\"\",consul_version=\"\"";

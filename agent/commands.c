@@ -32,6 +32,8 @@ static const struct cli_command commands[] = {
     {"init", "make a closed cluster, of which this host is the first server", cmd_init},
     {"info", "print figures of the agent", cmd_info},
     {"join", "bring this host into a closed cluster; or give an agent one more address", cmd_join},
+    {"keygen", "print a new key for encrypt", cmd_keygen},
+    {"keyring", "list and change the keys of encrypt, on all agents", cmd_keyring},
     {"kv", "read and write keys", cmd_kv},
     {"leave", "have an agent leave and end", cmd_leave},
     {"lock", "run a command while holding a lock", cmd_lock},

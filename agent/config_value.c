@@ -64,6 +64,9 @@ static int set_bool(const struct origin *origin, const struct key *key, bool val
     bool *field = field_of(origin, key);
     *field = value;
     if (field == &config->tls_https.verify_incoming) config->tls_https.verify_incoming_given = true;
+    if (field == &config->tls_rpc.verify_incoming) config->tls_rpc.verify_incoming_given = true;
+    if (field == &config->tls_rpc.verify_outgoing) config->tls_rpc.verify_outgoing_given = true;
+    if (field == &config->tls_rpc.verify_server_hostname) config->tls_rpc.verify_server_hostname_given = true;
     if (field == &config->leave_on_terminate) config->leave_on_terminate_given = true;
     if (field == &config->skip_leave_on_interrupt) config->skip_leave_on_interrupt_given = true;
     return CO_OK;

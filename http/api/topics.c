@@ -31,6 +31,7 @@ const struct http_topic http_topics[] = {
     {"Failover to other regions", .rows = http_routes_failover},
     {"Status", .rows = http_routes_status},
     {"Operators", .rows = http_routes_operator},
+    {"Keys of encryption", .rows = http_routes_keyring},
     {"Backups", .rows = http_routes_snapshot},
     {"Access control", .rows = http_routes_acl},
     {"Locks", .rows = http_routes_lock},
