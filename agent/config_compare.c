@@ -40,15 +40,13 @@ static void ttls_write(const struct config *config, struct buffer *out) {
     buffer_append_byte(out, '}');
 }
 
-/* Its value is not shown, and still it can be compared: 32 bits of a hash say next to nothing about a key. */
-static bool is_secret(const struct key *key) { return strcmp(key->path, "encrypt") == 0; }
-
 void key_value_write(const struct config *config, const struct key *key, struct buffer *out) {
     const void *field = (const char *)config + key->field;
     switch (key->kind) {
         case KEY_TEXT: {
             const char *text = *(const char *const *)field;
-            if (text && is_secret(key)) buffer_printf(out, "a key (%08x)", (unsigned)hash64(text, strlen(text)));
+            /* 32 bits of a hash say next to nothing about a key. */
+            if (text && key_is_secret(key)) buffer_printf(out, "a key (%08x)", (unsigned)hash64(text, strlen(text)));
             else if (text) buffer_printf(out, "\"%s\"", text);
             else buffer_append_text(out, "not given");
             return;

@@ -48,6 +48,7 @@ static inline bool key_has_effect(const struct key *key) { return key->field != 
 const struct key *key_find(const char *path);
 /* Are there keys below this path, and are they those of an array's members? */
 enum key_folder { FOLDER_NONE, FOLDER_OBJECT, FOLDER_ARRAY };
+bool key_is_secret(const struct key *key); /* its value is in no message */
 enum key_folder key_folder(const char *path);
 /* The known key that `name` in `folder` ("" for the top, "dns_config." below it) most likely means: its full path.
  * False: none is like it. */

@@ -516,6 +516,8 @@ const struct key *key_find(const char *path) {
     return NULL;
 }
 
+bool key_is_secret(const struct key *key) { return strcmp(key->path, "encrypt") == 0; }
+
 enum key_folder key_folder(const char *path) {
     size_t size = strlen(path);
     for (const struct key *key = config_keys; key->path; key++) {

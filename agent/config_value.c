@@ -128,6 +128,7 @@ static int set_text(const struct origin *origin, const struct key *key, struct s
     key_guard(origin, key, *text && !(key->guard_text && strcasecmp(text, key->guard_text) == 0));
     if (key->accept) {
         const char *written = text, *wrong = key->accept(&origin->config->arena, &text);
+        if (wrong && key_is_secret(key)) return origin_fault(origin, CO_INVALID, "%s", wrong);
         if (wrong) return origin_fault(origin, CO_INVALID, "\"%.60s\" %s", written, wrong);
     }
     if (key->field == NO_FIELD) return CO_OK;

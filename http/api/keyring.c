@@ -33,11 +33,11 @@ static void done(struct rpc_keyring *keyring, int error, const struct rpc_keyrin
         asking->key_count = asking->more_keys ? ARRAY_COUNT(asking->keys) : result->key_count;
         if (asking->key_count) memcpy(asking->keys, result->keys, asking->key_count * sizeof *asking->keys);
         asking->node_count = result->node_count, asking->failed = result->failed;
+        if (result->why) buffer_append_text(&asking->refusals, result->why);
         for (size_t i = 0; i < result->node_count; i++)
             if (result->nodes[i].refusal)
-                buffer_printf(&asking->refusals, "%s%s: %s", asking->refusals.size ? "\n" : "", result->nodes[i].name,
+                buffer_printf(&asking->refusals, "%s%s: %s", asking->refusals.size ? "; " : "", result->nodes[i].name,
                               result->nodes[i].refusal);
-        if (result->why) buffer_printf(&asking->refusals, "%s%s", asking->refusals.size ? "\n" : "", result->why);
     }
     http_called(&asking->call, error);
 }
@@ -78,7 +78,7 @@ static void view(struct http_request *request, struct http_call *call, int error
     if (error) {
         http_reply_error(request, error);
     } else if (asking->failed) {
-        http_reply_text(request, 500, "%s (LAN) error: %zu/%zu nodes reported failure\n%.*s",
+        http_reply_text(request, 500, "%s (LAN) error: %zu/%zu nodes reported failure; %.*s",
                         http_env(request)->datacenter, asking->failed, asking->node_count, (int)asking->refusals.size,
                         asking->refusals.data);
     } else if (asking->more_keys) {

@@ -133,7 +133,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     work->wire = NULL;
     uv_timer_stop(&work->timer);
     if (error == CO_TOOLARGE) because(work, CO_CORRUPT, "no server of this kind answers there");
-    else if (error == CO_DENIED && link_why(wire)[0]) because(work, error, link_why(wire));
+    else if (error != CO_CLOSED && link_why(wire)[0]) because(work, error, link_why(wire));
     else if (error != CO_CLOSED && !work->joined) because(work, error, reach_end_text(error, cause));
     if (work->joined || !work->next) finish(work);
     else dial(work);

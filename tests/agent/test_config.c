@@ -257,7 +257,7 @@ Test(config, definitions_are_kept) {
 
 Test(config, without_effect_is_named_once) {
     must(
-        "{\"telemetry\":{\"statsd_address\":\"a:1\",\"prefix_filter\":[\"+x\"]},\"ui\":true,\"encrypt\":"
+        "{\"telemetry\":{\"statsd_address\":\"a:1\",\"prefix_filter\":[\"+x\"]},\"ui\":true,\"server_name\":"
         "\"x\",\"raft_protocol\":3,"
         "\"connect\":{\"enabled\":true,\"ca_config\":{\"any\":{\"thing\":1}}},\"segments\":[{\"name\":\"s\","
         "\"port\":1}],"
@@ -270,7 +270,7 @@ Test(config, without_effect_is_named_once) {
     static const char *const names[] = {"telemetry.statsd_address",
                                         "telemetry.prefix_filter",
                                         "ui",
-                                        "encrypt",
+                                        "server_name",
                                         "raft_protocol",
                                         "connect.enabled",
                                         "connect.ca_config",
@@ -303,8 +303,7 @@ static const char *guards(void) {
     return text;
 }
 
-#define TLS_END "TLS between servers and agents is not there yet"
-#define TLS     TLS_END "\n"
+#define AUTO_ENCRYPT "handing out certificates to agents that have none (see `coord join-token`) is not there yet"
 
 Test(config, protection_that_is_not_there_is_refused) {
     static const struct {
@@ -327,22 +326,10 @@ Test(config, protection_that_is_not_there_is_refused) {
          "web.json:1:2: acl_token: access control is not there yet\nweb.json:1:18: acl_master_token: access control is "
          "not there yet"},
         {"{\"enable_acl_replication\":true}", "web.json:1:2: enable_acl_replication: access control is not there yet"},
-        {"{\"encrypt\":\"k==\",\"encrypt_verify_incoming\":true}",
-         "web.json:1:2: encrypt: encryption between agents is not there yet"},
-        {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}",
-         "web.json:1:2: verify_incoming: " TLS "web.json:1:25: verify_outgoing: " TLS
-         "web.json:1:48: verify_server_hostname: " TLS_END},
-        {"{\"verify_incoming_rpc\":true,\"verify_incoming_https\":true}",
-         "web.json:1:2: verify_incoming_rpc: " TLS_END},
-        {"{\"tls\":{\"defaults\":{\"verify_incoming\":true,\"verify_outgoing\":true}}}",
-         "web.json:1:21: tls.defaults.verify_incoming: " TLS "web.json:1:44: tls.defaults.verify_outgoing: " TLS_END},
-        {"{\"tls\":{\"internal_rpc\":{\"verify_incoming\":true,\"ca_file\":\"x\"},\"grpc\":{\"verify_incoming\":true}}"
-         "}",
-         "web.json:1:25: tls.internal_rpc.verify_incoming: " TLS "web.json:1:48: tls.internal_rpc.ca_file: " TLS_END},
-        {"{\"auto_encrypt\":{\"tls\":true}}", "web.json:1:18: auto_encrypt.tls: " TLS_END},
-        {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json:1:18: auto_encrypt.allow_tls: " TLS_END},
+        {"{\"auto_encrypt\":{\"tls\":true}}", "web.json:1:18: auto_encrypt.tls: " AUTO_ENCRYPT},
+        {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json:1:18: auto_encrypt.allow_tls: " AUTO_ENCRYPT},
         {"{\"auto_config\":{\"enabled\":true}}",
-         "web.json:1:17: auto_config.enabled: TLS between servers and agents, and access control is not there yet"},
+         "web.json:1:17: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet"},
         {"{\"audit\":{\"enabled\":true}}", "web.json:1:11: audit.enabled: an audit log is not there yet"},
         {"{\"http_config\":{\"allow_write_http_from\":[\"127.0.0.0/8\"]}}",
          "web.json:1:42: http_config.allow_write_http_from: a limit on who may write is not there yet"},
@@ -356,6 +343,14 @@ Test(config, protection_that_is_not_there_is_refused) {
          "\"token_ttl\":\"30s\",\"enable_key_list_policy\":true,\"enable_token_persistence\":true}}",
          ""},
         {"{\"primary_datacenter\":\"dc1\",\"acl_datacenter\":null,\"acl_down_policy\":\"deny\",\"acl_token\":\"\"}",
+         ""},
+        /* These have an effect. */
+        {"{\"encrypt\":\"MDEyMzQ1Njc4OWFiY2RlZg==\",\"encrypt_verify_incoming\":true}", ""},
+        {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}", ""},
+        {"{\"verify_incoming_rpc\":true,\"verify_incoming_https\":true}", ""},
+        {"{\"tls\":{\"defaults\":{\"verify_incoming\":true,\"verify_outgoing\":true}}}", ""},
+        {"{\"tls\":{\"internal_rpc\":{\"verify_incoming\":true,\"ca_file\":\"x\"},\"grpc\":{\"verify_incoming\":true}}"
+         "}",
          ""},
         {"{\"encrypt\":\"\",\"encrypt_verify_incoming\":true,\"encrypt_verify_outgoing\":true}", ""},
         {"{\"verify_incoming\":false,\"verify_outgoing\":false,\"verify_server_hostname\":false}", ""},
@@ -381,27 +376,75 @@ Test(config, protection_that_is_not_there_is_refused) {
     }
 }
 
-/* verify_incoming counts for HTTPS, and asks for more only where there is no HTTPS. */
-Test(config, verify_incoming_is_met_by_https) {
+/* What is said for servers and agents among themselves wins over what is said for all. */
+Test(config, servers_and_agents_have_their_own_settings) {
+    must(
+        "{\"data_dir\":\"/x\",\"ca_file\":\"ca\",\"cert_file\":\"c\",\"key_file\":\"k\",\"verify_incoming\":true,"
+        "\"tls\":{\"internal_rpc\":{\"ca_path\":\"folder\",\"verify_incoming\":false,\"verify_outgoing\":true}}}");
+    cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
+    const struct config_tls *rpc = &config.tls_rpc;
+    cr_expect_str_eq(rpc->cert_file, "c");
+    cr_expect_null(rpc->ca_file, "ca_path alone is given for them");
+    cr_expect_str_eq(rpc->ca_path, "folder");
+    cr_expect(!rpc->verify_incoming && rpc->verify_outgoing && !rpc->verify_server_hostname);
+    cr_expect(config.tls_https.verify_incoming);
     static const struct {
         const char *text;
-        bool met;
+        bool incoming, outgoing, names;
     } rows[] = {
-        {"{\"verify_incoming\":true,\"data_dir\":\"/x\"}", false},
-        {"{\"verify_incoming\":true,\"data_dir\":\"/x\",\"ports\":{\"https\":8501}}", true},
-        {"{\"tls\":{\"defaults\":{\"verify_incoming\":true}},\"data_dir\":\"/x\",\"ports\":{\"https\":8501}}", true},
-        {"{\"verify_incoming\":true,\"data_dir\":\"/x\",\"addresses\":{\"https\":\"unix:///s\"}}", true},
-        {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"data_dir\":\"/x\",\"ports\":{\"https\":8501}}", false},
+        {"{}", false, false, false},
+        {"{\"verify_incoming\":true}", true, false, false},
+        {"{\"verify_incoming_rpc\":true}", true, false, false},
+        {"{\"verify_incoming_https\":true}", false, false, false},
+        {"{\"verify_outgoing\":true}", false, true, false},
+        {"{\"verify_server_hostname\":true}", false, true, true},
+        {"{\"tls\":{\"defaults\":{\"verify_server_hostname\":true}}}", false, true, true},
+        {"{\"tls\":{\"internal_rpc\":{\"verify_server_hostname\":true}}}", false, true, true},
+        {"{\"verify_outgoing\":true,\"tls\":{\"internal_rpc\":{\"verify_outgoing\":false}}}", false, false, false},
+        {"{\"verify_server_hostname\":true,\"tls\":{\"internal_rpc\":{\"verify_server_hostname\":false}}}", false,
+         false, false},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         again();
         must(rows[i].text);
+        config.data_dir = "/x";
         cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
-        struct fault refused = {0};
-        cr_expect_eq(config_require_protection(&config, &refused) == CO_OK, rows[i].met, "%s: %s", rows[i].text,
-                     refused.text);
-        cr_expect(config.tls_https.verify_incoming);
+        cr_expect_eq(config.tls_rpc.verify_incoming, rows[i].incoming, "%s", rows[i].text);
+        cr_expect_eq(config.tls_rpc.verify_outgoing, rows[i].outgoing, "%s", rows[i].text);
+        cr_expect_eq(config.tls_rpc.verify_server_hostname, rows[i].names, "%s", rows[i].text);
     }
+}
+
+/* A key that is wrong is not repeated, and neither is one that changes. */
+Test(config, a_shared_key_is_checked_and_not_shown) {
+    static const char *const wrong[] = {"no base64!", "c2VjcmV0", "MDEyMzQ1Njc4OWFiY2RlZg", "MDEyMzQ1Njc4OWFiY2RlZjA="};
+    static const char *const right[] = {"MDEyMzQ1Njc4OWFiY2RlZg==", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3",
+                                        "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="};
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
+        again();
+        fault = (struct fault){0};
+        cr_expect_eq(config_set(&config, "-encrypt", "encrypt", slice_text(wrong[i]), &fault), CO_INVALID);
+        cr_expect(strstr(fault.text, "`coord keygen`") && !strstr(fault.text, wrong[i]), "%s", fault.text);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(right); i++) {
+        again();
+        fault = (struct fault){0};
+        cr_expect_eq(config_set(&config, "-encrypt", "encrypt", slice_text(right[i]), &fault), CO_OK, "%s", fault.text);
+        cr_expect_str_eq(config.encrypt, right[i]);
+    }
+    struct config other;
+    struct config_texts lines;
+    again();
+    must("{\"data_dir\":\"/x\",\"encrypt\":\"MDEyMzQ1Njc4OWFiY2RlZg==\"}");
+    cr_assert_eq(config_finish(&config, &fault), CO_OK);
+    config_init(&other);
+    cr_assert_eq(config_set(&other, "x", "encrypt", slice_text(right[1]), &fault), CO_OK);
+    cr_assert_eq(config_set(&other, "x", "data_dir", slice_text("/x"), &fault), CO_OK);
+    cr_assert_eq(config_finish(&other, &fault), CO_OK);
+    config_differences(&config, &other, &lines);
+    cr_assert_eq(lines.count, 1);
+    cr_expect(strstr(lines.items[0], "encrypt: a key (") && !strstr(lines.items[0], "MDEy"), "%s", lines.items[0]);
+    config_free(&other);
 }
 
 /* A setting for HTTPS alone wins over one for all; a pair is taken as a whole, and CAs are too. */
@@ -439,6 +482,8 @@ Test(config, https_mistakes) {
     } rows[] = {
         {"{\"cert_file\":\"c\"}", "cert_file: needs key_file"},
         {"{\"tls\":{\"https\":{\"key_file\":\"c\"}}}", "key_file: needs cert_file"},
+        {"{\"cert_file\":\"c\",\"key_file\":\"k\",\"tls\":{\"internal_rpc\":{\"key_file\":\"c\"}}}",
+         "key_file: needs cert_file"},
         {"{\"tls_min_version\":\"1.2\"}", "tls_min_version: \"1.2\" is no version of TLS"},
         {"{\"unix_sockets\":{\"mode\":\"rw\"}}", "unix_sockets.mode: \"rw\" is no mode of a file: write 0660"},
         {"{\"unix_sockets\":{\"mode\":\"7777\"}}", "unix_sockets.mode: \"7777\" is no mode of a file"},
@@ -462,16 +507,18 @@ Test(config, https_mistakes) {
 
 /* The last word on a key counts; who asked for it is named, each of them. */
 Test(config, protection_may_be_taken_back_by_a_later_source) {
-    must("{\"acl\":{\"enabled\":true},\"encrypt\":\"a\",\"verify_incoming\":true}");
+    must("{\"acl\":{\"enabled\":true},\"acl_token\":\"a\",\"auto_encrypt\":{\"tls\":true}}");
     cr_assert_eq(
-        config_add_text(&config, "z.json", slice_text("{\"encrypt\":\"\",\"acl\":{\"enabled\":true}}"), &fault), CO_OK);
+        config_add_text(&config, "z.json", slice_text("{\"acl_token\":\"\",\"acl\":{\"enabled\":true}}"), &fault),
+        CO_OK);
     must("{\"acl\":{\"enabled\":true}}");
     cr_expect_str_eq(guards(),
                      "web.json:1:9: acl.enabled: access control is not there yet\n"
-                     "web.json:1:39: verify_incoming: " TLS
-                     "z.json:1:22: acl.enabled: access control is not there yet");
-    must("{\"acl\":{\"enabled\":false},\"verify_incoming\":false,\"encrypt\":\"b\"}");
-    cr_expect_str_eq(guards(), "web.json:1:50: encrypt: encryption between agents is not there yet");
+                     "web.json:1:57: auto_encrypt.tls: " AUTO_ENCRYPT
+                     "\n"
+                     "z.json:1:24: acl.enabled: access control is not there yet");
+    must("{\"acl\":{\"enabled\":false},\"auto_encrypt\":{\"tls\":false},\"acl_token\":\"b\"}");
+    cr_expect_str_eq(guards(), "web.json:1:55: acl_token: access control is not there yet");
 }
 
 Test(config, refused) {
