@@ -61,6 +61,7 @@ struct agent {
     struct protection *protection;
     struct membership_run_config membership_config;
     struct membership_run *membership;
+    struct certificate_watch *certificate_watch;
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -104,7 +105,8 @@ static void start_links(struct agent *agent) {
                                   .join_interval_ms = (uint64_t)c->retry_interval_wan_ns / 1000000,
                                   .hold_ms = (uint64_t)c->rpc_hold_timeout_ns / 1000000,
                                   .failover_return_ms = (uint64_t)c->failover_return_ns / 1000000,
-                                  .modules = agent_modules};
+                                  .modules = agent_modules,
+                                  .security = agent->security};
     agent->links = links_start(&agent->loop, &config);
 }
 
@@ -171,6 +173,7 @@ static int start_security(struct agent *agent, struct fault *fault) {
                                        .node = agent->identity.node_name,
                                        .datacenter = c->datacenter,
                                        .bind = any ? NULL : c->bind_addr,
+                                       .address = agent->identity.address,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
                                        .server = c->server,
                                        .authority = agent->authority,
@@ -286,12 +289,20 @@ static void start_spending(struct agent *agent) {
 static int start_http(struct agent *agent, struct fault *fault) {
     int rv = certificates_start(&agent->loop, &agent->config, agent->identity.data_dir, &agent->certificates, fault);
     if (rv != CO_OK) return rv;
+    struct certificate_watch_config watch = {.config = &agent->config,
+                                             .node = agent->identity.node_name,
+                                             .security = agent->security,
+                                             .certificates = agent->certificates,
+                                             .membership = agent->membership,
+                                             .local = agent->local};
+    agent->certificate_watch = certificate_watch_start(&agent->loop, &watch);
     struct serving serving = {.config = &agent->config,
                               .identity = &agent->identity,
                               .rpc = agent->rpc,
                               .local = agent->local,
                               .spender_run = agent->spender_run,
                               .acts = agent->acts,
+                              .watch = agent->certificate_watch,
                               .tls = certificates_https(agent->certificates)};
     return serving_start(&serving, &agent->http, fault);
 }
@@ -381,10 +392,16 @@ static void certificates_stopped(void *data) {
     membership_run_stop(agent->membership, membership_stopped, agent);
 }
 
+static void certificate_watch_stopped(void *data) {
+    struct agent *agent = data;
+    agent->certificate_watch = NULL;
+    certificates_stop(agent->certificates, certificates_stopped, agent);
+}
+
 static void http_stopped(uv_work_t *work, int status) {
     struct agent *agent = work->data;
     (void)status;
-    certificates_stop(agent->certificates, certificates_stopped, agent);
+    certificate_watch_stop(agent->certificate_watch, certificate_watch_stopped, agent);
 }
 
 /* Runs in the thread pool, because the loop has to go on meanwhile: writes under way are answered with their

@@ -36,44 +36,45 @@ static void list_addresses(struct buffer *out, const char *name, const struct co
     for (size_t i = 0; i < addresses->count; i++) buffer_printf(out, " %s", addresses->items[i]);
 }
 
-static const char *by_what(const struct security_rules *rules) {
-    switch (rules->kind) {
-        case SECURITY_SHARED_KEY: return "by the key of encrypt";
-        case SECURITY_OWN_CA: return "by certificates";
-        case SECURITY_CLUSTER: return "by the cluster's certificates";
-        case SECURITY_OPEN: break;
-    }
-    return NULL;
-}
+#define AMONG "servers and agents among themselves"
 
-/* Servers and agents among themselves. A client agent only makes connections. */
-static void list_others(const struct config *c, const struct security_rules *rules, struct buffer *safe,
-                        struct buffer *open) {
-    static const char what[] = "servers and agents among themselves";
-    const char *by = by_what(rules);
-    if (c->dev || c->server_port < 0) return;
-    if (!by || (rules->dials_plain && (rules->takes_plain || !c->server))) {
-        buffer_printf(open, "%s%s%s", open->size ? "; " : "", what,
-                      by ? " (encryption is possible, not required)" : "");
+/* A client agent only makes connections. */
+static void list_port(const struct config *c, struct buffer *safe, struct buffer *open, struct security *security) {
+    static const char *const ways[] = {[SECURITY_SHARED_KEY] = "by the key of encrypt",
+                                       [SECURITY_OWN_CA] = "by certificates of your CA",
+                                       [SECURITY_CLUSTER] = "by the cluster's certificates"};
+    struct security_rules rules;
+    security_get(security, &rules);
+    bool may = rules.kind != SECURITY_OPEN;
+    if (!may || (rules.dials_plain && (rules.takes_plain || !c->server))) {
+        buffer_printf(open, "%s" AMONG "%s", open->size ? "; " : "", may ? " (encryption is not required)" : "");
         return;
     }
-    buffer_printf(safe, "%s%s (%s", safe->size ? "; " : "", what, by);
-    if (rules->takes_plain && c->server) buffer_append_text(safe, ", plain connections are taken, too");
-    if (rules->dials_plain) buffer_append_text(safe, ", but connections are made plain");
-    buffer_append_byte(safe, ')');
+    buffer_printf(safe, "%s" AMONG " (%s%s)", safe->size ? "; " : "", ways[rules.kind],
+                  rules.dials_plain ? ", but this side makes plain connections" : "");
+    if (rules.takes_plain && c->server)
+        buffer_printf(open, "%sthose " AMONG " that have no %s yet", open->size ? "; " : "",
+                      rules.kind == SECURITY_SHARED_KEY ? "key" : "certificate");
 }
 
-void announce_protection(const struct config *c, const struct security_rules *rules, struct buffer *out) {
-    struct buffer safe = {0}, open = {0};
-    list_addresses(&safe, "HTTPS on", &c->https_addresses);
+void announce_protected(const struct config *c, struct security *security, struct buffer *safe, struct buffer *open) {
+    list_addresses(safe, "HTTPS on", &c->https_addresses);
     if (c->https_addresses.count)
         buffer_append_text(
-            &safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
-    list_addresses(&open, "HTTP on", &c->http_addresses);
-    list_others(c, rules, &safe, &open);
-    if (c->dns_port >= 0) list_addresses(&open, "DNS on", &c->dns_addresses);
-    buffer_printf(out, "protected by TLS: %.*s | not protected: %.*s", safe.size ? (int)safe.size : 7,
-                  safe.size ? safe.data : "nothing", open.size ? (int)open.size : 7, open.size ? open.data : "nothing");
+            safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
+    list_addresses(open, "HTTP on", &c->http_addresses);
+    bool alone = c->dev || c->server_port < 0;
+    if (!alone) list_port(c, safe, open, security);
+    if (c->dns_port >= 0) list_addresses(open, "DNS on", &c->dns_addresses);
+    if (!safe->size) buffer_append_text(safe, "nothing");
+    if (!open->size) buffer_append_text(open, "nothing");
+}
+
+void announce_protection(const struct config *c, struct security *security, struct buffer *line) {
+    struct buffer safe = {0}, open = {0};
+    announce_protected(c, security, &safe, &open);
+    buffer_printf(line, "protected by TLS: %.*s | not protected: %.*s", (int)safe.size, safe.data, (int)open.size,
+                  open.data);
     buffer_free(&safe);
     buffer_free(&open);
 }
@@ -82,7 +83,7 @@ static void log_protection(const struct config *c, struct security *security) {
     struct buffer line = {0};
     struct security_rules rules;
     security_get(security, &rules);
-    announce_protection(c, &rules, &line);
+    announce_protection(c, security, &line);
     log_info("agent", "%.*s", (int)line.size, line.data);
     buffer_free(&line);
     const struct config_tls *all = &c->tls_defaults;

@@ -461,10 +461,14 @@ bool tls_session_resumed(const struct tls_session *session) {
     return session->tls && gnutls_session_is_resumed(session->tls);
 }
 
-struct slice tls_session_peer_der(const struct tls_session *session) {
+struct slice tls_session_peer_chain(const struct tls_session *session, size_t index) {
     unsigned count = 0;
     const gnutls_datum_t *shown = session->tls ? gnutls_certificate_get_peers(session->tls, &count) : NULL;
-    return shown && count > 0 ? slice_make(shown[0].data, shown[0].size) : (struct slice){0};
+    return shown && index < count ? slice_make(shown[index].data, shown[index].size) : (struct slice){0};
+}
+
+struct slice tls_session_peer_der(const struct tls_session *session) {
+    return tls_session_peer_chain(session, 0);
 }
 
 int tls_session_ticket(const struct tls_session *session, struct buffer *ticket) {

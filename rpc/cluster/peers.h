@@ -96,6 +96,8 @@ struct peers_callbacks {
     void (*frame)(void *data, uint64_t from, uint8_t type, struct slice payload);
     void (*up)(void *data, uint64_t id);
     void (*down)(void *data, uint64_t id);
+    /* The server is connected by another link from now on; nothing is lost. Never called without `security`. */
+    void (*moved)(void *data, uint64_t id);
     struct peers_self (*self)(void *data);
     /* Does this server stop? Then it says and takes no hello any more, and does not call `self`. NULL: never */
     bool (*ending)(void *data);

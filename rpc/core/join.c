@@ -46,26 +46,9 @@ static void because(struct join_work *work, int error, const char *why) {
     fault_set(&work->join->fault, error, "%s", why);
 }
 
-/* Is it a server of the region (NULL: this one)? False: the fault says why not. */
-static bool is_a_server(struct join_work *work, struct link *wire, const char *region) {
-    struct rpc_self self = work->rpc->role->self(work->rpc);
-    struct security_rules rules;
-    char why[SECURITY_WHY];
-    if (!self.security) return true;
-    security_get(self.security, &rules);
-    struct security_seen seen = security_see(wire);
-    const char *fault = security_judge_dialled(&rules, &seen, region, why);
-    if (fault) because(work, CO_DENIED, fault);
-    return !fault;
-}
-
 static void on_connected(void *data, struct link *wire) {
-    struct join_work *work = data;
+    const struct join_work *work = data;
     struct rpc_self self = work->rpc->role->self(work->rpc);
-    if (!work->join->wan && !is_a_server(work, wire, NULL)) { /* another region's name comes with its hello */
-        link_close(wire);
-        return;
-    }
     Pb__PeerHello hello = PB__PEER_HELLO__INIT;
     struct hello_region link = {.region = self.cluster, .region_cluster_id = self.cluster_id};
     if (work->join->wan) hello_of_region(&hello, &link, random_u64() | 1);
@@ -94,17 +77,32 @@ static bool take_region(struct join_work *work, const Pb__PeerHello *hello) {
     return true;
 }
 
-static void take_hello(struct join_work *work, struct link *wire, struct slice payload) {
+/* In a closed cluster a server of another region may call itself only what an operator trusts it as, and with
+ * verify_server_hostname what its certificate says. NULL: it may. */
+static const char *not_that_region(struct join_work *work, const Pb__PeerHello *hello, char why[SECURITY_WHY]) {
+    struct security_rules rules;
+    struct rpc_self self = work->rpc->role->self(work->rpc);
+    const struct tls_certificate *certificate = link_peer(work->wire);
+    if (!self.security) return NULL;
+    security_get(self.security, &rules);
+    if (rules.kind != SECURITY_CLUSTER && rules.kind != SECURITY_OWN_CA) return NULL;
+    if (!certificate && rules.secures) return NULL;
+    struct security_seen seen = security_see(work->wire);
+    return security_judge_dialled(&rules, &seen, work->join->wan ? hello->cluster : NULL, why);
+}
+
+static void take_hello(struct join_work *work, struct slice payload) {
     Pb__PeerHello *hello = frame_unpack(&pb__peer_hello__descriptor, payload, NULL);
     struct rpc_self here = work->rpc->role->self(work->rpc);
     bool wan = work->join->wan;
     struct hello_self self = {
         .cluster = wan ? NULL : here.cluster, .cluster_id = wan ? 0 : here.cluster_id, .version_most = UINT32_MAX};
     struct hello_terms terms;
-    char why[HELLO_WHY];
-    if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
+    char why[HELLO_WHY], insecure[SECURITY_WHY];
+    const char *fault = hello ? not_that_region(work, hello, insecure) : NULL;
+    if (fault) because(work, CO_DENIED, fault);
+    else if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
     else if (hello_judge(&self, hello, &terms, why) != HELLO_OK) because(work, CO_DENIED, why);
-    else if (wan && !is_a_server(work, wire, hello->cluster)) work->joined = false;
     else work->joined = !wan || take_region(work, hello);
     if (hello) frame_drop(hello);
 }
@@ -114,7 +112,7 @@ static void on_frame(void *data, struct link *wire, uint8_t type, struct slice p
     char text[HELLO_WHY + 32];
     if (work->joined) return;
     if (type == PEER_HELLO) {
-        take_hello(work, wire, payload);
+        take_hello(work, payload);
     } else if (type == PEER_REFUSED) {
         snprintf(text, sizeof text, "it refuses this agent: %.*s",
                  (int)(payload.size < HELLO_WHY ? payload.size : HELLO_WHY), payload.data);

@@ -68,10 +68,12 @@ static void settle(struct link *link, enum tls_state state) {
     } else if (link->connected) {
         link_take_frames(link);
     }
-    if (link->in.size == 0) buffer_free(&link->in); /* an idle link has few bytes to hold */
     if (state == TLS_FAILED) link_end(link, CO_DENIED);
     else if (state == TLS_ENDED) link_end_io(link, UV_EOF);
     else link_flush(link); /* the handshake's, and what the session answers by itself */
+    /* An idle link holds no memory but its session's. */
+    if (link->in.size == 0 && link->in.capacity <= LINK_READ_ROOM) buffer_free(&link->in);
+    if (opened && !link->writing) buffer_free(&link->sending), buffer_free(tls_session_out(link->session));
 }
 
 static void feed(struct link *link, struct slice bytes) {
@@ -180,6 +182,7 @@ const struct tls_certificate *link_peer(const struct link *link) {
 const char *link_protocol(const struct link *link) {
     return link->session ? tls_session_protocol(link->session) : NULL;
 }
+bool link_shakes(const struct link *link) { return link->shaking && link->stands && !link->connected; }
 bool link_encrypted(const struct link *link) { return link->session && link->connected; }
 struct tls_session *link_session(struct link *link) {
     return link->session;

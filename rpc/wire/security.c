@@ -69,6 +69,13 @@ bool security_dial(struct security *security, struct link_security *link) {
     return true;
 }
 
+bool security_mixed(struct security *security) {
+    struct security_rules rules;
+    if (!security) return false;
+    security_get(security, &rules);
+    return rules.secures;
+}
+
 /* Members show certificates; who comes for one has none, or one that has expired. */
 static void chosen(void *data, const char *protocol, struct tls_session_config *config) {
     (void)data;
@@ -158,7 +165,7 @@ static const char *judge_named(const struct security_rules *rules, const struct 
 static const char *judge_shown(const struct security_rules *rules, const struct security_seen *seen, bool *over,
                                char why[SECURITY_WHY]) {
     *over = true;
-    bool plain = seen->dialled ? rules->dials_plain : rules->takes_plain;
+    bool plain = seen->dialled ? rules->dials_plain || rules->secures : rules->takes_plain;
     if (!seen->encrypted) return plain ? NULL : say(why, "it is not encrypted, and this cluster is");
     if (rules->kind == SECURITY_OPEN || rules->kind == SECURITY_SHARED_KEY) return NULL;
     if (!seen->certificate && (rules->kind == SECURITY_CLUSTER || (rules->asks_clients && !seen->dialled)))

@@ -43,7 +43,7 @@ struct security_rules {
     bool dials_plain;    /* it dials without TLS: it has no certificate yet, or verify_outgoing is off */
     bool asks_clients;   /* who connects has to show a certificate */
     bool checks_servers; /* verify_server_hostname: a server's certificate has the name server.REGION.DNS_DOMAIN */
-    bool secures;        /* nodes without certificate may come for one (SECURITY_SECURE) */
+    bool secures; /* an open cluster is being closed: nodes without certificate may come for one (SECURITY_SECURE) */
     char domain[TLS_DOMAIN_SIZE + 1];     /* trust domain, of SECURITY_CLUSTER */
     char datacenter[64], dns_domain[256]; /* datacenter: the name of this region */
     size_t region_count;
@@ -61,6 +61,9 @@ uint64_t security_generation(const struct security *security); /* grows with eac
 
 /* How to dial a member; false: plain. `link` is valid until the next security_set. `security` NULL: open. */
 bool security_dial(struct security *security, struct link_security *link);
+/* An open cluster is being closed: an encrypted connection is tried first, a plain one where that fails, and plain ones are
+ * replaced as soon as the other side can. */
+bool security_mixed(struct security *security);
 /* How to take connections; false: plain ones only. A plain side that is not taken is told so by a frame of
  * `refusal_type`. */
 bool security_accept(struct security *security, uint8_t refusal_type, struct link_security *link);

@@ -94,7 +94,7 @@ Test(session, both_sides_know_each_other) {
     world_free(&world);
 }
 
-/* Who may do what is the caller's business: the session says which role it has. */
+/* The session says which role it has; the caller decides what it may do. */
 Test(session, an_agent_may_dial_and_answer_like_a_server) {
     struct world world;
     struct ends ends;
