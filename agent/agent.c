@@ -293,6 +293,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                                              .node = agent->identity.node_name,
                                              .security = agent->security,
                                              .certificates = agent->certificates,
+                                             .rpc_certificates = protection_certificates(agent->protection),
                                              .membership = agent->membership,
                                              .local = agent->local};
     agent->certificate_watch = certificate_watch_start(&agent->loop, &watch);

@@ -375,7 +375,7 @@ struct tls_slot *certificates_https(struct certificates *certificates) {
 
 bool certificates_shown(const struct certificates *certificates, struct tls_certificate *certificate,
                         enum certificate_source *source) {
-    if (!certificates) return false;
+    if (!certificates || certificates->taken_from == CERTIFICATES_NONE) return false;
     *certificate = certificates->taken, *source = certificates->taken_from;
     return true;
 }

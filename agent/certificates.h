@@ -34,7 +34,7 @@ int certificates_start_rpc(uv_loop_t *loop, const struct config *config, struct 
                            const struct security_rules *rules, struct certificates **out, struct fault *fault);
 /* The present ones, of HTTPS; lives until certificates_free. NULL for NULL. */
 struct tls_slot *certificates_https(struct certificates *certificates);
-/* The certificate of HTTPS that is in use, and where it is from. False: there is none. */
+/* The certificate that is in use, and where it is from. False: there is none. */
 bool certificates_shown(const struct certificates *certificates, struct tls_certificate *certificate,
                         enum certificate_source *source);
 /* The configuration was read again: its files count from now on, and are read at once. Copies what it needs. */

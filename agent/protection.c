@@ -127,6 +127,10 @@ int protection_open(uv_loop_t *loop, const struct config *config, const char *da
     return rv;
 }
 
+struct certificates *protection_certificates(struct protection *protection) {
+    return protection->certificates;
+}
+
 void protection_start(struct protection *protection, struct rpc *rpc) {
     keyring_run_start(protection->keyring, protection->loop, rpc);
 }

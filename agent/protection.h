@@ -20,6 +20,8 @@ struct protection;
  * fault: *out is NULL. */
 int protection_open(uv_loop_t *loop, const struct config *config, const char *data_dir, struct security *security,
                     struct protection **out, struct fault *fault);
+/* Those of one's own CA; they live as long. NULL: none. */
+struct certificates *protection_certificates(struct protection *protection);
 void protection_start(struct protection *protection, struct rpc *rpc); /* answers questions about keys from now on */
 void protection_reload(struct protection *protection, const struct config *config); /* files of certificates */
 /* Before rpc stops; `stopped` is called when nothing is under way. NULL: at once. */

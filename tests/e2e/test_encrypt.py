@@ -298,6 +298,8 @@ def no_keyring_no_file():
     check("the key was sent to nobody" in said, said)
     key, more = new_key(), new_key()
     agent = Cluster(1, "-encrypt=" + key, "-disable-keyring-file").start().servers[0]
+    said = agent.coord("secure", "start", code=1)
+    check("encrypt, or a CA of yours, protects connections, and this would cut them" in said, said)
     agent.coord("keyring", "-install", more)
     agent.coord("keyring", "-use", more)
     check(not os.path.exists(os.path.join(agent.data, "keyring.json")), "no file")

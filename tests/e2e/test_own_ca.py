@@ -58,7 +58,7 @@ def all_is_verified():
     ca, other = Ca(), Ca()
     cluster = cluster_of(ca, verify_incoming=True, verify_outgoing=True, verify_server_hostname=True).start()
     server = cluster.leader()
-    check("servers and agents among themselves (by certificates)" in server.log(), server.log())
+    check("servers and agents among themselves (by certificates of your CA)" in server.log(), server.log())
     strict = dict(verify_outgoing=True, verify_server_hostname=True)
     joins(cluster.agent("a1", configuration(**ca.keys("client", **strict))))
     joins(cluster.agent("a2", configuration(**ca.keys("server", **strict))))

@@ -45,8 +45,8 @@ def all_at_once():
     check(lines == ["acl.json:1:10: acl.enabled: access control is not there yet",
                     "acl.json:1:27: acl.default_policy: access control is not there yet",
                     "acl.json:1:64: acl.tokens.agent: access control is not there yet",
-                    "tls.json:1:71: auto_encrypt.tls: " + HANDED_OUT,
-                    "tls.json:1:85: acl_token: access control is not there yet",
+                    "tls.json:1:70: auto_encrypt.tls: " + HANDED_OUT,
+                    "tls.json:1:84: acl_token: access control is not there yet",
                     "-allow-write-http-from: a limit on who may write is not there yet"], "%r" % lines)
     check(not any("secret" in line or "c2VjcmV0" in line for line in lines), "no secret is repeated")
 
