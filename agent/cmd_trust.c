@@ -262,13 +262,15 @@ static void print_secure(const struct client *client, struct json_object *answer
                                            {"closed", "closed: every connection is encrypted"}};
     struct json_object *with = json_get_array(answer, "With", NULL), *without = json_get_array(answer, "Without", NULL);
     const char *mode = cmd_json_text(answer, "Mode");
-    struct buffer names = {0};
+    struct buffer named = {0}, names = {0};
     (void)client;
     for (size_t i = 0; i < ARRAY_COUNT(modes); i++)
         if (strcmp(mode, modes[i][0]) == 0) printf("The cluster is %s.\n", modes[i][1]);
+    append_names(&named, with);
     append_names(&names, without);
-    printf("Nodes with a certificate: %zu, without: %zu%s%s\n", cmd_json_length(with), cmd_json_length(without),
-           names.size > 1 ? ": " : "", names.data);
+    printf("%zu nodes have a certificate%s%s\n%zu have none%s%s\n", cmd_json_length(with), named.size > 1 ? ": " : "",
+           named.data, cmd_json_length(without), names.size > 1 ? ": " : "", names.data);
+    buffer_free(&named);
     buffer_free(&names);
 }
 

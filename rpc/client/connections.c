@@ -182,7 +182,7 @@ void connection_stands(struct connection *connection, bool encrypted) {
     connection->stood = true, connection->encrypted = encrypted;
 }
 
-void connections_mixed(struct connections *c, bool mixed) { c->mixed = mixed; }
+void connections_mixed(struct connections *c, bool mixed) { c->mixed = mixed, c->upgrade_ms = 0; }
 
 void connection_heard(struct connection *connection, uint64_t now_ms) {
     connection->last_seen_ms = now_ms;

@@ -150,7 +150,7 @@ static void dial(struct client *client, struct client_server *server, const stru
     connections_dialled(&client->connections, &conn->state, server, clock_mono_ms());
     bool same = client->has_from && to->sa_family == client->from.ss_family;
     struct link_security security;
-    bool mixed = client->connections.mixed;
+    bool mixed = security_mixed(client->security);
     bool secure = security_dial(client->security, &security) && !(mixed && server->plain);
     conn->wire = link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, secure ? &security : NULL,
                            &wire_callbacks, conn);
@@ -243,13 +243,15 @@ static void look_at_security(struct client *client) {
     uint64_t generation = client->security ? security_generation(client->security) : 0;
     if (generation == client->secured) return;
     client->secured = generation;
-    connections_mixed(&client->connections, security_mixed(client->security));
+    bool keeps = security_keeps_plain(client->security);
+    connections_mixed(&client->connections, security_mixed(client->security) || keeps);
     struct security_rules rules;
     char why[SECURITY_WHY];
     security_get(client->security, &rules);
     LIST_FOREACH(item, &client->connections.all) {
         struct client_conn *conn = conn_at(LIST_ENTRY(item, struct connection, link));
         struct security_seen seen = security_see(conn->wire);
+        seen.kept = keeps;
         if (conn->state.greeted && security_judge_dialled(&rules, &seen, client->region ? client->cluster : NULL, why))
             link_close(conn->wire);
     }

@@ -200,12 +200,13 @@ static struct hello_self self_now(const struct peers *peers) {
                                .version_most = peers->version_most};
 }
 
-const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello,
+const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello, bool greeted,
                              char why[SECURITY_WHY]) {
     struct security_rules rules;
     struct security_seen seen = security_see(link);
     if (!peers->security) return NULL;
     security_get(peers->security, &rules);
+    seen.kept = greeted && security_keeps_plain(peers->security);
     const char *fault = security_judge(&rules, &seen, hello, why);
     if (!fault && seen.certificate && !hello->region[0] && peers->callbacks.distrusts)
         fault = peers->callbacks.distrusts(peers->callbacks.data, seen.certificate);
@@ -215,7 +216,7 @@ const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__P
 /* The certificate comes first: nothing is said of this cluster to somebody without the right one. False: it was refused. */
 static bool is_who_it_says(struct contact *contact, const Pb__PeerHello *hello) {
     char why[SECURITY_WHY];
-    const char *fault = peers_judge_link(contact->peers, contact->wire, hello, why);
+    const char *fault = peers_judge_link(contact->peers, contact->wire, hello, contact->greeted, why);
     if (!fault) return true;
     contact->info.terms.hears_refusal = true;
     refuse(contact, TELL_INSECURE, fault);
@@ -564,7 +565,7 @@ static const struct contact *contact_at(const struct peers *peers, const struct 
 static bool reached(const struct peers *peers, struct target *target) {
     const struct contact *contact = contact_at(peers, target);
     if (contact) target->id = contact->info.id;
-    bool may_be_better = contact && peers->mixed && peers->dials_secure && !link_encrypted(contact->wire);
+    bool may_be_better = contact && peers->dials_secure && !link_encrypted(contact->wire);
     if (may_be_better) target->plain = false;
     return contact && !may_be_better;
 }

@@ -278,7 +278,7 @@ static void enrol(void *data, struct link *link, uint8_t type, struct slice payl
 static bool may_stay(void *data, struct link *link, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
     char why[SECURITY_WHY];
-    const char *fault = peers_judge_link(rpc->others, link, hello, why);
+    const char *fault = peers_judge_link(rpc->others, link, hello, true, why);
     if (fault) log_warn("agents", "a connection ends node=%s reason=\"%s\"", hello->node, fault);
     return !fault;
 }
