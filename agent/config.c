@@ -451,8 +451,8 @@ static int check_pair(struct config *config, const struct config_tls *tls, struc
                         tls->cert_file ? "key_file" : "cert_file");
 }
 
-/* What servers and agents among themselves need is needed only where it is demanded: a node with certificates of its
- * cluster needs none of these (agent/protection.h). */
+/* Whether servers and agents need certificates is decided later (agent/protection.h), because a node with certificates of
+ * its cluster needs none of these. */
 static int check_tls(struct config *config, struct fault *fault) {
     fill_tls(config);
     int error = check_pair(config, &config->tls_https, fault);
@@ -461,8 +461,6 @@ static int check_tls(struct config *config, struct fault *fault) {
     return same || error ? error : check_pair(config, rpc, fault);
 }
 
-/* Checks keys against each other. The caller skips this after an error, because a key that was only written wrong would
- * be reported as missing. */
 static int check_certificate_days(struct config *config, struct fault *fault) {
     if (config->certificate_critical_days <= config->certificate_warning_days &&
         config->certificate_warning_days <= config->certificate_info_days)
@@ -475,6 +473,8 @@ static int check_certificate_days(struct config *config, struct fault *fault) {
                         (unsigned long long)config->certificate_info_days);
 }
 
+/* Checks keys against each other. The caller skips this after an error, because a key that was only written wrong would
+ * be reported as missing. */
 static int check_together(struct config *config, struct fault *fault) {
     int error = check_bootstrap(config, fault);
     if (!config->server && config->retry_join_wan.count + config->start_join_wan.count)

@@ -1,4 +1,5 @@
-/* Who may be who: every kind of protection, plain and encrypted, dialled and accepted, every role, name and region. */
+/* A certificate against what a hello says: every kind of protection, plain and encrypted, dialled and accepted, every role,
+ * name and region. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
