@@ -478,6 +478,7 @@ static void on_hangup(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
     (void)number;
     log_info("agent", "reading the configuration again signal=SIGHUP");
+    if (agent->membership) membership_run_look(agent->membership);
     if (agent->acts) acts_reload(agent->acts);
 }
 

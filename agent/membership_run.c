@@ -617,6 +617,8 @@ static void on_tick(uv_timer_t *timer) {
     if ((state == MEMBERSHIP_DUE || first) && !run->working) begin_renewal(run);
 }
 
+void membership_run_look(struct membership_run *run) { on_tick(&run->timer); }
+
 struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
                                             const struct membership_run_config *config) {
     struct membership_run *run = mem_zalloc(sizeof *run);

@@ -44,6 +44,8 @@ struct membership_facts {
     } cas[TRUST_CAS_MAX];
 };
 void membership_run_facts(struct membership_run *run, struct membership_facts *facts); /* any thread; NULL: none */
+/* Looks now whether the certificate is to be renewed, and not within the next second. */
+void membership_run_look(struct membership_run *run);
 /* Before rpc stops; `stopped` is called from the loop when nothing is under way, and all is freed. NULL: at once. */
 void membership_run_stop(struct membership_run *run, void (*stopped)(void *data), void *data);
 

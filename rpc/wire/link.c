@@ -33,7 +33,7 @@ void link_end(struct link *link, int error) {
     link_remote(link, link->remote);
     link->closing = true;
     link->error = error;
-    if (link_is_secure(link) || error == CO_DENIED) link_secure_end(link);
+    if (link_is_secure(link)) link_secure_end(link);
     uv_close((uv_handle_t *)&link->tcp, freed);
 }
 
@@ -171,7 +171,7 @@ static int try_now(struct link *link, size_t *taken) {
     return rv == UV_EAGAIN || rv > 0 ? 0 : rv;
 }
 
-/* Encrypts what is queued. Bytes that a session takes no more, because it has ended, go with the link. */
+/* Encrypts the next part of what is queued. Bytes that a session takes no more, because it has ended, go with the link. */
 static void encrypt(struct link *link) {
     size_t left = link->out.size - link->out_at, part = left < ENCRYPT_MOST ? left : ENCRYPT_MOST;
     if (!link->connected || left == 0 || tls_session_state(link->session) != TLS_OPEN) return;
