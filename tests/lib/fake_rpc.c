@@ -12,8 +12,10 @@
 #include "kv/session/session.h"
 #include "registry/lease.h"
 #include "rpc/api/ask.h"
+#include "rpc/api/trust_admin.h"
 #include "rpc/reads/fetch_service.h"
 #include "tests/lib/fixture.h"
+#include "tls/join_token.h"
 
 struct rpc {
     struct fixture fixture; /* with a machine of its own */
