@@ -289,6 +289,22 @@ def nobody_between_reads_along():
         agent.stop(within=20)
 
 
+def regions_share_the_key():
+    """A link to another region is encrypted by the same key; a region with another key is not reached."""
+    key = new_key()
+    first = Cluster(1, "-encrypt=" + key).start().servers[0]
+    for name, its, reached in (("dc2", key, True), ("dc3", new_key(), False)):
+        other = Cluster(1, "-encrypt=" + its, "-datacenter=" + name, "-retry-join-wan=" + first.ip).servers[0]
+        other.start()
+        if reached:
+            until("dc2 is known", lambda: "dc2" in first.get("/v1/catalog/datacenters")[2])
+            first.put("/v1/kv/far?dc=dc2", b"1")
+            check(other.request("GET", "/v1/kv/far?raw")[2] == b"1", "written over the link")
+        else:
+            until("it is refused", lambda: lines(first, DENIED, "its shared key (encrypt) is none of this side's"))
+            check(other.get("/v1/catalog/datacenters")[2] == [name], "it is alone")
+
+
 def no_keyring_no_file():
     """An open cluster has no keyring; with disable_keyring_file none is kept, and `encrypt` counts at each start."""
     open_one = Cluster(1).start().servers[0]
@@ -329,5 +345,5 @@ def a_keyring_that_others_may_read_is_refused():
 
 if __name__ == "__main__":
     run([others_are_kept_out, an_encrypted_host_does_not_join_an_open_cluster, a_rotation_under_load, a_change_names_those_who_did_not_do_it,
-         a_key_is_introduced_step_by_step, nobody_between_reads_along, no_keyring_no_file, a_certificate_of_the_cluster_wins,
+         a_key_is_introduced_step_by_step, nobody_between_reads_along, regions_share_the_key, no_keyring_no_file, a_certificate_of_the_cluster_wins,
          a_keyring_that_others_may_read_is_refused])

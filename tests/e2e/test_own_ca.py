@@ -140,6 +140,25 @@ def each_key_means_what_it_means_in_consul():
         server.stop(within=20)
 
 
+def servers_of_other_regions_have_the_name_of_theirs():
+    """With verify_server_hostname a link needs server.REGION.DOMAIN on both ends."""
+    ca = Ca()
+    first = Cluster(1).servers[0]
+    strict = dict(verify_incoming=True, verify_outgoing=True, verify_server_hostname=True)
+    first.args.append(configuration(**ca.keys(**strict)))
+    first.start()
+    for region, named, works in (("dc3", "dc1", False), ("dc2", "dc2", True)):
+        other = Cluster(1, "-datacenter=" + region, "-retry-join-wan=" + first.ip).servers[0]
+        other.args.append(configuration(**ca.keys(pair=ca.give("server", dc=named), **strict)))
+        other.start()
+        if works:
+            until("it is known", lambda: "dc2" in first.get("/v1/catalog/datacenters")[2])
+            first.put("/v1/kv/far?dc=dc2", b"1")
+        else:
+            until("it is refused", lambda: "does not have the name server.dc3.coord (verify_server_hostname)" in first.log() + other.log())
+            check(first.get("/v1/catalog/datacenters")[2] == ["dc1"], "it is not known")
+
+
 def mistakes_end_the_start():
     ca = Ca()
 
@@ -221,5 +240,5 @@ def nobody_between_reads_along():
 
 
 if __name__ == "__main__":
-    run([all_is_verified, certificates_that_are_wrong, each_key_means_what_it_means_in_consul, mistakes_end_the_start, new_certificates_under_load,
+    run([all_is_verified, certificates_that_are_wrong, each_key_means_what_it_means_in_consul, servers_of_other_regions_have_the_name_of_theirs, mistakes_end_the_start, new_certificates_under_load,
          nobody_between_reads_along])
