@@ -47,8 +47,8 @@ struct certificate_watch {
         .help = "Seconds until a certificate of this process ends; 0: it has", .labels = "which=\"" which_ "\"", \
         .type = METRIC_GAUGE                                                                                     \
     }
-enum { GAUGE_NODE, GAUGE_CA, GAUGE_HTTPS, GAUGES };
-METRIC gauges[GAUGES] = {GAUGE("node"), GAUGE("ca"), GAUGE("https")};
+enum { GAUGE_NODE, GAUGE_CA, GAUGE_HTTPS, GAUGE_RPC, GAUGES };
+METRIC gauges[GAUGES] = {GAUGE("node"), GAUGE("ca"), GAUGE("https"), GAUGE("rpc")};
 
 /* -- judging ---------------------------------------------------------------------------------------------------------- */
 enum http_certificate_severity certificate_severity(const struct certificate_thresholds *thresholds,
@@ -83,7 +83,7 @@ static void gauge(int at, int64_t to_s, int64_t now_s) {
 
 static size_t gather(const struct certificate_watch *watch, struct http_certificate *list, int64_t now_s) {
     struct membership_facts facts;
-    struct tls_certificate https;
+    struct tls_certificate https, rpc;
     enum certificate_source source;
     size_t count = 0;
     membership_run_facts(watch->config.membership, &facts);
@@ -100,6 +100,10 @@ static size_t gather(const struct certificate_watch *watch, struct http_certific
         struct http_certificate *one = add(list, &count, "https", https.common_name, https.serial, https.life);
         one->renews = source == CERTIFICATES_CLUSTER, one->stuck = one->renews && stuck;
         gauge(GAUGE_HTTPS, https.life.to_s, now_s);
+    }
+    if (certificates_shown(watch->config.rpc_certificates, &rpc, &source)) {
+        add(list, &count, "rpc", rpc.common_name, rpc.serial, rpc.life);
+        gauge(GAUGE_RPC, rpc.life.to_s, now_s);
     }
     return count;
 }
