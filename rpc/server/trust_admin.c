@@ -312,9 +312,29 @@ static bool is_protected(const struct rpc *rpc) {
     return !rules.takes_plain || !rules.dials_plain;
 }
 
+/* Whoever may do this can be anybody afterwards. */
+static bool is_for_servers(const struct rpc_trust *trust) {
+    switch (trust->verb) {
+        case RPC_JOIN_TOKEN: return trust->server;
+        case RPC_CA_ROTATE:
+        case RPC_CA_DROP:
+        case RPC_REGION_TRUST:
+        case RPC_REGION_FORGET: return true;
+        default: return false;
+    }
+}
+
 static void carry_out(struct admin_work *work) {
     Pb__Trust *now = work->old;
     enum rpc_trust_verb verb = work->trust->verb;
+    if (now && work->trust->by_agent && is_for_servers(work->trust)) {
+        end(work, CO_DENIED, "this is done at a server only, not through a client agent");
+        return;
+    }
+    if (now && now->mode == TRUST_BOTH && verb == RPC_JOIN_TOKEN) {
+        end(work, CO_CONFLICT, "the cluster is being closed: hosts join with tokens after `coord secure finish`");
+        return;
+    }
     if (verb == RPC_NODE_REMOVE) remove_node(work);
     else if (verb == RPC_SECURE_START && now && now->mode == TRUST_BOTH) end(work, CO_OK, "");
     else if (verb == RPC_SECURE_START && now) end(work, CO_CONFLICT, "the cluster is closed already");
