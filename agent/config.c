@@ -82,7 +82,7 @@ void config_init(struct config *config) {
         .check_update_interval_ns = 300 * SECOND,
         .check_flap_window_ns = 60 * SECOND,
         .certificate_warnings = true,
-        .certificate_check = true,
+        .certificate_check = false,
         .certificate_info_days = 90,
         .certificate_warning_days = 30,
         .certificate_critical_days = 7,
