@@ -51,7 +51,7 @@ struct http_certificate {
     bool renews, stuck;   /* it renews itself; it does, but the cluster refuses */
     enum http_certificate_severity severity;
 };
-/* What protects this process's connections. The caller frees the buffers. */
+/* The protection of this process's connections. The caller frees the buffers. */
 #define HTTP_CERTIFICATES_MAX 16
 struct http_protection {
     struct buffer safe, open; /* listeners that TLS protects, and the others: for people, in one line each */
