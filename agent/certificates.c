@@ -28,7 +28,8 @@ struct files {
     char *chain, *key, *ca, *ca_path; /* NULL: not given */
     char *data_dir;
     char *min_version, *cipher_suites;
-    bool needs_ca; /* clients have to show a certificate */
+    bool needs_ca;      /* clients of HTTPS have to show a certificate */
+    const char *needed; /* the port that needs them */
 };
 
 /* The outcome of reading them. */
@@ -90,7 +91,8 @@ static struct files files_of(const struct config *config, const char *data_dir) 
                           .data_dir = copy(data_dir),
                           .min_version = copy(tls->min_version),
                           .cipher_suites = copy(tls->cipher_suites),
-                          .needs_ca = tls->verify_incoming};
+                          .needs_ca = tls->verify_incoming && config->https_addresses.count,
+                          .needed = config->https_addresses.count ? "ports.https" : "ports.dns_tls"};
     bool cluster = files.source == CERTIFICATES_CLUSTER;
     if (files.source == CERTIFICATES_FILES) files.chain = copy(tls->cert_file), files.key = copy(tls->key_file);
     if (cluster) files.chain = folder_file(data_dir, TLS_FILE_CERT), files.key = folder_file(data_dir, TLS_FILE_KEY);
@@ -222,7 +224,7 @@ static int make_context(const struct files *files, const char *ticket_key, struc
 static int read_context(const struct files *files, const char *ticket_key, struct reading *reading) {
     struct buffer chain = {0}, key = {0};
     if (files->source == CERTIFICATES_NONE)
-        return fault_set(&reading->fault, CO_INVALID, "ports.https: needs cert_file and key_file");
+        return fault_set(&reading->fault, CO_INVALID, "%s: needs cert_file and key_file", files->needed);
     int rv = make_context(files, ticket_key, &chain, &key, reading);
     tls_wipe(&key);
     buffer_free(&chain);
@@ -300,7 +302,7 @@ static void on_timer(uv_timer_t *timer) { begin(timer->data); }
 int certificates_start(uv_loop_t *loop, const struct config *config, const char *data_dir, struct certificates **out,
                        struct fault *fault) {
     *out = NULL;
-    if (config->https_addresses.count == 0) return CO_OK;
+    if (config->https_addresses.count == 0 && config->dns_tls_port < 0) return CO_OK;
     struct certificates *certificates = mem_zalloc(sizeof *certificates);
     certificates->files = files_of(config, data_dir);
     certificates->https = tls_slot_new();

@@ -21,11 +21,11 @@ enum certificate_source {
 enum certificate_source certificates_source(const struct config_tls *tls, const char *data_dir);
 
 struct certificates;
-/* Reads the files, blocking. *out is NULL when nothing needs certificates (ports.https is off). The fault says what is
+/* Reads the files, blocking. *out is NULL when nothing needs certificates (ports.https and ports.dns_tls are off). The fault says what is
  * missing or does not fit. */
 int certificates_start(uv_loop_t *loop, const struct config *config, const char *data_dir, struct certificates **out,
                        struct fault *fault);
-/* The present ones, of HTTPS; lives until certificates_free. NULL for NULL. */
+/* The present ones, of HTTPS and DNS over TLS; lives until certificates_free. NULL for NULL. */
 struct tls_slot *certificates_https(struct certificates *certificates);
 /* The configuration was read again: its files count from now on, and are read at once. Copies what it needs. */
 void certificates_reload(struct certificates *certificates, const struct config *config);
