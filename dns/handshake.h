@@ -1,6 +1,6 @@
 /* How many handshakes of DNS over TLS are under way at once in a thread, and which one is given up for a new client. Pure.
  *
- * A handshake costs memory and most of a millisecond of signing. When HANDSHAKES_MAX are under way, new clients wait in the
+ * A handshake costs memory and a quarter of a millisecond of signing. When HANDSHAKES_MAX are under way, new clients wait in the
  * kernel's queue. They do not wait for handshakes that stop halfway: the oldest one is closed as soon as its client had
  * HANDSHAKE_GRACE_MS. A client that answers has by far enough of that, unless it waits for this thread; while the thread is
  * behind, handshakes are given up only after HANDSHAKE_BEHIND_MS. So many clients that come back at once are all served. */

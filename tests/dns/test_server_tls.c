@@ -1,7 +1,10 @@
 /* DNS over TLS: the whole server over loopback sockets. */
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "catalog_help.h"
 #include "dns/dns.h"
@@ -173,6 +176,8 @@ Test(dns_server_tls, connection_limit) {
     for (unsigned i = 0; i < 12; i++) {
         dial(&clients[i]);
         ask(&clients[i], i);
+        struct pollfd first = {.fd = clients[i < 8 ? 0 : i - 8].fd, .events = POLLIN};
+        cr_assert(eq(int, poll(&first, 1, 0), i >= 8), "it has ended before %u was taken, not later", i);
     }
     for (unsigned i = 0; i < 4; i++) {
         cr_expect(eq(sz, help_tls_hear(&clients[i], in, sizeof(in)), 0), "connection %u", i);
@@ -180,6 +185,24 @@ Test(dns_server_tls, connection_limit) {
     }
     for (unsigned i = 4; i < 12; i++) ask(&clients[i], i);
     for (unsigned i = 0; i < 12; i++) help_tls_close(&clients[i]);
+}
+
+/* A handshake that stops halfway has less time than a connection that is idle: it ends before one that began earlier. */
+Test(dns_server_tls, half_a_handshake) {
+    start(default_config());
+    struct help_tls idle;
+    dial(&idle);
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(dns_tls_port(server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int half = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(eq(int, connect(half, (struct sockaddr *)&to, sizeof(to)), 0));
+    cr_assert(eq(long, send(half, "\x16\x03\x01\x01", 4, 0), 4));
+    struct pollfd fds[] = {{.fd = half, .events = POLLIN}, {.fd = idle.fd, .events = POLLIN}};
+    cr_assert(ge(int, poll(fds, 2, 60000), 1));
+    cr_expect(fds[0].revents, "the idle one ended first");
+    cr_expect(eq(long, recv(half, in, sizeof(in), 0), 0));
+    close(half);
+    help_tls_close(&idle);
 }
 
 Test(dns_server_tls, alone) {

@@ -117,9 +117,10 @@ int main(void) {
     struct test_ca authority = {0};
     struct identity identity = {0};
     struct tls_slot *slot = tls_slot_new();
+    const struct tls_context_config usual = {.only_tls13 = false};
     test_ca_make(&authority);
     identity_make(&authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &identity);
-    tls_slot_set(slot, context_of(&identity, NULL, (struct tls_context_config){0}));
+    tls_slot_set(slot, context_of(&identity, NULL, usual));
     struct dns_config config = {.addresses = loopback,
                                 .domain = "coord",
                                 .datacenter = "dc1",
@@ -137,11 +138,10 @@ int main(void) {
         clients[i].tcp = i == 0;
         CHECK(pthread_create(&clients[i].thread, NULL, client_run, &clients[i]) == 0);
     }
-    struct client secure = {.port = dns_tls_port(server),
-                            .trusting = context_of(NULL, &authority, (struct tls_context_config){0})};
+    struct client secure = {.port = dns_tls_port(server), .trusting = context_of(NULL, &authority, usual)};
     CHECK(pthread_create(&secure.thread, NULL, secure_run, &secure) == 0);
     for (unsigned i = 0; i < CHANGES; i++) {
-        if (i % 20 == 0) tls_slot_set(slot, context_of(&identity, NULL, (struct tls_context_config){0}));
+        if (i % 20 == 0) tls_slot_set(slot, context_of(&identity, NULL, usual));
         instance(rpc, i % INSTANCES, 2000 + i);
         usleep(500);
     }

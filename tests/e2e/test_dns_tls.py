@@ -324,34 +324,35 @@ def half_handshakes():
     """They hold nobody up: neither a hundred, nor many more than shake hands at once. Each is closed in time."""
     agent = Secure(Authority()).start()
     agent.services("web", 3)
-    hello = hello_of(agent)
+    hello, kept = hello_of(agent), agent.secure()
     failed = 'coord_dns_tls_handshakes_total{outcome="failed"}'
-    kept = agent.secure()
-    for many in (100, 600):
-        halves, before = [], agent.metric(failed)
+
+    def halves(many):
+        """How long the slowest new client waited for its answer beside so many of them."""
+        open_ones, before, slowest = [], agent.metric(failed), 0
         begun = time.monotonic()
         for i in range(many):
             s = agent.dial()
             s.sendall(hello[:(0, 1, 4, 5, 60, len(hello) - 1, len(hello))[i % 7]])
-            halves.append(s)
+            open_ones.append(s)
             if i % 20 == 0:
                 good(asked(kept, number=i), i)
                 with agent.dial(8600) as plain:
                     good(asked(plain))
-        slowest = 0
         for i in range(30):
             one = time.monotonic()
             with agent.secure() as s:
                 good(asked(s))
             good(asked(kept))
             slowest = max(slowest, time.monotonic() - one)
-        check(slowest < 3 * SLOW + STANDSTILL, "the slowest new client: %.2f s" % slowest)
-        for s in halves:
+        for s in open_ones:
             ends(s, "half a handshake", bytes_too=True)
         check(time.monotonic() - begun < 15 * SLOW + STANDSTILL, "closed in time")
         until("they are counted", lambda: agent.metric(failed) - before >= many * 6 // 7)
-        good(asked(kept))
-        print("     %d halves: the slowest new client took %.0f ms" % (many, slowest * 1000))
+        print("     beside %d halves the slowest new client took %.0f ms" % (many, slowest * 1000))
+        return slowest
+    for many in (100, 600):                  # it would be 5 s if they held others up; a machine that stands still gets another try
+        check(any(halves(many) < 2.5 * SLOW for _ in range(4)), "new clients waited for %d that stopped halfway" % many)
 
 
 def many_come_back_at_once():
