@@ -59,6 +59,7 @@ struct agent {
     struct authority *authority;
     struct membership_run_config membership_config;
     struct membership_run *membership;
+    struct certificate_watch *certificate_watch;
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -102,7 +103,8 @@ static void start_links(struct agent *agent) {
                                   .join_interval_ms = (uint64_t)c->retry_interval_wan_ns / 1000000,
                                   .hold_ms = (uint64_t)c->rpc_hold_timeout_ns / 1000000,
                                   .failover_return_ms = (uint64_t)c->failover_return_ns / 1000000,
-                                  .modules = agent_modules};
+                                  .modules = agent_modules,
+                                  .security = agent->security};
     agent->links = links_start(&agent->loop, &config);
 }
 
@@ -169,6 +171,7 @@ static int start_security(struct agent *agent, struct fault *fault) {
                                        .node = agent->identity.node_name,
                                        .datacenter = c->datacenter,
                                        .bind = any ? NULL : c->bind_addr,
+                                       .address = agent->identity.address,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
                                        .server = c->server,
                                        .authority = agent->authority,
@@ -280,12 +283,20 @@ static void start_spending(struct agent *agent) {
 static int start_http(struct agent *agent, struct fault *fault) {
     int rv = certificates_start(&agent->loop, &agent->config, agent->identity.data_dir, &agent->certificates, fault);
     if (rv != CO_OK) return rv;
+    struct certificate_watch_config watch = {.config = &agent->config,
+                                             .node = agent->identity.node_name,
+                                             .security = agent->security,
+                                             .certificates = agent->certificates,
+                                             .membership = agent->membership,
+                                             .local = agent->local};
+    agent->certificate_watch = certificate_watch_start(&agent->loop, &watch);
     struct serving serving = {.config = &agent->config,
                               .identity = &agent->identity,
                               .rpc = agent->rpc,
                               .local = agent->local,
                               .spender_run = agent->spender_run,
                               .acts = agent->acts,
+                              .watch = agent->certificate_watch,
                               .tls = certificates_https(agent->certificates)};
     return serving_start(&serving, &agent->http, fault);
 }
@@ -373,10 +384,16 @@ static void certificates_stopped(void *data) {
     membership_run_stop(agent->membership, membership_stopped, agent);
 }
 
+static void certificate_watch_stopped(void *data) {
+    struct agent *agent = data;
+    agent->certificate_watch = NULL;
+    certificates_stop(agent->certificates, certificates_stopped, agent);
+}
+
 static void http_stopped(uv_work_t *work, int status) {
     struct agent *agent = work->data;
     (void)status;
-    certificates_stop(agent->certificates, certificates_stopped, agent);
+    certificate_watch_stop(agent->certificate_watch, certificate_watch_stopped, agent);
 }
 
 /* Runs in the thread pool, because the loop has to go on meanwhile: writes under way are answered with their
@@ -452,6 +469,7 @@ static void on_hangup(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
     (void)number;
     log_info("agent", "reading the configuration again signal=SIGHUP");
+    if (agent->membership) membership_run_look(agent->membership);
     if (agent->acts) acts_reload(agent->acts);
 }
 
@@ -591,7 +609,8 @@ int agent_main(int argc, char **argv) {
     prepare_process(agent);
     announce_build(&agent->config);
     rv = start_parts(agent, &fault);
-    if (rv == CO_OK) announce_agent(&agent->config, &agent->identity, agent->node, agent->http, agent->dns);
+    if (rv == CO_OK)
+        announce_agent(&agent->config, agent->security, &agent->identity, agent->node, agent->http, agent->dns);
     else {
         log_error("agent", "cannot start: %s", fault.text);
         agent->exit_code = CMD_EXIT_REFUSED;

@@ -36,29 +36,52 @@ static void list_addresses(struct buffer *out, const char *name, const struct co
     for (size_t i = 0; i < addresses->count; i++) buffer_printf(out, " %s", addresses->items[i]);
 }
 
-void announce_protection(const struct config *c, struct buffer *out) {
-    struct buffer safe = {0}, open = {0};
-    list_addresses(&safe, "HTTPS on", &c->https_addresses);
+#define AMONG "servers and agents among themselves"
+
+static void list_port(struct buffer *safe, struct buffer *open, struct security *security) {
+    static const char *const ways[] = {[SECURITY_SHARED_KEY] = "by the key of encrypt",
+                                       [SECURITY_OWN_CA] = "by certificates of your CA",
+                                       [SECURITY_CLUSTER] = "by the cluster's certificates"};
+    struct security_rules rules;
+    security_get(security, &rules);
+    if (rules.kind == SECURITY_OPEN) {
+        buffer_printf(open, "%s" AMONG, open->size ? "; " : "");
+        return;
+    }
+    buffer_printf(safe, "%s" AMONG " (%s)", safe->size ? "; " : "", ways[rules.kind]);
+    if (rules.takes_plain)
+        buffer_printf(open, "%sthose " AMONG " that have no certificate yet", open->size ? "; " : "");
+}
+
+void announce_protected(const struct config *c, struct security *security, struct buffer *safe, struct buffer *open) {
+    list_addresses(safe, "HTTPS on", &c->https_addresses);
     if (c->https_addresses.count)
         buffer_append_text(
-            &safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
+            safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
     if (c->dns_tls_port >= 0) {
-        list_addresses(&safe, "DNS over TLS on", &c->dns_addresses);
-        buffer_append_text(&safe, " (every client is answered)");
+        list_addresses(safe, "DNS over TLS on", &c->dns_addresses);
+        buffer_append_text(safe, " (every client is answered)");
     }
-    list_addresses(&open, "HTTP on", &c->http_addresses);
+    list_addresses(open, "HTTP on", &c->http_addresses);
     bool alone = c->dev || c->server_port < 0;
-    if (!alone) buffer_printf(&open, "%sservers and agents among themselves", open.size ? "; " : "");
-    if (c->dns_port >= 0) list_addresses(&open, "DNS on", &c->dns_addresses);
-    buffer_printf(out, "protected by TLS: %.*s | not protected: %.*s", safe.size ? (int)safe.size : 7,
-                  safe.size ? safe.data : "nothing", open.size ? (int)open.size : 7, open.size ? open.data : "nothing");
+    if (!alone) list_port(safe, open, security);
+    if (c->dns_port >= 0) list_addresses(open, "DNS on", &c->dns_addresses);
+    if (!safe->size) buffer_append_text(safe, "nothing");
+    if (!open->size) buffer_append_text(open, "nothing");
+}
+
+void announce_protection(const struct config *c, struct security *security, struct buffer *line) {
+    struct buffer safe = {0}, open = {0};
+    announce_protected(c, security, &safe, &open);
+    buffer_printf(line, "protected by TLS: %.*s | not protected: %.*s", (int)safe.size, safe.data, (int)open.size,
+                  open.data);
     buffer_free(&safe);
     buffer_free(&open);
 }
 
-static void log_protection(const struct config *c) {
+static void log_protection(const struct config *c, struct security *security) {
     struct buffer line = {0};
-    announce_protection(c, &line);
+    announce_protection(c, security, &line);
     log_info("agent", "%.*s", (int)line.size, line.data);
     buffer_free(&line);
     const struct config_tls *all = &c->tls_defaults;
@@ -70,8 +93,8 @@ static void log_protection(const struct config *c) {
                  (long long)c->server_port);
 }
 
-void announce_agent(const struct config *c, const struct identity *identity, const Pb__Node *node,
-                    const struct http_server *http, const struct dns_server *dns) {
+void announce_agent(const struct config *c, struct security *security, const struct identity *identity,
+                    const Pb__Node *node, const struct http_server *http, const struct dns_server *dns) {
     undiscoverable_log(identity->node_name, node, NULL);
     log_info("agent", "coord %s node=%s id=%s datacenter=%s data=%s", COORD_VERSION, identity->node_name,
              identity->node_id, c->datacenter, identity->data_dir);
@@ -90,7 +113,7 @@ void announce_agent(const struct config *c, const struct identity *identity, con
     for (size_t i = 0; i < c->dns_addresses.count && c->dns_tls_port >= 0; i++)
         log_info("agent", "dns over tls address=%s port=%u domain=%s", c->dns_addresses.items[i],
                  dns ? dns_tls_port(dns) : 0u, c->domain);
-    log_protection(c);
+    log_protection(c, security);
 }
 
 static char build_labels[160] = "version=\"\",consul_version=\"\"";

@@ -48,6 +48,8 @@ struct certificates {
     struct tls_slot *https;
     uint64_t state; /* of the files that were taken or refused last */
     struct reading reading;
+    struct tls_certificate taken; /* of `https` */
+    enum certificate_source taken_from;
     char ticket_key[TICKET_SIZE];
     void (*stopped)(void *data);
     void *stopped_data;
@@ -245,6 +247,7 @@ static void take(struct certificates *certificates, const char *how) {
     if (end < time(NULL))
         log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
     tls_slot_set(certificates->https, reading->context);
+    certificates->taken = reading->certificate, certificates->taken_from = certificates->files.source;
     reading->context = NULL;
 }
 
@@ -303,12 +306,16 @@ int certificates_start(uv_loop_t *loop, const struct config *config, const char 
                        struct fault *fault) {
     *out = NULL;
     if (config->https_addresses.count == 0 && config->dns_tls_port < 0) return CO_OK;
+    int rv = certificates_source(&config->tls_https, data_dir) == CERTIFICATES_CLUSTER
+                 ? tls_folder_recover(data_dir, fault)
+                 : CO_OK;
+    if (rv != CO_OK) return rv;
     struct certificates *certificates = mem_zalloc(sizeof *certificates);
     certificates->files = files_of(config, data_dir);
     certificates->https = tls_slot_new();
     random_bytes(certificates->ticket_key, TICKET_SIZE);
     certificates->reading.state = files_state(&certificates->files);
-    int rv = read_context(&certificates->files, certificates->ticket_key, &certificates->reading);
+    rv = read_context(&certificates->files, certificates->ticket_key, &certificates->reading);
     if (rv != CO_OK) {
         fault_set(fault, rv, "%s", certificates->reading.fault.text);
         certificates_free(certificates);
@@ -327,6 +334,13 @@ struct tls_slot *certificates_https(struct certificates *certificates) {
     return certificates ? certificates->https : NULL;
 }
 
+bool certificates_shown(const struct certificates *certificates, struct tls_certificate *certificate,
+                        enum certificate_source *source) {
+    if (!certificates) return false;
+    *certificate = certificates->taken, *source = certificates->taken_from;
+    return true;
+}
+
 void certificates_reload(struct certificates *certificates, const struct config *config) {
     if (!certificates || certificates->closing) return;
     struct files *files = certificates->busy ? &certificates->next : &certificates->files;
@@ -341,6 +355,8 @@ void certificates_reload(struct certificates *certificates, const struct config 
     certificates->state = 0;
     begin(certificates);
 }
+
+bool certificates_busy(const struct certificates *certificates) { return certificates->busy; }
 
 void certificates_stop(struct certificates *certificates, void (*stopped)(void *data), void *data) {
     if (!certificates) {

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "agent/config.h"
+#include "tls/certificate.h"
 #include "tls/context.h"
 
 /* Where they come from. A pair that the configuration names wins over the cluster's. */
@@ -27,8 +28,12 @@ int certificates_start(uv_loop_t *loop, const struct config *config, const char 
                        struct fault *fault);
 /* The present ones, of HTTPS and DNS over TLS; lives until certificates_free. NULL for NULL. */
 struct tls_slot *certificates_https(struct certificates *certificates);
+/* The certificate of HTTPS that is in use, and where it is from. False: there is none. */
+bool certificates_shown(const struct certificates *certificates, struct tls_certificate *certificate,
+                        enum certificate_source *source);
 /* The configuration was read again: its files count from now on, and are read at once. Copies what it needs. */
 void certificates_reload(struct certificates *certificates, const struct config *config);
+bool certificates_busy(const struct certificates *certificates); /* files are being read */
 /* No more looking at files; `stopped` is called when nothing is under way. NULL: calls it at once. */
 void certificates_stop(struct certificates *certificates, void (*stopped)(void *data), void *data);
 void certificates_free(struct certificates *certificates); /* once stopped, and nobody uses the slot */

@@ -64,12 +64,15 @@ int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, 
 /* The commands. */
 int cmd_api(int argc, char **argv);
 int cmd_barrier(int argc, char **argv);
+int cmd_ca(int argc, char **argv);
+int cmd_certificates(int argc, char **argv);
 int cmd_elect(int argc, char **argv);
 int cmd_elections(int argc, char **argv);
 int cmd_event(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_force_leave(int argc, char **argv);
 int cmd_join(int argc, char **argv);
+int cmd_join_token(int argc, char **argv);
 int cmd_leave(int argc, char **argv);
 int cmd_lock(int argc, char **argv);
 int cmd_locks(int argc, char **argv);
@@ -89,6 +92,7 @@ int cmd_operator(int argc, char **argv);
 int cmd_recover(int argc, char **argv); /* operator recover */
 int cmd_reference(int argc, char **argv);
 int cmd_rtt(int argc, char **argv);
+int cmd_secure(int argc, char **argv);
 int cmd_snapshot(int argc, char **argv);
 int cmd_tls(int argc, char **argv);
 int cmd_txn(int argc, char **argv);

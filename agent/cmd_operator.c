@@ -72,11 +72,12 @@ static int raft_ask(const struct client *client, const char *method, const char 
     if (address) client_parameter(&path, "address", address);
     buffer_append_byte(&path, '\0');
     int rv = client_want(client, method, path.data, NULL, false, &answer, &fault);
+    if (rv == CO_OK) puts(what);
+    if (rv == CO_OK && strcmp(method, "DELETE") == 0 && answer.body.size)
+        printf("%.*s\n", (int)answer.body.size, answer.body.data); /* what is left to do */
     client_answer_free(&answer);
     buffer_free(&path);
-    if (rv != CO_OK) return cmd_failed(doing, &fault);
-    puts(what);
-    return 0;
+    return rv == CO_OK ? 0 : cmd_failed(doing, &fault);
 }
 
 static int raft_remove_peer(int argc, char **argv) {

@@ -80,6 +80,11 @@ void config_init(struct config *config) {
         .check_output_max_size = 4096,
         .check_update_interval_ns = 300 * SECOND,
         .check_flap_window_ns = 60 * SECOND,
+        .certificate_warnings = true,
+        .certificate_check = true,
+        .certificate_info_days = 90,
+        .certificate_warning_days = 30,
+        .certificate_critical_days = 7,
         .slow_start_ns = LOAD_SLOW_START_NS,
         .coordinate_interval_ns = COORDINATE_INTERVAL_MS * MILLISECOND,
         .coordinate_period_ns = COORDINATE_BATCH_PERIOD_MS * MILLISECOND,
@@ -444,11 +449,25 @@ static int check_tls(struct config *config, struct fault *fault) {
 
 /* Checks keys against each other. The caller skips this after an error, because a key that was only written wrong would
  * be reported as missing. */
+static int check_certificate_days(struct config *config, struct fault *fault) {
+    if (config->certificate_critical_days <= config->certificate_warning_days &&
+        config->certificate_warning_days <= config->certificate_info_days)
+        return CO_OK;
+    return config_wrong(config, fault, CO_INVALID,
+                        "telemetry.certificate: critical_threshold_days (%llu), warning_threshold_days (%llu) and "
+                        "info_threshold_days (%llu) have to be in this order",
+                        (unsigned long long)config->certificate_critical_days,
+                        (unsigned long long)config->certificate_warning_days,
+                        (unsigned long long)config->certificate_info_days);
+}
+
 static int check_together(struct config *config, struct fault *fault) {
     int error = check_bootstrap(config, fault);
     if (!config->server && config->retry_join_wan.count + config->start_join_wan.count)
         error = config_wrong(config, fault, CO_INVALID, "retry_join_wan: only servers join other regions (-server)");
     int wrong = check_tls(config, fault);
+    if (!error) error = wrong;
+    wrong = check_certificate_days(config, fault);
     if (!error) error = wrong;
     if (!config->data_dir && !config->dev)
         error = config_wrong(config, fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");

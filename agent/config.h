@@ -157,6 +157,10 @@ struct config {
     uint64_t check_flap_limit; /* changes of state within the window above which it is held; 0: off */
     int64_t check_flap_window_ns;
 
+    /* warnings about certificates that are near their end (agent/certificate_watch.h) */
+    bool certificate_warnings, certificate_exclude_renewable, certificate_check;
+    uint64_t certificate_info_days, certificate_warning_days, certificate_critical_days;
+
     /* network coordinates; 0 means the default, too */
     bool disable_coordinates;
     int64_t slow_start_ns;                              /* lb/hints.h */

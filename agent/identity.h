@@ -18,8 +18,8 @@ struct identity {
 int identity_lock(const char *folder, bool make, int *fd, struct fault *fault);
 
 int identity_folder_make(const char *path, struct fault *fault); /* 0700, and the folders above it */
-void identity_host_name(char name[256]);                        /* the name of a node that was given none */
-void identity_host_address(char address[64]);                   /* the address of one that binds to all */
+void identity_host_name(char name[256]);                         /* the name of a node that was given none */
+void identity_host_address(char address[64]);                    /* the address of one that binds to all */
 
 /* Faults name the folder or address. */
 int identity_open(const struct config *config, struct identity *identity, struct fault *fault);

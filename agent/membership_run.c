@@ -1,9 +1,11 @@
 #include "agent/membership_run.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "agent/enrolled.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -12,28 +14,33 @@
 #include "rpc/wire/enrol.h"
 #include "tls/folder.h"
 
-#define TICK_MS     1000
-#define FOLLOW_MS   300000 /* one question about the cluster's trust waits so long */
-#define AGAIN_MS    1000   /* after one that failed */
-#define ASK_MOST_MS 10000  /* one server */
+#define TICK_MS        1000
+#define FIRST_TICK_MS  50     /* until what coord init left is brought in: others wait for it to join */
+#define FOLLOW_MS      300000 /* one question about the cluster's trust waits so long */
+#define AGAIN_MS       1000   /* after one that failed */
+#define SECURE_AGAIN_S 2
+#define ASK_MOST_MS    10000 /* one server */
 
 struct membership_run {
     struct membership_run_config config;
-    char *data_dir, *node, *datacenter, *bind;
+    char *data_dir, *node, *datacenter, *bind, *address;
     struct rpc *rpc;
     uv_timer_t timer;
     uv_async_t wake; /* `follow` or `first` is answered */
     struct membership membership;
     enum membership_state told;
+    _Atomic enum membership_state state; /* as of the last tick */
     /* the question about the cluster's trust */
     struct rpc_fetch follow;
     bool following, followed;
     uint64_t follow_at_ms, index;
-    uv_mutex_t lock; /* what other threads leave for the loop */
+    uv_mutex_t lock;               /* what other threads leave for the loop, and: */
+    struct membership_facts facts; /* its state is that of now when they are read */
     struct buffer answer;
     uint64_t answer_index;
     int answer_error;
-    bool answered, first_done;
+    bool answered, first_done, note_done;
+    int note_error;
     /* what `coord init` left */
     bool has_first, first_asked;
     struct rpc_write first;
@@ -46,6 +53,13 @@ struct membership_run {
     size_t server_count;
     int work_error;
     struct fault work_fault;
+    /* an open cluster is being closed: this node comes for its first certificate */
+    bool secures;                     /* it wants one */
+    uint8_t secure_pin[TLS_PIN_SIZE]; /* of the CA */
+    char secure_domain[TLS_DOMAIN_SIZE + 1];
+    int64_t secure_at_s;
+    struct rpc_write noted; /* a server that signed its own */
+    bool noting;
     /* the end */
     bool stopping;
     unsigned closing;
@@ -57,7 +71,9 @@ static int64_t now_s(void) { return (int64_t)time(NULL); }
 
 /* -- what is in DATA/tls -------------------------------------------------------------------------------------------- */
 struct loaded {
-    struct buffer cas, chain, key, mode;
+    struct buffer cas, chain, key, mode, regions;
+    struct buffer shown; /* the chain, and certificates of its CA by others: for nodes that do not know that one yet */
+    struct buffer trusted;              /* the CAs, and those of other regions */
     struct tls_certificate own, signer; /* signer: the CA's own, as the chain has it */
 };
 
@@ -65,7 +81,31 @@ static void loaded_free(struct loaded *loaded) {
     buffer_free(&loaded->cas);
     buffer_free(&loaded->chain);
     buffer_free(&loaded->mode);
+    buffer_free(&loaded->regions);
+    buffer_free(&loaded->shown);
+    buffer_free(&loaded->trusted);
     tls_wipe(&loaded->key);
+}
+
+/* Where it is there. */
+static int load_more(const char *data_dir, enum tls_file file, struct buffer *content, struct fault *fault) {
+    int error = tls_folder_read(data_dir, file, content, fault);
+    return error == CO_NOTFOUND ? CO_OK : error;
+}
+
+/* Appends what ca.pem has of the CA that signed, but for the certificate that the chain ends with. */
+static void show_more(struct loaded *loaded, struct slice in_chain) {
+    buffer_append(&loaded->shown, loaded->chain.data, loaded->chain.size);
+    for (size_t i = 0; i < tls_certificate_count(buffer_slice(&loaded->cas)); i++) {
+        struct buffer one = {0};
+        struct tls_certificate ca;
+        bool more = tls_certificate_at(buffer_slice(&loaded->cas), i, &one, NULL) == CO_OK &&
+                    tls_certificate_read(buffer_slice(&one), &ca, NULL) == CO_OK &&
+                    memcmp(ca.pin, loaded->signer.pin, sizeof ca.pin) == 0 &&
+                    !slice_equal(buffer_slice(&one), in_chain);
+        if (more) buffer_append(&loaded->shown, one.data, one.size);
+        buffer_free(&one);
+    }
 }
 
 /* CO_NOTFOUND: this node has no certificate. */
@@ -75,27 +115,42 @@ static int load(const char *data_dir, struct loaded *loaded, struct fault *fault
     if (!error) error = tls_folder_read(data_dir, TLS_FILE_CERT, &loaded->chain, fault);
     if (!error) error = tls_folder_read(data_dir, TLS_FILE_KEY, &loaded->key, fault);
     if (!error) error = tls_folder_read(data_dir, TLS_FILE_CA, &loaded->cas, fault);
-    if (!error) {
-        int rv = tls_folder_read(data_dir, TLS_FILE_MODE, &loaded->mode, fault);
-        if (rv != CO_NOTFOUND) error = rv;
-    }
+    if (!error) error = load_more(data_dir, TLS_FILE_MODE, &loaded->mode, fault);
+    if (!error) error = load_more(data_dir, TLS_FILE_REGIONS, &loaded->regions, fault);
     if (!error) error = tls_certificate_read(buffer_slice(&loaded->chain), &loaded->own, fault);
     struct buffer second = {0};
     if (!error) error = tls_certificate_at(buffer_slice(&loaded->chain), 1, &second, fault);
     if (!error) error = tls_certificate_read(buffer_slice(&second), &loaded->signer, fault);
+    if (!error) show_more(loaded, buffer_slice(&second));
     buffer_free(&second);
     return error;
 }
 
-static int protect(const struct membership_run_config *config, const struct loaded *loaded, struct fault *fault) {
-    struct tls_context_config context_config = {.chain = buffer_slice(&loaded->chain),
+/* The CAs of other regions count between servers, for the names of those regions. */
+static void take_regions(struct loaded *loaded, struct security_rules *rules) {
+    struct arena arena = {0};
+    const Pb__Trust *trust = message_unpack(&arena, &pb__trust__descriptor, buffer_slice(&loaded->regions));
+    buffer_append(&loaded->trusted, loaded->cas.data, loaded->cas.size);
+    for (size_t i = 0; trust && i < trust->n_regions && i < SECURITY_REGIONS_MAX; i++) {
+        const Pb__TrustRegion *region = trust->regions[i];
+        struct security_region *to = &rules->regions[rules->region_count++];
+        snprintf(to->name, sizeof to->name, "%s", region->name);
+        snprintf(to->domain, sizeof to->domain, "%s", region->domain);
+        buffer_append_text(&loaded->trusted, region->certificate);
+    }
+    arena_free(&arena);
+}
+
+static int protect(const struct membership_run_config *config, struct loaded *loaded, struct fault *fault) {
+    struct security_rules rules = {.kind = SECURITY_CLUSTER, .asks_clients = true};
+    take_regions(loaded, &rules);
+    struct tls_context_config context_config = {.chain = buffer_slice(&loaded->shown),
                                                 .key = buffer_slice(&loaded->key),
-                                                .trusted = buffer_slice(&loaded->cas),
+                                                .trusted = buffer_slice(&loaded->trusted),
                                                 .only_tls13 = true};
     struct tls_context *context;
     int error = tls_context_make(&context_config, &context, fault);
     if (error) return error;
-    struct security_rules rules = {.kind = SECURITY_CLUSTER, .asks_clients = true};
     rules.takes_plain = rules.secures = loaded->mode.size > 0;
     memcpy(rules.domain, loaded->own.domain, sizeof rules.domain);
     security_set(config->security, &rules, context);
@@ -121,6 +176,44 @@ int membership_load(const struct membership_run_config *config, struct fault *fa
     return error == CO_NOTFOUND && !fault->code ? CO_OK : error;
 }
 
+static void note_cas(struct slice cas, struct membership_facts *facts) {
+    uint8_t pins[TRUST_CAS_MAX][TLS_PIN_SIZE];
+    size_t count = tls_certificate_count(cas);
+    for (size_t i = 0; i < count && facts->ca_count < TRUST_CAS_MAX; i++) {
+        struct buffer one = {0};
+        struct tls_certificate read;
+        bool known = tls_certificate_at(cas, i, &one, NULL) != CO_OK ||
+                     tls_certificate_read(buffer_slice(&one), &read, NULL) != CO_OK;
+        for (size_t k = 0; k < facts->ca_count && !known; k++)
+            known = memcmp(pins[k], read.pin, TLS_PIN_SIZE) == 0; /* the same one, signed by the one before */
+        buffer_free(&one);
+        if (known) continue;
+        size_t at = facts->ca_count++;
+        memcpy(pins[at], read.pin, TLS_PIN_SIZE);
+        memcpy(facts->cas[at].name, read.common_name, sizeof facts->cas[at].name);
+        memcpy(facts->cas[at].serial, read.serial, sizeof facts->cas[at].serial);
+        facts->cas[at].life = read.life;
+    }
+}
+
+static void note_facts(struct membership_run *run, const struct loaded *loaded) {
+    struct membership_facts facts = {.has_certificate = true, .life = loaded->own.life};
+    memcpy(facts.serial, loaded->own.serial, sizeof facts.serial);
+    note_cas(buffer_slice(&loaded->cas), &facts);
+    uv_mutex_lock(&run->lock);
+    run->facts = facts;
+    uv_mutex_unlock(&run->lock);
+}
+
+void membership_run_facts(struct membership_run *run, struct membership_facts *facts) {
+    *facts = (struct membership_facts){0};
+    if (!run) return;
+    uv_mutex_lock(&run->lock);
+    *facts = run->facts;
+    uv_mutex_unlock(&run->lock);
+    facts->state = atomic_load(&run->state);
+}
+
 /* After the files have changed. The ones of before stay in use when the new ones cannot be. */
 static void take_files(struct membership_run *run) {
     struct loaded loaded;
@@ -130,7 +223,10 @@ static void take_files(struct membership_run *run) {
     if (error && error != CO_NOTFOUND)
         log_error("certificates", "the new certificate cannot be used, the one of before stays in use error=\"%s\"",
                   fault.text);
-    if (!error) membership_certificate(&run->membership, loaded.own.life, loaded.signer.pin, now_s());
+    if (!error) {
+        membership_certificate(&run->membership, loaded.own.life, loaded.signer.pin, now_s());
+        note_facts(run, &loaded);
+    }
     loaded_free(&loaded);
 }
 
@@ -141,6 +237,7 @@ static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAns
     int error = tls_pair_check(key, slice_text(answer->chain), fault);
     if (!error && tls_certificate_count(buffer_slice(&cas)) == 0)
         error = fault_set(fault, CO_CORRUPT, "the server's answer has no CA");
+    if (!error && run->secures) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, SLICE_LITERAL("both\n"), fault);
     if (!error) error = tls_folder_write(run->data_dir, TLS_FILE_CA, buffer_slice(&cas), fault);
     if (!error) error = tls_folder_write_pair(run->data_dir, slice_text(answer->chain), key, fault);
     if (!error && run->config.server && answer->ca_key.len) {
@@ -152,14 +249,15 @@ static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAns
     return error;
 }
 
-static int renew_at(struct membership_run *run, const char *server, struct slice key, struct slice request_der,
-                    struct tls_context *context, struct fault *fault) {
+static int ask_at(struct membership_run *run, const char *server, struct slice key, struct slice request_der,
+                  struct tls_context *context, struct fault *fault) {
     struct arena arena = {0};
     Pb__EnrolAnswer *answer = NULL;
     Pb__EnrolRequest request = PB__ENROL_REQUEST__INIT;
     request.request = message_bytes(request_der);
     request.node = run->node, request.server = run->config.server, request.datacenter = run->datacenter;
-    struct enrol enrol = {.protocol = SECURITY_RENEW,
+    struct enrol enrol = {.protocol = run->secures ? SECURITY_SECURE : SECURITY_RENEW,
+                          .pin = run->secures ? run->secure_pin : NULL,
                           .context = context,
                           .request = &request,
                           .from = run->bind,
@@ -171,25 +269,63 @@ static int renew_at(struct membership_run *run, const char *server, struct slice
     return error;
 }
 
+/* The server that made the CA signs its own first certificate. */
+static int sign_own(struct membership_run *run, struct slice key, struct slice request, struct fault *fault) {
+    const char *addresses[] = {run->address, NULL};
+    struct tls_subject subject = {.domain = run->secure_domain,
+                                  .role = TLS_ROLE_SERVER,
+                                  .node = run->node,
+                                  .datacenter = run->datacenter,
+                                  .dns_domain = ENROLLED_DNS_DOMAIN,
+                                  .addresses = addresses};
+    struct tls_life life = {now_s() - ENROLLED_SKEW_S, now_s() + ENROLLED_LIFE_S};
+    struct buffer chain = {0};
+    int error = authority_sign(run->config.authority, request, &subject, life, &chain, fault);
+    if (!error) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, SLICE_LITERAL("both\n"), fault);
+    if (!error) error = tls_folder_write_pair(run->data_dir, buffer_slice(&chain), key, fault);
+    buffer_free(&chain);
+    return error;
+}
+
+static int ask_all(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
+                   struct fault *fault) {
+    int error = CO_NOLEADER;
+    snprintf(fault->text, sizeof fault->text, "no server is known");
+    for (size_t i = 0; i < run->server_count; i++) {
+        struct fault one = {0};
+        int rv = ask_at(run, run->servers[i], key, request, context, &one);
+        if (rv == CO_OK) return CO_OK;
+        if (i == 0 || enrol_may_repeat(rv) >= enrol_may_repeat(error))
+            error = rv, snprintf(fault->text, sizeof fault->text, "%s", one.text);
+    }
+    return error;
+}
+
+/* A key that is there is kept: of an earlier attempt, or that of the certificate. */
+static int own_key(struct membership_run *run, struct buffer *key, struct fault *fault) {
+    int error = run->secures ? tls_folder_make(run->data_dir, fault) : CO_OK;
+    if (!error) error = tls_folder_read(run->data_dir, TLS_FILE_KEY, key, fault);
+    if (error != CO_NOTFOUND || !run->secures) return error;
+    error = tls_key_make(key, fault);
+    return error ? error : tls_folder_write(run->data_dir, TLS_FILE_KEY, buffer_slice(key), fault);
+}
+
 /* Asks one server after the other. Only a refusal by all that answered is one for good. */
 static void renew(uv_work_t *work) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
     struct buffer key = {0}, request = {0};
     struct fault *fault = &run->work_fault;
-    int error = tls_folder_read(run->data_dir, TLS_FILE_KEY, &key, fault);
+    struct tls_context *context = NULL;
+    struct tls_context_config nothing = {.only_tls13 = true};
+    int error = own_key(run, &key, fault);
     if (!error) error = tls_request_make(buffer_slice(&key), &request, fault);
-    struct tls_context *context = tls_slot_get(security_slot(run->config.security));
-    if (!error && run->server_count == 0) error = fault_set(fault, CO_NOLEADER, "no server is known");
-    for (size_t i = 0; !fault->code && i < run->server_count; i++) {
-        struct fault one = {0};
-        int rv = renew_at(run, run->servers[i], buffer_slice(&key), buffer_slice(&request), context, &one);
-        if (rv == CO_OK) {
-            error = CO_OK, run->work_error = CO_OK;
-            break;
-        }
-        if (i == 0 || enrol_may_repeat(rv) >= enrol_may_repeat(error))
-            error = rv, snprintf(run->work_fault.text, sizeof run->work_fault.text, "%s", one.text);
-    }
+    if (!error && run->secures) error = tls_context_make(&nothing, &context, fault);
+    else if (!error) context = tls_slot_get(security_slot(run->config.security));
+    uint8_t pin[TLS_PIN_SIZE];
+    bool own = run->secures && run->config.server && authority_pin(run->config.authority, pin) &&
+               memcmp(pin, run->secure_pin, sizeof pin) == 0;
+    if (!error && own) error = sign_own(run, buffer_slice(&key), buffer_slice(&request), fault);
+    else if (!error) error = ask_all(run, buffer_slice(&key), buffer_slice(&request), context, fault);
     run->work_error = error;
     tls_context_unref(context);
     tls_wipe(&key);
@@ -198,14 +334,52 @@ static void renew(uv_work_t *work) {
 
 static void finish_stop(struct membership_run *run);
 
+/* Another thread. */
+static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
+    struct membership_run *run = CONTAINER_OF(write, struct membership_run, noted);
+    (void)result;
+    uv_mutex_lock(&run->lock);
+    run->note_error = error;
+    run->note_done = true;
+    uv_mutex_unlock(&run->lock);
+    uv_async_send(&run->wake);
+}
+
+/* The record of a certificate that this server signed itself. Other nodes' are made by the server that signs. */
+static void note_own(struct membership_run *run) {
+    struct loaded loaded;
+    struct fault fault = {0};
+    if (!run->config.server || run->noting || !authority_can_sign(run->config.authority)) return;
+    if (load(run->data_dir, &loaded, &fault) == CO_OK) {
+        Pb__CertificateInfo info = PB__CERTIFICATE_INFO__INIT;
+        Pb__TrustRenewedCommand command = PB__TRUST_RENEWED_COMMAND__INIT;
+        info.node = loaded.own.node, info.server = true, info.serial = loaded.own.serial;
+        info.from_s = loaded.own.life.from_s, info.to_s = loaded.own.life.to_s;
+        info.pin = (ProtobufCBinaryData){TLS_PIN_SIZE, loaded.own.pin};
+        info.ca_pin = (ProtobufCBinaryData){TLS_PIN_SIZE, loaded.signer.pin};
+        command.certificate = &info, command.any = true;
+        run->noting = true, run->noted.done = noted;
+        rpc_submit(run->rpc, &run->noted, TRUST_RENEWED, &command.base);
+    }
+    loaded_free(&loaded);
+}
+
 static void renewed(uv_work_t *work, int status) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
     int error = status ? CO_CLOSED : run->work_error;
     run->working = false;
     arena_free(&run->work_arena);
-    if (!error) {
+    if (!error && run->secures) {
+        take_files(run);
+        run->secures = false;
+        log_info("certificates", "this node has its first certificate, the cluster is being closed node=%s", run->node);
+        note_own(run);
+    } else if (!error) {
         take_files(run);
         log_info("certificates", "renewed node=%s", run->node);
+    } else if (run->secures) {
+        run->secure_at_s = now_s() + SECURE_AGAIN_S;
+        log_warn("certificates", "no first certificate yet error=\"%s\"", run->work_fault.text);
     } else if (!run->stopping) {
         membership_failed(&run->membership, error == CO_DENIED, now_s());
         log_warn("certificates", "the certificate was not renewed, it counts until %lld error=\"%s\"",
@@ -223,6 +397,21 @@ static void begin_renewal(struct membership_run *run) {
 }
 
 /* -- what the cluster trusts ---------------------------------------------------------------------------------------- */
+/* *changed: other regions are trusted than before. */
+static int keep_regions(struct membership_run *run, const Pb__Trust *trust, bool *changed, struct fault *fault) {
+    struct arena arena = {0};
+    struct buffer known = {0};
+    Pb__Trust only = PB__TRUST__INIT;
+    only.regions = trust->regions, only.n_regions = trust->n_regions;
+    struct slice packed = message_pack(&arena, &only.base);
+    int error = load_more(run->data_dir, TLS_FILE_REGIONS, &known, fault);
+    *changed = !error && !slice_equal(packed, buffer_slice(&known));
+    if (*changed) error = tls_folder_write(run->data_dir, TLS_FILE_REGIONS, packed, fault);
+    buffer_free(&known);
+    arena_free(&arena);
+    return error;
+}
+
 static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
     struct buffer cas = {0}, known = {0};
     struct fault fault = {0};
@@ -240,8 +429,10 @@ static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
     if (!error && both != was_both)
         error =
             tls_folder_write(run->data_dir, TLS_FILE_MODE, both ? SLICE_LITERAL("both\n") : slice_make("", 0), &fault);
+    bool others = false;
+    if (!error && run->config.server) error = keep_regions(run, trust, &others, &fault);
     if (error) log_error("certificates", "what the cluster trusts cannot be kept error=\"%s\"", fault.text);
-    else if (!same || both != was_both) take_files(run);
+    else if (!same || both != was_both || others) take_files(run);
     buffer_free(&cas);
     buffer_free(&known);
     buffer_free(&mode);
@@ -268,14 +459,42 @@ static bool has_key_of(struct membership_run *run, const Pb__TrustCa *ca) {
     return authority_pin(run->config.authority, pin) && memcmp(pin, ca->pin.data, sizeof pin) == 0;
 }
 
+static void want_first_certificate(struct membership_run *run, const Pb__Trust *trust) {
+    memcpy(run->secure_pin, trust->cas[0]->pin.data, TLS_PIN_SIZE);
+    snprintf(run->secure_domain, sizeof run->secure_domain, "%s", trust->domain);
+    run->secures = true;
+}
+
+/* The cluster has no trust: it is open, or closing it was given up. Files of a closed cluster stay, because this server may
+ * just not know its state yet. */
+static void take_open(struct membership_run *run) {
+    static const enum tls_file files[] = {TLS_FILE_CERT,   TLS_FILE_KEY,    TLS_FILE_CA,
+                                          TLS_FILE_CA_KEY, TLS_FILE_SECRET, TLS_FILE_MODE};
+    struct buffer mode = {0};
+    struct fault fault = {0};
+    run->secures = false;
+    bool both = tls_folder_read(run->data_dir, TLS_FILE_MODE, &mode, &fault) == CO_OK && mode.size > 0;
+    buffer_free(&mode);
+    if (!both || run->working) return;
+    struct security_rules rules = {.kind = SECURITY_OPEN, .takes_plain = true, .dials_plain = true};
+    for (size_t i = 0; i < ARRAY_COUNT(files); i++) tls_folder_remove(run->data_dir, files[i]);
+    security_set(run->config.security, &rules, NULL);
+    authority_forget(run->config.authority);
+    membership_begin(&run->membership, random_u64());
+    log_info("certificates", "closing the cluster was given up: it is open");
+}
+
 static void take_trust(struct membership_run *run, struct slice record) {
     struct arena arena = {0};
     const Pb__Trust *trust = message_unpack(&arena, &pb__trust__descriptor, record);
     if (trust && trust->n_cas && trust->cas[0]->pin.len == TLS_PIN_SIZE) {
-        bool server = run->config.server;
+        bool server = run->config.server, closed = trust->mode == TRUST_CLOSED;
         if (run->membership.has_certificate) write_cas(run, trust);
+        else if (!closed) want_first_certificate(run, trust);
         if (server && !has_key_of(run, trust->cas[0])) adopt_next(run, trust->cas[0]);
-        membership_ca(&run->membership, trust->cas[0]->pin.data, server && !has_key_of(run, trust->cas[0]), now_s());
+        /* The CA's key is handed over once the operator has seen all names. */
+        bool lacks_key = server && closed && !has_key_of(run, trust->cas[0]);
+        membership_ca(&run->membership, trust->cas[0]->pin.data, lacks_key, now_s());
     }
     arena_free(&arena);
 }
@@ -344,6 +563,7 @@ static void take_first(struct membership_run *run, int error) {
     run->first_asked = false;
     if (error && error != CO_CONFLICT) return;
     run->has_first = false;
+    uv_timer_set_repeat(&run->timer, TICK_MS);
     tls_folder_remove(run->data_dir, TLS_FILE_FIRST);
     log_info("certificates", "the cluster is closed: hosts join with tokens");
 }
@@ -352,18 +572,24 @@ static void take_first(struct membership_run *run, int error) {
 static void on_wake(uv_async_t *wake) {
     struct membership_run *run = wake->data;
     uv_mutex_lock(&run->lock);
-    bool answered = run->answered, first_answered = run->first_done;
+    bool answered = run->answered, first_answered = run->first_done, note_answered = run->note_done;
+    int note_error = run->note_error;
     int error = run->answer_error, first_error = run->first_error;
     uint64_t index = run->answer_index;
     struct buffer answer = {0};
     if (answered) answer = run->answer, run->answer = (struct buffer){0};
-    run->answered = run->first_done = false;
+    run->answered = run->first_done = run->note_done = false;
     uv_mutex_unlock(&run->lock);
     if (first_answered) take_first(run, first_error);
+    if (note_answered) {
+        run->noting = false;
+        if (note_error && !run->stopping) note_own(run);
+    }
     if (answered) {
         run->following = false;
         run->follow_at_ms = error ? clock_mono_ms() + AGAIN_MS : 0;
         if (!error && !run->stopping && answer.size) take_trust(run, buffer_slice(&answer));
+        else if (!error && !run->stopping) take_open(run);
         if (!error) run->index = index;
         follow(run);
     }
@@ -385,9 +611,13 @@ static void on_tick(uv_timer_t *timer) {
     bring_first(run);
     follow(run);
     enum membership_state state = membership_state(&run->membership, now_s());
+    atomic_store(&run->state, state);
     tell_state(run, state);
-    if (state == MEMBERSHIP_DUE && !run->working) begin_renewal(run);
+    bool first = state == MEMBERSHIP_NONE && run->secures && now_s() >= run->secure_at_s;
+    if ((state == MEMBERSHIP_DUE || first) && !run->working) begin_renewal(run);
 }
+
+void membership_run_look(struct membership_run *run) { on_tick(&run->timer); }
 
 struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
                                             const struct membership_run_config *config) {
@@ -395,13 +625,16 @@ struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
     run->config = *config, run->rpc = rpc;
     run->data_dir = mem_strdup(config->data_dir), run->node = mem_strdup(config->node);
     run->datacenter = mem_strdup(config->datacenter), run->bind = config->bind ? mem_strdup(config->bind) : NULL;
-    run->has_first = config->server;
+    run->address = mem_strdup(config->address);
+    struct buffer first = {0};
+    run->has_first = tls_folder_read(run->data_dir, TLS_FILE_FIRST, &first, NULL) == CO_OK;
+    buffer_free(&first);
     CHECK(uv_mutex_init(&run->lock) == 0 && uv_timer_init(loop, &run->timer) == 0);
     CHECK(uv_async_init(loop, &run->wake, on_wake) == 0);
     run->timer.data = run->wake.data = run;
     membership_begin(&run->membership, random_u64());
     take_files(run);
-    uv_timer_start(&run->timer, on_tick, 0, TICK_MS);
+    uv_timer_start(&run->timer, on_tick, 0, run->has_first ? FIRST_TICK_MS : TICK_MS);
     return run;
 }
 
@@ -412,13 +645,13 @@ static void freed(uv_handle_t *handle) {
     void *data = run->stopped_data;
     uv_mutex_destroy(&run->lock);
     buffer_free(&run->answer);
-    free(run->data_dir), free(run->node), free(run->datacenter), free(run->bind);
+    free(run->data_dir), free(run->node), free(run->datacenter), free(run->bind), free(run->address);
     free(run);
     stopped(data);
 }
 
 static void finish_stop(struct membership_run *run) {
-    if (!run->stopping || run->working || run->following || run->first_asked || run->closing) return;
+    if (!run->stopping || run->working || run->following || run->first_asked || run->noting || run->closing) return;
     run->closing = 2;
     uv_close((uv_handle_t *)&run->timer, freed);
     uv_close((uv_handle_t *)&run->wake, freed);

@@ -57,6 +57,8 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
                            .quota_priority = c->quota_priority,
                            .describe = self_config_write,
                            .self_config_data = (void *)(uintptr_t)c,
+                           .protection = certificate_watch_protection,
+                           .protection_data = serving->watch,
                            .act = acts_take,
                            .act_data = serving->acts};
     return http_start(&config, &env, out, fault);

@@ -2,6 +2,7 @@
 #ifndef COORD_AGENT_SERVING_H
 #define COORD_AGENT_SERVING_H
 
+#include "agent/certificate_watch.h"
 #include "agent/config.h"
 #include "agent/control.h"
 #include "agent/identity.h"
@@ -14,6 +15,7 @@ struct serving {
     struct local *local;
     struct spender_run *spender_run;
     struct acts *acts;
+    struct certificate_watch *watch;
     struct tls_slot *tls; /* of HTTPS; NULL: there is none */
 };
 /* *out is NULL when no address is configured. */

@@ -38,7 +38,7 @@ bool stream_is_open(const struct stream *stream);
 /* Answers or bytes of a handshake wait for the kernel. */
 bool stream_waits(const struct stream *stream);
 
-/* What came of stream_receive and stream_flush. */
+/* The outcome of stream_receive and of stream_flush. */
 enum stream_state { STREAM_GOES_ON, STREAM_OVER /* to be closed */ };
 
 /* Receives once, as much as there is, up to STREAM_RECEIVE bytes. *input is what was kept, and behind it what came; it

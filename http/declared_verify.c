@@ -71,7 +71,8 @@ static void verify_path(const struct http_route *route) {
 
 static const ProtobufCMessageDescriptor *request_of(const struct http_route *route, const struct modules *modules) {
     const struct http_endpoint *endpoint = &route->endpoint;
-    if (!endpoint->command && !endpoint->query) return NULL;
+    CHECK(!endpoint->message || (!endpoint->command && !endpoint->query));
+    if (!endpoint->command && !endpoint->query) return endpoint->message;
     CHECK(route->flags & HTTP_OWN && !endpoint->command != !endpoint->query);
     if (endpoint->query) {
         bool shows = endpoint->list || (endpoint->watched && endpoint->missing);

@@ -37,6 +37,29 @@ struct http_control {
     struct http_control *next;
 };
 
+/* A certificate of this process. */
+enum http_certificate_severity {
+    HTTP_CERTIFICATE_OK,
+    HTTP_CERTIFICATE_INFO,
+    HTTP_CERTIFICATE_WARNING,
+    HTTP_CERTIFICATE_CRITICAL
+};
+struct http_certificate {
+    const char *which; /* "node", "ca", "https" */
+    char name[256], serial[41];
+    int64_t from_s, to_s; /* Unix time */
+    bool renews, stuck;   /* it renews itself; it does, but the cluster refuses */
+    enum http_certificate_severity severity;
+};
+/* What protects this process's connections. The caller frees the buffers. */
+#define HTTP_CERTIFICATES_MAX 16
+struct http_protection {
+    struct buffer safe, open; /* listeners that TLS protects, and the others: for people, in one line each */
+    struct http_certificate certificates[HTTP_CERTIFICATES_MAX];
+    size_t count;
+    uint64_t info_days, warning_days, critical_days; /* the thresholds of severity */
+};
+
 /* Facts about the process, for handlers. Set before the server starts, constant afterwards. */
 struct http_env {
     struct rpc *rpc;
@@ -60,6 +83,9 @@ struct http_env {
     void (*describe)(void *data, struct json_out *json, bool debug);
     /* agent/members; later the cluster's. */
     void *self_config_data;
+    /* Fills a struct of zeroes; any thread. NULL: not known. */
+    void (*protection)(void *data, struct http_protection *protection);
+    void *protection_data;
     void (*act)(void *data, struct http_control *act); /* any thread */
     void *act_data;
 };

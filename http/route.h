@@ -87,6 +87,8 @@ extern const struct http_param http_params_read[], http_params_session[]; /* htt
 struct http_endpoint {
     uint8_t command;                /* number of a command; 0: none */
     const struct query_type *query; /* or a query */
+    /* Of a handler of its own that is neither: the message that declared_message makes of the request. */
+    const ProtobufCMessageDescriptor *message;
     const struct http_param *body;  /* the members of a JSON body; NULL: the body is not read, or `raw` */
     const struct http_param *raw;   /* its field gets the whole body, of any bytes (with HTTP_BODY_RAW) */
     /* Worker thread, when all fields are filled: for work that rows cannot express. False: it has replied. */

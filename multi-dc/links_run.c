@@ -67,7 +67,8 @@ static struct rpc *dial(struct links *links, const Pb__Region *record) {
                                        .join = join,
                                        .hold_ms = links->config.hold_ms,
                                        .no_coordinates = true,
-                                       .modules = links->config.modules};
+                                       .modules = links->config.modules,
+                                       .security = links->config.security};
     return rpc_client_start(links->loop, &config);
 }
 

@@ -34,6 +34,7 @@ struct links_config {
     uint64_t hold_ms;            /* as rpc_client_config's */
     uint64_t failover_return_ms; /* multi-dc/failover.h */
     const struct module_entry *modules;
+    struct security *security; /* outlives it; NULL: all is plain */
 };
 struct links;
 void links_init(void); /* registers the metrics, also on a server without links */

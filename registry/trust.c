@@ -97,6 +97,12 @@ static const char *trust_fault(const Pb__Trust *trust) {
     if (!trust || strlen(trust->domain) != DOMAIN_SIZE) return "the trust domain has 32 hex digits";
     if (trust->n_cas == 0 || trust->n_cas > TRUST_CAS_MAX) return "a cluster trusts 1 to 8 CAs";
     if (trust->mode >= TRUST_MODES || trust->mode == TRUST_OPEN) return "no such mode";
+    if (trust->n_regions > TRUST_REGIONS_MAX) return "a cluster trusts the CAs of 64 regions at most";
+    for (size_t i = 0; i < trust->n_regions; i++)
+        if (strlen(trust->regions[i]->domain) != DOMAIN_SIZE || !trust->regions[i]->name[0] ||
+            strlen(trust->regions[i]->name) > TRUST_REGION_NAME_MAX ||
+            strlen(trust->regions[i]->certificate) > PEM_MOST)
+            return "a region has a name, a trust domain and the certificate of its CA";
     for (size_t i = 0; i < trust->n_cas; i++)
         if (trust->cas[i]->pin.len != PIN_SIZE || !trust->cas[i]->certificate[0] ||
             strlen(trust->cas[i]->certificate) > PEM_MOST || strlen(trust->cas[i]->cross) > PEM_MOST)

@@ -39,6 +39,8 @@ enum trust_mode {
 };
 
 #define TRUST_CAS_MAX          8
+#define TRUST_REGIONS_MAX      64
+#define TRUST_REGION_NAME_MAX  63
 #define TRUST_CERTIFICATES_MAX 262144
 #define JOIN_TOKENS_MAX        1024
 #define JOIN_TOKEN_TTL_MOST_NS (INT64_C(365) * 24 * 3600 * 1000000000)

@@ -45,6 +45,14 @@ static int secret_set(struct secret *secret, struct slice bytes, struct fault *f
 
 static struct slice secret_slice(const struct secret *secret) { return slice_make(secret->data, secret->size); }
 
+void authority_forget(struct authority *authority) {
+    pthread_mutex_lock(&authority->lock);
+    secret_free(&authority->key);
+    secret_free(&authority->hash_key);
+    buffer_reset(&authority->certificate);
+    pthread_mutex_unlock(&authority->lock);
+}
+
 struct authority *authority_new(void) {
     struct authority *authority = mem_zalloc(sizeof *authority);
     CHECK(pthread_mutex_init(&authority->lock, NULL) == 0);

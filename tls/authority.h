@@ -19,6 +19,8 @@ int authority_load(struct authority *authority, const char *data_dir, struct fau
 int authority_store(struct authority *authority, const char *data_dir, const struct tls_issuer *issuer,
                     struct slice secret, struct fault *fault);
 
+void authority_forget(struct authority *authority); /* its keys; the files are the caller's to remove */
+
 bool authority_can_sign(struct authority *authority);
 /* The CA that it signs by; false: none. */
 bool authority_pin(struct authority *authority, uint8_t pin[TLS_PIN_SIZE]);

@@ -101,6 +101,7 @@ int tls_certificate_read(struct slice text, struct tls_certificate *certificate,
 size_t tls_certificate_count(struct slice text);
 /* The certificate at `index` of a PEM text, itself as PEM. */
 int tls_certificate_at(struct slice text, size_t index, struct buffer *pem, struct fault *fault);
+int tls_certificate_to_pem(struct slice der, struct buffer *pem, struct fault *fault);
 int tls_certificate_to_der(struct slice pem, struct buffer *der, struct fault *fault);
 /* Does the key belong to the first certificate? */
 int tls_pair_check(struct slice key, struct slice chain, struct fault *fault);

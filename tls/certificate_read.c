@@ -143,13 +143,21 @@ int tls_certificate_at(struct slice text, size_t index, struct buffer *pem, stru
     return fault_set(fault, CO_INVALID, "there are %u certificates, none at %zu", count, index);
 }
 
-int tls_certificate_to_der(struct slice pem, struct buffer *der, struct fault *fault) {
+static int convert(struct slice text, gnutls_x509_crt_fmt_t format, struct buffer *out, struct fault *fault) {
     gnutls_x509_crt_t loaded;
-    int rv = tls_load_certificate(pem, &loaded, fault);
+    int rv = tls_load_certificate(text, &loaded, fault);
     if (rv != CO_OK) return rv;
-    export_to(loaded, GNUTLS_X509_FMT_DER, der);
+    export_to(loaded, format, out);
     gnutls_x509_crt_deinit(loaded);
     return CO_OK;
+}
+
+int tls_certificate_to_der(struct slice pem, struct buffer *der, struct fault *fault) {
+    return convert(pem, GNUTLS_X509_FMT_DER, der, fault);
+}
+
+int tls_certificate_to_pem(struct slice der, struct buffer *pem, struct fault *fault) {
+    return convert(der, GNUTLS_X509_FMT_PEM, pem, fault);
 }
 
 /* -- pairs -------------------------------------------------------------------------------------------------------- */

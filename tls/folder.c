@@ -22,6 +22,7 @@ static const struct {
     [TLS_FILE_KEY] = {"key.pem", true},       [TLS_FILE_CA_KEY] = {"ca.key", true},
     [TLS_FILE_SECRET] = {"secret.key", true}, [TLS_FILE_FIRST] = {"first", true},
     [TLS_FILE_MODE] = {"mode", false},        [TLS_FILE_CA_NEXT] = {"ca-next.key", true},
+    [TLS_FILE_REGIONS] = {"regions", false},
 };
 
 const char *tls_file_name(enum tls_file file) {

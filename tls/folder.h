@@ -7,6 +7,7 @@
  *     secret.key   servers: 32 random bytes; the key of hashes of secrets that are replicated (join tokens)
  *     first        the first server, until it leads: what `coord init` brings into the replicated state
  *     ca-next.key  a server that makes a new CA, until the cluster trusts it
+ *     regions      other regions whose CAs are trusted between servers: pb.Trust, of which only these are used
  *     mode         while an open cluster is being closed: plain connections are taken, too
  *
  * A pair (key, certificate) is replaced as a whole: the new files are written and synced beside the old ones
@@ -30,6 +31,7 @@ enum tls_file {
     TLS_FILE_FIRST,
     TLS_FILE_MODE,
     TLS_FILE_CA_NEXT,
+    TLS_FILE_REGIONS,
     TLS_FILES
 };
 const char *tls_file_name(enum tls_file file);

@@ -2,18 +2,17 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <gnutls/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "tls/psk.h"
 
-#define WHY_SIZE          256
-#define CHAIN_MAX         16
-#define PROTOCOLS_MAX     8
-#define PSK_IDENTITY_SIZE 32
+#define WHY_SIZE      256
+#define CHAIN_MAX     16
+#define PROTOCOLS_MAX 8
 
 struct tls_session {
     gnutls_session_t tls;
@@ -142,28 +141,9 @@ static int verify(gnutls_session_t tls) {
 }
 
 /* -- shared keys ---------------------------------------------------------------------------------------------------- */
-static void psk_identity(struct slice key, char text[PSK_IDENTITY_SIZE]) {
-    static const char purpose[] = "coord shared key";
-    uint8_t hash[32];
-    CHECK(gnutls_hmac_fast(GNUTLS_MAC_SHA256, key.data, key.size, purpose, sizeof purpose - 1, hash) == 0);
-    snprintf(text, PSK_IDENTITY_SIZE, "coord-%016llx", (unsigned long long)get_be64(hash));
-}
-
-/* The key that an identity means; NULL: the context has none of it. */
-static const struct slice *psk_of(const struct tls_session *session, struct slice identity) {
-    const struct slice *keys;
-    size_t count = tls_context_psk(session->context, &keys);
-    for (size_t i = 0; i < count; i++) {
-        char text[PSK_IDENTITY_SIZE];
-        psk_identity(keys[i], text);
-        if (slice_is(identity, text)) return &keys[i];
-    }
-    return NULL;
-}
-
 static int find_psk(gnutls_session_t tls, const gnutls_datum_t *identity, gnutls_datum_t *key) {
     struct tls_session *session = gnutls_session_get_ptr(tls);
-    const struct slice *found = psk_of(session, slice_make(identity->data, identity->size));
+    const struct slice *found = tls_psk_find(session->context, slice_make(identity->data, identity->size));
     session->psk_unknown = !found, session->psk_known = found;
     if (!found) return 1; /* GnuTLS goes on with random bytes, which do not fit */
     key->data = gnutls_malloc(found->size);
@@ -187,8 +167,8 @@ static int set_psk(struct tls_session *session) {
         refuse(session, 0, "this side has no shared key (encrypt)");
         return GNUTLS_E_INSUFFICIENT_CREDENTIALS;
     }
-    char name[PSK_IDENTITY_SIZE];
-    psk_identity(keys[0], name);
+    char name[TLS_PSK_IDENTITY_SIZE];
+    tls_psk_identity(keys[0], name);
     gnutls_datum_t identity = {(void *)name, (unsigned)strlen(name)};
     gnutls_datum_t key = {(void *)keys[0].data, (unsigned)keys[0].size};
     int error = gnutls_psk_allocate_client_credentials(&session->psk_client);
@@ -205,7 +185,7 @@ static int judge_psk(struct tls_session *session) {
     }
     const char *identity = session->psk_server ? gnutls_psk_server_get_username(session->tls) : NULL;
     session->by_psk = identity;
-    if (identity && !psk_of(session, slice_text(identity)))
+    if (identity && !tls_psk_find(session->context, slice_text(identity)))
         return refuse(session, GNUTLS_A_UNKNOWN_PSK_IDENTITY, "its shared key is none of this side's any more");
     return CO_OK;
 }
@@ -458,10 +438,14 @@ bool tls_session_resumed(const struct tls_session *session) {
     return session->tls && gnutls_session_is_resumed(session->tls);
 }
 
-struct slice tls_session_peer_der(const struct tls_session *session) {
+struct slice tls_session_peer_chain(const struct tls_session *session, size_t index) {
     unsigned count = 0;
     const gnutls_datum_t *shown = session->tls ? gnutls_certificate_get_peers(session->tls, &count) : NULL;
-    return shown && count > 0 ? slice_make(shown[0].data, shown[0].size) : (struct slice){0};
+    return shown && index < count ? slice_make(shown[index].data, shown[index].size) : (struct slice){0};
+}
+
+struct slice tls_session_peer_der(const struct tls_session *session) {
+    return tls_session_peer_chain(session, 0);
 }
 
 int tls_session_ticket(const struct tls_session *session, struct buffer *ticket) {

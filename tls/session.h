@@ -70,8 +70,10 @@ const char *tls_session_why(const struct tls_session *session); /* a line for a 
 /* The other side: NULL when it showed no certificate, or none that was judged (TLS_PEER_UNASKED, by PSK). It is
  * there after a failure too, for logs. Valid while the session lives. */
 const struct tls_certificate *tls_session_peer(const struct tls_session *session);
-/* What it showed, judged or not. */
+/* The certificate that it showed, judged or not. */
 struct slice tls_session_peer_der(const struct tls_session *session);
+/* The certificate at `index` of the chain that it showed (0: its own; the CA's is the last); empty: there are not so many. */
+struct slice tls_session_peer_chain(const struct tls_session *session, size_t index);
 const char *tls_session_protocol(const struct tls_session *session); /* ALPN; NULL: none */
 bool tls_session_by_psk(const struct tls_session *session);
 bool tls_session_resumed(const struct tls_session *session);

@@ -112,6 +112,20 @@ static void stats_server(struct json_out *json, const struct http_env *env) {
     json_object_end(json);
 }
 
+/* In the words of the line that the agent logs when it starts. */
+static void stats_protection(struct json_out *json, const struct http_env *env) {
+    struct http_protection protection = {0};
+    if (!env->protection) return;
+    env->protection(env->protection_data, &protection);
+    json_key(json, "tls");
+    json_object(json);
+    json_key(json, "not_protected"), json_slice(json, buffer_slice(&protection.open));
+    json_key(json, "protected"), json_slice(json, buffer_slice(&protection.safe));
+    json_object_end(json);
+    buffer_free(&protection.safe);
+    buffer_free(&protection.open);
+}
+
 static void self_stats(struct json_out *json, struct http_request *request) {
     const struct http_env *env = http_env(request);
     struct utsname host = {0};
@@ -133,6 +147,7 @@ static void self_stats(struct json_out *json, struct http_request *request) {
     pair_number(json, "cpu_count", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     pair(json, "os", "linux");
     json_object_end(json);
+    stats_protection(json, env);
     json_object_end(json);
 }
 

@@ -5,9 +5,11 @@
 #include "base/check.h"
 #include "http/api/operator_views.h"
 #include "http/api/topics.h"
+#include "http/api/trust_views.h"
 #include "http/http.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
+#include "registry/trust.h"
 
 /* -- requests to this process ------------------------------------------------------------------------------------- */
 struct acting {
@@ -57,18 +59,34 @@ static void put_reload(struct http_request *request) { act(request, HTTP_CONTROL
 /* -- others leave ------------------------------------------------------------------------------------------------- A
  * node whose agent lives stays, as with Consul, where its agent would undo it at once. A failed node is removed with
  * everything on it, and shown as `left`; a server is removed from Raft's configuration first. The status is 200 in both
- * cases, as in Consul; the body, which Consul does not have, says what was done. */
+ * cases, as in Consul; the body, which Consul does not have, says what was done.
+ *
+ * In a closed cluster ?prune also removes the node's certificate. Then it cannot come back, so it goes although its
+ * agent lives. Its record is removed when its connection has ended, because it would register itself anew before. */
+#define CUT_MS 500 /* servers end the connections of a removed node well within this time */
+
 struct forcing {
     const Pb__Member *member; /* NULL: the catalog has none of that name */
     bool server;              /* it was removed from Raft's configuration */
     bool dead;                /* the leader is not connected with it, though its lease may stand yet */
+    /* ?prune: it has a certificate in this role, which is to be removed; `removed`: it was */
+    bool as_agent, as_server, removed;
+    struct http_ticket *ticket;
 };
 
-static void reply_left(struct http_request *request, bool left, const char *did) {
+static struct forcing *forcing_of(struct http_request *request) {
+    return (struct forcing *)(uintptr_t)http_context(request);
+}
+
+static char *name_of(struct http_request *request) {
     struct slice name = http_path_value(request, "node");
+    return arena_strndup(http_arena(request), name.data, name.size);
+}
+
+static void reply_left(struct http_request *request, bool left, const char *did) {
     struct json_out *json = http_out(request);
     json_object(json);
-    json_key(json, "Node"), json_string(json, arena_strndup(http_arena(request), name.data, name.size));
+    json_key(json, "Node"), json_string(json, name_of(request));
     json_key(json, "Left"), json_bool(json, left);
     json_key(json, "Did"), json_string(json, did);
     json_object_end(json);
@@ -86,34 +104,84 @@ static bool prunes(struct http_request *request) { return http_has(request, "pru
 
 static const char out_of_raft[] =
     "its server is out of Raft's configuration, and comes back with an empty data folder only";
+static const char counts_no_more[] = "its certificate counts no more: it comes back with a join token only";
+
+static const char *with_certificate(struct http_request *request, const struct forcing *forcing, const char *did) {
+    return forcing->removed ? arena_printf(http_arena(request), "%s; %s", did, counts_no_more) : did;
+}
 
 static void node_left(struct http_request *request, const struct machine_result *result) {
     const struct forcing *forcing = http_context(request);
-    const char *list = prunes(request) ? "it is listed no more" : "it is listed as left";
-    if (result->error == CO_CONFLICT) reply_alive(request);
-    else if (result->error) http_reply_result(request, result);
-    else if (!result->yes)
-        reply_left(request, true, forcing->server ? out_of_raft : "nothing: it had left, or was removed, before");
-    else if (!forcing->member || forcing->member->left) reply_left(request, true, list);
-    else
-        reply_left(request, true,
-                   arena_printf(http_arena(request), "its node, services, checks and sessions are removed; %s%s%s",
-                                list, forcing->server ? "; " : "", forcing->server ? out_of_raft : ""));
+    const char *list = prunes(request) ? "it is listed no more" : "it is listed as left", *did = list;
+    if (result->error == CO_CONFLICT && !forcing->removed) {
+        reply_alive(request);
+        return;
+    }
+    if (result->error) {
+        http_reply_result(request, result);
+        return;
+    }
+    if (!result->yes)
+        did = forcing->server    ? out_of_raft
+              : forcing->removed ? "it had left, or was removed, before"
+                                 : "nothing: it had left, or was removed, before";
+    else if (forcing->member && !forcing->member->left)
+        did = arena_printf(http_arena(request), "its node, services, checks and sessions are removed; %s%s%s", list,
+                           forcing->server ? "; " : "", forcing->server ? out_of_raft : "");
+    reply_left(request, true, with_certificate(request, forcing, did));
 }
 
-static void leave_catalog(struct http_request *request, const void *context) {
-    const struct forcing *forcing = context;
+static void leave_catalog(struct http_request *request) {
+    const struct forcing *forcing = forcing_of(request);
+    if (!forcing->member) {
+        reply_left(request, true, forcing->server ? with_certificate(request, forcing, out_of_raft) : counts_no_more);
+        return;
+    }
     Pb__NodeLeaveCommand *command = arena_alloc(http_arena(request), sizeof *command);
     pb__node_leave_command__init(command);
     command->node = forcing->member->name;
-    command->dead = forcing->dead, command->prune = prunes(request);
-    http_set_context(request, forcing);
+    command->dead = forcing->dead || forcing->removed, command->prune = prunes(request);
     http_write(request, NODE_LEAVE, &command->base, node_left);
 }
 
-static void server_removed(struct http_request *request, const void *context) {
+static void cut(struct http_request *request, int error) {
+    (void)error; /* always CO_TIMEOUT */
+    http_deferred(forcing_of(request)->ticket, CO_OK);
+    leave_catalog(request);
+}
+
+/* -- its certificates, one role after the other */
+static void remove_certificate(struct http_request *request);
+
+static void certificate_removed(struct http_request *request, int error, const struct rpc_trust *trust,
+                                const void *context) {
     (void)context;
-    reply_left(request, true, out_of_raft);
+    if (error) {
+        http_refuse_trust(request, error, trust);
+        return;
+    }
+    forcing_of(request)->removed = true;
+    remove_certificate(request);
+}
+
+static void remove_certificate(struct http_request *request) {
+    struct forcing *forcing = forcing_of(request);
+    struct rpc_trust trust = {.verb = RPC_NODE_REMOVE, .node = name_of(request), .server = forcing->as_server};
+    if (forcing->as_server) forcing->as_server = false;
+    else if (forcing->as_agent) forcing->as_agent = false;
+    else if (forcing->removed && forcing->member) {
+        forcing->ticket = http_defer(request, CUT_MS, cut);
+        return;
+    } else {
+        leave_catalog(request);
+        return;
+    }
+    http_ask_trust(request, &trust, certificate_removed, NULL);
+}
+
+static void server_removed(struct http_request *request, const void *context) {
+    http_set_context(request, context);
+    remove_certificate(request);
 }
 
 static const struct rpc_server_state *server_named(const struct rpc_cluster_state *state, struct slice name) {
@@ -126,44 +194,71 @@ static const struct rpc_server_state *server_named(const struct rpc_cluster_stat
 /* Only the leader can tell which servers have failed, because another server may be cut off from them itself. */
 static void view_force_leave(struct http_request *request, int error, const struct rpc_cluster_state *state,
                              const void *context) {
-    const Pb__Member *member = context; /* NULL: the catalog has none of that name */
+    struct forcing *forcing = (struct forcing *)(uintptr_t)context;
+    const Pb__Member *member = forcing->member;
     struct slice name = http_path_value(request, "node");
     if (error) {
         http_reply_error(request, error);
         return;
     }
-    struct forcing *forcing = arena_zalloc(http_arena(request), sizeof *forcing);
-    forcing->member = member;
     /* Another agent, which lives, may have taken the name of a dead server: then the node stays. */
     const struct rpc_server_state *server = member && !member->left ? http_server_of(state, member) : NULL;
-    bool goes = member && (server || member->failed || member->left);
+    bool refused = forcing->as_agent || forcing->as_server; /* from now on */
+    bool goes = member && (server || member->failed || member->left || refused);
     forcing->dead = server && !server->connected;
     if (!server) server = server_named(state, name);
-    forcing->server = server && !server->connected;
+    forcing->server = server && (!server->connected || refused);
     struct rpc_change change = {.type = RPC_REMOVE_SERVER, .id = server ? server->id : 0};
-    if (!member && !server)
+    if (!member && !server && !refused) {
         http_reply_text(request, 500, "agent: No node found with name '%.*s'", (int)(name.size < 150 ? name.size : 150),
                         name.data);
-    else if (server && !server->connected)
-        http_change_cluster(request, &change, goes ? leave_catalog : server_removed, forcing);
-    else if (!server && goes) leave_catalog(request, forcing);
+        return;
+    }
+    http_set_context(request, forcing);
+    if (!goes) forcing->member = NULL;
+    if (forcing->server) http_change_cluster(request, &change, server_removed, forcing);
+    else if (!server && (goes || refused)) remove_certificate(request);
     else reply_alive(request);
 }
 
 static void members_known(struct http_request *request, int error, const struct query_result *result) {
     struct slice name = http_path_value(request, "node");
+    struct forcing *forcing = forcing_of(request);
     const Pb__MembersResult *known = error ? NULL : (const Pb__MembersResult *)result->message;
-    const Pb__Member *member = NULL;
     for (size_t i = 0; known && i < known->n_members; i++)
-        if (slice_equal_nocase(name, slice_text(known->members[i]->name))) member = known->members[i];
+        if (slice_equal_nocase(name, slice_text(known->members[i]->name))) forcing->member = known->members[i];
     if (error) http_reply_error(request, error);
-    else http_ask_cluster(request, true, view_force_leave, member);
+    else http_ask_cluster(request, true, view_force_leave, forcing);
 }
 
-static void put_force_leave(struct http_request *request) {
+static void read_members(struct http_request *request) {
     Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__table_request__init(message);
     http_read_once(request, &query_members, &message->base, RPC_DEFAULT, members_known);
+}
+
+static void certificates_known(struct http_request *request, int error, const struct query_result *result) {
+    struct forcing *forcing = forcing_of(request);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    struct trust_names names = trust_names_of(http_arena(request), (const Pb__CertificatesResult *)result->message);
+    const char *name = name_of(request);
+    bool here = slice_equal_nocase(slice_text(name), slice_text(http_env(request)->node_name));
+    if (!here) forcing->as_agent = trust_has(&names, false, name), forcing->as_server = trust_has(&names, true, name);
+    read_members(request);
+}
+
+static void put_force_leave(struct http_request *request) {
+    http_set_context(request, arena_zalloc(http_arena(request), sizeof(struct forcing)));
+    if (!prunes(request)) {
+        read_members(request);
+        return;
+    }
+    Pb__CertificatesRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__certificates_request__init(message);
+    http_read_once(request, &query_certificates, &message->base, RPC_DEFAULT, certificates_known);
 }
 
 const struct http_route http_routes_agent_cluster[] = {
@@ -178,7 +273,7 @@ const struct http_route http_routes_agent_cluster[] = {
      HTTP_LOCAL, .example = {.status = 200}},
     {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write",
      HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"},
-                 {"prune", HTTP_FLAG, .help = "it is not listed as left either"}),
+                 {"prune", HTTP_FLAG, .help = "it is not listed as left either; and its certificate counts no more"}),
      "Has a node leave whose agent has failed", HTTP_LOCAL, .no_example = "it needs a node whose agent has failed"},
     {HTTP_PUT, "/v1/agent/leave", put_leave, "agent:write", NULL, "Leaves the cluster in order, and ends", HTTP_LOCAL,
      .no_example = "it ends the agent"},

@@ -4,9 +4,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "http/api/topics.h"
+#include "http/api/trust_views.h"
 #include "http/http.h"
 
 /* One line of the text format. */
@@ -118,9 +120,83 @@ static void metrics_get(struct http_request *request) {
     buffer_free(&text);
 }
 
+/* -- certificates ------------------------------------------------------------------------------------------------------ */
+static const char *const severities[] = {"ok", "info", "warning", "critical"};
+
+static void certificate_json(struct http_request *request, struct json_out *json, const struct http_certificate *one,
+                             int64_t now_s) {
+    struct arena *arena = http_arena(request);
+    int64_t left_s = one->to_s - now_s;
+    json_object(json);
+    json_key(json, "Type"), json_string(json, one->which);
+    json_key(json, "Name"), json_string(json, one->name);
+    json_key(json, "Serial"), json_string(json, one->serial);
+    json_key(json, "NotBefore"), json_string(json, trust_time_text(arena, one->from_s));
+    json_key(json, "NotAfter"), json_string(json, trust_time_text(arena, one->to_s));
+    json_key(json, "DaysRemaining"), json_i64(json, left_s / 86400);
+    json_key(json, "SecondsRemaining"), json_i64(json, left_s);
+    json_key(json, "AutoRenewable"), json_bool(json, one->renews);
+    json_key(json, "Severity"), json_string(json, severities[one->severity]);
+    json_object_end(json);
+}
+
+static void summary_json(struct json_out *json, const struct http_protection *seen) {
+    static const char *const types[] = {"node", "ca", "https"};
+    size_t stuck = 0;
+    json_key(json, "Summary");
+    json_object(json);
+    json_key(json, "Total"), json_u64(json, seen->count);
+    json_key(json, "BySeverity");
+    json_object(json);
+    for (size_t i = 0; i < ARRAY_COUNT(severities); i++) {
+        size_t count = 0;
+        for (size_t k = 0; k < seen->count; k++) count += seen->certificates[k].severity == i;
+        json_key_slice(json, slice_text(severities[i])), json_u64(json, count);
+    }
+    json_object_end(json);
+    json_key(json, "ByType");
+    json_object(json);
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++) {
+        size_t count = 0;
+        for (size_t k = 0; k < seen->count; k++) count += strcmp(seen->certificates[k].which, types[i]) == 0;
+        json_key_slice(json, slice_text(types[i])), json_u64(json, count);
+    }
+    json_object_end(json);
+    for (size_t k = 0; k < seen->count; k++) stuck += seen->certificates[k].stuck;
+    json_key(json, "TotalWithFailures"), json_u64(json, stuck);
+    json_object_end(json);
+}
+
+static void certificates_get(struct http_request *request) {
+    const struct http_env *env = http_env(request);
+    struct http_protection seen = {0};
+    int64_t now_s = clock_wall_ns() / 1000000000;
+    if (env->protection) env->protection(env->protection_data, &seen);
+    struct json_out *json = http_out(request);
+    json_object(json);
+    json_key(json, "Certificates");
+    json_array(json);
+    for (size_t i = 0; i < seen.count; i++) certificate_json(request, json, &seen.certificates[i], now_s);
+    json_array_end(json);
+    summary_json(json, &seen);
+    json_key(json, "Thresholds");
+    json_object(json);
+    json_key(json, "CriticalDays"), json_u64(json, seen.critical_days);
+    json_key(json, "WarningDays"), json_u64(json, seen.warning_days);
+    json_key(json, "InfoDays"), json_u64(json, seen.info_days);
+    json_object_end(json);
+    json_object_end(json);
+    buffer_free(&seen.safe);
+    buffer_free(&seen.open);
+    http_reply_json(request, 200);
+}
+
 const struct http_route http_routes_metrics[] = {
     {HTTP_GET, "/v1/agent/metrics", metrics_get, "agent:read",
      HTTP_PARAMS({"format", HTTP_CHOICE, .choices = "prometheus", .help = "prometheus: its text format; else JSON"}),
      "All metrics", HTTP_LOCAL, .example = {.status = 200, .depth = 1}},
+    {HTTP_GET, "/v1/agent/metrics/certificates", certificates_get, "agent:read", NULL,
+     "The certificates of this process, and how near their end is by the thresholds of telemetry.certificate",
+     HTTP_LOCAL, .example = {.status = 200}},
     {0},
 };

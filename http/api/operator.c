@@ -8,8 +8,10 @@
 #include "base/text.h"
 #include "http/api/operator_views.h"
 #include "http/api/topics.h"
+#include "http/api/trust_views.h"
 #include "http/http.h"
 #include "registry/operator.h"
+#include "registry/trust.h"
 #include "rpc/api/operator.h"
 
 static void id_string(struct json_out *json, uint64_t id) {
@@ -54,9 +56,30 @@ static void get_raft(struct http_request *request) {
 }
 
 /* -- raft: changes ------------------------------------------------------------------------------------------------ */
-static void view_removed(struct http_request *request, const void *context) {
+/* What is known of a server that is removed, before it is. */
+struct removing {
+    struct rpc_change change;
+    char *node;  /* NULL: unknown */
+    bool closed; /* the cluster has certificates */
+};
+
+static void view_certificate(struct http_request *request, int error, const struct rpc_trust *trust,
+                             const void *context) {
     (void)context;
-    http_reply_text(request, 200, "%s", "");
+    if (error) http_refuse_trust(request, error, trust);
+    else http_reply_text(request, 200, "%s", "");
+}
+
+/* The server's certificate counts no more. */
+static void view_removed(struct http_request *request, const void *context) {
+    const struct removing *removing = context;
+    struct rpc_trust trust = {.verb = RPC_NODE_REMOVE, .server = true, .node = removing->node};
+    if (!removing->closed) http_reply_text(request, 200, "%s", "");
+    else if (!removing->node || http_region(request)[0])
+        http_reply_text(request, 200,
+                        "its certificate still counts, because %s: `coord force-leave -prune NAME` ends that",
+                        removing->node ? "it is of another region" : "the name of its node is not known");
+    else http_ask_trust(request, &trust, view_certificate, NULL);
 }
 
 static void view_transferred(struct http_request *request, const void *context) {
@@ -86,6 +109,28 @@ static bool parse_id(struct http_request *request, struct slice text, uint64_t *
     return !text.size || *id != 0;
 }
 
+static void server_known(struct http_request *request, int error, const struct rpc_cluster_state *state,
+                         const void *context) {
+    struct removing *removing = (struct removing *)(uintptr_t)context;
+    const struct rpc_change *change = &removing->change;
+    for (size_t i = 0; !error && i < state->count; i++) {
+        const struct rpc_server_state *server = &state->servers[i];
+        bool it = change->id ? server->id == change->id : strcmp(server->address, change->address) == 0;
+        if (it && server->node[0])
+            removing->node = arena_strndup(http_arena(request), server->node, strlen(server->node));
+    }
+    if (error) http_reply_error(request, error);
+    else http_change_cluster(request, change, view_removed, removing);
+}
+
+static void trust_known(struct http_request *request, int error, const struct query_result *result) {
+    struct removing *removing = (struct removing *)(uintptr_t)http_context(request);
+    if (!error) removing->closed = result->found;
+    if (error) http_reply_error(request, error);
+    else if (removing->closed) http_ask_cluster(request, true, server_known, removing);
+    else http_change_cluster(request, &removing->change, view_removed, removing);
+}
+
 static void change_servers(struct http_request *request, bool removal) {
     struct slice id = http_parameter(request, "id"), address = http_parameter(request, "address");
     struct rpc_change change = {.type = removal ? RPC_REMOVE_SERVER : RPC_TRANSFER_LEADER};
@@ -104,7 +149,16 @@ static void change_servers(struct http_request *request, bool removal) {
         return;
     }
     if (address.size) memcpy(change.address, address.data, address.size);
-    http_change_cluster(request, &change, removal ? view_removed : view_transferred, NULL);
+    if (!removal) {
+        http_change_cluster(request, &change, view_transferred, NULL);
+        return;
+    }
+    struct removing *removing = arena_zalloc(http_arena(request), sizeof *removing);
+    Pb__TrustRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__trust_request__init(message);
+    removing->change = change;
+    http_set_context(request, removing);
+    http_read_once(request, &query_trust, &message->base, RPC_DEFAULT, trust_known);
 }
 
 static void delete_peer(struct http_request *request) { change_servers(request, true); }
@@ -275,7 +329,8 @@ const struct http_route http_routes_operator[] = {
     {HTTP_DELETE, "/v1/operator/raft/peer", delete_peer, "operator:write",
      HTTP_PARAMS(HTTP_DC, {"id", HTTP_TEXT, .help = "the server's ID: 16 hexadecimal digits"},
                  {"address", HTTP_TEXT, .help = "in place of id: its IP:port"}),
-     "Removes a server; it is not taken in again with its data folder", 0, .no_example = "it removes a server"},
+     "Removes a server, and its certificate; it is not taken in again with its data folder", 0,
+     .no_example = "it removes a server"},
     {HTTP_PUT | HTTP_POST, "/v1/operator/raft/transfer-leader", put_transfer, "operator:write",
      HTTP_PARAMS(HTTP_DC, {"id", HTTP_TEXT, .help = "of the server that is to lead"},
                  {"address", HTTP_TEXT, .help = "in place of id: its IP:port"}),

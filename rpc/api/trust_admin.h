@@ -13,6 +13,11 @@ enum rpc_trust_verb {
     RPC_SECURE_FINISH,  /* only encrypted ones from now on */
     RPC_SECURE_ABORT,   /* open again */
     RPC_NODE_REMOVE,    /* the certificate of the node counts no more */
+    /* The CA of another region: `node` is the region's name. RPC_REGION_LOOK gives the fingerprint of the CA at `address` as
+     * `text`; RPC_REGION_TRUST trusts it if it has the given fingerprint. */
+    RPC_REGION_LOOK,
+    RPC_REGION_TRUST,
+    RPC_REGION_FORGET,
     RPC_TRUST_VERBS
 };
 
@@ -21,9 +26,11 @@ struct rpc_trust {
     /* CO_OK; CO_NOLEADER, CO_CLOSED, CO_UNKNOWN_OUTCOME; CO_AGAIN: no server that was asked has the CA's key yet; CO_CONFLICT,
      * CO_DENIED, CO_INVALID, CO_NOTFOUND, CO_TOOLARGE: `text` says why. */
     void (*done)(struct rpc_trust *trust, int error);
-    enum rpc_trust_verb verb;    /* in, as what follows; strings stay until `done` */
-    bool server;                 /* the token makes servers; the node is a server */
-    const char *node;            /* a token's pattern, the node to remove; NULL: "" */
+    enum rpc_trust_verb verb; /* in, as what follows; strings stay until `done` */
+    bool server;              /* the token makes servers; the node is a server */
+    const char *node;         /* a token's pattern, the node to remove; NULL: "" */
+    const char *address,
+        *fingerprint;            /* of regions: a server there; SHA-256 of the CA's key, 64 hex digits. NULL: "" */
     uint32_t uses;               /* 0: any number */
     int64_t ttl_ns;              /* 0: for ever */
     char text[RPC_TRUST_TEXT];   /* out */

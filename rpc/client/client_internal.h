@@ -36,6 +36,7 @@ struct client {
     uint64_t id;              /* of this life */
     uint16_t port;
     struct security *security; /* NULL: all is plain */
+    uint64_t secured;          /* security_generation of the last look at it */
     char denied[192];          /* the last line about an encrypted connection that did not come about */
 
     /* Any thread. */

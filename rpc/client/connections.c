@@ -7,6 +7,7 @@
 #include "rpc/wire/hello.h"
 
 #define HELLO_MOST_MS        800
+#define SHAKES_MOST_MS       10000
 #define STALLED_MS           300  /* this process stood still longer: nobody else is to blame */
 #define ASK_AGAIN_MS         200  /* no answer for so long: are you there? */
 #define WAITING_MS           400  /* somebody waits for a change, nothing heard for so long: are you there? */
@@ -23,6 +24,7 @@
 #define RESOLVED_AGAIN_MS    1000
 #define REGION_REFUSED_MS    1000 /* another region does not know yet that this one was founded anew, or joined again */
 #define UNFOUNDED_MS         500  /* a server of a region whose cluster is being founded is asked again */
+#define UPGRADE_AGAIN_MS     2000
 #define TELL_LOST_MS         2000
 #define TELL_LOST_AGAIN_MS   60000
 #define TELL_LEADERLESS_MS   10000
@@ -171,7 +173,11 @@ void connection_refused(struct connections *c, struct connection *connection, st
     give_up(connection);
 }
 
-void connection_stands(struct connection *connection) { connection->stood = true; }
+void connection_stands(struct connection *connection, bool encrypted) {
+    connection->stood = true, connection->encrypted = encrypted;
+}
+
+void connections_mixed(struct connections *c, bool mixed) { c->mixed = mixed, c->upgrade_ms = 0; }
 
 void connection_heard(struct connection *connection, uint64_t now_ms) {
     connection->last_seen_ms = now_ms;
@@ -247,6 +253,7 @@ void connection_closed(struct connections *c, struct connection *connection, int
         reach_note(&server->reach, REACH_UNTRIED, 0, NULL);
     uint64_t least_ms = connection->leave_ms ? LEADERLESS_AGAIN_MS : connection->greeted ? LOST_AGAIN_MS : 0;
     if (server && !connection->draining) connections_failed(c, server, least_ms, now_ms);
+    if (server && !connection->greeted) server->plain = !server->plain;
     if (c->trying == connection) c->trying = NULL;
     if (c->before == connection) c->before = NULL;
     if (c->current == connection) lost(c, connection, reach_end_text(error, cause), now_ms);
@@ -283,7 +290,10 @@ void connection_tick(struct connections *c, struct connection *connection, const
         if (connection->pinged_ms) connection->pinged_ms = now_ms;
     }
     if (!connection->greeted || connection == c->trying) {
-        if (now_ms - connection->since_ms > HELLO_MOST_MS) give_up(connection);
+        /* A server to which thousands come back at once takes its time for each handshake. To begin anew would only add to
+         * its work. */
+        uint64_t most_ms = seen->shakes ? SHAKES_MOST_MS : HELLO_MOST_MS;
+        if (now_ms - connection->since_ms > most_ms) give_up(connection);
         return;
     }
     bool drained = now_ms - connection->since_ms > DRAIN_MOST_MS || !seen->sent;
@@ -309,6 +319,15 @@ static void rebalance(struct connections *c, uint64_t now_ms) {
     struct client_server *home = connections_home(c, now_ms);
     c->rebalance_ms = now_ms + REBALANCE_MS + rng_below(&c->rng, REBALANCE_MS);
     if (home && home->listed && home != c->current->server) c->to_dial = home;
+}
+
+/* Rule (7). */
+static void upgrade(struct connections *c, uint64_t now_ms) {
+    if (!c->mixed || !c->current || c->current->encrypted || !c->current->server || !may_dial(c)) return;
+    if (now_ms < c->upgrade_ms) return;
+    c->upgrade_ms = now_ms + UPGRADE_AGAIN_MS + rng_below(&c->rng, UPGRADE_AGAIN_MS);
+    c->current->server->plain = false;
+    c->to_dial = c->current->server;
 }
 
 static void seek_leader(struct connections *c, uint64_t now_ms) {
@@ -366,6 +385,7 @@ void connections_tick(struct connections *c, uint64_t now_ms) {
     dial_next(c, now_ms);
     seek_leader(c, now_ms);
     rebalance(c, now_ms);
+    upgrade(c, now_ms);
     tell_lost(c, now_ms);
     tell_leaderless(c, now_ms);
     c->ticked_ms = now_ms;

@@ -24,6 +24,8 @@
  *     after the loss at the earliest.
  * (6) A region without a connection is waited for during `hold_ms` from the loss of the last one on. A later request
  *     ends at once.
+ * (7) While an open cluster is being closed, an encrypted connection is tried first, and a plain one where that fails. A
+ *     plain current connection is replaced by an encrypted one to the same server, as in (1), as soon as that can be made.
  *
  * Times are milliseconds of any monotonic clock. One thread; others may read the atomic fields. */
 #ifndef COORD_RPC_CONNECTIONS_H
@@ -53,6 +55,7 @@ struct client_server {
     struct address_turn turn;     /* of a name's addresses */
     struct reach reach;           /* what came of its last attempt */
     bool listed;                  /* a member of the cluster, as the servers say; else only an address to join by */
+    bool plain;                   /* (7): the next attempt is plain, because the last encrypted one failed */
     bool resolving;
 };
 
@@ -68,7 +71,7 @@ struct connection {
     uint64_t delivered, ping_at;  /* bytes that the other side's kernel acknowledged; where the ping ends */
     bool cut_off;                 /* it hears of no other server; left at once */
     uint64_t leave_ms;            /* it knows no leader, and is left from then on if another does; 0: it knows one */
-    bool greeted, draining;
+    bool greeted, draining, encrypted;
     bool stood, judged; /* the connection came about; the server's `reach` says what came of it */
     bool to_ping, to_close, closing;
 };
@@ -99,6 +102,8 @@ struct connections {
     struct connection *before;   /* of CONNECTIONS_USE */
     struct client_server *to_dial;
     bool to_use, to_begin_anew, paused, stopping;
+    bool mixed;          /* (7) */
+    uint64_t upgrade_ms; /* (7): the next attempt */
     unsigned mutations;
 };
 
@@ -147,7 +152,7 @@ int connections_resolved(struct connections *c, struct client_server *server, in
 void connections_unusable(struct connections *c, struct client_server *server, uint64_t now_ms); /* no address */
 
 /* -- events: a connection -- */
-void connection_stands(struct connection *connection);
+void connection_stands(struct connection *connection, bool encrypted);
 void connection_heard(struct connection *connection, uint64_t now_ms); /* bytes arrived */
 /* NULL: it does not decode. */
 void connection_hello(struct connections *c, struct connection *connection, const Pb__PeerHello *hello,
@@ -167,6 +172,7 @@ void connection_closed(struct connections *c, struct connection *connection, int
 /* -- events: time, every 100 ms or sooner: each connection, then all -- */
 struct connection_seen {
     bool heard;         /* bytes arrived since the last time */
+    bool shakes;        /* the other side is there, and the handshake of TLS is under way */
     uint64_t delivered; /* where a ping is under way: bytes that were acknowledged */
     bool awaited;       /* somebody waits for a change */
     bool calls, sent;   /* a call is under way there; something else is, which is waited for only so long */
@@ -177,6 +183,7 @@ void connections_tick(struct connections *c, uint64_t now_ms);
 
 /* -- events: wishes -- */
 void connections_hurry(struct connections *c); /* servers can be reached: without a connection all are tried now */
+void connections_mixed(struct connections *c, bool mixed);  /* (7): an open cluster is being closed, or no more */
 void connections_pause(struct connections *c, bool paused); /* no connection until that is taken back */
 void connections_stop(struct connections *c);               /* none any more */
 

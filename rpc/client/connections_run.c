@@ -116,7 +116,7 @@ static bool is_a_server(struct client_conn *conn) {
 
 static void on_connected(void *data, struct link *wire) {
     struct client_conn *conn = data;
-    connection_stands(&conn->state);
+    connection_stands(&conn->state, link_encrypted(wire));
     link_keep_short(wire);
     if (is_a_server(conn)) say_hello(conn);
     else carry_out(conn->client);
@@ -149,7 +149,8 @@ static void dial(struct client *client, struct client_server *server, const stru
     connections_dialled(&client->connections, &conn->state, server, clock_mono_ms());
     bool same = client->has_from && to->sa_family == client->from.ss_family;
     struct link_security security;
-    bool secure = security_dial(client->security, &security);
+    bool mixed = security_mixed(client->security);
+    bool secure = security_dial(client->security, &security) && !(mixed && server->plain);
     conn->wire = link_dial(client->loop, to, same ? (struct sockaddr *)&client->from : NULL, secure ? &security : NULL,
                            &wire_callbacks, conn);
 }
@@ -224,7 +225,7 @@ static void carry_out(struct client *client) {
 
 /* -- time, and wishes --------------------------------------------------------------------------------------------- */
 static void look_at(struct client *client, struct client_conn *conn, uint64_t now_ms) {
-    struct connection_seen seen = {.awaited = client->fetch_count};
+    struct connection_seen seen = {.awaited = client->fetch_count, .shakes = link_shakes(conn->wire)};
     if (conn->state.greeted) {
         uint64_t number = conn->state.number;
         seen.heard = link_heard(conn->wire, &conn->received);
@@ -235,7 +236,28 @@ static void look_at(struct client *client, struct client_conn *conn, uint64_t no
     connection_tick(&client->connections, &conn->state, &seen, now_ms);
 }
 
+/* Connections that may not go on since certificates or rules changed: the open cluster that they were made in is closed
+ * now. */
+static void look_at_security(struct client *client) {
+    uint64_t generation = client->security ? security_generation(client->security) : 0;
+    if (generation == client->secured) return;
+    client->secured = generation;
+    bool keeps = security_keeps_plain(client->security);
+    connections_mixed(&client->connections, security_mixed(client->security) || keeps);
+    struct security_rules rules;
+    char why[SECURITY_WHY];
+    security_get(client->security, &rules);
+    LIST_FOREACH(item, &client->connections.all) {
+        struct client_conn *conn = conn_at(LIST_ENTRY(item, struct connection, link));
+        struct security_seen seen = security_see(conn->wire);
+        seen.kept = keeps;
+        if (conn->state.greeted && security_judge_dialled(&rules, &seen, client->region ? client->cluster : NULL, why))
+            link_close(conn->wire);
+    }
+}
+
 void connections_run_tick(struct client *client, uint64_t now_ms) {
+    look_at_security(client);
     LIST_FOREACH(item, &client->connections.all)
         look_at(client, conn_at(LIST_ENTRY(item, struct connection, link)), now_ms);
     connections_tick(&client->connections, now_ms);

@@ -32,6 +32,8 @@ struct target {
     char name[128]; /* as given, with port */
     uint64_t id;    /* of the server there; 0: not known yet */
     bool self, dialling;
+    bool
+        plain; /* while an open cluster is being closed: the next attempt is plain, because the last encrypted one failed */
     struct address_turn turn; /* of a name's addresses */
     bool others;              /* another server than this one may be there, too */
     uint64_t next_ms, backoff_ms;
@@ -63,7 +65,7 @@ struct peers {
     struct sockaddr_storage from; /* to dial from */
     struct security *security;
     struct link_security dials, accepts; /* as of security_generation `secured` */
-    bool dials_secure, accepts_secure;
+    bool dials_secure, accepts_secure, mixed;
     uint64_t secured;
     struct handshakes_run *handshakes;
     uv_tcp_t listener;
@@ -171,7 +173,8 @@ static void refused_by(struct contact *contact, struct slice why) {
     link_close(contact->wire);
 }
 
-/* Of two connections between the same two servers, the one dialled by the lower id stays; of two by the same side the
+/* An encrypted connection replaces a plain one: an open cluster is being closed. Of two connections between the same two
+ * servers, the one dialled by the lower id stays; of two by the same side the
  * first. But a quiet one does not stay: the other side has lost its end of it (a cut, a restart), or it would not have
  * made a new one. */
 static bool preferred(const struct contact *contact) {
@@ -180,6 +183,8 @@ static bool preferred(const struct contact *contact) {
 }
 
 static bool replaces(const struct contact *contact, const struct contact *other) {
+    bool encrypted = link_encrypted(contact->wire);
+    if (encrypted != link_encrypted(other->wire)) return encrypted;
     return clock_mono_ms() - other->last_seen_ms > QUIET_MS || (preferred(contact) && !preferred(other));
 }
 
@@ -195,12 +200,13 @@ static struct hello_self self_now(const struct peers *peers) {
                                .version_most = peers->version_most};
 }
 
-const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello,
+const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello, bool greeted,
                              char why[SECURITY_WHY]) {
     struct security_rules rules;
     struct security_seen seen = security_see(link);
     if (!peers->security) return NULL;
     security_get(peers->security, &rules);
+    seen.kept = greeted && security_keeps_plain(peers->security);
     const char *fault = security_judge(&rules, &seen, hello, why);
     if (!fault && seen.certificate && !hello->region[0] && peers->callbacks.distrusts)
         fault = peers->callbacks.distrusts(peers->callbacks.data, seen.certificate);
@@ -210,7 +216,7 @@ const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__P
 /* The certificate comes first: nothing is said of this cluster to somebody without the right one. False: it was refused. */
 static bool is_who_it_says(struct contact *contact, const Pb__PeerHello *hello) {
     char why[SECURITY_WHY];
-    const char *fault = peers_judge_link(contact->peers, contact->wire, hello, why);
+    const char *fault = peers_judge_link(contact->peers, contact->wire, hello, contact->greeted, why);
     if (!fault) return true;
     contact->info.terms.hears_refusal = true;
     refuse(contact, TELL_INSECURE, fault);
@@ -266,7 +272,11 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     contact->greeted = true;
     judged(contact, REACH_MET, NULL);
     link_limit(contact->wire, LINK_FRAME_MAX);
-    if (other) { /* frames on their way over it are lost */
+    bool moves = other && link_encrypted(contact->wire) && !link_encrypted(other->wire);
+    if (moves) { /* frames on their way over it still count; then it ends (watch_contact) */
+        other->greeted = false;
+        other->since_ms = clock_mono_ms();
+    } else if (other) { /* frames on their way over it are lost */
         other->greeted = false;
         link_close(other->wire);
         peers->callbacks.down(peers->callbacks.data, info->id);
@@ -274,7 +284,8 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     log_info("peer", "connected node=%s address=%s id=%016llx", info->node, info->address,
              (unsigned long long)info->id);
     warn_of_namesake(peers, info);
-    peers->callbacks.up(peers->callbacks.data, info->id);
+    if (moves) peers->callbacks.moved(peers->callbacks.data, info->id);
+    else peers->callbacks.up(peers->callbacks.data, info->id);
 }
 
 /* Gives the connection of a client agent away. */
@@ -414,6 +425,7 @@ static void on_closed(void *data, struct link *wire, int error) {
         if (target->backoff_ms > RETRY_MOST_MS) target->backoff_ms = RETRY_MOST_MS;
         target->next_ms = address_failed(&target->turn) ? 0 : clock_mono_ms() + target->backoff_ms;
         if (contact->unwanted) target->next_ms = clock_mono_ms() + UNWANTED_AGAIN_MS;
+        if (!contact->info.id) target->plain = !target->plain;
     }
     if (contact->greeted) {
         if (!peers->stopping)
@@ -438,12 +450,13 @@ static struct contact *contact_new(struct peers *peers, struct target *target) {
     return contact;
 }
 
-/* What the process has now. Links keep what they began with. */
+/* Takes over the rules that the process has now. Links keep what they began with. */
 static void look_at_security(struct peers *peers) {
     uint64_t generation = peers->security ? security_generation(peers->security) : 0;
     if (generation == peers->secured) return;
     peers->secured = generation;
     peers->dials_secure = security_dial(peers->security, &peers->dials);
+    peers->mixed = security_mixed(peers->security);
     peers->accepts_secure = security_accept(peers->security, PEER_REFUSED, &peers->accepts);
     peers->accepts.handshakes = peers->handshakes;
 }
@@ -467,9 +480,9 @@ static void on_connection(uv_stream_t *server, int status) {
 static void dial(struct peers *peers, struct target *target, const struct sockaddr *to) {
     look_at_security(peers);
     struct contact *contact = contact_new(peers, target);
-    contact->wire =
-        link_dial(peers->loop, to, to->sa_family == peers->from.ss_family ? (struct sockaddr *)&peers->from : NULL,
-                  peers->dials_secure ? &peers->dials : NULL, &link_callbacks, contact);
+    contact->wire = link_dial(
+        peers->loop, to, to->sa_family == peers->from.ss_family ? (struct sockaddr *)&peers->from : NULL,
+        peers->dials_secure && !(peers->mixed && target->plain) ? &peers->dials : NULL, &link_callbacks, contact);
     link_limit(contact->wire, HELLO_FRAME_MAX);
 }
 
@@ -551,12 +564,15 @@ static const struct contact *contact_at(const struct peers *peers, const struct 
 static bool reached(const struct peers *peers, struct target *target) {
     const struct contact *contact = contact_at(peers, target);
     if (contact) target->id = contact->info.id;
-    return contact;
+    bool may_be_better = contact && peers->dials_secure && !link_encrypted(contact->wire);
+    if (may_be_better) target->plain = false;
+    return contact && !may_be_better;
 }
 
 static void tick(uv_timer_t *timer) {
     struct peers *peers = timer->data;
     uint64_t now_ms = clock_mono_ms();
+    look_at_security(peers);
     LIST_FOREACH(item, &peers->targets) {
         struct target *target = LIST_ENTRY(item, struct target, link);
         if (target->self || target->dialling || now_ms < target->next_ms) continue;

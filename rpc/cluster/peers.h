@@ -96,6 +96,8 @@ struct peers_callbacks {
     void (*frame)(void *data, uint64_t from, uint8_t type, struct slice payload);
     void (*up)(void *data, uint64_t id);
     void (*down)(void *data, uint64_t id);
+    /* The server is connected by another link from now on; nothing is lost. Never called without `security`. */
+    void (*moved)(void *data, uint64_t id);
     struct peers_self (*self)(void *data);
     /* Does this server stop? Then it says and takes no hello any more, and does not call `self`. NULL: never */
     bool (*ending)(void *data);
@@ -128,9 +130,9 @@ bool peers_tell(struct peers *peers, uint64_t to, uint8_t type, const ProtobufCM
 /* The same for bytes; they are queued, for peers_flush. */
 bool peers_queue(struct peers *peers, uint64_t to, uint8_t type, struct slice payload);
 bool peers_connected(struct peers *peers, uint64_t id); /* NULL: nobody is */
-/* May a connection with a certificate, or without one, go on? For links of which peers gave the connection away. NULL: it
- * may; else a line in `why`. */
-const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello,
+/* May a connection with a certificate, or without one, go on? For links of which peers gave the connection away. `greeted`:
+ * it was judged before, and is again. NULL: it may; else a line in `why`. */
+const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello, bool greeted,
                              char why[SECURITY_WHY]);
 /* callbacks.self has changed: says hello again, and ends connections with servers that no longer fit. */
 void peers_changed(struct peers *peers);

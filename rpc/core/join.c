@@ -77,6 +77,18 @@ static bool take_region(struct join_work *work, const Pb__PeerHello *hello) {
     return true;
 }
 
+/* In a closed cluster a server of another region may call itself only what an operator trusts it as. NULL: it is. */
+static const char *not_that_region(struct join_work *work, const Pb__PeerHello *hello, char why[SECURITY_WHY]) {
+    struct security_rules rules;
+    struct rpc_self self = work->rpc->role->self(work->rpc);
+    const struct tls_certificate *certificate = link_peer(work->wire);
+    if (!self.security) return NULL;
+    security_get(self.security, &rules);
+    if (rules.kind != SECURITY_CLUSTER || (!certificate && rules.secures)) return NULL;
+    struct security_seen seen = security_see(work->wire);
+    return security_judge_dialled(&rules, &seen, work->join->wan ? hello->cluster : NULL, why);
+}
+
 static void take_hello(struct join_work *work, struct slice payload) {
     Pb__PeerHello *hello = frame_unpack(&pb__peer_hello__descriptor, payload, NULL);
     struct rpc_self here = work->rpc->role->self(work->rpc);
@@ -84,8 +96,10 @@ static void take_hello(struct join_work *work, struct slice payload) {
     struct hello_self self = {
         .cluster = wan ? NULL : here.cluster, .cluster_id = wan ? 0 : here.cluster_id, .version_most = UINT32_MAX};
     struct hello_terms terms;
-    char why[HELLO_WHY];
-    if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
+    char why[HELLO_WHY], insecure[SECURITY_WHY];
+    const char *fault = hello ? not_that_region(work, hello, insecure) : NULL;
+    if (fault) because(work, CO_DENIED, fault);
+    else if (!hello) because(work, CO_CORRUPT, "no server of this kind answers there");
     else if (hello_judge(&self, hello, &terms, why) != HELLO_OK) because(work, CO_DENIED, why);
     else work->joined = !wan || take_region(work, hello);
     if (hello) frame_drop(hello);

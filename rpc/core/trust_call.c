@@ -26,6 +26,8 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     message->verb = trust->verb, message->server = trust->server, message->uses = trust->uses;
     message->ttl_ns = trust->ttl_ns;
     message->node = (char *)(uintptr_t)(trust->node ? trust->node : "");
+    message->address = (char *)(uintptr_t)(trust->address ? trust->address : "");
+    message->fingerprint = (char *)(uintptr_t)(trust->fingerprint ? trust->fingerprint : "");
     return &message->base;
 }
 
@@ -69,7 +71,7 @@ struct served {
     struct caller caller;
     uint64_t number;
     struct rpc_trust trust;
-    char node[256];
+    char node[256], address[128], fingerprint[65];
 };
 
 static void served_done(struct rpc_trust *trust, int error) {
@@ -87,10 +89,14 @@ bool trust_serve(const struct caller *caller, struct slice payload) {
     struct served *served = mem_zalloc(sizeof *served);
     served->caller = *caller, served->number = ask->number;
     snprintf(served->node, sizeof served->node, "%s", ask->node);
+    snprintf(served->address, sizeof served->address, "%s", ask->address);
+    snprintf(served->fingerprint, sizeof served->fingerprint, "%s", ask->fingerprint);
     served->trust = (struct rpc_trust){.done = served_done,
                                        .verb = ask->verb,
                                        .server = ask->server,
                                        .node = served->node,
+                                       .address = served->address,
+                                       .fingerprint = served->fingerprint,
                                        .uses = ask->uses,
                                        .ttl_ns = ask->ttl_ns};
     caller->rpc->role->trust(caller->rpc, &served->trust);

@@ -283,7 +283,7 @@ static int renew(struct enrolling *enrolling, const Pb__EnrolRequest *request, c
     error = sign(enrolling, request, trust, &info);
     if (error) return error;
     fill_cluster(enrolling, trust);
-    if (enrolling->role == TLS_ROLE_SERVER) fill_keys(enrolling);
+    if (enrolling->role == TLS_ROLE_SERVER && trust->mode == TRUST_CLOSED) fill_keys(enrolling);
     note_renewal(enrolling, &info);
     return CO_OK;
 }

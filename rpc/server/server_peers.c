@@ -278,7 +278,7 @@ static void enrol(void *data, struct link *link, uint8_t type, struct slice payl
 static bool may_stay(void *data, struct link *link, const Pb__PeerHello *hello) {
     struct rpc *rpc = data;
     char why[SECURITY_WHY];
-    const char *fault = peers_judge_link(rpc->others, link, hello, why);
+    const char *fault = peers_judge_link(rpc->others, link, hello, true, why);
     if (fault) log_warn("agents", "a connection ends node=%s reason=\"%s\"", hello->node, fault);
     return !fault;
 }
@@ -434,6 +434,12 @@ static void on_down(void *data, uint64_t id) {
     agents_server_down(rpc->agents, id);
 }
 
+static void on_moved(void *data, uint64_t id) {
+    struct rpc *rpc = data;
+    asks_run_down(rpc, asks_run_of_server(rpc, id));
+    asks_of(rpc, id);
+}
+
 static void on_timer(uv_timer_t *timer) {
     struct rpc *rpc = timer->data;
     manage(rpc);
@@ -463,6 +469,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                         .frame = on_frame,
                                         .up = on_up,
                                         .down = on_down,
+                                        .moved = on_moved,
                                         .self = self_said,
                                         .ending = ending,
                                         .unwanted = unwanted,

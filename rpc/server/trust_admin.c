@@ -8,12 +8,14 @@
 #include "base/message.h"
 #include "base/random.h"
 #include "registry/trust.h"
-#include "rpc/wire/security.h"
+#include "rpc/wire/enrol.h"
 #include "tls/folder.h"
 
 #define SKEW_S       300
 #define CA_LIFE_S    (INT64_C(10) * 365 * 24 * 3600)
 #define DROP_LOOK_MS 5000
+#define LOOK_MOST_MS 10000
+#define SERVER_PORT  8300
 
 struct trust_admin {
     struct rpc *rpc;
@@ -39,6 +41,7 @@ struct admin_work {
     Pb__Trust *old; /* NULL: the cluster is open */
     char domain[TLS_DOMAIN_SIZE + 1];
     struct buffer ca, cross;
+    struct tls_certificate shown; /* the server of another region */
     struct fault fault;
 };
 
@@ -142,7 +145,6 @@ static void set_mode(struct admin_work *work, enum trust_mode mode) {
 
 static void drop_cas(struct admin_work *work) {
     work->old->n_cas = 1;
-    work->old->cas[0]->cross = (char *)(uintptr_t) "";
     set(work, work->old);
 }
 
@@ -190,6 +192,7 @@ static void made(uv_work_t *pool, int status) {
     }
     Pb__Trust trust = PB__TRUST__INIT;
     Pb__TrustCa ca = PB__TRUST_CA__INIT, *cas[TRUST_CAS_MAX] = {&ca};
+    if (work->old) trust.regions = work->old->regions, trust.n_regions = work->old->n_regions;
     ca.certificate = arena_strndup(&work->arena, work->ca.data, work->ca.size);
     if (work->cross.size) ca.cross = arena_strndup(&work->arena, work->cross.data, work->cross.size);
     ca.pin = (ProtobufCBinaryData){TLS_PIN_SIZE, certificate.pin};
@@ -209,6 +212,96 @@ static void begin_ca(struct admin_work *work) {
     CHECK(uv_queue_work(work->admin->rpc->loop, &work->pool, make, made) == 0);
 }
 
+/* -- other regions (thread pool) ------------------------------------------------------------------------------------- */
+static const char hex_digits[] = "0123456789abcdef";
+
+static void pin_write(const uint8_t pin[TLS_PIN_SIZE], char text[2 * TLS_PIN_SIZE + 1]) {
+    for (size_t i = 0; i < TLS_PIN_SIZE; i++)
+        text[2 * i] = hex_digits[pin[i] >> 4], text[2 * i + 1] = hex_digits[pin[i] & 15];
+    text[2 * TLS_PIN_SIZE] = 0;
+}
+
+static void look(uv_work_t *pool) {
+    struct admin_work *work = CONTAINER_OF(pool, struct admin_work, pool);
+    struct tls_context_config nothing = {.only_tls13 = true};
+    struct tls_context *context = NULL;
+    work->error = tls_context_make(&nothing, &context, &work->fault);
+    struct enrol enrol = {.protocol = SECURITY_JOIN, .context = context, .timeout_ms = LOOK_MOST_MS};
+    if (!work->error)
+        work->error = enrol_look(&enrol, work->trust->address, SERVER_PORT, &work->ca, &work->shown, &work->fault);
+    tls_context_unref(context);
+}
+
+static int take_region(struct admin_work *work, const struct tls_certificate *ca) {
+    Pb__Trust *now = work->old;
+    struct buffer pem = {0};
+    int error = tls_certificate_to_pem(buffer_slice(&work->ca), &pem, &work->fault);
+    if (error) return error;
+    Pb__TrustRegion *region = arena_alloc(&work->arena, sizeof *region);
+    *region = (Pb__TrustRegion)PB__TRUST_REGION__INIT;
+    region->name = (char *)(uintptr_t)work->trust->node;
+    region->domain = arena_strndup(&work->arena, work->shown.domain, strlen(work->shown.domain));
+    region->certificate = arena_strndup(&work->arena, pem.data, pem.size);
+    region->pin = message_bytes(slice_copy(&work->arena, slice_make(ca->pin, sizeof ca->pin)));
+    buffer_free(&pem);
+    Pb__TrustRegion **regions = arena_alloc(&work->arena, (now->n_regions + 1) * sizeof *regions);
+    size_t count = 0;
+    for (size_t i = 0; i < now->n_regions; i++)
+        if (strcmp(now->regions[i]->name, region->name) != 0) regions[count++] = now->regions[i];
+    regions[count++] = region;
+    now->regions = regions, now->n_regions = count;
+    return CO_OK;
+}
+
+static void looked(uv_work_t *pool, int status) {
+    struct admin_work *work = CONTAINER_OF(pool, struct admin_work, pool);
+    struct rpc_trust *trust = work->trust;
+    struct tls_certificate ca;
+    char fingerprint[2 * TLS_PIN_SIZE + 1];
+    if (status && !work->error) work->error = CO_CLOSED;
+    if (!work->error) work->error = tls_certificate_read(buffer_slice(&work->ca), &ca, &work->fault);
+    if (work->error) {
+        end(work, work->error, work->fault.text);
+        return;
+    }
+    pin_write(ca.pin, fingerprint);
+    if (trust->verb == RPC_REGION_LOOK) {
+        end(work, CO_OK, fingerprint);
+    } else if (strcasecmp(fingerprint, trust->fingerprint) != 0) {
+        snprintf(work->why, sizeof work->why, "the CA at %.100s has the fingerprint %s", trust->address, fingerprint);
+        end(work, CO_DENIED, work->why);
+    } else if ((work->error = take_region(work, &ca)) != CO_OK) {
+        end(work, work->error, work->fault.text);
+    } else {
+        snprintf(work->text, sizeof work->text, "%s", fingerprint);
+        set(work, work->old);
+    }
+}
+
+static void begin_look(struct admin_work *work) {
+    const struct rpc_trust *trust = work->trust;
+    bool named = trust->node && trust->node[0] && strlen(trust->node) <= TRUST_REGION_NAME_MAX;
+    if (!named || !trust->address || !trust->address[0]) {
+        end(work, CO_INVALID, "the name of the region and the address of a server there are wanted");
+        return;
+    }
+    CHECK(uv_queue_work(work->admin->rpc->loop, &work->pool, look, looked) == 0);
+}
+
+static void forget_region(struct admin_work *work) {
+    Pb__Trust *now = work->old;
+    size_t count = 0;
+    for (size_t i = 0; i < now->n_regions; i++)
+        if (strcmp(now->regions[i]->name, work->trust->node ? work->trust->node : "") != 0)
+            now->regions[count++] = now->regions[i];
+    if (count == now->n_regions) {
+        end(work, CO_NOTFOUND, "the CA of this region is not trusted");
+        return;
+    }
+    now->n_regions = count;
+    set(work, now);
+}
+
 /* -- verbs ---------------------------------------------------------------------------------------------------------- */
 static void carry_out(struct admin_work *work) {
     Pb__Trust *now = work->old;
@@ -220,6 +313,8 @@ static void carry_out(struct admin_work *work) {
     else if (!now) end(work, CO_INVALID, "the cluster is open; `coord secure start` closes it while it runs");
     else if (verb == RPC_JOIN_TOKEN) make_token(work, now);
     else if (verb == RPC_CA_ROTATE) begin_ca(work);
+    else if (verb == RPC_REGION_LOOK || verb == RPC_REGION_TRUST) begin_look(work);
+    else if (verb == RPC_REGION_FORGET) forget_region(work);
     else if (verb == RPC_CA_DROP) drop_cas(work);
     else if (verb == RPC_SECURE_FINISH) set_mode(work, TRUST_CLOSED);
     else if (verb == RPC_SECURE_ABORT && now->mode != TRUST_BOTH)
@@ -277,7 +372,6 @@ void trust_admin_tick(struct trust_admin *admin, uint64_t now_ms) {
     if (!needed) {
         Pb__TrustSetCommand command = PB__TRUST_SET_COMMAND__INIT;
         trust->n_cas = 1;
-        trust->cas[0]->cross = (char *)(uintptr_t) "";
         command.trust = trust, command.cas = trust->modify_index;
         admin->drop.done = dropped;
         admin->dropping = true;

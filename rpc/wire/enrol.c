@@ -23,6 +23,7 @@ struct talk {
     uint64_t until_ms;
     struct tls_session *session;
     struct buffer plain;
+    bool looks; /* without a pin: whoever answers */
     struct fault *fault;
 };
 
@@ -120,7 +121,8 @@ static int turn(struct talk *talk) {
 
 static int shake_hands(struct talk *talk) {
     const char *protocols[] = {talk->enrol->protocol, NULL};
-    struct tls_session_config config = {.protocols = protocols, .peer = TLS_PEER_REQUIRED};
+    struct tls_session_config config = {.protocols = protocols,
+                                        .peer = talk->looks ? TLS_PEER_UNASKED : TLS_PEER_REQUIRED};
     if (talk->enrol->pin) {
         config.peer = TLS_PEER_PINNED;
         memcpy(config.pin, talk->enrol->pin, TLS_PIN_SIZE);
@@ -128,6 +130,7 @@ static int shake_hands(struct talk *talk) {
     talk->session = tls_session_new(talk->enrol->context, &config);
     int error = CO_OK;
     while (!error && tls_session_state(talk->session) == TLS_HANDSHAKE) error = turn(talk);
+    if (talk->looks) return error;
     const struct tls_certificate *peer = tls_session_peer(talk->session);
     if (!error && (!peer || peer->role != TLS_ROLE_SERVER))
         error = fail(talk, CO_DENIED, "its certificate is no server's");
@@ -178,6 +181,30 @@ int enrol_ask(const struct enrol *enrol, const char *address, uint16_t port, str
     int error = dial_name(&talk, port);
     if (!error) error = shake_hands(&talk);
     if (!error) ask(&talk), error = answer_of(&talk, arena, answer);
+    tls_session_free(talk.session);
+    if (talk.fd >= 0) close(talk.fd);
+    tls_wipe(&talk.plain);
+    return error;
+}
+
+int enrol_look(const struct enrol *enrol, const char *address, uint16_t port, struct buffer *ca,
+               struct tls_certificate *server, struct fault *fault) {
+    struct talk talk = {.enrol = enrol, .address = address, .fd = -1, .fault = fault, .looks = true};
+    talk.until_ms = clock_mono_ms() + enrol->timeout_ms;
+    int error = dial_name(&talk, port);
+    if (!error) error = shake_hands(&talk);
+    struct slice last = {0};
+    for (size_t i = 0; !error; i++) {
+        struct slice next = tls_session_peer_chain(talk.session, i);
+        if (!next.size) break;
+        last = next;
+    }
+    struct tls_certificate shown = {0};
+    if (!error) error = tls_certificate_read(tls_session_peer_der(talk.session), server, fault);
+    if (!error) error = tls_certificate_read(last, &shown, fault);
+    if (!error && (server->role != TLS_ROLE_SERVER || !shown.is_ca))
+        error = fail(&talk, CO_CORRUPT, "no server of a closed cluster of coord answers there");
+    if (!error) buffer_append(ca, last.data, last.size);
     tls_session_free(talk.session);
     if (talk.fd >= 0) close(talk.fd);
     tls_wipe(&talk.plain);

@@ -35,6 +35,11 @@ struct enrol {
  * such), or the server refuses; CO_CORRUPT: not a server of coord; and those of EnrolAnswer.outcome. */
 int enrol_ask(const struct enrol *enrol, const char *address, uint16_t port, struct arena *arena,
               Pb__EnrolAnswer **answer, struct fault *fault);
+/* Reads the CA that the server at `address` shows, without asking anything: its certificate as DER is in `ca`, and what it
+ * says in `server` about the server. With `enrol->pin` only that CA counts; without, it is whoever answers there: a person has
+ * to compare the pin. `enrol->protocol` is SECURITY_JOIN. */
+int enrol_look(const struct enrol *enrol, const char *address, uint16_t port, struct buffer *ca,
+               struct tls_certificate *server, struct fault *fault);
 void enrol_wipe(Pb__EnrolAnswer *answer); /* NULL: nothing */
 /* May the same question have another answer later, or elsewhere? Else it is refused for good. */
 bool enrol_may_repeat(int error);

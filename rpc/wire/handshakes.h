@@ -1,4 +1,4 @@
-/* Who shakes hands next. A handshake costs about half a millisecond of a loop in two or three pieces, its turns. When
+/* The order of handshakes. A handshake costs about half a millisecond of a loop in two or three pieces, its turns. When
  * thousands of agents come back at once, only a few turns are carried out in each turn of the loop, and the others wait,
  * so that answers go out in between.
  *

@@ -14,6 +14,9 @@
 #define HEAD        5
 #define SHORT_BYTES (128 * 1024)
 #define TRY_BYTES   (16 * 1024)
+/* Whole records; so little that it stays in the processor's cache, and that its memory is used again and again. */
+#define ENCRYPT_MOST  (16 * TLS_RECORD_MAX)
+#define OUT_GONE_MOST (1u << 20)
 
 static void freed(uv_handle_t *handle) {
     struct link *link = handle->data;
@@ -30,7 +33,7 @@ void link_end(struct link *link, int error) {
     link_remote(link, link->remote);
     link->closing = true;
     link->error = error;
-    if (link_is_secure(link) || error == CO_DENIED) link_secure_end(link);
+    if (link_is_secure(link)) link_secure_end(link);
     uv_close((uv_handle_t *)&link->tcp, freed);
 }
 
@@ -168,12 +171,16 @@ static int try_now(struct link *link, size_t *taken) {
     return rv == UV_EAGAIN || rv > 0 ? 0 : rv;
 }
 
-/* Encrypts what is queued. What a session that has ended does not take any more goes with the link. */
+/* Encrypts the next part of what is queued. Bytes that a session takes no more, because it has ended, go with the link. */
 static void encrypt(struct link *link) {
-    if (!link->connected || link->out.size == 0 || tls_session_state(link->session) != TLS_OPEN) return;
-    tls_session_write(link->session, buffer_slice(&link->out));
-    link->out.size = 0;
-    if (link->out.capacity > (1 << 20)) buffer_free(&link->out);
+    size_t left = link->out.size - link->out_at, part = left < ENCRYPT_MOST ? left : ENCRYPT_MOST;
+    if (!link->connected || left == 0 || tls_session_state(link->session) != TLS_OPEN) return;
+    tls_session_write(link->session, slice_make(link->out.data + link->out_at, part));
+    link->out_at += part;
+    if (left > part && (link->out_at < OUT_GONE_MOST || link->out_at < left - part)) return; /* rarely moved */
+    if (left > part) memmove(link->out.data, link->out.data + link->out_at, left - part);
+    link->out.size = left - part, link->out_at = 0;
+    if (link->out.size == 0 && link->out.capacity > OUT_GONE_MOST) buffer_free(&link->out);
 }
 
 /* Makes what can go the bytes that are sent. */
@@ -193,8 +200,7 @@ static bool gather(struct link *link) {
     return true;
 }
 
-void link_flush(struct link *link) {
-    if (link->writing || link->closing || !link->stands || !gather(link)) return;
+static void send_gathered(struct link *link) {
     size_t taken;
     int rv = try_now(link, &taken);
     if (rv == 0 && taken < link->sending.size) {
@@ -209,7 +215,14 @@ void link_flush(struct link *link) {
     if (rv != 0) link_end_io(link, rv);
 }
 
-size_t link_backlog(const struct link *link) { return link->out.size + (link->writing ? link->sending.size : 0); }
+void link_flush(struct link *link) {
+    while (!link->writing && !link->closing && link->stands && gather(link)) send_gathered(link);
+    if (link->session && tls_session_state(link->session) == TLS_FAILED) link_end(link, CO_DENIED);
+}
+
+size_t link_backlog(const struct link *link) {
+    return link->out.size - link->out_at + (link->writing ? link->sending.size : 0);
+}
 
 void link_keep_short(struct link *link) {
     int fd, bytes = SHORT_BYTES;
@@ -224,10 +237,9 @@ bool link_heard(const struct link *link, uint64_t *received) {
 }
 
 uint64_t link_queued(const struct link *link) {
-    uint64_t queued = link->flushed + link->out.size;
-    if (!link->session) return queued;
-    size_t records = (link->out.size + TLS_RECORD_MAX - 1) / TLS_RECORD_MAX;
-    return queued + records * TLS_RECORD_OVERHEAD + tls_session_out(link->session)->size;
+    size_t waits = link->out.size - link->out_at, records = (waits + TLS_RECORD_MAX - 1) / TLS_RECORD_MAX;
+    if (!link->session) return link->flushed + waits;
+    return link->flushed + waits + records * TLS_RECORD_OVERHEAD + tls_session_out(link->session)->size;
 }
 
 uint64_t link_delivered(const struct link *link) {

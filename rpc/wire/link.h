@@ -5,7 +5,7 @@
  *
  * An encrypted link shakes hands first. Frames that are queued before that wait. A handshake that is not over within
  * LINK_HANDSHAKE_MS, by a timer of the link, ends it (CO_TIMEOUT); the time that an accepted link waits for its turn
- * (rpc/wire/handshakes.h) does not count. What TLS or the peer rule refuses ends the link with CO_DENIED; link_why says
+ * (rpc/wire/handshakes.h) does not count. A refusal by TLS or by the peer rule ends the link with CO_DENIED; link_why says
  * why. Loop thread only. */
 #ifndef COORD_RPC_LINK_H
 #define COORD_RPC_LINK_H
@@ -53,7 +53,7 @@ struct link_security {
     struct handshakes_run *handshakes;
 };
 
-/* Dials `to` from `from` (NULL: any address). `data` goes to the callbacks. What `security` has is copied; NULL: plain. */
+/* Dials `to` from `from` (NULL: any address). `data` goes to the callbacks. `security` is copied; NULL: plain. */
 struct link *link_dial(uv_loop_t *loop, const struct sockaddr *to, const struct sockaddr *from,
                        const struct link_security *security, const struct link_callbacks *callbacks, void *data);
 /* Takes a connection that waits at `server`. NULL when there is none after all. The caller keeps `security` until the link
@@ -93,6 +93,7 @@ bool link_dialled(const struct link *link);
 /* The other side's certificate as it was judged. NULL: none (plain, by PSK, not asked). As long as the link. */
 const struct tls_certificate *link_peer(const struct link *link);
 const char *link_protocol(const struct link *link);  /* ALPN; NULL: none. As long as the link */
+bool link_shakes(const struct link *link);           /* the other side is there, the handshake is under way */
 bool link_encrypted(const struct link *link);        /* false before `connected` */
 struct tls_session *link_session(struct link *link); /* NULL: plain. For tls_session_by_psk, _peer_der and _export */
 /* A line about why it ended, for `closed`; "it" is the other side. "": nothing more than the error and link_cause say. As

@@ -1,4 +1,4 @@
-/* What link.c and link_secure.c share. */
+/* Shared by link.c and link_secure.c. */
 #ifndef COORD_RPC_LINK_INTERNAL_H
 #define COORD_RPC_LINK_INTERNAL_H
 
@@ -30,6 +30,7 @@ struct link {
     int error;
     struct buffer in;           /* bytes that are not a whole frame yet */
     struct buffer out, sending; /* queued; with the kernel */
+    size_t out_at;              /* so much of `out` is encrypted already; 0 of a plain link */
     size_t frame_at;            /* of the frame being built in `out` */
     uint64_t received, flushed; /* flushed: given to libuv */
     int cause;                  /* libuv's error */

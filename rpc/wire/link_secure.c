@@ -1,6 +1,5 @@
 /* The encrypted side of a link: its handshake, and the bytes between session and frames. */
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -68,10 +67,12 @@ static void settle(struct link *link, enum tls_state state) {
     } else if (link->connected) {
         link_take_frames(link);
     }
-    if (link->in.size == 0) buffer_free(&link->in); /* an idle link has few bytes to hold */
     if (state == TLS_FAILED) link_end(link, CO_DENIED);
     else if (state == TLS_ENDED) link_end_io(link, UV_EOF);
     else link_flush(link); /* the handshake's, and what the session answers by itself */
+    /* An idle link holds no memory but its session's. */
+    if (link->in.size == 0 && link->in.capacity <= LINK_READ_ROOM) buffer_free(&link->in);
+    if (opened && !link->writing) buffer_free(&link->sending), buffer_free(tls_session_out(link->session));
 }
 
 static void feed(struct link *link, struct slice bytes) {
@@ -152,26 +153,16 @@ void link_secure_stands(struct link *link) {
 }
 
 /* -- the end -------------------------------------------------------------------------------------------------------- */
-/* A socket that is closed with unread bytes resets the connection, and what was sent last may be lost with it. */
-static void drain_socket(int fd) {
-    char unread[4096];
-    for (int i = 0; i < 16 && recv(fd, unread, sizeof unread, MSG_DONTWAIT) > 0; i++) {}
-}
-
 void link_secure_end(struct link *link) {
-    int fd;
     if ((link->cause == UV_EOF || link->cause == UV_ECONNRESET) && link->shaking && link->stands && !link->why)
         link->why = link->dialled ? "it closed the connection in the handshake; it may take plain connections only"
                                   : "it closed the connection in the handshake";
     shaking_end(link);
-    if (!link->stands || uv_fileno((uv_handle_t *)&link->tcp, &fd) != 0) return;
-    if (link->session && !link->writing) {
-        if (link->error == CO_CLOSED) tls_session_goodbye(link->session);
-        struct buffer *last = tls_session_out(link->session);
-        uv_buf_t bytes = uv_buf_init(last->data, (unsigned)last->size);
-        if (last->size > 0) (void)uv_try_write((uv_stream_t *)&link->tcp, &bytes, 1);
-    }
-    if (link->error == CO_DENIED) drain_socket(fd);
+    if (!link->stands || !link->session || link->writing) return;
+    if (link->error == CO_CLOSED) tls_session_goodbye(link->session);
+    struct buffer *last = tls_session_out(link->session); /* or the reason of a refusal */
+    uv_buf_t bytes = uv_buf_init(last->data, (unsigned)last->size);
+    if (last->size > 0) (void)uv_try_write((uv_stream_t *)&link->tcp, &bytes, 1);
 }
 
 const struct tls_certificate *link_peer(const struct link *link) {
@@ -180,6 +171,7 @@ const struct tls_certificate *link_peer(const struct link *link) {
 const char *link_protocol(const struct link *link) {
     return link->session ? tls_session_protocol(link->session) : NULL;
 }
+bool link_shakes(const struct link *link) { return link->shaking && link->stands && !link->connected; }
 bool link_encrypted(const struct link *link) { return link->session && link->connected; }
 struct tls_session *link_session(struct link *link) {
     return link->session;

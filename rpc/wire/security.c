@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/memory.h"
 
 struct security {
@@ -13,6 +14,7 @@ struct security {
     struct security_rules rules;
     struct tls_slot *slot;
     _Atomic uint64_t generation;
+    _Atomic uint64_t plain_until_ms; /* 0: no cluster was closed */
 };
 
 struct security *security_new(void) {
@@ -35,6 +37,8 @@ void security_set(struct security *security, const struct security_rules *rules,
     CHECK(rules->kind == SECURITY_OPEN || context || rules->dials_plain);
     CHECK(rules->region_count <= SECURITY_REGIONS_MAX);
     pthread_mutex_lock(&security->lock);
+    bool closes = security->rules.secures && !rules->takes_plain;
+    if (closes) security->plain_until_ms = clock_mono_ms() + SECURITY_KEEPS_MS;
     security->rules = *rules;
     tls_slot_set(security->slot, context);
     pthread_mutex_unlock(&security->lock);
@@ -50,7 +54,15 @@ void security_get(struct security *security, struct security_rules *rules) {
 struct tls_slot *security_slot(struct security *security) {
     return security->slot;
 }
-uint64_t security_generation(const struct security *security) { return atomic_load(&security->generation); }
+
+bool security_keeps_plain(const struct security *security) {
+    return clock_mono_ms() < atomic_load(&security->plain_until_ms);
+}
+
+uint64_t security_generation(const struct security *security) {
+    bool over = security->plain_until_ms && !security_keeps_plain(security);
+    return 2 * atomic_load(&security->generation) + over;
+}
 
 /* -- links -------------------------------------------------------------------------------------------------------- */
 static const char *const member_protocols[] = {SECURITY_MEMBER, NULL};
@@ -67,6 +79,13 @@ bool security_dial(struct security *security, struct link_security *link) {
     link->session = (struct tls_session_config){
         .peer = shared ? TLS_PEER_UNASKED : TLS_PEER_REQUIRED, .psk = shared, .protocols = member_protocols};
     return true;
+}
+
+bool security_mixed(struct security *security) {
+    struct security_rules rules;
+    if (!security) return false;
+    security_get(security, &rules);
+    return rules.secures;
 }
 
 /* Members show certificates; who comes for one has none, or one that has expired. */
@@ -156,8 +175,8 @@ static const char *judge_named(const struct security_rules *rules, const struct 
 static const char *judge_shown(const struct security_rules *rules, const struct security_seen *seen, bool *over,
                                char why[SECURITY_WHY]) {
     *over = true;
-    bool plain = seen->dialled ? rules->dials_plain : rules->takes_plain;
-    if (!seen->encrypted) return plain ? NULL : say(why, "it is not encrypted, and this cluster is");
+    bool plain = seen->dialled ? rules->dials_plain || rules->secures : rules->takes_plain;
+    if (!seen->encrypted) return plain || seen->kept ? NULL : say(why, "it is not encrypted, and this cluster is");
     if (rules->kind == SECURITY_OPEN || rules->kind == SECURITY_SHARED_KEY) return NULL;
     if (!seen->certificate && (rules->kind == SECURITY_CLUSTER || (rules->asks_clients && !seen->dialled)))
         return say(why, "it shows no certificate");

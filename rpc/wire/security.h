@@ -43,7 +43,7 @@ struct security_rules {
     bool dials_plain;    /* it dials without TLS: it has no certificate yet, or verify_outgoing is off */
     bool asks_clients;   /* who connects has to show a certificate */
     bool checks_servers; /* verify_server_hostname: the certificate of a server has the name server_name */
-    bool secures;        /* nodes without certificate may come for one (SECURITY_SECURE) */
+    bool secures; /* an open cluster is being closed: nodes without certificate may come for one (SECURITY_SECURE) */
     char domain[TLS_DOMAIN_SIZE + 1];
     char server_name[320];
     size_t region_count;
@@ -56,11 +56,19 @@ void security_free(struct security *security);
 /* Takes over the caller's reference of `context` (NULL: none). */
 void security_set(struct security *security, const struct security_rules *rules, struct tls_context *context);
 void security_get(struct security *security, struct security_rules *rules);
-struct tls_slot *security_slot(struct security *security);     /* lives as long as `security` */
-uint64_t security_generation(const struct security *security); /* grows with each security_set */
+struct tls_slot *security_slot(struct security *security); /* lives as long as `security` */
+/* Grows with each security_set, and when plain connections of before may stay no more (security_keeps_plain). */
+uint64_t security_generation(const struct security *security);
+/* An open cluster was closed a moment ago: plain connections that stood then may still be used, for SECURITY_KEEPS_MS, so that
+ * what is under way on them ends well while they are replaced. */
+#define SECURITY_KEEPS_MS 10000
+bool security_keeps_plain(const struct security *security);
 
 /* How to dial a member; false: plain. `link` is valid until the next security_set. `security` NULL: open. */
 bool security_dial(struct security *security, struct link_security *link);
+/* An open cluster is being closed: an encrypted connection is tried first, a plain one where that fails, and plain ones are
+ * replaced as soon as the other side can. */
+bool security_mixed(struct security *security);
 /* How to take connections; false: plain ones only. A plain side that is not taken is told so by a frame of
  * `refusal_type`. */
 bool security_accept(struct security *security, uint8_t refusal_type, struct link_security *link);
@@ -68,6 +76,7 @@ bool security_accept(struct security *security, uint8_t refusal_type, struct lin
 /* A connection, when a hello comes over it. */
 struct security_seen {
     bool dialled, encrypted;
+    bool kept;                                 /* it stood before the cluster was closed, and security_keeps_plain */
     const struct tls_certificate *certificate; /* NULL: none was shown */
     struct slice der;                          /* its bytes */
 };

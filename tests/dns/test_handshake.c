@@ -1,4 +1,4 @@
-/* Which handshake makes room for another, and when. */
+/* The rules by which a handshake makes room for another one. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 

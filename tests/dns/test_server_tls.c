@@ -123,7 +123,7 @@ Test(dns_server_tls, queries_and_a_goodbye) {
     help_tls_close(&client);
 }
 
-/* What was answered before the junk goes to nobody, least of all to another client. */
+/* The answers to the queries before the junk reach nobody, least of all another client. */
 Test(dns_server_tls, junk_after_queries) {
     start(default_config());
     struct help_tls bad, good;

@@ -17,9 +17,9 @@ static struct tls_context *contexts[2];
 static void make_contexts(void) {
     static const char ticket_key[TLS_TICKET_KEY_SIZE + 1] =
         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-    struct authority authority = {0};
+    struct test_ca authority = {0};
     struct identity server = {0};
-    authority_make(&authority);
+    test_ca_make(&authority);
     identity_make(&authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &server);
     contexts[0] = context_of(&server, &authority, (struct tls_context_config){.least_version = "tls10"});
     contexts[1] = context_of(&server, &authority,
@@ -28,7 +28,7 @@ static void make_contexts(void) {
                                                          .psk_count = 1,
                                                          .ticket_key = slice_make(ticket_key, TLS_TICKET_KEY_SIZE)});
     identity_free(&server);
-    authority_free(&authority);
+    test_ca_free(&authority);
 }
 
 static void chosen(void *data, const char *protocol, struct tls_session_config *config) {

@@ -18,6 +18,7 @@ struct world *world_start_with(const struct http_config *config, const struct mo
 void world_stop(struct world *world);      /* http_stop, then everything else */
 void world_stop_http(struct world *world); /* only that; world_stop still has to come */
 uint16_t world_port(const struct world *world);
+struct http_server *world_server(const struct world *world);
 struct rpc *world_rpc(const struct world *world);
 
 /* -- clients ------------------------------------------------------------------------------------------------------ */

@@ -425,6 +425,20 @@ void rpc_hot(struct rpc *rpc, struct rpc_hot *hot) {
     hints_hot(rpc->hints, slice_text(hot->service), clock_mono_ns(), hot_see, hot);
 }
 
+/* A token of no cluster; everything else is done at once, and does nothing. */
+void rpc_trust(struct rpc *rpc, struct rpc_trust *trust) {
+    static const uint8_t pin[TLS_PIN_SIZE];
+    struct join_token token;
+    struct fault fault = {0};
+    (void)rpc;
+    trust->text[0] = 0;
+    int error = trust->verb != RPC_JOIN_TOKEN ? CO_OK
+                                              : join_token_make(trust->server ? TLS_ROLE_SERVER : TLS_ROLE_AGENT, pin,
+                                                                &token, &fault);
+    if (trust->verb == RPC_JOIN_TOKEN && !error) join_token_write(&token, trust->text);
+    trust->done(trust, error);
+}
+
 /* Whatever it would wait for. */
 static void fetch_now(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request) {
     struct rpc_reader *reader = rpc_reader_new(rpc);

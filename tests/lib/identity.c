@@ -33,6 +33,15 @@ void identity_make(const struct test_ca *authority, enum tls_role role, const ch
     buffer_free(&request);
 }
 
+void identity_make_plain(const struct test_ca *authority, bool server, bool client, struct identity *identity) {
+    struct fault fault = {0};
+    struct tls_issuer issuer = {buffer_slice(&authority->certificate), buffer_slice(&authority->key)};
+    struct tls_plain_subject subject = {.common_name = "plain", .server = server, .client = client};
+    struct tls_life life = {now_s() - DAY_S, now_s() + DAY_S};
+    CHECK(tls_key_make(&identity->key, &fault) == CO_OK);
+    CHECK(tls_issue_plain(&issuer, buffer_slice(&identity->key), &subject, life, &identity->chain, &fault) == CO_OK);
+}
+
 void test_ca_pin(const struct test_ca *authority, uint8_t pin[TLS_PIN_SIZE]) {
     struct tls_certificate certificate;
     CHECK(tls_certificate_read(buffer_slice(&authority->certificate), &certificate, NULL) == CO_OK);

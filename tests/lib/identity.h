@@ -21,6 +21,8 @@ struct identity {
 /* from_s, to_s: from now. */
 void identity_make(const struct test_ca *authority, enum tls_role role, const char *node, int64_t from_s, int64_t to_s,
                    struct identity *identity);
+/* As `coord tls cert create` makes them, with these uses. */
+void identity_make_plain(const struct test_ca *authority, bool server, bool client, struct identity *identity);
 /* The pin of the CA. */
 void test_ca_pin(const struct test_ca *authority, uint8_t pin[TLS_PIN_SIZE]);
 void identity_free(struct identity *identity);

@@ -93,7 +93,7 @@ static void says_servers(struct world *world, struct connection *conn, bool lead
 
 static void meet(struct world *world) {
     run_for(world, TICK_MS);
-    connection_stands(last(world));
+    connection_stands(last(world), false);
     says_hello(world, last(world), CLUSTER);
     says_servers(world, last(world), true);
     cr_assert_eq(world->c.current, last(world));
@@ -224,6 +224,63 @@ Test(connections, what_servers_said_before_a_connection_does_not_count) {
     }
     says_servers(&world, last(&world), true);
     cr_assert_eq(connections_elsewhere(&world.c), 0);
+    close_world(&world);
+}
+
+/* The open cluster is being closed: the plain connection goes on until an encrypted one to the same server stands. */
+Test(connections, a_plain_connection_is_replaced_by_an_encrypted_one) {
+    struct world world;
+    open_world(&world, 2);
+    meet(&world);
+    struct connection *plain = last(&world);
+    run_for(&world, 25000);
+    cr_assert_eq(world.dialled, 1, "not as long as the cluster is open");
+    connections_mixed(&world.c, true);
+    run_for(&world, TICK_MS);
+    cr_assert_eq(world.dialled, 2);
+    cr_assert_eq(last(&world)->server, plain->server);
+    cr_expect_not(last(&world)->server->plain, "an encrypted one is tried first");
+    fails(&world); /* the server cannot do it yet */
+    cr_assert_eq(world.c.current, plain, "nothing is lost");
+    run_for(&world, 5000);
+    cr_assert_eq(world.dialled, 3);
+    cr_expect_not(last(&world)->server->plain);
+    connection_stands(last(&world), true);
+    says_hello(&world, last(&world), CLUSTER);
+    says_servers(&world, last(&world), true);
+    cr_assert_eq(world.c.current, last(&world));
+    cr_assert(plain->draining, "what is under way on it ends well");
+    run_for(&world, 20000);
+    cr_assert_eq(world.dialled, 3, "it stays with that");
+    close_world(&world);
+}
+
+Test(connections, a_server_that_does_not_encrypt_yet_is_dialled_plain_in_turn) {
+    struct world world;
+    bool plain[4];
+    open_world(&world, 1);
+    connections_mixed(&world.c, true);
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned dialled = world.dialled;
+        while (world.dialled == dialled) run_for(&world, TICK_MS);
+        plain[i] = last(&world)->server->plain;
+        fails(&world);
+    }
+    cr_assert(!plain[0] && plain[1] && !plain[2] && plain[3]);
+    close_world(&world);
+}
+
+/* Thousands that come back at once shake hands one after the other: to begin anew would only add to the server's work. */
+Test(connections, a_handshake_that_waits_for_its_turn_is_not_begun_anew) {
+    struct world world;
+    open_world(&world, 2);
+    run_for(&world, TICK_MS);
+    world.seen.shakes = true;
+    run_for(&world, 5000);
+    cr_assert(!world.closed && world.dialled == 1);
+    world.seen.shakes = false;
+    run_for(&world, TICK_MS);
+    cr_assert_eq(world.closed, last(&world), "without one it is dead");
     close_world(&world);
 }
 

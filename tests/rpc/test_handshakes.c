@@ -1,4 +1,4 @@
-/* Who shakes hands next: a pure rule. */
+/* The order of handshakes: a pure rule. */
 #include <criterion/criterion.h>
 
 #include "rpc/wire/handshakes.h"

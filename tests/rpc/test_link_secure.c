@@ -123,7 +123,9 @@ Test(link_secure, a_plain_side_is_told_that_encryption_is_wanted) {
     accepted.refusal_type = REFUSED, accepted.refusal = "this cluster takes encrypted connections only";
     struct pair pair;
     pair_open(&pair, NULL, &accepted);
-    send_to_accepted(&pair, "hello");
+    static char many[50000]; /* more than is read at once: the answer gets there all the same */
+    for (int i = 0; i < 3; i++) link_send(pair.dialled, PAIR_FRAME, slice_make(many, sizeof many));
+    link_flush(pair.dialled);
     pair_run(&pair);
     cr_assert(slice_is(buffer_slice(&pair.refusal), accepted.refusal));
     cr_assert_eq(pair.frames, 0);
@@ -260,6 +262,29 @@ Test(link_secure, those_that_stop_halfway_hold_nobody_up_and_end) {
     cr_assert_eq(good.closed, 0, "a link whose handshake is over has no such end");
     link_close(link);
     for (size_t i = 0; i < CROWD; i++) close(fds[i]);
+    tls_session_free(hello);
+    crowd_close(&crowd);
+}
+
+/* Bytes that come one by one are no work until they are a hello. */
+Test(link_secure, a_hello_in_pieces_begins_when_it_is_whole) {
+    struct crowd crowd;
+    crowd_open(&crowd);
+    struct tls_session *hello = tls_session_new(world.agent_context, &world.dial.session);
+    struct slice whole = buffer_slice(tls_session_out(hello));
+    int fd = stopped(&crowd, (struct slice){0});
+    while (crowd.count < 1) uv_run(&crowd.loop, UV_RUN_ONCE);
+    uint64_t heard = 0;
+    for (size_t i = 0; i < whole.size; i++) {
+        cr_assert_null(link_session(crowd.links[0]), "after %zu bytes", i);
+        cr_assert_eq(send(fd, whole.data + i, 1, 0), 1);
+        while (!link_heard(crowd.links[0], &heard)) uv_run(&crowd.loop, UV_RUN_ONCE);
+    }
+    cr_assert_eq(heard, whole.size);
+    cr_assert_not_null(link_session(crowd.links[0]));
+    cr_assert_eq(tls_session_state(link_session(crowd.links[0])), TLS_HANDSHAKE);
+    close(fd);
+    while (crowd.closed < 1) uv_run(&crowd.loop, UV_RUN_ONCE);
     tls_session_free(hello);
     crowd_close(&crowd);
 }

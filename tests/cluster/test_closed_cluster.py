@@ -1,0 +1,359 @@
+"""A closed cluster as docs/security.md has it: its session, word for word, on four hosts with networks and folders of their own; and bad weather."""
+import json, os, re, shlex, signal, socket, subprocess, sys, tempfile, threading, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [os.path.join(HERE, "../lib"), os.path.join(HERE, "../e2e")]
+from coordtest import COORD, check, run, until
+from pace import SLOW, STANDSTILL
+
+PAGE = os.path.join(ROOT, "docs/security.md")
+DATA = "/var/lib/coord"
+TOKEN = re.compile(r"coord1[sa]\.[\w.-]{60,}")
+
+
+def skip(why):
+    print("skipped: " + why)
+    sys.exit(77)
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+class Host:
+    """A host: a network namespace at a bridge, and a mount namespace in which DATA is its own."""
+
+    def __init__(self, net, name, address):
+        self.net, self.name, self.address = net, name, address
+        self.folder = tempfile.mkdtemp(prefix="coord-closed-")
+        self.namespace = "%s-%s" % (net.name, name)
+        ip("netns", "add", self.namespace)
+        ip("link", "add", "v" + name, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
+        ip("link", "set", "v" + name, "master", "br0", "up")
+        ip("-n", self.namespace, "addr", "add", address + "/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            ip("-n", self.namespace, "link", "set", device, "up")
+        self.agent, self.log = None, self.folder + ".log"
+        open(self.log, "w").close()
+
+    def words(self, text):
+        """The command as it is typed on this host."""
+        inside = "mkdir -p {0} && mount --bind {1} {0} && hostname {2} && exec {3}".format(DATA, shlex.quote(self.folder), self.name, text)
+        return ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "--uts", "sh", "-c", inside]
+
+    def run(self, text, within=60, environment=None, **more):
+        r = subprocess.run(self.words(text), capture_output=True, text=True, timeout=within * SLOW + STANDSTILL, env=dict(self.net.environment, **(environment or {})), **more)
+        return r.returncode, r.stdout, r.stderr
+
+    def ok(self, text, **more):
+        code, out, err = self.run(text, **more)
+        check(code == 0, "%s$ %s: %d\n%s%s\n%s" % (self.name, text, code, out, err, self.said()[-2000:]))
+        return out
+
+    def start(self, text="coord agent -data-dir " + DATA, environment=None):
+        log = open(self.log, "ab")
+        self.agent = subprocess.Popen(self.words(text), stdout=log, stderr=log, env=dict(self.net.environment, **(environment or {})))
+        log.close()
+
+    def stop(self, number=signal.SIGTERM):
+        if self.agent:
+            self.agent.send_signal(number)
+            self.agent.wait(30 * SLOW + STANDSTILL)
+            self.agent = None
+
+    def said(self):
+        with open(self.log, errors="replace") as f:
+            return f.read()
+
+    def get(self, path):
+        code, out, _ = self.run("curl -s -m 5 http://127.0.0.1:8500%s" % path)
+        try:
+            return json.loads(out)
+        except ValueError:
+            return None
+
+    def leads(self):
+        return code_of(self.run("curl -s -m 5 http://127.0.0.1:8500/v1/status/leader"))
+
+    def remove(self):
+        self.stop(signal.SIGKILL)
+        subprocess.run(["ip", "netns", "del", self.namespace], capture_output=True)
+        subprocess.run(["rm", "-rf", self.folder, self.log])
+
+
+def code_of(answer):
+    return answer[0] == 0 and answer[1].strip('"\n')
+
+
+class Net:
+    """The bridge, in a namespace that this process has entered (see the end of the file), and what passes over it."""
+
+    def __init__(self):
+        self.name = "closed%d" % os.getpid()
+        self.hosts = {}
+        self.bin = tempfile.mkdtemp(prefix="coord-closed-bin-")
+        os.symlink(os.path.abspath(COORD), os.path.join(self.bin, "coord"))
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("COORD_", "CONSUL_"))}
+        self.environment["PATH"] = self.bin + os.pathsep + os.environ["PATH"]
+        ip("link", "add", "br0", "type", "bridge")
+        ip("link", "set", "br0", "up")
+        self.seen, self.watching = bytearray(), True
+        self.wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self.wire.bind(("br0", 0))
+        self.wire.settimeout(0.2)
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        # A bridge shows only what is for this host. Promiscuous ports show the rest: one socket sees all of them.
+        every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        every.settimeout(0.2)
+        while self.watching:
+            try:
+                data, _ = every.recvfrom(65536)
+            except socket.timeout:
+                continue
+            if len(self.seen) < 1 << 28:
+                self.seen += data
+
+    def host(self, name, address=None):
+        if name not in self.hosts:
+            self.hosts[name] = Host(self, name, address or "10.0.0." + re.sub(r"\D", "", name))
+        return self.hosts[name]
+
+    def remove(self):
+        self.watching = False
+        for host in self.hosts.values():
+            host.remove()
+        subprocess.run(["rm", "-rf", self.bin])
+
+
+NET = None
+TOKENS = {}
+
+
+def take_tokens(text):
+    for token in TOKEN.findall(text):
+        TOKENS[token[:8]] = token
+
+
+def session():
+    """Every line of the page that begins with a host's name and $ is run on that host; what is shown below it has to be printed."""
+    with open(PAGE) as f:
+        page = f.read()
+    steps = 0
+    for block in re.findall(r"```console\n(.*?)```", page, re.S):
+        parts = re.split(r"^(\w\d)\$ (.*)\n", block, flags=re.M)
+        for name, command, shown in zip(parts[1::3], parts[2::3], parts[3::3]):
+            steps += 1
+            host = NET.host(name)
+            for prefix, token in TOKENS.items():
+                command = command.replace(prefix + "…", token)
+            if command.startswith("coord agent"):
+                host.start(command)
+                until("%s answers" % name, lambda: host.get("/v1/status/leader"), within=30)
+                continue
+            out = host.ok(command)
+            take_tokens(out)
+            for line in shown.splitlines():
+                wanted = "^%s$" % ".*".join(map(re.escape, line.split("…")))
+                check(re.search(wanted, out, re.M), "%s$ %s prints no %r but\n%s" % (name, command, line, out))
+    check(steps >= 11, "the page has %d steps" % steps)
+    first = NET.host("s1")
+    until("three servers", lambda: sum(s["Voter"] for s in first.get("/v1/operator/raft/configuration")["Servers"]) == 3, within=30)
+    until("four nodes", lambda: {n["Node"] for n in first.get("/v1/catalog/nodes")} == {"s1", "s2", "s3", "h9"}, within=30)
+
+
+def nothing_is_readable():
+    """A key that is written at one host is read at another, and nobody on the network sees it."""
+    secret = "a-secret-that-nobody-else-may-read-%d" % os.getpid()
+    NET.host("h9").ok("curl -sf -X PUT -d %s http://127.0.0.1:8500/v1/kv/secret" % secret)
+    for name in ("s1", "s2", "s3", "h9"):
+        until("%s has it" % name, lambda: NET.host(name).run("curl -s http://127.0.0.1:8500/v1/kv/secret?raw")[1] == secret)
+    check(len(NET.seen) > 100000, "%d bytes were seen" % len(NET.seen))
+    for word in (secret.encode(), b"coord-peer", TOKENS["coord1s."].split(".")[3].encode(), b"PRIVATE KEY"):
+        check(word not in NET.seen, "%r was on the network" % word)
+
+
+def join(host, *words, environment=None):
+    return host.run("coord join -data-dir %s %s" % (DATA, " ".join(words)), environment=environment)
+
+
+def tokens_are_checked():
+    """Cut short, mistyped, of another cluster, revoked, used up, for other names: each is refused with a line, and nothing is kept."""
+    x = NET.host("x1", "10.0.0.50")
+    good = NET.host("s1").ok("coord join-token -uses 1 -node 'x*'").strip()
+    for bad, said in ((good[:-4], "cut short"), (good.replace(good[20], "A" if good[20] != "A" else "B"), "changed"), ("coord1a.hello", "join token")):
+        code, _, err = join(x, bad, "10.0.0.1")
+        check(code == 2 and said in err, "%s: %d %s" % (bad, code, err))
+    code, _, err = join(x, "-node", "web1", good, "10.0.0.1")
+    check(code == 1 and "other names" in err, "%d %s" % (code, err))
+    code, out, err = join(x, good, "10.0.0.1")
+    check(code == 0 and "joined" in out, "%d %s" % (code, err))
+    y = NET.host("x2", "10.0.0.51")
+    code, _, err = join(y, good, "10.0.0.1")
+    check(code == 1 and "used up" in err, "%d %s" % (code, err))
+    revoked = NET.host("s1").ok("coord join-token").strip()
+    NET.host("s1").ok("coord join-token revoke " + revoked.split(".")[2])
+    code, _, err = join(y, revoked, "10.0.0.1")
+    check(code == 1 and "not known" in err, "%d %s" % (code, err))
+    short = NET.host("s1").ok("coord join-token -ttl 1s -node nobody").strip()
+    until("it is over", lambda: any(word in join(y, short, "10.0.0.1")[2] for word in ("time is over", "not known")))
+    code, _, err = join(y, "-timeout", "2s", revoked, "10.0.0.77")
+    check(code == 1 and "waiting" in err and "10.0.0.77" in err, "%d %s" % (code, err))
+
+
+def nobody_else_is_let_in():
+    """A plain agent, one of another cluster, an agent's certificate in a server's place, another node's name."""
+    plain = NET.host("p1", "10.0.0.60")
+    plain.start("coord agent -data-dir %s -bind 10.0.0.60 -retry-join 10.0.0.1" % DATA)
+    until("it is told what is wanted", lambda: "encrypted connections only" in plain.said())
+    plain.stop()
+    other = NET.host("o1", "10.0.0.61")
+    other.ok("coord init -data-dir %s -bind 10.0.0.61" % DATA)
+    other.start("coord agent -data-dir %s -retry-join 10.0.0.1" % DATA)
+    until("its CA is not known", lambda: "no encrypted connection" in other.said())
+    until("nor is that one there", lambda: "no encrypted connection" in NET.host("s1").said())
+    other.stop()
+    x = NET.host("x1")
+    code, _, err = x.run("timeout 5 coord agent -data-dir %s -node impostor" % DATA)
+    check("has to join anew" in err, "%d %s" % (code, err))
+    code, _, err = x.run("timeout 5 coord agent -data-dir %s -server -bootstrap-expect=1" % DATA)
+    check("is that of a client agent" in err, "%d %s" % (code, err))
+    check("p1" not in {n["Node"] for n in NET.host("s1").get("/v1/catalog/nodes")}, "no plain agent is in the catalog")
+
+
+def a_removed_node_is_cut_off():
+    x = NET.host("x1")
+    x.start()
+    until("it is a member", lambda: "x1" in {n["Node"] for n in NET.host("s2").get("/v1/catalog/nodes")}, within=20)
+    NET.host("s3").ok("coord force-leave -prune x1")
+    begun = time.monotonic()
+    until("its connection ends", lambda: "it was removed from the cluster" in x.said())
+    print("     cut off after %.2f s" % (time.monotonic() - begun))
+    x.stop()
+    code, _, err = join(x, NET.host("s1").ok("coord join-token").strip(), "10.0.0.2")
+    check(code == 1 and "belongs to a cluster already" in err, err)
+    subprocess.run("rm -rf %s/*" % x.folder, shell=True, check=True)
+    code, out, err = join(x, NET.host("s1").ok("coord join-token").strip(), "10.0.0.2")
+    check(code == 0, "with an empty folder it joins anew: %d %s" % (code, err))
+
+
+def the_leader_dies_while_it_signs():
+    """A join goes on with the servers that are left."""
+    leader = next(NET.host(n) for n in ("s1", "s2", "s3") if NET.host(n).address in (NET.host(n).leads() or ""))
+    others = [h for h in (NET.host(n) for n in ("s1", "s2", "s3")) if h is not leader]
+    token = others[0].ok("coord join-token").strip()
+    z = NET.host("z1", "10.0.0.70")
+    leader.agent.send_signal(signal.SIGSTOP)
+    joining = threading.Thread(target=lambda: joined.append(join(z, token, leader.address, others[0].address, others[1].address)))
+    joined = []
+    joining.start()
+    joining.join(60 * SLOW + STANDSTILL)
+    check(joined and joined[0][0] == 0, "%r" % joined)
+    leader.agent.send_signal(signal.SIGCONT)
+    until("it is back", lambda: leader.get("/v1/status/leader"))
+
+
+def no_secret_is_where_it_does_not_belong():
+    """Keys and secrets of tokens: only in the files that are meant to hold them."""
+    first = NET.host("s1")
+    first.ok("coord snapshot save %s/backup.snap" % DATA)
+    secrets = {}
+    for name in ("ca.key", "key.pem", "secret.key"):
+        with open(os.path.join(first.folder, "tls", name), "rb") as f:
+            content = f.read()
+        body = b"".join(content.split(b"\n")[1:-2]) if b"BEGIN" in content else content
+        secrets[name] = [content, body, body[20:60]]
+    tokens = [t.split(".")[3].encode() for t in TOKENS.values()]
+    for folder, _, files in os.walk(first.folder):
+        for file in files:
+            with open(os.path.join(folder, file), "rb") as f:
+                content = f.read()
+            for name, parts in secrets.items():
+                check(file == name or not any(part and part in content for part in parts), "%s is in %s" % (name, file))
+            check(not any(token in content for token in tokens), "a token's secret is in %s" % file)
+
+
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+
+
+def faked(path):
+    """The wall clock is what the file says; timers go on as they are."""
+    if not os.path.exists(FAKETIME):
+        skip("no libfaketime")
+    return {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": path, "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
+def the_clock_of_a_joiner_is_wrong():
+    """A day ahead, the certificates are still good. A day behind, the joiner is told that they are not good yet."""
+    token = NET.host("s1").ok("coord join-token -uses 0").strip()
+    for name, address, offset, wanted in (("f1", "10.0.0.81", "+1d", 0), ("f2", "10.0.0.82", "-1d", 1)):
+        host = NET.host(name, address)
+        with open(host.folder + ".time", "w") as f:
+            f.write(offset)
+        code, out, err = join(host, token, "10.0.0.1", environment=faked(host.folder + ".time"))
+        check(code == wanted and (code == 0 or "is a clock wrong" in err), "%s: %d %s%s" % (offset, code, out, err))
+
+
+def three_years_of_renewals():
+    """A cluster of one whose clock goes on by half a certificate's life each time: it renews, and never stops to serve."""
+    host = NET.host("y1", "10.0.0.90")
+    clock = host.folder + ".time"
+    day = 0.0
+
+    def go_on(days):
+        with open(clock + ".new", "w") as f:
+            f.write("+%dd" % round(days))
+        os.replace(clock + ".new", clock)
+    go_on(0)
+    host.ok("coord init -data-dir %s -bind 10.0.0.90" % DATA, environment=faked(clock))
+    host.start(environment=faked(clock))
+    until("it answers", lambda: host.get("/v1/status/leader"), within=30)
+    until("it is closed", lambda: "the cluster is closed" in host.said())
+    path, renewals = os.path.join(host.folder, "tls/cert.pem"), 0
+    while day < 3 * 365:
+        with open(path) as f:
+            before = f.read()
+        day += 5
+        go_on(day)
+        host.agent.send_signal(signal.SIGHUP)
+        until("a new certificate on day %d" % day, lambda: open(path).read() != before, within=20, every=0.005)
+        renewals += 1
+        if renewals % 20 == 1:
+            join_line = host.ok("coord join-token").strip()
+            check(join_line.startswith("coord1a."), join_line)
+    print("     %d renewals" % renewals)
+    check(renewals >= 200, "%d" % renewals)
+    check(host.get("/v1/kv/none") is None and host.get("/v1/status/leader"), "it serves")
+    host.stop()
+
+
+def a_restored_backup_brings_no_token_back():
+    first = NET.host("s1")
+    token = first.ok("coord join-token").strip()
+    first.ok("coord snapshot save %s/then.snap" % DATA)
+    first.ok("coord join-token revoke " + token.split(".")[2])
+    first.ok("coord snapshot restore %s/then.snap" % DATA)
+    code, _, err = join(NET.host("x2"), token, "10.0.0.1")
+    check(code == 1 and "not known" in err, "%d %s" % (code, err))
+    check(NET.host("h9").ok("coord certificates").count("valid") >= 4, "the certificates are those of now")
+
+
+STORIES = [session, nothing_is_readable, tokens_are_checked, nobody_else_is_let_in, a_removed_node_is_cut_off, the_leader_dies_while_it_signs,
+           a_restored_backup_brings_no_token_back, the_clock_of_a_joiner_is_wrong, three_years_of_renewals,
+           no_secret_is_where_it_does_not_belong]
+
+if __name__ == "__main__":
+    if os.environ.get("COORD_CLOSED_INSIDE") != "yes":
+        if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True).returncode:
+            skip("no namespaces here")
+        os.execvpe("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv],
+                   dict(os.environ, COORD_CLOSED_INSIDE="yes"))
+    subprocess.run("mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link set lo up", shell=True, check=True)
+    NET = Net()
+    try:
+        run(STORIES)
+    finally:
+        NET.remove()
