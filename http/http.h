@@ -45,7 +45,7 @@ enum http_certificate_severity {
     HTTP_CERTIFICATE_CRITICAL
 };
 struct http_certificate {
-    const char *which; /* "node", "ca", "https" */
+    const char *which; /* "node", "ca", "https", "rpc" (for connections with other processes) */
     char name[256], serial[41];
     int64_t from_s, to_s; /* Unix time */
     bool renews, stuck;   /* it renews itself; it does, but the cluster refuses */

@@ -5,6 +5,7 @@
  * requests, the answer cache. Other threads touch a worker only by `worker_post`.
  *
  *     socket -> accept (listen.c) -> shard (shards.c) -> request (request.c) -> route (routes.c) -> handler (http/api)
+ *     with TLS between accept and shard: handshake (handshake.c); its bytes are moved by secure.c
  *     handler -> reply.c, or blocking.c / submit.c: the connection is suspended; a post wakes it and it is answered */
 #ifndef COORD_HTTP_IMPL_H
 #define COORD_HTTP_IMPL_H
@@ -143,6 +144,7 @@ struct http_server {
         bool tls;
         char *path;             /* of a Unix socket; NULL: TCP */
         uint64_t device, inode; /* its file's */
+        struct timespec made;
     } * listeners;
     unsigned listener_count;
     uint16_t port, https_port;
@@ -268,6 +270,7 @@ const char *secure_why(const struct connection *connection);      /* a line abou
 ssize_t secure_receive(struct connection *connection, void *data, size_t size);
 ssize_t secure_send(struct connection *connection, const struct iovec *parts, size_t count);
 ssize_t secure_send_file(struct connection *connection, int from, off64_t *offset, size_t size);
+bool secure_ended(const struct connection *connection);  /* the client will send no more */
 bool secure_unread(const struct connection *connection); /* has it bytes that were received and not read? */
 bool secure_silent(const struct connection *connection); /* nothing can be said any more, or not at this point */
 void secure_goodbye(struct connection *connection);      /* no more will be sent; once */

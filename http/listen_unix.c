@@ -92,11 +92,14 @@ int listen_unix(struct listener *listener, const char *path, const struct http_s
     listener->path = mem_strdup(path);
     listener->device = info.st_dev;
     listener->inode = info.st_ino;
+    listener->made = info.st_mtim; /* a file that replaces it may get the same inode */
     return CO_OK;
 }
 
 void listen_unix_remove(const struct listener *listener) {
     struct stat info;
     if (!listener->path || lstat(listener->path, &info) != 0) return;
-    if (info.st_dev == listener->device && info.st_ino == listener->inode) unlink(listener->path);
+    bool ours = info.st_dev == listener->device && info.st_ino == listener->inode &&
+                info.st_mtim.tv_sec == listener->made.tv_sec && info.st_mtim.tv_nsec == listener->made.tv_nsec;
+    if (ours) unlink(listener->path);
 }

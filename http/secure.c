@@ -87,8 +87,9 @@ static ssize_t pull(gnutls_transport_ptr_t transport, void *data, size_t size) {
     }
     if (got <= 0) {
         secure->drained = true;
-        gnutls_transport_set_errno(secure->session, got < 0 ? errno : 0);
-        return got;
+        if (got == 0) secure->ended = true; /* GnuTLS, told of the end, would send no answer any more */
+        gnutls_transport_set_errno(secure->session, got == 0 ? EAGAIN : errno);
+        return -1;
     }
     secure->drained = got < RECEIVE_STEP;
     secure->now = received;
@@ -269,8 +270,7 @@ enum secure_step secure_handshake(struct connection *connection) {
     struct tally *tally = &connection->worker->tally;
     int rv;
     call_begin(secure);
-    while ((rv = gnutls_handshake(secure->session)) == GNUTLS_E_INTERRUPTED || rv == GNUTLS_E_WARNING_ALERT_RECEIVED ||
-           rv == GNUTLS_E_GOT_APPLICATION_DATA) {
+    while ((rv = gnutls_handshake(secure->session)) == GNUTLS_E_INTERRUPTED || rv == GNUTLS_E_WARNING_ALERT_RECEIVED) {
         continue;
     }
     if (rv < 0 && rv != GNUTLS_E_AGAIN) {
@@ -287,6 +287,12 @@ enum secure_step secure_handshake(struct connection *connection) {
         return SECURE_FAILED;
     }
     if (!sent) return SECURE_FULL;
+    if (rv < 0 && secure->ended) {
+        secure->failed = true;
+        tally->handshakes[2]++;
+        snprintf(secure->why, sizeof secure->why, "the client is gone");
+        return SECURE_FAILED;
+    }
     if (rv < 0) return SECURE_WAIT;
     tally->handshakes[gnutls_session_is_resumed(secure->session) ? 1 : 0]++;
     return SECURE_DONE;
@@ -328,7 +334,7 @@ ssize_t secure_receive(struct connection *connection, void *data, size_t size) {
         errno = ECONNRESET;
         return -1;
     }
-    if (secure->ended) return 0;
+    if (secure->ended) return 0; /* by its goodbye, or without one: a body has its length */
     errno = EAGAIN;
     return -1;
 }
@@ -358,7 +364,7 @@ static bool encrypt(struct secure *secure, struct slice bytes) {
     while (bytes.size) {
         ssize_t done =
             gnutls_record_send(secure->session, bytes.data, bytes.size < RECORD_MOST ? bytes.size : RECORD_MOST);
-        if (done == GNUTLS_E_INTERRUPTED || done == GNUTLS_E_AGAIN) continue;
+        if (done == GNUTLS_E_INTERRUPTED) continue;
         if (done <= 0) return false;
         bytes = slice_make(bytes.data + done, bytes.size - (size_t)done);
     }
@@ -414,6 +420,8 @@ ssize_t secure_send_file(struct connection *connection, int from, off64_t *offse
     free(bytes);
     return done ? (ssize_t)done : sent;
 }
+
+bool secure_ended(const struct connection *connection) { return connection->secure && connection->secure->ended; }
 
 bool secure_unread(const struct connection *connection) {
     const struct secure *secure = connection->secure;

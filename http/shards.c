@@ -161,6 +161,16 @@ static void say_plainly(struct connection *connection, const char *status, const
     connection->worker->tally.answered[4] += connection_say(connection, answer, size) > 0;
 }
 
+/* Ends the connection: shuts the socket down, so that libmicrohttpd finds it closed. */
+static void cut(struct connection *connection, const char *status, const char *why) {
+    if (why) say_plainly(connection, status, why);
+    secure_goodbye(connection);
+    connection->hung_up = true;
+    shutdown(connection->fd, SHUT_RDWR);
+    /* A connection that libmicrohttpd does not read would not notice that, so it gets a timeout. */
+    if (connection->mhd) MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1U);
+}
+
 static void on_completed(void *data, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code) {
     (void)data, (void)mhd;
     struct http_request *request = *context;
@@ -184,6 +194,8 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
         connection->completed_run = connection->worker->run_serial;
     }
     request_end(request);
+    /* libmicrohttpd read the client's last bytes with the request, and would wait for more. */
+    if (secure_ended(connection) && !connection->next_fd && !connection->hung_up) cut(connection, NULL, NULL);
 }
 
 /* libmicrohttpd closes the connection without an answer when the first line is no request line. When nothing was ever
@@ -331,16 +343,6 @@ void shard_wake(struct shard *shard) {
 static bool shard_pending(struct shard *shard) {
     MHD_UNSIGNED_LONG_LONG timeout;
     return MHD_get_timeout(shard->daemon, &timeout) == MHD_YES && timeout == 0;
-}
-
-/* Ends the connection: shuts the socket down, so that libmicrohttpd finds it closed. */
-static void cut(struct connection *connection, const char *status, const char *why) {
-    if (why) say_plainly(connection, status, why);
-    secure_goodbye(connection);
-    connection->hung_up = true;
-    shutdown(connection->fd, SHUT_RDWR);
-    /* A connection that libmicrohttpd does not read would not notice that, so it gets a timeout. */
-    if (connection->mhd) MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1U);
 }
 
 static bool unread(const struct connection *connection) {

@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-#define TLS_PSK_KEYS_MAX    3
+#define TLS_PSK_KEYS_MAX    8
 #define TLS_TICKET_KEY_SIZE 64
 
 struct tls_context_config {

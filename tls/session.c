@@ -236,7 +236,10 @@ static void explain(struct tls_session *session, int error) {
     char text[WHY_SIZE];
     const char *why = gnutls_strerror(error);
     if (error == GNUTLS_E_FATAL_ALERT_RECEIVED) {
-        const char *alert = gnutls_alert_get_name(gnutls_alert_get(session->tls));
+        gnutls_alert_description_t told = gnutls_alert_get(session->tls);
+        const char *alert = gnutls_alert_get_name(told);
+        bool of_key = told == GNUTLS_A_ILLEGAL_PARAMETER || told == GNUTLS_A_UNKNOWN_PSK_IDENTITY;
+        if (session->psk_client && of_key) alert = "it does not have the shared key (encrypt) of this side";
         snprintf(text, sizeof text, "it refuses this side: %s", alert ? alert : "no reason known");
         why = text;
     } else if (session->psk_unknown) {

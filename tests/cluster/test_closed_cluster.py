@@ -275,7 +275,7 @@ def no_secret_is_where_it_does_not_belong():
             check(not any(token in content for token in tokens), "a token's secret is in %s" % file)
 
 
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
 def faked(path):
@@ -319,7 +319,11 @@ def three_years_of_renewals():
         day += 5
         go_on(day)
         host.agent.send_signal(signal.SIGHUP)
-        until("a new certificate on day %d" % day, lambda: open(path).read() != before, within=20, every=0.005)
+        try:
+            until("a new certificate on day %d" % day, lambda: open(path).read() != before, within=20, every=0.005)
+        except Exception:
+            print(host.said()[-1500:])
+            raise
         renewals += 1
         if renewals % 20 == 1:
             join_line = host.ok("coord join-token").strip()

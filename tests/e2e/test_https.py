@@ -1,5 +1,5 @@
 """HTTPS and Unix sockets: real clients of TLS, certificates that are wrong, cut and half handshakes, new certificates under load."""
-import glob, http.client, json, os, shutil, signal, socket, ssl, stat, subprocess, sys, tempfile, threading, time
+import http.client, json, os, select, shutil, signal, socket, ssl, stat, subprocess, tempfile, threading, time
 from coordtest import COORD, SLOW, STANDSTILL, Agent, check, configuration, run, until
 
 PORT = 8501
@@ -231,7 +231,7 @@ def client_certificates():
 
 def the_wrong_protocol():
     ca = Authority()
-    agent = Secure(ca, log_level="debug").start()
+    agent = Secure(ca, log_level="debug", limits={"https_handshake_timeout": "1s"}).start()
 
     def says(port, data):
         with socket.create_connection((agent.ip, port), timeout=10 * SLOW + STANDSTILL) as s:
@@ -429,6 +429,79 @@ def waiting_and_streams():
     check(r.returncode in (0, 2), "monitor")
 
 
+def words_of_tls_within_a_connection():
+    """Renegotiation is refused, new keys are taken, a client that has said its last word gets its answer and the end."""
+    ca = Authority()
+    agent = Secure(ca).start()
+
+    def talk(version, *lines):
+        p = subprocess.Popen(["openssl", "s_client", "-connect", "%s:%d" % (agent.ip, PORT), "-CAfile", ca.ca, version, "-crlf"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = b""
+        os.set_blocking(p.stdout.fileno(), False)
+
+        def has(words):
+            def read():
+                nonlocal said
+                said += os.read(p.stdout.fileno(), 1 << 16) if select.select([p.stdout], [], [], 0.05)[0] else b""
+                return words in said or p.poll() is not None
+            until(words, read)
+        has(b"Verify return code: 0 (ok)")
+        for line, words in lines:
+            p.stdin.write(line)
+            p.stdin.flush()
+            has(words)
+        p.kill()
+        p.wait()
+        return said
+    get = "GET /v1/status/leader HTTP/1.1\nHost: x\n\n"
+    said = talk("-tls1_2", (get, b':8300"'), ("R\n", b"no renegotiation"))
+    check(b"no renegotiation" in said, "%r" % said[-600:])
+    said = talk("-tls1_3", (get, b':8300"'), ("K\n", b"KEYUPDATE"), (get, b"KEYUPDATE"), ("GET /v1/kv/none HTTP/1.1\nHost: x\n\n", b"404"))
+    check(b"HTTP/1.1 404" in said and said.count(b"HTTP/1.1 200") == 2, "after new keys: %r" % said[-900:])
+    for bye in (True, False):
+        client = Memory(agent, 100000)
+        client.tls.write(b"GET /v1/status/leader HTTP/1.1\r\nHost: x\r\n\r\n")
+        if bye:
+            try:
+                client.tls.unwrap()
+            except ssl.SSLWantReadError:
+                pass
+        os.kill(agent.proc.pid, signal.SIGSTOP)          # so that all of it is there when the server looks
+        client.flush()
+        client.socket.shutdown(socket.SHUT_WR)
+        os.kill(agent.proc.pid, signal.SIGCONT)
+        if not bye:
+            check(client.do(client.tls.read, 4096).startswith(b"HTTP/1.1 200"), "the answer")
+            continue
+        begun, data = time.monotonic(), b""              # openssl reads nothing after it has said goodbye
+        while True:
+            block = client.socket.recv(65536)
+            if not block:
+                break
+            data += block
+        check(len(data) > 100 and time.monotonic() - begun < 30 * SLOW + STANDSTILL, "closed at once: %.1f s" % (time.monotonic() - begun))
+    check(agent.secure_get()[0] == 200, "others are served")
+
+
+def slow_senders():
+    ca = Authority()
+    agent = Secure(ca, coord={"http_idle_timeout": "1500ms"}).start()
+    clients = []
+    for text in (b"GET /v1/kv/a HTTP/1.1\r\nHo", b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n123", b""):
+        s = agent.context().wrap_socket(socket.create_connection((agent.ip, PORT), timeout=30 * SLOW + STANDSTILL), server_hostname="localhost")
+        s.sendall(text) if text else None
+        clients.append(s)
+    for s, words in zip(clients, (b"the header did not come in time", b"the body did not come in time", b"")):
+        out = b""
+        while True:
+            block = s.recv(4096)             # raises when the end is not that of TLS
+            if not block:
+                break
+            out += block
+        check(words in out and (out.startswith(b"HTTP/1.1 408") or not words), "%r" % out)
+
+
 def half_handshakes():
     """A hundred handshakes that stop halfway hold nothing of others, and are closed in time; also those that never begin."""
     ca = Authority()
@@ -460,13 +533,8 @@ def half_handshakes():
     check(agent.metric('coord_https_handshakes_total{outcome="failed"}') >= 70, "they are counted")
     few = Secure(ca, limits={"http_max_conns_per_client": 12}).start()
     held = []
-    for _ in range(12):
-        held.append(socket.create_connection((few.ip, PORT), timeout=20))
-    try:
-        extra = few.secure_get()
-        raise AssertionError("above the limit: %r" % (extra,))
-    except (OSError, http.client.HTTPException):
-        pass
+    until("the limit is met", lambda: held.append(socket.create_connection((few.ip, PORT), timeout=20)) or not tried(few))
+    check(len(held) >= 12, "%d held" % len(held))
     [s.close() for s in held]
     until("there is room again", lambda: tried(few))
 
@@ -545,17 +613,23 @@ def many_come_back_at_once():
     except ssl.SSLWantReadError:
         pass
     hello = outgoing.read()
-    many = [socket.create_connection((agent.ip, PORT), timeout=30 * SLOW + STANDSTILL) for _ in range(300)]
-    [s.sendall(hello) for s in many]
-    times = []
-    for _ in range(30):
+    for _ in range(10):                      # the machine may be busy with other things
+        many = [socket.create_connection((agent.ip, PORT), timeout=30 * SLOW + STANDSTILL) for _ in range(300)]
+        os.kill(agent.proc.pid, signal.SIGSTOP)
+        [s.sendall(hello) for s in many]
+        kept.request("GET", "/v1/status/leader")
         begun = time.monotonic()
-        check(agent.ask_by(kept, "/v1/status/leader")[0] == 200, "an answer")
-        times.append(time.monotonic() - begun)
-    for s in many:
-        check(s.recv(10)[:3] == b"\x16\x03\x03", "its answer comes")
-        s.close()
-    print("     slowest answer meanwhile: %.1f ms" % (max(times) * 1000))
+        os.kill(agent.proc.pid, signal.SIGCONT)
+        kept.getresponse().read()
+        first = time.monotonic() - begun
+        for s in many:
+            check(s.recv(10)[:3] == b"\x16\x03\x03", "its answer comes")
+            s.close()
+        whole = time.monotonic() - begun
+        if first < whole / 4:
+            break
+    print("     300 handshakes took %.0f ms, an answer meanwhile %.1f ms" % (whole * 1000, first * 1000))
+    check(first < whole / 4, "the answer waits for handshakes")
 
 
 def unix_sockets():
@@ -630,4 +704,5 @@ def unix_sockets():
 
 if __name__ == "__main__":
     run([clients_of_all_kinds, sessions_are_resumed, a_bad_certificate_of_the_server, client_certificates, the_wrong_protocol, records_of_every_length,
-         large_and_long, a_slow_reader, waiting_and_streams, half_handshakes, new_certificates_under_load, many_come_back_at_once, unix_sockets])
+         large_and_long, a_slow_reader, waiting_and_streams, words_of_tls_within_a_connection,
+         slow_senders, half_handshakes, new_certificates_under_load, many_come_back_at_once, unix_sockets])
