@@ -55,7 +55,7 @@ struct agent {
     struct links *links; /* NULL: no other process can reach this one (-dev), or it is a client agent */
     struct local *local;
     struct spender_run *spender_run;
-    struct certificates *certificates; /* of HTTPS; NULL: no TLS */
+    struct certificates *certificates; /* of HTTPS and DNS over TLS; NULL: neither */
     struct security *security;
     struct authority *authority;
     struct protection *protection;
@@ -316,12 +316,15 @@ static void start_watches(struct agent *agent) {
 
 static int start_dns(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
-    if (c->dns_port < 0) return CO_OK;
+    if (c->dns_port < 0 && c->dns_tls_port < 0) return CO_OK;
     struct dns_service_ttl *ttls = arena_zalloc(&agent->arena, (c->service_ttl_count + 1) * sizeof *ttls);
     for (size_t i = 0; i < c->service_ttl_count; i++)
         ttls[i] = (struct dns_service_ttl){c->service_ttls[i].name, c->service_ttls[i].ttl_ns};
     struct dns_config config = {.addresses = c->dns_addresses.items,
-                                .port = (uint16_t)c->dns_port,
+                                .port = c->dns_port > 0 ? (uint16_t)c->dns_port : 0,
+                                .tls_only = c->dns_port < 0,
+                                .tls = c->dns_tls_port < 0 ? NULL : certificates_https(agent->certificates),
+                                .tls_port = c->dns_tls_port > 0 ? (uint16_t)c->dns_tls_port : 0,
                                 .domain = c->domain,
                                 .alt_domain = c->alt_domain,
                                 .datacenter = c->datacenter,

@@ -62,6 +62,10 @@ void announce_protected(const struct config *c, struct security *security, struc
     if (c->https_addresses.count)
         buffer_append_text(
             safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
+    if (c->dns_tls_port >= 0) {
+        list_addresses(safe, "DNS over TLS on", &c->dns_addresses);
+        buffer_append_text(safe, " (every client is answered)");
+    }
     list_addresses(open, "HTTP on", &c->http_addresses);
     bool alone = c->dev || c->server_port < 0;
     if (!alone) list_port(c, safe, open, security);
@@ -87,10 +91,13 @@ static void log_protection(const struct config *c, struct security *security) {
     log_info("agent", "%.*s", (int)line.size, line.data);
     buffer_free(&line);
     const struct config_tls *all = &c->tls_defaults;
-    if (!c->https_addresses.count && rules.kind != SECURITY_OWN_CA && (all->cert_file || all->ca_file || all->ca_path))
-        log_warn("agent", "cert_file, key_file, ca_file and ca_path protect nothing: ports.https is off, and %s",
-                 rules.kind == SECURITY_OPEN ? "verify_outgoing is, too"
-                                             : "servers and agents among themselves are protected in another way");
+    if (!c->https_addresses.count && c->dns_tls_port < 0 && rules.kind != SECURITY_OWN_CA &&
+        (all->cert_file || all->ca_file || all->ca_path))
+        log_warn(
+            "agent",
+            "cert_file, key_file, ca_file and ca_path protect nothing: ports.https and ports.dns_tls are off, and %s",
+            rules.kind == SECURITY_OPEN ? "verify_outgoing is, too"
+                                        : "servers and agents among themselves are protected in another way");
 }
 
 void announce_agent(const struct config *c, struct security *security, const struct identity *identity,
@@ -107,9 +114,12 @@ void announce_agent(const struct config *c, struct security *security, const str
                  c->leave_on_terminate ? "SIGTERM" : "SIGINT",
                  c->leave_on_terminate ? "leave_on_terminate" : "skip_leave_on_interrupt is false");
     announce_http(c, http);
-    for (size_t i = 0; i < c->dns_addresses.count; i++)
+    for (size_t i = 0; i < c->dns_addresses.count && c->dns_port >= 0; i++)
         log_info("agent", "dns address=%s port=%u domain=%s", c->dns_addresses.items[i], dns ? dns_port(dns) : 0u,
                  c->domain);
+    for (size_t i = 0; i < c->dns_addresses.count && c->dns_tls_port >= 0; i++)
+        log_info("agent", "dns over tls address=%s port=%u domain=%s", c->dns_addresses.items[i],
+                 dns ? dns_tls_port(dns) : 0u, c->domain);
     log_protection(c, security);
 }
 

@@ -28,8 +28,9 @@ struct files {
     char *chain, *key, *ca, *ca_path; /* NULL: not given */
     char *data_dir;
     char *min_version, *cipher_suites;
-    bool needs_ca; /* the other side has to show a certificate */
-    bool of_rpc;   /* connections with other processes; else HTTPS */
+    bool needs_ca;      /* the other side has to show a certificate */
+    bool of_rpc;        /* connections with other processes; else HTTPS and DNS over TLS */
+    const char *needed; /* the port that needs them; not of_rpc */
 };
 
 /* The outcome of reading them. */
@@ -95,8 +96,10 @@ static struct files files_of(const struct config *config, bool of_rpc, const cha
                           .data_dir = copy(data_dir),
                           .min_version = copy(tls->min_version),
                           .cipher_suites = copy(tls->cipher_suites),
-                          .needs_ca = tls->verify_incoming || (of_rpc && tls->verify_outgoing),
-                          .of_rpc = of_rpc};
+                          .needs_ca = of_rpc ? tls->verify_incoming || tls->verify_outgoing
+                                             : tls->verify_incoming && config->https_addresses.count,
+                          .of_rpc = of_rpc,
+                          .needed = config->https_addresses.count ? "ports.https" : "ports.dns_tls"};
     bool cluster = files.source == CERTIFICATES_CLUSTER;
     if (files.source == CERTIFICATES_FILES) files.chain = copy(tls->cert_file), files.key = copy(tls->key_file);
     if (cluster) files.chain = folder_file(data_dir, TLS_FILE_CERT), files.key = folder_file(data_dir, TLS_FILE_KEY);
@@ -238,7 +241,7 @@ static int make_context(const struct files *files, const char *ticket_key, struc
 static int read_context(const struct files *files, const char *ticket_key, struct reading *reading) {
     struct buffer chain = {0}, key = {0};
     if (files->source == CERTIFICATES_NONE && !files->of_rpc)
-        return fault_set(&reading->fault, CO_INVALID, "ports.https: needs cert_file and key_file");
+        return fault_set(&reading->fault, CO_INVALID, "%s: needs cert_file and key_file", files->needed);
     int rv = make_context(files, ticket_key, &chain, &key, reading);
     tls_wipe(&key);
     buffer_free(&chain);
@@ -349,7 +352,7 @@ static int start(uv_loop_t *loop, struct certificates *certificates, struct cert
 int certificates_start(uv_loop_t *loop, const struct config *config, const char *data_dir, struct certificates **out,
                        struct fault *fault) {
     *out = NULL;
-    if (config->https_addresses.count == 0) return CO_OK;
+    if (config->https_addresses.count == 0 && config->dns_tls_port < 0) return CO_OK;
     int rv = certificates_source(&config->tls_https, data_dir) == CERTIFICATES_CLUSTER
                  ? tls_folder_recover(data_dir, fault)
                  : CO_OK;

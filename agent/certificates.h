@@ -1,4 +1,4 @@
-/* Certificates of one purpose, HTTPS or connections with other processes, from the files of the configuration or from
+/* Certificates of one purpose, HTTPS with DNS over TLS or connections with other processes, from the files of the configuration or from
  * DATA/tls, and the contexts made of them.
  * They are looked at every few seconds: when a file is replaced, new connections get the new certificates, and open ones
  * keep theirs. Files that cannot be used (a key that does not fit, a key that others may read) are named in one line of
@@ -24,7 +24,7 @@ enum certificate_source {
 enum certificate_source certificates_source(const struct config_tls *tls, const char *data_dir);
 
 struct certificates;
-/* Reads the files, blocking. *out is NULL when nothing needs certificates (ports.https is off). The fault says what is
+/* Reads the files, blocking. *out is NULL when nothing needs certificates (ports.https and ports.dns_tls are off). The fault says what is
  * missing or does not fit. */
 int certificates_start(uv_loop_t *loop, const struct config *config, const char *data_dir, struct certificates **out,
                        struct fault *fault);
@@ -32,7 +32,7 @@ int certificates_start(uv_loop_t *loop, const struct config *config, const char 
  * a file is replaced. A client agent may have no certificate, only CAs. `security` outlives it. */
 int certificates_start_rpc(uv_loop_t *loop, const struct config *config, struct security *security,
                            const struct security_rules *rules, struct certificates **out, struct fault *fault);
-/* The present ones, of HTTPS; lives until certificates_free. NULL for NULL. */
+/* The present ones, of HTTPS and DNS over TLS; lives until certificates_free. NULL for NULL. */
 struct tls_slot *certificates_https(struct certificates *certificates);
 /* The certificate that is in use, and where it is from. False: there is none. */
 bool certificates_shown(const struct certificates *certificates, struct tls_certificate *certificate,

@@ -42,6 +42,7 @@ void config_init(struct config *config) {
         .encrypt_verify_outgoing = true,
         .https_handshake_timeout_ns = HTTP_HANDSHAKE_TIMEOUT_MS * MILLISECOND,
         .dns_port = 8600,
+        .dns_tls_port = -1,
         .server_port = 8300,
         .retry_interval_ns = 30 * SECOND,
         .retry_interval_wan_ns = 30 * SECOND,

@@ -97,7 +97,7 @@ struct config {
     const char *http_addr, *https_addr, *dns_addr;
     /* set by config_finish; none where the port is off */
     struct config_texts http_addresses, https_addresses, dns_addresses;
-    int64_t http_port, https_port, dns_port, server_port; /* -1: off; 0: any free one */
+    int64_t http_port, https_port, dns_port, dns_tls_port, server_port; /* -1: off; 0: any free one */
     const char *socket_user, *socket_group, *socket_mode; /* of Unix sockets; mode: octal. NULL: not given */
     struct config_texts start_join, retry_join;
     struct config_texts start_join_wan, retry_join_wan; /* of servers: other regions */

@@ -87,6 +87,10 @@ const struct key config_keys[] = {
     FIELD("ports.http", KEY_PORT, http_port, "-1: off; 0: any free one"),
     FIELD("ports.https", KEY_PORT, https_port, "-1: off; 0: any free one"),
     FIELD("ports.dns", KEY_PORT, dns_port, "UDP and TCP; -1: off; 0: any free one"),
+    FIELD("ports.dns_tls", KEY_PORT, dns_tls_port,
+          "DNS over TLS, with the certificate of HTTPS, on the addresses of DNS; the standard port is 853; -1: off; 0: "
+          "any "
+          "free one"),
     FIELD("ports.server", KEY_PORT, server_port, "between servers and agents"),
     TEXT("unix_sockets.user", socket_user, accept_any,
          "owner of the files of Unix sockets, a name or a number; default: this process's"),
@@ -301,7 +305,8 @@ const struct key config_keys[] = {
            "most blocking queries that wait at once; more are answered with 429"),
     NUMBER("coord.http_cache_bytes", http_cache_bytes, 0, (1L << 40), "memory for ready HTTP answers"),
     NUMBER("coord.dns_workers", dns_workers, 0, 64, "threads for DNS; 0: half the processors, 1 to 8"),
-    NUMBER("coord.dns_tcp_connections_max", dns_tcp_connections_max, 0, 100000, "most DNS connections over TCP"),
+    NUMBER("coord.dns_tcp_connections_max", dns_tcp_connections_max, 0, 100000,
+           "most DNS connections over TCP, and as many over TLS"),
     NUMBER("coord.store_map_bytes", store_map_bytes, 0, (1L << 44),
            "most bytes of the store: address space, not memory or disk"),
     NUMBER("coord.store_reserve_bytes", store_reserve_bytes, 0, (1L << 34),

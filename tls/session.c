@@ -200,7 +200,7 @@ static void note_protocol(struct tls_session *session) {
 }
 
 static int require_protocol(struct tls_session *session) {
-    if (session->protocol || !session->config.protocols) return CO_OK;
+    if (session->protocol || !session->config.protocols || session->config.protocol_optional) return CO_OK;
     return refuse(session, GNUTLS_A_NO_APPLICATION_PROTOCOL, "there is no protocol in common (ALPN)");
 }
 
@@ -411,7 +411,7 @@ enum tls_state tls_session_feed(struct tls_session *session, struct slice bytes,
 }
 
 void tls_session_write(struct tls_session *session, struct slice plain) {
-    CHECK(session->state == TLS_OPEN);
+    CHECK(session->state == TLS_OPEN || session->state == TLS_ENDED);
     buffer_reserve(&session->out, plain.size + (plain.size / TLS_RECORD_MAX + 1) * TLS_RECORD_OVERHEAD);
     while (plain.size > 0) {
         size_t part = plain.size < TLS_RECORD_MAX ? plain.size : TLS_RECORD_MAX;
@@ -426,7 +426,7 @@ void tls_session_write(struct tls_session *session, struct slice plain) {
 }
 
 void tls_session_goodbye(struct tls_session *session) {
-    if (session->state == TLS_OPEN) (void)gnutls_bye(session->tls, GNUTLS_SHUT_WR);
+    if (session->state == TLS_OPEN || session->state == TLS_ENDED) (void)gnutls_bye(session->tls, GNUTLS_SHUT_WR);
 }
 
 struct buffer *tls_session_out(struct tls_session *session) {

@@ -37,6 +37,7 @@ Test(config, defaults) {
     cr_expect_str_eq(config.domain, "coord");
     cr_expect_eq(config.http_port, 8500);
     cr_expect_eq(config.dns_port, 8600);
+    cr_expect_eq(config.dns_tls_port, -1);
     cr_expect_eq(config.server_port, 8300);
     cr_expect_eq(config.http_addresses.count, 1);
     cr_expect_str_eq(config.http_addresses.items[0], "127.0.0.1");
@@ -71,7 +72,7 @@ Test(config, every_field) {
         "\"bind_addr\":\"[::1]\",\"advertise_addr\":\"10.0.0.1\",\"client_addr\":\" 127.0.0.1  [::1] "
         "\",\"data_dir\":\"/d\","
         "\"addresses\":{\"http\":\"0.0.0.0\",\"dns\":\"127.0.0.2 127.0.0.3\"},"
-        "\"ports\":{\"http\":0,\"dns\":-1,\"server\":65535},\"log_level\":\"WARN\","
+        "\"ports\":{\"http\":0,\"dns\":-1,\"dns_tls\":853,\"server\":65535},\"log_level\":\"WARN\","
         "\"retry_join\":[\"a\",\"b:1\"],\"start_join\":[\"c\"],\"retry_interval\":\"5s\",\"retry_max\":7,"
         "\"retry_join_wan\":[\"d:2\"],\"start_join_wan\":[\"e\"],\"retry_interval_wan\":\"9s\"}");
     must(
@@ -123,7 +124,8 @@ Test(config, every_field) {
     cr_expect_str_eq(config.http_addresses.items[0], "0.0.0.0");
     cr_expect_eq(config.dns_addresses.count, 2);
     cr_expect_str_eq(config.dns_addresses.items[1], "127.0.0.3");
-    cr_expect(config.http_port == 0 && config.dns_port == -1 && config.server_port == 65535);
+    cr_expect(config.http_port == 0 && config.dns_port == -1 && config.dns_tls_port == 853);
+    cr_expect(config.server_port == 65535);
     cr_expect_str_eq(config.log_level, "WARN");
     cr_expect_eq(config.retry_join.count, 3);
     cr_expect_str_eq(config.retry_join.items[1], "b:1");
