@@ -74,7 +74,7 @@ void self_config_write(void *data, struct json_out *json, bool debug) {
     json_key(json, "HTTPSAddrs"), json_array(json);
     listeners(json, "tcp", &c->https_addresses, c->https_port);
     json_array_end(json);
-    json_key(json, "HTTPSHandshakeTimeout"), json_i64(json, c->https_handshake_timeout_ns);
+    duration(json, "HTTPSHandshakeTimeout", c->https_handshake_timeout_ns);
     json_key(json, "HTTPSPort"), json_i64(json, c->https_port);
     json_key(json, "KVMaxValueSize"), json_u64(json, c->kv_max_value_size);
     json_key(json, "LogLevel"), json_string(json, c->log_level);

@@ -272,7 +272,10 @@ static void accept_hello(struct contact *contact, const Pb__PeerHello *hello) {
     contact->greeted = true;
     judged(contact, REACH_MET, NULL);
     link_limit(contact->wire, LINK_FRAME_MAX);
-    bool moves = other && link_encrypted(contact->wire) && !link_encrypted(other->wire);
+    /* While an open cluster is being closed both sides dial, and of two encrypted connections one stays: nothing may be lost
+     * by that, either. */
+    bool lives = other && clock_mono_ms() - other->last_seen_ms <= QUIET_MS;
+    bool moves = other && link_encrypted(contact->wire) && (!link_encrypted(other->wire) || (peers->mixed && lives));
     if (moves) { /* frames on their way over it still count; then it ends (watch_contact) */
         other->greeted = false;
         other->since_ms = clock_mono_ms();

@@ -282,7 +282,8 @@ def cut_in_the_middle():
 
     # and afterwards all is well
     words(COORD, agent, "snapshot", "save", path)
-    words(COORD, agent, "snapshot", "restore", path)
+    until("it is restored", lambda: subprocess.run([COORD, "snapshot", "restore", path], env=dict(os.environ, COORD_HTTP_ADDR=agent.ip + ":8500"),
+                                                   stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, within=60)
     check(agent.request("GET", "/v1/kv/which?raw")[2] == b"new", "the newest")
     shutil.rmtree(folder)
 

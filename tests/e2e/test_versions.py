@@ -88,10 +88,10 @@ def another_level():
 def shapes_are_consuls():
     """Each field of DebugConfig that both have is of the type that the real one has (asked of Consul 1.8.7)."""
     kinds = {str: "ACLDatacenter AdvertiseAddrLAN BindAddr CheckUpdateInterval DNSAltDomain DNSDomain DataDir Datacenter NodeName Revision "
-                  "SegmentName SessionTTLMin Version",
+                  "HTTPSHandshakeTimeout SegmentName SessionTTLMin Version",
              bool: "ACLsEnabled Bootstrap ConnectEnabled DevMode LeaveOnTerm ServerMode SkipLeaveOnInt",
              int: "BootstrapExpect DNSPort GRPCPort HTTPMaxConnsPerClient HTTPPort HTTPSPort KVMaxValueSize ServerPort",
-             list: "ClientAddrs DNSAddrs HTTPAddrs RetryJoinLAN RetryJoinWAN"}
+             list: "ClientAddrs DNSAddrs HTTPAddrs HTTPSAddrs RetryJoinLAN RetryJoinWAN"}
     agent = Agent("-alt-domain=alt", dev=True).start()
     debug = self_of(agent)["DebugConfig"]
     known = {name: kind for kind, names in kinds.items() for name in names.split()}
