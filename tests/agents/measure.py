@@ -371,10 +371,10 @@ def storm_of(o, closed):
                         server.start()
                         until("it answers", lambda: server.says_leader(), 20)
                         up = now()
-                    used = cpu(server.proc.pid)
+                    used, tool = cpu(server.proc.pid), cpu(fleet.proc.pid)
                     line = fleet.line("back")
                     say("%s, %s: half, all are back%s" % (word, what, "" if what == "cut" else " (it answered after %.2f s)" % (up - begun)),
-                        "%s, %s s; CPU of the server %.2f s" % (line["half"], line["all"], cpu(server.proc.pid) - used), "4 s")
+                        "%s, %s s; CPU of the server %.2f s, of the agents together %.2f s" % (line["half"], line["all"], cpu(server.proc.pid) - used, cpu(fleet.proc.pid) - tool), "4 s")
                     say("%s, %s: reads meanwhile" % (word, what), reader.between(begun if what == "cut" else up, now()), "p99 20 ms")
                     time.sleep(3)
             reader.going = False
