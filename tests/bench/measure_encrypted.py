@@ -10,7 +10,7 @@ import argparse, json, os, re, statistics, subprocess, sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../e2e")]
 given, sys.argv = sys.argv[1:], sys.argv[:1]
-from coordtest import COORD, Agent, Cluster
+from coordtest import COORD, Cluster, until
 from measure_steady import load_program
 
 
@@ -28,6 +28,7 @@ def closed_cluster():
         words = ["-data-dir=" + agent.data, "-bind=" + agent.ip, "-node=" + agent.name, token, first.ip]
         subprocess.run([COORD, "join", *words], check=True, capture_output=True)
         agent.start()
+    until("all vote", lambda: sum(s["Voter"] for s in first.get("/v1/operator/raft/configuration")[2]["Servers"]) == 3)
     return cluster
 
 

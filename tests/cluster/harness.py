@@ -383,6 +383,8 @@ class Cluster:
         for s in others:
             s.run("join", "-data-dir=" + s.data, "-bind=" + s.ip, "-node=" + s.name, token, first.ip)
             s.start()
+        self.wait_writable([first])
+        until("all vote", lambda: sum(s["Voter"] for s in first.get("/v1/operator/raft/configuration")[2]["Servers"]) == len(self.servers), 30)
         return self
 
     def agent(self, name, settings=None):
