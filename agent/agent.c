@@ -20,6 +20,7 @@
 #include "agent/membership_run.h"
 #include "agent/modules.h"
 #include "agent/outputs.h"
+#include "agent/protection.h"
 #include "agent/serving.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -54,9 +55,10 @@ struct agent {
     struct links *links; /* NULL: no other process can reach this one (-dev), or it is a client agent */
     struct local *local;
     struct spender_run *spender_run;
-    struct certificates *certificates; /* of HTTPS; NULL: no TLS */
+    struct certificates *certificates; /* of HTTPS and DNS over TLS; NULL: neither */
     struct security *security;
     struct authority *authority;
+    struct protection *protection;
     struct membership_run_config membership_config;
     struct membership_run *membership;
     struct certificate_watch *certificate_watch;
@@ -176,11 +178,15 @@ static int start_security(struct agent *agent, struct fault *fault) {
                                        .server = c->server,
                                        .authority = agent->authority,
                                        .security = agent->security};
-    return membership_load(&agent->membership_config, fault);
+    int rv = membership_load(&agent->membership_config, fault);
+    if (rv == CO_OK)
+        rv = protection_open(&agent->loop, c, agent->identity.data_dir, agent->security, &agent->protection, fault);
+    return rv;
 }
 
 static void start_membership(struct agent *agent) {
     agent->membership = membership_run_start(&agent->loop, agent->rpc, &agent->membership_config);
+    protection_start(agent->protection, agent->rpc);
 }
 
 static int start_rpc(struct agent *agent, struct fault *fault) {
@@ -287,6 +293,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                                              .node = agent->identity.node_name,
                                              .security = agent->security,
                                              .certificates = agent->certificates,
+                                             .rpc_certificates = protection_certificates(agent->protection),
                                              .membership = agent->membership,
                                              .local = agent->local};
     agent->certificate_watch = certificate_watch_start(&agent->loop, &watch);
@@ -309,12 +316,15 @@ static void start_watches(struct agent *agent) {
 
 static int start_dns(struct agent *agent, struct fault *fault) {
     const struct config *c = &agent->config;
-    if (c->dns_port < 0) return CO_OK;
+    if (c->dns_port < 0 && c->dns_tls_port < 0) return CO_OK;
     struct dns_service_ttl *ttls = arena_zalloc(&agent->arena, (c->service_ttl_count + 1) * sizeof *ttls);
     for (size_t i = 0; i < c->service_ttl_count; i++)
         ttls[i] = (struct dns_service_ttl){c->service_ttls[i].name, c->service_ttls[i].ttl_ns};
     struct dns_config config = {.addresses = c->dns_addresses.items,
-                                .port = (uint16_t)c->dns_port,
+                                .port = c->dns_port > 0 ? (uint16_t)c->dns_port : 0,
+                                .tls_only = c->dns_port < 0,
+                                .tls = c->dns_tls_port < 0 ? NULL : certificates_https(agent->certificates),
+                                .tls_port = c->dns_tls_port > 0 ? (uint16_t)c->dns_tls_port : 0,
                                 .domain = c->domain,
                                 .alt_domain = c->alt_domain,
                                 .datacenter = c->datacenter,
@@ -370,10 +380,15 @@ static void spender_run_stopped(void *data) {
     acts_stop(agent->acts, acts_stopped, agent);
 }
 
+static void protection_stopped(void *data) {
+    struct agent *agent = data;
+    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
+}
+
 static void membership_stopped(void *data) {
     struct agent *agent = data;
     agent->membership = NULL;
-    spender_run_stop(agent->spender_run, spender_run_stopped, agent);
+    protection_stop(agent->protection, protection_stopped, agent);
 }
 
 static void certificates_stopped(void *data) {
@@ -471,7 +486,9 @@ static void on_hangup(uv_signal_t *handle, int number) {
 }
 
 static void reloaded(void *data, const struct config *config) {
-    certificates_reload(((struct agent *)data)->certificates, config);
+    struct agent *agent = data;
+    certificates_reload(agent->certificates, config);
+    protection_reload(agent->protection, config);
 }
 
 static void on_tidy(uv_timer_t *timer) {
@@ -616,6 +633,7 @@ int agent_main(int argc, char **argv) {
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
     certificates_free(agent->certificates);
+    protection_free(agent->protection);
     security_free(agent->security);
     authority_free(agent->authority);
     identity_close(&agent->identity);

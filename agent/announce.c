@@ -38,19 +38,23 @@ static void list_addresses(struct buffer *out, const char *name, const struct co
 
 #define AMONG "servers and agents among themselves"
 
-static void list_port(struct buffer *safe, struct buffer *open, struct security *security) {
+/* A client agent only makes connections. */
+static void list_port(const struct config *c, struct buffer *safe, struct buffer *open, struct security *security) {
     static const char *const ways[] = {[SECURITY_SHARED_KEY] = "by the key of encrypt",
                                        [SECURITY_OWN_CA] = "by certificates of your CA",
                                        [SECURITY_CLUSTER] = "by the cluster's certificates"};
     struct security_rules rules;
     security_get(security, &rules);
-    if (rules.kind == SECURITY_OPEN) {
-        buffer_printf(open, "%s" AMONG, open->size ? "; " : "");
+    bool may = rules.kind != SECURITY_OPEN;
+    if (!may || (rules.dials_plain && (rules.takes_plain || !c->server))) {
+        buffer_printf(open, "%s" AMONG "%s", open->size ? "; " : "", may ? " (encryption is not required)" : "");
         return;
     }
-    buffer_printf(safe, "%s" AMONG " (%s)", safe->size ? "; " : "", ways[rules.kind]);
-    if (rules.takes_plain)
-        buffer_printf(open, "%sthose " AMONG " that have no certificate yet", open->size ? "; " : "");
+    buffer_printf(safe, "%s" AMONG " (%s%s)", safe->size ? "; " : "", ways[rules.kind],
+                  rules.dials_plain ? ", but this side makes plain connections" : "");
+    if (rules.takes_plain && c->server)
+        buffer_printf(open, "%sthose " AMONG " that have no %s yet", open->size ? "; " : "",
+                      rules.kind == SECURITY_SHARED_KEY ? "key" : "certificate");
 }
 
 void announce_protected(const struct config *c, struct security *security, struct buffer *safe, struct buffer *open) {
@@ -58,9 +62,13 @@ void announce_protected(const struct config *c, struct security *security, struc
     if (c->https_addresses.count)
         buffer_append_text(
             safe, c->tls_https.verify_incoming ? " (clients need a certificate)" : " (every client is served)");
+    if (c->dns_tls_port >= 0) {
+        list_addresses(safe, "DNS over TLS on", &c->dns_addresses);
+        buffer_append_text(safe, " (every client is answered)");
+    }
     list_addresses(open, "HTTP on", &c->http_addresses);
     bool alone = c->dev || c->server_port < 0;
-    if (!alone) list_port(safe, open, security);
+    if (!alone) list_port(c, safe, open, security);
     if (c->dns_port >= 0) list_addresses(open, "DNS on", &c->dns_addresses);
     if (!safe->size) buffer_append_text(safe, "nothing");
     if (!open->size) buffer_append_text(open, "nothing");
@@ -77,15 +85,19 @@ void announce_protection(const struct config *c, struct security *security, stru
 
 static void log_protection(const struct config *c, struct security *security) {
     struct buffer line = {0};
+    struct security_rules rules;
+    security_get(security, &rules);
     announce_protection(c, security, &line);
     log_info("agent", "%.*s", (int)line.size, line.data);
     buffer_free(&line);
     const struct config_tls *all = &c->tls_defaults;
-    if (!c->https_addresses.count && (all->cert_file || all->ca_file || all->ca_path))
-        log_warn("agent", "cert_file, key_file, ca_file and ca_path protect nothing: ports.https is off");
-    if (all->verify_incoming && !c->dev)
-        log_warn("agent", "verify_incoming: so far only HTTPS asks for certificates, port %lld does not",
-                 (long long)c->server_port);
+    if (!c->https_addresses.count && c->dns_tls_port < 0 && rules.kind != SECURITY_OWN_CA &&
+        (all->cert_file || all->ca_file || all->ca_path))
+        log_warn(
+            "agent",
+            "cert_file, key_file, ca_file and ca_path protect nothing: ports.https and ports.dns_tls are off, and %s",
+            rules.kind == SECURITY_OPEN ? "verify_outgoing is, too"
+                                        : "servers and agents among themselves are protected in another way");
 }
 
 void announce_agent(const struct config *c, struct security *security, const struct identity *identity,
@@ -102,9 +114,12 @@ void announce_agent(const struct config *c, struct security *security, const str
                  c->leave_on_terminate ? "SIGTERM" : "SIGINT",
                  c->leave_on_terminate ? "leave_on_terminate" : "skip_leave_on_interrupt is false");
     announce_http(c, http);
-    for (size_t i = 0; i < c->dns_addresses.count; i++)
+    for (size_t i = 0; i < c->dns_addresses.count && c->dns_port >= 0; i++)
         log_info("agent", "dns address=%s port=%u domain=%s", c->dns_addresses.items[i], dns ? dns_port(dns) : 0u,
                  c->domain);
+    for (size_t i = 0; i < c->dns_addresses.count && c->dns_tls_port >= 0; i++)
+        log_info("agent", "dns over tls address=%s port=%u domain=%s", c->dns_addresses.items[i],
+                 dns ? dns_tls_port(dns) : 0u, c->domain);
     log_protection(c, security);
 }
 

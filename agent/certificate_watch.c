@@ -36,6 +36,7 @@ struct certificate_watch {
     struct told told[SHOWN_MAX];
     uint64_t checked_ms; /* 0: the check is not there */
     Pb__Status checked;
+    bool no_check;
     void (*stopped)(void *data);
     void *stopped_data;
 };
@@ -46,8 +47,8 @@ struct certificate_watch {
         .help = "Seconds until a certificate of this process ends; 0: it has", .labels = "which=\"" which_ "\"", \
         .type = METRIC_GAUGE                                                                                     \
     }
-enum { GAUGE_NODE, GAUGE_CA, GAUGE_HTTPS, GAUGES };
-METRIC gauges[GAUGES] = {GAUGE("node"), GAUGE("ca"), GAUGE("https")};
+enum { GAUGE_NODE, GAUGE_CA, GAUGE_HTTPS, GAUGE_RPC, GAUGES };
+METRIC gauges[GAUGES] = {GAUGE("node"), GAUGE("ca"), GAUGE("https"), GAUGE("rpc")};
 
 /* -- judging ---------------------------------------------------------------------------------------------------------- */
 enum http_certificate_severity certificate_severity(const struct certificate_thresholds *thresholds,
@@ -82,7 +83,7 @@ static void gauge(int at, int64_t to_s, int64_t now_s) {
 
 static size_t gather(const struct certificate_watch *watch, struct http_certificate *list, int64_t now_s) {
     struct membership_facts facts;
-    struct tls_certificate https;
+    struct tls_certificate https, rpc;
     enum certificate_source source;
     size_t count = 0;
     membership_run_facts(watch->config.membership, &facts);
@@ -99,6 +100,10 @@ static size_t gather(const struct certificate_watch *watch, struct http_certific
         struct http_certificate *one = add(list, &count, "https", https.common_name, https.serial, https.life);
         one->renews = source == CERTIFICATES_CLUSTER, one->stuck = one->renews && stuck;
         gauge(GAUGE_HTTPS, https.life.to_s, now_s);
+    }
+    if (certificates_shown(watch->config.rpc_certificates, &rpc, &source)) {
+        add(list, &count, "rpc", rpc.common_name, rpc.serial, rpc.life);
+        gauge(GAUGE_RPC, rpc.life.to_s, now_s);
     }
     return count;
 }
@@ -128,8 +133,14 @@ static void log_one(struct certificate_watch *watch, size_t i, const struct http
     else log_warn("certificates", "%s serial=%s", text, one->serial);
 }
 
+/* False: there is none, and will be none, if the user's configuration has a check of this name. */
 static bool register_check(struct certificate_watch *watch) {
     struct fault fault = {0};
+    if (!watch->checked_ms && local_from_file(watch->config.local, SLICE_LITERAL(CHECK_ID), true)) {
+        log_warn("certificates", "a configuration file defines a check \"" CHECK_ID "\", which keeps this name");
+        watch->no_check = true;
+        return false;
+    }
     struct json_object *json = json_parse(
         SLICE_LITERAL("{\"CheckID\":\"" CHECK_ID "\",\"Name\":\"Certificates of this agent\",\"Status\":\"passing\","
                       "\"TTL\":\"" CHECK_TTL "\",\"Notes\":\"telemetry.certificate has the thresholds\"}"),
@@ -175,7 +186,7 @@ static void tell(struct certificate_watch *watch, const struct http_certificate 
     Pb__Status status = worst == HTTP_CERTIFICATE_CRITICAL  ? PB__STATUS__CRITICAL
                         : worst == HTTP_CERTIFICATE_WARNING ? PB__STATUS__WARNING
                                                             : PB__STATUS__PASSING;
-    if (count && c->certificate_check && watch->config.local) report(watch, status, &output);
+    if (count && c->certificate_check && watch->config.local && !watch->no_check) report(watch, status, &output);
     buffer_free(&output);
 }
 

@@ -1,5 +1,5 @@
 /* Warns before a certificate of this process ends: its node certificate, the CAs of the cluster, the certificate of
- * HTTPS. Every few seconds it sets the gauges coord_certificate_expires_seconds, logs a line when a certificate has come
+ * HTTPS, and one of its own CA for connections with other processes. Every few seconds it sets the gauges coord_certificate_expires_seconds, logs a line when a certificate has come
  * nearer to its end than a threshold, and keeps the node's check "certificate" current, which is passing, warning or
  * critical.
  *
@@ -28,7 +28,8 @@ struct certificate_watch_config {
     const struct config *config; /* outlives it, as what follows */
     const char *node;
     struct security *security;
-    struct certificates *certificates; /* NULL: no HTTPS */
+    struct certificates *certificates;     /* NULL: no HTTPS */
+    struct certificates *rpc_certificates; /* of one's own, for connections with other processes; NULL: none */
     struct membership_run *membership;
     struct local *local; /* NULL: no check, for tests */
 };

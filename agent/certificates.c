@@ -28,7 +28,9 @@ struct files {
     char *chain, *key, *ca, *ca_path; /* NULL: not given */
     char *data_dir;
     char *min_version, *cipher_suites;
-    bool needs_ca; /* clients have to show a certificate */
+    bool needs_ca;      /* the other side has to show a certificate */
+    bool of_rpc;        /* connections with other processes; else HTTPS and DNS over TLS */
+    const char *needed; /* the port that needs them; not of_rpc */
 };
 
 /* The outcome of reading them. */
@@ -44,7 +46,9 @@ struct certificates {
     uv_work_t work;
     struct files files, next; /* next: while `busy`, the files that a reload named */
     bool busy, changed, closing;
-    struct tls_slot *https;
+    struct tls_slot *https; /* or NULL, and: */
+    struct security *security;
+    struct security_rules rules;
     uint64_t state; /* of the files that were taken or refused last */
     struct reading reading;
     struct tls_certificate taken; /* of `https` */
@@ -84,15 +88,18 @@ static void files_free(struct files *files) {
     *files = (struct files){0};
 }
 
-static struct files files_of(const struct config *config, const char *data_dir) {
-    const struct config_tls *tls = &config->tls_https;
+static struct files files_of(const struct config *config, bool of_rpc, const char *data_dir) {
+    const struct config_tls *tls = of_rpc ? &config->tls_rpc : &config->tls_https;
     struct files files = {.source = certificates_source(tls, data_dir),
                           .ca = copy(tls->ca_file),
                           .ca_path = copy(tls->ca_path),
                           .data_dir = copy(data_dir),
                           .min_version = copy(tls->min_version),
                           .cipher_suites = copy(tls->cipher_suites),
-                          .needs_ca = tls->verify_incoming};
+                          .needs_ca = of_rpc ? tls->verify_incoming || tls->verify_outgoing
+                                             : tls->verify_incoming && config->https_addresses.count,
+                          .of_rpc = of_rpc,
+                          .needed = config->https_addresses.count ? "ports.https" : "ports.dns_tls"};
     bool cluster = files.source == CERTIFICATES_CLUSTER;
     if (files.source == CERTIFICATES_FILES) files.chain = copy(tls->cert_file), files.key = copy(tls->key_file);
     if (cluster) files.chain = folder_file(data_dir, TLS_FILE_CERT), files.key = folder_file(data_dir, TLS_FILE_KEY);
@@ -188,7 +195,10 @@ static int read_trusted(const struct files *files, struct buffer *trusted, struc
     if (rv == CO_OK && files->ca_path) rv = each_file(files->ca_path, add_ca, &trusting);
     if (rv != CO_OK) return fault_set(fault, rv, "ca_path: %s: %s", files->ca_path, co_strerror(rv));
     if (files->needs_ca && !trusted->size)
-        return fault_set(fault, CO_INVALID, "verify_incoming: needs the CAs of clients (ca_file or ca_path)");
+        return fault_set(fault, CO_INVALID,
+                         files->of_rpc ? "ca_path: %s holds no certificate (PEM)"
+                                       : "verify_incoming: needs the CAs of clients (ca_file or ca_path)",
+                         files->ca_path);
     return CO_OK;
 }
 
@@ -197,54 +207,74 @@ static int read_key(const struct files *files, struct buffer *key, struct fault 
     return tls_key_file_read(files->key, key, fault);
 }
 
-static int make_context(const struct files *files, const char *ticket_key, struct buffer *chain, struct buffer *key,
-                        struct reading *reading) {
-    struct buffer trusted = {0};
-    struct fault *fault = &reading->fault;
+static int read_pair(const struct files *files, struct buffer *chain, struct buffer *key, struct reading *reading) {
+    struct fault *fault = &reading->fault, inner = {0};
     int rv = read_file(files->chain, chain, fault);
     if (rv == CO_OK) rv = read_key(files, key, fault);
-    if (rv == CO_OK) rv = read_trusted(files, &trusted, fault);
-    struct fault inner = {0};
     if (rv == CO_OK && (rv = tls_certificate_read(buffer_slice(chain), &reading->certificate, &inner)) != CO_OK)
         fault_set(fault, rv, "%s: %s", files->chain, inner.text);
     if (rv == CO_OK && (rv = tls_pair_check(buffer_slice(key), buffer_slice(chain), &inner)) != CO_OK)
         fault_set(fault, rv, "%s and %s: %s", files->chain, files->key, inner.text);
+    return rv;
+}
+
+static int make_context(const struct files *files, const char *ticket_key, struct buffer *chain, struct buffer *key,
+                        struct reading *reading) {
+    struct buffer trusted = {0};
+    struct fault *fault = &reading->fault;
+    int rv = files->chain ? read_pair(files, chain, key, reading) : CO_OK;
+    if (rv == CO_OK) rv = read_trusted(files, &trusted, fault);
+    struct fault inner = {0};
     struct tls_context_config config = {.chain = buffer_slice(chain),
                                         .key = buffer_slice(key),
                                         .trusted = buffer_slice(&trusted),
-                                        .ticket_key = slice_make(ticket_key, TICKET_SIZE),
+                                        .ticket_key = slice_make(ticket_key, files->of_rpc ? 0 : TICKET_SIZE),
                                         .least_version = files->min_version,
-                                        .cipher_suites = files->cipher_suites};
+                                        .cipher_suites = files->cipher_suites,
+                                        .only_tls13 = files->of_rpc};
     if (rv == CO_OK && (rv = tls_context_make(&config, &reading->context, &inner)) != CO_OK)
-        fault_set(fault, rv, "%s: %s", files->chain, inner.text);
+        fault_set(fault, rv, "%s: %s", files->chain ? files->chain : "ca_file", inner.text);
     buffer_free(&trusted);
     return rv;
 }
 
 static int read_context(const struct files *files, const char *ticket_key, struct reading *reading) {
     struct buffer chain = {0}, key = {0};
-    if (files->source == CERTIFICATES_NONE)
-        return fault_set(&reading->fault, CO_INVALID, "ports.https: needs cert_file and key_file");
+    if (files->source == CERTIFICATES_NONE && !files->of_rpc)
+        return fault_set(&reading->fault, CO_INVALID, "%s: needs cert_file and key_file", files->needed);
     int rv = make_context(files, ticket_key, &chain, &key, reading);
     tls_wipe(&key);
     buffer_free(&chain);
-    if (rv != CO_OK) fault_set(&reading->fault, rv, "the certificates of HTTPS cannot be read: %s", co_strerror(rv));
+    if (rv != CO_OK) fault_set(&reading->fault, rv, "the certificates cannot be read: %s", co_strerror(rv));
     return rv;
 }
 
 /* -- taking ------------------------------------------------------------------------------------------------------- */
 
+/* Certificates of the cluster may have come meanwhile (coord secure start): they win. */
+static void take_rpc(struct certificates *certificates) {
+    struct security_rules now;
+    security_get(certificates->security, &now);
+    if (now.kind == SECURITY_CLUSTER) tls_context_unref(certificates->reading.context);
+    else security_set(certificates->security, &certificates->rules, certificates->reading.context);
+}
+
 static void take(struct certificates *certificates, const char *how) {
     struct reading *reading = &certificates->reading;
+    const struct files *files = &certificates->files;
     char until[40] = "";
     time_t end = (time_t)reading->certificate.life.to_s;
     struct tm utc;
     if (gmtime_r(&end, &utc)) strftime(until, sizeof until, "%Y-%m-%d %H:%M:%S UTC", &utc);
-    log_info("tls", "%s file=%s name=\"%s\" until=\"%s\"", how, certificates->files.chain,
-             reading->certificate.common_name, until);
-    if (end < time(NULL))
-        log_warn("tls", "the certificate is expired: clients will refuse it file=%s", certificates->files.chain);
-    tls_slot_set(certificates->https, reading->context);
+    if (files->chain)
+        log_info("tls", "%s of=%s file=%s name=\"%s\" until=\"%s\"", how,
+                 files->of_rpc ? "servers-and-agents" : "https", files->chain, reading->certificate.common_name, until);
+    else log_info("tls", "%s of=servers-and-agents ca=%s", how, files->ca ? files->ca : files->ca_path);
+    if (files->chain && end < time(NULL))
+        log_warn("tls", "the certificate is expired: %s will refuse it file=%s", files->of_rpc ? "others" : "clients",
+                 files->chain);
+    if (files->of_rpc) take_rpc(certificates);
+    else tls_slot_set(certificates->https, reading->context);
     certificates->taken = reading->certificate, certificates->taken_from = certificates->files.source;
     reading->context = NULL;
 }
@@ -300,17 +330,8 @@ static void on_timer(uv_timer_t *timer) { begin(timer->data); }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 
-int certificates_start(uv_loop_t *loop, const struct config *config, const char *data_dir, struct certificates **out,
-                       struct fault *fault) {
-    *out = NULL;
-    if (config->https_addresses.count == 0) return CO_OK;
-    int rv = certificates_source(&config->tls_https, data_dir) == CERTIFICATES_CLUSTER
-                 ? tls_folder_recover(data_dir, fault)
-                 : CO_OK;
-    if (rv != CO_OK) return rv;
-    struct certificates *certificates = mem_zalloc(sizeof *certificates);
-    certificates->files = files_of(config, data_dir);
-    certificates->https = tls_slot_new();
+static int start(uv_loop_t *loop, struct certificates *certificates, struct certificates **out, struct fault *fault) {
+    int rv;
     random_bytes(certificates->ticket_key, TICKET_SIZE);
     certificates->reading.state = files_state(&certificates->files);
     rv = read_context(&certificates->files, certificates->ticket_key, &certificates->reading);
@@ -328,13 +349,36 @@ int certificates_start(uv_loop_t *loop, const struct config *config, const char 
     return CO_OK;
 }
 
+int certificates_start(uv_loop_t *loop, const struct config *config, const char *data_dir, struct certificates **out,
+                       struct fault *fault) {
+    *out = NULL;
+    if (config->https_addresses.count == 0 && config->dns_tls_port < 0) return CO_OK;
+    int rv = certificates_source(&config->tls_https, data_dir) == CERTIFICATES_CLUSTER
+                 ? tls_folder_recover(data_dir, fault)
+                 : CO_OK;
+    if (rv != CO_OK) return rv;
+    struct certificates *certificates = mem_zalloc(sizeof *certificates);
+    certificates->files = files_of(config, false, data_dir);
+    certificates->https = tls_slot_new();
+    return start(loop, certificates, out, fault);
+}
+
+int certificates_start_rpc(uv_loop_t *loop, const struct config *config, struct security *security,
+                           const struct security_rules *rules, struct certificates **out, struct fault *fault) {
+    struct certificates *certificates = mem_zalloc(sizeof *certificates);
+    *out = NULL;
+    certificates->files = files_of(config, true, NULL);
+    certificates->security = security, certificates->rules = *rules;
+    return start(loop, certificates, out, fault);
+}
+
 struct tls_slot *certificates_https(struct certificates *certificates) {
     return certificates ? certificates->https : NULL;
 }
 
 bool certificates_shown(const struct certificates *certificates, struct tls_certificate *certificate,
                         enum certificate_source *source) {
-    if (!certificates) return false;
+    if (!certificates || certificates->taken_from == CERTIFICATES_NONE) return false;
     *certificate = certificates->taken, *source = certificates->taken_from;
     return true;
 }
@@ -342,7 +386,7 @@ bool certificates_shown(const struct certificates *certificates, struct tls_cert
 void certificates_reload(struct certificates *certificates, const struct config *config) {
     if (!certificates || certificates->closing) return;
     struct files *files = certificates->busy ? &certificates->next : &certificates->files;
-    struct files named = files_of(config, certificates->files.data_dir);
+    struct files named = files_of(config, certificates->files.of_rpc, certificates->files.data_dir);
     named.needs_ca = certificates->files.needs_ca; /* it counts after a restart, like the versions and the suites */
     free(named.min_version), free(named.cipher_suites);
     named.min_version = copy(certificates->files.min_version);

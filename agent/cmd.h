@@ -83,6 +83,8 @@ int cmd_monitor(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_init(int argc, char **argv);
+int cmd_keygen(int argc, char **argv);
+int cmd_keyring(int argc, char **argv);
 int cmd_kv(int argc, char **argv);
 #define CMD_KV_AT_HELP \
     "as it was then: an index, a time (2026-11-26T10:00:00Z), or how long ago (-5m), as far back as changes are kept"

@@ -144,7 +144,9 @@ int cmd_force_leave(int argc, char **argv) {
     static const char usage[] = "coord force-leave [FLAGS] NODE";
     struct client client = {0};
     bool prune = false;
-    const struct cmd_flag flags[] = {{"prune", CMD_BOOL, &prune, "remove it from the list of members too, and its certificate, which also works while its agent lives"}};
+    const struct cmd_flag flags[] = {
+        {"prune", CMD_BOOL, &prune,
+         "remove it from the list of members too, and its certificate, which also works while its agent lives"}};
     char **rest;
     int code = cmd_flags(argc, argv, flags, 1, &client, usage, &rest);
     if (code >= 0) return code;

@@ -78,6 +78,16 @@ static void describe_token(struct init *init, size_t i, Pb__JoinToken *record, u
     record->created_ms = (uint64_t)time(NULL) * 1000;
 }
 
+/* This server's own certificate: like every other node it has a record, so that it can be removed, and so that the CA of
+ * before is kept until it has renewed, too. */
+static void describe_founder(struct init *init, const struct tls_certificate *read, Pb__CertificateInfo *info) {
+    *info = (Pb__CertificateInfo)PB__CERTIFICATE_INFO__INIT;
+    info->node = init->name, info->server = true, info->serial = (char *)(uintptr_t)read->serial;
+    info->from_s = read->life.from_s, info->to_s = read->life.to_s;
+    info->pin = (ProtobufCBinaryData){TLS_PIN_SIZE, (uint8_t *)(uintptr_t)read->pin};
+    info->ca_pin = (ProtobufCBinaryData){TLS_PIN_SIZE, init->ca_read.pin};
+}
+
 /* The first state of the cluster's trust, for the server when it leads. It holds no secret. */
 static int keep_first(struct init *init, struct fault *fault) {
     struct arena arena = {0};
@@ -85,8 +95,10 @@ static int keep_first(struct init *init, struct fault *fault) {
     Pb__Trust trust = PB__TRUST__INIT;
     Pb__TrustCa ca = PB__TRUST_CA__INIT, *cas[] = {&ca};
     Pb__JoinToken tokens[2], *list[] = {&tokens[0], &tokens[1]};
+    Pb__CertificateInfo founder, *founders[] = {&founder};
+    struct tls_certificate own;
     uint8_t hashes[2][JOIN_TOKEN_HASH_SIZE];
-    int error = CO_OK;
+    int error = tls_certificate_read(buffer_slice(&init->chain), &own, fault);
     for (size_t i = 0; i < 2 && !error; i++) {
         error = join_token_make(i == 0 ? TLS_ROLE_SERVER : TLS_ROLE_AGENT, init->ca_read.pin, &init->tokens[i], fault);
         if (!error) describe_token(init, i, &tokens[i], hashes[i]);
@@ -96,6 +108,8 @@ static int keep_first(struct init *init, struct fault *fault) {
     ca.pin = (ProtobufCBinaryData){TLS_PIN_SIZE, init->ca_read.pin};
     trust.domain = init->domain, trust.cas = cas, trust.n_cas = 1, trust.mode = TRUST_CLOSED;
     command.trust = &trust, command.tokens = list, command.n_tokens = 2;
+    describe_founder(init, &own, &founder);
+    command.founders = founders, command.n_founders = 1;
     error = tls_folder_write(init->data_dir, TLS_FILE_FIRST, message_pack(&arena, &command.base), fault);
     arena_free(&arena);
     return error;

@@ -73,7 +73,7 @@ static int token_make(int argc, char **argv) {
     uint64_t uses = 1;
     const struct cmd_flag flags[] = {
         {"server", CMD_BOOL, &server, "it makes servers; without it client agents"},
-        {"ttl", CMD_DURATION, &ttl, "how long it counts; 0s: for ever (default 1h)"},
+        {"ttl", CMD_DURATION, &ttl, "how long it counts (default 1h)"},
         {"uses", CMD_U64, &uses, "how many nodes it takes; 0: any number (default 1)"},
         {"node", CMD_TEXT, &node, "only nodes of such names: a pattern with * and ?, as 'web-*'"},
     };

@@ -36,6 +36,8 @@ static const struct cli_command commands[] = {
     {"info", "print figures of the agent", cmd_info},
     {"join", "bring this host into a closed cluster; or give an agent one more address", cmd_join},
     {"join-token", "make a join token, with which a host joins a closed cluster; list, revoke", cmd_join_token},
+    {"keygen", "print a new key for encrypt", cmd_keygen},
+    {"keyring", "list and change the keys of encrypt, on all agents", cmd_keyring},
     {"kv", "read and write keys", cmd_kv},
     {"leave", "have an agent leave and end", cmd_leave},
     {"lock", "run a command while holding a lock", cmd_lock},

@@ -38,8 +38,11 @@ void config_init(struct config *config) {
         .client_addr = "127.0.0.1",
         .http_port = 8500,
         .https_port = -1,
+        .encrypt_verify_incoming = true,
+        .encrypt_verify_outgoing = true,
         .https_handshake_timeout_ns = HTTP_HANDSHAKE_TIMEOUT_MS * MILLISECOND,
         .dns_port = 8600,
+        .dns_tls_port = -1,
         .server_port = 8300,
         .retry_interval_ns = 30 * SECOND,
         .retry_interval_wan_ns = 30 * SECOND,
@@ -80,7 +83,7 @@ void config_init(struct config *config) {
         .check_update_interval_ns = 300 * SECOND,
         .check_flap_window_ns = 60 * SECOND,
         .certificate_warnings = true,
-        .certificate_check = true,
+        .certificate_check = false,
         .certificate_info_days = 90,
         .certificate_warning_days = 30,
         .certificate_critical_days = 7,
@@ -422,32 +425,43 @@ static void read_reconnect(struct config *config) {
 
 static const char *first_given(const char *a, const char *b) { return a ? a : b; }
 
-/* HTTPS takes the settings for all where it has none of its own. */
-static void fill_https(struct config *config) {
-    struct config_tls *https = &config->tls_https;
+/* The certificates of one purpose: those for all where it has none of its own. */
+static void fill_files(const struct config_tls *all, struct config_tls *one) {
+    bool pair = one->cert_file || one->key_file, trusted = one->ca_file || one->ca_path;
+    if (!pair) one->cert_file = all->cert_file, one->key_file = all->key_file;
+    if (!trusted) one->ca_file = all->ca_file, one->ca_path = all->ca_path;
+}
+
+static void fill_tls(struct config *config) {
     const struct config_tls *all = &config->tls_defaults;
-    bool pair = https->cert_file || https->key_file, trusted = https->ca_file || https->ca_path;
-    if (!pair) https->cert_file = all->cert_file, https->key_file = all->key_file;
-    if (!trusted) https->ca_file = all->ca_file, https->ca_path = all->ca_path;
+    struct config_tls *https = &config->tls_https, *rpc = &config->tls_rpc;
+    fill_files(all, https);
     https->min_version = first_given(https->min_version, all->min_version);
     https->cipher_suites = first_given(https->cipher_suites, all->cipher_suites);
     if (!https->verify_incoming_given) https->verify_incoming = all->verify_incoming || config->verify_incoming_https;
+    fill_files(all, rpc);
+    if (!rpc->verify_incoming_given) rpc->verify_incoming = all->verify_incoming || config->verify_incoming_rpc;
+    if (!rpc->verify_outgoing_given) rpc->verify_outgoing = all->verify_outgoing;
+    if (!rpc->verify_server_hostname_given) rpc->verify_server_hostname = all->verify_server_hostname;
+    if (rpc->verify_server_hostname) rpc->verify_outgoing = true;
 }
 
-/* The parts of a pair. Whether files are needed is known when the data folder is looked at (certificates.h). */
+static int check_pair(struct config *config, const struct config_tls *tls, struct fault *fault) {
+    if (!tls->cert_file == !tls->key_file) return CO_OK;
+    return config_wrong(config, fault, CO_INVALID, "%s: needs %s", tls->cert_file ? "cert_file" : "key_file",
+                        tls->cert_file ? "key_file" : "cert_file");
+}
+
+/* Whether servers and agents need certificates is decided later (agent/protection.h), because a node with certificates of
+ * its cluster needs none of these. */
 static int check_tls(struct config *config, struct fault *fault) {
-    int error = CO_OK;
-    fill_https(config);
-    const struct config_tls *https = &config->tls_https;
-    if (!https->cert_file != !https->key_file) {
-        error = config_wrong(config, fault, CO_INVALID, "%s: needs %s", https->cert_file ? "cert_file" : "key_file",
-                             https->cert_file ? "key_file" : "cert_file");
-    }
-    return error;
+    fill_tls(config);
+    int error = check_pair(config, &config->tls_https, fault);
+    const struct config_tls *rpc = &config->tls_rpc, *https = &config->tls_https;
+    bool same = rpc->cert_file == https->cert_file && rpc->key_file == https->key_file;
+    return same || error ? error : check_pair(config, rpc, fault);
 }
 
-/* Checks keys against each other. The caller skips this after an error, because a key that was only written wrong would
- * be reported as missing. */
 static int check_certificate_days(struct config *config, struct fault *fault) {
     if (config->certificate_critical_days <= config->certificate_warning_days &&
         config->certificate_warning_days <= config->certificate_info_days)
@@ -460,6 +474,8 @@ static int check_certificate_days(struct config *config, struct fault *fault) {
                         (unsigned long long)config->certificate_info_days);
 }
 
+/* Checks keys against each other. The caller skips this after an error, because a key that was only written wrong would
+ * be reported as missing. */
 static int check_together(struct config *config, struct fault *fault) {
     int error = check_bootstrap(config, fault);
     if (!config->server && config->retry_join_wan.count + config->start_join_wan.count)
@@ -473,16 +489,8 @@ static int check_together(struct config *config, struct fault *fault) {
     return error;
 }
 
-static bool has_https(const struct config *config) {
-    return config->https_port >= 0 || (config->https_addr && strstr(config->https_addr, "unix://"));
-}
-
 int config_finish(struct config *config, struct fault *fault) {
     config_note_given(config);
-    if (has_https(config)) {
-        config_guard_met(config, "verify_incoming");
-        config_guard_met(config, "tls.defaults.verify_incoming");
-    }
     if (config->errors.count) return CO_INVALID;
     int error = check_together(config, fault);
     if (error) return error;

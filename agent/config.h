@@ -73,6 +73,8 @@ struct config_tls {
     const char *ca_file, *ca_path, *cert_file, *key_file;
     const char *min_version, *cipher_suites; /* as tls/context.h takes them */
     bool verify_incoming, verify_incoming_given;
+    bool verify_outgoing, verify_outgoing_given; /* of servers and agents among themselves, as what follows */
+    bool verify_server_hostname, verify_server_hostname_given;
 };
 
 struct config {
@@ -95,7 +97,7 @@ struct config {
     const char *http_addr, *https_addr, *dns_addr;
     /* set by config_finish; none where the port is off */
     struct config_texts http_addresses, https_addresses, dns_addresses;
-    int64_t http_port, https_port, dns_port, server_port; /* -1: off; 0: any free one */
+    int64_t http_port, https_port, dns_port, dns_tls_port, server_port; /* -1: off; 0: any free one */
     const char *socket_user, *socket_group, *socket_mode; /* of Unix sockets; mode: octal. NULL: not given */
     struct config_texts start_join, retry_join;
     struct config_texts start_join_wan, retry_join_wan; /* of servers: other regions */
@@ -104,9 +106,12 @@ struct config {
     int64_t retry_interval_ns;
     uint64_t retry_max; /* 0: for ever */
 
-    /* TLS. tls_https: what is given for HTTPS alone; config_finish fills in the rest from tls_defaults */
-    struct config_tls tls_defaults, tls_https;
-    bool verify_incoming_https;
+    /* TLS. tls_https, tls_rpc (between servers and agents): what is given for these alone; config_finish fills in the rest
+     * from tls_defaults */
+    struct config_tls tls_defaults, tls_https, tls_rpc;
+    bool verify_incoming_https, verify_incoming_rpc;
+    const char *encrypt; /* base64, of a shared key of a right size; NULL: not given */
+    bool encrypt_verify_incoming, encrypt_verify_outgoing, disable_keyring_file;
     bool tls_prefer_server_cipher_suites;
     int64_t https_handshake_timeout_ns;
 

@@ -99,6 +99,19 @@ const char *accept_mode(struct arena *arena, const char **text) {
     return octal && size >= 3 && size <= 4 && (size == 3 || **text == '0') ? NULL : "is no mode of a file: write 0660";
 }
 
+const char *accept_shared_key(struct arena *arena, const char **text) {
+    struct buffer key = {0};
+    (void)arena;
+    if (none(text)) return NULL;
+    bool base64 = base64_decode(&key, slice_text(*text)) == CO_OK;
+    bool fits = key.size == 16 || key.size == 24 || key.size == 32;
+    if (key.data) explicit_bzero(key.data, key.capacity);
+    buffer_free(&key);
+    return !base64 ? "is no base64: `coord keygen` makes a key"
+           : fits  ? NULL
+                   : "is no key of 16, 24 or 32 bytes in base64: `coord keygen` makes one";
+}
+
 const char *accept_tls_version(struct arena *arena, const char **text) {
     static const char *const versions[] = {"tls10",   "tls11",   "tls12",   "tls13",   "TLS_AUTO",
                                            "TLSv1_0", "TLSv1_1", "TLSv1_2", "TLSv1_3", NULL};

@@ -4,6 +4,7 @@
 
 #include "agent/config_internal.h"
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 /* Does a reload apply changes of this key? */
@@ -44,7 +45,9 @@ void key_value_write(const struct config *config, const struct key *key, struct 
     switch (key->kind) {
         case KEY_TEXT: {
             const char *text = *(const char *const *)field;
-            if (text) buffer_printf(out, "\"%s\"", text);
+            /* 32 bits of a hash say next to nothing about a key. */
+            if (text && key_is_secret(key)) buffer_printf(out, "a key (%08x)", (unsigned)hash64(text, strlen(text)));
+            else if (text) buffer_printf(out, "\"%s\"", text);
             else buffer_append_text(out, "not given");
             return;
         }

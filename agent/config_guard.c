@@ -7,13 +7,10 @@
 /* A later source may withdraw the demand of an earlier one, but one member of a list may not withdraw that of
  * another. */
 static void take_back(struct config *config, const struct key *key) {
-    if (!strstr(key->path, ".[].")) config_guard_met(config, key->path);
-}
-
-void config_guard_met(struct config *config, const char *path) {
     size_t kept = 0;
+    if (strstr(key->path, ".[].")) return;
     for (size_t i = 0; i < config->guard_count; i++)
-        if (strcmp(config->guards[i].key, path) != 0) config->guards[kept++] = config->guards[i];
+        if (strcmp(config->guards[i].key, key->path) != 0) config->guards[kept++] = config->guards[i];
     config->guard_count = kept;
 }
 

@@ -48,6 +48,7 @@ static inline bool key_has_effect(const struct key *key) { return key->field != 
 const struct key *key_find(const char *path);
 /* Are there keys below this path, and are they those of an array's members? */
 enum key_folder { FOLDER_NONE, FOLDER_OBJECT, FOLDER_ARRAY };
+bool key_is_secret(const struct key *key); /* its value is in no message */
 enum key_folder key_folder(const char *path);
 /* The known key that `name` in `folder` ("" for the top, "dns_config." below it) most likely means: its full path.
  * False: none is like it. */
@@ -78,7 +79,6 @@ const char *source_tail(const char *source);
 
 /* Notes that the key was given, and whether it asks for its protection; the last source of a key counts. */
 void key_guard(const struct origin *origin, const struct key *key, bool asked);
-void config_guard_met(struct config *config, const char *path); /* what the key asks for is there */
 
 /* Appends "web.json:3:14", or the source alone when the line is not known. Finding the line reads the file's text
  * again. */
@@ -104,6 +104,7 @@ const char *accept_no_client_ips(struct arena *arena, const char **text); /* or 
 /* As accept_no_client_ips, and "unix:///path" among them. */
 const char *accept_no_http_addresses(struct arena *arena, const char **text);
 const char *accept_mode(struct arena *arena, const char **text);        /* of a file: "0660"; or none */
+const char *accept_shared_key(struct arena *arena, const char **text);  /* base64 of 16, 24 or 32 bytes; or none */
 const char *accept_tls_version(struct arena *arena, const char **text); /* tls12, TLSv1_2; or none */
 const char *accept_datacenter(struct arena *arena, const char **text);
 const char *accept_domain(struct arena *arena, const char **text);

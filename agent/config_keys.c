@@ -32,9 +32,6 @@
 #define DURATION(path, member, least, most, help) \
     { path, KEY_DURATION, offsetof(struct config, member), least, most, NULL, false, NULL, NULL, help }
 #define CERTIFICATE(path, member, help) TEXT(path, member, accept_any, help)
-/* It asks for the protection TLS unless config_finish takes that back (config_guard_met). */
-#define VERIFY(path, member, help) \
-    { path, KEY_BOOL, offsetof(struct config, member), 0, UINT64_MAX, NULL, false, TLS, NULL, help }
 /* As IDLE, but the value is kept. */
 #define KEPT(path, kind, member, most, help) \
     { path, kind, offsetof(struct config, member), 0, most, NULL, true, NULL, NULL, help }
@@ -46,12 +43,13 @@
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, NULL, "asks for " guard }
 #define GUARD_UNLESS(path, kind, guard, text) \
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, text, "asks for " guard ", unless it says " text }
-#define ACCESS "access control"
-#define TLS    "TLS between servers and agents"
+#define ACCESS       "access control"
+#define AUTO_ENCRYPT "handing out certificates to agents that have none (see `coord join-token`)"
 
 /* The reasons why keys have no effect. */
 #define NO_ACCESS     "there is no access control yet"
-#define NO_TLS        "there is no TLS between servers and agents yet"
+#define NO_AUTO       "hosts come in by `coord join-token` and `coord join`"
+#define ONLY_13       "servers and agents among themselves always use TLS 1.3"
 #define NO_AUDIT      "there is no audit log yet"
 #define NO_MESH       "there is no service mesh"
 #define NO_GOSSIP     "there is no gossip: leases say which nodes are alive"
@@ -89,6 +87,10 @@ const struct key config_keys[] = {
     FIELD("ports.http", KEY_PORT, http_port, "-1: off; 0: any free one"),
     FIELD("ports.https", KEY_PORT, https_port, "-1: off; 0: any free one"),
     FIELD("ports.dns", KEY_PORT, dns_port, "UDP and TCP; -1: off; 0: any free one"),
+    FIELD("ports.dns_tls", KEY_PORT, dns_tls_port,
+          "DNS over TLS, with the certificate of HTTPS, on the addresses of DNS; the standard port is 853; -1: off; 0: "
+          "any "
+          "free one"),
     FIELD("ports.server", KEY_PORT, server_port, "between servers and agents"),
     TEXT("unix_sockets.user", socket_user, accept_any,
          "owner of the files of Unix sockets, a name or a number; default: this process's"),
@@ -104,17 +106,23 @@ const struct key config_keys[] = {
          "what is taken of TLS 1.2, by Consul's names, commas between; default: all that is good, AES-GCM first"),
     KEPT("tls_prefer_server_cipher_suites", KEY_BOOL, tls_prefer_server_cipher_suites, UINT64_MAX,
          "the server's order always counts"),
-    VERIFY("verify_incoming", tls_defaults.verify_incoming,
-           "clients need a certificate of a CA of ca_file or ca_path; so far those of HTTPS, so it is refused where "
-           "ports.https is off"),
+    BOOL("verify_incoming", tls_defaults.verify_incoming,
+         "who connects to ports.server or ports.https needs a certificate of a CA of ca_file or ca_path"),
+    BOOL("verify_incoming_rpc", verify_incoming_rpc, "the same, for ports.server alone"),
     BOOL("verify_incoming_https", verify_incoming_https, "the same, for HTTPS alone"),
+    BOOL("verify_outgoing", tls_defaults.verify_outgoing,
+         "servers are dialled by TLS, and need a certificate of a CA of ca_file or ca_path"),
+    BOOL("verify_server_hostname", tls_defaults.verify_server_hostname,
+         "servers need a certificate with the name server.DATACENTER.DOMAIN; includes verify_outgoing"),
     CERTIFICATE("tls.defaults.cert_file", tls_defaults.cert_file, "as cert_file"),
     CERTIFICATE("tls.defaults.key_file", tls_defaults.key_file, "as key_file"),
     CERTIFICATE("tls.defaults.ca_file", tls_defaults.ca_file, "as ca_file"),
     CERTIFICATE("tls.defaults.ca_path", tls_defaults.ca_path, "as ca_path"),
     TEXT("tls.defaults.tls_min_version", tls_defaults.min_version, accept_tls_version, "as tls_min_version"),
     TEXT("tls.defaults.tls_cipher_suites", tls_defaults.cipher_suites, accept_any, "as tls_cipher_suites"),
-    VERIFY("tls.defaults.verify_incoming", tls_defaults.verify_incoming, "as verify_incoming"),
+    BOOL("tls.defaults.verify_incoming", tls_defaults.verify_incoming, "as verify_incoming"),
+    BOOL("tls.defaults.verify_outgoing", tls_defaults.verify_outgoing, "as verify_outgoing"),
+    BOOL("tls.defaults.verify_server_hostname", tls_defaults.verify_server_hostname, "as verify_server_hostname"),
     CERTIFICATE("tls.https.cert_file", tls_https.cert_file, "as cert_file, for HTTPS alone"),
     CERTIFICATE("tls.https.key_file", tls_https.key_file, "as key_file, for HTTPS alone"),
     CERTIFICATE("tls.https.ca_file", tls_https.ca_file, "as ca_file, for HTTPS alone"),
@@ -122,6 +130,22 @@ const struct key config_keys[] = {
     TEXT("tls.https.tls_min_version", tls_https.min_version, accept_tls_version, "as tls_min_version, for HTTPS alone"),
     TEXT("tls.https.tls_cipher_suites", tls_https.cipher_suites, accept_any, "as tls_cipher_suites, for HTTPS alone"),
     BOOL("tls.https.verify_incoming", tls_https.verify_incoming, "as verify_incoming, for HTTPS alone"),
+    CERTIFICATE("tls.internal_rpc.cert_file", tls_rpc.cert_file, "as cert_file, for ports.server alone"),
+    CERTIFICATE("tls.internal_rpc.key_file", tls_rpc.key_file, "as key_file, for ports.server alone"),
+    CERTIFICATE("tls.internal_rpc.ca_file", tls_rpc.ca_file, "as ca_file, for ports.server alone"),
+    CERTIFICATE("tls.internal_rpc.ca_path", tls_rpc.ca_path, "as ca_path, for ports.server alone"),
+    BOOL("tls.internal_rpc.verify_incoming", tls_rpc.verify_incoming, "as verify_incoming_rpc"),
+    BOOL("tls.internal_rpc.verify_outgoing", tls_rpc.verify_outgoing, "as verify_outgoing"),
+    BOOL("tls.internal_rpc.verify_server_hostname", tls_rpc.verify_server_hostname, "as verify_server_hostname"),
+    TEXT("encrypt", encrypt, accept_shared_key,
+         "a key in base64 (`coord keygen`), which all servers and agents have: it encrypts what they say to each other "
+         "on ports.server. It counts for the first start; then the keys of keyring.json in the data folder do"),
+    BOOL("encrypt_verify_incoming", encrypt_verify_incoming,
+         "with encrypt: connections without the key are refused; false while it is introduced"),
+    BOOL("encrypt_verify_outgoing", encrypt_verify_outgoing,
+         "with encrypt: connections are made with the key; false while it is introduced"),
+    BOOL("disable_keyring_file", disable_keyring_file,
+         "keys are not kept in the data folder: after a restart there is only that of encrypt"),
     LIST("start_join", start_join, accept_join, "the same as retry_join"),
     LIST("retry_join", retry_join, accept_join, "servers to join by, HOST or HOST:8300, tried until one works"),
     LIST("start_join_wan", start_join_wan, accept_join, "the same as retry_join_wan"),
@@ -281,7 +305,8 @@ const struct key config_keys[] = {
            "most blocking queries that wait at once; more are answered with 429"),
     NUMBER("coord.http_cache_bytes", http_cache_bytes, 0, (1L << 40), "memory for ready HTTP answers"),
     NUMBER("coord.dns_workers", dns_workers, 0, 64, "threads for DNS; 0: half the processors, 1 to 8"),
-    NUMBER("coord.dns_tcp_connections_max", dns_tcp_connections_max, 0, 100000, "most DNS connections over TCP"),
+    NUMBER("coord.dns_tcp_connections_max", dns_tcp_connections_max, 0, 100000,
+           "most DNS connections over TCP, and as many over TLS"),
     NUMBER("coord.store_map_bytes", store_map_bytes, 0, (1L << 44),
            "most bytes of the store: address space, not memory or disk"),
     NUMBER("coord.store_reserve_bytes", store_reserve_bytes, 0, (1L << 34),
@@ -300,11 +325,11 @@ const struct key config_keys[] = {
     IDLE("acl_enable_key_list_policy", KEY_BOOL, NO_ACCESS),
     IDLE("acl_enforce_version_8", KEY_BOOL, NO_ACCESS),
     GUARD("audit.enabled", KEY_BOOL, "an audit log"),
-    GUARD("auto_config.authorization.enabled", KEY_BOOL, "TLS between servers and agents, and access control"),
-    IDLE("auto_config.authorization.static.allow_reuse", KEY_BOOL, NO_TLS),
-    GUARD("auto_config.enabled", KEY_BOOL, "TLS between servers and agents, and access control"),
-    GUARD("auto_encrypt.allow_tls", KEY_BOOL, TLS),
-    GUARD("auto_encrypt.tls", KEY_BOOL, TLS),
+    GUARD("auto_config.authorization.enabled", KEY_BOOL, "bringing hosts in by JWT (see `coord join-token`)"),
+    IDLE("auto_config.authorization.static.allow_reuse", KEY_BOOL, NO_AUTO),
+    GUARD("auto_config.enabled", KEY_BOOL, "bringing hosts in by JWT (see `coord join-token`)"),
+    GUARD("auto_encrypt.allow_tls", KEY_BOOL, AUTO_ENCRYPT),
+    GUARD("auto_encrypt.tls", KEY_BOOL, AUTO_ENCRYPT),
     IDLE("autopilot.cleanup_dead_servers", KEY_BOOL, AUTOPILOT),
     IDLE("autopilot.disable_upgrade_migration", KEY_BOOL, AUTOPILOT),
     IDLE("connect.enable_mesh_gateway_wan_federation", KEY_BOOL, NO_MESH),
@@ -312,18 +337,15 @@ const struct key config_keys[] = {
     IDLE("disable_anonymous_signature", KEY_BOOL, "coord never looks for updates"),
     IDLE("disable_host_node_id", KEY_BOOL, "the ID of a node is made up, unless node_id says it"),
     IDLE("disable_http_unprintable_char_filter", KEY_BOOL, "there is no such filter"),
-    IDLE("disable_keyring_file", KEY_BOOL, NO_TLS),
     IDLE("disable_remote_exec", KEY_BOOL, "there is no remote execution"),
     IDLE("dns_config.disable_compression", KEY_BOOL, "names are always compressed"),
     IDLE("dns_config.enable_additional_node_meta_txt", KEY_BOOL, "TXT records of a node's meta are always added"),
     IDLE("dns_config.prefer_namespace", KEY_BOOL, "there are no namespaces"),
     IDLE("dns_config.use_cache", KEY_BOOL, NO_CACHE),
     GUARD("enable_acl_replication", KEY_BOOL, ACCESS),
-    IDLE("enable_agent_tls_for_checks", KEY_BOOL, NO_TLS),
+    IDLE("enable_agent_tls_for_checks", KEY_BOOL, "checks show no certificate"),
     IDLE("enable_central_service_config", KEY_BOOL, NO_MESH),
     IDLE("enable_debug", KEY_BOOL, "there are no profiles to read"),
-    IDLE("encrypt_verify_incoming", KEY_BOOL, NO_TLS),
-    IDLE("encrypt_verify_outgoing", KEY_BOOL, NO_TLS),
     IDLE("http_config.use_cache", KEY_BOOL, NO_CACHE),
     IDLE("non_voting_server", KEY_BOOL, "every server votes"),
     IDLE("reap", KEY_BOOL, "child processes are always reaped"),
@@ -333,16 +355,8 @@ const struct key config_keys[] = {
     IDLE("telemetry.filter_default", KEY_BOOL, NO_PUSH),
     IDLE("translate_wan_addrs", KEY_BOOL, ONE_ADDRESS),
     IDLE("ui", KEY_BOOL, NO_UI),
-    GUARD("tls.defaults.verify_outgoing", KEY_BOOL, TLS),
-    GUARD("tls.defaults.verify_server_hostname", KEY_BOOL, TLS),
     IDLE("tls.grpc.use_auto_cert", KEY_BOOL, NO_MESH),
     IDLE("tls.grpc.verify_incoming", KEY_BOOL, NO_MESH),
-    GUARD("tls.internal_rpc.verify_incoming", KEY_BOOL, TLS),
-    GUARD("tls.internal_rpc.verify_outgoing", KEY_BOOL, TLS),
-    GUARD("tls.internal_rpc.verify_server_hostname", KEY_BOOL, TLS),
-    GUARD("verify_incoming_rpc", KEY_BOOL, TLS),
-    GUARD("verify_outgoing", KEY_BOOL, TLS),
-    GUARD("verify_server_hostname", KEY_BOOL, TLS),
     /* NUMBER */
     IDLE("autopilot.max_trailing_logs", KEY_NUMBER, AUTOPILOT),
     IDLE("autopilot.min_quorum", KEY_NUMBER, AUTOPILOT),
@@ -386,9 +400,9 @@ const struct key config_keys[] = {
     IDLE("acl_disabled_ttl", KEY_DURATION, NO_ACCESS),
     IDLE("acl_ttl", KEY_DURATION, NO_ACCESS),
     IDLE("ae_interval", KEY_DURATION, "changes are told at once, and all of it is compared once a minute"),
-    IDLE("auto_config.authorization.static.clock_skew_leeway", KEY_DURATION, NO_TLS),
-    IDLE("auto_config.authorization.static.expiration_leeway", KEY_DURATION, NO_TLS),
-    IDLE("auto_config.authorization.static.not_before_leeway", KEY_DURATION, NO_TLS),
+    IDLE("auto_config.authorization.static.clock_skew_leeway", KEY_DURATION, NO_AUTO),
+    IDLE("auto_config.authorization.static.expiration_leeway", KEY_DURATION, NO_AUTO),
+    IDLE("auto_config.authorization.static.not_before_leeway", KEY_DURATION, NO_AUTO),
     IDLE("autopilot.last_contact_threshold", KEY_DURATION, AUTOPILOT),
     IDLE("autopilot.server_stabilization_time", KEY_DURATION, AUTOPILOT),
     IDLE("check_deregister_interval_min", KEY_DURATION, "DeregisterCriticalServiceAfter is 1s at least"),
@@ -437,17 +451,16 @@ const struct key config_keys[] = {
     IDLE("advertise_addr_wan", KEY_TEXT, ONE_ADDRESS),
     IDLE("advertise_addr_wan_ipv4", KEY_TEXT, ONE_ADDRESS),
     IDLE("advertise_addr_wan_ipv6", KEY_TEXT, ONE_ADDRESS),
-    IDLE("auto_config.authorization.static.bound_issuer", KEY_TEXT, NO_TLS),
-    IDLE("auto_config.authorization.static.jwks_ca_cert", KEY_TEXT, NO_TLS),
-    IDLE("auto_config.authorization.static.jwks_url", KEY_TEXT, NO_TLS),
-    IDLE("auto_config.authorization.static.oidc_discovery_ca_cert", KEY_TEXT, NO_TLS),
-    IDLE("auto_config.authorization.static.oidc_discovery_url", KEY_TEXT, NO_TLS),
-    IDLE("auto_config.intro_token", KEY_TEXT, NO_TLS),
-    IDLE("auto_config.intro_token_file", KEY_TEXT, NO_TLS),
+    IDLE("auto_config.authorization.static.bound_issuer", KEY_TEXT, NO_AUTO),
+    IDLE("auto_config.authorization.static.jwks_ca_cert", KEY_TEXT, NO_AUTO),
+    IDLE("auto_config.authorization.static.jwks_url", KEY_TEXT, NO_AUTO),
+    IDLE("auto_config.authorization.static.oidc_discovery_ca_cert", KEY_TEXT, NO_AUTO),
+    IDLE("auto_config.authorization.static.oidc_discovery_url", KEY_TEXT, NO_AUTO),
+    IDLE("auto_config.intro_token", KEY_TEXT, NO_AUTO),
+    IDLE("auto_config.intro_token_file", KEY_TEXT, NO_AUTO),
     IDLE("autopilot.redundancy_zone_tag", KEY_TEXT, AUTOPILOT),
     IDLE("autopilot.upgrade_version_tag", KEY_TEXT, AUTOPILOT),
     IDLE("connect.ca_provider", KEY_TEXT, NO_MESH),
-    GUARD("encrypt", KEY_TEXT, "encryption between agents"),
     IDLE("primary_datacenter", KEY_TEXT, OWN_CLUSTERS),
     IDLE("revision", KEY_TEXT, "written by Consul's own tools"),
     IDLE("segment", KEY_TEXT, NO_SEGMENTS),
@@ -456,7 +469,7 @@ const struct key config_keys[] = {
     IDLE("segments.[].name", KEY_TEXT, NO_SEGMENTS),
     IDLE("serf_lan", KEY_TEXT, NO_GOSSIP),
     IDLE("serf_wan", KEY_TEXT, NO_GOSSIP),
-    IDLE("server_name", KEY_TEXT, NO_TLS),
+    IDLE("server_name", KEY_TEXT, "servers are named server.DATACENTER.DOMAIN"),
     IDLE("telemetry.circonus_api_app", KEY_TEXT, NO_PUSH),
     IDLE("telemetry.circonus_api_token", KEY_TEXT, NO_PUSH),
     IDLE("telemetry.circonus_api_url", KEY_TEXT, NO_PUSH),
@@ -479,26 +492,22 @@ const struct key config_keys[] = {
     IDLE("tls.grpc.key_file", KEY_TEXT, NO_MESH),
     IDLE("tls.grpc.tls_cipher_suites", KEY_TEXT, NO_MESH),
     IDLE("tls.grpc.tls_min_version", KEY_TEXT, NO_MESH),
-    GUARD("tls.internal_rpc.ca_file", KEY_TEXT, TLS),
-    GUARD("tls.internal_rpc.ca_path", KEY_TEXT, TLS),
-    GUARD("tls.internal_rpc.cert_file", KEY_TEXT, TLS),
-    GUARD("tls.internal_rpc.key_file", KEY_TEXT, TLS),
-    IDLE("tls.internal_rpc.tls_cipher_suites", KEY_TEXT, NO_TLS),
-    IDLE("tls.internal_rpc.tls_min_version", KEY_TEXT, NO_TLS),
+    IDLE("tls.internal_rpc.tls_cipher_suites", KEY_TEXT, ONLY_13),
+    IDLE("tls.internal_rpc.tls_min_version", KEY_TEXT, ONLY_13),
     IDLE("ui_content_path", KEY_TEXT, NO_UI),
     IDLE("ui_dir", KEY_TEXT, NO_UI),
     IDLE("version", KEY_TEXT, "written by Consul's own tools"),
     IDLE("version_prerelease", KEY_TEXT, "written by Consul's own tools"),
     /* TEXTS */
-    IDLE("auto_config.authorization.static.bound_audiences", KEY_TEXTS, NO_TLS),
-    IDLE("auto_config.authorization.static.claim_assertions", KEY_TEXTS, NO_TLS),
-    IDLE("auto_config.authorization.static.jwt_supported_algs", KEY_TEXTS, NO_TLS),
-    IDLE("auto_config.authorization.static.jwt_validation_pub_keys", KEY_TEXTS, NO_TLS),
-    IDLE("auto_config.dns_sans", KEY_TEXTS, NO_TLS),
-    IDLE("auto_config.ip_sans", KEY_TEXTS, NO_TLS),
-    IDLE("auto_config.server_addresses", KEY_TEXTS, NO_TLS),
-    IDLE("auto_encrypt.dns_san", KEY_TEXTS, NO_TLS),
-    IDLE("auto_encrypt.ip_san", KEY_TEXTS, NO_TLS),
+    IDLE("auto_config.authorization.static.bound_audiences", KEY_TEXTS, NO_AUTO),
+    IDLE("auto_config.authorization.static.claim_assertions", KEY_TEXTS, NO_AUTO),
+    IDLE("auto_config.authorization.static.jwt_supported_algs", KEY_TEXTS, NO_AUTO),
+    IDLE("auto_config.authorization.static.jwt_validation_pub_keys", KEY_TEXTS, NO_AUTO),
+    IDLE("auto_config.dns_sans", KEY_TEXTS, NO_AUTO),
+    IDLE("auto_config.ip_sans", KEY_TEXTS, NO_AUTO),
+    IDLE("auto_config.server_addresses", KEY_TEXTS, NO_AUTO),
+    IDLE("auto_encrypt.dns_san", KEY_TEXTS, NO_AUTO),
+    IDLE("auto_encrypt.ip_san", KEY_TEXTS, NO_AUTO),
     GUARD("http_config.allow_write_http_from", KEY_TEXTS, "a limit on who may write"),
     GUARD("http_config.block_endpoints", KEY_TEXTS, "blocking of endpoints"),
     IDLE("primary_gateways", KEY_TEXTS, OWN_CLUSTERS),
@@ -507,8 +516,8 @@ const struct key config_keys[] = {
     IDLE("telemetry.dogstatsd_tags", KEY_TEXTS, NO_PUSH),
     IDLE("telemetry.prefix_filter", KEY_TEXTS, NO_PUSH),
     /* MAP */
-    IDLE("auto_config.authorization.static.claim_mappings", KEY_MAP, NO_TLS),
-    IDLE("auto_config.authorization.static.list_claim_mappings", KEY_MAP, NO_TLS),
+    IDLE("auto_config.authorization.static.claim_mappings", KEY_MAP, NO_AUTO),
+    IDLE("auto_config.authorization.static.list_claim_mappings", KEY_MAP, NO_AUTO),
     IDLE("http_config.response_headers", KEY_MAP, "no headers can be added yet"),
     IDLE("tagged_addresses", KEY_MAP, "a node has one address yet; services have their own"),
     /* ANY */
@@ -525,6 +534,8 @@ const struct key *key_find(const char *path) {
     }
     return NULL;
 }
+
+bool key_is_secret(const struct key *key) { return strcmp(key->path, "encrypt") == 0; }
 
 enum key_folder key_folder(const char *path) {
     size_t size = strlen(path);

@@ -64,6 +64,9 @@ static int set_bool(const struct origin *origin, const struct key *key, bool val
     bool *field = field_of(origin, key);
     *field = value;
     if (field == &config->tls_https.verify_incoming) config->tls_https.verify_incoming_given = true;
+    if (field == &config->tls_rpc.verify_incoming) config->tls_rpc.verify_incoming_given = true;
+    if (field == &config->tls_rpc.verify_outgoing) config->tls_rpc.verify_outgoing_given = true;
+    if (field == &config->tls_rpc.verify_server_hostname) config->tls_rpc.verify_server_hostname_given = true;
     if (field == &config->leave_on_terminate) config->leave_on_terminate_given = true;
     if (field == &config->skip_leave_on_interrupt) config->skip_leave_on_interrupt_given = true;
     return CO_OK;
@@ -125,6 +128,7 @@ static int set_text(const struct origin *origin, const struct key *key, struct s
     key_guard(origin, key, *text && !(key->guard_text && strcasecmp(text, key->guard_text) == 0));
     if (key->accept) {
         const char *written = text, *wrong = key->accept(&origin->config->arena, &text);
+        if (wrong && key_is_secret(key)) return origin_fault(origin, CO_INVALID, "%s", wrong);
         if (wrong) return origin_fault(origin, CO_INVALID, "\"%.60s\" %s", written, wrong);
     }
     if (key->field == NO_FIELD) return CO_OK;

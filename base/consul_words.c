@@ -4,7 +4,6 @@
 #define NO_TLS     "there is no TLS yet"
 #define NO_MESH    "there is no service mesh"
 #define NO_ENTRIES "there are no configuration entries"
-#define NO_GOSSIP  "there is no gossip and no key for it; leases say which nodes are alive"
 #define ENTERPRISE "it is of Consul Enterprise"
 #define NO_PEERING "regions are joined instead, see docs/regions.md"
 
@@ -16,8 +15,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_COMMAND, "debug", "see `coord info`, `coord monitor` and /v1/agent/metrics"},
     {CONSUL_COMMAND, "exec", "there is no remote execution"},
     {CONSUL_COMMAND, "intention", NO_MESH},
-    {CONSUL_COMMAND, "keygen", NO_GOSSIP},
-    {CONSUL_COMMAND, "keyring", NO_GOSSIP},
     {CONSUL_COMMAND, "license", ENTERPRISE},
     {CONSUL_COMMAND, "login", NO_ACCESS},
     {CONSUL_COMMAND, "logout", NO_ACCESS},
@@ -125,7 +122,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_PATH, "/v1/operator/area", ENTERPRISE},
     {CONSUL_PATH, "/v1/operator/audit-hash", ENTERPRISE},
     {CONSUL_PATH, "/v1/operator/autopilot/state", "see /v1/operator/autopilot/health"},
-    {CONSUL_PATH, "/v1/operator/keyring", NO_GOSSIP},
     {CONSUL_PATH, "/v1/operator/license", ENTERPRISE},
     {CONSUL_PATH, "/v1/operator/segment", ENTERPRISE},
     {CONSUL_PATH, "/v1/operator/usage", "see /v1/agent/metrics"},

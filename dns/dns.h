@@ -1,5 +1,5 @@
-/* The DNS server: UDP and TCP. One worker thread per UDP socket (SO_REUSEPORT, recvmmsg/sendmmsg), one thread for
- * TCP. Workers read the store themselves (rpc_reader), stale by default (dns_config.stale).
+/* The DNS server: UDP, TCP and TLS. One worker thread per UDP socket (SO_REUSEPORT, recvmmsg/sendmmsg), one thread for
+ * TCP, one for TLS. Workers read the store themselves (rpc_reader), stale by default (dns_config.stale).
  *
  * Answers are prebuilt in wire form with ldns per name and type, and kept until something that they were made from
  * changes (the generations of registry/watch.h tell). For each query a packet is put together from one: id, flags,
@@ -27,6 +27,7 @@
 
 #include "base/error.h"
 #include "rpc/api/rpc.h"
+#include "tls/context.h"
 
 struct dns_service_ttl {
     const char *service;
@@ -35,8 +36,11 @@ struct dns_service_ttl {
 #define DNS_TCP_CONNECTIONS_MAX 512
 
 struct dns_config {
-    const char *const *addresses;    /* NULL-terminated */
-    uint16_t port;                   /* 0: any free one, the same for UDP and TCP */
+    const char *const *addresses; /* NULL-terminated */
+    uint16_t port;                /* 0: any free one, the same for UDP and TCP */
+    bool tls_only;                /* neither UDP nor TCP: `port` does not count */
+    struct tls_slot *tls;         /* DNS over TLS (RFC 7858) shows its certificate; outlives the server. NULL: none */
+    uint16_t tls_port;            /* 0: any free one */
     const char *domain, *alt_domain; /* "coord", NULL; without dots at the ends */
     const char *datacenter, *node_name;
     unsigned workers;          /* 0: half the processors, 1..8 */
@@ -48,11 +52,12 @@ struct dns_config {
     const struct dns_service_ttl *service_ttls;
     size_t service_ttl_count;
     uint32_t soa_refresh, soa_retry, soa_expire, soa_min_ttl; /* 3600 600 86400 0 */
-    unsigned tcp_connections_max;                             /* 0: DNS_TCP_CONNECTIONS_MAX */
+    unsigned tcp_connections_max;                             /* and as many over TLS; 0: DNS_TCP_CONNECTIONS_MAX */
 };
 struct dns_server;
 int dns_start(const struct dns_config *config, struct rpc *rpc, struct dns_server **out, struct fault *fault);
 void dns_stop(struct dns_server *server);
-uint16_t dns_port(const struct dns_server *server);
+uint16_t dns_port(const struct dns_server *server);     /* 0: neither UDP nor TCP */
+uint16_t dns_tls_port(const struct dns_server *server); /* 0: no TLS */
 
 #endif

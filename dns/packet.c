@@ -14,6 +14,8 @@ enum {
     OPCODE_SHIFT = 11,
     OPT_FIXED_SIZE = 11,
     OPTION_CLIENT_SUBNET = 8,
+    OPTION_PADDING = 12,
+    OPTION_HEADER_SIZE = 4,
     RECORDS_MAX = 16, /* in a query: OPT, a signature; more is no query of a client */
     POINTER = 0xc0,
     DNSSEC_OK = 0x8000,
@@ -76,6 +78,7 @@ static bool options_read(const uint8_t *data, size_t size, struct packet_query *
         const uint8_t *value = cursor_take(&cursor, length);
         if (!value) return false;
         if (code == OPTION_CLIENT_SUBNET && !subnet_read(value, length, query)) return false;
+        if (code == OPTION_PADDING) query->padding = true;
     }
     return true;
 }
@@ -194,4 +197,15 @@ size_t packet_error(uint8_t *out, const struct packet_query *query, int rcode) {
     packet_header(out, query, rcode, false, false, (struct packet_counts){0, 0, query->edns});
     uint8_t *end = packet_put_question(out + PACKET_HEADER_SIZE, query);
     return (size_t)(packet_put_opt(end, query, rcode) - out);
+}
+
+size_t packet_pad(uint8_t *out, size_t size, const struct packet_query *query) {
+    CHECK(query->edns && size <= PACKET_PADDABLE_MAX);
+    size_t options = packet_opt_size(query) - OPT_FIXED_SIZE;
+    size_t end = (size + OPTION_HEADER_SIZE + PACKET_PAD_BLOCK - 1) / PACKET_PAD_BLOCK * PACKET_PAD_BLOCK;
+    put_be16(out + size - options - 2, (uint16_t)(options + end - size)); /* the length of all options */
+    put_be16(out + size, OPTION_PADDING);
+    put_be16(out + size + 2, (uint16_t)(end - size - OPTION_HEADER_SIZE));
+    memset(out + size + OPTION_HEADER_SIZE, 0, end - size - OPTION_HEADER_SIZE);
+    return end;
 }

@@ -21,6 +21,9 @@ enum {
     PACKET_TCP_MAX = 65535,
     PACKET_QUERY_MAX = 4096, /* longest query over TCP */
     PACKET_OPTION_MAX = 24,  /* client subnet: family, two lengths, 16 bytes of address, rounded */
+    PACKET_PAD_BLOCK = 468,  /* RFC 8467 */
+    /* The longest answer that can still be padded to whole blocks: the option itself takes at least 4 bytes. */
+    PACKET_PADDABLE_MAX = PACKET_TCP_MAX / PACKET_PAD_BLOCK * PACKET_PAD_BLOCK - 4,
 };
 
 enum packet_type {
@@ -57,6 +60,7 @@ struct packet_query {
     uint16_t name_size;  /* with the root label */
     uint16_t type, class;
     bool edns, dnssec_ok;
+    bool padding;                                   /* it has a padding option, so its answer is to be padded, too */
     uint16_t udp_size;                              /* 512 without EDNS; within PACKET_UDP_DEFAULT..PACKET_UDP_MAX */
     uint8_t subnet[PACKET_OPTION_MAX], subnet_size; /* client subnet, to be echoed; 0: none */
 };
@@ -82,5 +86,10 @@ uint8_t *packet_put_opt(uint8_t *out, const struct packet_query *query, int rcod
 
 /* A whole answer without records, at most PACKET_UDP_DEFAULT bytes. Returns its size. */
 size_t packet_error(uint8_t *out, const struct packet_query *query, int rcode);
+
+/* Pads an answer of `size` bytes, which ends with the OPT that `query` calls for, to a multiple of PACKET_PAD_BLOCK (RFC
+ * 7830), so that an encrypted answer tells little by its length. `query` has EDNS; `size` is at most PACKET_PADDABLE_MAX,
+ * and `out` has room for PACKET_TCP_MAX. Returns the new size. */
+size_t packet_pad(uint8_t *out, size_t size, const struct packet_query *query);
 
 #endif

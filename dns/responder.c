@@ -18,7 +18,7 @@ enum {
 
 /* -- metrics: each thread counts, and adds its counts once per batch ---------------------------------------------- */
 
-METRIC queries_total[2] = {
+METRIC queries_total[DNS_TRANSPORTS] = {
     [DNS_UDP] = {.name = "coord_dns_queries_total",
                  .help = "DNS queries received",
                  .labels = "transport=\"udp\"",
@@ -26,6 +26,10 @@ METRIC queries_total[2] = {
     [DNS_TCP] = {.name = "coord_dns_queries_total",
                  .help = "DNS queries received",
                  .labels = "transport=\"tcp\"",
+                 .type = METRIC_COUNTER},
+    [DNS_TLS] = {.name = "coord_dns_queries_total",
+                 .help = "DNS queries received",
+                 .labels = "transport=\"tls\"",
                  .type = METRIC_COUNTER},
 };
 #define ANSWERS(code, label)                          \
@@ -44,7 +48,7 @@ METRIC built_total = {.name = "coord_dns_answers_built_total",
                       .type = METRIC_COUNTER};
 
 struct counts {
-    uint64_t queries[2], answers[RCODES], truncated, built;
+    uint64_t queries[DNS_TRANSPORTS], answers[RCODES], truncated, built;
 };
 
 void dns_metrics_register(void) {
@@ -176,9 +180,18 @@ static size_t answers_max(const struct dns_responder *responder, const struct pa
     return most;
 }
 
+static bool is_padded(const struct packet_query *query, enum dns_transport transport) {
+    return transport == DNS_TLS && query->padding;
+}
+
+static size_t size_max(const struct packet_query *query, enum dns_transport transport) {
+    if (transport == DNS_UDP) return query->udp_size;
+    return is_padded(query, transport) ? PACKET_PADDABLE_MAX : PACKET_TCP_MAX;
+}
+
 static size_t render(struct dns_responder *responder, struct answer *answer, struct dns_pick *pick,
                      const struct packet_query *query, enum dns_transport transport, uint8_t *out) {
-    struct answer_limits limits = {.size = transport == DNS_TCP ? PACKET_TCP_MAX : query->udp_size,
+    struct answer_limits limits = {.size = size_max(query, transport),
                                    .answers_max = answers_max(responder, query, transport),
                                    .serial = responder->serial};
     if (pick) limits.first = dns_pick_first(pick, &responder->rng, responder->now_ns) + 1; /* none: 0 */
@@ -220,20 +233,25 @@ static size_t answer_unknown(struct dns_responder *responder, struct dns_cache_k
     return answer_new(responder, &name, key, query, transport, out);
 }
 
+static size_t answer_query(struct dns_responder *responder, const struct packet_query *query,
+                           enum dns_transport transport, uint8_t *out) {
+    if (!responder->ready) return error(responder, query, RCODE_SERVFAIL, out);
+    uint8_t lower[PACKET_NAME_MAX];
+    wire_name_lower(lower, query->name, query->name_size);
+    struct dns_cache_key key = {slice_make(lower, query->name_size), known_type(query->type)};
+    const struct dns_cache_value *known = dns_cache_find(responder->cache, key);
+    if (known && (!known->pick || dns_pick_current(known->pick, responder->now_ns)))
+        return render(responder, known->answer, known->pick, query, transport, out);
+    return answer_unknown(responder, key, query, transport, out);
+}
+
 size_t dns_responder_answer(struct dns_responder *responder, enum dns_transport transport, const uint8_t *data,
                             size_t size, uint8_t *out) {
     struct packet_query query;
     responder->counts.queries[transport]++;
     int rcode = packet_parse(data, size, &query);
     if (rcode == PACKET_SILENT) return 0;
-    if (rcode != RCODE_NOERROR) return error(responder, &query, rcode, out);
-    if (!responder->ready) return error(responder, &query, RCODE_SERVFAIL, out);
-
-    uint8_t lower[PACKET_NAME_MAX];
-    wire_name_lower(lower, query.name, query.name_size);
-    struct dns_cache_key key = {slice_make(lower, query.name_size), known_type(query.type)};
-    const struct dns_cache_value *known = dns_cache_find(responder->cache, key);
-    if (known && (!known->pick || dns_pick_current(known->pick, responder->now_ns)))
-        return render(responder, known->answer, known->pick, &query, transport, out);
-    return answer_unknown(responder, key, &query, transport, out);
+    size_t answer =
+        rcode == RCODE_NOERROR ? answer_query(responder, &query, transport, out) : error(responder, &query, rcode, out);
+    return is_padded(&query, transport) ? packet_pad(out, answer, &query) : answer;
 }

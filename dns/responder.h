@@ -1,10 +1,10 @@
-/* Answers one packet with another, for UDP and for TCP. Each thread has one responder. */
+/* Answers one packet with another, for UDP, TCP and TLS. Each thread has one responder. */
 #ifndef COORD_DNS_RESPONDER_H
 #define COORD_DNS_RESPONDER_H
 
 #include "dns/setup.h"
 
-enum dns_transport { DNS_UDP, DNS_TCP };
+enum dns_transport { DNS_UDP, DNS_TCP, DNS_TLS, DNS_TRANSPORTS };
 
 struct dns_responder;
 struct dns_responder *dns_responder_new(const struct dns_setup *setup, struct rpc *rpc);
@@ -18,7 +18,8 @@ void dns_responder_end(struct dns_responder *responder);
 
 /* The room that `out` needs for any query. */
 enum { DNS_UDP_ROOM = PACKET_UDP_MAX + ANSWER_SLACK, DNS_TCP_ROOM = PACKET_TCP_MAX + ANSWER_SLACK };
-/* Returns the size of the answer; 0: none. */
+/* Returns the size of the answer; 0: none. Over TLS the answer to a padded query is padded; on a wire that everybody reads it
+ * would hide nothing. */
 size_t dns_responder_answer(struct dns_responder *responder, enum dns_transport transport, const uint8_t *query,
                             size_t size, uint8_t *out);
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "dns/responder.h"
+#include "tls/context.h"
 
 struct dns_address {
     union {
@@ -34,9 +35,10 @@ int dns_udp_start(const struct dns_setup *setup, struct rpc *rpc, int fd, bool w
                   struct fault *fault);
 void dns_udp_stop(struct dns_udp *udp);
 
+/* `slot`: whose certificate the clients are shown, and it outlives the thread; NULL: plain TCP. */
 struct dns_tcp;
 int dns_tcp_start(const struct dns_setup *setup, struct rpc *rpc, const int *listeners, size_t count,
-                  unsigned connections_max, struct dns_tcp **out, struct fault *fault);
+                  unsigned connections_max, struct tls_slot *slot, struct dns_tcp **out, struct fault *fault);
 void dns_tcp_stop(struct dns_tcp *tcp);
 
 #endif

@@ -45,13 +45,13 @@ enum http_certificate_severity {
     HTTP_CERTIFICATE_CRITICAL
 };
 struct http_certificate {
-    const char *which; /* "node", "ca", "https" */
+    const char *which; /* "node", "ca", "https", "rpc" (for connections with other processes) */
     char name[256], serial[41];
     int64_t from_s, to_s; /* Unix time */
     bool renews, stuck;   /* it renews itself; it does, but the cluster refuses */
     enum http_certificate_severity severity;
 };
-/* What protects this process's connections. The caller frees the buffers. */
+/* The protection of this process's connections. The caller frees the buffers. */
 #define HTTP_CERTIFICATES_MAX 16
 struct http_protection {
     struct buffer safe, open; /* listeners that TLS protects, and the others: for people, in one line each */

@@ -89,8 +89,8 @@ struct http_endpoint {
     const struct query_type *query; /* or a query */
     /* Of a handler of its own that is neither: the message that declared_message makes of the request. */
     const ProtobufCMessageDescriptor *message;
-    const struct http_param *body;  /* the members of a JSON body; NULL: the body is not read, or `raw` */
-    const struct http_param *raw;   /* its field gets the whole body, of any bytes (with HTTP_BODY_RAW) */
+    const struct http_param *body; /* the members of a JSON body; NULL: the body is not read, or `raw` */
+    const struct http_param *raw;  /* its field gets the whole body, of any bytes (with HTTP_BODY_RAW) */
     /* Worker thread, when all fields are filled: for work that rows cannot express. False: it has replied. */
     bool (*prepare)(struct http_request *request, ProtobufCMessage *message);
     /* The wait that follows (http/http.h), for as long as the parameter HTTP_WAIT says. With a query in place of a

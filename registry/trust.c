@@ -130,6 +130,21 @@ static void token_begin(struct machine_tx *tx, Pb__JoinToken *token) {
     if (token->ttl_ns) expiry_began_in(tx, &join_token_expiry, message_slice(token->id), tx->index, token->ttl_ns);
 }
 
+static const char *certificate_fault(const Pb__CertificateInfo *info) {
+    if (!info || info->pin.len != PIN_SIZE || info->ca_pin.len != PIN_SIZE) return "no certificate";
+    if (!info->node[0] || strlen(info->node) > NODE_MAX) return "a certificate names a node, in 1 to 255 bytes";
+    if (strlen(info->serial) > SERIAL_MAX) return "the serial number is too long";
+    return NULL;
+}
+
+static void certificate_put(struct machine_tx *tx, Pb__CertificateInfo *info, const Pb__NodeCertificate *old) {
+    char room[1 + NODE_MAX];
+    Pb__NodeCertificate record = PB__NODE_CERTIFICATE__INIT;
+    record.now = info;
+    record.create_index = old ? old->create_index : tx->index, record.modify_index = tx->index;
+    put(tx, node_key(info->server, info->node, room), &record.base);
+}
+
 /* Gives up closing an open cluster: nothing of it is left. */
 static int open_again(struct machine_tx *tx, const Pb__Trust *old, uint64_t cas, struct machine_result *result) {
     if (!old || old->mode != TRUST_BOTH) return machine_refuse(result, CO_CONFLICT, "a closed cluster stays closed");
@@ -152,6 +167,7 @@ static int set(struct machine_tx *tx, void *request, struct machine_result *resu
     Pb__TrustSetCommand *command = request;
     const char *fault = command->trust && command->trust->mode == TRUST_OPEN ? NULL : trust_fault(command->trust);
     for (size_t i = 0; i < command->n_tokens && !fault; i++) fault = token_fault(command->tokens[i]);
+    for (size_t i = 0; i < command->n_founders && !fault; i++) fault = certificate_fault(command->founders[i]);
     if (fault) return machine_refuse(result, CO_INVALID, fault);
     Pb__Trust *old = trust_read(tx->store, tx->arena);
     if (store_txn_error(tx->store) != CO_OK) return store_txn_error(tx->store);
@@ -164,6 +180,7 @@ static int set(struct machine_tx *tx, void *request, struct machine_result *resu
     command->trust->modify_index = tx->index;
     put(tx, trust_key, &command->trust->base);
     for (size_t i = 0; i < command->n_tokens; i++) token_begin(tx, command->tokens[i]);
+    for (size_t i = 0; i < command->n_founders && !old; i++) certificate_put(tx, command->founders[i], NULL);
     result->yes = true;
     result->message = &command->trust->base;
     return CO_OK;
@@ -223,21 +240,6 @@ static bool token_is_over(const struct machine_tx *tx, const Pb__JoinToken *toke
 }
 
 /* -- certificates ------------------------------------------------------------------------------------------------- */
-static const char *certificate_fault(const Pb__CertificateInfo *info) {
-    if (!info || info->pin.len != PIN_SIZE || info->ca_pin.len != PIN_SIZE) return "no certificate";
-    if (!info->node[0] || strlen(info->node) > NODE_MAX) return "a certificate names a node, in 1 to 255 bytes";
-    if (strlen(info->serial) > SERIAL_MAX) return "the serial number is too long";
-    return NULL;
-}
-
-static void certificate_put(struct machine_tx *tx, Pb__CertificateInfo *info, const Pb__NodeCertificate *old) {
-    char room[1 + NODE_MAX];
-    Pb__NodeCertificate record = PB__NODE_CERTIFICATE__INIT;
-    record.now = info;
-    record.create_index = old ? old->create_index : tx->index, record.modify_index = tx->index;
-    put(tx, node_key(info->server, info->node, room), &record.base);
-}
-
 /* Why the token gives this node no certificate; NULL: it does. Somebody without the secret learns nothing but that. */
 static const char *token_refuses(const struct machine_tx *tx, const Pb__JoinToken *token,
                                  const Pb__TrustJoinCommand *command) {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tls/certificate.h"
 
-#define TLS_PSK_KEYS_MAX    3
+#define TLS_PSK_KEYS_MAX    8
 #define TLS_TICKET_KEY_SIZE 64
 
 struct tls_context_config {

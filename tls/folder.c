@@ -197,6 +197,17 @@ int tls_folder_write(const char *data_dir, enum tls_file file, struct slice cont
     return rv;
 }
 
+int tls_key_file_write(const char *path, struct slice content, struct fault *fault) {
+    struct paths paths = {joined(path, "", ""), joined(path, "", ""), joined(path, NEW, "")};
+    char *slash = strrchr(paths.folder, '/');
+    if (slash) *slash = '\0';
+    int rv = write_next(&paths, 0600, content, fault);
+    if (rv == CO_OK && (rv = take_next(&paths, fault)) != CO_OK) (void)unlink(paths.next);
+    if (rv == CO_OK) rv = sync_folder(slash == paths.folder ? "/" : slash ? paths.folder : ".", fault);
+    paths_free(&paths);
+    return rv;
+}
+
 /* -- pairs -------------------------------------------------------------------------------------------------------- */
 /* In this order, each made durable before the next begins, so that a start knows where it stopped:
  *

@@ -50,5 +50,7 @@ int tls_folder_recover(const char *data_dir, struct fault *fault);
 
 /* The same rules for a key file that a configuration names. It may be a link: the mode of the file itself counts. */
 int tls_key_file_read(const char *path, struct buffer *key, struct fault *fault);
+/* Writes such a file, mode 0600, whole or not at all, as those of the folder are written. */
+int tls_key_file_write(const char *path, struct slice content, struct fault *fault);
 
 #endif

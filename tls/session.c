@@ -200,7 +200,7 @@ static void note_protocol(struct tls_session *session) {
 }
 
 static int require_protocol(struct tls_session *session) {
-    if (session->protocol || !session->config.protocols) return CO_OK;
+    if (session->protocol || !session->config.protocols || session->config.protocol_optional) return CO_OK;
     return refuse(session, GNUTLS_A_NO_APPLICATION_PROTOCOL, "there is no protocol in common (ALPN)");
 }
 
@@ -236,7 +236,10 @@ static void explain(struct tls_session *session, int error) {
     char text[WHY_SIZE];
     const char *why = gnutls_strerror(error);
     if (error == GNUTLS_E_FATAL_ALERT_RECEIVED) {
-        const char *alert = gnutls_alert_get_name(gnutls_alert_get(session->tls));
+        gnutls_alert_description_t told = gnutls_alert_get(session->tls);
+        const char *alert = gnutls_alert_get_name(told);
+        bool of_key = told == GNUTLS_A_ILLEGAL_PARAMETER || told == GNUTLS_A_UNKNOWN_PSK_IDENTITY;
+        if (session->psk_client && of_key) alert = "it does not have the shared key (encrypt) of this side";
         snprintf(text, sizeof text, "it refuses this side: %s", alert ? alert : "no reason known");
         why = text;
     } else if (session->psk_unknown) {
@@ -410,7 +413,7 @@ enum tls_state tls_session_feed(struct tls_session *session, struct slice bytes,
 }
 
 void tls_session_write(struct tls_session *session, struct slice plain) {
-    CHECK(session->state == TLS_OPEN);
+    CHECK(session->state == TLS_OPEN || session->state == TLS_ENDED);
     buffer_reserve(&session->out, plain.size + (plain.size / TLS_RECORD_MAX + 1) * TLS_RECORD_OVERHEAD);
     while (plain.size > 0) {
         size_t part = plain.size < TLS_RECORD_MAX ? plain.size : TLS_RECORD_MAX;
@@ -425,7 +428,7 @@ void tls_session_write(struct tls_session *session, struct slice plain) {
 }
 
 void tls_session_goodbye(struct tls_session *session) {
-    if (session->state == TLS_OPEN) (void)gnutls_bye(session->tls, GNUTLS_SHUT_WR);
+    if (session->state == TLS_OPEN || session->state == TLS_ENDED) (void)gnutls_bye(session->tls, GNUTLS_SHUT_WR);
 }
 
 struct buffer *tls_session_out(struct tls_session *session) {

@@ -34,6 +34,7 @@ struct tls_session_config {
     struct slice ticket; /* clients: of an earlier session with this server or one of its kind; empty: none */
     const char *const
         *protocols;            /* ALPN, best first, NULL-terminated; NULL: none. Both sides must have one in common */
+    bool protocol_optional;    /* servers: a client that offers no protocol at all is taken, too */
     uint8_t pin[TLS_PIN_SIZE]; /* TLS_PEER_PINNED */
     /* Servers with one port for several purposes: called with the chosen protocol (NULL: none) before the peer is asked
      * for a certificate; may change peer and grace_s of the copy that it is given. It may be called twice. NULL: never. */
@@ -57,9 +58,9 @@ void tls_session_free(struct tls_session *session); /* NULL: nothing */
 /* Takes bytes from the network (all of them) and appends what they decrypt to, to `plain`. Also what a session had
  * decrypted before it ended or failed is there. A session that has ended or failed takes bytes and ignores them. */
 enum tls_state tls_session_feed(struct tls_session *session, struct slice bytes, struct buffer *plain);
-/* Encrypts. Only when TLS_OPEN. Adds TLS_RECORD_OVERHEAD bytes (TLS 1.3) to each TLS_RECORD_MAX bytes and to the rest. */
+/* Encrypts. Only when TLS_OPEN, or TLS_ENDED: who sends no more may still read. Adds TLS_RECORD_OVERHEAD bytes (TLS 1.3) to each TLS_RECORD_MAX bytes and to the rest. */
 void tls_session_write(struct tls_session *session, struct slice plain);
-void tls_session_goodbye(struct tls_session *session); /* close_notify; nothing when it is not open */
+void tls_session_goodbye(struct tls_session *session); /* close_notify; nothing in the handshake or after a failure */
 /* Bytes for the network; the caller takes them (buffer_take, or sends and resets). A client's first bytes are there at
  * once after tls_session_new. */
 struct buffer *tls_session_out(struct tls_session *session);

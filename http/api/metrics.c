@@ -141,7 +141,7 @@ static void certificate_json(struct http_request *request, struct json_out *json
 }
 
 static void summary_json(struct json_out *json, const struct http_protection *seen) {
-    static const char *const types[] = {"node", "ca", "https"};
+    static const char *const types[] = {"node", "ca", "https", "rpc"};
     size_t stuck = 0;
     json_key(json, "Summary");
     json_object(json);

@@ -56,7 +56,7 @@ static void get_raft(struct http_request *request) {
 }
 
 /* -- raft: changes ------------------------------------------------------------------------------------------------ */
-/* What is known of a server that is removed, before it is. */
+/* Facts about a server, read before it is removed. */
 struct removing {
     struct rpc_change change;
     char *node;  /* NULL: unknown */

@@ -31,6 +31,7 @@ const struct http_topic http_topics[] = {
     {"Failover to other regions", .rows = http_routes_failover},
     {"Status", .rows = http_routes_status},
     {"Operators", .rows = http_routes_operator},
+    {"Keys of encryption", .rows = http_routes_keyring},
     {"Joining, and certificates of nodes", .rows = http_routes_trust},
     {"The cluster's CA", .rows = http_routes_trust_ca},
     {"Backups", .rows = http_routes_snapshot},

@@ -130,7 +130,7 @@ static const struct message_member certificate_members[] = {
 static const struct http_param token_body[] = {
     {"Role", HTTP_CHOICE, .choices = "server|agent", .help = "what the token makes of a host", .otherwise = "agent",
      .field = "role"},
-    {"TTL", HTTP_DURATION, .help = "how long it counts; 0s: for ever", .most = JOIN_TOKEN_TTL_MOST_NS,
+    {"TTL", HTTP_DURATION, .help = "how long it counts", .least = 1000000000, .most = JOIN_TOKEN_TTL_MOST_NS,
      .otherwise = "1h", .field = "ttl_ns"},
     {"Uses", HTTP_U64, .help = "how many nodes it takes; 0: any number", .most = 1000000, .otherwise = "1",
      .field = "uses"},

@@ -21,6 +21,7 @@ struct rpc;
 /* The module that answers. Numbers are never reused. */
 enum rpc_ask_topic {
     RPC_TOPIC_QUOTA = 1, /* rpc/quota/spender_run.h */
+    RPC_TOPIC_KEYRING,   /* agent/keyring_run.h */
 };
 
 #define RPC_ASK_BYTES_MAX      (64u << 10) /* of a payload, and of an answer */

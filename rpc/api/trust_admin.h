@@ -23,7 +23,9 @@ enum rpc_trust_verb {
 
 #define RPC_TRUST_TEXT 512
 struct rpc_trust {
-    /* CO_OK; CO_NOLEADER, CO_CLOSED, CO_UNKNOWN_OUTCOME; CO_AGAIN: no server that was asked has the CA's key yet; CO_CONFLICT,
+    /* A host with a client agent must not be enough to become a server, or to change the CA: in a closed cluster such requests
+     * are taken at servers only (CO_DENIED).
+     * CO_OK; CO_NOLEADER, CO_CLOSED, CO_UNKNOWN_OUTCOME; CO_AGAIN: no server that was asked has the CA's key yet; CO_CONFLICT,
      * CO_DENIED, CO_INVALID, CO_NOTFOUND, CO_TOOLARGE: `text` says why. */
     void (*done)(struct rpc_trust *trust, int error);
     enum rpc_trust_verb verb; /* in, as what follows; strings stay until `done` */
@@ -33,6 +35,7 @@ struct rpc_trust {
         *fingerprint;            /* of regions: a server there; SHA-256 of the CA's key, 64 hex digits. NULL: "" */
     uint32_t uses;               /* 0: any number */
     int64_t ttl_ns;              /* 0: for ever */
+    bool by_agent;               /* rpc's own: a client agent asks */
     char text[RPC_TRUST_TEXT];   /* out */
     _Alignas(16) char impl[256]; /* rpc's own */
 };

@@ -114,6 +114,11 @@ void connection_strange(struct connection *connection) {
     give_up(connection);
 }
 
+void connection_denied(struct connection *connection, const char *why) {
+    judged(connection, REACH_UNWANTED, why);
+    give_up(connection);
+}
+
 static void unwanted(struct connections *c, struct connection *connection, const char *why, uint64_t least_ms,
                      uint64_t now_ms) {
     judged(connection, REACH_UNWANTED, why);

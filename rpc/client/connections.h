@@ -158,6 +158,8 @@ void connection_heard(struct connection *connection, uint64_t now_ms); /* bytes 
 /* NULL: it does not decode. */
 void connection_hello(struct connections *c, struct connection *connection, const Pb__PeerHello *hello,
                       uint64_t now_ms);
+/* It is not encrypted as it has to be, or the other end is not who it has to be; nothing is logged. */
+void connection_denied(struct connection *connection, const char *why);
 void connection_refused(struct connections *c, struct connection *connection, struct slice why, uint64_t now_ms);
 void connection_strange(struct connection *connection); /* something else came before a hello */
 void connection_servers(struct connections *c, struct connection *connection, const Pb__PeerServers *servers,

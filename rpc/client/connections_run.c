@@ -110,7 +110,7 @@ static bool is_a_server(struct client_conn *conn) {
     const char *fault = security_judge_dialled(&rules, &seen, client->region ? client->cluster : NULL, why);
     if (!fault) return true;
     tell_denied(conn, fault);
-    connection_refused(&client->connections, &conn->state, slice_text(fault), clock_mono_ms());
+    connection_denied(&conn->state, fault);
     return false;
 }
 
@@ -131,7 +131,8 @@ static void on_drained(void *data, struct link *wire) {
 static void on_closed(void *data, struct link *wire, int error) {
     struct client_conn *conn = data;
     struct client *client = conn->client;
-    if (error == CO_DENIED && !client->stopping) tell_denied(conn, link_why(wire));
+    if (link_why(wire)[0] && !client->stopping) tell_denied(conn, link_why(wire)); /* its handshake failed */
+    if (error == CO_DENIED && !client->stopping) connection_denied(&conn->state, link_why(wire));
     connection_closed(&client->connections, &conn->state, error, link_cause(wire), clock_mono_ms());
     if (client->current == conn) client->current = NULL;
     if (conn->state.greeted) client_down(client, conn);

@@ -400,11 +400,11 @@ static void on_connected(void *data, struct link *wire) {
 static void finish_stop(struct peers *peers);
 
 /* The handshake failed: on either side. */
-static void tell_denied(struct contact *contact, struct link *wire) {
+static void tell_denied(struct contact *contact, struct link *wire, bool denied) {
     char remote[64];
     const char *why = link_why(wire);
     link_remote(wire, remote);
-    judged(contact, REACH_UNWANTED, why);
+    if (denied) judged(contact, REACH_UNWANTED, why);
     if (tell(contact->peers, remote, TELL_INSECURE))
         log_warn("peer", "no encrypted connection remote=%s reason=\"%s\"", remote, why);
 }
@@ -415,7 +415,8 @@ static void on_closed(void *data, struct link *wire, int error) {
     int cause = link_cause(wire);
     list_remove(&contact->link);
     struct target *target = contact->target;
-    if (error == CO_DENIED && !peers->stopping) tell_denied(contact, wire);
+    bool failed = link_dialled(wire) && link_why(wire)[0]; /* the handshake */
+    if ((error == CO_DENIED || failed) && !peers->stopping) tell_denied(contact, wire, error == CO_DENIED);
     if (target && !contact->judged) reach_ended(&target->reach, error, cause, contact->stood);
     else if (target && contact->greeted && target->reach.what == REACH_MET)
         reach_note(&target->reach, REACH_UNTRIED, 0, NULL);

@@ -77,14 +77,16 @@ static bool take_region(struct join_work *work, const Pb__PeerHello *hello) {
     return true;
 }
 
-/* In a closed cluster a server of another region may call itself only what an operator trusts it as. NULL: it is. */
+/* In a closed cluster a server of another region may call itself only what an operator trusts it as, and with
+ * verify_server_hostname what its certificate says. NULL: it may. */
 static const char *not_that_region(struct join_work *work, const Pb__PeerHello *hello, char why[SECURITY_WHY]) {
     struct security_rules rules;
     struct rpc_self self = work->rpc->role->self(work->rpc);
     const struct tls_certificate *certificate = link_peer(work->wire);
     if (!self.security) return NULL;
     security_get(self.security, &rules);
-    if (rules.kind != SECURITY_CLUSTER || (!certificate && rules.secures)) return NULL;
+    if (rules.kind != SECURITY_CLUSTER && rules.kind != SECURITY_OWN_CA) return NULL;
+    if (!certificate && rules.secures) return NULL;
     struct security_seen seen = security_see(work->wire);
     return security_judge_dialled(&rules, &seen, work->join->wan ? hello->cluster : NULL, why);
 }
@@ -129,7 +131,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     work->wire = NULL;
     uv_timer_stop(&work->timer);
     if (error == CO_TOOLARGE) because(work, CO_CORRUPT, "no server of this kind answers there");
-    else if (error == CO_DENIED && link_why(wire)[0]) because(work, error, link_why(wire));
+    else if (error != CO_CLOSED && link_why(wire)[0]) because(work, error, link_why(wire));
     else if (error != CO_CLOSED && !work->joined) because(work, error, reach_end_text(error, cause));
     if (work->joined || !work->next) finish(work);
     else dial(work);

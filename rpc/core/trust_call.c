@@ -93,6 +93,7 @@ bool trust_serve(const struct caller *caller, struct slice payload) {
     snprintf(served->fingerprint, sizeof served->fingerprint, "%s", ask->fingerprint);
     served->trust = (struct rpc_trust){.done = served_done,
                                        .verb = ask->verb,
+                                       .by_agent = caller->is_agent,
                                        .server = ask->server,
                                        .node = served->node,
                                        .address = served->address,

@@ -8,6 +8,7 @@
 #include "base/message.h"
 #include "base/random.h"
 #include "registry/trust.h"
+#include "rpc/server/server_internal.h"
 #include "rpc/wire/enrol.h"
 #include "tls/folder.h"
 
@@ -303,13 +304,47 @@ static void forget_region(struct admin_work *work) {
 }
 
 /* -- verbs ---------------------------------------------------------------------------------------------------------- */
+/* Is there a protection that the certificates of the cluster would replace, while others still demand it? */
+static bool is_protected(const struct rpc *rpc) {
+    struct security_rules rules;
+    if (!rpc->server->security) return false;
+    security_get(rpc->server->security, &rules);
+    return !rules.takes_plain || !rules.dials_plain;
+}
+
+/* Whoever may do this can be anybody afterwards. */
+static bool is_for_servers(const struct rpc_trust *trust) {
+    switch (trust->verb) {
+        case RPC_JOIN_TOKEN: return trust->server;
+        case RPC_CA_ROTATE:
+        case RPC_CA_DROP:
+        case RPC_REGION_TRUST:
+        case RPC_REGION_FORGET: return true;
+        default: return false;
+    }
+}
+
 static void carry_out(struct admin_work *work) {
     Pb__Trust *now = work->old;
     enum rpc_trust_verb verb = work->trust->verb;
+    if (now && work->trust->by_agent && is_for_servers(work->trust)) {
+        end(work, CO_DENIED, "this is done at a server only, not through a client agent");
+        return;
+    }
+    if (now && now->mode == TRUST_BOTH && verb == RPC_JOIN_TOKEN) {
+        end(work, CO_CONFLICT, "the cluster is being closed: hosts join with tokens after `coord secure finish`");
+        return;
+    }
     if (verb == RPC_NODE_REMOVE) remove_node(work);
     else if (verb == RPC_SECURE_START && now && now->mode == TRUST_BOTH) end(work, CO_OK, "");
     else if (verb == RPC_SECURE_START && now) end(work, CO_CONFLICT, "the cluster is closed already");
+    else if (verb == RPC_SECURE_START && is_protected(work->admin->rpc))
+        end(work, CO_CONFLICT,
+            "encrypt, or a CA of yours, protects connections, and this would cut them: let all nodes take and make "
+            "plain "
+            "ones first (encrypt_verify_*, verify_*)");
     else if (verb == RPC_SECURE_START) begin_ca(work);
+    else if (verb == RPC_SECURE_ABORT && !now) end(work, CO_OK, "");
     else if (!now) end(work, CO_INVALID, "the cluster is open; `coord secure start` closes it while it runs");
     else if (verb == RPC_JOIN_TOKEN) make_token(work, now);
     else if (verb == RPC_CA_ROTATE) begin_ca(work);

@@ -162,12 +162,14 @@ static const char *judge_server(const struct tls_certificate *certificate, char 
     return why;
 }
 
-static const char *judge_named(const struct security_rules *rules, const struct security_seen *seen,
+/* `region` empty: this one. */
+static const char *judge_named(const struct security_rules *rules, const struct security_seen *seen, const char *region,
                                char why[SECURITY_WHY]) {
+    char name[352];
     if (!rules->checks_servers) return NULL;
-    if (seen->certificate && tls_certificate_names(seen->der, rules->server_name)) return NULL;
-    snprintf(why, SECURITY_WHY, "its certificate does not have the name %.128s (verify_server_hostname)",
-             rules->server_name);
+    snprintf(name, sizeof name, "server.%.63s.%s", region[0] ? region : rules->datacenter, rules->dns_domain);
+    if (seen->certificate && tls_certificate_names(seen->der, name)) return NULL;
+    snprintf(why, SECURITY_WHY, "its certificate does not have the name %.128s (verify_server_hostname)", name);
     return why;
 }
 
@@ -189,7 +191,8 @@ const char *security_judge(const struct security_rules *rules, const struct secu
     bool over;
     const char *fault = judge_shown(rules, seen, &over, why);
     if (fault || over) return fault;
-    if (rules->kind == SECURITY_OWN_CA) return hello->agent ? NULL : judge_named(rules, seen, why);
+    if (rules->kind == SECURITY_OWN_CA) /* a link from another region's server speaks as a client agent does */
+        return hello->agent && !hello->region[0] ? NULL : judge_named(rules, seen, hello->region, why);
     const struct tls_certificate *certificate = seen->certificate;
     fault = judge_domain(rules, certificate, hello->region, why);
     /* A link from another region's server speaks as a client agent does. */
@@ -206,7 +209,7 @@ const char *security_judge_dialled(const struct security_rules *rules, const str
     bool over;
     const char *fault = judge_shown(rules, seen, &over, why);
     if (fault || over) return fault;
-    if (rules->kind == SECURITY_OWN_CA) return judge_named(rules, seen, why);
+    if (rules->kind == SECURITY_OWN_CA) return judge_named(rules, seen, region ? region : "", why);
     fault = judge_domain(rules, seen->certificate, region ? region : "", why);
     return fault ? fault : judge_server(seen->certificate, why);
 }

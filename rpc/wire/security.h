@@ -42,10 +42,10 @@ struct security_rules {
     bool takes_plain;    /* plain connections are taken, too */
     bool dials_plain;    /* it dials without TLS: it has no certificate yet, or verify_outgoing is off */
     bool asks_clients;   /* who connects has to show a certificate */
-    bool checks_servers; /* verify_server_hostname: the certificate of a server has the name server_name */
+    bool checks_servers; /* verify_server_hostname: a server's certificate has the name server.REGION.DNS_DOMAIN */
     bool secures; /* an open cluster is being closed: nodes without certificate may come for one (SECURITY_SECURE) */
-    char domain[TLS_DOMAIN_SIZE + 1];
-    char server_name[320];
+    char domain[TLS_DOMAIN_SIZE + 1];     /* trust domain, of SECURITY_CLUSTER */
+    char datacenter[64], dns_domain[256]; /* datacenter: the name of this region */
     size_t region_count;
     struct security_region regions[SECURITY_REGIONS_MAX];
 };

@@ -37,6 +37,7 @@ Test(config, defaults) {
     cr_expect_str_eq(config.domain, "coord");
     cr_expect_eq(config.http_port, 8500);
     cr_expect_eq(config.dns_port, 8600);
+    cr_expect_eq(config.dns_tls_port, -1);
     cr_expect_eq(config.server_port, 8300);
     cr_expect_eq(config.http_addresses.count, 1);
     cr_expect_str_eq(config.http_addresses.items[0], "127.0.0.1");
@@ -71,7 +72,7 @@ Test(config, every_field) {
         "\"bind_addr\":\"[::1]\",\"advertise_addr\":\"10.0.0.1\",\"client_addr\":\" 127.0.0.1  [::1] "
         "\",\"data_dir\":\"/d\","
         "\"addresses\":{\"http\":\"0.0.0.0\",\"dns\":\"127.0.0.2 127.0.0.3\"},"
-        "\"ports\":{\"http\":0,\"dns\":-1,\"server\":65535},\"log_level\":\"WARN\","
+        "\"ports\":{\"http\":0,\"dns\":-1,\"dns_tls\":853,\"server\":65535},\"log_level\":\"WARN\","
         "\"retry_join\":[\"a\",\"b:1\"],\"start_join\":[\"c\"],\"retry_interval\":\"5s\",\"retry_max\":7,"
         "\"retry_join_wan\":[\"d:2\"],\"start_join_wan\":[\"e\"],\"retry_interval_wan\":\"9s\"}");
     must(
@@ -123,7 +124,8 @@ Test(config, every_field) {
     cr_expect_str_eq(config.http_addresses.items[0], "0.0.0.0");
     cr_expect_eq(config.dns_addresses.count, 2);
     cr_expect_str_eq(config.dns_addresses.items[1], "127.0.0.3");
-    cr_expect(config.http_port == 0 && config.dns_port == -1 && config.server_port == 65535);
+    cr_expect(config.http_port == 0 && config.dns_port == -1 && config.dns_tls_port == 853);
+    cr_expect(config.server_port == 65535);
     cr_expect_str_eq(config.log_level, "WARN");
     cr_expect_eq(config.retry_join.count, 3);
     cr_expect_str_eq(config.retry_join.items[1], "b:1");
@@ -257,7 +259,7 @@ Test(config, definitions_are_kept) {
 
 Test(config, without_effect_is_named_once) {
     must(
-        "{\"telemetry\":{\"statsd_address\":\"a:1\",\"prefix_filter\":[\"+x\"]},\"ui\":true,\"encrypt\":"
+        "{\"telemetry\":{\"statsd_address\":\"a:1\",\"prefix_filter\":[\"+x\"]},\"ui\":true,\"server_name\":"
         "\"x\",\"raft_protocol\":3,"
         "\"connect\":{\"enabled\":true,\"ca_config\":{\"any\":{\"thing\":1}}},\"segments\":[{\"name\":\"s\","
         "\"port\":1}],"
@@ -270,7 +272,7 @@ Test(config, without_effect_is_named_once) {
     static const char *const names[] = {"telemetry.statsd_address",
                                         "telemetry.prefix_filter",
                                         "ui",
-                                        "encrypt",
+                                        "server_name",
                                         "raft_protocol",
                                         "connect.enabled",
                                         "connect.ca_config",
@@ -303,8 +305,7 @@ static const char *guards(void) {
     return text;
 }
 
-#define TLS_END "TLS between servers and agents is not there yet"
-#define TLS     TLS_END "\n"
+#define AUTO_ENCRYPT "handing out certificates to agents that have none (see `coord join-token`) is not there yet"
 
 Test(config, protection_that_is_not_there_is_refused) {
     static const struct {
@@ -327,22 +328,10 @@ Test(config, protection_that_is_not_there_is_refused) {
          "web.json:1:2: acl_token: access control is not there yet\nweb.json:1:18: acl_master_token: access control is "
          "not there yet"},
         {"{\"enable_acl_replication\":true}", "web.json:1:2: enable_acl_replication: access control is not there yet"},
-        {"{\"encrypt\":\"k==\",\"encrypt_verify_incoming\":true}",
-         "web.json:1:2: encrypt: encryption between agents is not there yet"},
-        {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}",
-         "web.json:1:2: verify_incoming: " TLS "web.json:1:25: verify_outgoing: " TLS
-         "web.json:1:48: verify_server_hostname: " TLS_END},
-        {"{\"verify_incoming_rpc\":true,\"verify_incoming_https\":true}",
-         "web.json:1:2: verify_incoming_rpc: " TLS_END},
-        {"{\"tls\":{\"defaults\":{\"verify_incoming\":true,\"verify_outgoing\":true}}}",
-         "web.json:1:21: tls.defaults.verify_incoming: " TLS "web.json:1:44: tls.defaults.verify_outgoing: " TLS_END},
-        {"{\"tls\":{\"internal_rpc\":{\"verify_incoming\":true,\"ca_file\":\"x\"},\"grpc\":{\"verify_incoming\":true}}"
-         "}",
-         "web.json:1:25: tls.internal_rpc.verify_incoming: " TLS "web.json:1:48: tls.internal_rpc.ca_file: " TLS_END},
-        {"{\"auto_encrypt\":{\"tls\":true}}", "web.json:1:18: auto_encrypt.tls: " TLS_END},
-        {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json:1:18: auto_encrypt.allow_tls: " TLS_END},
+        {"{\"auto_encrypt\":{\"tls\":true}}", "web.json:1:18: auto_encrypt.tls: " AUTO_ENCRYPT},
+        {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json:1:18: auto_encrypt.allow_tls: " AUTO_ENCRYPT},
         {"{\"auto_config\":{\"enabled\":true}}",
-         "web.json:1:17: auto_config.enabled: TLS between servers and agents, and access control is not there yet"},
+         "web.json:1:17: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet"},
         {"{\"audit\":{\"enabled\":true}}", "web.json:1:11: audit.enabled: an audit log is not there yet"},
         {"{\"http_config\":{\"allow_write_http_from\":[\"127.0.0.0/8\"]}}",
          "web.json:1:42: http_config.allow_write_http_from: a limit on who may write is not there yet"},
@@ -356,6 +345,14 @@ Test(config, protection_that_is_not_there_is_refused) {
          "\"token_ttl\":\"30s\",\"enable_key_list_policy\":true,\"enable_token_persistence\":true}}",
          ""},
         {"{\"primary_datacenter\":\"dc1\",\"acl_datacenter\":null,\"acl_down_policy\":\"deny\",\"acl_token\":\"\"}",
+         ""},
+        /* These have an effect. */
+        {"{\"encrypt\":\"MDEyMzQ1Njc4OWFiY2RlZg==\",\"encrypt_verify_incoming\":true}", ""},
+        {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}", ""},
+        {"{\"verify_incoming_rpc\":true,\"verify_incoming_https\":true}", ""},
+        {"{\"tls\":{\"defaults\":{\"verify_incoming\":true,\"verify_outgoing\":true}}}", ""},
+        {"{\"tls\":{\"internal_rpc\":{\"verify_incoming\":true,\"ca_file\":\"x\"},\"grpc\":{\"verify_incoming\":true}}"
+         "}",
          ""},
         {"{\"encrypt\":\"\",\"encrypt_verify_incoming\":true,\"encrypt_verify_outgoing\":true}", ""},
         {"{\"verify_incoming\":false,\"verify_outgoing\":false,\"verify_server_hostname\":false}", ""},
@@ -381,97 +378,20 @@ Test(config, protection_that_is_not_there_is_refused) {
     }
 }
 
-/* verify_incoming counts for HTTPS, and asks for more only where there is no HTTPS. */
-Test(config, verify_incoming_is_met_by_https) {
-    static const struct {
-        const char *text;
-        bool met;
-    } rows[] = {
-        {"{\"verify_incoming\":true,\"data_dir\":\"/x\"}", false},
-        {"{\"verify_incoming\":true,\"data_dir\":\"/x\",\"ports\":{\"https\":8501}}", true},
-        {"{\"tls\":{\"defaults\":{\"verify_incoming\":true}},\"data_dir\":\"/x\",\"ports\":{\"https\":8501}}", true},
-        {"{\"verify_incoming\":true,\"data_dir\":\"/x\",\"addresses\":{\"https\":\"unix:///s\"}}", true},
-        {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"data_dir\":\"/x\",\"ports\":{\"https\":8501}}", false},
-    };
-    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        again();
-        must(rows[i].text);
-        cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
-        struct fault refused = {0};
-        cr_expect_eq(config_require_protection(&config, &refused) == CO_OK, rows[i].met, "%s: %s", rows[i].text,
-                     refused.text);
-        cr_expect(config.tls_https.verify_incoming);
-    }
-}
-
-/* A setting for HTTPS alone wins over one for all; a pair is taken as a whole, and CAs are too. */
-Test(config, https_has_its_own_settings) {
-    must(
-        "{\"data_dir\":\"/x\",\"ports\":{\"https\":8501},\"ca_file\":\"ca\",\"cert_file\":\"c\",\"key_file\":\"k\","
-        "\"tls_min_version\":\"tls13\",\"limits\":{\"https_handshake_timeout\":\"2s\"},"
-        "\"addresses\":{\"https\":\"10.0.0.1 unix:///run/s [::1]\"},\"verify_incoming\":true,"
-        "\"tls\":{\"https\":{\"ca_path\":\"folder\",\"verify_incoming\":false,\"tls_cipher_suites\":\"A,B\"}}}");
-    cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
-    const struct config_tls *https = &config.tls_https;
-    cr_expect_str_eq(https->cert_file, "c");
-    cr_expect_str_eq(https->key_file, "k");
-    cr_expect_null(https->ca_file, "ca_path alone is given for HTTPS");
-    cr_expect_str_eq(https->ca_path, "folder");
-    cr_expect_str_eq(https->min_version, "tls13");
-    cr_expect_str_eq(https->cipher_suites, "A,B");
-    cr_expect_not(https->verify_incoming, "what is said for HTTPS wins");
-    cr_expect_eq(config.https_handshake_timeout_ns, 2000000000);
-    cr_assert_eq(config.https_addresses.count, 3);
-    cr_expect_str_eq(config.https_addresses.items[0], "10.0.0.1");
-    cr_expect_str_eq(config.https_addresses.items[1], "unix:///run/s");
-    cr_expect_str_eq(config.https_addresses.items[2], "::1");
-    again();
-    must("{\"data_dir\":\"/x\",\"addresses\":{\"http\":\"127.0.0.1 unix:///s\"},\"ports\":{\"http\":-1}}");
-    cr_assert_eq(config_finish(&config, &fault), CO_OK, "%s", fault.text);
-    cr_assert_eq(config.http_addresses.count, 1, "a port that is off leaves the Unix sockets");
-    cr_expect_str_eq(config.http_addresses.items[0], "unix:///s");
-    cr_expect_eq(config.https_addresses.count, 0, "HTTPS is off unless a port is given");
-}
-
-Test(config, https_mistakes) {
-    static const struct {
-        const char *text, *fault;
-    } rows[] = {
-        {"{\"cert_file\":\"c\"}", "cert_file: needs key_file"},
-        {"{\"tls\":{\"https\":{\"key_file\":\"c\"}}}", "key_file: needs cert_file"},
-        {"{\"tls_min_version\":\"1.2\"}", "tls_min_version: \"1.2\" is no version of TLS"},
-        {"{\"unix_sockets\":{\"mode\":\"rw\"}}", "unix_sockets.mode: \"rw\" is no mode of a file: write 0660"},
-        {"{\"unix_sockets\":{\"mode\":\"7777\"}}", "unix_sockets.mode: \"7777\" is no mode of a file"},
-        {"{\"addresses\":{\"http\":\"unix://x\"}}", "is no Unix socket: write unix:///path"},
-        {"{\"addresses\":{\"http\":\"127.0.0.1 localhost\"}}", "is not an IP address"},
-        {"{\"addresses\":{\"dns\":\"unix:///x\"}}",
-         "is a Unix socket, which only addresses.http and addresses.https take"},
-        {"{\"limits\":{\"https_handshake_timeout\":\"0s\"}}", "is below 1ms"},
-        {"{\"tls\":{\"https\":{\"verify_outgoing\":true}}}", "unknown key \"tls.https.verify_outgoing\""},
-    };
-    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        again();
-        fault = (struct fault){0};
-        int error = config_add_text(&config, "web.json", slice_text(rows[i].text), &fault);
-        config.data_dir = "/x";
-        if (!error) error = config_finish(&config, &fault);
-        cr_expect_eq(error, CO_INVALID, "%s", rows[i].text);
-        cr_expect_not_null(strstr(fault.text, rows[i].fault), "%s: %s", rows[i].text, fault.text);
-    }
-}
-
 /* The last word on a key counts; who asked for it is named, each of them. */
 Test(config, protection_may_be_taken_back_by_a_later_source) {
-    must("{\"acl\":{\"enabled\":true},\"encrypt\":\"a\",\"verify_incoming\":true}");
+    must("{\"acl\":{\"enabled\":true},\"acl_token\":\"a\",\"auto_encrypt\":{\"tls\":true}}");
     cr_assert_eq(
-        config_add_text(&config, "z.json", slice_text("{\"encrypt\":\"\",\"acl\":{\"enabled\":true}}"), &fault), CO_OK);
+        config_add_text(&config, "z.json", slice_text("{\"acl_token\":\"\",\"acl\":{\"enabled\":true}}"), &fault),
+        CO_OK);
     must("{\"acl\":{\"enabled\":true}}");
     cr_expect_str_eq(guards(),
                      "web.json:1:9: acl.enabled: access control is not there yet\n"
-                     "web.json:1:39: verify_incoming: " TLS
-                     "z.json:1:22: acl.enabled: access control is not there yet");
-    must("{\"acl\":{\"enabled\":false},\"verify_incoming\":false,\"encrypt\":\"b\"}");
-    cr_expect_str_eq(guards(), "web.json:1:50: encrypt: encryption between agents is not there yet");
+                     "web.json:1:57: auto_encrypt.tls: " AUTO_ENCRYPT
+                     "\n"
+                     "z.json:1:24: acl.enabled: access control is not there yet");
+    must("{\"acl\":{\"enabled\":false},\"auto_encrypt\":{\"tls\":false},\"acl_token\":\"b\"}");
+    cr_expect_str_eq(guards(), "web.json:1:55: acl_token: access control is not there yet");
 }
 
 Test(config, refused) {

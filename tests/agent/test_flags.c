@@ -99,10 +99,10 @@ Test(flags, all_with_effect) {
 }
 
 Test(flags, known_without_effect) {
-    static const char *const words[WORDS] = {"-ui",       "-encrypt=abc", "-raft-protocol", "3", "-serf-lan-port=8301",
+    static const char *const words[WORDS] = {"-ui",       "-segment=abc", "-raft-protocol", "3", "-serf-lan-port=8301",
                                              "-ui=false", "-protocol=2",  "-grpc-port=-1"};
     cr_assert_eq(parse(words), CO_OK, "%s", fault.text);
-    static const char *const names[] = {"-ui",       "-encrypt",  "-raft-protocol", "-serf-lan-port",
+    static const char *const names[] = {"-ui",       "-segment",  "-raft-protocol", "-serf-lan-port",
                                         "-protocol", "-grpc-port"};
     cr_assert_eq(config.without_effect.count, ARRAY_COUNT(names));
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) cr_expect_str_eq(config.without_effect.items[i], names[i]);
@@ -131,7 +131,7 @@ Test(flags, all_are_known) {
         "-domain=d",
         "-enable-local-script-checks",
         "-enable-script-checks",
-        "-encrypt=x",
+        "-encrypt=MDEyMzQ1Njc4OWFiY2RlZg==",
         "-grpc-port=1",
         "-http-port=1",
         "-https-port=1",
@@ -249,16 +249,15 @@ Test(flags, order_of_sources) {
 }
 
 Test(flags, protection_that_is_not_there) {
-    static const char *const asks[WORDS] = {"-encrypt=k==", "-allow-write-http-from=127.0.0.0/8",
-                                            "-serf-lan-allowed-cidrs=10.0.0.0/8"};
+    static const char *const asks[WORDS] = {"-allow-write-http-from=127.0.0.0/8", "-serf-lan-allowed-cidrs=10.0.0.0/8"};
     cr_assert_eq(parse(asks), CO_OK, "%s", fault.text);
-    cr_assert_eq(config.guard_count, 3);
+    cr_assert_eq(config.guard_count, 2);
     cr_expect_eq(config_require_protection(&config, &fault), CO_UNSUPPORTED);
-    cr_expect_str_eq(fault.text, "-encrypt: encryption between agents is not there yet");
-    static const char *const rows[][WORDS] = {{"-encrypt=k==", "-insecure-ignore-security"},
+    cr_expect_str_eq(fault.text, "-allow-write-http-from: a limit on who may write is not there yet");
+    static const char *const rows[][WORDS] = {{"-allow-write-http-from=127.0.0.0/8", "-insecure-ignore-security"},
                                               {"-insecure-ignore-security=true", "-serf-lan-allowed-cidrs=10.0.0.0/8"},
                                               {"-https-port=8501", "-encrypt="},
-                                              {"-encrypt=k==", "-encrypt="}};
+                                              {"-encrypt=MDEyMzQ1Njc4OWFiY2RlZg=="}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         end();
         begin();
@@ -266,7 +265,7 @@ Test(flags, protection_that_is_not_there) {
         cr_expect_eq(config_require_protection(&config, &fault), CO_OK, "row %zu: %s", i, fault.text);
     }
     static const char *const off[WORDS] = {"-insecure-ignore-security", "-insecure-ignore-security=false",
-                                           "-encrypt=k"};
+                                           "-serf-lan-allowed-cidrs=10.0.0.0/8"};
     end();
     begin();
     cr_expect_eq(parse(off), CO_OK);

@@ -132,6 +132,57 @@ Test(dns_packet, client_subnet_is_echoed) {
     }
 }
 
+/* The padded answer is a packet that holds the same, and a whole number of blocks. */
+Test(dns_packet, padding) {
+    static const struct {
+        const char *option;
+        size_t size, subnet;
+        bool padding;
+    } rows[] = {
+        {"", 0, 0, false},
+        {"\0\x0a\0\x08"
+         "cookie..",
+         12, 0, false},
+        {"\0\x0c\0\0", 4, 0, true},
+        {"\0\x0c\0\x03\0\0\0", 7, 0, true},
+        {"\0\x0c\0\0\0\x0c\0\x01x", 9, 0, true}, /* twice, and not of zeros */
+        {"\0\x0c\0\0\0\x08\0\x07\0\x01\x18\0\x01\x02\x03", 15, 11, true},
+    };
+    static uint8_t out[PACKET_TCP_MAX];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bytes bytes;
+        struct packet_query query;
+        header(&bytes, 0, 1, 0, 0, 1);
+        question(&bytes, TYPE_A, CLASS_IN);
+        opt(&bytes, 4096, 0, 0, rows[i].option, rows[i].size);
+        cr_assert(eq(int, packet_parse(bytes.data, bytes.size, &query), RCODE_NOERROR));
+        cr_expect(eq(int, query.padding, rows[i].padding), "row %zu", i);
+        if (!rows[i].padding) continue;
+        size_t before = packet_error(out, &query, RCODE_NXDOMAIN), options_at = before - rows[i].subnet;
+        memset(out + before, 0xee, 1000);
+        size_t size = packet_pad(out, before, &query);
+        cr_expect(eq(sz, size, PACKET_PAD_BLOCK), "row %zu", i);
+        cr_expect(eq(u16, get_be16(out + options_at - 2), size - options_at), "row %zu", i);
+        cr_expect(eq(u16, get_be16(out + before), 12), "row %zu", i);
+        cr_expect(eq(u16, get_be16(out + before + 2), size - before - 4), "row %zu", i);
+        for (size_t at = before + 4; at < size; at++) cr_assert(eq(int, out[at], 0));
+        cr_expect(eq(int, out[size], 0xee), "row %zu", i);
+    }
+}
+
+/* At every length, the longest one included. */
+Test(dns_packet, padding_of_every_length) {
+    static uint8_t out[PACKET_TCP_MAX];
+    struct packet_query query = {.edns = true, .padding = true};
+    for (size_t size = 23; size <= PACKET_PADDABLE_MAX; size++) {
+        size_t padded = packet_pad(out, size, &query);
+        cr_assert(ge(sz, padded, size + 4));
+        cr_assert(lt(sz, padded, size + 4 + PACKET_PAD_BLOCK));
+        cr_assert(eq(sz, padded % PACKET_PAD_BLOCK, 0));
+        cr_assert(le(sz, padded, PACKET_TCP_MAX));
+    }
+}
+
 Test(dns_packet, errors) {
     struct packet_query query;
     struct bytes bytes;

@@ -1,5 +1,5 @@
-/* The server's threads and the applier at once: clients over UDP and TCP, a catalog that changes, start and stop. A
- * plain main, for the thread sanitizer. */
+/* The server's threads and the applier at once: clients over UDP, TCP and TLS, certificates and a catalog that change, start and
+ * stop. A plain main, for the thread sanitizer. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -11,13 +11,15 @@
 #include "catalog_help.h"
 #include "dns/dns.h"
 #include "dns_help.h"
+#include "tls_help.h"
 
-enum { CLIENTS = 3, ROUNDS = 60, AT_ONCE = 16, CHANGES = 200, INSTANCES = 20 };
+enum { CLIENTS = 3, ROUNDS = 60, AT_ONCE = 16, CHANGES = 200, INSTANCES = 20, SECURE_ROUNDS = 10 };
 
 struct client {
     pthread_t thread;
     uint16_t port;
     bool tcp;
+    struct tls_context *trusting;
     unsigned answered;
 };
 
@@ -81,6 +83,25 @@ static void *client_run(void *data) {
     return NULL;
 }
 
+/* Dials anew each time, while certificates are replaced. */
+static void *secure_run(void *data) {
+    struct client *client = data;
+    static uint8_t in[8192], query[514];
+    size_t size = help_query(query + 2, "db.service.coord", TYPE_SRV, 0);
+    put_be16(query, (uint16_t)size);
+    for (unsigned round = 0; round < SECURE_ROUNDS; round++) {
+        struct help_tls connection;
+        CHECK(help_tls_dial(&connection, client->port, client->trusting));
+        for (unsigned i = 0; i < AT_ONCE; i++) help_tls_send(&connection, query, size + 2);
+        for (unsigned i = 0; i < AT_ONCE; i++) {
+            check(in, help_tls_hear(&connection, in, sizeof(in)));
+            client->answered++;
+        }
+        help_tls_close(&connection);
+    }
+    return NULL;
+}
+
 static void instance(struct rpc *rpc, unsigned i, unsigned port) {
     char id[20], address[20];
     snprintf(id, sizeof(id), "db%u", i);
@@ -93,8 +114,20 @@ int main(void) {
     help_node(rpc, "n1", "10.0.0.1", NULL);
     for (unsigned i = 0; i < INSTANCES; i++) instance(rpc, i, 1000);
     static const char *const loopback[] = {"127.0.0.1", NULL};
-    struct dns_config config = {
-        .addresses = loopback, .domain = "coord", .datacenter = "dc1", .node_name = "n1", .stale = true, .workers = 2};
+    struct test_ca authority = {0};
+    struct identity identity = {0};
+    struct tls_slot *slot = tls_slot_new();
+    const struct tls_context_config usual = {.only_tls13 = false};
+    test_ca_make(&authority);
+    identity_make(&authority, TLS_ROLE_SERVER, "s1", -DAY_S, DAY_S, &identity);
+    tls_slot_set(slot, context_of(&identity, NULL, usual));
+    struct dns_config config = {.addresses = loopback,
+                                .domain = "coord",
+                                .datacenter = "dc1",
+                                .node_name = "n1",
+                                .stale = true,
+                                .workers = 2,
+                                .tls = slot};
     struct dns_server *server = NULL;
     struct fault fault = {0};
     CHECK(dns_start(&config, rpc, &server, &fault) == CO_OK);
@@ -105,7 +138,10 @@ int main(void) {
         clients[i].tcp = i == 0;
         CHECK(pthread_create(&clients[i].thread, NULL, client_run, &clients[i]) == 0);
     }
+    struct client secure = {.port = dns_tls_port(server), .trusting = context_of(NULL, &authority, usual)};
+    CHECK(pthread_create(&secure.thread, NULL, secure_run, &secure) == 0);
     for (unsigned i = 0; i < CHANGES; i++) {
+        if (i % 20 == 0) tls_slot_set(slot, context_of(&identity, NULL, usual));
         instance(rpc, i % INSTANCES, 2000 + i);
         usleep(500);
     }
@@ -114,7 +150,13 @@ int main(void) {
         CHECK(clients[i].answered >= ROUNDS * AT_ONCE / 2); /* UDP may lose some on a busy machine */
     }
     CHECK(clients[0].answered == ROUNDS * AT_ONCE);
+    CHECK(pthread_join(secure.thread, NULL) == 0);
+    CHECK(secure.answered == SECURE_ROUNDS * AT_ONCE);
     dns_stop(server);
+    tls_context_unref(secure.trusting);
+    tls_slot_free(slot);
+    identity_free(&identity);
+    test_ca_free(&authority);
     fake_rpc_stop(rpc);
     return 0;
 }

@@ -33,8 +33,8 @@ def routes():
     return found
 
 
-# What cannot be told by asking twice: it ends the process, or does not end.
-NOT_HERE = {"/v1/agent/leave", "/v1/agent/monitor", "/v1/operator/raft/transfer-leader"}
+# What cannot be told by asking twice: it ends the process, does not end, or changes what the next one finds.
+NOT_HERE = {"/v1/agent/leave", "/v1/agent/monitor", "/v1/operator/raft/transfer-leader", "/v1/secure/start", "/v1/secure/finish", "/v1/secure/abort"}
 BODIES = {"/v1/event/fire/*name": "payload", "/v1/catalog/register": {"Node": "x1", "Address": "10.0.0.1"}, "/v1/catalog/deregister": {"Node": "x1"},
           "/v1/agent/service/register": {"Name": "w"}, "/v1/agent/check/register": {"Name": "c", "TTL": "1h"},
           "/v1/session/create": {"TTL": "600s"}, "/v1/operator/autopilot/configuration": {"MaxTrailingLogs": 250},

@@ -25,11 +25,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int rcode = packet_parse(exact, size, &query);
     if (rcode == RCODE_NOERROR) check_accepted(exact, size, &query);
     if (rcode != PACKET_SILENT) {
-        uint8_t out[PACKET_UDP_DEFAULT];
+        static uint8_t out[PACKET_TCP_MAX];
         size_t written = packet_error(out, &query, rcode);
-        CHECK(written >= PACKET_HEADER_SIZE && written <= sizeof(out));
+        CHECK(written >= PACKET_HEADER_SIZE && written <= PACKET_UDP_DEFAULT);
         CHECK(written == PACKET_HEADER_SIZE + packet_question_size(&query) + packet_opt_size(&query));
         CHECK(memcmp(out, exact, 2) == 0 && (out[2] & 0x80));
+        if (query.padding) {
+            size_t padded = packet_pad(out, written, &query);
+            CHECK(padded > written && padded % PACKET_PAD_BLOCK == 0);
+            written = padded;
+        }
         struct packet_query again;
         CHECK(packet_parse(out, written, &again) == PACKET_SILENT); /* never an answer to an answer */
     } else {

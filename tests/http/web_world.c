@@ -116,7 +116,9 @@ void world_stop(struct world *world) {
 }
 
 uint16_t world_port(const struct world *world) { return world->port; }
-struct http_server *world_server(const struct world *world) { return world->server; }
+struct http_server *world_server(const struct world *world) {
+    return world->server;
+}
 struct rpc *world_rpc(const struct world *world) {
     return world->rpc;
 }

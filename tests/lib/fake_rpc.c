@@ -12,8 +12,10 @@
 #include "kv/session/session.h"
 #include "registry/lease.h"
 #include "rpc/api/ask.h"
+#include "rpc/api/trust_admin.h"
 #include "rpc/reads/fetch_service.h"
 #include "tests/lib/fixture.h"
+#include "tls/join_token.h"
 
 struct rpc {
     struct fixture fixture; /* with a machine of its own */
@@ -432,9 +434,9 @@ void rpc_trust(struct rpc *rpc, struct rpc_trust *trust) {
     struct fault fault = {0};
     (void)rpc;
     trust->text[0] = 0;
-    int error = trust->verb != RPC_JOIN_TOKEN ? CO_OK
-                                              : join_token_make(trust->server ? TLS_ROLE_SERVER : TLS_ROLE_AGENT, pin,
-                                                                &token, &fault);
+    int error = trust->verb != RPC_JOIN_TOKEN
+                    ? CO_OK
+                    : join_token_make(trust->server ? TLS_ROLE_SERVER : TLS_ROLE_AGENT, pin, &token, &fault);
     if (trust->verb == RPC_JOIN_TOKEN && !error) join_token_write(&token, trust->text);
     trust->done(trust, error);
 }

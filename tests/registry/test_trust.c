@@ -199,6 +199,31 @@ Test(trust, a_renewal_keeps_the_key) {
     fixture_close(&f);
 }
 
+Test(trust, founders_have_records_from_the_beginning) {
+    struct fixture f;
+    fixture_open(&f);
+    Pb__CertificateInfo s1 = info_of(true, "s1", key_a, 1), s2 = info_of(true, "s2", key_b, 1), *founders[] = {&s1};
+    Pb__TrustCa ca = PB__TRUST_CA__INIT, *cas[] = {&ca};
+    Pb__Trust trust = PB__TRUST__INIT;
+    Pb__TrustSetCommand command = PB__TRUST_SET_COMMAND__INIT;
+    ca.certificate = "pem", ca.pin = bytes(ca_pin, 32);
+    trust.domain = DOMAIN, trust.cas = cas, trust.n_cas = 1, trust.mode = TRUST_CLOSED;
+    command.trust = &trust, command.founders = founders, command.n_founders = 1;
+    s1.pin.len = 5;
+    cr_expect_eq(fixture_apply(&f, TRUST_SET, &command.base).error, CO_INVALID);
+    s1.pin.len = 32;
+    struct outcome set = fixture_apply(&f, TRUST_SET, &command.base);
+    cr_expect_eq(set.error, CO_OK);
+    cr_expect(counts(&f, true, "s1", key_a) && !counts(&f, true, "s1", key_b), "only its key counts for its name");
+    cr_expect_eq(renew(&f, true, "s1", key_a, false).error, CO_OK, "a renewal of it is noted");
+    founders[0] = &s2, command.cas = set.index;
+    cr_expect_eq(fixture_apply(&f, TRUST_SET, &command.base).error, CO_OK);
+    Pb__CertificatesRequest all = PB__CERTIFICATES_REQUEST__INIT;
+    const Pb__CertificatesResult *result = (const void *)fixture_ask(&f, &query_certificates, &all.base).message;
+    cr_expect_eq(result->n_certificates, 1, "later there are no founders, so s2 has no record");
+    fixture_close(&f);
+}
+
 Test(trust, what_makes_no_sense_is_refused) {
     struct fixture f;
     fixture_open(&f);

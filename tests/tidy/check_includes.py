@@ -30,7 +30,7 @@ ROOMS = {
     "rpc": [
         ["wire", "offline"],
         ["api"],
-        ["cluster", "quota"],
+        ["cluster", "quota", "keyring"],
         ["forward", "ask"],
         ["core"],
         ["backup", "leader"],

@@ -279,6 +279,31 @@ static void by_purpose(void *data, const char *protocol, struct tls_session_conf
     if (strcmp(protocol, "coord-join/1") == 0) config->peer = TLS_PEER_UNASKED;
 }
 
+/* A server may take clients that offer no protocol, but not those that offer only others. */
+Test(session, a_protocol_may_be_optional) {
+    static const char *const others[] = {"h2", "h3", NULL}, *const fitting[] = {"h2", "coord/1", NULL};
+    static const struct {
+        const char *const *offered;
+        const char *chosen;
+        bool taken;
+    } rows[] = {{NULL, NULL, true}, {fitting, "coord/1", true}, {others, NULL, false}};
+    struct world world;
+    world_make(&world);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct ends ends;
+        struct tls_session_config client = mutual, server = mutual;
+        client.protocols = rows[i].offered;
+        server.protocol_optional = true;
+        ends_open(&ends, world.agent_context, client, world.server_context, server);
+        ends_move(&ends, 0);
+        cr_expect_eq(ends_are_open(&ends), rows[i].taken, "row %zu: %s", i, tls_session_why(ends.server));
+        const char *chosen = tls_session_protocol(ends.server);
+        cr_expect((!chosen && !rows[i].chosen) || (chosen && rows[i].chosen && strcmp(chosen, rows[i].chosen) == 0));
+        ends_close(&ends);
+    }
+    world_free(&world);
+}
+
 Test(session, one_port_has_rules_by_protocol) {
     struct world world;
     struct ends ends;

@@ -292,6 +292,25 @@ Test(session_bytes, a_goodbye_ends_it_and_what_came_before_is_there) {
     world_free(&world);
 }
 
+/* A side that said goodbye may still read. */
+Test(session_bytes, after_a_goodbye_the_other_side_may_still_speak) {
+    struct world world;
+    struct ends ends;
+    world_make(&world);
+    open_mutual(&world, &ends);
+    tls_session_write(ends.client, slice_text("a question"));
+    tls_session_goodbye(ends.client);
+    ends_move(&ends, 0);
+    cr_assert_eq(tls_session_state(ends.server), TLS_ENDED);
+    tls_session_write(ends.server, slice_text("an answer"));
+    tls_session_goodbye(ends.server);
+    ends_move(&ends, 0);
+    cr_assert(slice_is(buffer_slice(&ends.client_got), "an answer"));
+    cr_assert_eq(tls_session_state(ends.client), TLS_ENDED);
+    ends_close(&ends);
+    world_free(&world);
+}
+
 Test(session_bytes, both_sides_export_the_same_secret_and_others_another) {
     struct world world;
     struct ends ends, others;

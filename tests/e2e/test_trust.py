@@ -1,0 +1,284 @@
+"""A closed cluster: join tokens, certificates of nodes, removed nodes, the CA; and warnings before a certificate ends."""
+import json, os, re, subprocess, tempfile, time
+from coordtest import COORD, SLOW, Agent, check, configuration, free_address, run, together, until
+
+
+class Member(Agent):
+    """A node of a closed cluster: `coord agent` starts from what `coord init` or `coord join` left."""
+
+    def argv(self):
+        return [COORD, "agent", "-data-dir", self.data, "-client", self.ip] + self.args
+
+
+def command(*args, code=0, within=60):
+    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within * SLOW)
+    check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args[:4]), r.returncode, r.stdout + r.stderr))
+    return r.stdout + r.stderr
+
+
+def join(token, server, name, code=0):
+    """A host that shows the token; with the code 1 it is refused, and what the command says is returned."""
+    member = Member(name=name, server=False)
+    said = command("join", "-data-dir", member.data, "-bind", member.ip, "-node", name, "-timeout", "20s", token, server.ip, code=code)
+    return said if code else member
+
+
+class Closed:
+    """One server and one client agent."""
+
+    def __init__(self, name):
+        self.server = Member(name=name + "-s1")
+        said = command("init", "-data-dir", self.server.data, "-bind", self.server.ip, "-node", self.server.name)
+        self.tokens = re.findall(r"coord1[sa]\.\S+", said)
+        check(len(self.tokens) == 2, said)
+        self.server.start()
+        until("the cluster is closed", lambda: self.server.get("/v1/secure")[2]["Mode"] == "closed")
+        self.agent = join(self.tokens[1], self.server, name + "-a1").start()
+
+    def certificate(self, name):
+        return next((c for c in self.server.get("/v1/certificates")[2] if c["Node"] == name), None)
+
+
+def everything_that_is_kept(*agents):
+    """The bytes of their logs and data folders."""
+    for agent in agents:
+        for folder, _, files in os.walk(agent.dir):
+            for name in files:
+                path = os.path.join(folder, name)
+                try:
+                    with open(path, "rb") as f:
+                        yield path, f.read()
+                except FileNotFoundError:
+                    pass
+
+
+def tokens_are_made_listed_and_end():
+    c = Closed("tok")
+    server, agent = c.server, c.agent
+    made = json.loads(agent.put("/v1/join-token", {"Role": "agent", "TTL": "1h", "Uses": 2, "Node": "web-*"}))
+    check(sorted(made) == sorted(["ID", "Token", "Role", "Node", "Uses", "TTL", "ExpiresAt"]), made)
+    check(made["Token"].startswith("coord1a.") and made["Token"].split(".")[2] == made["ID"], made)
+    alone = server.coord("join-token", "-server", "-ttl", "10m").strip()
+    check(re.fullmatch(r"coord1s(\.[\w-]+){4}", alone), alone)
+    through_agent = agent.coord("join-token").strip()
+    check(re.fullmatch(r"coord1a(\.[\w-]+){4}", through_agent), through_agent)
+    for one in (server, agent):
+        listed = {t["ID"]: t for t in one.get("/v1/join-tokens")[2]}
+        check(listed[made["ID"]]["Node"] == "web-*" and listed[made["ID"]]["Uses"] == 2 and listed[made["ID"]]["Used"] == 0, listed)
+        check(listed[alone.split(".")[2]]["Role"] == "server" and listed[alone.split(".")[2]]["TTL"] == "10m0s", listed)
+        check(all("Hash" not in t and "Token" not in t for t in listed.values()), listed)
+        check(made["ID"] in one.coord("join-token", "list"), "the command lists it")
+
+    # names, roles, uses
+    check("other names" in join(made["Token"], server, "db1", code=1), "the pattern")
+    join(made["Token"], server, "web-1"), join(made["Token"], server, "WEB-2")
+    check("used up" in join(made["Token"], server, "web-3", code=1), "two uses")
+    check(next(t for t in agent.get("/v1/join-tokens")[2] if t["ID"] == made["ID"])["Used"] == 2, "both are counted")
+
+    # blocking: a list wakes when a token is revoked
+    status, headers, _ = agent.get("/v1/join-tokens")
+    woken = []
+    together(lambda: woken.append(agent.get("/v1/join-tokens?wait=60s&index=" + headers["X-Consul-Index"])[2]),
+             lambda: agent.coord("join-token", "revoke", through_agent.split(".")[2]))
+    check(through_agent.split(".")[2] not in [t["ID"] for t in woken[0]], woken)
+    check("not known" in join(through_agent, server, "late", code=1), "it was revoked")
+    agent.coord("join-token", "revoke", through_agent.split(".")[2], code=2)
+    agent.coord("join-token", "revoke", "nonsense!", code=2)
+
+    # a short life
+    short = json.loads(server.put("/v1/join-token", {"TTL": "2s", "Uses": 0}))
+    until("it ends by itself", lambda: short["ID"] not in [t["ID"] for t in server.get("/v1/join-tokens")[2]])
+    check("not known" in join(short["Token"], server, "late", code=1), "it has ended")
+
+    # no secret anywhere
+    secrets = [t.split(".")[3].encode() for t in (*c.tokens, made["Token"], alone, through_agent, short["Token"])]
+    for one in (server, agent):
+        for path in ("/v1/join-tokens", "/v1/certificates", "/v1/ca", "/v1/secure", "/v1/agent/self", "/v1/agent/metrics"):
+            body = one.request("GET", path)[2]
+            check(not any(s in body for s in secrets), "a secret is in %s" % path)
+    for path, content in everything_that_is_kept(server, agent):
+        check(not any(s in content for s in secrets), "a secret is in %s" % path)
+
+
+def certificates_are_listed():
+    c = Closed("cert")
+    both = {k["Node"]: k for k in c.agent.get("/v1/certificates")[2]}
+    check(sorted(both) == ["cert-a1", "cert-s1"], both)
+    for name, role in (("cert-a1", "agent"), ("cert-s1", "server")):
+        one = both[name]
+        at = {k: time.strptime(one[k], "%Y-%m-%dT%H:%M:%SZ") for k in ("NotBefore", "NotAfter", "RenewAt")}
+        at = {k: time.mktime(v) for k, v in at.items()}
+        check(one["Role"] == role and one["State"] == "valid" and len(one["Serial"]) > 8, one)
+        check(abs(at["RenewAt"] - (at["NotBefore"] + at["NotAfter"]) / 2) <= 1, one)
+        check(abs(at["NotAfter"] - at["NotBefore"] - 7 * 86400) < 3600, one)
+    ca = c.agent.get("/v1/ca")[2]["CAs"]
+    check(len(ca) == 1 and ca[0]["Signs"] and ca[0]["Nodes"] == 2 and sorted(ca[0]["Names"]) == sorted(both), ca)
+    check(all(one["CA"] == ca[0]["Pin"] for one in both.values()), ca)
+    table = c.agent.coord("certificates").splitlines()
+    check(table[0].split() == ["Node", "Role", "Until", "Renewed", "State"] and len(table) == 3, table)
+    check(ca[0]["Pin"] in c.server.coord("ca", "status"), "status shows the pin")
+    check(c.agent.get("/v1/secure")[2] == {"Mode": "closed", "With": ["cert-a1", "cert-s1"], "Without": []}, c.agent.get("/v1/secure"))
+    check("secure start" not in c.server.coord("secure", "status"), "it is closed")
+    for verb in ("start", "abort"):
+        c.server.put("/v1/secure/" + verb, expect=409)
+    c.server.put("/v1/secure/finish")                    # nobody is without, and it is closed already
+
+    # this process's own
+    own = c.agent.get("/v1/agent/metrics/certificates")[2]
+    check([(o["Type"], o["Severity"]) for o in own["Certificates"]] == [("node", "ok"), ("ca", "ok"), ("https", "ok")], own)
+    check(own["Certificates"][0]["Serial"] == both["cert-a1"]["Serial"] and own["Certificates"][0]["AutoRenewable"], own)
+    text = c.agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
+    left = dict(re.findall(r'^coord_certificate_expires_seconds\{which="(\w+)"\} (\d+)$', text, re.M))
+    check(sorted(left) == ["ca", "https", "node"] and 6 * 86400 < int(left["node"]) <= 7 * 86400, left)
+    checks = lambda: {k["CheckID"]: k["Status"] for k in c.agent.get("/v1/health/node/cert-a1")[2]}
+    check("certificate" not in checks(), "a check, which could take the node's services out of ?passing, is for those who ask for it")
+    line = next(l for l in c.agent.log().splitlines() if "protected by TLS" in l).split("agent: ", 1)[1]
+    tls = c.agent.get("/v1/agent/self")[2]["Stats"]["tls"]
+    check(line == "protected by TLS: %s | not protected: %s" % (tls["protected"], tls["not_protected"]), (line, tls))
+    check("by the cluster's certificates" in tls["protected"] and "among themselves" not in tls["not_protected"], tls)
+    check("protected = " + tls["protected"] in c.agent.coord("info"), "coord info says the same")
+
+
+def a_removed_node_stays_out():
+    c = Closed("rem")
+    server, agent = c.server, c.agent
+    check("alive" in server.coord("force-leave", agent.name, code=1), "an agent that lives stays")
+    check(c.certificate(agent.name)["State"] == "valid", "and keeps its certificate")
+    before = agent.log().count("the connection is lost")
+    said = []
+
+    def remove():
+        said.append(server.coord("force-leave", "-prune", agent.name))
+
+    def write():                                         # the agent has something to tell the catalog all the time
+        i = 0
+        while not said:
+            agent.put("/v1/agent/service/register", {"Name": "web", "Meta": {"i": str(i)}})
+            i += 1
+    together(remove, write)
+    said = said[0]
+    check("certificate counts no more" in said, said)
+    until("its connection ends", lambda: agent.log().count("the connection is lost") > before, within=1)
+    check(c.certificate(agent.name)["State"] == "removed", c.certificate(agent.name))
+    gone = lambda: agent.name not in [m["Name"] for m in server.get("/v1/agent/members")[2]]
+    check(gone(), "it is listed no more")
+    until("it is refused", lambda: "removed from the cluster" in agent.log())
+    check(gone(), "it did not come back")
+    agent.stop()
+    agent.start(wait=False)
+    count = agent.log().count("removed from the cluster")
+    until("it is refused after a restart, too", lambda: agent.log().count("removed from the cluster") > count)
+    check(gone(), "nor after a restart")
+    agent.kill()
+    again = join(c.tokens[1], server, agent.name).start()
+    check(not gone() and c.certificate(again.name)["State"] == "valid", "it has joined anew")
+
+    # the same for the second time: nothing is left to remove but the node
+    again.kill()
+    server.coord("force-leave", "-prune", again.name)
+    check(c.certificate(again.name)["State"] == "removed", "it is removed again")
+    server.coord("force-leave", "-prune", "nobody", code=2)
+    check("alive" in server.coord("force-leave", "-prune", server.name, code=1), "nobody removes himself")
+
+    # a server
+    second = join(c.tokens[0], server, "rem-s2").start()
+    peers = lambda: server.get("/v1/operator/raft/configuration")[2]["Servers"]
+    until("two servers vote", lambda: len([p for p in peers() if p["Voter"]]) == 2, within=30)
+    until("it has a record", lambda: (c.certificate("rem-s2") or {}).get("State") == "valid")
+    server.coord("operator", "raft", "remove-peer", "-id=" + next(p["ID"] for p in peers() if p["Node"] == "rem-s2"))
+    check(c.certificate("rem-s2")["State"] == "removed" and len(peers()) == 1, "its certificate counts no more")
+    until("it is refused", lambda: "removed from the cluster" in second.log())
+
+
+def a_rotation_ends_by_itself():
+    c = Closed("rot")
+    first = c.server.get("/v1/ca")[2]["CAs"][0]
+    serials = {name: c.certificate(name)["Serial"] for name in ("rot-s1", "rot-a1")}
+    check("at a server only" in c.agent.coord("ca", "rotate", code=1), "a host with an agent is not enough")
+    c.server.coord("ca", "rotate")
+    cas = c.server.get("/v1/ca")[2]["CAs"]
+    check(len(cas) == 2 and cas[0]["Pin"] != first["Pin"] and cas[0]["Signs"] and not cas[1]["Signs"], cas)
+    with open(os.path.join(c.agent.data, "tls/ca.pem")) as f:
+        check(first["Certificate"].strip() in f.read(), "it is trusted until then")
+    for i in range(20):                                  # while it goes on, everything works
+        c.agent.put("/v1/kv/r%d" % i, "x")
+
+    def one():
+        now = c.server.get("/v1/ca")[2]["CAs"]
+        return len(now) == 1 and now
+    now = until("the old CA is gone", one, within=120, every=0.5)
+    check(now[0]["Pin"] == cas[0]["Pin"] and now[0]["Nodes"] == 2, now)
+    for name, serial in serials.items():
+        check(c.certificate(name)["Serial"] != serial and c.certificate(name)["CA"] == cas[0]["Pin"], c.certificate(name))
+    until("the agent trusts only the new one", lambda: [o["Type"] for o in c.agent.get("/v1/agent/metrics/certificates")[2]["Certificates"]]
+          == ["node", "ca", "https"], within=10)
+
+    def kept():
+        with open(os.path.join(c.agent.data, "tls/ca.pem")) as f:
+            return f.read()
+    until("the old one is not in its file", lambda: first["Certificate"].strip() not in kept(), within=10)
+    c.agent.put("/v1/kv/after", "x")
+    c.agent.stop()
+    c.agent.start()
+    join(json.loads(c.agent.put("/v1/join-token"))["Token"], c.server, "rot-a2").start()
+    check("only the CA" in c.server.coord("ca", "drop"), "nothing is left to drop")
+
+
+def an_open_cluster_names_who_is_without():
+    a = Agent(name="n1").start()
+    check(a.request("GET", "/v1/ca")[0] == 404 and a.get("/v1/certificates")[2] == [], "it has no CA")
+    status, _, why = a.request("PUT", "/v1/join-token")
+    check(status == 400 and b"coord secure start" in why, why)
+    check("open" in a.coord("secure", "status"), "it is open")
+    check("certificate" not in [k["CheckID"] for k in a.get("/v1/health/node/n1")[2]], "there is nothing to warn about")
+    a.coord("secure", "finish", code=2)
+
+
+def warnings_before_the_end():
+    """An agent with a certificate of its own that ends in five days; one that ends in twenty; one without warnings."""
+    folder = tempfile.mkdtemp(prefix="coord-e2e-tls-")
+
+    def tls(*args):
+        r = subprocess.run([COORD, "tls", *args], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        check(r.returncode == 0, r.stdout + r.stderr)
+    tls("ca", "create", "-domain", "consul")
+
+    def agent(number, days, **telemetry):
+        tls("cert", "create", "-server", "-domain", "consul", "-days", str(days))
+        base = os.path.join(folder, "dc1-server-consul-%d" % number)
+        more = telemetry.pop("coord", {"certificate_check": True})
+        return Agent(configuration(ports={"https": 8501}, cert_file=base + ".pem", key_file=base + "-key.pem", coord=more,
+                                   telemetry={"certificate": telemetry}), name="w%d" % number).start()
+
+    def check_of(a):
+        return next((k for k in a.get("/v1/health/node/" + a.name)[2] if k["CheckID"] == "certificate"), None)
+    five, twenty, silent, calm, unchecked = agent(0, 5), agent(1, 20), agent(2, 5, enabled=False), \
+        agent(3, 20, warning_threshold_days=10, info_threshold_days=25), agent(4, 5, coord={})
+    until("critical", lambda: (check_of(five) or {}).get("Status") == "critical")
+    check("https certificate of" in check_of(five)["Output"], check_of(five))
+    check(re.search(r"WARN\] certificates: https certificate .* ends in [45] days", five.log()), five.log())
+    until("warning", lambda: (check_of(twenty) or {}).get("Status") == "warning")
+    until("passing", lambda: (check_of(calm) or {}).get("Status") == "passing")
+    check(re.search(r"INFO\] certificates: https certificate .* ends in (19|20) days", calm.log()), calm.log())
+    check(check_of(silent) is None and "https certificate of" not in silent.log(), "no warnings are wanted")
+    check(check_of(unchecked) is None and "https certificate of" in unchecked.log(), "the log alone")
+    severity = lambda a: sorted({c["Severity"] for c in a.get("/v1/agent/metrics/certificates")[2]["Certificates"]})
+    check([severity(a) for a in (five, twenty, silent, calm)] == [["critical"], ["warning"], ["critical"], ["info"]], "severities")
+    taken = Agent(configuration(check={"id": "certificate", "name": "mine", "ttl": "1h", "status": "passing"}, ports={"https": 8501}, coord={"certificate_check": True},
+                                cert_file=os.path.join(folder, "dc1-server-consul-0.pem"),
+                                key_file=os.path.join(folder, "dc1-server-consul-0-key.pem")), name="w8").start()
+    until("it is the user's", lambda: (check_of(taken) or {}).get("Name") == "mine")
+    check("which keeps this name" in taken.log() and check_of(taken)["Status"] == "passing", check_of(taken))
+    wrong = Agent(configuration(telemetry={"certificate": {"critical_threshold_days": 31}}), name="w9")
+    wrong.start(wait=False)
+    wrong.proc.wait(30 * SLOW)
+    check(wrong.proc.returncode == 2 and "have to be in this order" in wrong.log(), wrong.log())
+
+
+def side_by_side():
+    """The rotation takes a minute, because nodes renew at different times."""
+    together(a_rotation_ends_by_itself, tokens_are_made_listed_and_end, certificates_are_listed, a_removed_node_stays_out)
+
+
+if __name__ == "__main__":
+    run([an_open_cluster_names_who_is_without, warnings_before_the_end, side_by_side])
