@@ -106,9 +106,15 @@ int tls_certificate_to_der(struct slice pem, struct buffer *der, struct fault *f
 /* Does the key belong to the first certificate? */
 int tls_pair_check(struct slice key, struct slice chain, struct fault *fault);
 
+/* CAs, parsed once for many judgements. Immutable. Of a text that cannot be read, nobody is trusted. */
+struct tls_trust;
+struct tls_trust *tls_trust_make(struct slice pem);
+void tls_trust_free(struct tls_trust *trust); /* NULL: nothing */
+
 /* Judges what somebody showed in a handshake (DER, the node's own first). */
 struct tls_rules {
-    struct slice trusted; /* PEM: the CAs. A certificate that is itself among them is trusted, too */
+    const struct tls_trust *trust; /* the CAs. A certificate that is itself among them is trusted, too */
+    struct slice trusted;          /* where there is no `trust`: the same as PEM, parsed for this judgement */
     int64_t now_s;
     int64_t grace_s; /* an expired certificate is taken for so long; never one of a CA */
     bool as_server;  /* it acts as a TLS server: extended use serverAuth; else clientAuth */

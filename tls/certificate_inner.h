@@ -27,6 +27,26 @@ bool tls_load_all(struct slice pem, gnutls_x509_crt_t **all, unsigned *count);
 void tls_free_all(gnutls_x509_crt_t *all, unsigned count);
 int tls_load_request(struct slice der, gnutls_x509_crq_t *request, struct fault *fault);
 
+/* -1: now_s is before it, 0: within, 1: after it. */
+static inline int tls_life_has(struct tls_life life, int64_t now_s) {
+    return now_s < life.from_s ? -1 : now_s > life.to_s;
+}
+struct tls_life tls_life_of(gnutls_x509_crt_t certificate);
+
+struct tls_trust {
+    gnutls_x509_crt_t *cas;
+    unsigned count;
+    struct tls_life *lives; /* of each */
+    gnutls_datum_t *der;
+    struct tls_life life; /* while it lasts all of them count */
+    gnutls_x509_trust_list_t all;
+};
+/* The CAs whose time it is; give it back with tls_trust_leave. */
+gnutls_x509_trust_list_t tls_trust_at(const struct tls_trust *trust, int64_t now_s);
+void tls_trust_leave(const struct tls_trust *trust, gnutls_x509_trust_list_t list);
+/* The CA of these bytes, which stays the trust's; NULL: it is none of them. */
+gnutls_x509_crt_t tls_trust_find(const struct tls_trust *trust, struct slice der);
+
 void tls_pin_of_certificate(gnutls_x509_crt_t certificate, uint8_t pin[TLS_PIN_SIZE]);
 void tls_describe(gnutls_x509_crt_t from, struct tls_certificate *certificate);
 /* "2026-11-02 10:00:00 UTC" */

@@ -11,16 +11,13 @@
 
 struct trial {
     const struct tls_rules *rules;
+    const struct tls_trust *trust;
     gnutls_x509_crt_t chain[TLS_CHAIN_MOST];
+    bool borrowed[TLS_CHAIN_MOST]; /* it is one of the trust's */
     unsigned chain_count;
-    gnutls_x509_crt_t *trusted;
-    unsigned trusted_count;
 };
 
-static int when(gnutls_x509_crt_t certificate, int64_t now_s) {
-    if (now_s < gnutls_x509_crt_get_activation_time(certificate)) return -1;
-    return now_s > gnutls_x509_crt_get_expiration_time(certificate) ? 1 : 0;
-}
+static int when(gnutls_x509_crt_t certificate, int64_t now_s) { return tls_life_has(tls_life_of(certificate), now_s); }
 
 /* -- words -------------------------------------------------------------------------------------------------------- */
 static void say(char why[160], const char *text) {
@@ -91,28 +88,24 @@ static unsigned verify(gnutls_x509_trust_list_t list, gnutls_x509_crt_t *chain, 
  * here needs (a CA signed by an older one, which is gone) must not do harm. Returns GnuTLS's status, 0: trusted. Of
  * several failures one that found the CA says most. */
 static unsigned attempt(const struct trial *trial, bool any_time) {
-    gnutls_x509_trust_list_t list;
+    gnutls_x509_trust_list_t list = any_time ? trial->trust->all : tls_trust_at(trial->trust, trial->rules->now_s);
     gnutls_x509_crt_t chain[TLS_CHAIN_MOST];
     unsigned count = 0, status = GNUTLS_CERT_INVALID | GNUTLS_CERT_SIGNER_NOT_FOUND;
-    CHECK(gnutls_x509_trust_list_init(&list, 0) == 0);
-    for (unsigned i = 0; i < trial->trusted_count; i++)
-        if (any_time || when(trial->trusted[i], trial->rules->now_s) == 0)
-            gnutls_x509_trust_list_add_cas(list, &trial->trusted[i], 1, 0);
     for (unsigned i = 0; i < trial->chain_count && status != 0; i++) {
         if (i > 0 && !any_time && when(trial->chain[i], trial->rules->now_s) != 0) continue;
         chain[count++] = trial->chain[i];
         unsigned found = verify(list, chain, count, trial->rules->as_server);
         if (found == 0 || !(found & GNUTLS_CERT_SIGNER_NOT_FOUND)) status = found;
     }
-    gnutls_x509_trust_list_deinit(list, 0);
+    tls_trust_leave(trial->trust, list);
     return status;
 }
 
 /* One of the CAs whose time it is not: the node's own issuer, if that is one. */
 static gnutls_x509_crt_t untimely_ca(const struct trial *trial) {
     gnutls_x509_crt_t own = trial->chain[0], some = NULL;
-    for (unsigned i = 1; i < trial->chain_count + trial->trusted_count; i++) {
-        gnutls_x509_crt_t ca = i < trial->chain_count ? trial->chain[i] : trial->trusted[i - trial->chain_count];
+    for (unsigned i = 1; i < trial->chain_count + trial->trust->count; i++) {
+        gnutls_x509_crt_t ca = i < trial->chain_count ? trial->chain[i] : trial->trust->cas[i - trial->chain_count];
         if (when(ca, trial->rules->now_s) == 0) continue;
         if (gnutls_x509_crt_check_issuer(own, ca)) return ca;
         some = ca;
@@ -157,8 +150,12 @@ static bool load_chain(struct trial *trial, const struct slice *chain, size_t co
     if (count == 0 || count > TLS_CHAIN_MOST) return false;
     for (size_t i = 0; i < count; i++) {
         gnutls_datum_t der = tls_datum(chain[i]);
-        CHECK(gnutls_x509_crt_init(&trial->chain[i]) == 0);
+        gnutls_x509_crt_t known = tls_trust_find(trial->trust, chain[i]);
+        trial->borrowed[i] = known;
+        if (known) trial->chain[i] = known;
+        else CHECK(gnutls_x509_crt_init(&trial->chain[i]) == 0);
         trial->chain_count++;
+        if (known) continue;
         int rv = gnutls_x509_crt_import(trial->chain[i], &der, GNUTLS_X509_FMT_DER);
         if (rv == 0) continue;
         snprintf(text, sizeof text, "certificate %zu of %zu cannot be read: %s", i + 1, count, gnutls_strerror(rv));
@@ -172,17 +169,16 @@ static bool load_chain(struct trial *trial, const struct slice *chain, size_t co
 
 enum tls_verdict tls_judge(const struct tls_rules *rules, const struct slice *chain, size_t count,
                            struct tls_certificate *certificate, char why[160]) {
-    struct trial trial = {.rules = rules};
+    struct tls_trust *parsed = rules->trust ? NULL : tls_trust_make(rules->trusted);
+    struct trial trial = {.rules = rules, .trust = parsed ? parsed : rules->trust};
     enum tls_verdict verdict = TLS_UNREADABLE;
     *certificate = (struct tls_certificate){0};
     why[0] = '\0';
     bool readable = load_chain(&trial, chain, count, why);
     if (trial.chain_count) tls_describe(trial.chain[0], certificate);
-    if (readable) {
-        (void)tls_load_all(rules->trusted, &trial.trusted, &trial.trusted_count); /* none: nobody is trusted */
-        verdict = judge(&trial, why);
-    }
-    for (unsigned i = 0; i < trial.chain_count; i++) gnutls_x509_crt_deinit(trial.chain[i]);
-    tls_free_all(trial.trusted, trial.trusted_count);
+    if (readable) verdict = judge(&trial, why);
+    for (unsigned i = 0; i < trial.chain_count; i++)
+        if (!trial.borrowed[i]) gnutls_x509_crt_deinit(trial.chain[i]);
+    tls_trust_free(parsed);
     return verdict;
 }

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <arpa/inet.h>
+#include <gnutls/x509-ext.h>
 
 #include "base/check.h"
 #include "base/host.h"
@@ -49,6 +50,11 @@ void tls_time_write(int64_t unix_s, char text[TLS_TIME_ROOM]) {
     strftime(text, TLS_TIME_ROOM, "%Y-%m-%d %H:%M:%S UTC", &utc);
 }
 
+struct tls_life tls_life_of(gnutls_x509_crt_t certificate) {
+    return (struct tls_life){gnutls_x509_crt_get_activation_time(certificate),
+                             gnutls_x509_crt_get_expiration_time(certificate)};
+}
+
 void tls_pin_of_certificate(gnutls_x509_crt_t certificate, uint8_t pin[TLS_PIN_SIZE]) {
     size_t size = TLS_PIN_SIZE;
     int rv = gnutls_x509_crt_get_key_id(certificate, GNUTLS_KEYID_USE_SHA256, pin, &size);
@@ -73,25 +79,40 @@ static void describe_common_name(gnutls_x509_crt_t from, struct tls_certificate 
     to->common_name[size] = '\0';
 }
 
+static void describe_name(struct slice uri, struct tls_certificate *to) {
+    struct tls_certificate said = *to;
+    if (tls_uri_read(uri, said.domain, &said.role, said.node)) *to = said;
+    else if (to->is_ca && uri.size == 9 + TLS_DOMAIN_SIZE &&
+             tls_domain_valid(slice_make(uri.data + 9, TLS_DOMAIN_SIZE)))
+        memcpy(to->domain, uri.data + 9, TLS_DOMAIN_SIZE);
+}
+
+/* The names, parsed once: gnutls_x509_crt_get_subject_alt_name parses all of them anew for each. */
+static gnutls_subject_alt_names_t names_of(gnutls_x509_crt_t from) {
+    gnutls_subject_alt_names_t names = NULL;
+    gnutls_datum_t raw = {0};
+    if (gnutls_x509_crt_get_extension_by_oid2(from, GNUTLS_X509EXT_OID_SAN, 0, &raw, NULL) != 0) return NULL;
+    CHECK(gnutls_subject_alt_names_init(&names) == 0);
+    if (gnutls_x509_ext_import_subject_alt_names(&raw, names, 0) != 0) {
+        gnutls_subject_alt_names_deinit(names);
+        names = NULL;
+    }
+    gnutls_free(raw.data);
+    return names;
+}
+
 /* Of several URIs of this kind none counts: such a certificate would be two nodes. */
 static void describe_uri(gnutls_x509_crt_t from, struct tls_certificate *to) {
-    unsigned found = 0;
-    for (unsigned i = 0; i < SUBJECT_NAMES_MOST; i++) {
-        char uri[16 + TLS_DOMAIN_SIZE + 3 * TLS_NODE_MAX + 16];
-        size_t size = sizeof uri;
-        int rv = gnutls_x509_crt_get_subject_alt_name(from, i, uri, &size, NULL);
-        if (rv == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE) break;
-        if (rv != GNUTLS_SAN_URI || size < 9 || !slice_starts(slice_make(uri, size), SLICE_LITERAL("spiffe://")))
-            continue;
-        if (++found > 1) break;
-        struct tls_certificate said = *to;
-        struct slice text = slice_make(uri, size);
-        if (tls_uri_read(text, said.domain, &said.role, said.node)) {
-            *to = said;
-        } else if (to->is_ca && size == 9 + TLS_DOMAIN_SIZE && tls_domain_valid(slice_make(uri + 9, TLS_DOMAIN_SIZE))) {
-            memcpy(to->domain, uri + 9, TLS_DOMAIN_SIZE);
-        }
+    unsigned found = 0, type;
+    gnutls_datum_t name;
+    gnutls_subject_alt_names_t names = names_of(from);
+    for (unsigned i = 0; names && i < SUBJECT_NAMES_MOST && found < 2; i++) {
+        if (gnutls_subject_alt_names_get(names, i, &type, &name, NULL) != 0) break;
+        struct slice uri = slice_make(name.data, name.size);
+        if (type != GNUTLS_SAN_URI || !slice_starts(uri, SLICE_LITERAL("spiffe://"))) continue;
+        if (++found == 1) describe_name(uri, to);
     }
+    if (names) gnutls_subject_alt_names_deinit(names);
     if (found < 2) return;
     to->role = TLS_ROLE_NONE;
     to->domain[0] = to->node[0] = '\0';
@@ -99,8 +120,7 @@ static void describe_uri(gnutls_x509_crt_t from, struct tls_certificate *to) {
 
 void tls_describe(gnutls_x509_crt_t from, struct tls_certificate *certificate) {
     *certificate = (struct tls_certificate){0};
-    certificate->life.from_s = gnutls_x509_crt_get_activation_time(from);
-    certificate->life.to_s = gnutls_x509_crt_get_expiration_time(from);
+    certificate->life = tls_life_of(from);
     certificate->is_ca = gnutls_x509_crt_get_ca_status(from, NULL) > 0;
     tls_pin_of_certificate(from, certificate->pin);
     describe_serial(from, certificate);

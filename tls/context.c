@@ -7,11 +7,12 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "tls/certificate.h"
+#include "tls/certificate_inner.h"
 
 struct tls_context {
     atomic_uint refs;
-    gnutls_certificate_credentials_t credentials;
+    gnutls_certificate_credentials_t credentials, dials; /* dials: NULL: the same */
+    struct tls_trust *trust;
     gnutls_priority_t priorities;
     struct buffer chain, trusted;
     struct buffer psk[TLS_PSK_KEYS_MAX];
@@ -165,6 +166,25 @@ static gnutls_datum_t datum_of(struct slice bytes) {
     return (gnutls_datum_t){(void *)bytes.data, (unsigned)bytes.size};
 }
 
+/* The pair fits (load_pair). */
+static void load_dials(struct tls_context *context, const struct tls_context_config *config) {
+    gnutls_x509_crt_t *all;
+    gnutls_x509_privkey_t key;
+    unsigned count, kept = 0;
+    if (!tls_load_all(config->chain, &all, &count)) return;
+    gnutls_x509_crt_t *shown = mem_zalloc((count + 1) * sizeof *shown);
+    for (unsigned i = 0; i < count; i++)
+        if (i == 0 || !gnutls_x509_crt_check_issuer(all[i], all[i])) shown[kept++] = all[i];
+    if (kept < count && tls_load_key(config->key, &key, NULL) == CO_OK) {
+        CHECK(gnutls_certificate_allocate_credentials(&context->dials) == 0);
+        int error = gnutls_certificate_set_x509_key(context->dials, shown, (int)kept, key);
+        gnutls_x509_privkey_deinit(key);
+        if (error < 0) gnutls_certificate_free_credentials(context->dials), context->dials = NULL;
+    }
+    free(shown);
+    tls_free_all(all, count);
+}
+
 static int load_pair(struct tls_context *context, const struct tls_context_config *config, struct fault *fault) {
     if (config->chain.size == 0 && config->key.size == 0) return CO_OK;
     if (config->chain.size == 0) return fault_set(fault, CO_INVALID, "there is a key, and no certificate");
@@ -174,6 +194,7 @@ static int load_pair(struct tls_context *context, const struct tls_context_confi
     if (error == GNUTLS_E_CERTIFICATE_KEY_MISMATCH)
         return fault_set(fault, CO_INVALID, "the key does not belong to the certificate");
     if (error < 0) return fault_set(fault, CO_INVALID, "certificate and key: %s", gnutls_strerror(error));
+    load_dials(context, config);
     return CO_OK;
 }
 
@@ -218,6 +239,7 @@ int tls_context_make(const struct tls_context_config *config, struct tls_context
     }
     buffer_append(&context->chain, config->chain.data, config->chain.size);
     buffer_append(&context->trusted, config->trusted.data, config->trusted.size);
+    context->trust = tls_trust_make(config->trusted);
     *out = context;
     return CO_OK;
 }
@@ -230,6 +252,8 @@ struct tls_context *tls_context_ref(struct tls_context *context) {
 void tls_context_unref(struct tls_context *context) {
     if (!context || atomic_fetch_sub(&context->refs, 1) > 1) return;
     gnutls_certificate_free_credentials(context->credentials);
+    if (context->dials) gnutls_certificate_free_credentials(context->dials);
+    tls_trust_free(context->trust);
     if (context->priorities) gnutls_priority_deinit(context->priorities);
     buffer_free(&context->chain);
     buffer_free(&context->trusted);
@@ -241,6 +265,9 @@ void tls_context_unref(struct tls_context *context) {
 gnutls_certificate_credentials_t tls_context_credentials(const struct tls_context *context) {
     return context->credentials;
 }
+gnutls_certificate_credentials_t tls_context_dials(const struct tls_context *context) {
+    return context->dials ? context->dials : context->credentials;
+}
 gnutls_priority_t tls_context_priorities(const struct tls_context *context) { return context->priorities; }
 struct slice tls_context_trusted(const struct tls_context *context) {
     return buffer_slice(&context->trusted);
@@ -248,6 +275,7 @@ struct slice tls_context_trusted(const struct tls_context *context) {
 struct slice tls_context_chain(const struct tls_context *context) {
     return buffer_slice(&context->chain);
 }
+const struct tls_trust *tls_context_trust(const struct tls_context *context) { return context->trust; }
 const gnutls_datum_t *tls_context_ticket_key(const struct tls_context *context) {
     return context->ticket_datum.size > 0 ? &context->ticket_datum : NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "tls/certificate.h"
 
 #define TLS_PSK_KEYS_MAX    8
 #define TLS_TICKET_KEY_SIZE 64
@@ -34,8 +35,12 @@ int tls_context_make(const struct tls_context_config *config, struct tls_context
 struct tls_context *tls_context_ref(struct tls_context *context);
 void tls_context_unref(struct tls_context *context); /* NULL: nothing */
 gnutls_certificate_credentials_t tls_context_credentials(const struct tls_context *context);
+/* The same for who dials: without the CAs of the chain that signed themselves. A server that trusts them has them, and a
+ * thousand agents that come back do not show theirs. Who dials has to see them, for the pin of a join token. */
+gnutls_certificate_credentials_t tls_context_dials(const struct tls_context *context);
 gnutls_priority_t tls_context_priorities(const struct tls_context *context);
 struct slice tls_context_trusted(const struct tls_context *context);             /* PEM */
+const struct tls_trust *tls_context_trust(const struct tls_context *context);    /* the same, for tls_judge */
 struct slice tls_context_chain(const struct tls_context *context);               /* PEM, without the key */
 const gnutls_datum_t *tls_context_ticket_key(const struct tls_context *context); /* NULL: none */
 size_t tls_context_psk(const struct tls_context *context, const struct slice **keys);

@@ -98,14 +98,14 @@ static int judge_chain(struct tls_session *session, const struct slice *chain, s
     const struct tls_session_config *config = &session->config;
     char why[160] = "";
     gnutls_datum_t pinned = {0};
-    struct tls_rules rules = {.trusted = tls_context_trusted(session->context),
+    struct tls_rules rules = {.trust = tls_context_trust(session->context),
                               .now_s = clock_wall_ns() / 1000000000,
                               .grace_s = config->grace_s,
                               .as_server = !config->server};
     if (config->peer == TLS_PEER_PINNED) {
         if (!pinned_one(session, chain, count, &pinned))
             return refuse(session, GNUTLS_A_UNKNOWN_CA, "its CA is not the one with the expected fingerprint");
-        rules.trusted = slice_make(pinned.data, pinned.size);
+        rules.trust = NULL, rules.trusted = slice_make(pinned.data, pinned.size);
     }
     if (!session->peer) session->peer = mem_zalloc(sizeof *session->peer);
     enum tls_verdict verdict = tls_judge(&rules, chain, count, session->peer, why);
@@ -355,7 +355,9 @@ static int set_up(struct tls_session *session, struct slice ticket) {
     gnutls_session_set_verify_function(session->tls, verify);
     error = gnutls_priority_set(session->tls, tls_context_priorities(session->context));
     if (error == 0)
-        error = gnutls_credentials_set(session->tls, GNUTLS_CRD_CERTIFICATE, tls_context_credentials(session->context));
+        error = gnutls_credentials_set(
+            session->tls, GNUTLS_CRD_CERTIFICATE,
+            config->server ? tls_context_credentials(session->context) : tls_context_dials(session->context));
     if (error == 0) error = set_psk(session);
     if (error == 0) error = set_protocols(session);
     if (error == 0) error = config->server ? set_up_server(session) : set_up_client(session, ticket);

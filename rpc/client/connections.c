@@ -7,6 +7,7 @@
 #include "rpc/wire/hello.h"
 
 #define HELLO_MOST_MS        800
+#define HELLO_SECURE_MOST_MS 3000 /* after a handshake: the other side lives, and another one costs both */
 #define SHAKES_MOST_MS       10000
 #define STALLED_MS           300  /* this process stood still longer: nobody else is to blame */
 #define ASK_AGAIN_MS         200  /* no answer for so long: are you there? */
@@ -178,8 +179,8 @@ void connection_refused(struct connections *c, struct connection *connection, st
     give_up(connection);
 }
 
-void connection_stands(struct connection *connection, bool encrypted) {
-    connection->stood = true, connection->encrypted = encrypted;
+void connection_stands(struct connection *connection, bool encrypted, uint64_t now_ms) {
+    connection->stood = true, connection->encrypted = encrypted, connection->since_ms = now_ms;
 }
 
 void connections_mixed(struct connections *c, bool mixed) { c->mixed = mixed, c->upgrade_ms = 0; }
@@ -290,14 +291,15 @@ static bool wants_ping(const struct connection *connection, bool awaited, uint64
 
 void connection_tick(struct connections *c, struct connection *connection, const struct connection_seen *seen,
                      uint64_t now_ms) {
-    if (now_ms - c->ticked_ms > STALLED_MS && connection->greeted) {
+    if (now_ms - c->ticked_ms > STALLED_MS) {
         connection->last_seen_ms = now_ms;
+        if (!connection->greeted) connection->since_ms = now_ms;
         if (connection->pinged_ms) connection->pinged_ms = now_ms;
     }
     if (!connection->greeted || connection == c->trying) {
         /* A server to which thousands come back at once takes its time for each handshake. To begin anew would only add to
          * its work. */
-        uint64_t most_ms = seen->shakes ? SHAKES_MOST_MS : HELLO_MOST_MS;
+        uint64_t most_ms = seen->shakes ? SHAKES_MOST_MS : connection->encrypted ? HELLO_SECURE_MOST_MS : HELLO_MOST_MS;
         if (now_ms - connection->since_ms > most_ms) give_up(connection);
         return;
     }

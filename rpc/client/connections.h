@@ -152,7 +152,8 @@ int connections_resolved(struct connections *c, struct client_server *server, in
 void connections_unusable(struct connections *c, struct client_server *server, uint64_t now_ms); /* no address */
 
 /* -- events: a connection -- */
-void connection_stands(struct connection *connection, bool encrypted);
+/* Frames can go: an encrypted one has shaken hands. The other side has its time to say hello from now on. */
+void connection_stands(struct connection *connection, bool encrypted, uint64_t now_ms);
 void connection_heard(struct connection *connection, uint64_t now_ms); /* bytes arrived */
 /* NULL: it does not decode. */
 void connection_hello(struct connections *c, struct connection *connection, const Pb__PeerHello *hello,

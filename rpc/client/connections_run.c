@@ -116,7 +116,7 @@ static bool is_a_server(struct client_conn *conn) {
 
 static void on_connected(void *data, struct link *wire) {
     struct client_conn *conn = data;
-    connection_stands(&conn->state, link_encrypted(wire));
+    connection_stands(&conn->state, link_encrypted(wire), clock_mono_ms());
     link_keep_short(wire);
     if (is_a_server(conn)) say_hello(conn);
     else carry_out(conn->client);

@@ -687,7 +687,7 @@ static int listen_on(struct peers *peers, struct fault *fault) {
     if (at.ss_family == AF_INET) ((struct sockaddr_in *)&peers->from)->sin_port = 0;
     else ((struct sockaddr_in6 *)&peers->from)->sin6_port = 0;
     int rv = uv_tcp_bind(&peers->listener, (struct sockaddr *)&at, 0);
-    if (rv == 0) rv = uv_listen((uv_stream_t *)&peers->listener, 64, on_connection);
+    if (rv == 0) rv = uv_listen((uv_stream_t *)&peers->listener, SOMAXCONN, on_connection);
     return rv == 0 ? CO_OK
                    : fault_set(fault, CO_IO, "server port %s:%u: %s", peers->bind, peers->port, uv_strerror(rv));
 }

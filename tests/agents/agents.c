@@ -7,7 +7,9 @@
  *     changed changes=N a-minute=N settled=S                as many were made; all of them had been delivered S after the last
  *     lag seen=N overtaken=N not-seen=N median=MS p99=MS longest=MS       from a change to a blocking query (--watched)
  *     equal agents=N differ=N seconds=S                     the catalog, asked over HTTP, against what the agents know
- *     hold                                                  until its standard input ends (--hold)
+ *     hold                                                  until its standard input ends (--hold); a line "cut" there ends
+ *                                                           all connections, one "watch" waits until one has ended, and then
+ *     back agents=A half=S all=S                            all have a server again, so long after the first had none
  *
  * Exit status 1: something was not delivered in time, not seen, or differs. */
 #include <getopt.h>
@@ -47,6 +49,7 @@ static void usage(void) {
         "  [--loads 0: reports of load a second of each agent, of its services in turn]\n"
         "  [--coordinates: network coordinates are measured and reported, too]\n"
         "  [--waiting: somebody at each waits for a change that does not come] [--hold]\n"
+        "  [--tls FOLDER: the data folder of a server of a closed cluster, for certificates of its CA]\n"
         "--servers: rpc ports (8300); --http: what is asked whether the catalog is right");
 }
 
@@ -77,16 +80,17 @@ static void parse(struct options *o, int argc, char **argv) {
                    {"changes-per-minute", &o->rate}, {"seconds", &o->seconds},         {"idle", &o->idle},
                    {"patience", &o->patience}};
     enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
-    struct option all[NUMBERS + 8] = {{"servers", 1, NULL, 's'}, {"http", 1, NULL, 'h'},
-                                      {"prefix", 1, NULL, 'p'},  {"datacenter", 1, NULL, 'd'},
-                                      {"hold", 0, NULL, 'o'},    {"coordinates", 0, NULL, 'c'},
-                                      {"waiting", 0, NULL, 'w'}, {"help", 0, NULL, '?'}};
-    for (int i = 0; i < NUMBERS; i++) all[i + 7] = (struct option){numbers[i].name, 1, NULL, 256 + i};
+    struct option all[NUMBERS + 9] = {
+        {"servers", 1, NULL, 's'},    {"http", 1, NULL, 'h'}, {"prefix", 1, NULL, 'p'},
+        {"datacenter", 1, NULL, 'd'}, {"hold", 0, NULL, 'o'}, {"coordinates", 0, NULL, 'c'},
+        {"waiting", 0, NULL, 'w'},    {"tls", 1, NULL, 't'},  {"help", 0, NULL, '?'}};
+    for (int i = 0; i < NUMBERS; i++) all[i + 8] = (struct option){numbers[i].name, 1, NULL, 256 + i};
     for (int code; (code = getopt_long(argc, argv, "", all, NULL)) != -1;) {
         if (code == 's') split_servers(o, optarg);
         else if (code == 'h') o->http = optarg;
         else if (code == 'p') o->fleet.prefix = optarg;
         else if (code == 'd') o->fleet.datacenter = optarg;
+        else if (code == 't') o->fleet.tls = optarg;
         else if (code == 'o') o->hold = true;
         else if (code == 'c') o->fleet.coordinates = true;
         else if (code == 'w') o->fleet.waiting = true;
@@ -157,10 +161,32 @@ static bool compare(struct fleet *fleet, const struct options *o) {
     return differ == 0;
 }
 
-static void hold(void) {
-    char byte;
+/* From the first agent without a server until all have one. */
+static bool come_back(struct fleet *fleet, unsigned patience) {
+    uint64_t begun_ns = clock_mono_ns();
+    unsigned all = fleet->config.agents, connected;
+    while (fleet_connected(fleet) == all && seconds_since(begun_ns) < patience) usleep(2000);
+    double half = 0;
+    for (begun_ns = clock_mono_ns(); (connected = fleet_connected(fleet)) < all;) {
+        /* half of them at the end of the outage: at its beginning many are still connected */
+        if (connected < all / 2) half = seconds_since(begun_ns);
+        if (seconds_since(begun_ns) > patience) return false;
+        usleep(5000);
+    }
+    printf("back agents=%u half=%.2f all=%.2f\n", all, half, seconds_since(begun_ns));
+    return true;
+}
+
+static bool hold(struct fleet *fleet, unsigned patience) {
+    char line[16];
+    bool good = true;
     puts("hold");
-    while (read(STDIN_FILENO, &byte, 1) > 0) {}
+    log_level_now = getenv("WARN") ? LOG_WARN : LOG_ERROR; /* each tells that it has lost its server */
+    while (good && fgets(line, sizeof line, stdin)) {
+        if (strcmp(line, "cut\n") == 0) fleet_cut(fleet);
+        good = come_back(fleet, patience);
+    }
+    return good;
 }
 
 int main(int argc, char **argv) {
@@ -189,7 +215,7 @@ int main(int argc, char **argv) {
         if (o.idle) printf("idle seconds=%u\n", o.idle), sleep(o.idle);
         if (o.rate) good = change(fleet, &o);
         good = compare(fleet, &o) && good;
-        if (o.hold) hold();
+        if (o.hold) good = hold(fleet, o.patience) && good;
     }
     fleet_stop(fleet);
     return good ? 0 : 1;

@@ -28,6 +28,8 @@ struct fleet_loop {
     uint64_t rate_since_ns, last_ns;
     double owed_changes, owed_repeats, owed_loads;
     unsigned load_at;
+    _Atomic bool cut;
+    bool paused;
     unsigned repeat_at; /* whose turn it is to say the same again */
     struct rng rng;
     bool stopping;
@@ -170,6 +172,8 @@ static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
                                        .join = config->servers,
                                        .no_coordinates = !config->coordinates};
     struct fault fault = {0};
+    if (at->fleet->identities) agent->security = identities_make(at->fleet->identities, agent->node);
+    client.security = agent->security;
     agent->rpc = rpc_client_start(&at->loop, &client);
     Pb__Node node = PB__NODE__INIT;
     node.name = agent->node, node.id = agent->node_id, node.address = address,
@@ -189,8 +193,15 @@ static void agent_begin(struct fleet_loop *at, struct fleet_agent *agent) {
 }
 
 /* -- a loop ------------------------------------------------------------------------------------------------------- */
+static void pause_all(struct fleet_loop *at, bool paused) {
+    at->paused = paused;
+    for (unsigned i = 0; i < at->begun; i++) rpc_client_pause(agent_at(at, i)->rpc, paused);
+}
+
 static void on_turn(uv_timer_t *timer) {
     struct fleet_loop *at = timer->data;
+    if (at->paused) pause_all(at, false);
+    if (atomic_exchange(&at->cut, false)) pause_all(at, true);
     for (unsigned i = 0; i < STARTS_A_TURN && at->begun < at->count; i++) agent_begin(at, agent_at(at, at->begun++));
     if (at->begun == at->count && at->count > 0 && at->fleet->config.checks > 0) work(at);
 }
@@ -236,6 +247,7 @@ static void loop_start(struct fleet *fleet, unsigned number) {
 struct fleet *fleet_start(const struct fleet_config *config) {
     struct fleet *fleet = mem_zalloc(sizeof *fleet);
     fleet->config = *config;
+    fleet->identities = config->tls ? identities_open(config->tls, config->datacenter) : NULL;
     fleet->loops = mem_zalloc(config->threads * sizeof *fleet->loops);
     fleet->agents = mem_zalloc((config->agents + 1) * sizeof *fleet->agents);
     for (unsigned i = 0; i < config->agents; i++) {
@@ -259,6 +271,17 @@ unsigned fleet_synced(struct fleet *fleet) {
     return synced;
 }
 
+unsigned fleet_connected(struct fleet *fleet) {
+    unsigned connected = 0;
+    if (atomic_load(&fleet->started) < fleet->config.agents) return 0;
+    for (unsigned i = 0; i < fleet->config.agents; i++) connected += rpc_known_leader(fleet->agents[i].rpc);
+    return connected;
+}
+
+void fleet_cut(struct fleet *fleet) {
+    for (unsigned i = 0; i < fleet->config.threads; i++) atomic_store(&fleet->loops[i].cut, true);
+}
+
 void fleet_rate(struct fleet *fleet, unsigned changes_per_minute) {
     for (unsigned i = 0; i < fleet->config.threads; i++)
         atomic_store(&fleet->loops[i].rate, changes_per_minute * fleet->loops[i].count / fleet->config.agents);
@@ -269,8 +292,10 @@ void fleet_stop(struct fleet *fleet) {
     for (unsigned i = 0; i < fleet->config.threads; i++) pthread_join(fleet->loops[i].thread, NULL);
     for (unsigned i = 0; i < fleet->config.agents; i++) {
         uv_mutex_destroy(&fleet->agents[i].lock);
+        security_free(fleet->agents[i].security);
         free(fleet->agents[i].checks);
     }
+    identities_close(fleet->identities);
     free(fleet->loops);
     free(fleet->agents);
     free(fleet);

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "health/local.h"
+#include "identity_of.h"
 #include "rpc/client/client.h"
 
 struct fleet_config {
@@ -22,6 +23,7 @@ struct fleet_config {
     bool coordinates;                  /* they measure round trips and report them (rpc/client/client.h) */
     bool waiting;                      /* somebody at each waits for a change that does not come */
     int64_t lease_ttl_ns;
+    const char *tls; /* the data folder of a server of a closed cluster; NULL: it is open */
 };
 
 /* The tool's record of a check: the truth that the servers have to arrive at. */
@@ -38,6 +40,7 @@ struct fleet_agent {
     unsigned number;
     char node[64], node_id[40];
     struct rpc *rpc;
+    struct security *security; /* NULL: of an open cluster */
     struct local *local;
     struct rpc_fetch wait;
     uv_mutex_t lock; /* for `checks`, of watched agents */
@@ -48,6 +51,7 @@ struct fleet {
     struct fleet_config config;
     struct fleet_loop *loops;
     struct fleet_agent *agents;
+    struct identities *identities; /* NULL: of an open cluster */
     _Atomic unsigned started;
     _Atomic uint64_t changes, overtaken; /* overtaken: changed again before it was seen */
 };
@@ -57,6 +61,10 @@ struct fleet *fleet_start(const struct fleet_config *config);
 unsigned fleet_synced(struct fleet *fleet);
 /* Changes of status from now on; 0: no more. */
 void fleet_rate(struct fleet *fleet, unsigned changes_per_minute);
+/* Agents that have a server which knows a leader. */
+unsigned fleet_connected(struct fleet *fleet);
+/* Ends all connections, at once; the agents come back by themselves. */
+void fleet_cut(struct fleet *fleet);
 void fleet_stop(struct fleet *fleet);
 const char *fleet_status_name(Pb__Status status);
 

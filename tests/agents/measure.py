@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """What client agents cost. Not a test: it prints figures, each with what was asked.
 
-    measure.py [idle-and-changes] [loads] [client] [register] [instances]     all of them, unless named
+    measure.py [idle-and-changes] [loads] [client] [register] [instances] [storm]     all of them, unless named
 
 idle-and-changes: one server, many simulated agents (the tool `agents`): the server's CPU and its log while nothing changes, then while checks change.
 loads: three servers, many simulated agents: the servers' CPU while nothing changes, then while each agent reports 10 loads a second.
 client: one real client agent with 50 services and 100 HTTP and TCP checks: its memory and CPU.
 register: three servers and one real client agent: services registered through its HTTP API, several connections.
 instances: three servers: memory of each per instance.
+storm: one server, many simulated agents that lose it at one moment and come back, while somebody reads: all connections are cut, then the server is restarted. In
+a plain cluster, then in a closed one. As root the reader has real-time priority, because it would wait for a processor itself.
 
 CPU and memory are those that the kernel counts (/proc/PID/stat, status). Memory is split: anonymous (private to the process), and file (pages
 of the store that the process has mapped: they belong to the page cache, which may take them back).
@@ -66,6 +68,10 @@ class Fleet:
                 return dict(pair.split("=", 1) for pair in line.split() if "=" in pair)
             print("  " + line.rstrip(), flush=True)
         raise SystemExit("agents: ended with %s before \"%s\"" % (self.proc.wait(), word))
+
+    def send(self, word):
+        self.proc.stdin.write(word + "\n")
+        self.proc.stdin.flush()
 
     def end(self):
         self.proc.stdin.close()
@@ -303,8 +309,85 @@ def instances(o):
             check(fleet.end() == 0, "the tool found a fault")
 
 
+# -- all come back at once ------------------------------------------------------------------------------------------------------
+class Reader:
+    """One stale read every few milliseconds, whether the one before was answered in time or not: each is measured from when it was due."""
+    EVERY = 0.004
+
+    def __init__(self, address):
+        self.address, self.times, self.going, self.failed = address, [], True, 0
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        if os.geteuid() == 0:
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))        # of this thread alone
+        link, due = None, now()
+        while self.going:
+            due += self.EVERY
+            time.sleep(max(0, due - now()))
+            try:
+                if not link:
+                    link = socket.create_connection((self.address, 8500), timeout=5)
+                    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    due = now()
+                link.sendall(b"GET /v1/kv/_ready/s1?stale HTTP/1.1\r\nHost: a\r\n\r\n")
+                said = b""
+                while not said.endswith(b"]"):
+                    part = link.recv(65536)
+                    if not part:
+                        raise OSError("closed")
+                    said += part
+                self.times.append((due, now() - due))
+            except OSError:                      # the server is away
+                link, due = None, now()
+                self.failed += 1
+                time.sleep(0.005)
+
+    def between(self, begun, ended):
+        took = sorted(t for due, t in self.times if begun <= due <= ended)
+        return "p50 %.1f, p99 %.1f, longest %.1f ms of %d" % (took[len(took) // 2] * 1e3, took[len(took) * 99 // 100] * 1e3, took[-1] * 1e3, len(took))
+
+
+def storm_of(o, closed):
+    word = "closed" if closed else "plain"
+    with harness.Cluster(1, log_level="warn") as cluster:
+        server = cluster.servers[0]
+        (cluster.start_closed if closed else cluster.start)()
+        cluster.wait_writable()
+        with Fleet(cluster, "--agents", o.agents, "--services", 2, "--checks", 2, "--repeat", 0, "--hold", *(["--tls", server.data] if closed else [])) as fleet:
+            say("%s, %s agents: registered after" % (word, o.agents), fleet.line("registered")["seconds"] + " s")
+            fleet.line("hold")
+            reader = Reader(server.ip)
+            time.sleep(3)
+            say("%s: reads at rest" % word, reader.between(now() - 2, now()))
+            for what in ("cut", "restart"):
+                for _ in range(o.storms):
+                    begun = now()
+                    fleet.send("cut" if what == "cut" else "watch")
+                    if what == "restart":
+                        time.sleep(0.05)
+                        server.kill()
+                        server.start()
+                        until("it answers", lambda: server.says_leader(), 20)
+                        up = now()
+                    used, tool = cpu(server.proc.pid), cpu(fleet.proc.pid)
+                    line = fleet.line("back")
+                    say("%s, %s: half, all are back%s" % (word, what, "" if what == "cut" else " (it answered after %.2f s)" % (up - begun)),
+                        "%s, %s s; CPU of the server %.2f s, of the agents together %.2f s" % (line["half"], line["all"], cpu(server.proc.pid) - used, cpu(fleet.proc.pid) - tool), "4 s")
+                    say("%s, %s: reads meanwhile" % (word, what), reader.between(begun if what == "cut" else up, now()), "p99 20 ms")
+                    time.sleep(3)
+            reader.going = False
+            check(fleet.end() == 0, "the tool found a fault")
+
+
+def storm(o):
+    for closed in (False, True):
+        storm_of(o, closed)
+
+
 def main():
-    suites = {"idle-and-changes": idle_and_changes, "loads": loads, "client": client, "register": register, "instances": instances}
+    suites = {"idle-and-changes": idle_and_changes, "loads": loads, "client": client, "register": register, "instances": instances, "storm": storm}
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("suites", nargs="*", choices=[[], *suites], default=[])
     p.add_argument("--agents", type=int, default=2000)
@@ -314,6 +397,7 @@ def main():
     p.add_argument("--seconds", type=int, default=60, help="of each part of idle-and-changes, and of client")
     p.add_argument("--register-seconds", type=int, default=5)
     p.add_argument("--instances", type=int, default=100000)
+    p.add_argument("--storms", type=int, default=3, help="of each kind")
     o = p.parse_args()
     harness.tidy_on_signals()
     for name in o.suites or suites:

@@ -216,6 +216,13 @@ class Process:
         self.paused = self.expected_end = False
         return self
 
+    def run(self, *words):
+        """A command of the program on this host; what it prints."""
+        host = ["nsenter", "--net=/run/netns/" + self.namespace] if self.namespace else []
+        r = subprocess.run([*host, self.program, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60 * SLOW + STANDSTILL)
+        check(r.returncode == 0, "coord %s: %d\n%s%s" % (" ".join(words[:1]), r.returncode, r.stdout, r.stderr))
+        return r.stdout
+
     def alive(self):
         return self.proc is not None and self.proc.poll() is None
 
@@ -288,7 +295,8 @@ class Server(Process):
         self.life = 0                    # rises when its state may begin anew
 
     def arguments(self):
-        return ["-server", "-bootstrap-expect=%d" % self.cluster.expect, *server_arguments(self.dir), *self.cluster.args]
+        expect = [] if self.cluster.closed else ["-bootstrap-expect=%d" % self.cluster.expect]
+        return ["-server", *expect, *server_arguments(self.dir), *self.cluster.args]
 
 
 class Agent(Process):
@@ -340,7 +348,7 @@ class Cluster:
         self.mounts = []
         self.servers, self.agents = [], []
         self.plugged = hosts + 100       # numbers of agents' hosts begin behind it
-        self.over = False
+        self.over = self.closed = False
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))      # a server that crashes leaves its core in its folder
         atexit.register(self.close)
@@ -363,6 +371,20 @@ class Cluster:
     def start(self):
         for s in self.servers:
             s.start()
+        return self
+
+    def start_closed(self):
+        """The same as an encrypted cluster: made on the first server, which the others join one after the other."""
+        first, *others = self.servers
+        self.closed = True
+        made = first.run("init", "-data-dir=" + first.data, "-bind=" + first.ip, "-node=" + first.name)
+        token = re.search(r"coord1s\.[\w.-]+", made).group(0)
+        first.start()
+        for s in others:
+            s.run("join", "-data-dir=" + s.data, "-bind=" + s.ip, "-node=" + s.name, token, first.ip)
+            s.start()
+        self.wait_writable([first])
+        until("all vote", lambda: sum(s["Voter"] for s in first.get("/v1/operator/raft/configuration")[2]["Servers"]) == len(self.servers), 30)
         return self
 
     def agent(self, name, settings=None):

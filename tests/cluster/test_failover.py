@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """How long clients wait: the leader is killed, until the first write through another server; servers start, until the first write.
 
-    test_failover.py [--kills N] [--starts N]
+    test_failover.py [--kills N] [--starts N] [--closed]
+
+--closed: the kills in an encrypted cluster, too.
 """
 import argparse, math, os, sys, threading, time
 import harness
@@ -13,6 +15,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kills", type=int, default=int(os.environ.get("COORD_TEST_KILLS", "20")))
     p.add_argument("--starts", type=int, default=int(os.environ.get("COORD_TEST_STARTS", "5")))
+    p.add_argument("--closed", action="store_true")
     return p.parse_args()
 
 
@@ -48,10 +51,10 @@ def starts(count):
     return sorted(took)
 
 
-def kills(count):
+def kills(count, closed=False):
     took = []
     with harness.Cluster(3) as cluster:
-        cluster.start()
+        (cluster.start_closed if closed else cluster.start)()
         cluster.wait_writable()
         for _ in range(count):
             leader = cluster.leader()
@@ -88,6 +91,8 @@ def main():
     harness.tidy_on_signals()
     good = kept("3 servers from start to the first write", lambda: starts(options.starts), 1.0, math.inf)
     good = kept("leader killed to the first write through another", lambda: kills(options.kills), 0.8, 1.5) and good
+    if options.closed:
+        good = kept("the same in an encrypted cluster", lambda: kills(options.kills, True), 0.8, 1.5) and good
     return 0 if good else 1
 
 

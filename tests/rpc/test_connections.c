@@ -93,7 +93,7 @@ static void says_servers(struct world *world, struct connection *conn, bool lead
 
 static void meet(struct world *world) {
     run_for(world, TICK_MS);
-    connection_stands(last(world), false);
+    connection_stands(last(world), false, world->now_ms);
     says_hello(world, last(world), CLUSTER);
     says_servers(world, last(world), true);
     cr_assert_eq(world->c.current, last(world));
@@ -245,7 +245,7 @@ Test(connections, a_plain_connection_is_replaced_by_an_encrypted_one) {
     run_for(&world, 5000);
     cr_assert_eq(world.dialled, 3);
     cr_expect_not(last(&world)->server->plain);
-    connection_stands(last(&world), true);
+    connection_stands(last(&world), true, world.now_ms);
     says_hello(&world, last(&world), CLUSTER);
     says_servers(&world, last(&world), true);
     cr_assert_eq(world.c.current, last(&world));
@@ -281,6 +281,48 @@ Test(connections, a_handshake_that_waits_for_its_turn_is_not_begun_anew) {
     world.seen.shakes = false;
     run_for(&world, TICK_MS);
     cr_assert_eq(world.closed, last(&world), "without one it is dead");
+    close_world(&world);
+}
+
+/* Its hello waits behind the handshakes of others, too. */
+Test(connections, after_a_long_handshake_there_is_time_for_the_hello) {
+    struct world world;
+    open_world(&world, 2);
+    run_for(&world, TICK_MS);
+    world.seen.shakes = true;
+    run_for(&world, 5000);
+    world.seen.shakes = false;
+    connection_stands(last(&world), true, world.now_ms);
+    run_for(&world, 2900);
+    cr_assert(!world.closed && world.dialled == 1);
+    run_for(&world, 200);
+    cr_assert_eq(world.closed, last(&world), "it says nothing");
+    close_world(&world);
+}
+
+Test(connections, a_plain_one_has_less_time) {
+    struct world world;
+    open_world(&world, 2);
+    run_for(&world, TICK_MS);
+    connection_stands(last(&world), false, world.now_ms);
+    run_for(&world, 700);
+    cr_assert_null(world.closed);
+    run_for(&world, 200);
+    cr_assert_eq(world.closed, last(&world));
+    close_world(&world);
+}
+
+/* This process stood still: what came meanwhile is not read yet. */
+Test(connections, who_stood_still_does_not_blame_the_other_side) {
+    struct world world;
+    open_world(&world, 2);
+    run_for(&world, TICK_MS);
+    connection_stands(last(&world), false, world.now_ms);
+    world.now_ms += 2000;
+    run_for(&world, 700);
+    cr_assert_null(world.closed);
+    run_for(&world, 200);
+    cr_assert_eq(world.closed, last(&world));
     close_world(&world);
 }
 

@@ -246,7 +246,7 @@ static void arrives_at_agent(struct dial_message *message) {
         else if (message->kind == TO_AGENT_END && !link->state.closing) closed(link, CO_IO, message->number);
         else if (link->state.closing) return;
         else if (message->kind == TO_AGENT_CONNECTED)
-            connection_stands(&link->state, false), to_host(link, TO_HOST_HELLO);
+            connection_stands(&link->state, false, now_ms(agent)), to_host(link, TO_HOST_HELLO);
         else if (message->kind == TO_AGENT_HELLO) take_hello(link, message);
         else if (message->kind == TO_AGENT_REFUSAL)
             connection_refused(&agent->connections, &link->state, slice_text("another cluster"), now_ms(agent));

@@ -27,7 +27,18 @@ TestSuite(certificate_judge, .init = setup, .fini = teardown);
 
 static enum tls_verdict judge_by(struct slice trusted, int64_t now_s, int64_t grace_s, bool as_server) {
     struct tls_rules rules = {.trusted = trusted, .now_s = now_s, .grace_s = grace_s, .as_server = as_server};
-    return tls_judge(&rules, chain.slices, chain.count, &said, why);
+    struct tls_certificate once;
+    char why_once[160];
+    enum tls_verdict verdict = tls_judge(&rules, chain.slices, chain.count, &once, why_once);
+    struct tls_trust *trust = tls_trust_make(trusted);
+    rules.trust = trust, rules.trusted = (struct slice){0};
+    for (int i = 0; i < 2; i++) { /* parsed before, and used again: the same */
+        cr_expect_eq(tls_judge(&rules, chain.slices, chain.count, &said, why), verdict);
+        cr_expect_str_eq(why, why_once);
+        cr_expect(said.role == once.role && strcmp(said.node, once.node) == 0 && strcmp(said.domain, once.domain) == 0);
+    }
+    tls_trust_free(trust);
+    return verdict;
 }
 
 static enum tls_verdict judge(int64_t now_s, int64_t grace_s) {
