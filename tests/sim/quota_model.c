@@ -212,10 +212,15 @@ static void take(const struct asked *a) {
     else a->b->denies |= a->ask->take > 0;
 }
 
+/* Is there enough for what all want, beside what others hold and do not want? If not, some of the free tokens may be kept
+ * for a lease that got nothing before (Q8), and this ask gets the others. */
 static bool enough_for_all(const struct asked *a) {
     uint64_t wants = 0;
-    for (size_t i = 0; i < a->b->count; i++)
-        if (!a->b->leases[i].reclaimed) wants += least(a->b->leases[i].want, lease_most(a->b));
+    for (size_t i = 0; i < a->b->count; i++) {
+        const struct quota_lease *lease = &a->b->leases[i];
+        uint64_t wish = least(lease->want, lease_most(a->b));
+        if (!lease->reclaimed) wants += wish > lease->balance ? wish : lease->balance;
+    }
     return wants <= shareable(a->b, a->which);
 }
 
