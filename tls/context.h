@@ -36,7 +36,7 @@ struct tls_context *tls_context_ref(struct tls_context *context);
 void tls_context_unref(struct tls_context *context); /* NULL: nothing */
 gnutls_certificate_credentials_t tls_context_credentials(const struct tls_context *context);
 /* The same for who dials: without the CAs of the chain that signed themselves. A server that trusts them has them, and a
- * thousand agents that come back do not show theirs. Who dials has to see them, for the pin of a join token. */
+ * thousand agents that come back do not show theirs. The other side has to see them where it joins, for the pin of its token. */
 gnutls_certificate_credentials_t tls_context_dials(const struct tls_context *context);
 gnutls_priority_t tls_context_priorities(const struct tls_context *context);
 struct slice tls_context_trusted(const struct tls_context *context);             /* PEM */
