@@ -358,6 +358,7 @@ void enrolment_take(struct enrolment *enrolment, struct link *link, uint8_t type
     enrolment->count++;
     link_adopt(link, &callbacks, enrolling);
     link_limit(link, ENROL_FRAME_MAX);
+    link_keep_secret(link);
     const char *protocol = link_protocol(link);
     CHECK(protocol);
     Pb__EnrolRequest *request =

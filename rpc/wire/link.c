@@ -18,11 +18,16 @@
 #define ENCRYPT_MOST  (16 * TLS_RECORD_MAX)
 #define OUT_GONE_MOST (1u << 20)
 
+static void let_go(const struct link *link, struct buffer *plain) {
+    if (link->secret && plain->data) explicit_bzero(plain->data, plain->capacity);
+    buffer_free(plain);
+}
+
 static void freed(uv_handle_t *handle) {
     struct link *link = handle->data;
     if (link->callbacks.closed) link->callbacks.closed(link->data, link, link->error);
-    buffer_free(&link->in);
-    buffer_free(&link->out);
+    let_go(link, &link->in);
+    let_go(link, &link->out);
     buffer_free(&link->sending);
     tls_session_free(link->session);
     free(link);
@@ -43,6 +48,8 @@ void link_end_io(struct link *link, int cause) {
 }
 
 void link_close(struct link *link) { link_end(link, CO_CLOSED); }
+
+void link_keep_secret(struct link *link) { link->secret = true; }
 
 void link_limit(struct link *link, uint32_t frame_max) { link->frame_max = frame_max; }
 
@@ -176,6 +183,7 @@ static void encrypt(struct link *link) {
     size_t left = link->out.size - link->out_at, part = left < ENCRYPT_MOST ? left : ENCRYPT_MOST;
     if (!link->connected || left == 0 || tls_session_state(link->session) != TLS_OPEN) return;
     tls_session_write(link->session, slice_make(link->out.data + link->out_at, part));
+    if (link->secret) explicit_bzero(link->out.data + link->out_at, part);
     link->out_at += part;
     if (left > part && (link->out_at < OUT_GONE_MOST || link->out_at < left - part)) return; /* rarely moved */
     if (left > part) memmove(link->out.data, link->out.data + link->out_at, left - part);

@@ -67,6 +67,9 @@ void link_close(struct link *link); /* `closed` comes later, from the loop */
 /* A larger frame ends the link (CO_TOOLARGE) before memory is taken for it; LINK_FRAME_MAX unless said, and at most. */
 void link_limit(struct link *link, uint32_t frame_max);
 
+/* Frames of this encrypted link have keys in them: they are overwritten in memory once they are sent or taken. */
+void link_keep_secret(struct link *link);
+
 /* Queues a frame. Nothing goes out before link_flush, so that a turn's frames share a write. */
 void link_send(struct link *link, uint8_t type, struct slice payload);
 void link_tell(struct link *link, uint8_t type, const ProtobufCMessage *message);

@@ -25,6 +25,7 @@ struct link {
     bool stands;    /* as TCP */
     bool connected; /* frames can go */
     bool writing, closing;
+    bool secret; /* link_keep_secret */
     bool paused; /* nothing is read: it waits for its turn, and enough is here */
     uint32_t frame_max;
     int error;
