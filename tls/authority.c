@@ -2,53 +2,22 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/memory.h"
 #include "tls/folder.h"
-
-/* A secret in pages of its own. */
-struct secret {
-    char *data;
-    size_t size, mapped;
-};
+#include "tls/secret.h"
 
 struct authority {
     pthread_mutex_t lock;
     struct buffer certificate;
-    struct secret key, hash_key;
+    struct tls_secret key, hash_key;
 };
-
-static void secret_free(struct secret *secret) {
-    if (secret->data) {
-        explicit_bzero(secret->data, secret->mapped);
-        CHECK(munmap(secret->data, secret->mapped) == 0);
-    }
-    *secret = (struct secret){0};
-}
-
-static int secret_set(struct secret *secret, struct slice bytes, struct fault *fault) {
-    secret_free(secret);
-    if (!bytes.size) return CO_OK;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t mapped = (bytes.size + page - 1) / page * page;
-    void *data = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) return fault_set(fault, CO_NOMEM, "no memory for a key");
-    (void)madvise(data, mapped, MADV_DONTDUMP); /* kernels without it put the pages into core dumps */
-    (void)mlock(data, mapped);                  /* RLIMIT_MEMLOCK may forbid it; then the key may be swapped out */
-    memcpy(data, bytes.data, bytes.size);
-    *secret = (struct secret){data, bytes.size, mapped};
-    return CO_OK;
-}
-
-static struct slice secret_slice(const struct secret *secret) { return slice_make(secret->data, secret->size); }
 
 void authority_forget(struct authority *authority) {
     pthread_mutex_lock(&authority->lock);
-    secret_free(&authority->key);
-    secret_free(&authority->hash_key);
+    tls_secret_free(&authority->key);
+    tls_secret_free(&authority->hash_key);
     buffer_reset(&authority->certificate);
     pthread_mutex_unlock(&authority->lock);
 }
@@ -61,8 +30,8 @@ struct authority *authority_new(void) {
 
 void authority_free(struct authority *authority) {
     if (!authority) return;
-    secret_free(&authority->key);
-    secret_free(&authority->hash_key);
+    tls_secret_free(&authority->key);
+    tls_secret_free(&authority->hash_key);
     buffer_free(&authority->certificate);
     pthread_mutex_destroy(&authority->lock);
     free(authority);
@@ -85,8 +54,8 @@ static int own_certificate(struct slice key, struct slice certificates, struct b
 static int take(struct authority *authority, const struct tls_issuer *issuer, struct slice secret,
                 struct fault *fault) {
     int error = tls_pair_check(issuer->key, issuer->certificate, fault);
-    if (!error) error = secret_set(&authority->key, issuer->key, fault);
-    if (!error && secret.size) error = secret_set(&authority->hash_key, secret, fault);
+    if (!error) error = tls_secret_set(&authority->key, issuer->key, fault);
+    if (!error && secret.size) error = tls_secret_set(&authority->hash_key, secret, fault);
     if (error) return error;
     buffer_reset(&authority->certificate);
     return tls_certificate_at(issuer->certificate, 0, &authority->certificate, fault);
@@ -148,7 +117,7 @@ bool authority_pin(struct authority *authority, uint8_t pin[TLS_PIN_SIZE]) {
 int authority_sign(struct authority *authority, struct slice request, const struct tls_subject *subject,
                    struct tls_life life, struct buffer *chain, struct fault *fault) {
     pthread_mutex_lock(&authority->lock);
-    struct tls_issuer issuer = {buffer_slice(&authority->certificate), secret_slice(&authority->key)};
+    struct tls_issuer issuer = {buffer_slice(&authority->certificate), tls_secret_slice(&authority->key)};
     int error = issuer.key.size ? tls_issue(&issuer, request, subject, life, chain, fault)
                                 : fault_set(fault, CO_NOTFOUND, "this server does not have the CA's key");
     pthread_mutex_unlock(&authority->lock);
@@ -158,7 +127,7 @@ int authority_sign(struct authority *authority, struct slice request, const stru
 int authority_cross_sign(struct authority *authority, struct slice key, const char *domain, struct tls_life life,
                          struct buffer *certificate, struct fault *fault) {
     pthread_mutex_lock(&authority->lock);
-    struct tls_issuer issuer = {buffer_slice(&authority->certificate), secret_slice(&authority->key)};
+    struct tls_issuer issuer = {buffer_slice(&authority->certificate), tls_secret_slice(&authority->key)};
     int error = issuer.key.size ? tls_ca_make(key, domain, life, &issuer, certificate, fault)
                                 : fault_set(fault, CO_NOTFOUND, "this server does not have the CA's key");
     pthread_mutex_unlock(&authority->lock);
@@ -168,7 +137,7 @@ int authority_cross_sign(struct authority *authority, struct slice key, const ch
 bool authority_hash(struct authority *authority, const struct join_token *token, uint8_t hash[JOIN_TOKEN_HASH_SIZE]) {
     pthread_mutex_lock(&authority->lock);
     bool there = authority->hash_key.size > 0;
-    if (there) join_token_hash(token, secret_slice(&authority->hash_key), hash);
+    if (there) join_token_hash(token, tls_secret_slice(&authority->hash_key), hash);
     pthread_mutex_unlock(&authority->lock);
     return there;
 }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "tls/certificate_inner.h"
+#include "tls/guarded_key.h"
 
 struct tls_context {
     atomic_uint refs;
@@ -166,36 +167,41 @@ static gnutls_datum_t datum_of(struct slice bytes) {
     return (gnutls_datum_t){(void *)bytes.data, (unsigned)bytes.size};
 }
 
-/* The pair fits (load_pair). */
-static void load_dials(struct tls_context *context, const struct tls_context_config *config) {
+/* Gives the credentials the chain, without the CAs that signed themselves where `roots` is false, and the key. */
+static int show(gnutls_certificate_credentials_t credentials, const struct tls_context_config *config, bool roots,
+                struct fault *fault) {
     gnutls_x509_crt_t *all;
-    gnutls_x509_privkey_t key;
+    gnutls_privkey_t key;
     unsigned count, kept = 0;
-    if (!tls_load_all(config->chain, &all, &count)) return;
-    gnutls_x509_crt_t *shown = mem_zalloc((count + 1) * sizeof *shown);
-    for (unsigned i = 0; i < count; i++)
-        if (i == 0 || !gnutls_x509_crt_check_issuer(all[i], all[i])) shown[kept++] = all[i];
-    if (kept < count && tls_load_key(config->key, &key, NULL) == CO_OK) {
-        CHECK(gnutls_certificate_allocate_credentials(&context->dials) == 0);
-        int error = gnutls_certificate_set_x509_key(context->dials, shown, (int)kept, key);
-        gnutls_x509_privkey_deinit(key);
-        if (error < 0) gnutls_certificate_free_credentials(context->dials), context->dials = NULL;
+    if (!tls_load_all(config->chain, &all, &count)) return fault_set(fault, CO_INVALID, "no certificates in PEM");
+    gnutls_pcert_st *shown = mem_zalloc((count + 1) * sizeof *shown);
+    int error = CO_OK;
+    for (unsigned i = 0; i < count && !error; i++) {
+        if (i > 0 && !roots && gnutls_x509_crt_check_issuer(all[i], all[i])) continue;
+        if (gnutls_pcert_import_x509(&shown[kept], all[i], 0) == 0) kept++;
+        else error = fault_set(fault, CO_INVALID, "the certificates cannot be used");
     }
-    free(shown);
     tls_free_all(all, count);
+    if (!error) error = guarded_key_make(config->key, &key, fault);
+    int rv = error ? 0 : gnutls_certificate_set_key(credentials, NULL, 0, shown, (int)kept, key);
+    if (rv < 0) {
+        gnutls_privkey_deinit(key);
+        error = fault_set(fault, CO_INVALID, "certificate and key: %s", gnutls_strerror(rv));
+    }
+    for (unsigned i = 0; error && i < kept; i++) gnutls_pcert_deinit(&shown[i]);
+    free(shown); /* GnuTLS keeps what is in it */
+    return error;
 }
 
 static int load_pair(struct tls_context *context, const struct tls_context_config *config, struct fault *fault) {
     if (config->chain.size == 0 && config->key.size == 0) return CO_OK;
     if (config->chain.size == 0) return fault_set(fault, CO_INVALID, "there is a key, and no certificate");
     if (config->key.size == 0) return fault_set(fault, CO_INVALID, "there is a certificate, and no key");
-    gnutls_datum_t chain = datum_of(config->chain), key = datum_of(config->key);
-    int error = gnutls_certificate_set_x509_key_mem2(context->credentials, &chain, &key, GNUTLS_X509_FMT_PEM, NULL, 0);
-    if (error == GNUTLS_E_CERTIFICATE_KEY_MISMATCH)
-        return fault_set(fault, CO_INVALID, "the key does not belong to the certificate");
-    if (error < 0) return fault_set(fault, CO_INVALID, "certificate and key: %s", gnutls_strerror(error));
-    load_dials(context, config);
-    return CO_OK;
+    int error = tls_pair_check(config->key, config->chain, fault);
+    if (!error) error = show(context->credentials, config, true, fault);
+    if (error) return error;
+    CHECK(gnutls_certificate_allocate_credentials(&context->dials) == 0);
+    return show(context->dials, config, false, fault);
 }
 
 static int load_trusted(struct tls_context *context, const struct tls_context_config *config, struct fault *fault) {

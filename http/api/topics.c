@@ -34,6 +34,7 @@ const struct http_topic http_topics[] = {
     {"Keys of encryption", .rows = http_routes_keyring},
     {"Joining, and certificates of nodes", .rows = http_routes_trust},
     {"The cluster's CA", .rows = http_routes_trust_ca},
+    {"Trust between regions", .rows = http_routes_trust_regions},
     {"Backups", .rows = http_routes_snapshot},
     {"Access control", .rows = http_routes_acl},
     {"Locks", .rows = http_routes_lock},

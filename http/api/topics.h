@@ -11,7 +11,8 @@ extern const struct http_route http_routes_kv[], http_routes_session[], http_rou
     http_routes_monitor[], http_routes_lock[], http_routes_fence[], http_routes_election[], http_routes_barrier[],
     http_routes_phaser[], http_routes_hazard[], http_routes_watch[], http_routes_txn[], http_routes_quota[],
     http_routes_quota_take[], http_routes_rollout[], http_routes_ofrep[], http_routes_lb[], http_routes_regions[],
-    http_routes_global[], http_routes_failover[], http_routes_trust[], http_routes_trust_ca[];
+    http_routes_global[], http_routes_failover[], http_routes_trust[], http_routes_trust_ca[],
+    http_routes_trust_regions[];
 
 void lb_metrics(void); /* registers those of http/api/lb.c */
 

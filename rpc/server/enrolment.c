@@ -362,6 +362,7 @@ void enrolment_take(struct enrolment *enrolment, struct link *link, uint8_t type
     CHECK(protocol);
     Pb__EnrolRequest *request =
         type == ENROL_REQUEST ? frame_unpack(&pb__enrol_request__descriptor, payload, NULL) : NULL;
+    explicit_bzero((char *)(uintptr_t)payload.data, payload.size); /* a token's secret; the link reads on behind it */
     int error;
     if (!request) error = refuse(enrolling, CO_CORRUPT, "not a question for a certificate");
     else if (enrolment->count > ENROLLING_MAX) error = refuse(enrolling, CO_BUSY, "too many ask at once; ask again");

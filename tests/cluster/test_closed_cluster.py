@@ -1,5 +1,5 @@
 """A closed cluster as docs/security.md has it: its session, word for word, on four hosts with networks and folders of their own; and bad weather."""
-import json, os, re, shlex, signal, socket, subprocess, sys, tempfile, threading, time
+import base64, json, os, re, shlex, signal, socket, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -255,6 +255,25 @@ def the_leader_dies_while_it_signs():
     until("it is back", lambda: leader.get("/v1/status/leader"))
 
 
+def core_of(pid):
+    """The memory of a process that a core dump would have: all that may be read, but for what the kernel leaves out (VmFlags dd)."""
+    with open("/proc/%d/smaps" % pid) as f:
+        blocks = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", f.read(), flags=re.M)[1:]
+    memory = bytearray()
+    with open("/proc/%d/mem" % pid, "rb") as f:
+        for block in blocks:
+            begin, end = (int(x, 16) for x in block.split(" ", 1)[0].split("-"))
+            flags = re.search(r"^VmFlags:(.*)$", block, re.M).group(1).split()
+            private = re.search(r"^Private_Dirty: *(\d+)", block, re.M).group(1) != "0"
+            if "rd" in flags and "dd" not in flags and private and end - begin < 1 << 28:
+                try:
+                    f.seek(begin)
+                    memory += f.read(end - begin)
+                except OSError:
+                    pass
+    return bytes(memory)
+
+
 def no_secret_is_where_it_does_not_belong():
     """Keys and secrets of tokens: only in the files that are meant to hold them."""
     first = NET.host("s1")
@@ -266,6 +285,16 @@ def no_secret_is_where_it_does_not_belong():
         body = b"".join(content.split(b"\n")[1:-2]) if b"BEGIN" in content else content
         secrets[name] = [content, body, body[20:60]]
     tokens = [t.split(".")[3].encode() for t in TOKENS.values()]
+    core = core_of(first.agent.pid)
+    check(len(core) > 1 << 20 and b"10.0.0.1" in core, "%d bytes of a core" % len(core))
+    for name, parts in secrets.items():
+        numbers = []
+        if name != "secret.key":             # the private number of a P-256 key, as its DER has it, and as libraries keep it
+            der = base64.b64decode(parts[1])
+            at = der.index(b"\x04\x20") + 2
+            numbers = [der[at:at + 32], der[at:at + 32][::-1]]
+        check(not any(part in core for part in parts + numbers), "%s is in a core dump" % name)
+    check(not any(token in core for token in tokens), "a token is in a core dump")
     for folder, _, files in os.walk(first.folder):
         for file in files:
             with open(os.path.join(folder, file), "rb") as f:

@@ -24,7 +24,7 @@ Test(context, a_pair_has_to_fit) {
     struct slice chain = buffer_slice(&one.chain), key = buffer_slice(&one.key), other = buffer_slice(&two.key);
     cr_assert_eq(make((struct tls_context_config){.chain = chain, .key = key}, &fault), CO_OK);
     cr_assert_eq(make((struct tls_context_config){.chain = chain, .key = other}, &fault), CO_INVALID);
-    cr_assert_str_eq(fault.text, "the key does not belong to the certificate");
+    cr_assert_str_eq(fault.text, "the private key belongs to another certificate");
     cr_assert_eq(make((struct tls_context_config){.chain = chain}, &fault), CO_INVALID);
     cr_assert_str_eq(fault.text, "there is a certificate, and no key");
     cr_assert_eq(make((struct tls_context_config){.key = key}, &fault), CO_INVALID);

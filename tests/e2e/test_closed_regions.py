@@ -1,0 +1,69 @@
+"""Two closed regions: each trusts the other's CA by an operator's word, and only then they are linked."""
+import json, os, subprocess, sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from coordtest import COORD, Agent, check, run, until
+
+
+class Founder(Agent):
+    """The first server of a closed cluster."""
+
+    def __init__(self, region, *args):
+        super().__init__(*args, name=region + "1")
+        self.region = region
+
+    def argv(self):
+        if not os.path.exists(self.data):
+            subprocess.run([COORD, "init", "-data-dir", self.data, "-bind", self.ip, "-node", self.name, "-datacenter", self.region],
+                           stdout=subprocess.DEVNULL, check=True)
+        return [COORD, "agent", "-data-dir", self.data, "-client", self.ip, *self.args]
+
+
+def fingerprint(agent):
+    return agent.get("/v1/ca")[2]["CAs"][0]["Pin"]
+
+
+def reached(agent):
+    return {r["Region"] for r in agent.get("/v1/global/regions")[2] if r["Reachable"]}
+
+
+def regions_trust_each_other():
+    eu = Founder("eu")
+    eu.start()
+    us = Founder("us", "-retry-join-wan=" + eu.ip)
+    us.start()
+    until("us is told that the CA there is not trusted", lambda: "no encrypted connection" in us.log() or "signed by" in us.log() or "CA" in us.log())
+    check(reached(eu) == {"eu"} and reached(us) == {"us"}, "no link yet")
+
+    shown = json.loads(us.coord("region", "trust", "-address", eu.ip, "-json", "eu"))
+    check(shown == {"Region": "eu", "Fingerprint": fingerprint(eu), "Trusted": False}, "%r" % shown)
+    wrong = fingerprint(us)
+    check(fingerprint(eu) in us.coord("region", "trust", "-address", eu.ip, "-fingerprint", wrong, "eu", code=1), "a wrong fingerprint is refused, and the right one is named")
+    us.coord("region", "trust", "-address", eu.ip, "-fingerprint", fingerprint(eu), "eu")
+    check([r["Region"] for r in us.get("/v1/region/trust")[2]] == ["eu"], "it is listed")
+    until("eu says why it refuses", lambda: "no encrypted connection" in eu.log())
+    check(reached(us) == {"us"}, "one side is not enough")
+
+    eu.coord("region", "trust", "-address", us.ip, "-fingerprint", fingerprint(us), "us")
+    until("they are linked", lambda: reached(us) == {"us", "eu"} and reached(eu) == {"us", "eu"}, within=45)
+    us.put("/v1/kv/far?dc=eu", b"by a link")
+    check(eu.request("GET", "/v1/kv/far?raw")[2] == b"by a link", "a write goes over it")
+
+    eu.coord("region", "distrust", "us")
+    until("the link ends", lambda: reached(eu) == {"eu"} and reached(us) == {"us"}, within=30)
+
+
+def a_region_may_not_call_itself_another():
+    """Its CA is trusted as that of one region, so its servers cannot speak for a second one."""
+    eu = Founder("eu")
+    eu.start()
+    us = Founder("us", "-retry-join-wan=" + eu.ip)
+    us.start()
+    us.coord("region", "trust", "-address", eu.ip, "-fingerprint", fingerprint(eu), "asia")
+    eu.coord("region", "trust", "-address", us.ip, "-fingerprint", fingerprint(us), "us")
+    until("us refuses eu, which it trusts as asia", lambda: "not trusted here" in us.log() or "of another cluster" in us.log(), within=45)
+    check(reached(us) == {"us"}, "no link")
+
+
+run([regions_trust_each_other, a_region_may_not_call_itself_another])
