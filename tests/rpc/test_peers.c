@@ -1,6 +1,8 @@
 /* Two servers that meet, over real loopback sockets: who stays connected with whom. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +108,35 @@ static bool apart(struct world *world) {
 static bool a_second(struct world *world) { return world->ticks == 100; }
 
 static const struct peers_self fresh = {0};
+
+/* A server that is busy for a moment, or has just started, while its agents come back: the kernel keeps their connections
+ * for it, so that nobody waits for a second and dials anew. */
+Test(peers, hundreds_may_dial_at_once) {
+    enum { CALLERS = 400 };
+    struct world world;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint16_t port[2];
+    int fds[CALLERS], stand = 0;
+    struct pollfd polls[CALLERS];
+    world = (struct world){0};
+    free_ports(2, port);
+    uv_loop_init(&world.loop);
+    uv_timer_init(&world.loop, &world.timer);
+    start(&world, &world.a, 1, 3, port[0], port[1]);
+    start(&world, &world.b, 2, 3, port[1], port[0]);
+    to.sin_port = htons(port[0]);
+    for (int i = 0; i < CALLERS; i++) { /* the loop does not run */
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int rv = connect(fds[i], (struct sockaddr *)&to, sizeof to);
+        CHECK(fds[i] >= 0 && (rv == 0 || errno == EINPROGRESS));
+        polls[i] = (struct pollfd){.fd = fds[i], .events = POLLOUT};
+    }
+    CHECK(poll(polls, CALLERS, 0) >= 0);
+    for (int i = 0; i < CALLERS; i++) stand += (polls[i].revents & POLLOUT) != 0;
+    cr_expect_eq(stand, CALLERS);
+    for (int i = 0; i < CALLERS; i++) close(fds[i]);
+    close_world(&world);
+}
 
 Test(peers, one_learns_where_it_belongs_and_says_so) {
     struct world world;
