@@ -265,10 +265,11 @@ static void judge_disk(struct node *node, uint64_t now_ms) {
     bool changed = disk_health_judge(health, now_ms, atomic_load(&node->write_begun_ms), atomic_load(&node->bad_ms));
     if (changed) tell_degraded(node, health->degraded, health->full);
     bool behind = health->degraded || node->requests.fenced;
-    if (behind == node->behind_told && health->full == node->full_told) return;
-    node->behind_told = behind, node->full_told = health->full;
+    bool spent = node->wal && !wal_takes_votes(node->wal);
+    if (behind == node->behind_told && health->full == node->full_told && spent == node->spent_told) return;
+    node->behind_told = behind, node->full_told = health->full, node->spent_told = spent;
     struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
-    event.u.disk.degraded = behind, event.u.disk.full = health->full;
+    event.u.disk.degraded = behind, event.u.disk.full = health->full, event.u.disk.spent = spent;
     (void)raft_step(node->raft, &event);
 }
 

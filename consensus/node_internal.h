@@ -112,9 +112,10 @@ struct node {
     void (*closed)(void *data);
     void *closed_data;
     unsigned closing;
-    uint64_t taken_bytes;        /* of entries received in this turn, not with the log writer yet */
-    bool behind_told, full_told; /* the core was told that others should lead; that there is no room for commands */
-    bool snapshot_wanted;        /* take one whatever the log's size, because the old one may have the damage */
+    uint64_t taken_bytes; /* of entries received in this turn, not with the log writer yet */
+    /* the core was told that others should lead; that there is no room for commands; nor for votes */
+    bool behind_told, full_told, spent_told;
+    bool snapshot_wanted; /* take one whatever the log's size, because the old one may have the damage */
 
     /* Shared: the log writer appends; pool jobs read. NULL while a log that failed cannot be opened again (core
      * poisoned, no threads, no jobs). */

@@ -185,7 +185,7 @@ static void start_core(struct node *node, const struct raft_snapshot_meta *snaps
     node->applied_seen = node->applier_at = applied;
     node->applier_stopped = 0;
     atomic_store(&node->view.handed, applied);
-    node->behind_told = node->full_told = false;
+    node->behind_told = node->full_told = node->spent_told = false;
     uint64_t members_index;
     const struct raft_members *members = raft_members_at(node->raft, applied, &members_index);
     node_applier_note(node, members_index, members);

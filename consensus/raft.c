@@ -205,7 +205,7 @@ static int step(struct raft *raft, struct raft_event *event) {
         case RAFT_CHUNK_READ: chunk_read_done(raft, event); return CO_OK;
         case RAFT_CHUNK_WRITTEN: chunk_written(raft, event); return CO_OK;
         case RAFT_UNREACHABLE: unreachable(raft, event->u.unreachable.peer); return CO_OK;
-        case RAFT_DISK: disk_changed(raft, event->u.disk.degraded, event->u.disk.full); return CO_OK;
+        case RAFT_DISK: disk_changed(raft, event); return CO_OK;
         case RAFT_BOOTSTRAP: return bootstrap(raft, event->u.bootstrap, event->first_command, event->unix_ms);
         case RAFT_STEP_DOWN:
             raft->quiet_until_ms = raft->now_ms + event->u.step_down.quiet_ms;

@@ -98,7 +98,9 @@ enum raft_event_type {
     RAFT_UNREACHABLE,    /* `peer`: connection lost; messages to it may be gone */
     RAFT_BOOTSTRAP,      /* an empty server founds the cluster of `members`. CO_EXISTS when it has a log or a term */
     /* this server's disk became degraded (slow, failing, full) or healthy again. While it is degraded the core does not
-     * campaign, tells the leader so, and as leader hands over to a healthy server, at most once in 10 s */
+     * campaign, tells the leader so, and as leader hands over to a healthy server, at most once in 10 s. While it has no
+     * room for votes either, the core neither campaigns nor grants pre-votes, because an election that it cannot vote in
+     * takes room on the candidate's disk */
     RAFT_DISK,
     RAFT_STEP_DOWN, /* stop leading now, and do not campaign for quiet_ms (degraded disk) */
 };
@@ -171,8 +173,8 @@ struct raft_event {
             uint64_t quiet_ms;
         } step_down;
         struct {
-            bool degraded, full;
-        } disk; /* full: no room for commands; degraded as well */
+            bool degraded, full, spent;
+        } disk; /* full: no room for commands; degraded as well. spent: nor for votes */
         const struct raft_members *bootstrap;
     } u;
 };

@@ -138,7 +138,8 @@ static bool may_campaign(const struct raft *raft) {
         raft->now_ms - (raft->leader_contact_ms > raft->started_ms ? raft->leader_contact_ms : raft->started_ms);
     bool others = raft_members_voters(members_now(raft)) > 1;
     if (raft->disk_degraded && others && waited < SICK_PATIENCE * raft->config.election_ms) return false;
-    return members_may_lead(raft) && !raft->receiving.complete && raft->now_ms >= raft->quiet_until_ms;
+    return members_may_lead(raft) && !raft->disk_spent && !raft->receiving.complete &&
+           raft->now_ms >= raft->quiet_until_ms;
 }
 
 void election_tick(struct raft *raft) {
@@ -177,7 +178,7 @@ void receive_vote(struct raft *raft, const struct raft_message *m) {
                                  .to = m->from,
                                  .term = raft->term};
     if (prevote) {
-        reply.granted = m->term > raft->term && up_to_date(raft, m);
+        reply.granted = m->term > raft->term && up_to_date(raft, m) && !raft->disk_spent;
         if (reply.granted) reply.term = m->term;
     } else {
         reply.granted = m->term == raft->term && (raft->vote == 0 || raft->vote == m->from) && up_to_date(raft, m) &&
@@ -262,8 +263,9 @@ void disk_handover(struct raft *raft) {
     raft->handover_ms = raft->now_ms;
 }
 
-void disk_changed(struct raft *raft, bool degraded, bool full) {
-    raft->disk_degraded = degraded, raft->disk_full = full;
+void disk_changed(struct raft *raft, const struct raft_event *event) {
+    raft->disk_degraded = event->u.disk.degraded, raft->disk_full = event->u.disk.full;
+    raft->disk_spent = event->u.disk.spent;
     disk_handover(raft);
 }
 

@@ -107,7 +107,7 @@ struct raft {
     uint64_t leader_contact_ms, started_ms;
     bool leader_heard; /* leader_contact_ms counts */
     uint64_t election_deadline_ms, quiet_until_ms;
-    bool disk_degraded, disk_full;
+    bool disk_degraded, disk_full, disk_spent;
     uint64_t handover_ms; /* when leadership was last handed over for a degraded disk, or to this server */
     bool votes_granted[RAFT_MEMBERS_MAX], votes_answered[RAFT_MEMBERS_MAX];
     uint64_t self_vote_seq; /* own vote counts once this is durable; 0: it counts */
@@ -196,7 +196,7 @@ void receive_vote_reply(struct raft *raft, const struct raft_message *m);
 void receive_timeout_now(struct raft *raft, const struct raft_message *m);
 int transfer_start(struct raft *raft, uint64_t target);
 void transfer_advance(struct raft *raft);
-void disk_changed(struct raft *raft, bool degraded, bool full);
+void disk_changed(struct raft *raft, const struct raft_event *event);
 void disk_handover(struct raft *raft);
 /* The healthy voter that has most of the log; 0: none. A voter that did not take leadership when it was offered lately
  * comes after all others, and only with `again`. */

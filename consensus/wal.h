@@ -107,5 +107,8 @@ bool wal_has_room(struct wal *wal, uint64_t bytes);
 /* The same for commands that nobody has accepted yet. Entries that are on their way from a leader to others, or to this
  * server, must still fit afterwards. So this leaves an eighth of a segment, 4 MiB at most, to them. */
 bool wal_may_accept(struct wal *wal, uint64_t bytes);
+/* True while a term or a vote fits, into the margin and the reserve too. Any thread; asks the file system only when the
+ * ready segments do not suffice. */
+bool wal_takes_votes(struct wal *wal);
 
 #endif

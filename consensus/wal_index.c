@@ -171,5 +171,15 @@ static bool has_room(struct wal *wal, uint64_t need, bool accept) {
     return free_bytes >= config->reserve_bytes && free_bytes - config->reserve_bytes >= segment;
 }
 
+bool wal_takes_votes(struct wal *wal) {
+    uint64_t need = wal_round_up(2 * WAL_RECORD_BYTES + WAL_SEGMENT_DATA + WAL_HEAD_BYTES + WAL_SECTOR), free_bytes;
+    pthread_mutex_lock(&wal->lock);
+    struct wal_segment *last = wal_segment_last(wal);
+    bool fits = need <= last->size - last->used || need <= wal->spare_bytes;
+    pthread_mutex_unlock(&wal->lock);
+    if (fits) return true;
+    return wal->disk->ops->free_bytes(wal->disk, &free_bytes) == CO_OK && free_bytes >= wal->config.first_segment_bytes;
+}
+
 bool wal_has_room(struct wal *wal, uint64_t bytes) { return has_room(wal, with_heads(bytes), false); }
 bool wal_may_accept(struct wal *wal, uint64_t bytes) { return has_room(wal, with_heads(bytes), true); }

@@ -222,6 +222,23 @@ Test(raft, a_degraded_server_does_not_campaign) {
     leave(room);
 }
 
+/* The leader is gone. One of the others has no room for a vote, so the third cannot win, and does not use up terms in
+ * trying. */
+Test(raft, without_room_for_votes_there_are_no_elections) {
+    struct room *room = found();
+    uint64_t term = raft_term(room->raft[2]);
+    step(room, 1, &(struct raft_event){.type = RAFT_DISK, .u.disk = {.degraded = true, .full = true, .spent = true}});
+    room->cut[0] = true;
+    pass(room, 3000);
+    cr_assert_eq(leader(room), -1);
+    cr_assert_eq(raft_term(room->raft[2]), term);
+    cr_assert_eq(raft_term(room->raft[1]), term, "nor does it campaign itself");
+    disk(room, 1, false);
+    pass(room, 1000);
+    cr_assert(leader(room) > 0);
+    leave(room);
+}
+
 /* -- a snapshot that comes in while it campaigns ------------------------------------------------------------------ */
 static void effects(struct raft *raft, uint64_t now_ms) {
     const struct raft_effects *fx = raft_effects(raft);

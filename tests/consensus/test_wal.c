@@ -447,6 +447,19 @@ Test(wal, a_vote_may_use_the_reserve) {
     cr_assert(model_recovered(model, 0, &recovered));
 }
 
+Test(wal, it_says_when_no_vote_fits_any_more) {
+    fake_disk_set_capacity(fake, 32768);
+    cr_assert_eq(open_after(0), CO_OK);
+    while (put(1, 100) == CO_OK) {}
+    uint64_t term = 1;
+    for (; wal_takes_votes(wal); term++) cr_assert_eq(hard_state(term, 1), CO_OK);
+    cr_assert_gt(term, 1);
+    cr_assert_eq(hard_state(term, 1), CO_DISKFULL);
+    fake_disk_set_capacity(fake, 1 << 20);
+    cr_assert(wal_takes_votes(wal));
+    cr_assert_eq(hard_state(term, 1), CO_OK);
+}
+
 /* Not one more byte is to be had, and yet leaders come and go: their votes and first entries find the margin that
  * commands left. */
 Test(wal, elections_go_on_without_a_free_byte) {

@@ -338,10 +338,11 @@ void edge_judge_disk(struct server *server) {
     if (health->full) (void)has_room(server, 0);
     bool changed = disk_health_judge(health, now_ms, server->write_begun_ms, server->bad_ms);
     if (changed) TRACE(server->sim, "s%u: its disk is %s", server->slot + 1, health->degraded ? "degraded" : "well");
-    if (!changed && health->full == server->full_told) return;
-    server->full_told = health->full;
+    bool spent = !wal_takes_votes(server->wal);
+    if (!changed && health->full == server->full_told && spent == server->spent_told) return;
+    server->full_told = health->full, server->spent_told = spent;
     struct raft_event event = {.type = RAFT_DISK, .now_ms = now_ms};
-    event.u.disk.degraded = health->degraded, event.u.disk.full = health->full;
+    event.u.disk.degraded = health->degraded, event.u.disk.full = health->full, event.u.disk.spent = spent;
     (void)raft_step(server->raft, &event);
 }
 
@@ -383,7 +384,7 @@ void edge_open(struct server *server) {
                                       .mutations = server->sim->options.lease_mutations};
     server->leases = lessor_new(&leases);
     server->disk_health = (struct disk_health){.room_again = 4096};
-    server->full_told = false;
+    server->full_told = server->spent_told = false;
     server->taken_bytes = 0;
     server->write_begun_ms = 0;
     server->poke_planned = server->installed = false;

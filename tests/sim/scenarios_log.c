@@ -341,6 +341,28 @@ void scenario_full_disks_leader_lost(struct sim *s) {
     story_end(s);
 }
 
+/* A server that has no room for a vote any more does not make another one use up its own in elections that nobody can
+ * win: when it has room again, that one leads. */
+void scenario_votes_need_room(struct sim *s) {
+    story_begin(s, 3);
+    EXPECT(s, story_elect(s, s->servers[0]));
+    struct server *leader = s->servers[0], *behind = s->servers[1], *heir = s->servers[2];
+    fake_disk_set_capacity(behind->disk, fake_disk_used(behind->disk));
+    EXPECT(s, put_many(s, leader, 400));
+    EXPECT(s, behind->machine.applied < leader->machine.applied);
+    fake_disk_set_capacity(heir->disk, fake_disk_used(heir->disk));
+    server_crash(leader, CRASH_KILL);
+    story_all_may(s);
+    for (unsigned i = 0; i < 12 && WITHIN(s, 10000, server_leads(heir)); i++) story_restart(heir, CRASH_KILL);
+    EXPECT(s, !server_leads(heir));
+    sim_run(s, 30000 * MS);
+    fake_disk_set_capacity(behind->disk, 0);
+    EXPECT(s, WITHIN(s, 10000, server_leads(heir) && raft_leader_ready(heir->raft)));
+    fake_disk_set_capacity(heir->disk, 0);
+    server_restart_after(leader, 0);
+    story_end(s);
+}
+
 /* The last writes are on some disks and not on others when all are killed: who has room for them takes them in, so
  * reads go on. */
 void scenario_full_disks_all_killed(struct sim *s) {

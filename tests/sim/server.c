@@ -157,6 +157,7 @@ void server_start(struct server *server) {
     check_started(server);
     server->applied_seen = start.applied;
     edge_open(server);
+    edge_judge_disk(server); /* before the first message comes */
     server->seen_term = server->seen_vote = server->seen_leader_term = 0;
     server->seen_commit = raft_commit_index(server->raft);
     server->seen_applied = start.applied;

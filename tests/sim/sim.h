@@ -333,8 +333,8 @@ struct server {
     /* what waits here, for whom, and who knows what to do: the program's own code (callbacks.c) */
     struct requests requests;
     struct disk_health disk_health;
-    bool full_told;       /* what the core was told of it */
-    uint64_t taken_bytes; /* of entries received in this turn, not on their way to the log yet */
+    bool full_told, spent_told; /* what the core was told of it */
+    uint64_t taken_bytes;       /* of entries received in this turn, not on their way to the log yet */
     struct forwarding *forwarding;
     struct lessor *leases;
     uint64_t applied_seen, write_begun_ms, bad_ms;

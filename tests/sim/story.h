@@ -107,6 +107,7 @@ void story_end(struct sim *s); /* all healed: everybody agrees, nothing is lost 
     X(disk_full_burst, "what is on its way to the log counts before more is accepted")                                 \
     X(disk_full_turn, "much comes at once while the disk is nearly full: no more is taken in than fits")               \
     X(full_disks_leader_lost, "disks full at different entries, the leader lost: reads go on")                         \
+    X(votes_need_room, "no room for votes: no elections that nobody can win")                                          \
     X(full_disks_all_killed, "disks full while much is on its way, all killed: reads go on")                           \
     X(capped_appends, "a laggard is sent a bounded number of bounded messages")                                        \
     X(burst, "a burst of writes is kept no longer than it is needed")                                                  \
