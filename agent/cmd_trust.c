@@ -270,6 +270,11 @@ static void print_secure(const struct client *client, struct json_object *answer
     append_names(&names, without);
     printf("%zu nodes have a certificate%s%s\n%zu have none%s%s\n", cmd_json_length(with), named.size > 1 ? ": " : "",
            named.data, cmd_json_length(without), names.size > 1 ? ": " : "", names.data);
+    struct json_object *strangers = json_get_array(answer, "Strangers", NULL);
+    names.size = 0;
+    append_names(&names, strangers);
+    if (cmd_json_length(strangers))
+        printf("%zu certificates belong to no node of the catalog: %s\n", cmd_json_length(strangers), names.data);
     buffer_free(&named);
     buffer_free(&names);
 }

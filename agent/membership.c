@@ -44,7 +44,8 @@ void membership_ca(struct membership *membership, const uint8_t pin[TLS_PIN_SIZE
 enum membership_state membership_state(const struct membership *membership, int64_t now_s) {
     if (!membership->has_certificate) return MEMBERSHIP_NONE;
     if (now_s > membership->life.to_s + SECURITY_GRACE_S) return MEMBERSHIP_EXPIRED;
-    if (membership->refused) return MEMBERSHIP_REFUSED;
+    if (membership->refused && now_s < membership->retry_s && membership->retry_s <= now_s + MEMBERSHIP_REFUSED_S)
+        return MEMBERSHIP_REFUSED;
     if (now_s < membership->renew_s) return MEMBERSHIP_GOOD;
     /* A clock that was set back must not make the node wait for the time of a failure that is far ahead now. */
     bool waits = membership->retry_s > now_s && membership->retry_s <= now_s + MEMBERSHIP_RETRY_MOST_S;
@@ -55,7 +56,7 @@ int64_t membership_next_s(const struct membership *membership, int64_t now_s) {
     switch (membership_state(membership, now_s)) {
         case MEMBERSHIP_DUE: return now_s;
         case MEMBERSHIP_GOOD: return now_s < membership->renew_s ? membership->renew_s : membership->retry_s;
-        case MEMBERSHIP_REFUSED: return membership->life.to_s + SECURITY_GRACE_S + 1;
+        case MEMBERSHIP_REFUSED: return membership->retry_s;
         case MEMBERSHIP_NONE:
         case MEMBERSHIP_EXPIRED: return INT64_MAX;
     }
@@ -69,5 +70,5 @@ void membership_failed(struct membership *membership, bool for_good, int64_t now
     if (wait_s > MEMBERSHIP_RETRY_MOST_S) wait_s = MEMBERSHIP_RETRY_MOST_S;
     membership->refused = for_good;
     membership->failures++;
-    membership->retry_s = now_s + wait_s - some(membership, wait_s / 4);
+    membership->retry_s = for_good ? now_s + MEMBERSHIP_REFUSED_S : now_s + wait_s - some(membership, wait_s / 4);
 }

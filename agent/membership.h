@@ -7,7 +7,7 @@
  * (3) A server that lacks the key of the CA that signs now comes for it at once, because renewals hand it over.
  * (4) An attempt that failed is repeated after a time that doubles from RETRY_LEAST_S to RETRY_MOST_S.
  * (5) A certificate that expired more than SECURITY_GRACE_S ago cannot be renewed: the node has to join anew. Nor can that of
- *     a node that was removed.
+ *     a node that was removed; it asks once a day all the same, because it may have been told so in error.
  *
  * Times are Unix seconds. A clock that was set back or ahead counts as what it says now. */
 #ifndef COORD_AGENT_MEMBERSHIP_H
@@ -19,6 +19,7 @@
 #define MEMBERSHIP_SPREAD_S      60
 #define MEMBERSHIP_RETRY_LEAST_S 1
 #define MEMBERSHIP_RETRY_MOST_S  300
+#define MEMBERSHIP_REFUSED_S     (24 * 3600)
 
 enum membership_state {
     MEMBERSHIP_NONE, /* no certificate: an open cluster */

@@ -127,33 +127,44 @@ static int load(const char *data_dir, struct loaded *loaded, struct fault *fault
 }
 
 /* The CAs of other regions count between servers, for the names of those regions. */
-static void take_regions(struct loaded *loaded, struct security_rules *rules) {
-    struct arena arena = {0};
-    const Pb__Trust *trust = message_unpack(&arena, &pb__trust__descriptor, buffer_slice(&loaded->regions));
+static void take_regions(struct loaded *loaded, struct security_rules *rules, struct arena *arena,
+                         struct security_anchor *anchors, size_t *count) {
+    memcpy(anchors[0].domain, loaded->own.domain, sizeof anchors[0].domain);
+    anchors[0].cas = buffer_slice(&loaded->cas);
+    *count = 1;
+    const Pb__Trust *trust = message_unpack(arena, &pb__trust__descriptor, buffer_slice(&loaded->regions));
     buffer_append(&loaded->trusted, loaded->cas.data, loaded->cas.size);
     for (size_t i = 0; trust && i < trust->n_regions && i < SECURITY_REGIONS_MAX; i++) {
         const Pb__TrustRegion *region = trust->regions[i];
         struct security_region *to = &rules->regions[rules->region_count++];
         snprintf(to->name, sizeof to->name, "%s", region->name);
         snprintf(to->domain, sizeof to->domain, "%s", region->domain);
+        memcpy(anchors[*count].domain, to->domain, sizeof to->domain);
+        anchors[(*count)++].cas = slice_text(region->certificate);
         buffer_append_text(&loaded->trusted, region->certificate);
     }
-    arena_free(&arena);
 }
 
 static int protect(const struct membership_run_config *config, struct loaded *loaded, struct fault *fault) {
     struct security_rules rules = {.kind = SECURITY_CLUSTER, .asks_clients = true};
-    take_regions(loaded, &rules);
+    struct security_anchor anchors[SECURITY_REGIONS_MAX + 1];
+    struct arena arena = {0};
+    size_t anchor_count;
+    take_regions(loaded, &rules, &arena, anchors, &anchor_count);
     struct tls_context_config context_config = {.chain = buffer_slice(&loaded->shown),
                                                 .key = buffer_slice(&loaded->key),
                                                 .trusted = buffer_slice(&loaded->trusted),
                                                 .only_tls13 = true};
     struct tls_context *context;
     int error = tls_context_make(&context_config, &context, fault);
-    if (error) return error;
+    if (error) {
+        arena_free(&arena);
+        return error;
+    }
     rules.takes_plain = rules.secures = loaded->mode.size > 0;
     memcpy(rules.domain, loaded->own.domain, sizeof rules.domain);
-    security_set(config->security, &rules, context);
+    security_set_anchored(config->security, &rules, context, anchors, anchor_count);
+    arena_free(&arena);
     return CO_OK;
 }
 
@@ -263,6 +274,8 @@ static int ask_at(struct membership_run *run, const char *server, struct slice k
                           .from = run->bind,
                           .timeout_ms = ASK_MOST_MS};
     int error = enrol_ask(&enrol, server, run->config.port, &arena, &answer, fault);
+    /* Only a server's word is a refusal. A handshake that fails may be somebody else's doing, or a wrong clock. */
+    if (error == CO_DENIED && !answer) error = CO_IO;
     if (!error) error = keep(run, key, answer, fault);
     enrol_wipe(answer);
     arena_free(&arena);
@@ -310,6 +323,19 @@ static int own_key(struct membership_run *run, struct buffer *key, struct fault 
     return error ? error : tls_folder_write(run->data_dir, TLS_FILE_KEY, buffer_slice(key), fault);
 }
 
+/* For renewals only the CAs of this cluster count, and no other region's. */
+static int own_context(struct membership_run *run, struct tls_context **context, struct fault *fault) {
+    struct loaded loaded;
+    int error = load(run->data_dir, &loaded, fault);
+    struct tls_context_config config = {.chain = buffer_slice(&loaded.shown),
+                                        .key = buffer_slice(&loaded.key),
+                                        .trusted = buffer_slice(&loaded.cas),
+                                        .only_tls13 = true};
+    if (!error) error = tls_context_make(&config, context, fault);
+    loaded_free(&loaded);
+    return error;
+}
+
 /* Asks one server after the other. Only a refusal by all that answered is one for good. */
 static void renew(uv_work_t *work) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
@@ -320,7 +346,7 @@ static void renew(uv_work_t *work) {
     int error = own_key(run, &key, fault);
     if (!error) error = tls_request_make(buffer_slice(&key), &request, fault);
     if (!error && run->secures) error = tls_context_make(&nothing, &context, fault);
-    else if (!error) context = tls_slot_get(security_slot(run->config.security));
+    else if (!error) error = own_context(run, &context, fault);
     uint8_t pin[TLS_PIN_SIZE];
     bool own = run->secures && run->config.server && authority_pin(run->config.authority, pin) &&
                memcmp(pin, run->secure_pin, sizeof pin) == 0;
@@ -426,13 +452,12 @@ static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
     was_both = tls_folder_read(run->data_dir, TLS_FILE_MODE, &mode, &fault) == CO_OK && mode.size > 0;
     if (!same && (!error || error == CO_NOTFOUND))
         error = tls_folder_write(run->data_dir, TLS_FILE_CA, buffer_slice(&cas), &fault);
-    if (!error && both != was_both)
-        error =
-            tls_folder_write(run->data_dir, TLS_FILE_MODE, both ? SLICE_LITERAL("both\n") : slice_make("", 0), &fault);
+    /* Never from closed to open: a server that lost its store sees old states again. */
+    if (!error && !both && was_both) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, slice_make("", 0), &fault);
     bool others = false;
     if (!error && run->config.server) error = keep_regions(run, trust, &others, &fault);
     if (error) log_error("certificates", "what the cluster trusts cannot be kept error=\"%s\"", fault.text);
-    else if (!same || both != was_both || others) take_files(run);
+    else if (!same || (was_both && !both) || others) take_files(run);
     buffer_free(&cas);
     buffer_free(&known);
     buffer_free(&mode);

@@ -77,6 +77,18 @@ const char *trust_refuses(struct store_txn *txn, bool server, const char *node, 
     return why;
 }
 
+bool trust_knows(struct store_txn *txn, bool server, const char *node) {
+    char room[1 + NODE_MAX];
+    struct arena arena = {0};
+    Pb__NodeCertificate *record = NULL;
+    bool named = node[0] && strlen(node) <= NODE_MAX;
+    bool known = named &&
+                 get(txn, node_key(server, node, room), &pb__node_certificate__descriptor, &arena, &record) == CO_OK &&
+                 record->now && !record->removed;
+    arena_free(&arena);
+    return known;
+}
+
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
 /* Goes back to the last star only, so it takes at most glob times name steps. */
@@ -268,7 +280,7 @@ static int join(struct machine_tx *tx, void *request, struct machine_result *res
     if (fault) return machine_refuse(result, CO_INVALID, fault);
     char token_room[1 + TOKEN_ID_SIZE], node_room[1 + NODE_MAX];
     Pb__JoinToken *token;
-    Pb__NodeCertificate *old;
+    Pb__NodeCertificate *old, *other;
     int rv = get(tx->store, token_key(message_slice(command->id), token_room), &pb__join_token__descriptor, tx->arena,
                  &token);
     if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
@@ -281,7 +293,11 @@ static int join(struct machine_tx *tx, void *request, struct machine_result *res
     else if (again && token && token->used) token->used--;
     const char *why = token_refuses(tx, token, command);
     if (why) return machine_refuse(result, CO_DENIED, why);
-    if (!again && is_alive(tx, old))
+    rv = get(tx->store, node_key(!info->server, info->node, node_room), &pb__node_certificate__descriptor, tx->arena,
+             &other);
+    if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+    /* A server and an agent of one name would have the same names for HTTPS clients. */
+    if ((!again && is_alive(tx, old)) || is_alive(tx, other))
         return machine_refuse(
             result, CO_CONFLICT,
             "a node of this name has a certificate already; `coord force-leave -prune NAME` removes it, or "
@@ -305,6 +321,12 @@ static int renewed(struct machine_tx *tx, void *request, struct machine_result *
     if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
     if (old && old->removed)
         return machine_refuse(result, CO_DENIED, "it was removed from the cluster; it has to join anew");
+    Pb__NodeCertificate *other;
+    rv =
+        get(tx->store, node_key(!info->server, info->node, room), &pb__node_certificate__descriptor, tx->arena, &other);
+    if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
+    if (!old && is_alive(tx, other))
+        return machine_refuse(result, CO_CONFLICT, "a node of this name has a certificate already");
     if (!old && !command->any) return machine_refuse(result, CO_DENIED, "this node has no certificate of the cluster");
     if (old && (!old->now || !pin_is(message_slice(info->pin), old->now->pin)))
         return machine_refuse(result, CO_DENIED,

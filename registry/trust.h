@@ -58,6 +58,9 @@ Pb__Trust *trust_read(struct store_txn *txn, struct arena *arena);
 /* By the rules above. `why`: a line about the node ("it was removed from the cluster"), static; NULL where it counts. */
 const char *trust_refuses(struct store_txn *txn, bool server, const char *node, struct slice pin);
 
+/* Did the cluster give the node a certificate that still counts? */
+bool trust_knows(struct store_txn *txn, bool server, const char *node);
+
 /* Does the name fit the glob (* and ?)? Names count without regard to case, as in the catalog. */
 bool trust_glob_fits(const char *glob, const char *node);
 

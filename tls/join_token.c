@@ -51,12 +51,17 @@ static bool decode(const char *text, uint8_t *bytes, size_t size) {
 }
 
 /* -- tokens ------------------------------------------------------------------------------------------------------- */
+/* A command line would take an id that begins with "-" for a flag. */
+static bool reads_as_a_flag(const uint8_t id[static 1]) { return alphabet[id[0] >> 2] == '-'; }
+
 int join_token_make(enum tls_role role, const uint8_t pin[TLS_PIN_SIZE], struct join_token *token,
                     struct fault *fault) {
     CHECK(role == TLS_ROLE_SERVER || role == TLS_ROLE_AGENT);
     *token = (struct join_token){.role = role};
     memcpy(token->pin, pin, TLS_PIN_SIZE);
-    int rv = gnutls_rnd(GNUTLS_RND_RANDOM, token->id, sizeof token->id);
+    int rv;
+    do rv = gnutls_rnd(GNUTLS_RND_RANDOM, token->id, sizeof token->id);
+    while (rv == 0 && reads_as_a_flag(token->id));
     if (rv == 0) rv = gnutls_rnd(GNUTLS_RND_KEY, token->secret, sizeof token->secret);
     return rv == 0 ? CO_OK : fault_set(fault, CO_IO, "no random bytes: %s", gnutls_strerror(rv));
 }

@@ -1,4 +1,5 @@
 /* /v1/ca: the CAs that the cluster trusts. /v1/secure: an open cluster is closed while it runs. */
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -157,6 +158,35 @@ static bool is_without(const struct trust_names *names, const Pb__Member *member
     return !member->left && !trust_has(names, member->server_port != 0, member->name);
 }
 
+static int by_name(const void *a, const void *b) {
+    const Pb__Member *x = *(Pb__Member *const *)a, *y = *(Pb__Member *const *)b;
+    int order = strcasecmp(x->name, y->name);
+    return order ? order : (x->server_port != 0) - (y->server_port != 0);
+}
+
+/* Certificates that belong to no node of the catalog. While the cluster is open, anybody on the network may have asked for
+ * one, a server's too. In the arena. */
+static size_t strangers(struct http_request *request, const struct facts *facts, const Pb__CertificateInfo ***out) {
+    const Pb__MembersResult *all = facts->members;
+    struct arena *arena = http_arena(request);
+    const Pb__Member **sorted = arena_alloc(arena, (all->n_members + 1) * sizeof *sorted);
+    const Pb__CertificateInfo **found = arena_alloc(arena, (facts->certificates->n_certificates + 1) * sizeof *found);
+    size_t count = 0, members = 0;
+    for (size_t i = 0; i < all->n_members; i++)
+        if (!all->members[i]->left) sorted[members++] = all->members[i];
+    qsort(sorted, members, sizeof *sorted, by_name);
+    for (size_t i = 0; i < facts->certificates->n_certificates; i++) {
+        const Pb__NodeCertificate *record = facts->certificates->certificates[i];
+        if (record->removed || !record->now) continue;
+        Pb__Member wanted = PB__MEMBER__INIT;
+        const Pb__Member *key = &wanted;
+        wanted.name = record->now->node, wanted.server_port = record->now->server;
+        if (!bsearch(&key, sorted, members, sizeof *sorted, by_name)) found[count++] = record->now;
+    }
+    *out = found;
+    return count;
+}
+
 static void view_secure(struct http_request *request, const struct facts *facts) {
     static const char *const modes[] = {"open", "both", "closed"};
     const struct trust_names names = trust_names_of(http_arena(request), facts->certificates);
@@ -174,6 +204,12 @@ static void view_secure(struct http_request *request, const struct facts *facts)
                 json_string(json, all->members[i]->name);
         json_array_end(json);
     }
+    const Pb__CertificateInfo **found;
+    size_t count = strangers(request, facts, &found);
+    json_key(json, "Strangers");
+    json_array(json);
+    for (size_t i = 0; i < count; i++) json_string(json, found[i]->node);
+    json_array_end(json);
     json_object_end(json);
     http_reply_json(request, 200);
 }
@@ -223,6 +259,20 @@ static void view_finish(struct http_request *request, const struct facts *facts)
         const Pb__Member *member = all->members[i];
         if (!is_without(&names, member) || may_stay_behind(&behind, member->name)) continue;
         if (count++ < NAMES_SHOWN) buffer_printf(&list, "%s%.255s", list.size ? ", " : "", member->name);
+    }
+    const Pb__CertificateInfo **found;
+    size_t unknown = strangers(request, facts, &found);
+    bool closing = facts->trust && facts->trust->mode == TRUST_BOTH;
+    if (closing && unknown && !count) {
+        for (size_t i = 0; i < unknown && i < NAMES_SHOWN; i++)
+            buffer_printf(&list, "%s%.255s (%s)", i ? ", " : "", found[i]->node, found[i]->server ? "server" : "agent");
+        http_reply_text(
+            request, 409,
+            "certificates were given to nodes that the catalog does not have: %.*s%s. Somebody else may have "
+            "asked for them; `coord force-leave -prune NAME` takes them back",
+            (int)list.size, list.data, unknown > NAMES_SHOWN ? ", ..." : "");
+        buffer_free(&list);
+        return;
     }
     struct rpc_trust trust = {.verb = RPC_SECURE_FINISH};
     if (!count || !facts->trust) http_ask_trust(request, &trust, view_done, NULL);

@@ -106,7 +106,7 @@ static bool is_a_server(struct client_conn *conn) {
     char why[SECURITY_WHY];
     if (!client->security) return true;
     security_get(client->security, &rules);
-    struct security_seen seen = security_see(conn->wire);
+    struct security_seen seen = security_see(client->security, conn->wire);
     const char *fault = security_judge_dialled(&rules, &seen, client->region ? client->cluster : NULL, why);
     if (!fault) return true;
     tell_denied(conn, fault);
@@ -250,7 +250,7 @@ static void look_at_security(struct client *client) {
     security_get(client->security, &rules);
     LIST_FOREACH(item, &client->connections.all) {
         struct client_conn *conn = conn_at(LIST_ENTRY(item, struct connection, link));
-        struct security_seen seen = security_see(conn->wire);
+        struct security_seen seen = security_see(client->security, conn->wire);
         seen.kept = keeps;
         if (conn->state.greeted && security_judge_dialled(&rules, &seen, client->region ? client->cluster : NULL, why))
             link_close(conn->wire);

@@ -203,7 +203,7 @@ static struct hello_self self_now(const struct peers *peers) {
 const char *peers_judge_link(struct peers *peers, struct link *link, const Pb__PeerHello *hello, bool greeted,
                              char why[SECURITY_WHY]) {
     struct security_rules rules;
-    struct security_seen seen = security_see(link);
+    struct security_seen seen = security_see(peers->security, link);
     if (!peers->security) return NULL;
     security_get(peers->security, &rules);
     seen.kept = greeted && security_keeps_plain(peers->security);
@@ -386,7 +386,7 @@ static bool is_a_server(struct contact *contact) {
     char why[SECURITY_WHY];
     if (!contact->peers->security) return true;
     security_get(contact->peers->security, &rules);
-    struct security_seen seen = security_see(contact->wire);
+    struct security_seen seen = security_see(contact->peers->security, contact->wire);
     const char *fault = security_judge_dialled(&rules, &seen, NULL, why);
     if (fault) refuse(contact, TELL_INSECURE, fault);
     return !fault;

@@ -87,7 +87,7 @@ static const char *not_that_region(struct join_work *work, const Pb__PeerHello *
     security_get(self.security, &rules);
     if (rules.kind != SECURITY_CLUSTER && rules.kind != SECURITY_OWN_CA) return NULL;
     if (!certificate && rules.secures) return NULL;
-    struct security_seen seen = security_see(work->wire);
+    struct security_seen seen = security_see(self.security, work->wire);
     return security_judge_dialled(&rules, &seen, work->join->wan ? hello->cluster : NULL, why);
 }
 

@@ -15,13 +15,13 @@
 #define ANSWERED_MS   15000 /* a connection is kept no longer, answered or not */
 #define SKEW_S        300   /* a certificate counts from so long ago, for hosts whose clocks are behind */
 #define CAS_MAX       (2 * TRUST_CAS_MAX)
-#define ENROLLING_MAX 256 /* at a time; more are told to ask again */
+#define ENROLLING_MAX 256 /* questions that wait for a write; more are told to ask again. Renewals wait for none */
 
 struct enrolment {
     struct rpc *rpc;
     struct enrolment_config config;
     struct list all; /* of struct enrolling, the oldest first */
-    size_t count;
+    size_t count, writing;
     void (*stopped)(void *data); /* NULL: it runs */
     void *stopped_data;
 };
@@ -97,6 +97,7 @@ static void tell(struct enrolling *enrolling) {
     }
     link_tell(enrolling->wire, ENROL_ANSWER, &enrolling->answer.base);
     link_flush(enrolling->wire);
+    if (link_backlog(enrolling->wire) == 0) link_close(enrolling->wire); /* else close_old does, or the asker */
 }
 
 static int refuse(struct enrolling *enrolling, int error, const char *why) {
@@ -204,6 +205,7 @@ static int sign(struct enrolling *enrolling, const Pb__EnrolRequest *request, co
 static void written_taken(struct loop_task *task) {
     struct enrolling *enrolling = CONTAINER_OF(task, struct enrolling, written);
     enrolling->writing = false;
+    enrolling->enrolment->writing--;
     tell(enrolling);
     end_if_over(enrolling);
 }
@@ -218,6 +220,7 @@ static void written(struct rpc_write *write, int error, const struct machine_res
 
 static void submit(struct enrolling *enrolling, uint8_t command, const ProtobufCMessage *message) {
     enrolling->writing = true;
+    enrolling->enrolment->writing++;
     enrolling->write.done = written;
     rpc_submit(enrolling->enrolment->rpc, &enrolling->write, command, message);
 }
@@ -276,6 +279,11 @@ static int renew(struct enrolling *enrolling, const Pb__EnrolRequest *request, c
     const char *why =
         trust_refuses(txn, shown->role == TLS_ROLE_SERVER, shown->node, slice_make(shown->pin, sizeof shown->pin));
     if (why) return refuse(enrolling, CO_DENIED, why);
+    struct security_seen seen = security_see(enrolling->enrolment->config.security, enrolling->wire);
+    if (seen.foreign) return refuse(enrolling, CO_DENIED, "its certificate is signed by the CA of another cluster");
+    /* Somebody may have signed it with a key of the CA that was stolen. A server that is behind does not know a node yet. */
+    if (!trust_knows(txn, shown->role == TLS_ROLE_SERVER, shown->node))
+        return refuse(enrolling, CO_AGAIN, "this server does not know that the cluster gave this node a certificate");
     int error = tls_request_check(message_slice(request->request), pin, &fault);
     if (error) return refuse(enrolling, error, fault.text);
     if (memcmp(pin, shown->pin, sizeof pin) != 0)
@@ -366,7 +374,8 @@ void enrolment_take(struct enrolment *enrolment, struct link *link, uint8_t type
     explicit_bzero((char *)(uintptr_t)payload.data, payload.size); /* a token's secret; the link reads on behind it */
     int error;
     if (!request) error = refuse(enrolling, CO_CORRUPT, "not a question for a certificate");
-    else if (enrolment->count > ENROLLING_MAX) error = refuse(enrolling, CO_BUSY, "too many ask at once; ask again");
+    else if (enrolment->writing >= ENROLLING_MAX && strcmp(protocol, SECURITY_RENEW) != 0)
+        error = refuse(enrolling, CO_BUSY, "too many ask at once; ask again");
     else error = decide(enrolling, request, protocol);
     if (!enrolling->writing) tell(enrolling);
     (void)error;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/wakeup_batch.h"
+#include "registry/trust.h"
 #include "rpc/agents/agents.h"
 #include "rpc/audit/audit.h"
 #include "rpc/backup/backup.h"
@@ -245,6 +246,24 @@ static void server_free(struct rpc *rpc) {
     free(rpc);
 }
 
+/* A server of a closed cluster whose certificate is gone must not open its port for everybody. */
+static int judge_start(struct rpc *rpc, const struct rpc_server_config *config, struct fault *fault) {
+    struct security_rules rules;
+    struct arena arena = {0};
+    if (!config->security || config->port == 0) return CO_OK;
+    security_get(config->security, &rules);
+    const Pb__Trust *trust = trust_read(store_read(rpc->loop_reader), &arena);
+    bool closed = trust && trust->mode == TRUST_CLOSED;
+    store_read_done(rpc->loop_reader);
+    arena_free(&arena);
+    if (!closed || rules.kind == SECURITY_CLUSTER) return CO_OK;
+    return fault_set(
+        fault, CO_DENIED,
+        "the cluster is closed, and %s/tls has no certificate of this server: put it back, or empty the data "
+        "folder and join anew",
+        config->folder);
+}
+
 int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, struct rpc **out, struct fault *fault) {
     metric_register(&applied_total);
     metric_register(&batches_total);
@@ -273,7 +292,8 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->server->fetches = fetch_service_new(rpc);
     audit_start(rpc);
     *out = rpc;
-    return server_peers_start(rpc, config, fault);
+    rv = judge_start(rpc, config, fault);
+    return rv ? rv : server_peers_start(rpc, config, fault);
 }
 
 static void handle_closed(uv_handle_t *handle) {

@@ -23,6 +23,7 @@ struct trust_admin {
     struct authority *authority;
     char *data_dir;
     uint64_t looked_ms;
+    bool making; /* a new CA is under way */
     struct rpc_write drop;
     _Atomic bool dropping;
 };
@@ -39,6 +40,7 @@ struct admin_work {
     /* of a new CA */
     uv_work_t pool;
     struct arena arena;
+    bool makes;     /* admin->making is this one's */
     Pb__Trust *old; /* NULL: the cluster is open */
     char domain[TLS_DOMAIN_SIZE + 1];
     struct buffer ca, cross;
@@ -62,6 +64,7 @@ void trust_admin_free(struct trust_admin *admin) {
 static void end(struct admin_work *work, int error, const char *text) {
     struct rpc_trust *trust = work->trust;
     struct rpc *rpc = work->admin->rpc;
+    if (work->makes) work->admin->making = false;
     snprintf(trust->text, sizeof trust->text, "%s", text ? text : "");
     arena_free(&work->arena);
     buffer_free(&work->ca);
@@ -125,7 +128,23 @@ static void make_token(struct admin_work *work, const Pb__Trust *now) {
     explicit_bzero(&token, sizeof token);
 }
 
+/* A member of Raft's configuration that loses its certificate is lost to the cluster, and with the others the cluster is. */
+static bool is_member(struct rpc *rpc, const char *node) {
+    const struct raft_members *members = node_members(rpc->node);
+    uint64_t self = atomic_load(&node_view(rpc->node)->id);
+    for (uint32_t i = 0; i < members->count; i++) {
+        const char *name = members->member[i].id == self ? rpc->node_name : rpc_server_name(rpc, members->member[i].id);
+        if (strcasecmp(name, node) == 0) return true;
+    }
+    return false;
+}
+
 static void remove_node(struct admin_work *work) {
+    const char *node = work->trust->node ? work->trust->node : "";
+    if (work->trust->server && is_member(work->admin->rpc, node)) {
+        end(work, CO_CONFLICT, "it is a server of the cluster; `coord operator raft remove-peer` comes first");
+        return;
+    }
     Pb__TrustRemoveCommand command = PB__TRUST_REMOVE_COMMAND__INIT;
     command.node = (char *)(uintptr_t)(work->trust->node ? work->trust->node : "");
     command.server = work->trust->server;
@@ -205,6 +224,15 @@ static void made(uv_work_t *pool, int status) {
 }
 
 static void begin_ca(struct admin_work *work) {
+    uint8_t pin[TLS_PIN_SIZE];
+    bool signs = !work->old || (authority_pin(work->admin->authority, pin) &&
+                                slice_equal(slice_make(pin, sizeof pin), message_slice(work->old->cas[0]->pin)));
+    if (work->admin->making || !signs) { /* two at once would take each other's key away */
+        end(work, CO_AGAIN,
+            "this server makes a new CA already, or does not have the key of the present one yet; ask again");
+        return;
+    }
+    work->admin->making = work->makes = true;
     if (work->old && work->old->n_cas >= TRUST_CAS_MAX) {
         end(work, CO_TOOLARGE, "eight CAs are trusted already; `coord ca status` says who still needs the old ones");
         return;

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -12,6 +13,11 @@
 struct security {
     pthread_mutex_t lock; /* of `rules` */
     struct security_rules rules;
+    struct {
+        char domain[TLS_DOMAIN_SIZE + 1];
+        struct buffer cas;
+    } anchors[SECURITY_REGIONS_MAX + 1]; /* under the lock, too */
+    size_t anchor_count;
     struct tls_slot *slot;
     _Atomic uint64_t generation;
     _Atomic uint64_t plain_until_ms; /* 0: no cluster was closed */
@@ -26,20 +32,38 @@ struct security *security_new(void) {
     return security;
 }
 
+static void forget_anchors(struct security *security) {
+    for (size_t i = 0; i < security->anchor_count; i++) buffer_free(&security->anchors[i].cas);
+    security->anchor_count = 0;
+}
+
 void security_free(struct security *security) {
     if (!security) return;
+    forget_anchors(security);
     tls_slot_free(security->slot);
     pthread_mutex_destroy(&security->lock);
     free(security);
 }
 
 void security_set(struct security *security, const struct security_rules *rules, struct tls_context *context) {
+    security_set_anchored(security, rules, context, NULL, 0);
+}
+
+void security_set_anchored(struct security *security, const struct security_rules *rules, struct tls_context *context,
+                           const struct security_anchor *anchors, size_t count) {
+    CHECK(count <= ARRAY_COUNT(security->anchors));
     CHECK(rules->kind == SECURITY_OPEN || context || rules->dials_plain);
     CHECK(rules->region_count <= SECURITY_REGIONS_MAX);
     pthread_mutex_lock(&security->lock);
     bool closes = security->rules.secures && !rules->takes_plain;
     if (closes) security->plain_until_ms = clock_mono_ms() + SECURITY_KEEPS_MS;
     security->rules = *rules;
+    forget_anchors(security);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(security->anchors[i].domain, anchors[i].domain, sizeof anchors[i].domain);
+        buffer_append(&security->anchors[i].cas, anchors[i].cas.data, anchors[i].cas.size);
+    }
+    security->anchor_count = count;
     tls_slot_set(security->slot, context);
     pthread_mutex_unlock(&security->lock);
     atomic_fetch_add(&security->generation, 1);
@@ -117,12 +141,39 @@ bool security_accept(struct security *security, uint8_t refusal_type, struct lin
     return true;
 }
 
-struct security_seen security_see(struct link *link) {
+/* With several CAs in the context the handshake has only shown that one of them signed. */
+static bool is_foreign(struct security *security, struct tls_session *session, bool dialled,
+                       const struct tls_certificate *certificate) {
+    struct slice chain[TLS_CHAIN_MOST];
+    size_t count = 0;
+    bool fits = false;
+    struct tls_certificate read;
+    char why[160];
+    for (struct slice next; count < TLS_CHAIN_MOST && (next = tls_session_peer_chain(session, count)).size; count++)
+        chain[count] = next;
+    pthread_mutex_lock(&security->lock);
+    bool only_one = security->anchor_count < 2;
+    for (size_t i = 0; i < security->anchor_count && !only_one && !fits; i++) {
+        if (strcmp(security->anchors[i].domain, certificate->domain) != 0) continue;
+        struct tls_rules rules = {.trusted = buffer_slice(&security->anchors[i].cas),
+                                  .now_s = (int64_t)time(NULL),
+                                  .grace_s = SECURITY_GRACE_S,
+                                  .as_server = dialled};
+        fits = tls_judge(&rules, chain, count, &read, why) == TLS_TRUSTED;
+    }
+    pthread_mutex_unlock(&security->lock);
+    return !only_one && !fits;
+}
+
+struct security_seen security_see(struct security *security, struct link *link) {
     struct tls_session *session = link_session(link);
-    return (struct security_seen){.dialled = link_dialled(link),
-                                  .encrypted = link_encrypted(link),
-                                  .certificate = link_peer(link),
-                                  .der = session ? tls_session_peer_der(session) : slice_make(NULL, 0)};
+    struct security_seen seen = {.dialled = link_dialled(link),
+                                 .encrypted = link_encrypted(link),
+                                 .certificate = link_peer(link),
+                                 .der = session ? tls_session_peer_der(session) : slice_make(NULL, 0)};
+    seen.foreign = security && seen.certificate && seen.certificate->role != TLS_ROLE_NONE &&
+                   is_foreign(security, session, seen.dialled, seen.certificate);
+    return seen;
 }
 
 /* -- who it is ---------------------------------------------------------------------------------------------------- */
@@ -139,7 +190,7 @@ static const struct security_region *region_of(const struct security_rules *rule
 
 /* The certificate is of the cluster's own CA, or of the region's. `region` empty: of this one. */
 static const char *judge_domain(const struct security_rules *rules, const struct tls_certificate *certificate,
-                                const char *region, char why[SECURITY_WHY]) {
+                                bool foreign, const char *region, char why[SECURITY_WHY]) {
     const char *domain = rules->domain;
     if (region[0]) {
         const struct security_region *known = region_of(rules, region);
@@ -151,6 +202,7 @@ static const char *judge_domain(const struct security_rules *rules, const struct
         domain = known->domain;
     }
     if (certificate->role == TLS_ROLE_NONE) return say(why, "its certificate names no node of a cluster");
+    if (foreign) return say(why, "its certificate is signed by the CA of another cluster than it names");
     if (strcmp(certificate->domain, domain) == 0) return NULL;
     return say(why, region[0] ? "its certificate is of another cluster than that region's"
                               : "its certificate is of another cluster");
@@ -194,7 +246,7 @@ const char *security_judge(const struct security_rules *rules, const struct secu
     if (rules->kind == SECURITY_OWN_CA) /* a link from another region's server speaks as a client agent does */
         return hello->agent && !hello->region[0] ? NULL : judge_named(rules, seen, hello->region, why);
     const struct tls_certificate *certificate = seen->certificate;
-    fault = judge_domain(rules, certificate, hello->region, why);
+    fault = judge_domain(rules, certificate, seen->foreign, hello->region, why);
     /* A link from another region's server speaks as a client agent does. */
     if (!fault && (!hello->agent || hello->region[0])) fault = judge_server(certificate, why);
     if (fault) return fault;
@@ -210,6 +262,6 @@ const char *security_judge_dialled(const struct security_rules *rules, const str
     const char *fault = judge_shown(rules, seen, &over, why);
     if (fault || over) return fault;
     if (rules->kind == SECURITY_OWN_CA) return judge_named(rules, seen, region ? region : "", why);
-    fault = judge_domain(rules, seen->certificate, region ? region : "", why);
+    fault = judge_domain(rules, seen->certificate, seen->foreign, region ? region : "", why);
     return fault ? fault : judge_server(seen->certificate, why);
 }

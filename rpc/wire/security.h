@@ -53,8 +53,16 @@ struct security_rules {
 struct security;
 struct security *security_new(void); /* SECURITY_OPEN */
 void security_free(struct security *security);
-/* Takes over the caller's reference of `context` (NULL: none). */
+/* The CAs of a trust domain, as PEM. */
+struct security_anchor {
+    char domain[TLS_DOMAIN_SIZE + 1];
+    struct slice cas;
+};
+/* Takes over the caller's reference of `context` (NULL: none). `anchors`: of this cluster and of the regions that are
+ * trusted, where more than one CA is in the context; copied. */
 void security_set(struct security *security, const struct security_rules *rules, struct tls_context *context);
+void security_set_anchored(struct security *security, const struct security_rules *rules, struct tls_context *context,
+                           const struct security_anchor *anchors, size_t count);
 void security_get(struct security *security, struct security_rules *rules);
 struct tls_slot *security_slot(struct security *security); /* lives as long as `security` */
 /* Grows with each security_set, and when plain connections of before may stay no more (security_keeps_plain). */
@@ -79,8 +87,10 @@ struct security_seen {
     bool kept;                                 /* it stood before the cluster was closed, and security_keeps_plain */
     const struct tls_certificate *certificate; /* NULL: none was shown */
     struct slice der;                          /* its bytes */
+    bool foreign; /* it is signed by a CA that is trusted, but not as that of the cluster that it names */
 };
-struct security_seen security_see(struct link *link);
+/* `security` NULL: open. Checks that the certificate is signed by the CA of the very cluster that it names. */
+struct security_seen security_see(struct security *security, struct link *link);
 /* Pure. May the other side be who its hello says? NULL: it may; else a line about it ("its certificate is ..."), in
  * `why`. */
 const char *security_judge(const struct security_rules *rules, const struct security_seen *seen,

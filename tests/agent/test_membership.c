@@ -93,5 +93,8 @@ Test(membership, it_ends) {
     cr_expect_eq(membership_next_s(&membership, WEEK + SECURITY_GRACE_S + 1), INT64_MAX);
     membership_failed(&membership, true, WEEK);
     cr_expect_eq(membership_state(&membership, WEEK), MEMBERSHIP_REFUSED);
-    cr_expect_eq(membership_next_s(&membership, WEEK), WEEK + SECURITY_GRACE_S + 1);
+    cr_expect_eq(membership_next_s(&membership, WEEK), WEEK + MEMBERSHIP_REFUSED_S);
+    cr_expect_eq(membership_state(&membership, WEEK + MEMBERSHIP_REFUSED_S), MEMBERSHIP_DUE,
+                 "once a day it asks again");
+    cr_expect_eq(membership_state(&membership, WEEK - 3 * DAY), MEMBERSHIP_DUE, "the clock was set back");
 }

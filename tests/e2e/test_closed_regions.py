@@ -21,6 +21,7 @@ class Founder(Agent):
 
 
 def fingerprint(agent):
+    until("the cluster has its CA", lambda: agent.get("/v1/ca")[0] == 200)
     return agent.get("/v1/ca")[2]["CAs"][0]["Pin"]
 
 

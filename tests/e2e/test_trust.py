@@ -117,7 +117,7 @@ def certificates_are_listed():
     table = c.agent.coord("certificates").splitlines()
     check(table[0].split() == ["Node", "Role", "Until", "Renewed", "State"] and len(table) == 3, table)
     check(ca[0]["Pin"] in c.server.coord("ca", "status"), "status shows the pin")
-    check(c.agent.get("/v1/secure")[2] == {"Mode": "closed", "With": ["cert-a1", "cert-s1"], "Without": []}, c.agent.get("/v1/secure"))
+    check(c.agent.get("/v1/secure")[2] == {"Mode": "closed", "With": ["cert-a1", "cert-s1"], "Without": [], "Strangers": []}, c.agent.get("/v1/secure"))
     check("secure start" not in c.server.coord("secure", "status"), "it is closed")
     for verb in ("start", "abort"):
         c.server.put("/v1/secure/" + verb, expect=409)

@@ -83,6 +83,12 @@ static bool counts(struct fixture *f, bool server, const char *node, uint8_t key
     return why == NULL;
 }
 
+static bool known(struct fixture *f, bool server, const char *node) {
+    bool knows = trust_knows(store_read(f->reader), server, node);
+    store_read_done(f->reader);
+    return knows;
+}
+
 static void closed(struct fixture *f) {
     fixture_open(f);
     f->unix_ms = 1000000;
@@ -167,6 +173,22 @@ Test(trust, a_token_does_not_take_the_place_of_a_node) {
     f.unix_ms += 3600000;
     cr_expect_eq(join(&f, id_1, hash, false, "web1", key_b).error, CO_OK, "the old certificate has expired");
     cr_expect(!counts(&f, false, "web1", key_a) && counts(&f, false, "web1", key_b));
+    fixture_close(&f);
+}
+
+Test(trust, a_server_and_an_agent_do_not_share_a_name) {
+    struct fixture f;
+    closed(&f);
+    cr_assert_eq(make_token(&f, id_1, (struct spec){0}).error, CO_OK);
+    cr_assert_eq(make_token(&f, id_2, (struct spec){.server = true}).error, CO_OK);
+    cr_expect_eq(join(&f, id_2, hash, true, "s9", key_a).error, CO_OK);
+    cr_expect(refused(join(&f, id_1, hash, false, "S9", key_b), CO_CONFLICT, "has a certificate already"));
+    cr_expect(refused(renew(&f, false, "s9", key_b, true), CO_CONFLICT, "has a certificate already"));
+    cr_expect_not(counts(&f, false, "s9", key_b) && known(&f, false, "s9"));
+    cr_expect(known(&f, true, "S9") && !known(&f, true, "s8") && !known(&f, false, ""));
+    cr_expect_eq(remove_node(&f, true, "s9").error, CO_OK);
+    cr_expect_not(known(&f, true, "s9"));
+    cr_expect_eq(join(&f, id_1, hash, false, "s9", key_b).error, CO_OK, "the server is gone");
     fixture_close(&f);
 }
 

@@ -50,6 +50,7 @@ struct row {
     /* the certificate: of the cluster's kind; or one with a DNS name */
     const char *domain;
     enum tls_role role;
+    bool foreign; /* another cluster's CA signed it */
     const char *node, *name;
     /* the hello */
     bool agent;
@@ -88,6 +89,7 @@ static void see(const struct row *row, struct seen *seen) {
         snprintf(seen->certificate.domain, sizeof seen->certificate.domain, "%s", row->domain ? row->domain : DOMAIN);
         snprintf(seen->certificate.node, sizeof seen->certificate.node, "%s", row->node ? row->node : "");
     }
+    seen->seen.foreign = row->foreign;
     seen->seen.certificate = &seen->certificate, seen->seen.der = buffer_slice(&seen->der);
 }
 
@@ -203,6 +205,13 @@ Test(security, the_clusters_certificate_says_who_somebody_is) {
                 .why = "of another cluster"),
         CLUSTER(.shown = SHOWN, .role = TLS_ROLE_AGENT, .node = "a1", .domain = OTHER_DOMAIN, .agent = true,
                 .says = "a1", .why = "of another cluster"),
+        /* the CA of a region that is trusted signs what it likes: only its own domain counts */
+        CLUSTER(.shown = SHOWN, .role = TLS_ROLE_SERVER, .node = "s1", .foreign = true, .says = "s1",
+                .why = "signed by the CA of another cluster"),
+        CLUSTER(.shown = SHOWN, .role = TLS_ROLE_AGENT, .node = "a1", .foreign = true, .agent = true, .says = "a1",
+                .why = "signed by the CA of another cluster"),
+        CLUSTER(.shown = SHOWN, .role = TLS_ROLE_SERVER, .node = "s9", .domain = OTHER_DOMAIN, .foreign = true,
+                .agent = true, .region = "dc2", .says = "s9", .why = "signed by the CA of another cluster"),
         /* regions: their own CA, trusted by name, and only for servers */
         CLUSTER(.shown = SHOWN, .role = TLS_ROLE_SERVER, .node = "s9", .domain = OTHER_DOMAIN, .agent = true,
                 .region = "dc2", .says = "s9"),

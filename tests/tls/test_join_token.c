@@ -190,3 +190,12 @@ Test(join_token, two_are_never_the_same) {
     cr_expect_neq(memcmp(first.secret, token.secret, sizeof token.secret), 0);
     cr_expect_neq(memcmp(first.id, token.id, sizeof token.id), 0);
 }
+
+Test(join_token, no_id_looks_like_a_flag) {
+    char id[JOIN_TOKEN_ID_TEXT + 1];
+    for (int i = 0; i < 3000; i++) {
+        make(TLS_ROLE_AGENT);
+        join_token_id_write(token.id, id);
+        cr_assert_neq(id[0], '-', "`coord join-token revoke %s`", id);
+    }
+}
