@@ -21,7 +21,7 @@ class Founder(Agent):
 
 
 def fingerprint(agent):
-    until("the cluster has its CA", lambda: agent.get("/v1/ca")[0] == 200)
+    until("the cluster has its CA", lambda: agent.request("GET", "/v1/ca")[0] == 200)
     return agent.get("/v1/ca")[2]["CAs"][0]["Pin"]
 
 
@@ -61,8 +61,9 @@ def a_region_may_not_call_itself_another():
     eu.start()
     us = Founder("us", "-retry-join-wan=" + eu.ip)
     us.start()
-    us.coord("region", "trust", "-address", eu.ip, "-fingerprint", fingerprint(eu), "asia")
-    eu.coord("region", "trust", "-address", us.ip, "-fingerprint", fingerprint(us), "us")
+    theirs, ours = fingerprint(eu), fingerprint(us)
+    us.coord("region", "trust", "-address", eu.ip, "-fingerprint", theirs, "asia")
+    eu.coord("region", "trust", "-address", us.ip, "-fingerprint", ours, "us")
     until("us refuses eu, which it trusts as asia", lambda: "not trusted here" in us.log() or "of another cluster" in us.log(), within=45)
     check(reached(us) == {"us"}, "no link")
 

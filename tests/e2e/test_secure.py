@@ -144,4 +144,43 @@ def it_may_be_given_up():
     agent.put("/v1/kv/again", b"x")
 
 
-run([without_a_failed_write, who_is_without_is_named, it_may_be_given_up])
+def certificates_of_strangers_are_named():
+    """In an open cluster anybody may ask for a certificate. Those of nodes that the catalog does not have are taken back before the end."""
+    cluster = Cluster(1)
+    agent = cluster.agent("gone")
+    opened(cluster, [agent])
+    server = cluster.servers[0]
+    server.coord("secure", "start")
+    until("both have certificates", lambda: len(server.get("/v1/certificates")[2]) == 2, within=20)
+    agent.kill()
+    server.put("/v1/catalog/deregister", {"Node": "gone"})
+    until("it is a stranger", lambda: server.get("/v1/secure")[2]["Strangers"] == ["gone"])
+    said = server.coord("secure", "finish", code=1)
+    check("gone (agent)" in said and "force-leave -prune" in said, said)
+    server.coord("force-leave", "-prune", "gone")
+    check(server.get("/v1/secure")[2]["Strangers"] == [], "its certificate counts no more")
+    server.coord("secure", "finish")
+    until("it is closed", lambda: not plain_is_taken(server))
+
+
+def without_its_certificate_a_server_does_not_open():
+    """It would take plain connections of everybody."""
+    cluster = Cluster(1)
+    opened(cluster, [])
+    server = cluster.servers[0]
+    server.coord("secure", "start")
+    until("it has its certificate", lambda: len(server.get("/v1/certificates")[2]) == 1, within=20)
+    server.coord("secure", "finish")
+    until("it is closed", lambda: not plain_is_taken(server))
+    server.stop()
+    kept = os.path.join(server.data, "kept")
+    os.rename(os.path.join(server.data, "tls"), kept)
+    server.start(wait=False)
+    check(server.proc.wait(30 * SLOW) == 1 and "has no certificate of this server" in server.log(), server.log())
+    os.rename(kept, os.path.join(server.data, "tls"))
+    server.start()
+    check(not plain_is_taken(server), "with it, the cluster is closed as before")
+
+
+run([without_a_failed_write, who_is_without_is_named, it_may_be_given_up,
+     certificates_of_strangers_are_named, without_its_certificate_a_server_does_not_open])
