@@ -1,5 +1,5 @@
 """Two closed regions: each trusts the other's CA by an operator's word, and only then they are linked."""
-import json, os, subprocess, sys
+import json, os, re, subprocess, sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -68,4 +68,49 @@ def a_region_may_not_call_itself_another():
     check(reached(us) == {"us"}, "no link")
 
 
-run([regions_trust_each_other, a_region_may_not_call_itself_another])
+def file_of(agent, name):
+    return os.path.join(agent.data, "tls", name)
+
+
+def openssl(*words):
+    r = subprocess.run(["openssl", *words], capture_output=True, text=True)
+    check(r.returncode == 0, "openssl %s: %s" % (" ".join(words), r.stderr))
+    return r.stdout
+
+
+def give_forged(agent, region):
+    """Replaces the agent's certificate by one with the same name, signed by the CA of `region`."""
+    name = re.search(r"URI:([^,\s]+)", openssl("x509", "-noout", "-ext", "subjectAltName", "-in", file_of(agent, "cert.pem"))).group(1)
+    request, asked, leaf = (os.path.join(agent.data, n) for n in ("extensions", "asked.pem", "leaf.pem"))
+    with open(request, "w") as f:
+        f.write("subjectAltName=URI:%s\nbasicConstraints=critical,CA:false\nextendedKeyUsage=clientAuth,serverAuth\n" % name)
+    openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=" + agent.name, "-keyout", file_of(agent, "key.pem"), "-out", asked)
+    openssl("x509", "-req", "-in", asked, "-CA", file_of(region, "ca.pem"), "-CAkey", file_of(region, "ca.key"), "-CAcreateserial", "-CAserial", leaf + ".srl",
+            "-days", "5", "-extfile", request, "-out", leaf)
+    with open(file_of(agent, "cert.pem"), "w") as f:
+        f.write(open(leaf).read() + open(file_of(region, "ca.pem")).read())
+    os.chmod(file_of(agent, "key.pem"), 0o600)
+
+
+def a_trusted_region_cannot_make_our_certificates():
+    """Who has the CA's key of one region must not become a node of another one by it."""
+    eu, us = Founder("eu"), Founder("us")
+    eu.start(), us.start()
+    theirs, ours = fingerprint(eu), fingerprint(us)
+    us.coord("region", "trust", "-address", eu.ip, "-fingerprint", theirs, "eu")
+    agent = Agent(name="a1")
+    agent.argv = lambda: [COORD, "agent", "-data-dir", agent.data, "-client", agent.ip]
+    token = next(word for word in us.coord("join-token").split() if word.startswith("coord1a."))
+    subprocess.run([COORD, "join", "-data-dir", agent.data, "-bind", agent.ip, "-node", agent.name, token, us.ip], stdout=subprocess.DEVNULL, check=True)
+    agent.start().wait_leader()
+    agent.stop()
+    give_forged(agent, eu)
+    agent.start(wait=False)
+    until("it is refused for its CA", lambda: "signed by the CA of another cluster" in us.log(), within=30)
+    agent.kill()
+    give_forged(agent, us)
+    agent.start(wait=False)
+    until("not even a stolen key of the own CA makes one that the cluster does not know", lambda: "another certificate was issued" in agent.log(), within=30)
+
+
+run([regions_trust_each_other, a_region_may_not_call_itself_another, a_trusted_region_cannot_make_our_certificates])
