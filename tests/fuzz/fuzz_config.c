@@ -57,12 +57,20 @@ static void check_values(const struct config *config) {
     }
 }
 
+/* Without a port only Unix sockets are left. */
+static void check_listeners(const struct config_texts *texts, int64_t port) {
+    CHECK(texts->count > 0 || port < 0);
+    for (size_t i = 0; i < texts->count; i++)
+        CHECK(strncmp(texts->items[i], "unix://", 7) == 0 || (port >= 0 && is_ip(texts->items[i])));
+}
+
 static void check_finished(const struct config *config) {
     check_values(config);
     CHECK(config->data_dir || config->dev);
     CHECK(config->default_query_time_ns <= config->max_query_time_ns && config->raft_multiplier >= 1);
-    CHECK(config->http_addresses.count > 0 && config->dns_addresses.count > 0);
-    for (size_t i = 0; i < config->http_addresses.count; i++) CHECK(is_ip(config->http_addresses.items[i]));
+    check_listeners(&config->http_addresses, config->http_port);
+    check_listeners(&config->https_addresses, config->https_port);
+    CHECK(config->dns_addresses.count > 0);
     for (size_t i = 0; i < config->dns_addresses.count; i++) CHECK(is_ip(config->dns_addresses.items[i]));
 }
 
