@@ -225,6 +225,14 @@ void membership_run_facts(struct membership_run *run, struct membership_facts *f
     facts->state = atomic_load(&run->state);
 }
 
+/* The renewal may have brought the CA's key, too. */
+static void note_key(struct membership_run *run) {
+    uint8_t pin[TLS_PIN_SIZE];
+    if (run->membership.lacks_key && authority_pin(run->config.authority, pin) &&
+        memcmp(pin, run->membership.signs_now, sizeof pin) == 0)
+        membership_ca(&run->membership, pin, false, now_s());
+}
+
 /* After the files have changed. The ones of before stay in use when the new ones cannot be. */
 static void take_files(struct membership_run *run) {
     struct loaded loaded;
@@ -236,6 +244,7 @@ static void take_files(struct membership_run *run) {
                   fault.text);
     if (!error) {
         membership_certificate(&run->membership, loaded.own.life, loaded.signer.pin, now_s());
+        note_key(run);
         note_facts(run, &loaded);
     }
     loaded_free(&loaded);

@@ -84,6 +84,13 @@ static unsigned verify(gnutls_x509_trust_list_t list, gnutls_x509_crt_t *chain, 
     return rv < 0 ? GNUTLS_CERT_INVALID | GNUTLS_CERT_SIGNER_NOT_FOUND : status;
 }
 
+/* A CA that signed itself and is not trusted leads nowhere. GnuTLS would take it for one more step between the node's
+ * certificate and the same CA as an older one has signed it, which may have no further step below. */
+static bool leads_nowhere(const struct trial *trial, unsigned at) {
+    gnutls_x509_crt_t one = trial->chain[at];
+    return !trial->borrowed[at] && gnutls_x509_crt_check_issuer(one, one);
+}
+
 /* Tries the node's certificate alone, then with one more of those that it showed, and so on: a certificate that nobody
  * here needs (a CA signed by an older one, which is gone) must not do harm. Returns GnuTLS's status, 0: trusted. Of
  * several failures one that found the CA says most. */
@@ -93,6 +100,7 @@ static unsigned attempt(const struct trial *trial, bool any_time) {
     unsigned count = 0, status = GNUTLS_CERT_INVALID | GNUTLS_CERT_SIGNER_NOT_FOUND;
     for (unsigned i = 0; i < trial->chain_count && status != 0; i++) {
         if (i > 0 && !any_time && when(trial->chain[i], trial->rules->now_s) != 0) continue;
+        if (i > 0 && leads_nowhere(trial, i)) continue;
         chain[count++] = trial->chain[i];
         unsigned found = verify(list, chain, count, trial->rules->as_server);
         if (found == 0 || !(found & GNUTLS_CERT_SIGNER_NOT_FOUND)) status = found;

@@ -1,5 +1,5 @@
 """A closed cluster as docs/security.md has it: its session, word for word, on four hosts with networks and folders of their own; and bad weather."""
-import base64, json, os, re, shlex, signal, socket, subprocess, sys, tempfile, threading, time
+import base64, gzip, json, os, re, shlex, signal, socket, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -240,7 +240,7 @@ def a_removed_node_is_cut_off():
 
 
 def the_leader_dies_while_it_signs():
-    """A join goes on with the servers that are left."""
+    """A join goes on with the servers that are left: when the leader stands still, and when it is killed at some moment of a join."""
     leader = next(NET.host(n) for n in ("s1", "s2", "s3") if NET.host(n).address in (NET.host(n).leads() or ""))
     others = [h for h in (NET.host(n) for n in ("s1", "s2", "s3")) if h is not leader]
     token = others[0].ok("coord join-token").strip()
@@ -253,6 +253,22 @@ def the_leader_dies_while_it_signs():
     check(joined and joined[0][0] == 0, "%r" % joined)
     leader.agent.send_signal(signal.SIGCONT)
     until("it is back", lambda: leader.get("/v1/status/leader"))
+    for i, after in enumerate((0.0, 0.01, 0.03)):
+        servers = [NET.host(n) for n in ("s1", "s2", "s3")]
+        leader = until("one leads", lambda: next((h for h in servers if h.address in (servers[0].leads() or servers[1].leads() or "")), None))
+        token = leader.ok("coord join-token -uses 1").strip()
+        y, done = NET.host("k%d" % i, "10.0.0.7%d" % (i + 1)), []
+        joining = threading.Thread(target=lambda: done.append(join(y, token, leader.address, *(h.address for h in servers if h is not leader))))
+        joining.start()
+        until("it has begun", lambda: os.path.exists(os.path.join(y.folder, "tls")) or done)
+        time.sleep(after)                    # any moment is right: the join has to hold for each
+        leader.stop(signal.SIGKILL)
+        joining.join(60 * SLOW + STANDSTILL)
+        check(done and done[0][0] == 0, "%r" % done)
+        leader.start()
+        until("it is back", lambda: leader.get("/v1/status/leader"))
+    listed = [c["Node"] for c in NET.host("s1").get("/v1/certificates")]
+    check(len(listed) == len(set(listed)) and {"k0", "k1", "k2", "z1"} <= set(listed), listed)
 
 
 def core_of(pid):
@@ -277,7 +293,6 @@ def core_of(pid):
 def no_secret_is_where_it_does_not_belong():
     """Keys and secrets of tokens: only in the files that are meant to hold them."""
     first = NET.host("s1")
-    first.ok("coord snapshot save %s/backup.snap" % DATA)
     secrets = {}
     for name in ("ca.key", "key.pem", "secret.key"):
         with open(os.path.join(first.folder, "tls", name), "rb") as f:
@@ -298,10 +313,16 @@ def no_secret_is_where_it_does_not_belong():
         check(not any(part in core for part in parts + numbers), "%s is in a core dump" % name)
     # A token that this very process has just made is in its answer; one that hosts came with must not stay.
     check(TOKENS["coord1s."].split(".")[3].encode() not in core, "a token is in a core dump")
-    for folder, _, files in os.walk(first.folder):
+    first.ok("coord kv put where/is/it in-the-backup")
+    first.ok("coord snapshot save %s/backup.snap" % DATA)
+    with gzip.open(os.path.join(first.folder, "backup.snap")) as f:
+        check(b"in-the-backup" in f.read(), "a backup is read as what is in it")
+    for folder, _, files in [*os.walk(first.folder), (os.path.dirname(first.log), [], [os.path.basename(first.log)])]:
         for file in files:
             with open(os.path.join(folder, file), "rb") as f:
                 content = f.read()
+            if content.startswith(b"\x1f\x8b"):
+                content = gzip.decompress(content)
             for name, parts in secrets.items():
                 check(file == name or not any(part and part in content for part in parts), "%s is in %s" % (name, file))
             check(not any(token in content for token in tokens), "a token's secret is in %s" % file)

@@ -93,6 +93,12 @@ def without_a_failed_write():
         until("plain connections are refused", lambda: not any(plain_is_taken(server) for server in cluster.servers))
         count = writers.count
         until("writes go on afterwards", lambda: writers.count > count + 200)
+        for server in cluster.servers:
+            until("%s has the key of the CA" % server.name, lambda: os.path.exists(os.path.join(server.data, "tls/ca.key")))
+        count = {server.name: server.log().count("certificates: renewed") for server in cluster.servers}
+        time.sleep(3)                        # as long as it would take to come for the key again
+        again = {server.name: server.log().count("certificates: renewed") for server in cluster.servers}
+        check(all(again[name] <= count[name] + 1 for name in again), "who has the key comes for it no more: %s, then %s" % (count, again))
     check(not writers.failed, "%d of %d writes failed: %s" % (len(writers.failed), writers.count, writers.failed[:5]))
     check(terms(cluster) == before, "no election: %s %s" % (before, terms(cluster)))
     for agent in everybody:

@@ -85,6 +85,24 @@ def tokens_are_made_listed_and_end():
     agent.coord("join-token", "revoke", through_agent.split(".")[2], code=2)
     agent.coord("join-token", "revoke", "nonsense!", code=2)
 
+    # from a file, from the environment; of another cluster
+    kept = os.path.join(server.dir, "token")
+    for how in ("file", "environment", "other"):
+        token = server.coord("join-token").strip()
+        with open(kept, "w") as f:
+            f.write(token + "\n")
+        host = Member(name="tok-" + how, server=False)
+        words = ["join", "-data-dir", host.data, "-bind", host.ip, "-node", host.name, "-timeout", "20s", *(["-token-file", kept] if how == "file" else [])]
+        if how == "other":
+            elsewhere = Member(name="tok-else")
+            words.append(re.search(r"coord1a\.\S+", command("init", "-data-dir", elsewhere.data, "-bind", elsewhere.ip, "-node", elsewhere.name)).group(0))
+        r = subprocess.run([COORD, *words, server.ip], capture_output=True, text=True, timeout=60 * SLOW,
+                           env=dict(os.environ, **({"COORD_JOIN_TOKEN": token} if how == "environment" else {})))
+        check(r.returncode == (how == "other"), "%s: %d %s" % (how, r.returncode, r.stdout + r.stderr))
+        if how == "other":
+            check("CA" in r.stderr and not os.path.exists(os.path.join(host.data, "tls/cert.pem")), r.stderr)
+    os.unlink(kept)
+
     # a short life
     short = json.loads(server.put("/v1/join-token", {"TTL": "2s", "Uses": 0}))
     until("it ends by itself", lambda: short["ID"] not in [t["ID"] for t in server.get("/v1/join-tokens")[2]])
@@ -224,6 +242,47 @@ def a_rotation_ends_by_itself():
     check("only the CA" in c.server.coord("ca", "drop"), "nothing is left to drop")
 
 
+def a_rotation_waits_for_who_is_away():
+    """The old CA is trusted until the last node has moved; one that was away all the time comes back with what it has."""
+    c = Closed("away")
+    c.agent.stop()
+    c.server.coord("ca", "rotate")
+    new = c.server.get("/v1/ca")[2]["CAs"][0]["Pin"]
+    until("the server has moved", lambda: c.certificate("away-s1")["CA"] == new, within=120, every=0.5)
+    cas = c.server.get("/v1/ca")[2]["CAs"]
+    check(len(cas) == 2, "the old CA is still trusted")
+    said = c.server.coord("ca", "status")
+    check("away-a1" in said, said)
+    c.agent.start()
+    c.agent.put("/v1/kv/back", "x")
+    until("the old CA is gone", lambda: len(c.server.get("/v1/ca")[2]["CAs"]) == 1, within=120, every=0.5)
+    check(c.certificate("away-a1")["CA"] == new, "it has moved, too")
+
+
+def a_rotation_while_servers_are_down():
+    c = Closed("dwn")
+    token = c.tokens[0]
+    others = [join(token, c.server, "dwn-s%d" % n).start() for n in (2, 3)]
+    until("there are three voters", lambda: c.server.coord("operator", "raft", "list-peers").count("true") == 3, within=30)
+    c.server.coord("ca", "rotate")
+    new = c.server.get("/v1/ca")[2]["CAs"][0]["Pin"]
+    for other in others:
+        other.kill()
+    for other in others:
+        other.start(wait=False)
+    for one in (c.server, *others):
+        one.wait_leader(30)
+
+    def moved():
+        return {x["Node"]: x["CA"] for x in c.server.get("/v1/certificates")[2]} == {"dwn-s1": new, "dwn-s2": new, "dwn-s3": new, "dwn-a1": new}
+    until("all have moved", moved, within=120, every=0.5)
+    until("the old CA is gone", lambda: len(c.server.get("/v1/ca")[2]["CAs"]) == 1, within=60, every=0.5)
+    for other in others:
+        check(other.log().count("certificates: renewed") <= 4, "who has the key comes for it no more: " + other.log()[-2000:])
+    for one in (c.server, *others):                      # each has the new key: it signs
+        until("%s makes tokens" % one.name, lambda: one.coord("join-token").startswith("coord1a."), within=20)
+
+
 def an_open_cluster_names_who_is_without():
     a = Agent(name="n1").start()
     check(a.request("GET", "/v1/ca")[0] == 404 and a.get("/v1/certificates")[2] == [], "it has no CA")
@@ -277,7 +336,8 @@ def warnings_before_the_end():
 
 def side_by_side():
     """The rotation takes a minute, because nodes renew at different times."""
-    together(a_rotation_ends_by_itself, tokens_are_made_listed_and_end, certificates_are_listed, a_removed_node_stays_out)
+    together(a_rotation_ends_by_itself, tokens_are_made_listed_and_end, certificates_are_listed, a_removed_node_stays_out, a_rotation_waits_for_who_is_away,
+             a_rotation_while_servers_are_down)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ Test(trust_views, an_open_cluster_has_no_ca) {
     struct world *world = world_start(NULL);
     node(world, "n1");
     wants(world, 404, "GET /v1/ca", NULL, "the cluster is open");
-    wants(world, 200, "GET /v1/secure", NULL, "{\"Mode\":\"open\",\"With\":[],\"Without\":[\"n1\"]}");
+    wants(world, 200, "GET /v1/secure", NULL, "{\"Mode\":\"open\",\"With\":[],\"Without\":[\"n1\"],\"Strangers\":[]}");
     wants(world, 200, "GET /v1/join-tokens", NULL, "[]");
     wants(world, 200, "GET /v1/certificates", NULL, "[]");
     world_stop(world);
@@ -101,7 +101,8 @@ Test(trust_views, nodes_without_certificate_are_named) {
     struct world *world = world_start(NULL);
     node(world, "n1"), node(world, "n2"), node(world, "n3");
     set_trust(world, TRUST_BOTH);
-    wants(world, 200, "GET /v1/secure", NULL, "{\"Mode\":\"both\",\"With\":[\"n1\"],\"Without\":[\"n2\",\"n3\"]}");
+    wants(world, 200, "GET /v1/secure", NULL,
+          "{\"Mode\":\"both\",\"With\":[\"n1\"],\"Without\":[\"n2\",\"n3\"],\"Strangers\":[]}");
     wants(world, 200, "GET /v1/certificates", NULL,
           "[{\"Node\":\"n1\",\"Role\":\"agent\",\"Serial\":\"1f\",\"NotBefore\":\"1970-01-01T00:00:00Z\",\"NotAfter\":"
           "\"2038-01-19T03:14:07Z\",\"RenewAt\":\"2004-01-10T13:37:03Z\",\"State\":\"renewal-due\",\"CA\":\"70696e00");

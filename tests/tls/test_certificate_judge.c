@@ -277,6 +277,19 @@ Test(certificate_judge, a_new_ca_signed_by_the_old_one_serves_both) {
     /* Behind it the old one too, as some send it; and for who knows the new one alone, even when the old one is over. */
     chain_add(&chain, buffer_slice(&ca.chain));
     cr_expect_eq(judge_by(buffer_slice(&fresh.chain), NOW, 0, true), TLS_TRUSTED, "%s", why);
+    /* What a server shows meanwhile: both certificates of the new one. */
+    struct buffer own = {0};
+    CHECK(tls_certificate_at(buffer_slice(&its.chain), 0, &own, NULL) == CO_OK);
+    for (int order = 0; order < 2; order++) {
+        chain_free(&chain);
+        chain_add(&chain, buffer_slice(&own));
+        chain_add(&chain, buffer_slice(order ? &crossed.chain : &fresh.chain));
+        chain_add(&chain, buffer_slice(order ? &fresh.chain : &crossed.chain));
+        cr_expect_eq(judge(NOW, 0), TLS_TRUSTED, "who was away since the old one: %s", why);
+        cr_expect_eq(judge_by(buffer_slice(&fresh.chain), NOW, 0, true), TLS_TRUSTED, "%s", why);
+        cr_expect_eq(judge_by(buffer_slice(&both), NOW, 0, true), TLS_TRUSTED, "%s", why);
+    }
+    buffer_free(&own);
     chain_free(&chain);
     chain_add(&chain, buffer_slice(&node.chain));
     cr_expect_eq(judge_by(buffer_slice(&fresh.chain), NOW, 0, true), TLS_UNKNOWN_CA, "the old one is dropped");
