@@ -277,7 +277,7 @@ Test(certificate_judge, a_new_ca_signed_by_the_old_one_serves_both) {
     /* Behind it the old one too, as some send it; and for who knows the new one alone, even when the old one is over. */
     chain_add(&chain, buffer_slice(&ca.chain));
     cr_expect_eq(judge_by(buffer_slice(&fresh.chain), NOW, 0, true), TLS_TRUSTED, "%s", why);
-    /* What a server shows meanwhile: both certificates of the new one. */
+    /* Meanwhile a server shows both certificates of the new one. */
     struct buffer own = {0};
     CHECK(tls_certificate_at(buffer_slice(&its.chain), 0, &own, NULL) == CO_OK);
     for (int order = 0; order < 2; order++) {
