@@ -129,6 +129,21 @@ static int lists(int argc, char **argv, const char *usage, const char *path, con
     return cmd_list(&client, path, json, doing, print);
 }
 
+/* The same for an answer that is an object. */
+static int shows(int argc, char **argv, const char *usage, const char *path, const char *doing,
+                 void (*print)(const struct client *client, struct json_object *answer)) {
+    struct client client = {0};
+    bool json = false;
+    const struct cmd_flag flags[] = {{"json", CMD_BOOL, &json, "the answer as it came, instead of a table"}};
+    char **rest;
+    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
+    if (code >= 0) return code;
+    if (*rest) return cmd_wrong(usage, "no argument is wanted");
+    struct buffer at = {0};
+    buffer_append_text(&at, path);
+    return cmd_show(&client, &at, json, doing, print);
+}
+
 static int token_list(int argc, char **argv) {
     return lists(argc, argv, "coord join-token list [FLAGS]", "/v1/join-tokens", "listing the join tokens",
                  print_tokens);
@@ -201,17 +216,7 @@ static void print_cas(const struct client *client, struct json_object *answer) {
 }
 
 static int ca_status(int argc, char **argv) {
-    static const char usage[] = "coord ca status [FLAGS]";
-    struct client client = {0};
-    bool json = false;
-    const struct cmd_flag flags[] = {{"json", CMD_BOOL, &json, "the answer as it came, instead of a table"}};
-    char **rest;
-    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
-    if (code >= 0) return code;
-    if (*rest) return cmd_wrong(usage, "no argument is wanted");
-    struct buffer path = {0};
-    buffer_append_text(&path, "/v1/ca");
-    return cmd_show(&client, &path, json, "asking for the CAs", print_cas);
+    return shows(argc, argv, "coord ca status [FLAGS]", "/v1/ca", "asking for the CAs", print_cas);
 }
 
 static int ca_rotate(int argc, char **argv) {
@@ -280,17 +285,8 @@ static void print_secure(const struct client *client, struct json_object *answer
 }
 
 static int secure_status(int argc, char **argv) {
-    static const char usage[] = "coord secure status [FLAGS]";
-    struct client client = {0};
-    bool json = false;
-    const struct cmd_flag flags[] = {{"json", CMD_BOOL, &json, "the answer as it came"}};
-    char **rest;
-    int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
-    if (code >= 0) return code;
-    if (*rest) return cmd_wrong(usage, "no argument is wanted");
-    struct buffer path = {0};
-    buffer_append_text(&path, "/v1/secure");
-    return cmd_show(&client, &path, json, "asking how far the cluster is closed", print_secure);
+    return shows(argc, argv, "coord secure status [FLAGS]", "/v1/secure", "asking how far the cluster is closed",
+                 print_secure);
 }
 
 static int secure_start(int argc, char **argv) {
