@@ -19,6 +19,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "base/memory.h"
+#include "registry/access.h"
 #include "registry/expiry.h"
 #include "registry/store.h"
 #include "registry/watch.h"
@@ -55,6 +56,11 @@ struct module_command {
     const char *name;  /* in the log and in docs: "lease-grant" */
     const ProtobufCMessageDescriptor *request;
     const ProtobufCMessageDescriptor *result; /* of its result's record; NULL: it answers yes or no */
+    /* May the request's token send it? Any thread of a server, before the command is proposed; `txn` reads the state as of
+     * then, for names that the request does not say (the service of an ID). CO_OK; CO_DENIED: check->missing says why; the
+     * store's errors. A thing that is not there is nobody's: CO_OK, and `apply` answers. NULL: servers_only, or no token is
+     * needed. */
+    int (*may)(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
     /* Applier thread. Checks everything before its first write; sets error/yes/text/message of `result`. `request` is
      * decoded into the tx arena; one that does not decode has been refused before (CO_INVALID). CO_OK unless the
      * *store* failed; CO_UNSUPPORTED: the command is a newer program's, and nothing more is applied here. */
@@ -149,6 +155,12 @@ struct query_type {
     struct watch_key (*watched)(const ProtobufCMessage *request);
     int (*run)(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
                struct query_result *result);
+    /* Takes out of the result what the request's token may not read, in the transaction of `run`, and counts it in
+     * check->hidden. A list loses rows; of a single thing the answer is CO_DENIED, whether it is there or not. Everything that
+     * the result tells must pass, because waits, streams and agents show it as it is. The message is the arena's own, so it
+     * may be changed in place. Not called for access_all. */
+    int (*show)(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                struct query_result *result);
     /* NULL, or another watch key on which the result depends: its change wakes nobody, but cached answers are no longer
      * current. */
     struct watch_key (*also)(const ProtobufCMessage *request);
