@@ -27,7 +27,9 @@
     X(CO_FENCED, "this server is fenced")                                                \
     X(CO_PRECONDITION, "precondition failed")                                            \
     X(CO_GONE, "no longer kept")                                                         \
-    X(CO_NOREGION, "No path to datacenter")
+    X(CO_NOREGION, "No path to datacenter")                                              \
+    X(CO_NOTOKEN, "ACL not found")                                                       \
+    X(CO_NOTREADY, "not ready yet")
 
 #define CO_ENUM(code, text) code,
 enum co_error { CO_OK = 0, CO_ERRORS(CO_ENUM) CO_ERROR_COUNT };

@@ -27,6 +27,7 @@ struct node_proposal {
     uint64_t index, term;   /* filled in once appended */
     bool here_only;         /* came from another server: append it here or fail with CO_NOLEADER, never pass it on */
     struct node_proposal *next; /* the node's */
+    const void *tag;            /* the proposer's own; the node does not read it */
     /* Called on the applier thread with the result of apply (error CO_OK), or on the loop thread:
      * CO_NOLEADER (not appended), CO_UNKNOWN_OUTCOME (appended, its fate is unknown), CO_DISKFULL, CO_CLOSED. */
     void (*done)(struct node_proposal *proposal, int error, const void *result);

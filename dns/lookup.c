@@ -26,12 +26,21 @@ void dns_lookup_free(struct dns_lookup *lookup) {
     free(lookup);
 }
 
+int lookup_query(struct dns_lookup *lookup, const struct query_type *type, const ProtobufCMessage *request,
+                 struct query_result *result) {
+    *result = (struct query_result){0};
+    int error = rpc_query(lookup->reader, type, request, lookup->requester, &lookup->arena, result);
+    if (error != CO_DENIED && error != CO_NOTOKEN) return error;
+    *result = (struct query_result){0};
+    return CO_OK;
+}
+
 bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, struct slice name, struct slice *stored) {
     Pb__NameRequest request = PB__NAME_REQUEST__INIT;
     struct query_result result = {0};
     if (memchr(name.data, 0, name.size)) return false; /* no name of ours */
     request.name = arena_strndup(&lookup->arena, name.data, name.size);
-    int rv = rpc_query(lookup->reader, type, &request.base, &lookup->arena, &result);
+    int rv = lookup_query(lookup, type, &request.base, &result);
     lookup_note(lookup, rv);
     const Pb__NameResult *found =
         rv == CO_OK && result.found ? (const Pb__NameResult *)(const void *)result.message : NULL;
@@ -296,6 +305,8 @@ struct dns_found dns_lookup_run(struct dns_lookup *lookup, const struct name *na
     dns_depends_reset(depends);
     lookup->cache = cache;
     lookup->depends = depends;
+    lookup->requester = rpc_default_requester(lookup->rpc);
+    if (lookup->requester) dns_depends_add(depends, lookup->rpc, rpc_access_changes(lookup->rpc));
     lookup->failed = false;
     lookup->read_count = 0;
     lookup->picks = false;
@@ -304,6 +315,8 @@ struct dns_found dns_lookup_run(struct dns_lookup *lookup, const struct name *na
                              : name->kind == NAME_REVERSE ? reverse_answer(lookup, name, type)
                              : name->kind == NAME_APEX    ? apex_answer(lookup, name, type)
                                                           : own_answer(lookup, name, type);
+    requester_release(lookup->requester);
+    lookup->requester = NULL;
     found.zone_at = lookup_is_foreign(lookup, name) ? name->domain_at : name->zone_at;
     found.cost_ns = lookup->read_count * LOOKUP_COST_NS;
     found.pick = found.answer ? lookup->pick : NULL;

@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "dns/lookup.h"
 #include "registry/catalog.h"
+#include "rpc/api/access_control.h"
 
 enum {
     LOOKUP_DEPTH_MAX = 3,         /* the longest chain of names that are each other's address */
@@ -19,7 +20,8 @@ struct dns_lookup {
     struct rpc_reader *reader;
     struct answer_builder *builder;
     struct reverse_map *reverse;
-    struct arena arena; /* of one run */
+    struct arena arena;          /* of one run */
+    struct requester *requester; /* on whose behalf the run is */
     struct rng rng;
     struct dns_cache *cache; /* the present run's, as are the following */
     struct dns_depends *depends;
@@ -32,6 +34,9 @@ static inline void lookup_note(struct dns_lookup *lookup, int rv) {
     if (rv != CO_OK && rv != CO_NOTFOUND) lookup->failed = true;
 }
 
+/* rpc_query for DNS. A thing that the agent's default token may not read is not there. */
+int lookup_query(struct dns_lookup *lookup, const struct query_type *type, const ProtobufCMessage *request,
+                 struct query_result *result);
 /* Finds the name as it is registered, which may differ in case. In the arena. */
 bool lookup_stored(struct dns_lookup *lookup, const struct query_type *type, struct slice name, struct slice *stored);
 

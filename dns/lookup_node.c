@@ -84,7 +84,7 @@ static void addresses_of_node_there(struct dns_lookup *lookup, const struct name
     request.region = arena_strndup(&lookup->arena, name->datacenter.data, name->datacenter.size);
     request.node = arena_strndup(&lookup->arena, name->node.data, name->node.size);
     lookup->depends->overflow = true;
-    int rv = rpc_query(lookup->reader, &query_global_node, &request.base, &lookup->arena, &result);
+    int rv = lookup_query(lookup, &query_global_node, &request.base, &result);
     lookup_note(lookup, rv);
     if (rv == CO_OK && result.found && result.message) {
         out->state = LOOKUP_SOME;
@@ -110,7 +110,7 @@ void addresses_of_node(struct dns_lookup *lookup, const struct name *name, struc
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = (char *)stored.data;
     struct query_result result = {0};
-    int rv = rpc_query(lookup->reader, &query_node_services, &request.base, &lookup->arena, &result);
+    int rv = lookup_query(lookup, &query_node_services, &request.base, &result);
     lookup_note(lookup, rv);
     if (rv == CO_OK && result.found && result.message) {
         const Pb__NodeServicesResult *found = (const Pb__NodeServicesResult *)(const void *)result.message;

@@ -36,7 +36,7 @@ static struct instances instances_begin(struct dns_lookup *lookup, struct slice 
     request.passing_only = lookup->setup->only_passing;
     request.held = true;
     struct query_result result = {0};
-    int rv = rpc_query(lookup->reader, &query_service_entries, &request.base, &lookup->arena, &result);
+    int rv = lookup_query(lookup, &query_service_entries, &request.base, &result);
     lookup_note(lookup, rv);
     if (rv != CO_OK || !result.message) return instances;
 
@@ -89,7 +89,7 @@ static struct instances instances_of_region(struct dns_lookup *lookup, const str
     depend(lookup, SPACE_COPY_FLIP, everything);
     if (all) depend(lookup, SPACE_SERVICE, name->service);
     struct query_result result = {0};
-    int rv = rpc_query(lookup->reader, &query_global, &request.base, &lookup->arena, &result);
+    int rv = lookup_query(lookup, &query_global, &request.base, &result);
     lookup_note(lookup, rv);
     const Pb__GlobalServiceResult *found = rv == CO_OK ? (const Pb__GlobalServiceResult *)result.message : NULL;
     return found ? healthy_of(lookup, found->regions, found->n_regions) : (struct instances){0};
@@ -101,7 +101,7 @@ static const Pb__Failover *failover_of(struct dns_lookup *lookup, const struct n
     struct query_result result = {0};
     request.service = arena_strndup(&lookup->arena, name->service.data, name->service.size);
     depend(lookup, SPACE_FAILOVER, name->service);
-    int rv = rpc_query(lookup->reader, &query_failover, &request.base, &lookup->arena, &result);
+    int rv = lookup_query(lookup, &query_failover, &request.base, &result);
     lookup_note(lookup, rv);
     const Pb__FailoverResult *found = rv == CO_OK && result.found ? (const Pb__FailoverResult *)result.message : NULL;
     const Pb__Failover *record =
@@ -140,7 +140,7 @@ static struct instances instances_elsewhere(struct dns_lookup *lookup, const str
     depend(lookup, SPACE_COPY_FLIP, everything);
     depend(lookup, SPACE_REGIONS, everything);
     struct query_result result = {0};
-    int rv = rpc_query(lookup->reader, &query_answer, &request.base, &lookup->arena, &result);
+    int rv = lookup_query(lookup, &query_answer, &request.base, &result);
     lookup_note(lookup, rv);
     const Pb__AnswerResult *found = rv == CO_OK ? (const Pb__AnswerResult *)result.message : NULL;
     if (found && found->other_services && !request.n_others)
@@ -182,6 +182,7 @@ static enum lookup_state tag_state(struct dns_lookup *lookup, struct slice store
 
     struct dns_depends depends = {0};
     dns_depends_add(&depends, lookup->rpc, (struct watch_key){SPACE_SERVICE, stored});
+    if (lookup->requester) dns_depends_add(&depends, lookup->rpc, rpc_access_changes(lookup->rpc));
     struct dns_cache_value value = tags_read(lookup, stored);
     value.cost_ns = lookup->read_count * LOOKUP_COST_NS;
     enum lookup_state state = tag_found(&value, tag);

@@ -88,7 +88,7 @@ static void fill(struct dns_lookup *lookup, struct picture *picture, const struc
     buffer_reset(&picture->items);
     buffer_reset(&picture->names);
     buffer_reset(&picture->endings);
-    int rv = rpc_query(lookup->reader, source->query, &request.base, &lookup->arena, &result);
+    int rv = lookup_query(lookup, source->query, &request.base, &result);
     lookup_note(lookup, rv);
     if (rv == CO_OK && result.message) source->add(picture, result.message);
     rpc_read_end(lookup->reader);
@@ -122,7 +122,7 @@ static const struct item *find(const struct picture *picture, const struct item 
 
 /* Refreshes the picture if it may. True: it is as new as the catalog. */
 static bool bring_up(struct dns_lookup *lookup, struct picture *picture, const struct source *source) {
-    uint64_t generation = rpc_generation(lookup->rpc, source->watched);
+    uint64_t generation = rpc_generation(lookup->rpc, source->watched) + rpc_access_generation(lookup->rpc);
     refresh(lookup, picture, source, generation);
     return picture->generation == generation;
 }

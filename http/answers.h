@@ -28,6 +28,8 @@ struct MHD_Response *response_new(struct bytes *bytes,
                                   const char *content_type); /* with the headers of every response */
 void response_header(struct MHD_Response *response, const char *name, const char *value);
 void response_header_u64(struct MHD_Response *response, const char *name, uint64_t value);
+/* Says how many rows the requester may not see; nothing when there are none. */
+void response_hidden(struct MHD_Response *response, uint64_t hidden);
 /* Adds the headers of http_header, and others that only this request has. */
 void response_extra(struct MHD_Response *response, const struct header *headers);
 /* Sends the response, which the caller still has to free. */
@@ -76,7 +78,8 @@ struct answer {
 
 struct cache *cache_new(size_t bytes);
 void cache_free(struct cache *cache);
-struct answer *cache_find(struct cache *cache, struct slice key, uint64_t hash);
+/* `view`: of the rules of the requester, to which the answer was reduced (registry/access.h). */
+struct answer *cache_find(struct cache *cache, struct slice key, uint64_t hash, uint64_t view);
 /* Copies key and thing. Keeps the answer when the key was asked for before; else the caller still owns it. */
 void cache_offer(struct cache *cache, struct answer *answer);
 void cache_charge(struct cache *cache, struct answer *answer, size_t more); /* it grew (gzip) */

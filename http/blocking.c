@@ -39,6 +39,7 @@ static struct reading *reading_new(struct http_request *request) {
     struct reading *reading = arena_zalloc(&request->arena, sizeof *reading);
     reading->request = request;
     read_init(&reading->read, &request->worker->engine);
+    reading->read.requester = request->requester;
     request->reading = reading;
     return reading;
 }
@@ -83,8 +84,8 @@ static int run(struct http_request *request, struct rpc_reader *reader, struct a
                struct read_answer **answer) {
     const struct reading *reading = request->reading;
     if (bytes_held() > ANSWERS_MOST) return CO_BUSY;
-    return read_run(&request->worker->engine, reader, arena, reading->type, reading->message, limit, answer_write,
-                    request, answer);
+    return read_run(&request->worker->engine, reader, arena, reading->type, reading->message, request->requester, limit,
+                    answer_write, request, answer);
 }
 
 static int on_run(struct read *read, size_t limit, struct read_answer **answer) {
@@ -94,10 +95,10 @@ static int on_run(struct read *read, size_t limit, struct read_answer **answer) 
 
 static struct depends on_depends(struct read *read) { return reading_of(read)->depends; }
 
-static struct read_answer *on_find(struct read *read, uint64_t generation) {
+static struct read_answer *on_find(struct read *read, uint64_t generation, uint64_t view) {
     const struct reading *reading = reading_of(read);
     struct worker *worker = reading->request->worker;
-    struct answer *answer = cache_find(worker->cache, reading->request->key, reading->request->key_hash);
+    struct answer *answer = cache_find(worker->cache, reading->request->key, reading->request->key_hash, view);
     if (answer && answer->read.generation == generation && answer->consistency == reading->consistency) {
         worker->tally.cache_hits++;
         return &answer->read;
@@ -131,6 +132,7 @@ static struct read_build *on_build_new(struct read *read) {
     const struct reading *from = reading_of(read);
     struct build *build = mem_zalloc(sizeof *build);
     struct http_request *copy = build->copy = request_copy(from->request);
+    copy->requester = requester_keep(from->request->requester);
     struct reading *reading = reading_new(copy);
     ProtobufCMessage *message = message_copy(&copy->arena, from->message);
     reading->type = from->type;
@@ -149,7 +151,7 @@ static const struct http_request *copy_of(const struct read_build *build) {
 static bool on_build_like(const struct read_build *build, const struct read *read) {
     const struct http_request *copy = copy_of(build), *request = reading_of(read)->request;
     return copy->key_hash == request->key_hash && copy->reading->consistency == request->reading->consistency &&
-           slice_equal(copy->key, request->key);
+           slice_equal(copy->key, request->key) && requester_equal(copy->requester, request->requester);
 }
 
 /* The large reads' thread. */
@@ -172,8 +174,11 @@ static void on_build_free(struct read_build *read) {
 /* ---- the end of a read ---- */
 
 static void fail(struct http_request *request, int error) {
+    const char *denial = request->reading->read.engine->denial;
     reading_end(request);
-    if (error == CO_BUSY) {
+    if (error == CO_DENIED || error == CO_NOTOKEN || error == CO_NOTREADY) {
+        http_reply_text(request, reply_status(error), "%s", denial);
+    } else if (error == CO_BUSY) {
         http_reply_text(request, 503, "answers that clients have not taken yet hold more than %u MiB, try again later",
                         ANSWERS_MOST >> 20);
     } else {
@@ -413,7 +418,9 @@ void http_reply_confirmed(struct http_request *request, const struct query_type 
 
 static bool fast_send(struct http_request *request) {
     struct worker *worker = request->worker;
-    struct answer *answer = cache_find(worker->cache, request->target, request->key_hash);
+    const struct access *access;
+    if (rpc_access(worker->reader, request->requester, &access) != CO_OK) return false;
+    struct answer *answer = cache_find(worker->cache, request->target, request->key_hash, access_view(access));
     if (!answer || answer->read.generation != depends_generation(rpc_of(request), &answer->depends)) return false;
     if (rpc_serves(rpc_of(request)) != CO_OK) return false;
     worker->tally.cache_hits++;
@@ -432,9 +439,12 @@ static void fast_confirmed(struct http_request *request, int error) {
 }
 
 bool reading_fast(struct http_request *request) {
+    const struct access *access;
+    if (!rpc_has_copy(rpc_of(request)) || rpc_access(request->worker->reader, request->requester, &access))
+        return false;
     request->key_hash = hash64(request->target.data, request->target.size);
-    struct answer *answer = cache_find(request->worker->cache, request->target, request->key_hash);
-    if (!answer || answer->bounded || !route_permitted(request, answer->route)) return false;
+    struct answer *answer = cache_find(request->worker->cache, request->target, request->key_hash, access_view(access));
+    if (!answer || answer->bounded) return false;
     if (answer->consistency != CONSISTENCY_STALE) {
         struct reading *reading = reading_new(request);
         reading->fast = true;

@@ -69,9 +69,10 @@ void cache_free(struct cache *cache) {
     free(cache);
 }
 
-struct answer *cache_find(struct cache *cache, struct slice key, uint64_t hash) {
+struct answer *cache_find(struct cache *cache, struct slice key, uint64_t hash, uint64_t view) {
     struct answer *answer = *chain_of(cache, hash);
-    while (answer && !(answer->key_hash == hash && slice_equal(answer->key, key))) answer = answer->chain;
+    while (answer && !(answer->key_hash == hash && answer->read.view == view && slice_equal(answer->key, key)))
+        answer = answer->chain;
     if (!answer) return NULL;
     list_remove(&answer->link);
     list_append(&cache->used, &answer->link);
@@ -162,6 +163,7 @@ static struct MHD_Response *build(const struct answer *answer, struct bytes *bod
     response_header(response, "X-Consul-KnownLeader", known_leader ? "true" : "false");
     response_header_u64(response, "X-Consul-LastContact", last_contact_ms);
     if (cause && cause[0]) response_header(response, "X-Coord-Cause", cause);
+    response_hidden(response, answer->read.hidden);
     response_extra(response, answer->headers);
     return response;
 }

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "http/declared.h"
 #include "http/http.h"
+#include "http/permission.h"
 #include "kv/session/session.h"
 
 static int value_type_of(const struct http_param *param) {
@@ -84,9 +85,19 @@ static const ProtobufCMessageDescriptor *request_of(const struct http_route *rou
     return command->request;
 }
 
+static void verify_permission(const struct http_route *route) {
+    struct permission permission;
+    bool valid = permission_parse(route->permission, &permission);
+    CHECK(valid);
+    if (!permission.of || strcmp(permission.of, "this agent") == 0) return;
+    const char *name = permission.of[0] == '?' ? permission.of + 1 : permission.of;
+    CHECK(declared_find(route->params, slice_text(name)));
+}
+
 static void verify_route(const struct http_route *route, const struct modules *modules) {
     const ProtobufCMessageDescriptor *request = request_of(route, modules);
     CHECK(route->handler && route->permission && route->summary);
+    verify_permission(route);
     CHECK(route->example.status ? !route->no_example : route->no_example != NULL);
     verify_path(route);
     struct declared_walk walk = declared_begin(route->params);

@@ -90,8 +90,10 @@ static enum MHD_Result on_header(void *data, enum MHD_ValueKind kind, const char
             if (NAME_IS("expect")) request->expects = value_size == 12 && name_is(value, "100-continue", 12);
             break;
         case 13:
-            if (NAME_IS("authorization") && value_size > 7 && name_is(value, "bearer ", 7) && !request->token.data) {
-                request->token = slice_make(value + 7, value_size - 7);
+            if (NAME_IS("authorization") && value_size > 7 && name_is(value, "bearer ", 7) && !request->token_named) {
+                size_t blanks = 7;
+                while (blanks < value_size && value[blanks] == ' ') blanks++;
+                request->token = slice_make(value + blanks, value_size - blanks);
             }
             break;
         case 14:
@@ -99,8 +101,9 @@ static enum MHD_Result on_header(void *data, enum MHD_ValueKind kind, const char
                 request->lengths += request->lengths < 2;
                 request->has_length =
                     u64_parse(slice_make(value, value_size), UINT64_MAX, &request->body_length) == CO_OK;
-            } else if (NAME_IS("x-consul-token")) {
+            } else if (NAME_IS("x-consul-token") && value_size) {
                 request->token = slice_make(value, value_size);
+                request->token_named = true;
             }
             break;
         case 15:

@@ -60,6 +60,9 @@ struct http_protection {
     uint64_t info_days, warning_days, critical_days; /* the thresholds of severity */
 };
 
+/* While no server can tell what a token may do: what a server said before counts on; nothing, or everything is allowed. */
+enum http_down_policy { HTTP_DOWN_EXTEND, HTTP_DOWN_DENY, HTTP_DOWN_ALLOW };
+
 /* Facts about the process, for handlers. Set before the server starts, constant afterwards. */
 struct http_env {
     struct rpc *rpc;
@@ -76,6 +79,9 @@ struct http_env {
     int64_t session_ttl_min_ns;                  /* 10 s */
     uint64_t lock_waiters_max, lock_session_max; /* of one queue; queues of one session. 0: the module's own limits */
     uint64_t lock_note_max;                      /* bytes */
+    uint64_t token_ttl_ms;                       /* of client agents: so long a server's word about a token counts */
+    enum http_down_policy down_policy;           /* of client agents */
+    enum access_level default_level;             /* acl.default_policy */
     struct spender_run *spender_run;             /* rpc/quota/spender_run.h; NULL: no takes of quotas */
     uint64_t quota_priority;                     /* of leases whose request names no priority */
     const char *spool_folder;                    /* for bodies and answers too large for memory; NULL: /tmp */
@@ -133,6 +139,21 @@ void http_region_name(const struct http_request *request, char region[RPC_REGION
 /* For a body that names its datacenter, as in Consul's catalog: from now on the request is for that region. False: it
  * has replied. */
 bool http_region_set(struct http_request *request, struct slice name);
+
+/* Equal for requests that may see the same; 0 without access control. For answers that an endpoint keeps itself. CO_OK, or
+ * CO_NOTOKEN, CO_NOTREADY. */
+const struct requester *http_requester(const struct http_request *request); /* on whose behalf; NULL: nobody's */
+int http_sees(struct http_request *request, uint64_t *view);
+/* One line about the refusal of the last http_read_once (CO_DENIED and the like); "": it was none. */
+const char *http_denial(const struct http_request *request);
+
+/* For handlers of HTTP_LOCAL rows, which decide about things that this process has itself. http_shows: for rows of a list,
+ * counts those that are hidden. http_require: false: it has replied 403. */
+bool http_allows(struct http_request *request, enum access_resource resource, struct slice name,
+                 enum access_level least);
+bool http_shows(struct http_request *request, enum access_resource resource, struct slice name);
+bool http_require(struct http_request *request, enum access_resource resource, struct slice name,
+                  enum access_level least);
 
 /* -- answering ---------------------------------------------------------------------------------------------------- */
 void http_reply_text(struct http_request *request, int status, const char *format, ...)

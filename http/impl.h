@@ -20,6 +20,7 @@
 #include "base/mailbox.h"
 #include "base/random.h"
 #include "http/http.h"
+#include "http/permission.h"
 #include "http/server.h"
 #include "rpc/reads/read.h"
 #include "tls/certificate.h"
@@ -122,7 +123,9 @@ struct worker {
     struct cache *cache;
     void *api; /* the endpoints': http_api */
     struct kept_responses *responses;
-    struct arena scratch; /* results of one query */
+    struct requesters *requesters; /* requesters.c; NULL: none yet */
+    struct known_access *known;    /* access.c; NULL: none yet */
+    struct arena scratch;          /* results of one query */
     struct output output;
     void *deflate; /* of gzip.c */
     struct buffer packed;
@@ -378,7 +381,15 @@ struct http_request {
     uint64_t body_most;
     int refusal; /* status; 0: none */
     const char *refusal_text;
-    struct slice token;
+    struct slice token;          /* of the headers, or of ?token=; empty: none */
+    bool token_named;            /* by X-Consul-Token, which counts before Authorization */
+    struct requester *requester; /* NULL: there is no access control */
+    struct access *access;       /* its rules, where this process decides (access_find); NULL: not found yet */
+    uint64_t access_generation;  /* from before they were asked for */
+    size_t hidden;               /* rows that were left out by them */
+    void (*with_access)(struct http_request *request);
+    void (*permitted)(struct http_request *request);
+    const char *denial; /* why a read of http_read_once was refused; "": it was not */
     struct json_object *json;
     struct header *headers;
     const char *content_type;
@@ -410,6 +421,16 @@ void request_hung_up(struct http_request *request);
 void request_refuse(struct http_request *request, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* access.c */
+/* Finds the rules of the requester, sets request->access, and calls `then`, maybe later; or replies. */
+void access_find(struct http_request *request, void (*then)(struct http_request *request));
+void known_access_free(struct worker *worker);
+
+/* requesters.c */
+/* Sets request->requester from its token, or the agent's default token. Refuses a token that cannot be one. */
+void requester_set(struct http_request *request);
+void requesters_free(struct worker *worker);
+
 /* headers.c: reads the headers that we use; NULL, or why the request is refused and its connection closed */
 const char *headers_read(struct http_request *request, const char *version);
 /* Call it when a chunked body is complete: refuses the request if its trailers are malformed. */
@@ -427,7 +448,6 @@ bool parameters_parse(struct http_request *request); /* target -> path, paramete
 void routes_init(void);
 /* Finds route and path values; false: refused (404, 405) or answered (OPTIONS). */
 bool route_find(struct http_request *request);
-bool route_permitted(const struct http_request *request, const struct http_route *route);
 
 #include "http/answers.h"
 

@@ -1,5 +1,6 @@
 /* Reads records for an endpoint that makes its answer from more than one thing: rpc_fetch as a call, on servers and
  * client agents alike. The functions fetched_... handle the result of any fetch. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -12,6 +13,7 @@ struct fetching {
     http_fetched view;
     const ProtobufCMessage *message;
     struct rpc_fetched fetched; /* a copy */
+    char denial[400];
 };
 
 void fetched_copy(struct rpc_fetched *copy, const struct rpc_fetched *fetched) {
@@ -38,6 +40,7 @@ int fetched_result(const struct rpc_fetched *fetched, const struct query_type *t
 /* Another thread. */
 static void done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct fetching *fetching = CONTAINER_OF(fetch, struct fetching, fetch);
+    snprintf(fetching->denial, sizeof fetching->denial, "%s", fetch->denial ? fetch->denial : "");
     if (error == CO_OK) fetched_copy(&fetching->fetched, fetched);
     http_called(&fetching->call, error);
 }
@@ -49,12 +52,16 @@ static void view(struct http_request *request, struct http_call *call, int error
         error =
             fetched_result(&fetching->fetched, fetching->fetch.type, fetching->message, http_arena(request), &result);
     fetched_free(&fetching->fetched);
+    requester_release(fetching->fetch.requester);
+    request->denial = arena_strndup(http_arena(request), fetching->denial, strlen(fetching->denial));
     fetching->view(request, error, error == CO_OK ? &result : NULL);
 }
 
 static void drop(struct http_call *call, int error) {
+    struct fetching *fetching = CONTAINER_OF(call, struct fetching, call);
     (void)error;
-    fetched_free(&CONTAINER_OF(call, struct fetching, call)->fetched);
+    requester_release(fetching->fetch.requester);
+    fetched_free(&fetching->fetched);
 }
 
 void http_read_once(struct http_request *request, const struct query_type *type, const ProtobufCMessage *message,
@@ -63,6 +70,7 @@ void http_read_once(struct http_request *request, const struct query_type *type,
     fetching->call.view = view, fetching->call.drop = drop;
     fetching->view = fetched, fetching->message = message;
     fetching->fetch.type = type, fetching->fetch.freshness = freshness, fetching->fetch.done = done;
+    fetching->fetch.requester = requester_keep(request->requester);
     http_region_name(request, fetching->fetch.region);
     http_call(request, &fetching->call);
     rpc_fetch(http_env(request)->rpc, &fetching->fetch, message);

@@ -23,6 +23,8 @@ struct remote {
 static void remote_free(struct remote *remote) {
     remote->worker->tickets--;
     fetched_free(&remote->fetched);
+    requester_release(remote->fetch.requester);
+    free((char *)(uintptr_t)remote->fetch.denial);
     free(remote);
 }
 
@@ -30,6 +32,7 @@ static void remote_free(struct remote *remote) {
 static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct remote *remote = CONTAINER_OF(fetch, struct remote, fetch);
     remote->error = error;
+    if (fetch->denial) fetch->denial = mem_strdup(fetch->denial);
     if (!error) fetched_copy(&remote->fetched, fetched);
     worker_post(remote->worker, &remote->post);
 }
@@ -44,6 +47,8 @@ static void put_headers(struct http_request *request, const struct remote *remot
     http_header(request, "X-Consul-KnownLeader", fetched->known_leader ? "true" : "false");
     http_header_u64(request, "X-Consul-LastContact", fetched->last_contact_ms);
     if (fetched->cause && fetched->cause[0]) http_header(request, "X-Coord-Cause", fetched->cause);
+    if (fetched->hidden) http_header(request, "X-Consul-Results-Filtered-By-ACLs", "true");
+    if (fetched->hidden) http_header_u64(request, "X-Coord-Filtered", fetched->hidden);
     if (fetched->age_ms) http_header_u64(request, "X-Coord-Age", (fetched->age_ms + 999) / 1000);
 }
 
@@ -70,7 +75,7 @@ static void taken(void *taker, struct post *post) {
     (void)taker;
     if (request) {
         request->operation = NULL;
-        if (remote->error) http_reply_read_error(request, remote->error, NULL);
+        if (remote->error) http_reply_read_error(request, remote->error, remote->fetch.denial);
         else answer(request, remote);
     }
     remote_free(remote);
@@ -108,6 +113,7 @@ void remote_read(struct http_request *request, const struct http_remote *read) {
     remote->fetch.freshness = freshness_of(read->consistency);
     remote->fetch.no_cache = read->bounded;
     http_region_name(request, remote->fetch.region);
+    remote->fetch.requester = requester_keep(request->requester);
     remote->fetch.index = read->index;
     remote->fetch.wait_ms = read->wait_ms;
     remote->fetch.done = fetch_done;

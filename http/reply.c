@@ -107,6 +107,12 @@ void request_answer(struct http_request *request, int status, struct MHD_Respons
     else if (waited) shard_wake(connection->shard);
 }
 
+void response_hidden(struct MHD_Response *response, uint64_t hidden) {
+    if (!hidden) return;
+    response_header(response, "X-Consul-Results-Filtered-By-ACLs", "true");
+    response_header_u64(response, "X-Coord-Filtered", hidden);
+}
+
 void response_extra(struct MHD_Response *response, const struct header *headers) {
     for (; headers; headers = headers->next) {
         /* Names are ours; a header whose value is not allowed is left out. */
@@ -123,6 +129,7 @@ void request_answer_bytes(struct http_request *request, int status, struct bytes
     struct MHD_Response *response = response_new(bytes, content_type);
     if (packed) response_header(response, "Content-Encoding", "gzip");
     if (request->close) response_header(response, "Connection", "close");
+    response_hidden(response, request->hidden);
     response_extra(response, request->headers);
     request_answer(request, status, response, bytes->size);
     MHD_destroy_response(response);
@@ -253,7 +260,8 @@ int reply_status(int error) {
         case CO_OK: return 200;
         case CO_INVALID:
         case CO_UNSUPPORTED: return 400;
-        case CO_DENIED: return 403;
+        case CO_DENIED:
+        case CO_NOTOKEN: return 403;
         case CO_NOTFOUND: return 404;
         case CO_EXISTS:
         case CO_CONFLICT: return 409;
@@ -275,6 +283,8 @@ static const char *why(struct http_request *request, int error, char *line) {
                  request->region);
         return line;
     }
+    if ((error == CO_DENIED || error == CO_NOTOKEN || error == CO_NOTREADY) && http_denial(request)[0])
+        return http_denial(request);
     if (error != CO_FENCED) return co_strerror(error);
     rpc_fenced_why(request->worker->server->env.rpc, line);
     return line;

@@ -51,6 +51,8 @@ struct http_request *request_new(struct connection *connection, const char *targ
 
 void request_free(struct http_request *request) {
     struct worker *worker = request->worker;
+    requester_release(request->requester);
+    access_release(request->access);
     arena_free(&request->arena);
     buffer_free(&request->body);
     if (request->spool) close(request->spool - 1);
@@ -78,6 +80,7 @@ struct http_request *request_copy(const struct http_request *request) {
 }
 
 void request_copy_free(struct http_request *copy) {
+    requester_release(copy->requester);
     arena_free(&copy->arena);
     free(copy);
 }
@@ -299,16 +302,18 @@ void request_body(struct http_request *request, const char *data, size_t size) {
 
 /* ---- handling ---- */
 
+static void run_permitted(struct http_request *request) {
+    if (request->route->flags & HTTP_OWN && !declared_check(request)) return; /* it has replied */
+    request->route->handler(request);
+}
+
 void request_run_parsed(struct http_request *request) {
     if (!request->refusal && !request->route && parameters_parse(request)) route_find(request);
+    if (!request->refusal) requester_set(request); /* ?token= is known now */
     if (request->refusal) {
         refuse(request);
-    } else if (!route_permitted(request, request->route)) {
-        http_reply_text(request, 403, "Permission denied");
-    } else if (request->route->flags & HTTP_OWN && !declared_check(request)) {
-        return; /* it has replied */
     } else if (request->route->flags & HTTP_LOCAL || http_region_set(request, http_parameter(request, "dc"))) {
-        request->route->handler(request);
+        permission_check(request, run_permitted);
     }
 }
 
@@ -316,6 +321,8 @@ void request_run(struct http_request *request) {
     request->connection->stage = CONNECTION_WORK;
     request->stage = REQUEST_WORK;
     bool read = request->method & (HTTP_GET | HTTP_HEAD) && !request->refusal && !request->route;
+    if (read) requester_set(request);
+    if (request->requester && memmem(request->target.data, request->target.size, "token=", 6)) read = false;
     if (!read || !reading_fast(request)) request_run_parsed(request);
 }
 

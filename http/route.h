@@ -144,7 +144,10 @@ struct http_route {
     unsigned methods; /* enum http_method bits (HEAD comes with GET) */
     const char *path;
     void (*handler)(struct http_request *request); /* http_declared: it is served by `endpoint` */
-    const char *permission; /* "key:read", "service:write", "agent:read", "operator:read", ...; checked in one place */
+    /* What the token has to have: "RESOURCE:LEVEL" (registry/access.h), and for which name: " of *key" (of the path), " of ?node"
+     * (a parameter), " of this agent". " rows": a list, of which it sees the rows that it may read. Without a name the record
+     * or the command decides. "none: REASON": everybody may. */
+    const char *permission;
     const struct http_param *params; /* pretty, token and ns are always known */
     const char *summary;             /* one line */
     unsigned flags;                  /* enum http_route_flags */

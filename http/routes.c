@@ -227,10 +227,3 @@ bool route_find(struct http_request *request) {
     refuse_path(request);
     return false;
 }
-
-/* Every request passes here before a handler runs or ready bytes are sent. coord has no access control lists yet, so,
- * as in a Consul without them, every token may do everything. */
-bool route_permitted(const struct http_request *request, const struct http_route *route) {
-    (void)request, (void)route;
-    return true;
-}

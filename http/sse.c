@@ -16,11 +16,13 @@ struct sse_engine {
     struct timer timer; /* of the next query */
     bool asking, finish;
     size_t taken; /* of the text, by libmicrohttpd */
+    struct requester *requester;
     int error;
 };
 
 static void release(struct sse *sse) {
     if (sse->request || sse->engine->asking || sse->response) return;
+    requester_release(sse->engine->requester);
     free(sse->engine);
     buffer_free(&sse->text);
     fetched_free(&sse->fetched);
@@ -41,6 +43,7 @@ void sse_ask(struct sse *sse, const struct query_type *type, const ProtobufCMess
     sse->fetch.type = type;
     sse->fetch.no_cache = true;
     sse->fetch.done = fetch_done;
+    sse->fetch.requester = sse->engine->requester;
     http_region_name(sse->request, sse->fetch.region);
     sse->engine->asking = true;
     sse->asked_ms = sse->engine->worker->now_ms;
@@ -124,7 +127,9 @@ void sse_start(struct sse *sse, uint64_t index) {
 /* -- answers ------------------------------------------------------------------------------------------------------ */
 
 static void failed(struct sse *sse) {
+    bool refused = sse->engine->error == CO_DENIED || sse->engine->error == CO_NOTOKEN;
     if (!sse->response) sse->kind->failed(sse, sse->engine->error);
+    else if (refused) sse_finish(sse); /* its token, or its rules, have changed */
     else if (sse->engine->finish) resume(sse);
     else timer_set(sse->engine->worker, &sse->engine->timer, sse->engine->worker->now_ms + AGAIN_MS, ask_again);
 }
@@ -173,6 +178,7 @@ bool sse_begin(struct http_request *request, struct sse *sse, const struct sse_k
     engine->operation = (struct operation){forget, hurry};
     engine->post.taken = taken;
     engine->worker = request->worker;
+    engine->requester = requester_keep(request->requester);
     sse->kind = kind, sse->request = request;
     request->operation = &engine->operation;
     kind->ask(sse, RPC_DEFAULT);

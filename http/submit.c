@@ -103,12 +103,26 @@ static void write_done(struct rpc_write *rpc, int error, const struct machine_re
     worker_post(writing->request->worker, &writing->request->post);
 }
 
+/* In a region of its own the servers there judge the command, on a client agent its server does. */
+static bool write_permitted(struct http_request *request, uint8_t command, const ProtobufCMessage *message,
+                            uint64_t *judged) {
+    struct worker *worker = request->worker;
+    if (!request->requester || request->region || !rpc_has_copy(worker->server->env.rpc)) return true;
+    int error = rpc_may_write(worker->reader, request->requester, command, message, &request->arena, judged);
+    if (error) http_reply_text(request, reply_status(error), "%s", rpc_denial(worker->reader));
+    return !error;
+}
+
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view) {
+    uint64_t judged = 0;
+    if (!write_permitted(request, command, message, &judged)) return;
     struct writing *writing = arena_zalloc(&request->arena, sizeof *writing);
     writing->request = request;
     writing->view = view;
+    writing->rpc.judged = judged;
     writing->command = command;
     writing->rpc.done = write_done;
+    writing->rpc.requester = request->requester; /* which lives as long as the request */
     request->operation = &writing->operation;
     request->busy = true;
     request->post.taken = written;
@@ -138,9 +152,19 @@ static void renew_done(struct rpc_renew *rpc, int error) {
     worker_post(renewing->request->worker, &renewing->request->post);
 }
 
+static bool renewal_permitted(struct http_request *request, const struct expiry_kind *kind, bool look,
+                              struct slice id) {
+    struct worker *worker = request->worker;
+    if (!request->requester || request->region || !rpc_has_copy(worker->server->env.rpc)) return true;
+    int error = rpc_may_renew(worker->reader, request->requester, kind, id, look);
+    if (error) http_reply_text(request, reply_status(error), "%s", rpc_denial(worker->reader));
+    return !error;
+}
+
 void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
                 http_renewed view) {
     struct renewing *renewing = arena_zalloc(&request->arena, sizeof *renewing);
+    if (!renewal_permitted(request, kind, look, id)) return;
     if (id.size >= sizeof renewing->rpc.id) {
         view(request, CO_NOTFOUND, &renewing->rpc);
         return;
@@ -149,6 +173,7 @@ void http_renew(struct http_request *request, const struct expiry_kind *kind, bo
     renewing->rpc.look = look;
     memcpy(renewing->rpc.id, id.data, id.size);
     renewing->request = request;
+    renewing->rpc.requester = request->requester; /* which lives as long as the request */
     renewing->view = view;
     renewing->rpc.done = renew_done;
     request->operation = &renewing->operation;

@@ -350,6 +350,8 @@ void *worker_main(void *data) {
     rpc_reader_free(worker->reader);
     http_api.worker_free(worker->api);
     kept_responses_free(worker);
+    requesters_free(worker);
+    known_access_free(worker);
     mhd_errors_enter(NULL);
     return NULL;
 }

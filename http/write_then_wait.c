@@ -33,6 +33,7 @@ struct waiting {
     struct timer pause;
     struct renewals renewals;
     struct worker *worker;
+    struct requester *requester;
     struct http_request *request; /* NULL: nobody waits any more; freed once nothing is on its way */
     struct http_wait wait;
     const ProtobufCMessage *message; /* of the query; in the request's arena */
@@ -48,6 +49,7 @@ static void waiting_free(struct waiting *waiting) {
     if (waiting->fetching || waiting->renewals.busy) return; /* the last of them frees it */
     waiting->worker->tickets--;
     fetched_free(&waiting->fetched);
+    requester_release(waiting->requester);
     free(waiting);
 }
 
@@ -101,7 +103,8 @@ static void renew_due(struct worker *worker, struct timer *timer) {
     struct waiting *waiting = CONTAINER_OF(renewals, struct waiting, renewals);
     const char *id = waiting->request->granted.session;
     CHECK(strlen(id) < sizeof renewals->rpc.id);
-    renewals->rpc = (struct rpc_renew){.done = renew_done, .kind = session_expiry.number};
+    renewals->rpc =
+        (struct rpc_renew){.done = renew_done, .kind = session_expiry.number, .requester = waiting->requester};
     memcpy(renewals->rpc.id, id, strlen(id) + 1);
     http_region_name(waiting->request, renewals->rpc.region);
     renewals->busy = true;
@@ -132,6 +135,7 @@ static void fetch(struct waiting *waiting) {
                                         .no_cache = true, /* an earlier answer does not include the write */
                                         .index = left_ms(waiting) ? waiting->index : 0,
                                         .wait_ms = left_ms(waiting),
+                                        .requester = waiting->requester,
                                         .done = fetch_done};
     http_region_name(waiting->request, waiting->fetch.region);
     rpc_fetch(waiting->worker->server->env.rpc, &waiting->fetch, waiting->message);
@@ -216,6 +220,7 @@ static void wait_from(struct http_request *request, const struct http_wait *wait
     waiting->operation = (struct operation){wait_end, wait_hurry};
     waiting->post.taken = taken;
     waiting->worker = worker, waiting->request = request;
+    waiting->requester = requester_keep(request->requester);
     waiting->wait = *wait, waiting->message = message;
     waiting->deadline_ms = worker->now_ms + wait->wait_ms;
     waiting->index = index;

@@ -121,6 +121,13 @@ static inline bool access_shows(struct access_check *check, enum access_resource
     check->hidden++;
     return false;
 }
+/* What is asked for. */
+struct access_want {
+    enum access_resource resource;
+    struct slice name;
+    enum access_level least;
+};
+
 /* "key:write on \"a/b\"" */
 void access_missing_print(const struct access_missing *missing, struct buffer *out);
 

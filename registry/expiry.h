@@ -14,8 +14,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#include "base/buffer.h"
-#include "base/error.h"
+#include "registry/access.h"
 
 struct expiry;
 struct store_txn;
@@ -62,6 +61,9 @@ struct expiry_kind {
                 void (*propose)(void *data, uint8_t command, const ProtobufCMessage *message), void *data);
     /* NULL, or gives the period that counts, for kinds where the leader's settings override the entry that began it. */
     int64_t (*period_ns)(struct store_txn *txn, const struct expiry_update *began, const struct expiry_leader *leader);
+    /* Of kinds that are renewed: may the request's token renew the thing, or (`look`) see how long it has left? An empty name, of
+     * a look: of all of them. As module_command.may. */
+    int (*may)(struct access_check *check, struct store_txn *txn, struct slice name, bool look);
     /* NULL, or appends to a line of the log the name by which people know the thing, while it stands (` node="web1"`).
      * Loop thread. */
     void (*describe)(struct store_txn *txn, struct slice name, struct buffer *out);

@@ -5,12 +5,12 @@
 
 static void no_acls(struct http_request *request) { http_reply_text(request, 401, "ACL support disabled"); }
 
-#define ROW(methods, path, ...)                                                                    \
-    {                                                                                              \
-        methods, path, no_acls, "none", HTTP_PARAMS(__VA_ARGS__), "There are no ACLs: always 401", \
-            HTTP_LOCAL | HTTP_BODY_RAW, .example = {                                               \
-                .status = 401                                                                      \
-            }                                                                                      \
+#define ROW(methods, path, ...)                                                                                       \
+    {                                                                                                                 \
+        methods, path, no_acls, "none: there are no ACLs", HTTP_PARAMS(__VA_ARGS__), "There are no ACLs: always 401", \
+            HTTP_LOCAL | HTTP_BODY_RAW, .example = {                                                                  \
+                .status = 401                                                                                         \
+            }                                                                                                         \
     }
 #define ID \
     { "*id", HTTP_TEXT, .help = "any" }

@@ -153,7 +153,7 @@ const struct http_route http_routes_agent_check[] = {
      "Sets status and output of a TTL check", HTTP_LOCAL,
      .example = {"/v1/agent/check/update/disk", .body = "{\"Status\":\"passing\",\"Output\":\"18% used\"}",
                  .status = 200}},
-    {HTTP_GET, "/v1/agent/check/explain/*id", get_explain, "agent:read",
+    {HTTP_GET, "/v1/agent/check/explain/*id", get_explain, "agent:read of this agent",
      HTTP_PARAMS({"*id", HTTP_TEXT, .help = "the check's ID", .least = 1, .most = 512}),
      "How a check of this agent stands: since when, its thresholds and how many results there were in a row, its last "
      "result, and when the next one comes or its TTL is over",

@@ -262,20 +262,20 @@ static void put_force_leave(struct http_request *request) {
 }
 
 const struct http_route http_routes_agent_cluster[] = {
-    {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write",
+    {HTTP_PUT, "/v1/agent/join/*address", put_join, "agent:write of this agent",
      HTTP_PARAMS({"*address", HTTP_TEXT, .help = "of a member: IP, host name, with or without a port"},
                  {"wan", HTTP_CHOICE, .choices = "1",
                   .help = "the address is of a server of another region, and this agent a server"}),
      "One more address to join the cluster, or with ?wan=1 another region, by", HTTP_LOCAL,
      .no_example = "it needs a second agent"},
-    {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write", NULL,
+    {HTTP_PUT, "/v1/agent/reload", put_reload, "agent:write of this agent", NULL,
      "Reads the configuration files again; the answer names keys that differ and count only after a restart",
      HTTP_LOCAL, .example = {.status = 200}},
-    {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "agent:write",
+    {HTTP_PUT, "/v1/agent/force-leave/*node", put_force_leave, "operator:write",
      HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"},
                  {"prune", HTTP_FLAG, .help = "it is not listed as left either; and its certificate counts no more"}),
      "Has a node leave whose agent has failed", HTTP_LOCAL, .no_example = "it needs a node whose agent has failed"},
-    {HTTP_PUT, "/v1/agent/leave", put_leave, "agent:write", NULL, "Leaves the cluster in order, and ends", HTTP_LOCAL,
-     .no_example = "it ends the agent"},
+    {HTTP_PUT, "/v1/agent/leave", put_leave, "agent:write of this agent", NULL, "Leaves the cluster in order, and ends",
+     HTTP_LOCAL, .no_example = "it ends the agent"},
     {0},
 };

@@ -105,7 +105,7 @@ static const struct message_member state[] = {{.field = "name"},
 #define NAME(segment) \
     { segment, HTTP_TEXT, .help = "the barrier's name", .least = 1, .most = BARRIER_NAME_MOST, .field = "name" }
 const struct http_route http_routes_barrier[] = {
-    {HTTP_PUT, "/v1/barrier/+name/enter", http_declared, "barrier:write",
+    {HTTP_PUT, "/v1/barrier/+name/enter", http_declared, "lock:write of +name",
      HTTP_PARAMS(
          NAME("+name"), HTTP_DC, HTTP_SESSION_USE("session"),
          {"parties", HTTP_U64, .help = "so many have to enter; all of a round say the same", .least = 1,
@@ -122,7 +122,7 @@ const struct http_route http_routes_barrier[] = {
      .example = {"/v1/barrier/nightly/load/enter?parties=2&ttl=1m&double", .status = 200, .keep = "party=Session"},
      .endpoint = {.command = BARRIER_ENTER, .then = &wait_released, .answer = answer},
      .cli = {"barriers enter", .defaults = "wait=10m"}},
-    {HTTP_GET, "/v1/barrier/*name", barrier_get_row, "barrier:read",
+    {HTTP_GET, "/v1/barrier/*name", barrier_get_row, "lock:read of *name",
      HTTP_PARAMS(
          NAME("*name"), HTTP_READS,
          {"session", HTTP_UUID,
@@ -132,14 +132,14 @@ const struct http_route http_routes_barrier[] = {
      HTTP_OWN, .example = {"/v1/barrier/nightly/load", .status = 200},
      .endpoint = {.query = &query_barrier, .answer = state, .watched = "barrier", .missing = "is empty"},
      .cli = {.command = "barriers get"}},
-    {HTTP_GET, "/v1/barriers", http_declared, "barrier:read",
+    {HTTP_GET, "/v1/barriers", http_declared, "lock:read rows",
      HTTP_PARAMS(
          {"prefix", HTTP_TEXT, .help = "only names that begin so", .most = BARRIER_NAME_MOST, .field = "prefix"},
          HTTP_READS),
      "All barriers with a party", HTTP_OWN, .example = {"/v1/barriers?prefix=nightly/", .status = 200, .depth = 2},
      .endpoint = {.query = &query_barriers, .answer = state, .list = "barriers"},
      .cli = {"barriers list", .columns = "Name Round Parties Double Entered Working ReleasedRound"}},
-    {HTTP_PUT, "/v1/barrier/+name/leave", http_declared, "barrier:write",
+    {HTTP_PUT, "/v1/barrier/+name/leave", http_declared, "lock:write of +name",
      HTTP_PARAMS(NAME("+name"), HTTP_DC,
                  {"session", HTTP_UUID, .help = "the session that entered", .required = true, .field = "session"},
                  HTTP_WAIT("how long it waits for the others of a double barrier's round")),

@@ -146,10 +146,10 @@ const struct http_route http_routes_coordinate[] = {
                          "\"Adjustment\":0,"
                          "\"Height\":0.00001}}",
                  .status = 200}},
-    {HTTP_GET, "/v1/coordinate/node/*node", coordinate_node, "node:read",
+    {HTTP_GET, "/v1/coordinate/node/*node", coordinate_node, "node:read of *node",
      HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"}, HTTP_READS, SEGMENT), "Network coordinates of a node",
      0, .example = {"/v1/coordinate/node/db1?segment=east", .status = 200}},
-    {HTTP_GET, "/v1/coordinate/nodes", coordinate_nodes, "node:read", HTTP_PARAMS(HTTP_READS, SEGMENT),
+    {HTTP_GET, "/v1/coordinate/nodes", coordinate_nodes, "node:read rows", HTTP_PARAMS(HTTP_READS, SEGMENT),
      "Network coordinates of all nodes", 0, .example = {"/v1/coordinate/nodes?segment=east", .status = 200}},
     {0},
 };

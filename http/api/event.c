@@ -80,14 +80,14 @@ static void get_list(struct http_request *request) {
 }
 
 const struct http_route http_routes_event[] = {
-    {HTTP_PUT, "/v1/event/fire/*name", put_fire, "event:write",
+    {HTTP_PUT, "/v1/event/fire/*name", put_fire, "event:write of *name",
      HTTP_PARAMS({"*name", HTTP_TEXT, .help = "the event's name"}, HTTP_DC,
                  {"node", HTTP_TEXT, .help = "for these nodes alone: a regular expression"},
                  {"service", HTTP_TEXT, .help = "for nodes with such a service: a regular expression"},
                  {"tag", HTTP_TEXT, .help = "and with such a tag of it: a regular expression"}),
      "Fires an event for all agents; the body is its payload", HTTP_BODY_RAW,
      .example = {"/v1/event/fire/deploy?service=api", .body = "v43", .status = 200}},
-    {HTTP_GET, "/v1/event/list", get_list, "event:read",
+    {HTTP_GET, "/v1/event/list", get_list, "event:read rows",
      HTTP_PARAMS(HTTP_READS, {"name", HTTP_TEXT, .help = "only events of this name"},
                  {"node", HTTP_TEXT, .help = "taken, and answered as without it"},
                  {"service", HTTP_TEXT, .help = "taken, and answered as without it"},

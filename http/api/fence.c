@@ -15,7 +15,7 @@ static const struct message_member checked[] = {
                                 .most = FENCE_NAME_MAX, .field = "resource"                                  \
     }
 const struct http_route http_routes_fence[] = {
-    {HTTP_PUT, "/v1/fence/*resource", http_declared, "fence:write",
+    {HTTP_PUT, "/v1/fence/*resource", http_declared, "lock:write of *resource",
      HTTP_PARAMS(RESOURCE, HTTP_DC,
                  {"token", HTTP_U64, .help = "the fencing token of whoever is about to write", .least = 1,
                   .required = true, .field = "token"},
@@ -26,7 +26,7 @@ const struct http_route http_routes_fence[] = {
      "May the holder of a token write to a resource? 412 when it may not", HTTP_OWN,
      .example = {"/v1/fence/billing/ledger?token=1", .status = 200},
      .endpoint = {.command = FENCE_CHECK, .answer = checked, .status = status}, .cli = {.command = "fence check"}},
-    {HTTP_GET, "/v1/fence/*resource", http_declared, "fence:read", HTTP_PARAMS(RESOURCE, HTTP_READS),
+    {HTTP_GET, "/v1/fence/*resource", http_declared, "lock:read of *resource", HTTP_PARAMS(RESOURCE, HTTP_READS),
      "The highest token that a resource has accepted", HTTP_OWN, .example = {"/v1/fence/billing/ledger", .status = 200},
      .endpoint = {.query = &query_fence, .watched = "fence", .missing = "has accepted no token yet"},
      .cli = {.command = "fence get"}},

@@ -91,10 +91,10 @@ static void global_services(struct http_request *request) {
 }
 
 const struct http_route http_routes_global[] = {
-    {HTTP_GET, "/v1/global/services", global_services, "service:read", NULL,
+    {HTTP_GET, "/v1/global/services", global_services, "service:read rows", NULL,
      "Services of all regions: which there are in which region, each with Region, AsOf (age in ms) and Reachable",
      HTTP_LOCAL, .example = {.status = 200}},
-    {HTTP_GET, "/v1/global/service/*service", global_service, "service:read",
+    {HTTP_GET, "/v1/global/service/*service", global_service, "service:read rows",
      HTTP_PARAMS(VIEW_SERVICE, VIEW_TAG,
                  {"region", HTTP_TEXT, .repeats = true, .help = "only of this region; all of them"},
                  {"passing", HTTP_FLAG, .help = "only instances all of whose checks pass"}),

@@ -49,23 +49,23 @@ static const struct message_member of_list[] = {
 #define OBJECT(segment) \
     { segment, HTTP_TEXT, .help = "the object's name", .least = 1, .most = HAZARD_OBJECT_MOST, .field = "object" }
 const struct http_route http_routes_hazard[] = {
-    {HTTP_PUT, "/v1/hazard/+object/protect", http_declared, "hazard:write",
+    {HTTP_PUT, "/v1/hazard/+object/protect", http_declared, "lock:write of +object",
      HTTP_PARAMS(OBJECT("+object"), HTTP_DC, HTTP_SESSION_USE("session")),
      "Protects an object before it is read; a session that does so already keeps its epoch", HTTP_OWN,
      .example = {"/v1/hazard/index/v42/protect?ttl=1m", .status = 200, .keep = "reader=Session"},
      .endpoint = {.command = HAZARD_PROTECT, .answer = protection}, .cli = {"hazard protect", .defaults = "ttl=15s"}},
-    {HTTP_GET, "/v1/hazard/*object", http_declared, "hazard:read", HTTP_PARAMS(OBJECT("*object"), HTTP_READS),
+    {HTTP_GET, "/v1/hazard/*object", http_declared, "lock:read of *object", HTTP_PARAMS(OBJECT("*object"), HTTP_READS),
      "The protections of an object, the oldest first", HTTP_OWN, .example = {"/v1/hazard/index/v42", .status = 200},
      .endpoint = {.query = &query_hazard, .watched = "object", .missing = "is not protected"},
      .cli = {.command = "hazard get"}},
-    {HTTP_GET, "/v1/hazards", http_declared, "hazard:read",
+    {HTTP_GET, "/v1/hazards", http_declared, "lock:read rows",
      HTTP_PARAMS(
          {"prefix", HTTP_TEXT, .help = "only names that begin so", .most = HAZARD_OBJECT_MOST, .field = "prefix"},
          HTTP_READS),
      "All objects that are protected, and by how many", HTTP_OWN,
      .example = {"/v1/hazards?prefix=index/", .status = 200},
      .endpoint = {.query = &query_hazards, .answer = of_list, .list = "hazards"}, .cli = {.command = "hazard list"}},
-    {HTTP_PUT, "/v1/hazard/+object/retire", http_declared, "hazard:write",
+    {HTTP_PUT, "/v1/hazard/+object/retire", http_declared, "lock:write of +object",
      HTTP_PARAMS(
          OBJECT("+object"), HTTP_DC,
          {"epoch", HTTP_U64,
@@ -76,7 +76,7 @@ const struct http_route http_routes_hazard[] = {
      "Retires an object: Retired when all protections from before are cleared, or their sessions ended", HTTP_OWN,
      .example = {"/v1/hazard/index/v42/retire", .status = 200},
      .endpoint = {.command = HAZARD_RETIRE, .then = &wait_retired}, .cli = {"hazard retire", .defaults = "wait=10m"}},
-    {HTTP_PUT, "/v1/hazard/+object/clear", http_declared, "hazard:write",
+    {HTTP_PUT, "/v1/hazard/+object/clear", http_declared, "lock:write of +object",
      HTTP_PARAMS(OBJECT("+object"), HTTP_DC,
                  {"session", HTTP_UUID, .help = "the session that protects it", .required = true, .field = "session"}),
      "Ends a session's protection of an object; 404 when there is none", HTTP_OWN,

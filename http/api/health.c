@@ -91,13 +91,13 @@ static void health_state(struct http_request *request) {
 }
 
 const struct http_route http_routes_health[] = {
-    {HTTP_GET, "/v1/health/node/*node", health_node, "node:read",
+    {HTTP_GET, "/v1/health/node/*node", health_node, "node:read rows",
      HTTP_PARAMS({"*node", HTTP_TEXT, .help = "the node's name"}, HTTP_READS, VIEW_FILTER), "Checks of a node", 0,
      .example = {"/v1/health/node/db1", .status = 200}},
-    {HTTP_GET, "/v1/health/checks/*service", health_checks, "service:read",
+    {HTTP_GET, "/v1/health/checks/*service", health_checks, "service:read rows",
      HTTP_PARAMS(VIEW_SERVICE, HTTP_READS, VIEW_FILTER, VIEW_NEAR, VIEW_NODE_META), "Checks of a service", 0,
      .example = {"/v1/health/checks/db", .status = 200}},
-    {HTTP_GET, "/v1/health/service/*service", health_service, "service:read",
+    {HTTP_GET, "/v1/health/service/*service", health_service, "service:read rows",
      HTTP_PARAMS(
          VIEW_SERVICE, HTTP_READS, VIEW_FILTER,
          {"passing", HTTP_FLAG, .help = "only instances all of whose checks pass; also =true and =false"}, VIEW_NEAR,
@@ -113,7 +113,7 @@ const struct http_route http_routes_health[] = {
               "service that X-Coord-Service names where it is another one"}),
      "Instances of a service with their nodes and checks", 0,
      .example = {"/v1/health/service/db?passing", .status = 200, .depth = 3}},
-    {HTTP_GET, "/v1/health/state/*state", health_state, "node:read",
+    {HTTP_GET, "/v1/health/state/*state", health_state, "service:read rows",
      HTTP_PARAMS({"*state", HTTP_CHOICE, .choices = "any|passing|warning|critical", .help = "the state"}, HTTP_READS,
                  VIEW_FILTER, VIEW_NEAR, VIEW_NODE_META),
      "Checks in a state", 0, .example = {"/v1/health/state/critical", .status = 200}},

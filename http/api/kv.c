@@ -292,7 +292,7 @@ static void kv_delete(struct http_request *request) {
     }
 #define REFUSED "refused: it belongs to a restore, which is a PUT"
 const struct http_route http_routes_kv[] = {
-    {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write",
+    {HTTP_PUT, "/v1/kv/*key", kv_put, "key:write of *key",
      HTTP_PARAMS(
          KEY, HTTP_DC, {"flags", HTTP_U64, .help = "a number to store with the value"}, CAS,
          {"acquire", HTTP_UUID, .help = "takes the key's lock for this session"},

@@ -204,6 +204,7 @@ static void get_hot(struct http_request *request) {
     asked->hot.done = hot_done;
     asked->pretty = http_has(request, "pretty");
     http_call(request, &asked->call);
+    asked->hot.requester = http_requester(request);
     rpc_hot(http_env(request)->rpc, &asked->hot);
 }
 
@@ -218,7 +219,7 @@ void lb_metrics(void) { metric_register(&picks_total); }
 #define STALE \
     { "stale", HTTP_FLAG, .help = "the server that is asked need not make sure that its catalog is the newest" }
 const struct http_route http_routes_lb[] = {
-    {HTTP_GET, "/v1/lb/pick/*service", get_pick, "service:read",
+    {HTTP_GET, "/v1/lb/pick/*service", get_pick, "service:read rows",
      HTTP_PARAMS(SERVICE, HTTP_DC,
                  {"policy", HTTP_CHOICE, .choices = "p2c|hcl|weighted|nearest|ring", .otherwise = "p2c",
                   .help = "how it is picked"},
@@ -226,14 +227,14 @@ const struct http_route http_routes_lb[] = {
      "Picks the instance of a service that a request should go to: never a critical one. 503 when there is none, with "
      "why",
      HTTP_OWN, .example = {"/v1/lb/pick/db?policy=p2c", .status = 200, .depth = 2}},
-    {HTTP_GET, "/v1/lb/owner/*service", get_owner, "service:read",
+    {HTTP_GET, "/v1/lb/owner/*service", get_owner, "service:read rows",
      HTTP_PARAMS(SERVICE, HTTP_DC, {"key", HTTP_TEXT, .help = "the key", .required = true},
                  {"replicas", HTTP_U64, .help = "how many owners", .least = 1, .most = REPLICAS_MAX, .otherwise = "1"},
                  TAG, PASSING, STALE),
      "Owners of a key among the healthy instances, the first one first. They change little when instances come or go; "
      "one beyond 1.25 times the mean load gives up as many keys as bring it under that",
      HTTP_OWN, .example = {"/v1/lb/owner/db?key=user-17&replicas=2", .status = 200, .depth = 2}},
-    {HTTP_GET, "/v1/lb/hot/*service", get_hot, "service:read", HTTP_PARAMS(SERVICE, HTTP_DC),
+    {HTTP_GET, "/v1/lb/hot/*service", get_hot, "service:read of *service", HTTP_PARAMS(SERVICE, HTTP_DC),
      "Keys that are looked up (by ring or as owner) more than 10 times as often as the mean, in the last 10 s",
      HTTP_OWN, .example = {"/v1/lb/hot/db", .status = 200}},
     {0},

@@ -95,7 +95,7 @@ static void lock_get(struct http_request *request) {
 #define NOW \
     { .type = HTTP_NOW, .field = "now_unix_ms" }
 const struct http_route http_routes_lock[] = {
-    {HTTP_PUT, "/v1/lock/+name/acquire", http_declared, "lock:write",
+    {HTTP_PUT, "/v1/lock/+name/acquire", http_declared, "lock:write of +name",
      HTTP_PARAMS(NAME, HTTP_DC, HTTP_SESSION_USE_OR("session", "token"),
                  TOKEN("in place of a session: of a grant whose answer was lost"),
                  {"mode", HTTP_CHOICE, .help = "exclusive unless there is a limit", .choices = "exclusive|shared",
@@ -112,7 +112,7 @@ const struct http_route http_routes_lock[] = {
                   .prepare = acquire_prepare,
                   .answer = acquired,
                   .then = &acquire_wait}},
-    {HTTP_PUT, "/v1/lock/+name/renew", lock_renew, "lock:write",
+    {HTTP_PUT, "/v1/lock/+name/renew", lock_renew, "lock:write of +name",
      HTTP_PARAMS({"+name", HTTP_TEXT, .help = "the lock's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
                  {"session", HTTP_UUID, .help = "of the holder"},
                  {"token", HTTP_U64, .help = "in place of the session: of the grant", .least = 1},
@@ -121,7 +121,7 @@ const struct http_route http_routes_lock[] = {
      "Renews the session of a holder, without an entry in the log unless ttl changes it; 404 when the lock is not held "
      "so",
      HTTP_OWN, .example = {"/v1/lock/nightly/renew?token={token}", .status = 200}},
-    {HTTP_GET, "/v1/lock/*name", lock_get, "lock:read",
+    {HTTP_GET, "/v1/lock/*name", lock_get, "lock:read of *name",
      HTTP_PARAMS(
          {"*name", HTTP_TEXT, .help = "the lock's name, slashes included", .least = 1, .most = QUEUE_NAME_MAX,
           .field = "name"},
@@ -132,13 +132,13 @@ const struct http_route http_routes_lock[] = {
          {"transitions", HTTP_FLAG, .help = "also the newest changes of holders and waiters, with their causes"}),
      "The holders of a lock, and its queue", HTTP_OWN, .example = {"/v1/lock/nightly?transitions", .status = 200},
      .endpoint = {.query = &query_lock, .answer = one, .watched = "lock", .missing = "is free"}},
-    {HTTP_GET, "/v1/locks", http_declared, "lock:read",
+    {HTTP_GET, "/v1/locks", http_declared, "lock:read rows",
      HTTP_PARAMS(
          {"prefix", HTTP_TEXT, .help = "only names with this beginning", .most = QUEUE_NAME_MAX, .field = "prefix"},
          HTTP_READS),
      "All locks that somebody holds or waits for", HTTP_OWN, .example = {.status = 200},
      .endpoint = {.query = &query_locks, .answer = any, .list = "queues"}},
-    {HTTP_PUT, "/v1/lock/+name/release", http_declared, "lock:write",
+    {HTTP_PUT, "/v1/lock/+name/release", http_declared, "lock:write of +name",
      HTTP_PARAMS(NAME, HTTP_DC, SESSION("of who holds it, or waits"), TOKEN("in place of the session: of the grant"),
                  NOW),
      "Releases a lock, or leaves its queue; 409 when it is not held so", HTTP_OWN,

@@ -192,10 +192,10 @@ static void certificates_get(struct http_request *request) {
 }
 
 const struct http_route http_routes_metrics[] = {
-    {HTTP_GET, "/v1/agent/metrics", metrics_get, "agent:read",
+    {HTTP_GET, "/v1/agent/metrics", metrics_get, "agent:read of this agent",
      HTTP_PARAMS({"format", HTTP_CHOICE, .choices = "prometheus", .help = "prometheus: its text format; else JSON"}),
      "All metrics", HTTP_LOCAL, .example = {.status = 200, .depth = 1}},
-    {HTTP_GET, "/v1/agent/metrics/certificates", certificates_get, "agent:read", NULL,
+    {HTTP_GET, "/v1/agent/metrics/certificates", certificates_get, "agent:read of this agent", NULL,
      "The certificates of this process, and how near their end is by the thresholds of telemetry.certificate",
      HTTP_LOCAL, .example = {.status = 200}},
     {0},

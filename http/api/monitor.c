@@ -79,7 +79,7 @@ static void get_monitor(struct http_request *request) {
 }
 
 const struct http_route http_routes_monitor[] = {
-    {HTTP_GET, "/v1/agent/monitor", get_monitor, "agent:read",
+    {HTTP_GET, "/v1/agent/monitor", get_monitor, "agent:read of this agent",
      HTTP_PARAMS({"loglevel", HTTP_CHOICE, .choices = "trace|debug|info|warn|err", .otherwise = "info",
                   .help = "lines of this level and above"},
                  {"logjson", HTTP_FLAG, .help = "each line is a JSON object"}),

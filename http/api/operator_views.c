@@ -45,6 +45,7 @@ void http_ask_cluster(struct http_request *request, bool of_leader, http_cluster
     asking->ask.done = cluster_known, asking->ask.of_leader = of_leader;
     http_region_name(request, asking->ask.region);
     http_call(request, &asking->call);
+    asking->ask.requester = http_requester(request);
     rpc_ask_cluster(http_env(request)->rpc, &asking->ask);
 }
 
@@ -119,5 +120,6 @@ void http_change_cluster(struct http_request *request, const struct rpc_change *
     changing->call.view = change_view;
     http_region_name(request, changing->change.region);
     http_call(request, &changing->call);
+    changing->change.requester = http_requester(request);
     rpc_change(http_env(request)->rpc, &changing->change);
 }

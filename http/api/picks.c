@@ -14,6 +14,7 @@ struct kept {
     struct kept *chain;
     struct list used; /* the one used least recently first */
     uint64_t hash, generation;
+    uint64_t view; /* of those who may see it (http_sees) */
     struct slice service;
     char *text; /* the text of entries and heads */
     struct slice *entries, *heads;
@@ -46,9 +47,10 @@ static void kept_drop(struct picks *picks, struct kept *kept) {
     free(kept);
 }
 
-static struct kept *kept_find(struct picks *picks, struct slice service, uint64_t hash) {
+static struct kept *kept_find(struct picks *picks, struct slice service, uint64_t hash, uint64_t view) {
     struct kept *kept = picks->chains[hash % CHAINS];
-    while (kept && !(kept->hash == hash && slice_equal(kept->service, service))) kept = kept->chain;
+    while (kept && !(kept->hash == hash && kept->view == view && slice_equal(kept->service, service)))
+        kept = kept->chain;
     return kept;
 }
 
@@ -92,10 +94,11 @@ static void make_room(struct picks *picks, const struct kept *but) {
     }
 }
 
-static struct kept *kept_new(struct picks *picks, struct slice service, uint64_t hash,
+static struct kept *kept_new(struct picks *picks, struct slice service, uint64_t hash, uint64_t view,
                              const struct query_result *result, uint64_t now_ns) {
     const Pb__ServiceEntriesResult *found = (const Pb__ServiceEntriesResult *)result->message;
-    struct kept *kept = mem_zalloc(sizeof *kept), *before = kept_find(picks, service, hash);
+    struct kept *kept = mem_zalloc(sizeof *kept), *before = kept_find(picks, service, hash, view);
+    kept->view = view;
     kept->hash = hash;
     kept->service = slice_make(mem_strndup(service.data, service.size), service.size);
     kept->shown.index = result->index;
@@ -114,11 +117,12 @@ static struct kept *kept_new(struct picks *picks, struct slice service, uint64_t
     return kept;
 }
 
-static int query(struct picks *picks, const struct query_type *type, const ProtobufCMessage *request,
+static int query(struct http_request *asked, const struct query_type *type, const ProtobufCMessage *request,
                  struct query_result *result) {
+    struct picks *picks = picks_of(asked);
     arena_reset(&picks->arena);
     *result = (struct query_result){0};
-    int error = rpc_query_now(picks->reader, type, request, &picks->arena, result);
+    int error = rpc_query_now(picks->reader, type, request, http_requester(asked), &picks->arena, result);
     if (error == CO_CORRUPT) rpc_met_damage(picks->rpc);
     return error;
 }
@@ -126,15 +130,17 @@ static int query(struct picks *picks, const struct query_type *type, const Proto
 int picks_find(struct http_request *request, struct slice service, uint64_t now_ns, const struct picks_kept **out) {
     struct picks *picks = picks_of(request);
     struct watch_key watched = {SPACE_SERVICE, service};
-    uint64_t hash = hash64(service.data, service.size), generation = rpc_generation(picks->rpc, watched);
-    struct kept *kept = kept_find(picks, service, hash);
+    uint64_t hash = hash64(service.data, service.size), generation = rpc_generation(picks->rpc, watched), view;
+    int unseen = http_sees(request, &view);
+    if (unseen) return unseen;
+    struct kept *kept = kept_find(picks, service, hash, view);
     if (!kept || kept->generation != generation) {
         Pb__ServiceRequest ask = PB__SERVICE_REQUEST__INIT;
         struct query_result result;
         ask.service = arena_strndup(http_arena(request), service.data, service.size);
         ask.held = true;
-        int error = query(picks, &query_service_entries, &ask.base, &result);
-        if (error == CO_OK) kept = kept_new(picks, service, hash, &result, now_ns);
+        int error = query(request, &query_service_entries, &ask.base, &result);
+        if (error == CO_OK) kept = kept_new(picks, service, hash, view, &result, now_ns);
         rpc_read_end(picks->reader);
         if (error != CO_OK) return error;
         kept->generation = generation;
@@ -198,7 +204,7 @@ void picks_measure(struct http_request *request, struct balance *balance, struct
     struct query_result result;
     ask.service = arena_strndup(http_arena(request), service.data, service.size);
     struct measuring measuring = {.own = http_env(request)->node_name, .here = rpc_coordinate_here(picks->rpc)};
-    int error = query(picks, &query_service_coordinates, &ask.base, &result);
+    int error = query(request, &query_service_coordinates, &ask.base, &result);
     if (error == CO_OK) measuring.there = (const Pb__CoordinatesResult *)result.message;
     if (measuring.there)
         qsort(measuring.there->coordinates, measuring.there->n_coordinates, sizeof(void *), node_order);

@@ -296,7 +296,7 @@ static void take_several(struct http_request *request) {
 
 #define SAYS "RateLimit-Policy and RateLimit say what this agent may admit"
 const struct http_route http_routes_quota_take[] = {
-    {HTTP_PUT, "/v1/agent/quota/:name/take", take_one, "quota:write",
+    {HTTP_PUT, "/v1/agent/quota/:name/take", take_one, "quota:write of :name",
      HTTP_PARAMS(
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
          {"n", HTTP_U64, .help = "how much (default 1); 0 only looks: Allowed says whether something is left",
@@ -310,7 +310,7 @@ const struct http_route http_routes_quota_take[] = {
      "Spends of several budgets, all or nothing, 64 at most; when refused, Refused names the first that is spent. A "
      "Key may have 8 KiB",
      HTTP_OWN | HTTP_LOCAL, .example = {.body = "[{\"Name\":\"calls\",\"N\":2}]", .status = 200}},
-    {HTTP_GET, "/v1/agent/quota/:name/owner", owner_of, "quota:read",
+    {HTTP_GET, "/v1/agent/quota/:name/owner", owner_of, "quota:read of :name",
      HTTP_PARAMS(
          {":name", HTTP_TEXT, .help = "the budget's name; a slash in it as %2F", .least = 1, .most = QUOTA_NAME_MOST},
          {"key", HTTP_TEXT, .help = "the key", .required = true, .least = 1, .most = SPENDER_KEY_MOST}),

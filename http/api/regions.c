@@ -195,12 +195,13 @@ static void coordinate_datacenters(struct http_request *request) {
                              .field = "prefix"                                                                        \
     }
 const struct http_route http_routes_regions[] = {
-    {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none", NULL,
+    {HTTP_GET, "/v1/catalog/datacenters", catalog_datacenters, "none: the names of regions are known to all", NULL,
      "Known datacenters, which are the regions: this one first, then the nearest", HTTP_LOCAL,
      .example = {.status = 200}},
-    {HTTP_GET, "/v1/coordinate/datacenters", coordinate_datacenters, "none", HTTP_PARAMS(HTTP_READS),
-     "Network coordinates of the servers by datacenter", HTTP_LOCAL, .example = {.status = 200, .depth = 2}},
-    {HTTP_GET, "/v1/global/regions", global_regions, "none", NULL,
+    {HTTP_GET, "/v1/coordinate/datacenters", coordinate_datacenters, "none: the names of regions are known to all",
+     HTTP_PARAMS(HTTP_READS), "Network coordinates of the servers by datacenter", HTTP_LOCAL,
+     .example = {.status = 200, .depth = 2}},
+    {HTTP_GET, "/v1/global/regions", global_regions, "none: the names of regions are known to all", NULL,
      "The regions as this agent's server sees them: reachable or not, how far, how old its copy of their catalogs is",
      HTTP_LOCAL, .example = {.status = 200, .depth = 2}},
     {HTTP_DELETE, "/v1/global/region/:name", http_declared, "operator:write",
@@ -209,7 +210,7 @@ const struct http_route http_routes_regions[] = {
          HTTP_DC),
      "Forgets a region for good, until an operator joins it again", HTTP_OWN, .no_example = "it needs another region",
      .endpoint = {.command = REGION_REMOVE}, .cli = {"region remove"}},
-    {HTTP_GET, "/v1/region/keys", region_keys, "none", NULL,
+    {HTTP_GET, "/v1/region/keys", region_keys, "operator:read", NULL,
      "The keys that are copied from other regions, how many they are, and how many milliseconds they may lag behind",
      HTTP_LOCAL, .example = {.status = 200}},
     {HTTP_PUT, "/v1/region/keys", http_declared, "operator:write",

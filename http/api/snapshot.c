@@ -56,6 +56,7 @@ static void get_snapshot(struct http_request *request) {
     saving->save.stale = http_has(request, "stale");
     http_region_name(request, saving->save.region);
     http_call(request, &saving->call);
+    saving->save.requester = http_requester(request);
     rpc_save(http_env(request)->rpc, &saving->save);
 }
 
@@ -88,14 +89,15 @@ static void put_snapshot(struct http_request *request) {
     restoring->restore.folder = folder(request);
     http_region_name(request, restoring->restore.region);
     http_call(request, &restoring->call);
+    restoring->restore.requester = http_requester(request);
     rpc_restore(http_env(request)->rpc, &restoring->restore);
 }
 
 const struct http_route http_routes_snapshot[] = {
-    {HTTP_GET, "/v1/snapshot", get_snapshot, "operator:write",
+    {HTTP_GET, "/v1/snapshot", get_snapshot, "acl:write",
      HTTP_PARAMS(HTTP_DC, {"stale", HTTP_FLAG, .help = "of the asked server, which may be behind"}),
      "A backup of the whole state", 0, .example = {.status = 200}},
-    {HTTP_PUT, "/v1/snapshot", put_snapshot, "operator:write", HTTP_PARAMS(HTTP_DC),
+    {HTTP_PUT, "/v1/snapshot", put_snapshot, "acl:write", HTTP_PARAMS(HTTP_DC),
      "Restores a backup: it replaces the whole state", HTTP_BODY_FILE, .no_example = "it replaces the whole state"},
     {0},
 };

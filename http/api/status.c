@@ -85,9 +85,9 @@ static void status_peers(struct http_request *request) {
 }
 
 const struct http_route http_routes_status[] = {
-    {HTTP_GET, "/v1/status/leader", status_leader, "status:read", HTTP_PARAMS(HTTP_DC),
+    {HTTP_GET, "/v1/status/leader", status_leader, "none: who leads is known to all", HTTP_PARAMS(HTTP_DC),
      "Address of the server that leads, or an empty string", 0, .example = {.status = 200}},
-    {HTTP_GET, "/v1/status/peers", status_peers, "status:read", HTTP_PARAMS(HTTP_DC),
+    {HTTP_GET, "/v1/status/peers", status_peers, "none: who leads is known to all", HTTP_PARAMS(HTTP_DC),
      "Addresses of the servers that vote", 0, .example = {.status = 200}},
     {0},
 };

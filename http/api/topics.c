@@ -7,7 +7,7 @@
 static void root(struct http_request *request) { http_reply_text(request, 200, "Coord Agent"); }
 
 static const struct http_route http_routes_root[] = {
-    {HTTP_GET, "/", root, "none", NULL, "Says who is here", HTTP_LOCAL, .example = {.status = 200}},
+    {HTTP_GET, "/", root, "none: it shows nothing", NULL, "Says who is here", HTTP_LOCAL, .example = {.status = 200}},
     {0},
 };
 

@@ -41,6 +41,7 @@ void http_ask_trust(struct http_request *request, const struct rpc_trust *ask, h
     asking->view = shown, asking->context = context;
     asking->call.view = view, asking->call.drop = drop;
     http_call(request, &asking->call);
+    asking->trust.requester = http_requester(request);
     rpc_trust(http_env(request)->rpc, &asking->trust);
 }
 

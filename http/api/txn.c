@@ -144,14 +144,14 @@ static void txn_if(struct http_request *request) {
             .help = "for a transaction that only reads: confirmed by the leader, which is the default" \
     }
 const struct http_route http_routes_txn[] = {
-    {HTTP_PUT, "/v1/txn", txn, "key:write", HTTP_PARAMS(HTTP_DC, READS),
+    {HTTP_PUT, "/v1/txn", txn, "none: each operation is judged by itself", HTTP_PARAMS(HTTP_DC, READS),
      "Does all operations of the list in one entry, or none (409). Each is an object with one of KV, Node, Service, "
      "Check, Session and Fence",
      HTTP_BODY_TXN,
      .example = {.body = "[{\"KV\":{\"Verb\":\"set\",\"Key\":\"txn/a\",\"Value\":\"MQ==\"}},"
                          "{\"KV\":{\"Verb\":\"get\",\"Key\":\"txn/a\"}}]",
                  .status = 200}},
-    {HTTP_PUT, "/v1/txn/if", txn_if, "key:write", HTTP_PARAMS(HTTP_DC, READS),
+    {HTTP_PUT, "/v1/txn/if", txn_if, "none: each operation is judged by itself", HTTP_PARAMS(HTTP_DC, READS),
      "The same with comparisons: the operations of Then when all of If hold, else those of Else",
      HTTP_OWN | HTTP_BODY_TXN,
      .example = {.body = "{\"If\":[{\"KV\":{\"Key\":\"txn/a\",\"Value\":\"MQ==\"}}],"

@@ -177,7 +177,7 @@ static void get_watch(struct http_request *request) {
 }
 
 const struct http_route http_routes_watch[] = {
-    {HTTP_GET, "/v1/watch", get_watch, "key:read",
+    {HTTP_GET, "/v1/watch", get_watch, "none: each event is judged by itself",
      HTTP_PARAMS(
          {"key", HTTP_TEXT, .repeats = true, .help = "changes of this key", .least = 1, .most = 8192},
          {"prefix", HTTP_TEXT, .repeats = true, .help = "of all keys that begin with this", .most = 8192},

@@ -22,7 +22,7 @@
 METRIC connected = {
     .name = "coord_rpc_agents", .type = METRIC_GAUGE, .help = "Client agents connected with this server"};
 
-static struct agent **agent_find(struct agents *agents, uint64_t number) {
+struct agent **agent_find(struct agents *agents, uint64_t number) {
     struct agent **at = &agents->buckets[number % AGENTS_BUCKETS];
     while (*at && (*at)->reader.number != number) at = &(*at)->chain;
     return at;
@@ -117,7 +117,8 @@ static void tell_caller(const struct caller *caller, uint8_t type, const Protobu
 /* False: client agents do not send such frames. */
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
-    struct caller caller = {.rpc = agents->rpc, .id = agent->reader.number, .is_agent = true, .tell = tell_caller};
+    struct caller caller = {
+        .rpc = agents->rpc, .id = agent->reader.number, .is_agent = true, .may = agents_may, .tell = tell_caller};
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
         if (!ask) return false;
@@ -140,7 +141,10 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         Pb__Coordinate *record =
             payload.size <= COORDINATE_FRAME_MAX ? frame_unpack(&pb__coordinate__descriptor, payload, NULL) : NULL;
         if (!record) return false;
-        (void)rpc_coordinate_put(agents->rpc, record);
+        struct access_want want = {ACCESS_NODE, slice_text(record->node), ACCESS_WRITE};
+        struct requester *requester = NULL;
+        if (agent_may(agent, "", &want, &requester) == CO_OK) (void)rpc_coordinate_put(agents->rpc, record);
+        requester_release(requester);
         frame_drop(record);
     } else if (type == PEER_PING && payload.size == 0) {
         agent_send(agent, PEER_PING, (struct slice){0});
@@ -192,6 +196,7 @@ static void on_closed(void *data, struct link *wire, int error) {
     *agent_find(agents, agent->reader.number) = agent->chain;
     list_remove(&agent->link);
     list_remove(&agent->unsent);
+    requester_release(agent->self);
     if (!agent->is_link) metric_set(&connected, (int64_t)--agents->count);
     free(agent);
     finish_stop(agents);
@@ -318,6 +323,7 @@ struct agents *agents_new(struct rpc *rpc, const char *folder) {
     struct agents *agents = mem_zalloc(sizeof *agents);
     agents->rpc = rpc, agents->folder = mem_strdup(folder);
     agents->hints = agents_hints_new(agents);
+    agents->reader = rpc_reader_new(rpc);
     list_init(&agents->all);
     list_init(&agents->unsent);
     list_init(&agents->peer_readers);
@@ -327,6 +333,8 @@ struct agents *agents_new(struct rpc *rpc, const char *folder) {
                                              .wake = wake,
                                              .knows = knows,
                                              .command = command,
+                                             .may_write = agents_may_write,
+                                             .may_renew = agents_may_renew,
                                              .renew = renew,
                                              .command_in = command_in,
                                              .onward = true};
@@ -344,6 +352,7 @@ static void handle_closed(uv_handle_t *handle) {
     if (--agents->closing > 0) return;
     forwarding_free(agents->forwarding);
     agents_hints_free(agents->hints);
+    rpc_reader_free(agents->reader);
     buffer_free(&agents->servers);
     free(agents->folder);
     void (*closed)(void *) = agents->closed;

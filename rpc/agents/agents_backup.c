@@ -11,6 +11,7 @@
 #include "base/file_in.h"
 #include "base/log.h"
 #include "rpc/agents/agents_internal.h"
+#include "rpc/api/access_control.h"
 #include "rpc/backup/archive.h"
 #include "rpc/backup/backup_transfer.h"
 #include "rpc/core/rpc_internal.h"
@@ -23,6 +24,7 @@ struct agent_backup {
     enum backup_kind kind;
     uint64_t size, offset, last_seen_ms; /* offset: of the next piece */
     int fd;
+    struct requester *requester;
     bool working, gone; /* gone: not in the list any more; freed when the work is done */
     /* The piece that is under way. */
     uv_work_t uv;
@@ -36,6 +38,7 @@ struct agent_backup {
 
 static void backup_free(struct agent_backup *backup) {
     if (backup->fd >= 0) close(backup->fd);
+    requester_release(backup->requester);
     free(backup->data);
     free(backup);
 }
@@ -169,12 +172,19 @@ static struct agent_backup *backup_of(struct agents *agents, uint64_t agent, uin
     return NULL;
 }
 
-static struct agent_backup *begin(struct agent *agent, const Pb__PeerBackup *ask) {
+/* A backup has everything, so it needs the rights of management. In another region its servers judge. */
+static int judge(struct agent *agent, const Pb__PeerBackup *ask, struct requester **requester) {
+    struct access_want want = {ACCESS_ACL, {0}, ACCESS_WRITE};
+    return agent_may(agent, ask->token, ask->region[0] ? NULL : &want, requester);
+}
+
+static struct agent_backup *begin(struct agent *agent, const Pb__PeerBackup *ask, struct requester *requester) {
     struct agents *agents = agent->agents;
     struct agent_backup *backup = mem_zalloc(sizeof *backup);
     backup->agents = agents, backup->agent = agent->reader.number, backup->number = ask->number, backup->fd = -1;
     backup->kind = ask->kind == BACKUP_SAVE ? BACKUP_SAVE : BACKUP_RESTORE;
     backup->data = mem_alloc(BACKUP_PIECE_BYTES);
+    backup->requester = requester, backup->save.requester = requester, backup->restore.requester = requester;
     backup->last_seen_ms = clock_mono_ms();
     backup->next = agents->backups;
     agents->backups = backup;
@@ -226,7 +236,14 @@ static void take(struct agent *agent, const Pb__PeerBackup *ask) {
         refuse(agents, number, ask->number, CO_BUSY,
                "the server has several backups of client agents under way: try again later");
     } else {
-        if (!backup) backup = begin(agent, ask);
+        struct requester *requester = NULL;
+        int denied = backup ? CO_OK : judge(agent, ask, &requester);
+        if (denied) {
+            refuse(agents, number, ask->number, denied, rpc_denial(agents->reader));
+            requester_release(requester);
+            return;
+        }
+        if (!backup) backup = begin(agent, ask, requester);
         if (backup->kind == BACKUP_RESTORE) take_piece(backup, ask);
         else if (!backup->working) read_piece(backup);
     }

@@ -7,6 +7,7 @@
 #include "base/mailbox.h"
 #include "rpc/agents/agents.h"
 #include "rpc/core/asks_run.h"
+#include "rpc/core/rpc_internal.h"
 #include "rpc/wire/hello.h"
 #include "rpc/wire/link.h"
 
@@ -32,6 +33,7 @@ struct agent {
     struct list unsent;  /* in agents->unsent, or alone */
     struct link *wire;
     struct asks_run_link *asks;
+    struct requester *self; /* of its own work; NULL: not needed yet */
     uint64_t last_seen_ms;
     uint64_t received, delivered; /* link.h's counters at the last look */
     bool asks_only; /* a server of another region that only asks for this region's identity, again and again */
@@ -44,6 +46,7 @@ struct agent {
 
 struct agents {
     struct rpc *rpc;
+    struct rpc_reader *reader; /* for what agents may do */
     struct forwarding *forwarding;
     struct agent *buckets[AGENTS_BUCKETS];
     struct pending_fetch *pending[AGENTS_ASKED_BUCKETS];
@@ -68,6 +71,19 @@ void agent_tell(struct agent *agent, uint8_t type, const ProtobufCMessage *messa
 
 void agent_send(struct agent *agent, uint8_t type, struct slice payload); /* likewise */
 void agents_flush(struct agents *agents);
+
+struct agent **agent_find(struct agents *agents, uint64_t number);
+
+/* agents_access.c. The requester of a request with this token, a reference; NULL: there is no access control. CO_OK;
+ * CO_NOTOKEN, CO_CLOSED. */
+int agent_requester(struct agent *agent, const char *token, uint32_t slot, struct requester **requester);
+int agents_may_write(void *data, uint64_t from, const Pb__PeerWrite *write, struct judged *judged, char *why,
+                     size_t room);
+int agents_may_renew(void *data, uint64_t from, const Pb__PeerRenew *renew, struct requester **requester);
+/* CO_OK, or an error as rpc_may. *requester: a reference, or NULL. `want` NULL: nothing is asked for. */
+int agent_may(struct agent *agent, const char *token, const struct access_want *want, struct requester **requester);
+int agents_may(const struct caller *caller, const char *token, const struct access_want *want,
+               struct requester **requester); /* of struct caller */
 
 struct agents_hints *agents_hints_new(struct agents *agents);
 void agents_hints_free(struct agents_hints *hints); /* nobody follows anything any more */

@@ -20,6 +20,7 @@ struct pending_fetch {
     struct remote_reader *reader;
     uint64_t place, number;
     int error;
+    char *text; /* why it was denied; NULL: it was not */
     bool held;
     struct rpc_fetched fetched;
     char *records; /* a copy */
@@ -65,7 +66,9 @@ static void pending_free(struct pending_fetch *pending) {
     list_remove(&pending->link);
     metric_set(&fetching, (int64_t)--pending->agents->asked_count);
     free((char *)(uintptr_t)pending->fetched.cause);
+    requester_release(pending->fetch.requester);
     free(pending->records);
+    free(pending->text);
     free(pending);
 }
 
@@ -74,6 +77,7 @@ static void fetch_done(struct rpc_fetch *fetch, int error, const struct rpc_fetc
     struct pending_fetch *pending = CONTAINER_OF(fetch, struct pending_fetch, fetch);
     struct agents *agents = pending->agents; /* once it is in the mailbox the loop may free it */
     pending->error = error;
+    if (error && fetch->denial) pending->text = mem_strdup(fetch->denial);
     if (error == CO_OK) {
         pending->fetched = *fetched;
         pending->records = mem_alloc(fetched->records.size + 1);
@@ -93,6 +97,7 @@ static size_t answer_piece(struct remote_reader *reader, const struct pending_fe
     if (answer.more) size = PIECE_BYTES;
     answer.number = pending->number;
     answer.index = fetched->index, answer.found = fetched->found, answer.none = fetched->none;
+    answer.hidden = fetched->hidden;
     answer.known_leader = fetched->known_leader, answer.last_contact_ms = fetched->last_contact_ms;
     answer.records = (ProtobufCBinaryData){size, (uint8_t *)pending->records + pending->sent};
     if (!answer.more && fetched->cause) answer.cause = (char *)(uintptr_t)fetched->cause;
@@ -100,10 +105,15 @@ static size_t answer_piece(struct remote_reader *reader, const struct pending_fe
     return size;
 }
 
-static void refuse_fetch(struct remote_reader *reader, uint64_t number, int error) {
+static void deny_fetch(struct remote_reader *reader, uint64_t number, int error, const char *text) {
     Pb__PeerFetched answer = PB__PEER_FETCHED__INIT;
+    if (text) answer.text = (char *)(uintptr_t)text;
     answer.number = number, answer.outcome = (uint32_t)error;
     tell(reader, PEER_FETCHED, &answer.base);
+}
+
+static void refuse_fetch(struct remote_reader *reader, uint64_t number, int error) {
+    deny_fetch(reader, number, error, NULL);
 }
 
 /* Agents' answers take turns. For a server, which asks for many clients, the smallest answer goes first, so that small
@@ -157,7 +167,7 @@ static bool goes_at_once(struct remote_reader *reader, const struct pending_fetc
 
 /* False: the caller frees it. */
 static bool answer_fetch(struct remote_reader *reader, struct pending_fetch *pending) {
-    if (pending->error != CO_OK) refuse_fetch(reader, pending->number, pending->error);
+    if (pending->error != CO_OK) deny_fetch(reader, pending->number, pending->error, pending->text);
     else if (!goes_at_once(reader, pending)) return hold(reader, pending);
     else (void)answer_piece(reader, pending);
     return false;
@@ -170,6 +180,16 @@ void agents_read_answered(struct agents *agents) {
         bool held = pending->reader && !agents->stopping && answer_fetch(pending->reader, pending);
         if (!held) pending_free(pending);
     }
+}
+
+/* Another server asks for its clients, whose names it has seen proven, or for itself. */
+static int requester_of(struct remote_reader *reader, const Pb__PeerFetch *ask, struct requester **requester) {
+    if (!reader->server) return agent_requester(agent_of(reader), ask->token, ask->slot, requester);
+    size_t size = strlen(ask->token);
+    if (size == 0) return CO_OK;
+    if (size > REQUESTER_TOKEN_MOST || ask->slot > REQUESTER_REGION) return CO_NOTOKEN;
+    *requester = requester_new((enum requester_slot)ask->slot, slice_make(ask->token, size));
+    return CO_OK;
 }
 
 void agents_read(struct remote_reader *reader, const Pb__PeerFetch *ask) {
@@ -196,9 +216,16 @@ void agents_read(struct remote_reader *reader, const Pb__PeerFetch *ask) {
         refuse_fetch(reader, ask->number, CO_NOREGION);
         return;
     }
+    struct requester *requester = NULL;
+    int unknown = requester_of(reader, ask, &requester);
+    if (unknown) {
+        refuse_fetch(reader, ask->number, unknown);
+        return;
+    }
     ProtobufCMessage *request =
         frame_unpack(type->request, slice_make((const char *)ask->request.data, ask->request.len), NULL);
     if (!request) {
+        requester_release(requester);
         refuse_fetch(reader, ask->number, CO_INVALID);
         return;
     }
@@ -207,6 +234,7 @@ void agents_read(struct remote_reader *reader, const Pb__PeerFetch *ask) {
     pending->fetch.type = type, pending->fetch.done = fetch_done;
     pending->fetch.freshness = ask->stale ? RPC_STALE : RPC_DEFAULT;
     pending->fetch.here = reader->server != 0;
+    pending->fetch.requester = requester;
     memcpy(pending->fetch.region, ask->region, strlen(ask->region) + 1);
     pending->fetch.index = ask->index, pending->fetch.wait_ms = ask->wait_ms;
     pending->place = pending_place(reader, ask->number);

@@ -31,8 +31,9 @@ struct rpc_cluster_state {
  * the leader, and ends with CO_NOLEADER when none answers for 7 s. Else as this server knows it. */
 struct rpc_ask_cluster {
     void (*done)(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state);
-    bool of_leader;                  /* in */
-    char region[RPC_REGION_MAX + 1]; /* in */
+    bool of_leader;                    /* in */
+    const struct requester *requester; /* in: on whose behalf; the caller's reference, until `done` */
+    char region[RPC_REGION_MAX + 1];   /* in */
     _Alignas(16) char impl[160];
 };
 void rpc_ask_cluster(struct rpc *rpc, struct rpc_ask_cluster *ask);
@@ -47,6 +48,7 @@ struct rpc_change {
     uint64_t id;       /* the server; transfer: 0 for the best one */
     char address[128]; /* instead of id, when id is 0 and this is not empty */
     char region[RPC_REGION_MAX + 1];
+    const struct requester *requester; /* in: on whose behalf; the caller's reference, until `done` */
     void (*done)(struct rpc_change *change, int error);
     _Alignas(16) char impl[160];
 };
@@ -57,8 +59,9 @@ void rpc_change(struct rpc *rpc, struct rpc_change *change);
  * more. */
 struct rpc_save {
     void (*done)(struct rpc_save *save, int error);
-    const char *folder; /* for temporary files: where there is space */
-    bool stale;         /* in */
+    const char *folder;                /* for temporary files: where there is space */
+    bool stale;                        /* in */
+    const struct requester *requester; /* in: on whose behalf; the caller's reference, until `done` */
     char region[RPC_REGION_MAX + 1];
     int fd;
     uint64_t size, index; /* of the archive; of the state in it, as rpc_applied counts */
@@ -74,6 +77,7 @@ void rpc_save(struct rpc *rpc, struct rpc_save *save);
     "the file is empty, so it is no backup: saving it failed, or it was never written; take another one"
 struct rpc_restore {
     void (*done)(struct rpc_restore *restore, int error);
+    const struct requester *requester; /* in: on whose behalf; the caller's reference, until `done` */
     const char *folder;
     char region[RPC_REGION_MAX + 1];
     int fd;

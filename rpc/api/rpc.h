@@ -11,6 +11,7 @@
 #include "lb/hints.h"
 #include "lb/vivaldi.h"
 #include "registry/machine.h"
+#include "rpc/api/requester.h"
 #include "rpc/wire/peer.pb-c.h"
 
 struct rpc;
@@ -31,7 +32,11 @@ struct rpc_write {
      * only. */
     void (*done)(struct rpc_write *write, int error, const struct machine_result *result);
     char region[RPC_REGION_MAX + 1]; /* in */
-    _Alignas(16) char impl[128];     /* rpc's own */
+    /* in: on whose behalf; the caller's reference, until `done`. On a server rpc_may_write has judged the command, and said
+     * `judged`; the command is judged anew when access control has changed before it is proposed. */
+    const struct requester *requester;
+    uint64_t judged;
+    _Alignas(16) char impl[128]; /* rpc's own */
 };
 #define RPC_LEADER_WAIT_MS 7000
 /* Encodes `message`, and keeps only `write`. Waits up to 7 s for a leader before failing with CO_NOLEADER. */
@@ -78,6 +83,7 @@ struct rpc_fetched {
     bool known_leader;    /* of the server that answered */
     uint64_t last_contact_ms;
     const char *cause; /* the change that ended its wait (stream_cause), valid as `records`; NULL: none, or unknown */
+    uint64_t hidden;   /* rows that the requester may not see, and that are not among the records */
     uint64_t age_ms;   /* client agents: no server can be reached, and this answer is so old. 0: fresh */
 };
 struct rpc_fetch {
@@ -89,12 +95,14 @@ struct rpc_fetch {
     bool background; /* client agents: nobody waits for it, so a silent server may be noticed a second later */
     uint64_t index, wait_ms;
     char region[RPC_REGION_MAX + 1];
+    const struct requester *requester; /* on whose behalf; the caller's reference, until `done` */
+    const char *denial; /* out, with CO_DENIED, CO_NOTOKEN and CO_NOTREADY: one line, valid during `done`; NULL: none */
     /* Exactly once, on another thread; short. CO_OK, CO_NOLEADER, CO_FENCED, CO_TIMEOUT, CO_CLOSED (cancelled, or
-     * the end), CO_BUSY (too many), CO_CORRUPT, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the
+     * the end), CO_BUSY (too many), CO_CORRUPT, CO_DENIED, CO_NOTOKEN, CO_NOTREADY, CO_TOOLARGE (a result of more than 512 MiB), CO_UNSUPPORTED (the
      * server does not know this query), CO_DISKFULL (the server's disk is full and it is behind, and no leader
      * answered in its place). `fetched` is NULL with an error. */
     void (*done)(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched);
-    _Alignas(16) char impl[256]; /* rpc's own */
+    _Alignas(16) char impl[288]; /* rpc's own */
 };
 void rpc_fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request); /* any thread */
 /* Any thread, also when it is done already, as long as the struct is there. `done` still comes, soon. */
@@ -113,10 +121,10 @@ void rpc_read_end(struct rpc_reader *reader);
  * a copy that the agent keeps current (rpc/client/dns_subscriptions.c): the first question for a name waits for it, up
  * to 1.5 s. Not on the loop. */
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-              struct arena *arena, struct query_result *result);
+              const struct requester *requester, struct arena *arena, struct query_result *result);
 /* The same without waiting. CO_AGAIN: it is not here yet, but will be, up to 1.5 s after the first question. */
 int rpc_query_now(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-                  struct arena *arena, struct query_result *result);
+                  const struct requester *requester, struct arena *arena, struct query_result *result);
 uint64_t rpc_generation(struct rpc *rpc, struct watch_key watched); /* read it before rpc_query when storing answers */
 struct watch_table *rpc_watches(struct rpc *rpc);
 uint64_t rpc_applied(struct rpc *rpc);
@@ -169,10 +177,11 @@ void rpc_join(struct rpc *rpc, struct rpc_join *join);
 #define RPC_LOOK_MAX 20000
 struct rpc_renew {
     void (*done)(struct rpc_renew *renew, int error);
-    char id[40];                     /* in */
-    uint8_t kind;                    /* in: number of the expiry kind: session_expiry, lease_expiry, ... */
-    char region[RPC_REGION_MAX + 1]; /* in */
-    bool look;                       /* in: only reads the time, renews nothing; with an empty id: of the whole kind */
+    char id[40];                       /* in */
+    uint8_t kind;                      /* in: number of the expiry kind: session_expiry, lease_expiry, ... */
+    char region[RPC_REGION_MAX + 1];   /* in */
+    const struct requester *requester; /* in: on whose behalf; the caller's reference, until `done` */
+    bool look; /* in: only reads the time, renews nothing; with an empty id: of the whole kind */
     /* out, with CO_OK: its TTL, and the part of it that is left when the leader answers; 0: no TTL */
     int64_t ttl_ns, left_ms;
     uint64_t restored; /* out: machine_restored, as the leader knows it; 0: not known, or none */
@@ -205,8 +214,9 @@ void rpc_hints_follow(struct rpc *rpc, struct slice service);
  * CO_OK, CO_NOLEADER (no server is reached), CO_CLOSED. `answer` is valid during the call. */
 struct rpc_hot {
     void (*done)(struct rpc_hot *hot, int error, const Pb__PeerHotAnswer *answer);
-    const char *service;         /* in; stays until `done` */
-    _Alignas(16) char impl[256]; /* rpc's own */
+    const char *service;               /* in; stays until `done` */
+    const struct requester *requester; /* in: on whose behalf; the caller's reference, until `done` */
+    _Alignas(16) char impl[256];       /* rpc's own */
 };
 void rpc_hot(struct rpc *rpc, struct rpc_hot *hot);
 

@@ -28,9 +28,10 @@ struct rpc_trust {
      * CO_OK; CO_NOLEADER, CO_CLOSED, CO_UNKNOWN_OUTCOME; CO_AGAIN: no server that was asked has the CA's key yet; CO_CONFLICT,
      * CO_DENIED, CO_INVALID, CO_NOTFOUND, CO_TOOLARGE: `text` says why. */
     void (*done)(struct rpc_trust *trust, int error);
-    enum rpc_trust_verb verb; /* in, as what follows; strings stay until `done` */
-    bool server;              /* the token makes servers; the node is a server */
-    const char *node;         /* a token's pattern, the node to remove; NULL: "" */
+    const struct requester *requester; /* in: on whose behalf; the caller's reference, until `done` */
+    enum rpc_trust_verb verb;          /* in, as what follows; strings stay until `done` */
+    bool server;                       /* the token makes servers; the node is a server */
+    const char *node;                  /* a token's pattern, the node to remove; NULL: "" */
     const char *address,
         *fingerprint;            /* of regions: a server there; SHA-256 of the CA's key, 64 hex digits. NULL: "" */
     uint32_t uses;               /* 0: any number */

@@ -26,6 +26,7 @@ void client_asked(struct client *client) {
 /* -- writes ------------------------------------------------------------------------------------------------------- */
 struct client_write {
     struct loop_task task;
+    struct judged judged;
     struct node_proposal proposal;
 };
 _Static_assert(sizeof(struct client_write) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
@@ -93,9 +94,11 @@ static void write_taken(struct loop_task *task) {
 
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
     struct client_write *impl = (struct client_write *)(void *)write->impl;
-    *impl = (struct client_write){0};
-    impl->proposal = (struct node_proposal){
-        .done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
+    *impl = (struct client_write){.judged.requester = write->requester};
+    impl->proposal = (struct node_proposal){.done = write_done,
+                                            .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS,
+                                            .data = rpc_command(command, message),
+                                            .tag = &impl->judged};
     rpc_on_loop(client->rpc, &impl->task, write_taken);
 }
 
@@ -144,6 +147,12 @@ static bool reach(void *data, uint64_t conn) { return client_conn_of(data, conn)
 static void send_message(void *data, uint64_t number, uint8_t type, const ProtobufCMessage *message) {
     struct client_conn *conn = client_conn_of(data, number);
     if (conn) link_tell(conn->wire, type, message);
+}
+
+static const struct requester *requester_of(void *data, const struct node_proposal *proposal) {
+    (void)data;
+    const struct judged *judged = proposal->tag;
+    return judged ? judged->requester : NULL;
 }
 
 /* The region that a command names. A link gets only commands for its own region. */
@@ -322,8 +331,12 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
         log_warn("client",
                  "no server is known: this agent waits for `coord join ADDRESS` (-retry-join=ADDRESS names one; "
                  "-server runs one)");
-    struct forwarding_callbacks callbacks = {
-        .data = client, .reach = reach, .send = send_message, .command = command, .region_of = region_of};
+    struct forwarding_callbacks callbacks = {.data = client,
+                                             .reach = reach,
+                                             .send = send_message,
+                                             .command = command,
+                                             .region_of = region_of,
+                                             .requester_of = requester_of};
     client->forwarding = forwarding_new(&callbacks, 0);
     static const struct call_method *const methods[] = {&fetch_method,   &cluster_method, &change_method,
                                                         &echo_method,    &backup_method,  &hot_method,

@@ -80,6 +80,8 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
         message->region = backup->restore->region;
         message->data = (ProtobufCBinaryData){backup->piece_size, (uint8_t *)backup->piece};
     }
+    message->token =
+        (char *)(uintptr_t)requester_token(backup->save ? backup->save->requester : backup->restore->requester);
     return &message->base;
 }
 

@@ -13,6 +13,7 @@ struct kept {
     uint64_t hash;
     uint16_t query;
     struct slice request;
+    struct requester *requester; /* nobody else gets it */
     struct client_kept is;
     size_t cost;
     char bytes[]; /* request, records */
@@ -31,9 +32,15 @@ struct client_cache *client_cache_new(size_t bytes) {
     return cache;
 }
 
-static struct kept **find(struct client_cache *cache, uint16_t query, struct slice request, uint64_t hash) {
+static uint64_t hash_of(uint16_t query, struct slice request, const struct requester *requester) {
+    return hash64_seed(request.data, request.size, query + (requester ? requester->hash : 0));
+}
+
+static struct kept **find(struct client_cache *cache, uint16_t query, struct slice request,
+                          const struct requester *requester, uint64_t hash) {
     struct kept **at = &cache->buckets[hash % BUCKETS];
-    while (*at && ((*at)->hash != hash || (*at)->query != query || !slice_equal((*at)->request, request)))
+    while (*at && ((*at)->hash != hash || (*at)->query != query || !slice_equal((*at)->request, request) ||
+                   !requester_equal((*at)->requester, requester)))
         at = &(*at)->chain;
     return at;
 }
@@ -43,6 +50,7 @@ static void drop(struct client_cache *cache, struct kept **at) {
     *at = kept->chain;
     list_remove(&kept->link);
     cache->bytes -= kept->cost;
+    requester_release(kept->requester);
     free(kept);
 }
 
@@ -53,19 +61,20 @@ void client_cache_free(struct client_cache *cache) {
 }
 
 void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request,
-                      const struct rpc_fetched *fetched, uint64_t now_ms) {
-    uint64_t hash = hash64_seed(request.data, request.size, query);
-    struct kept **at = find(cache, query, request, hash);
+                      const struct requester *requester, const struct rpc_fetched *fetched, uint64_t now_ms) {
+    uint64_t hash = hash_of(query, request, requester);
+    struct kept **at = find(cache, query, request, requester, hash);
     if (*at) drop(cache, at);
     size_t cost = sizeof(struct kept) + request.size + fetched->records.size;
     if (cost > cache->limit / 4) return;
     while (cache->bytes + cost > cache->limit) {
         struct kept *oldest = LIST_ENTRY(cache->all.next, struct kept, link);
-        drop(cache, find(cache, oldest->query, oldest->request, oldest->hash));
+        drop(cache, find(cache, oldest->query, oldest->request, oldest->requester, oldest->hash));
     }
     struct kept *kept = mem_alloc(cost);
     *kept = (struct kept){.hash = hash, .query = query, .cost = cost, .is = {.fetched = *fetched, .at_ms = now_ms}};
     kept->is.fetched.cause = NULL;
+    kept->requester = requester_keep(requester);
     kept->request = slice_make(kept->bytes, request.size);
     kept->is.fetched.records = slice_make(kept->bytes + request.size, fetched->records.size);
     if (request.size) memcpy(kept->bytes, request.data, request.size);
@@ -76,8 +85,9 @@ void client_cache_put(struct client_cache *cache, uint16_t query, struct slice r
     cache->bytes += cost;
 }
 
-const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request) {
-    struct kept *kept = *find(cache, query, request, hash64_seed(request.data, request.size, query));
+const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request,
+                                           const struct requester *requester) {
+    struct kept *kept = *find(cache, query, request, requester, hash_of(query, request, requester));
     if (!kept) return NULL;
     list_remove(&kept->link);
     list_append(&cache->all, &kept->link);

@@ -112,8 +112,9 @@ struct client_kept {
     uint64_t at_ms;
 };
 void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request,
-                      const struct rpc_fetched *fetched, uint64_t now_ms);
-const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request);
+                      const struct requester *requester, const struct rpc_fetched *fetched, uint64_t now_ms);
+const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request,
+                                           const struct requester *requester);
 
 /* -- dns_subscriptions.c ------------------------------------------------------------------------------------------ */
 /* Of at most so many queries. */
@@ -121,8 +122,8 @@ struct dns_subscriptions *dns_subscriptions_new(struct rpc *rpc, size_t most);
 /* Any thread but the loop. The records are copied into the arena. CO_OK, CO_NOLEADER, CO_TIMEOUT, CO_CLOSED; CO_BUSY: a
  * thread waits for each entry, so there is no room. Without `wait`: CO_AGAIN: not here yet. */
 int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
-                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result,
-                            bool wait);
+                            const ProtobufCMessage *request, const struct requester *requester, struct arena *arena,
+                            struct query_result *result, bool wait);
 struct watch_table *dns_subscriptions_watches(struct dns_subscriptions *subscriptions);
 void dns_subscriptions_tick(struct dns_subscriptions *subscriptions, uint64_t now_ms);
 void dns_subscriptions_stop(struct dns_subscriptions *subscriptions); /* before the fetches are ended */

@@ -64,7 +64,8 @@ static bool not_kept(struct client_read *impl) {
 
 static bool end_with_kept(struct client_read *impl, uint64_t now_ms) {
     const struct rpc_fetch *fetch = fetch_of(impl);
-    const struct client_kept *kept = client_cache_get(impl->client->cache, fetch->type->number, request_of(impl));
+    const struct client_kept *kept =
+        client_cache_get(impl->client->cache, fetch->type->number, request_of(impl), fetch->requester);
     if (!kept || not_kept(impl) || fetch->freshness == RPC_CONSISTENT) return false;
     if (fetch->index && kept->fetched.index <= fetch->index && now_ms < impl->until_ms) return false; /* it has that */
     struct rpc_fetched fetched = kept->fetched;
@@ -98,6 +99,8 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     ask->request = (ProtobufCBinaryData){impl->request_size, impl->request};
     ask->index = fetch->index;
     if (!impl->client->region) ask->region = (char *)(uintptr_t)fetch->region;
+    ask->token = (char *)(uintptr_t)requester_token(fetch->requester);
+    if (fetch->requester) ask->slot = fetch->requester->slot;
     if (fetch->index) ask->wait_ms = impl->until_ms > now_ms ? impl->until_ms - now_ms : 1;
     buffer_reset(&impl->pieces);
     if (fetch->index == 0) client_asked(impl->client);
@@ -136,6 +139,7 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
     if (error == CO_OK) error = (int)answer->outcome;
     if (error == CO_OK && impl->pieces.size + answer->records.len > ANSWER_MOST) error = CO_TOOLARGE;
     if (error != CO_OK) {
+        if (answer && answer->text[0]) fetch_of(impl)->denial = answer->text;
         end(impl, error, NULL);
         return;
     }
@@ -145,11 +149,13 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
                                   .found = answer->found,
                                   .none = answer->none,
                                   .known_leader = answer->known_leader,
-                                  .last_contact_ms = answer->last_contact_ms};
+                                  .last_contact_ms = answer->last_contact_ms,
+                                  .hidden = answer->hidden};
     if (answer->cause[0]) fetched.cause = answer->cause;
     fetched.records = whole ? message_slice(answer->records) : buffer_slice(&impl->pieces);
     if (fetch->type->discovery && !not_kept(impl))
-        client_cache_put(impl->client->cache, fetch->type->number, request_of(impl), &fetched, clock_mono_ms());
+        client_cache_put(impl->client->cache, fetch->type->number, request_of(impl), fetch->requester, &fetched,
+                         clock_mono_ms());
     end(impl, CO_OK, &fetched);
 }
 

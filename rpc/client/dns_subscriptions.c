@@ -41,8 +41,9 @@ struct dns_subscription {
     bool ready, found, none;
     bool fetching, dropped; /* dropped: nobody finds it any more; freed when its fetch has ended and nobody waits */
     uint64_t index;
-    struct slice request;      /* packed, ours */
-    ProtobufCMessage *message; /* the same */
+    struct requester *requester; /* it has what this one may see */
+    struct slice request;        /* packed, ours */
+    ProtobufCMessage *message;   /* the same */
     char *records;
     size_t records_size;
     struct rpc_fetch fetch;
@@ -77,6 +78,7 @@ static void touch(struct dns_subscriptions *subscriptions, const struct dns_subs
 static void entry_free(struct dns_subscription *entry) {
     if (entry->fetching || entry->waiters) return; /* the last of these frees it */
     protobuf_c_message_free_unpacked(entry->message, NULL);
+    requester_release(entry->requester);
     free((char *)(uintptr_t)entry->request.data);
     free(entry->records);
     free(entry);
@@ -128,7 +130,9 @@ static void fetched_here(struct rpc_fetch *fetch, int error, const struct rpc_fe
     pthread_mutex_lock(&subscriptions->lock);
     subscriptions->out--;
     entry->fetching = false;
+    bool refused = error == CO_DENIED || error == CO_NOTOKEN;
     if (error == CO_OK && !entry->dropped) take(entry, fetched);
+    if (refused && !entry->dropped) take(entry, &(struct rpc_fetched){.index = entry->index, .none = true});
     if (entry->dropped) {
         entry_free(entry);
     } else if (subscriptions->stopping || !entry->ready ||
@@ -150,6 +154,7 @@ static void follow(struct dns_subscription *entry, uint64_t index) {
                                       .no_cache = true,
                                       .index = index,
                                       .wait_ms = FOLLOW_MS,
+                                      .requester = entry->requester,
                                       .done = fetched_here};
     entry->subscriptions->out++;
     entry->fetching = true;
@@ -169,16 +174,18 @@ void dns_subscriptions_tick(struct dns_subscriptions *subscriptions, uint64_t no
 
 /* -- asking; any thread ------------------------------------------------------------------------------------------- */
 static struct dns_subscription *find(struct dns_subscriptions *subscriptions, const struct query_type *type,
-                                     struct slice request, uint64_t hash) {
+                                     struct slice request, const struct requester *requester, uint64_t hash) {
     struct dns_subscription *entry = subscriptions->buckets[hash % BUCKETS];
-    while (entry && (entry->hash != hash || entry->type != type || !slice_equal(entry->request, request)))
+    while (entry && (entry->hash != hash || entry->type != type || !slice_equal(entry->request, request) ||
+                     !requester_equal(entry->requester, requester)))
         entry = entry->chain;
     return entry;
 }
 
 static struct dns_subscription *entry_new(struct dns_subscriptions *subscriptions, const struct query_type *type,
-                                          struct slice request, uint64_t hash) {
+                                          struct slice request, const struct requester *requester, uint64_t hash) {
     struct dns_subscription *entry = mem_zalloc(sizeof *entry);
+    entry->requester = requester_keep(requester);
     entry->subscriptions = subscriptions, entry->type = type, entry->hash = hash,
     entry->since_ms = entry->used_ms = clock_mono_ms();
     entry->request = slice_make(mem_strndup(request.data, request.size), request.size);
@@ -241,15 +248,15 @@ static int not_ready(struct dns_subscriptions *subscriptions, const struct dns_s
 }
 
 int dns_subscriptions_query(struct dns_subscriptions *subscriptions, const struct query_type *type,
-                            const ProtobufCMessage *request, struct arena *arena, struct query_result *result,
-                            bool wait) {
+                            const ProtobufCMessage *request, const struct requester *requester, struct arena *arena,
+                            struct query_result *result, bool wait) {
     struct slice wanted = message_pack(arena, request);
-    uint64_t hash = hash64_seed(wanted.data, wanted.size, type->number);
+    uint64_t hash = hash64_seed(wanted.data, wanted.size, type->number + (requester ? requester->hash : 0));
     *result = (struct query_result){0};
     pthread_mutex_lock(&subscriptions->lock);
-    struct dns_subscription *entry = find(subscriptions, type, wanted, hash);
+    struct dns_subscription *entry = find(subscriptions, type, wanted, requester, hash);
     int rv = subscriptions->stopping ? CO_CLOSED : entry ? CO_OK : make_room(subscriptions);
-    if (rv == CO_OK && !entry) entry = entry_new(subscriptions, type, wanted, hash);
+    if (rv == CO_OK && !entry) entry = entry_new(subscriptions, type, wanted, requester, hash);
     if (rv == CO_OK) {
         if (!entry->ready) rv = wait ? wait_ready(subscriptions, entry) : not_ready(subscriptions, entry);
         if (rv == CO_OK) rv = copy_out(entry, arena, result);

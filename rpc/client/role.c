@@ -17,9 +17,9 @@ static void fetch(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessa
     client_read_begin(rpc->client, fetch, request);
 }
 static void fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) { client_read_cancel(rpc->client, fetch); }
-static int query(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-                 struct query_result *result, bool wait) {
-    return dns_subscriptions_query(rpc->client->subscriptions, type, request, arena, result, wait);
+static int query(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request,
+                 const struct requester *requester, struct arena *arena, struct query_result *result, bool wait) {
+    return dns_subscriptions_query(rpc->client->subscriptions, type, request, requester, arena, result, wait);
 }
 static const struct modules *modules(const struct rpc *rpc) { return rpc->client->modules; }
 static struct watch_table *watches(struct rpc *rpc) { return dns_subscriptions_watches(rpc->client->subscriptions); }

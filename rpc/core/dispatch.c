@@ -70,48 +70,6 @@ void rpc_fetch_cancel(struct rpc *rpc, struct rpc_fetch *fetch) {
 const struct modules *rpc_modules(const struct rpc *rpc) { return rpc->role->modules(rpc); }
 bool rpc_has_copy(const struct rpc *rpc) { return rpc->machine != NULL; }
 
-struct rpc_reader {
-    struct rpc *rpc;
-    struct store_reader *store; /* NULL: there is no copy here */
-};
-
-struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
-    struct rpc_reader *reader = mem_zalloc(sizeof *reader);
-    reader->rpc = rpc;
-    if (rpc_has_copy(rpc)) reader->store = store_reader_new(machine_store(rpc->machine));
-    return reader;
-}
-void rpc_reader_free(struct rpc_reader *reader) {
-    if (!reader) return;
-    if (reader->store) store_reader_free(reader->store);
-    free(reader);
-}
-struct store_txn *rpc_read_begin(struct rpc_reader *reader) {
-    CHECK(reader->store);
-    return store_read(reader->store);
-}
-void rpc_read_end(struct rpc_reader *reader) {
-    if (reader->store) store_read_done(reader->store);
-}
-
-static int query_run(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-                     struct arena *arena, struct query_result *result, bool wait) {
-    if (!reader->store) return reader->rpc->role->query(reader->rpc, type, request, arena, result, wait);
-    struct store_txn *txn = rpc_read_begin(reader);
-    int error = type->run(txn, request, arena, result);
-    return error ? error : store_txn_error(txn);
-}
-
-int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-              struct arena *arena, struct query_result *result) {
-    return query_run(reader, type, request, arena, result, true);
-}
-
-int rpc_query_now(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-                  struct arena *arena, struct query_result *result) {
-    return query_run(reader, type, request, arena, result, false);
-}
-
 struct watch_table *rpc_watches(struct rpc *rpc) {
     return rpc->role->watches(rpc);
 }

@@ -20,6 +20,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     Pb__PeerHot *message = arena_alloc(arena, sizeof *message);
     pb__peer_hot__init(message);
     message->service = (char *)(uintptr_t)hot_of(called(call))->service;
+    message->token = (char *)(uintptr_t)requester_token(hot_of(called(call))->requester);
     return &message->base;
 }
 
@@ -88,7 +89,13 @@ bool hot_serve(const struct caller *caller, struct slice payload) {
     Pb__PeerHotAnswer answer = PB__PEER_HOT_ANSWER__INIT;
     answer.number = ask->number;
     struct looking looking = {.answer = &answer, .told = tell_caller, .caller = caller};
-    hints_hot(caller->rpc->hints, slice_text(ask->service), clock_mono_ns(), see, &looking);
+    struct access_want want = {ACCESS_SERVICE, slice_text(ask->service), ACCESS_READ};
+    struct requester *requester = NULL;
+    int denied = caller->may ? caller->may(caller, ask->token, &want, &requester) : CO_OK;
+    answer.outcome = (uint32_t)denied;
+    if (denied) tell_caller(&looking);
+    else hints_hot(caller->rpc->hints, slice_text(ask->service), clock_mono_ns(), see, &looking);
+    requester_release(requester);
     frame_drop(ask);
     return true;
 }

@@ -33,6 +33,7 @@ static ProtobufCMessage *build_ask(struct call *call, struct arena *arena) {
     pb__peer_cluster__init(message);
     message->as_known = !ask_of(operator_call_of(call))->of_leader;
     message->region = ask_of(operator_call_of(call))->region;
+    message->token = (char *)(uintptr_t)requester_token(ask_of(operator_call_of(call))->requester);
     return &message->base;
 }
 
@@ -42,6 +43,7 @@ static ProtobufCMessage *build_change(struct call *call, struct arena *arena) {
     pb__peer_change__init(message);
     message->type = change->type, message->id = change->id, message->address = (char *)(uintptr_t)change->address;
     message->region = (char *)(uintptr_t)change->region;
+    message->token = (char *)(uintptr_t)requester_token(change->requester);
     return &message->base;
 }
 
@@ -132,7 +134,13 @@ struct served_call {
     uint64_t number;
     struct rpc_ask_cluster ask;
     struct rpc_change change;
+    struct requester *requester; /* NULL: a server's own work, or there is no access control */
 };
+
+static void served_free(struct served_call *served) {
+    requester_release(served->requester);
+    free(served);
+}
 
 /* Only the leader answers servers. */
 static void cluster_known(struct rpc_ask_cluster *ask, int error, const struct rpc_cluster_state *state) {
@@ -145,7 +153,7 @@ static void cluster_known(struct rpc_ask_cluster *ask, int error, const struct r
     if (error == CO_OK) operator_state_pack(state, &arena, &message);
     served->caller.tell(&served->caller, PEER_CLUSTER_ANSWER, &message.base);
     arena_free(&arena);
-    free(served);
+    served_free(served);
 }
 
 static void changed(struct rpc_change *change, int error) {
@@ -153,7 +161,7 @@ static void changed(struct rpc_change *change, int error) {
     Pb__PeerChangeAnswer message = PB__PEER_CHANGE_ANSWER__INIT;
     message.number = served->number, message.outcome = (uint32_t)error;
     served->caller.tell(&served->caller, PEER_CHANGE_ANSWER, &message.base);
-    free(served);
+    served_free(served);
 }
 
 static struct served_call *served_new(const struct caller *caller, uint64_t number) {
@@ -170,11 +178,22 @@ static bool take_region(const char *region, char to[RPC_REGION_MAX + 1]) {
     return true;
 }
 
+/* In another region its servers judge. */
+static int judge(struct served_call *served, const char *token, const char *region, enum access_level least) {
+    const struct caller *caller = &served->caller;
+    if (!caller->may) return CO_OK;
+    return caller->may(caller, token, region[0] ? NULL : &(struct access_want){ACCESS_OPERATOR, {0}, least},
+                       &served->requester);
+}
+
 static void serve_ask(const struct caller *caller, const Pb__PeerCluster *wanted) {
     struct served_call *served = served_new(caller, wanted->number);
+    int denied = judge(served, wanted->token, wanted->region, ACCESS_READ);
+    served->ask.requester = served->requester;
     served->ask.of_leader = !wanted->as_known;
     bool named = take_region(wanted->region, served->ask.region);
-    if (!named) cluster_known(&served->ask, CO_NOREGION, NULL);
+    if (denied) cluster_known(&served->ask, denied, NULL);
+    else if (!named) cluster_known(&served->ask, CO_NOREGION, NULL);
     else if (caller->rpc->stopping) cluster_known(&served->ask, CO_CLOSED, NULL);
     else if (caller->is_agent) rpc_ask_cluster(caller->rpc, &served->ask);
     else caller->rpc->role->ask_here(caller->rpc, &served->ask);
@@ -184,6 +203,8 @@ static void serve_change(const struct caller *caller, const Pb__PeerChange *want
     struct served_call *served = served_new(caller, wanted->number);
     int rv = caller->rpc->stopping ? CO_CLOSED : operator_change_unpack(wanted, &served->change);
     if (!take_region(wanted->region, served->change.region)) rv = CO_NOREGION;
+    if (rv == CO_OK) rv = judge(served, wanted->token, wanted->region, ACCESS_WRITE);
+    served->change.requester = served->requester;
     if (rv != CO_OK) changed(&served->change, rv);
     else if (caller->is_agent) rpc_change(caller->rpc, &served->change);
     else caller->rpc->role->change_here(caller->rpc, &served->change);

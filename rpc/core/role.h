@@ -28,8 +28,8 @@ struct rpc_role {
     void (*fetch)(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCMessage *request);
     void (*fetch_cancel)(struct rpc *rpc, struct rpc_fetch *fetch);
     /* for roles without a copy to read (rpc_has_copy); else NULL */
-    int (*query)(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request, struct arena *arena,
-                 struct query_result *result, bool wait);
+    int (*query)(struct rpc *rpc, const struct query_type *type, const ProtobufCMessage *request,
+                 const struct requester *requester, struct arena *arena, struct query_result *result, bool wait);
     /* Loop thread: as submit, for a command that is packed already (proposal->data). NULL: links to regions do not have
      * this role. */
     void (*propose)(struct rpc *rpc, struct node_proposal *proposal);

@@ -9,6 +9,7 @@
 #include "consensus/node.h"
 #include "rpc/cluster/peers.h"
 #include "rpc/core/role.h"
+#include "rpc/forward/forwarding.h"
 #include "rpc/wire/calls.h"
 
 struct agents;
@@ -19,6 +20,7 @@ struct client;
 struct forwarding_run;
 struct last_seen_table;
 struct lessor_run;
+struct rpc_access_control;
 struct rpc_region_hooks;
 struct server;
 
@@ -55,7 +57,10 @@ struct rpc {
     struct last_seen_table *last_seen; /* rpc/cluster/last_seen.h */
 
     /* Servers: set before requests come; any thread. */
-    struct rpc_region_hooks *regions; /* rpc/api/regions.h; NULL: there are no links */
+    struct rpc_region_hooks *regions;         /* rpc/api/regions.h; NULL: there are no links */
+    const struct rpc_access_control *control; /* rpc/api/access_control.h; NULL: everything is allowed */
+    pthread_mutex_t default_lock;
+    struct requester *default_requester; /* under the lock; NULL: while there is no access control */
 
     /* Servers: the rooms, NULL before they start; each has its own threads. */
     struct agents *agents;             /* rpc/agents/agents.h; NULL without `others` */
@@ -86,6 +91,10 @@ struct caller {
     struct rpc *rpc;
     uint64_t id;
     bool is_agent; /* a client agent; else a server */
+    /* May it, with this token? *requester: a reference for the caller, or NULL. `want` NULL: nothing is asked for. Errors as
+     * rpc_may. A NULL function: it may everything. */
+    int (*may)(const struct caller *caller, const char *token, const struct access_want *want,
+               struct requester **requester);
     /* Loop thread. Nothing when its connection has ended. */
     void (*tell)(const struct caller *caller, uint8_t type, const ProtobufCMessage *message);
 };

@@ -25,6 +25,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     pb__peer_trust__init(message);
     message->verb = trust->verb, message->server = trust->server, message->uses = trust->uses;
     message->ttl_ns = trust->ttl_ns;
+    message->token = (char *)(uintptr_t)requester_token(trust->requester);
     message->node = (char *)(uintptr_t)(trust->node ? trust->node : "");
     message->address = (char *)(uintptr_t)(trust->address ? trust->address : "");
     message->fingerprint = (char *)(uintptr_t)(trust->fingerprint ? trust->fingerprint : "");
@@ -72,6 +73,7 @@ struct served {
     uint64_t number;
     struct rpc_trust trust;
     char node[256], address[128], fingerprint[65];
+    struct requester *requester;
 };
 
 static void served_done(struct rpc_trust *trust, int error) {
@@ -79,6 +81,7 @@ static void served_done(struct rpc_trust *trust, int error) {
     Pb__PeerTrustAnswer answer = PB__PEER_TRUST_ANSWER__INIT;
     answer.number = served->number, answer.outcome = (uint32_t)error, answer.text = trust->text;
     served->caller.tell(&served->caller, PEER_TRUST_ANSWER, &answer.base);
+    requester_release(served->requester);
     explicit_bzero(served, sizeof *served);
     free(served);
 }
@@ -100,7 +103,10 @@ bool trust_serve(const struct caller *caller, struct slice payload) {
                                        .fingerprint = served->fingerprint,
                                        .uses = ask->uses,
                                        .ttl_ns = ask->ttl_ns};
-    caller->rpc->role->trust(caller->rpc, &served->trust);
+    struct access_want want = {ACCESS_OPERATOR, {0}, ACCESS_WRITE};
+    int denied = caller->may ? caller->may(caller, ask->token, &want, &served->requester) : CO_OK;
     frame_drop(ask);
+    if (denied) served_done(&served->trust, denied);
+    else caller->rpc->role->trust(caller->rpc, &served->trust);
     return true;
 }

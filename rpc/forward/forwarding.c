@@ -40,6 +40,7 @@ struct served {
     char *message_type; /* of the result's record; NULL: there is none */
     uint8_t *message;
     size_t message_size;
+    struct judged judged; /* its requester is ours; NULL: there is no access control */
     enum { SERVED_WRITE, SERVED_READ, SERVED_RENEW } type;
     union {
         struct node_proposal proposal;
@@ -120,6 +121,10 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
             write->command = (ProtobufCBinaryData){list->data->size, (uint8_t *)list->data->bytes};
             if (f->callbacks.region_of)
                 write->region = (char *)(uintptr_t)f->callbacks.region_of(f->callbacks.data, list);
+            const struct requester *requester =
+                f->callbacks.requester_of ? f->callbacks.requester_of(f->callbacks.data, list) : NULL;
+            write->token = (char *)(uintptr_t)requester_token(requester);
+            if (requester) write->slot = requester->slot;
             bytes += list->data->size;
             frame.n_writes++;
         }
@@ -193,6 +198,8 @@ bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *r
     if (f->stopping || !f->callbacks.reach(f->callbacks.data, leader)) return false;
     Pb__PeerRenew message = PB__PEER_RENEW__INIT;
     sent_new(f, &renew_method, leader, &message.number)->renew = renew;
+    message.token = (char *)(uintptr_t)requester_token(renew->requester);
+    if (renew->requester) message.slot = renew->requester->slot;
     message.session = renew->id, message.kind = renew->kind, message.look = renew->look, message.region = renew->region;
     say(f, leader, PEER_RENEW, &message.base);
     return true;
@@ -246,6 +253,15 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
     served_done(served);
 }
 
+/* A command that is not allowed is answered as the machine answers one that it refuses. */
+static void judge_write(struct forwarding *f, struct served *served, const Pb__PeerWrite *write) {
+    char why[TEXT_MOST] = "";
+    int error = f->callbacks.may_write(f->callbacks.data, served->from, write, &served->judged, why, sizeof why);
+    if (error == CO_OK) return;
+    served->refused = error;
+    if (why[0]) served->text = mem_strdup(why);
+}
+
 static bool take_writes(struct forwarding *f, uint64_t from, struct slice payload, uint64_t now_ms) {
     uint64_t deadline_ms = !f->callbacks.onward ? UINT64_MAX : f->cut_off ? now_ms : now_ms + ONWARD_WAIT_MS;
     Pb__PeerWrites *writes = frame_unpack(&pb__peer_writes__descriptor, payload, &f->frame);
@@ -259,13 +275,15 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
                                      slice_make((const char *)write->command.data, write->command.len)))
             served->outcome = CO_UNSUPPORTED; /* of a newer server */
         else if (write->region[0] && !f->callbacks.command_in) served->outcome = CO_NOREGION;
-        if (served->outcome != CO_OK) {
+        else if (f->callbacks.may_write) judge_write(f, served, write);
+        if (served->outcome != CO_OK || served->refused != CO_OK) {
             served_done(served);
             continue;
         }
         served->u.proposal = (struct node_proposal){.done = write_done,
                                                     .deadline_ms = deadline_ms,
                                                     .here_only = !f->callbacks.onward,
+                                                    .tag = &served->judged,
                                                     .data = raft_data_new(write->command.data, write->command.len)};
         if (write->region[0]) served->u.proposal.deadline_ms = now_ms + RPC_LEADER_WAIT_MS;
         if (write->region[0]) f->callbacks.command_in(f->callbacks.data, write->region, &served->u.proposal);
@@ -309,7 +327,12 @@ static bool take_renew(struct forwarding *f, uint64_t from, struct slice payload
     served->u.renew.done = renew_done;
     served->u.renew.kind = (uint8_t)ask->kind, served->u.renew.look = ask->look;
     bool fits = strlen(ask->session) < sizeof served->u.renew.id && strlen(ask->region) <= RPC_REGION_MAX;
-    if (ask->kind <= UINT8_MAX && fits) {
+    struct requester *requester = NULL;
+    int denied = f->callbacks.may_renew ? f->callbacks.may_renew(f->callbacks.data, from, ask, &requester) : CO_OK;
+    served->judged.requester = served->u.renew.requester = requester;
+    if (denied) {
+        renew_done(&served->u.renew, denied);
+    } else if (ask->kind <= UINT8_MAX && fits) {
         memcpy(served->u.renew.region, ask->region, strlen(ask->region) + 1);
         memcpy(served->u.renew.id, ask->session, strlen(ask->session) + 1);
         f->callbacks.renew(f->callbacks.data, &served->u.renew);
@@ -355,6 +378,7 @@ static void served_free(struct served *served) {
     struct forwarding *f = served->owner;
     f->serving--, f->writing -= served->type == SERVED_WRITE;
     free(served->text), free(served->message_type), free(served->message);
+    requester_release(served->judged.requester);
     if (served->type == SERVED_RENEW) buffer_free(&served->u.renew.all);
     if (f->spares == SPARES_MOST) {
         free(served);

@@ -16,6 +16,13 @@
 #include "consensus/node.h"
 #include "rpc/api/rpc.h"
 
+/* On whose behalf a command is (NULL: the sender's own), and the state of access control when it was judged: what
+ * node_proposal.tag points to. */
+struct judged {
+    const struct requester *requester;
+    uint64_t generation;
+};
+
 struct forwarding_callbacks {
     void *data;
     bool (*reach)(void *data, uint64_t peer); /* does a connection with it stand? */
@@ -29,6 +36,13 @@ struct forwarding_callbacks {
     void (*renew)(void *data, struct rpc_renew *renew);                           /* lessor_run_renew_here */
     /* On client agents: the region that a command is for, "": this one; NULL: all are for this one. */
     const char *(*region_of)(void *data, const struct node_proposal *proposal);
+    /* On client agents and links: on whose behalf a command is; NULL: all are their own work. */
+    const struct requester *(*requester_of)(void *data, const struct node_proposal *proposal);
+    /* Of requests from client agents: finds the requester (a reference; NULL: there is no access control), and whether it
+     * may. CO_OK, or why not: `why` is a line. Both NULL: everything is allowed. */
+    int (*may_write)(void *data, uint64_t from, const Pb__PeerWrite *write, struct judged *judged, char *why,
+                     size_t room);
+    int (*may_renew)(void *data, uint64_t from, const Pb__PeerRenew *renew, struct requester **requester);
     /* Serves a command that is for a region (a renewal names its region itself). NULL: such commands are refused. */
     void (*command_in)(void *data, const char *region, struct node_proposal *proposal);
     /* Requests come from client agents: they may go on to the leader, and wait a second for one. Then they end with

@@ -115,7 +115,7 @@ static void on_wake(uv_async_t *wake) { turn(wake->data, take_all); }
 static void thread_main(void *data) {
     struct fetch_service *fetches = data;
     pthread_setname_np(pthread_self(), "rpc-fetch");
-    fetches->reader = rpc_reader_new(fetches->rpc);
+    fetches->reader = fetches->engine.reader = rpc_reader_new(fetches->rpc);
     rng_seed(&fetches->rng, random_u64());
     uv_run(&fetches->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&fetches->loop) == 0);
@@ -205,7 +205,7 @@ struct fetch_service *fetch_service_new(struct rpc *rpc) {
 
 void fetch_service_take(struct fetch_service *fetches, struct rpc_fetch *outer, const ProtobufCMessage *request) {
     struct fetch *fetch = fetch_of(outer);
-    *fetch = (struct fetch){.read.index = outer->index, .flags = FETCH_NEW};
+    *fetch = (struct fetch){.read.index = outer->index, .read.requester = outer->requester, .flags = FETCH_NEW};
     read_init(&fetch->read, &fetches->engine);
     list_init(&fetch->box);
     list_init(&fetch->all);

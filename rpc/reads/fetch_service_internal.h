@@ -101,7 +101,7 @@ uint64_t fetch_next_due(const struct fetch_service *fetches); /* UINT64_MAX: non
 /* -- fetch_service_read.c: of the read owner -- */
 struct slice fetch_request(const struct fetch *fetch);
 struct depends fetch_depends(struct read *read);
-struct read_answer *fetch_find(struct read *read, uint64_t generation);
+struct read_answer *fetch_find(struct read *read, uint64_t generation, uint64_t view);
 int fetch_run(struct read *read, size_t limit, struct read_answer **answer);
 void fetch_keep(struct read_engine *engine, struct read_answer *answer);
 void fetch_drop(struct read_answer *answer);

@@ -33,6 +33,7 @@ static struct fetch_answer *answer_of(struct read_answer *answer) {
 struct asking {
     const struct query_type *type;
     struct slice request;
+    const struct requester *requester;
 };
 
 static int pack(void *data, const struct query_result *result, struct read_answer **out) {
@@ -69,9 +70,9 @@ const uint8_t *fetch_digest(struct read_answer *read) {
 int fetch_run(struct read *read, size_t limit, struct read_answer **answer) {
     struct fetch *fetch = fetch_of_read(read);
     struct fetch_service *fetches = fetch_service_of(fetch);
-    struct asking asking = {fetch_outer(fetch)->type, fetch_request(fetch)};
-    return read_run(read->engine, fetches->reader, &fetches->arena, asking.type, fetches->request, limit, pack, &asking,
-                    answer);
+    struct asking asking = {fetch_outer(fetch)->type, fetch_request(fetch), read->requester};
+    return read_run(read->engine, fetches->reader, &fetches->arena, asking.type, fetches->request, asking.requester,
+                    limit, pack, &asking, answer);
 }
 
 /* -- kept for the turn -------------------------------------------------------------------------------------------- */
@@ -84,13 +85,13 @@ static struct fetch_answer **slot_of(struct fetch_service *fetches, const struct
     return &fetches->slots[hash64_seed(request.data, request.size, type->number) % FETCH_SLOTS];
 }
 
-struct read_answer *fetch_find(struct read *read, uint64_t generation) {
+struct read_answer *fetch_find(struct read *read, uint64_t generation, uint64_t view) {
     struct fetch *fetch = fetch_of_read(read);
     struct fetch_service *fetches = fetch_service_of(fetch);
     const struct query_type *type = fetch_outer(fetch)->type;
     if (!fetches->kept) return NULL;
     struct fetch_answer *answer = *slot_of(fetches, type, fetch_request(fetch));
-    if (!answer || answer->type != type || answer->read.generation != generation ||
+    if (!answer || answer->type != type || answer->read.generation != generation || answer->read.view != view ||
         !slice_equal(fetch_request(fetch), asked(answer)))
         return NULL;
     answer->references++;
@@ -127,19 +128,21 @@ void fetch_kept_clear(struct fetch_service *fetches) {
 struct fetch_build {
     struct read_build read;
     const struct query_type *type;
+    struct requester *requester;
     uint32_t request_size;
     uint8_t request[];
 };
 
 static struct asking asking_of(const struct read_build *read) {
     const struct fetch_build *build = CONTAINER_OF((struct read_build *)(uintptr_t)read, struct fetch_build, read);
-    return (struct asking){build->type, slice_make(build->request, build->request_size)};
+    return (struct asking){build->type, slice_make(build->request, build->request_size), build->requester};
 }
 
 struct read_build *fetch_build_new(struct read *read) {
     struct fetch *fetch = fetch_of_read(read);
     struct fetch_build *build = mem_zalloc(sizeof *build + fetch->request_size);
     build->type = fetch_outer(fetch)->type;
+    build->requester = requester_keep(read->requester);
     build->request_size = fetch->request_size;
     if (fetch->request_size) memcpy(build->request, fetch->request, fetch->request_size);
     return &build->read;
@@ -148,7 +151,8 @@ struct read_build *fetch_build_new(struct read *read) {
 bool fetch_build_like(const struct read_build *build, const struct read *read) {
     struct fetch *fetch = fetch_of_read(read);
     struct asking asking = asking_of(build);
-    return asking.type == fetch_outer(fetch)->type && slice_equal(asking.request, fetch_request(fetch));
+    return asking.type == fetch_outer(fetch)->type && slice_equal(asking.request, fetch_request(fetch)) &&
+           requester_equal(asking.requester, read->requester);
 }
 
 int fetch_build_run(struct read_build *build, struct rpc_reader *reader, struct arena *arena,
@@ -156,9 +160,14 @@ int fetch_build_run(struct read_build *build, struct rpc_reader *reader, struct 
     struct asking asking = asking_of(build);
     struct arena request_arena = {0};
     const ProtobufCMessage *request = request_unpack(asking.type, asking.request, &request_arena);
-    int error = read_run(build->engine, reader, arena, asking.type, request, 0, pack, &asking, answer);
+    int error =
+        read_run(build->engine, reader, arena, asking.type, request, asking.requester, 0, pack, &asking, answer);
     arena_free(&request_arena);
     return error;
 }
 
-void fetch_build_free(struct read_build *build) { free(CONTAINER_OF(build, struct fetch_build, read)); }
+void fetch_build_free(struct read_build *read) {
+    struct fetch_build *build = CONTAINER_OF(read, struct fetch_build, read);
+    requester_release(build->requester);
+    free(build);
+}

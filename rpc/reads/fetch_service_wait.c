@@ -87,7 +87,8 @@ void fetch_answer(struct read *read, struct read_answer *read_answer, uint64_t l
     struct rpc_fetched fetched = {.index = read_answer->index > least ? read_answer->index : least,
                                   .found = answer->found,
                                   .none = answer->none,
-                                  .records = slice_make(answer->bytes, read_answer->size)};
+                                  .records = slice_make(answer->bytes, read_answer->size),
+                                  .hidden = read_answer->hidden};
     struct rpc_status status;
     rpc_status(read->engine->rpc, &status);
     fetched.known_leader = status.known_leader;
@@ -98,6 +99,8 @@ void fetch_answer(struct read *read, struct read_answer *read_answer, uint64_t l
 
 void fetch_fail(struct read *read, int error) {
     struct fetch *fetch = fetch_of_read(read);
+    bool refused = error == CO_DENIED || error == CO_NOTOKEN || error == CO_NOTREADY;
+    if (refused) fetch_outer(fetch)->denial = read->engine->denial;
     if (error == CO_DISKFULL && !fetch_outer(fetch)->here) leader_read_begin(fetch);
     else fetch_finish(fetch, error, NULL);
 }

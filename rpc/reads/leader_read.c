@@ -31,6 +31,7 @@ struct leader_read {
     size_t held; /* the part of `pieces` that counts in reads->held */
     int error;
     struct rpc_fetched fetched;
+    struct requester *requester;
     size_t request_size;
     uint8_t request[];
 };
@@ -60,6 +61,7 @@ static void pending_free(struct leader_read *pending) {
     metric_set(&under_way, (int64_t)--reads->count);
     uv_mutex_unlock(&reads->fetches->lock);
     buffer_free(&pending->pieces);
+    requester_release(pending->requester);
     free(pending);
 }
 
@@ -87,6 +89,7 @@ static struct leader_read *pending_new(struct fetch *fetch) {
     pending->most_ms =
         pending->last_ms > now_ms + LEADER_READ_TURN_MS ? pending->last_ms : now_ms + LEADER_READ_TURN_MS;
     pending->request_size = request.size;
+    pending->requester = requester_keep(outer->requester);
     if (request.size) memcpy(pending->request, request.data, request.size);
     list_init(&pending->box);
     list_init(&pending->link);
@@ -194,6 +197,10 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     uint64_t now_ms = clock_mono_ms(), left_ms = pending->until_ms > now_ms ? pending->until_ms - now_ms : 1;
     Pb__PeerFetch *message = arena_alloc(arena, sizeof *message);
     pb__peer_fetch__init(message);
+    if (pending->requester) {
+        /* between servers a node's name counts, too */
+        message->token = pending->requester->text, message->slot = pending->requester->slot;
+    }
     message->query = pending->query;
     message->request = (ProtobufCBinaryData){pending->request_size, pending->request};
     message->index = pending->index;

@@ -104,9 +104,11 @@ void read_turn_end(struct read_engine *engine) {
 
 /* -- one look at the state ---------------------------------------------------------------------------------------- */
 int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct arena *arena,
-             const struct query_type *type, const ProtobufCMessage *request, size_t limit, read_write write, void *data,
-             struct read_answer **answer) {
+             const struct query_type *type, const ProtobufCMessage *request, const struct requester *requester,
+             size_t limit, read_write write, void *data, struct read_answer **answer) {
     struct query_result result = {0};
+    const struct access *access = access_all;
+    size_t hidden = 0;
     *answer = NULL;
     wakeup_batch_flush(); /* it may take long */
     struct store_txn *txn = rpc_read_begin(reader);
@@ -117,8 +119,11 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
      * that clients have. */
     uint64_t floor = error ? 0 : machine_floor(txn);
     if (!error) error = store_txn_error(txn);
+    if (!error) error = rpc_show(reader, requester, type, request, arena, &result, &hidden);
+    if (!error) error = rpc_access(reader, requester, &access);
     if (result.index < floor) result.index = floor;
     if (!error) error = write(data, &result, answer);
+    if (*answer) (*answer)->view = access_view(access), (*answer)->hidden = hidden;
     rpc_read_end(reader);
     arena_reset(arena);
     if (error == CO_CORRUPT) rpc_met_damage(engine->rpc);
@@ -148,9 +153,13 @@ static void read_now(struct read *read) {
     struct depends depends = owner->depends(read);
     uint64_t generation = depends_generation(engine->rpc, &depends);
     struct read_answer *answer = NULL;
+    const struct access *access;
+    read->access_generation = rpc_access_generation(engine->rpc);
     int error = rpc_serves(engine->rpc);
+    engine->denial = rpc_denial(engine->reader);
+    if (!error) error = rpc_access(engine->reader, read->requester, &access);
     if (!error && !read->alone) {
-        answer = owner->find(read, generation);
+        answer = owner->find(read, generation, access_view(access));
         if (!answer && large_join(read, generation)) return;
     }
     bool found = answer != NULL;
@@ -208,7 +217,7 @@ static void look_again(struct read *read) {
     read_begin(read, false);
 }
 
-/* The further watch keys of a parked read. */
+/* The further watch keys of a parked read: those of its query, and that of access control. */
 struct read_owns {
     size_t count;
     struct read_own {
@@ -225,16 +234,20 @@ static void own_fired(struct watch_waiter *waiter) {
 }
 
 static void owns_add(struct read *read, const struct depends *depends) {
+    struct rpc *rpc = read->engine->rpc;
     size_t count = 0;
     while (depends_own(depends, count).space) count++;
-    if (count == 0) return;
-    read->owns = mem_zalloc(sizeof *read->owns + count * sizeof read->owns->items[0]);
-    for (size_t i = 0; i < count; i++) {
+    bool controlled = read->requester && rpc_access_controlled(rpc);
+    size_t all = count + controlled;
+    if (all == 0) return;
+    read->owns = mem_zalloc(sizeof *read->owns + all * sizeof read->owns->items[0]);
+    for (size_t i = 0; i < all; i++) {
         struct read_own *own = &read->owns->items[i];
         own->read = read;
-        watch_add(rpc_watches(read->engine->rpc), &own->waiter, depends_own(depends, i), own_fired);
+        struct watch_key watched = i < count ? depends_own(depends, i) : rpc_access_changes(rpc);
+        watch_add(rpc_watches(rpc), &own->waiter, watched, own_fired);
     }
-    read->owns->count = count;
+    read->owns->count = all;
 }
 
 static void owns_remove(struct read *read) {
@@ -251,11 +264,15 @@ static void park(struct read *read, const struct depends *depends, uint64_t gene
     read->parked = true;
     watch_add(rpc_watches(engine->rpc), &read->waiter, depends->watched, engine->owner->fired);
     owns_add(read, depends);
-    if (depends_generation(engine->rpc, depends) != generation) look_again(read);
+    bool changed = depends_generation(engine->rpc, depends) != generation;
+    if (read->requester) changed |= rpc_access_generation(engine->rpc) != read->access_generation;
+    if (changed) look_again(read);
 }
 
 static bool answers(struct read *read, struct read_answer *answer, bool current) {
-    bool newer = answer->index > read->index;
+    bool newer = answer->index > read->index, others = read->parked && answer->view != read->view;
+    read->view = answer->view;
+    if (others) return true; /* (5) */
     if (!read->parked) {
         if (newer || !may_wait(read)) return true;
         remember(read, answer, current);

@@ -12,7 +12,9 @@
  *     falls between reading and waiting.
  * (3) It is armed before it is read again: a change after that read fires again.
  * (4) An answer that equals, byte for byte, the one that the client has is not sent while the wait lasts.
- * (5) A default read is answered only after a question to the leader, asked after the read arrived or fired, has shown
+ * (5) A read shows what its requester may see by the state that it reads. When the state of access control changes, parked
+ *     reads look again; one whose rules are others now is answered, or fails.
+ * (6) A default read is answered only after a question to the leader, asked after the read arrived or fired, has shown
  *     that this server is up to date.
  *
  * One engine per thread. Everything is called on that thread unless it says otherwise. */
@@ -21,6 +23,7 @@
 
 #include "base/list.h"
 #include "base/mailbox.h"
+#include "rpc/api/access_control.h"
 #include "rpc/api/rpc.h"
 
 #define READ_WALK_MOST (1u << 20) /* bytes of records that the thread walks for one read; more is for read_large.c */
@@ -48,7 +51,9 @@ static inline uint64_t depends_generation(struct rpc *rpc, const struct depends 
 
 /* A result in the owner's form; a member of the owner's struct. */
 struct read_answer {
-    uint64_t generation; /* depends_generation before it was read; set by the engine */
+    uint64_t generation; /* depends_generation before it was read; set by the engine, as what follows */
+    uint64_t view;       /* access_view of the rules by which it was reduced: it is shown to nobody with others */
+    size_t hidden;       /* rows that these rules hide */
     uint64_t index;      /* of the result */
     size_t size;         /* of its bytes */
     uint32_t tag;        /* distinguishes it from other answers with the same bytes (an HTTP status); not 0 */
@@ -59,10 +64,12 @@ struct read {
     struct read_engine *engine;
     uint64_t index; /* the client's index; 0: it does not wait. Set before read_begin */
     bool alone;     /* its answer is not shared with other reads, nor read by another thread. Set before read_begin */
+    const struct requester *requester; /* on whose behalf; the owner's reference. Set before read_begin */
     /* The engine's. */
     bool stale, parked, expired, again; /* again: it fired while another thread was reading it */
     uint32_t seen_size, seen_tag;       /* of the answer that the client has; tag 0: not known */
     uint8_t seen_digest[16];
+    uint64_t view, access_generation; /* of its rules, when it was read last; of access control, before that */
     struct list link; /* in the list of those that wait for a confirmation, or for `build`; else alone */
     struct read_build *build;
     struct watch_waiter waiter;
@@ -78,8 +85,8 @@ struct read_build {
     struct read_build *next;
     struct list queued, joined; /* joined: reads */
     struct read_engine *engine;
-    uint64_t generation;
-    _Atomic bool dropped; /* nobody waits for it any more */
+    uint64_t generation, access_generation; /* the second: of access control */
+    _Atomic bool dropped;                   /* nobody waits for it any more */
     int error;
     struct read_answer *answer;
 };
@@ -98,12 +105,14 @@ struct read_owner {
     bool (*park)(struct read *read);
     void (*unpark)(struct read *read); /* takes the deadline back, if it has not come */
     watch_fire fired;                  /* applier thread: read_fired is to be called on the engine's thread */
-    /* These two call read_end first. `answer` is borrowed; tell the client at least `least` as its index. */
+    /* These two call read_end first. `answer` is borrowed; tell the client at least `least` as its index. With CO_DENIED and
+     * CO_NOTOKEN engine->denial says why. */
     void (*answer)(struct read *read, struct read_answer *answer, uint64_t least);
     void (*fail)(struct read *read, int error);
 
     /* -- answers -- */
-    struct read_answer *(*find)(struct read *read, uint64_t generation); /* a ready answer of exactly this generation */
+    /* a ready answer of exactly this generation and these rules */
+    struct read_answer *(*find)(struct read *read, uint64_t generation, uint64_t view);
     /* Reads (read_run), right after `depends` of it. CO_AGAIN: more than `limit`. */
     int (*run)(struct read *read, size_t limit, struct read_answer **answer);
     void (*keep)(struct read_engine *engine, struct read_answer *answer); /* for `find`, as long as it is current */
@@ -124,8 +133,10 @@ struct read_engine {
     struct rpc *rpc;
     const struct read_owner *owner;
     struct large_reads *large;
-    bool stopping;      /* set by the owner: nothing waits any more */
-    uint64_t unchanged; /* counts (4) */
+    struct rpc_reader *reader; /* of its thread; set by the owner before the first read */
+    const char *denial;        /* for owner->fail: one line */
+    bool stopping;             /* set by the owner: nothing waits any more */
+    uint64_t unchanged;        /* counts (4) */
     /* The engine's. */
     struct list confirming; /* reads that join the next confirmation */
     bool asked;             /* a confirmation was asked for in this turn and did not end at once */
@@ -154,12 +165,13 @@ void read_hurry(struct read *read);   /* the same without a confirmation; does n
  * that fired before. */
 void read_end(struct read *read);
 
-/* Any thread with its own reader: runs the query, and `write` makes the answer of its result in the same transaction.
- * CO_AGAIN: it walked more than `limit` bytes (0: no limit). The arena is reset. */
+/* Any thread with its own reader: runs the query, takes out of its result what the requester may not see, and `write` makes
+ * the answer of the rest, all in one transaction. CO_AGAIN: it walked more than `limit` bytes (0: no limit). The arena is
+ * reset. */
 typedef int (*read_write)(void *data, const struct query_result *result, struct read_answer **answer);
 int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct arena *arena,
-             const struct query_type *type, const ProtobufCMessage *request, size_t limit, read_write write, void *data,
-             struct read_answer **answer);
+             const struct query_type *type, const ProtobufCMessage *request, const struct requester *requester,
+             size_t limit, read_write write, void *data, struct read_answer **answer);
 
 /* Writes into `text` which change woke the reads that waited for an answer of this index (kv/stream/stream.h); "" when
  * the history does not tell. The reader must have no read under way. */

@@ -114,6 +114,7 @@ static void built(void *taker, struct post *post) {
         list_remove(&read->link);
         read->build = NULL;
         struct depends depends = owner->depends(read);
+        build->engine->denial = "Permission denied";
         if (build->error) owner->fail(read, build->error);
         else read_deliver(read, build->answer, &depends, false);
     }
@@ -132,7 +133,8 @@ static void join(struct read_build *build, struct read *read) {
 
 bool large_join(struct read *read, uint64_t generation) {
     struct read_build *build = read->engine->builds;
-    while (build && !(build->generation == generation && read->engine->owner->build_like(build, read) &&
+    while (build && !(build->generation == generation && build->access_generation == read->access_generation &&
+                      read->engine->owner->build_like(build, read) &&
                       !atomic_load_explicit(&build->dropped, memory_order_relaxed)))
         build = build->next;
     if (build) join(build, read);
@@ -145,6 +147,7 @@ bool large_start(struct read *read, uint64_t generation) {
     build->engine = engine;
     build->post.taken = built;
     build->generation = generation;
+    build->access_generation = read->access_generation;
     list_init(&build->joined);
     list_init(&build->queued);
     if (!submit(engine->large, build)) {

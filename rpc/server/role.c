@@ -12,6 +12,7 @@
 
 struct write_impl {
     struct node_proposal proposal;
+    struct judged judged;
 };
 _Static_assert(sizeof(struct write_impl) <= sizeof(((struct rpc_write *)0)->impl), "rpc_write.impl is too small");
 struct gate_impl {
@@ -27,9 +28,13 @@ static void write_done(struct node_proposal *proposal, int error, const void *re
 }
 
 static void submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
-    struct node_proposal *proposal = &((struct write_impl *)(void *)write->impl)->proposal;
-    *proposal = (struct node_proposal){
-        .done = write_done, .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS, .data = rpc_command(command, message)};
+    struct write_impl *impl = (struct write_impl *)(void *)write->impl;
+    struct node_proposal *proposal = &impl->proposal;
+    impl->judged = (struct judged){write->requester, write->judged};
+    *proposal = (struct node_proposal){.done = write_done,
+                                       .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS,
+                                       .data = rpc_command(command, message),
+                                       .tag = &impl->judged};
     node_propose(rpc->node, proposal);
 }
 

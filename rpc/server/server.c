@@ -1,5 +1,6 @@
 /* Life of a server: its machine and node, and the callbacks between them. */
 #include "rpc/server/server.h"
+#include "rpc/server/judge.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,7 +184,7 @@ static int open_node(struct rpc *rpc, const struct rpc_server_config *config, st
                                        .snapshot_install = install,
                                        .has_room = room,
                                        .role = role,
-                                       .refuse = version_refuse,
+                                       .refuse = judge_refuse,
                                        .held = audit_held,
                                        .rebuild = rebuild,
                                        .rebuilt = audit_rebuilt};
@@ -304,6 +305,7 @@ static void handle_closed(uv_handle_t *handle) {
     void *data = server->closed_data;
     lessor_run_free(rpc);
     store_reader_free(rpc->loop_reader);
+    rpc_reader_free(rpc->server->judge);
     asks_run_free(rpc);
     operator_free(rpc);
     fetch_service_free(server->fetches);

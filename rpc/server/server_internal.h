@@ -13,6 +13,7 @@ extern const struct rpc_role server_role; /* role.c */
 
 /* rpc->server, from rpc_server_start until the server has stopped. Most files have a struct of their own in it. */
 struct server {
+    struct rpc_reader *judge; /* judge.c; NULL: not needed yet */
     /* Set at start, constant afterwards. */
     uint64_t started_ms;
     uint32_t expect;

@@ -1,0 +1,84 @@
+/* On whose behalf an agent's requests are, and what they may do. An agent says which token a client sent it; the verdict is
+ * this server's. Without a token a request is the agent's own work: then the certificate of its connection counts, and in an
+ * open cluster nothing does, so that it is anonymous. Loop thread. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/message.h"
+#include "rpc/agents/agents_internal.h"
+#include "rpc/api/access_control.h"
+#include "rpc/core/rpc_internal.h"
+
+static struct requester *self_of(struct agent *agent) {
+    if (agent->self) return requester_keep(agent->self);
+    bool proven = link_peer(agent->wire) != NULL;
+    enum requester_slot slot = !proven ? REQUESTER_ANONYMOUS : agent->is_link ? REQUESTER_REGION : REQUESTER_NODE;
+    struct slice text = !proven          ? SLICE_LITERAL(REQUESTER_ANONYMOUS_SECRET)
+                        : agent->is_link ? slice_text(agent->region)
+                                         : slice_text(agent->node);
+    agent->self = requester_new(slot, text);
+    return requester_keep(agent->self);
+}
+
+int agent_requester(struct agent *agent, const char *token, uint32_t slot, struct requester **requester) {
+    size_t size = strlen(token);
+    *requester = NULL;
+    if (!rpc_access_controlled(agent->agents->rpc)) return CO_OK;
+    if (size > REQUESTER_TOKEN_MOST) return CO_NOTOKEN;
+    *requester =
+        size == 0 ? self_of(agent)
+                  : requester_new(slot == REQUESTER_DEFAULT || slot == REQUESTER_ANONYMOUS ? (enum requester_slot)slot
+                                                                                           : REQUESTER_REQUEST,
+                                  slice_make(token, size));
+    return CO_OK;
+}
+
+static int judge_write(struct agents *agents, struct judged *judged, const Pb__PeerWrite *write) {
+    const struct module_command *command =
+        modules_command(machine_modules(agents->rpc->machine), write->command.data[0]);
+    struct arena arena = {0};
+    ProtobufCMessage *message =
+        command ? message_unpack(&arena, command->request, slice_make(write->command.data + 2, write->command.len - 2))
+                : NULL;
+    int error = !message ? CO_INVALID
+                         : rpc_may_write(agents->reader, judged->requester, write->command.data[0], message, &arena,
+                                         &judged->generation);
+    arena_free(&arena);
+    return error;
+}
+
+/* Of the callbacks of forwarding.h. */
+int agents_may_write(void *data, uint64_t from, const Pb__PeerWrite *write, struct judged *judged, char *why,
+                     size_t room) {
+    struct agents *agents = data;
+    struct agent *agent = *agent_find(agents, from);
+    struct requester *requester = NULL;
+    int error = agent ? agent_requester(agent, write->token, write->slot, &requester) : CO_CLOSED;
+    judged->requester = requester;
+    if (error || !requester || write->region[0]) return error; /* that region's servers judge */
+    error = judge_write(agents, judged, write);
+    if (error) snprintf(why, room, "%s", error == CO_INVALID ? co_strerror(error) : rpc_denial(agents->reader));
+    return error;
+}
+
+int agents_may_renew(void *data, uint64_t from, const Pb__PeerRenew *renew, struct requester **requester) {
+    struct agents *agents = data;
+    struct agent *agent = *agent_find(agents, from);
+    int error = agent ? agent_requester(agent, renew->token, renew->slot, requester) : CO_CLOSED;
+    if (error || !*requester || renew->region[0]) return error;
+    const struct expiry_kind *kind = modules_expiry(machine_modules(agents->rpc->machine), renew->kind);
+    return kind ? rpc_may_renew(agents->reader, *requester, kind, slice_text(renew->session), renew->look)
+                : CO_NOTFOUND;
+}
+
+int agent_may(struct agent *agent, const char *token, const struct access_want *want, struct requester **requester) {
+    int error = agent_requester(agent, token, REQUESTER_REQUEST, requester);
+    if (error || !*requester || !want) return error;
+    return rpc_may(agent->agents->reader, *requester, want->resource, want->name, want->least);
+}
+
+int agents_may(const struct caller *caller, const char *token, const struct access_want *want,
+               struct requester **requester) {
+    struct agent *agent = *agent_find(caller->rpc->agents, caller->id);
+    return agent ? agent_may(agent, token, want, requester) : CO_CLOSED;
+}
