@@ -170,8 +170,8 @@ static Pb__GlobalServiceRegion *no_answer(struct access_check *check, const Pb__
     return region;
 }
 
-/* Which region or service answers is a matter of the service, so nodes that are hidden count in it; the name of another
- * service that is hidden is not told. */
+/* The choice of the region is a matter of the service, so nodes that are hidden count in it. The name of another service
+ * that is hidden is not told. */
 static int answer_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
                        struct query_result *result) {
     const Pb__AnswerRequest *request = (const Pb__AnswerRequest *)message;
@@ -224,7 +224,7 @@ static int name_passed_over(const struct answering *of, Pb__ExplainResult *why) 
     return error;
 }
 
-/* What `show` counts anew. */
+/* With what `show` counts anew. */
 struct explained {
     Pb__ExplainResult why;
     const Pb__AnswerResult *answer;

@@ -130,7 +130,7 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
     return keep_nearest(txn, request, records, arena);
 }
 
-/* Which region is the nearest is a matter of the service, so nodes that are hidden count in it. */
+/* The choice of the nearest region is a matter of the service, so nodes that are hidden count in it. */
 static int show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
                 struct query_result *result) {
     const Pb__GlobalRequest *request = (const Pb__GlobalRequest *)message;

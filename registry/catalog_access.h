@@ -1,4 +1,4 @@
-/* What a token may see of the catalog, and do with it. The rules are Consul's:
+/* The catalog as a token may see and change it. The rules are Consul's:
  *
  *   a node              node:read
  *   an instance         service:read of its service and node:read of its node

@@ -1,6 +1,6 @@
-/* What a token may see of leases, and do with them: a node's lease is granted and ended by node:write, another by
- * session:write on ""; session:read on its node's name, or "", shows it. Of the things that are bound to it only those are
- * shown that the token may read. */
+/* Leases as a token may see and change them: a node's lease is granted and ended by node:write, another by session:write
+ * on ""; session:read on its node's name, or "", shows it. Of the things that are bound to it only those are shown that
+ * the token may read. */
 #include "registry/access_operator.h"
 #include "registry/catalog_access.h"
 #include "registry/catalog_write.h"

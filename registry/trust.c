@@ -376,7 +376,8 @@ static int run_trust(struct store_txn *txn, const ProtobufCMessage *request, str
     return store_txn_error(txn);
 }
 
-/* What every member has to know, and sees in certificates, is shown to everyone; other regions by operator:read. */
+/* Everyone sees the CAs, because every member has to know them, and certificates have them; other regions are shown by
+ * operator:read. */
 static int show_trust(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
                       struct query_result *result) {
     (void)txn, (void)request;

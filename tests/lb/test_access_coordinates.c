@@ -1,4 +1,4 @@
-/* What a token gets to see of coordinates, and of orders that come from them. */
+/* Coordinates, and orders that come from them, as a token gets them. */
 #include <criterion/criterion.h>
 #include <string.h>
 

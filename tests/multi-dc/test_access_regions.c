@@ -1,5 +1,4 @@
-/* What a token gets to see of other regions and of answers that come from them, and which of their commands it may
- * send. */
+/* Other regions, and answers that come from them, as a token gets them; and the commands that it may send. */
 #include <criterion/criterion.h>
 #include <string.h>
 
