@@ -95,6 +95,16 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
     return CO_OK;
 }
 
+/* node:write of each node, or nothing of the command. */
+static int may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__CoordinateUpdateCommand *command = (const Pb__CoordinateUpdateCommand *)request;
+    int error = CO_OK;
+    (void)txn;
+    for (size_t i = 0; i < command->n_updates && !error; i++)
+        error = access_require(check, ACCESS_NODE, slice_text(command->updates[i]->node), ACCESS_WRITE);
+    return error;
+}
+
 /* -- events ------------------------------------------------------------------------------------------------------- */
 _Static_assert((int)SPACE_COORDINATE_NODE == (int)FOLD_SPACE_COORDINATE_NODE, "one list of numbers");
 
@@ -120,6 +130,7 @@ static const struct module_command commands[] = {
     {.number = COORDINATE_UPDATE,
      .name = "coordinate-update",
      .request = &pb__coordinate_update_command__descriptor,
+     .may = may,
      .apply = apply},
     {0},
 };

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "lb/coordinate_internal.h"
-#include "registry/catalog.h"
+#include "registry/catalog_access.h"
 
 struct gathered {
     struct arena *arena;
@@ -113,20 +113,41 @@ static int run_node(struct store_txn *txn, const ProtobufCMessage *message, stru
     return rv;
 }
 
+static void show_rows(struct access_check *check, struct query_result *result) {
+    Pb__CoordinatesResult *records = (Pb__CoordinatesResult *)(uintptr_t)result->message;
+    ACCESS_KEEP_ROWS(records->n_coordinates, records->coordinates,
+                     access_shows(check, ACCESS_NODE, slice_text(row->node)));
+}
+
+static int show_all(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                    struct query_result *result) {
+    (void)txn, (void)message;
+    show_rows(check, result);
+    return CO_OK;
+}
+
+static int show_node(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                     struct query_result *result) {
+    (void)txn, (void)result;
+    return access_require(check, ACCESS_NODE, slice_text(((const Pb__CoordinatesRequest *)message)->node), ACCESS_READ);
+}
+
 const struct query_type query_coordinates = {.number = 64,
                                              .name = "coordinates",
                                              .discovery = true,
                                              .request = &pb__coordinates_request__descriptor,
                                              .result = &pb__coordinates_result__descriptor,
                                              .watched = all_thing,
-                                             .run = run_all};
+                                             .run = run_all,
+                                             .show = show_all};
 const struct query_type query_node_coordinates = {.number = 65,
                                                   .name = "node-coordinates",
                                                   .discovery = true,
                                                   .request = &pb__coordinates_request__descriptor,
                                                   .result = &pb__coordinates_result__descriptor,
                                                   .watched = node_thing,
-                                                  .run = run_node};
+                                                  .run = run_node,
+                                                  .show = show_node};
 
 /* -- of the nodes with a service ---------------------------------------------------------------------------------- */
 static struct watch_key service_thing(const ProtobufCMessage *message) {
@@ -164,6 +185,14 @@ static int run_service(struct store_txn *txn, const ProtobufCMessage *message, s
     return CO_OK;
 }
 
+static int show_service(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                        struct query_result *result) {
+    (void)txn;
+    if (catalog_shows_service(check, ((const Pb__ServiceRequest *)message)->service, result)) show_rows(check, result);
+    else ((Pb__CoordinatesResult *)(uintptr_t)result->message)->n_coordinates = 0;
+    return CO_OK;
+}
+
 const struct query_type query_service_coordinates = {.number = 67,
                                                      .name = "service-coordinates",
                                                      .discovery = true,
@@ -171,4 +200,5 @@ const struct query_type query_service_coordinates = {.number = 67,
                                                      .result = &pb__coordinates_result__descriptor,
                                                      .watched = service_thing,
                                                      .run = run_service,
+                                                     .show = show_service,
                                                      .also = all_thing};

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "registry/catalog.h"
 
 /* -- the wrapped query -------------------------------------------------------------------------------------------- */
@@ -96,30 +97,40 @@ static int measure(const struct sorting *sorting, struct place *places, size_t c
     return rv;
 }
 
-static int sort(const struct sorting *sorting, void **items, size_t count, const char *(*node_of)(const void *item)) {
-    if (count < 2) return CO_OK;
-    struct place *places = arena_alloc(sorting->arena, count * sizeof *places);
-    for (size_t i = 0; i < count; i++) places[i] = (struct place){.at = i, .item = items[i]};
-    int rv = measure(sorting, places, count, node_of);
-    if (rv != CO_OK) return rv;
-    qsort(places, count, sizeof *places, nearer);
-    for (size_t i = 0; i < count; i++) items[i] = places[i].item;
-    return CO_OK;
-}
+/* The rows of a result. */
+struct rows {
+    void ***items;
+    size_t count;
+    const char *(*node_of)(const void *item);
+};
 
-/* The records were made for this result, so their order may be changed. */
-static int sort_result(const struct sorting *sorting, const ProtobufCMessage *records) {
+static struct rows rows_of(const ProtobufCMessage *records) {
     void *own = (void *)(uintptr_t)records;
     if (records->descriptor == &pb__nodes_result__descriptor) {
         Pb__NodesResult *nodes = own;
-        return sort(sorting, (void **)nodes->nodes, nodes->n_nodes, node_of_node);
+        return (struct rows){(void ***)&nodes->nodes, nodes->n_nodes, node_of_node};
     }
     if (records->descriptor == &pb__service_entries_result__descriptor) {
         Pb__ServiceEntriesResult *entries = own;
-        return sort(sorting, (void **)entries->entries, entries->n_entries, node_of_entry);
+        return (struct rows){(void ***)&entries->entries, entries->n_entries, node_of_entry};
     }
     Pb__ChecksResult *checks = own;
-    return sort(sorting, (void **)checks->checks, checks->n_checks, node_of_check);
+    return (struct rows){(void ***)&checks->checks, checks->n_checks, node_of_check};
+}
+
+/* Behind the sorted rows stand the same ones in the catalog's order, for `show`. */
+static int sort(const struct sorting *sorting, const struct rows *rows) {
+    size_t count = rows->count;
+    struct place *places = arena_alloc(sorting->arena, (count + 1) * sizeof *places);
+    void **items = arena_alloc(sorting->arena, 2 * (count + 1) * sizeof *items);
+    for (size_t i = 0; i < count; i++) places[i] = (struct place){.at = i, .item = (*rows->items)[i]};
+    bool known = sorting->from_count > 0;
+    int rv = known ? measure(sorting, places, count, rows->node_of) : CO_OK;
+    if (rv != CO_OK) return rv;
+    if (known && count) qsort(places, count, sizeof *places, nearer);
+    for (size_t i = 0; i < count; i++) items[i] = places[i].item, items[count + i] = (*rows->items)[i];
+    *rows->items = items;
+    return CO_OK;
 }
 
 static int run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
@@ -131,8 +142,21 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
     if (rv != CO_OK || !result->message) return rv;
     struct sorting sorting = {.txn = txn, .arena = arena};
     struct slice node = slice_text(((const Pb__NearRequest *)message)->node);
+    struct rows rows = rows_of(result->message);
     rv = coordinate_of_node(txn, node, arena, &sorting.from, &sorting.from_count);
-    return rv != CO_OK || sorting.from_count == 0 ? rv : sort_result(&sorting, result->message);
+    return rv != CO_OK ? rv : sort(&sorting, &rows);
+}
+
+/* A node that the token may not read is as one that is not known: its distances would tell where it is. */
+static int show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                struct query_result *result) {
+    const ProtobufCMessage *inner = NULL;
+    const struct query_type *type = wrapped(message, &inner);
+    struct rows rows = rows_of(result->message);
+    CHECK(type);
+    if (!access_allows(check->access, ACCESS_NODE, slice_text(((const Pb__NearRequest *)message)->node), ACCESS_READ))
+        *rows.items += rows.count;
+    return type->show(check, txn, inner, result);
 }
 
 const struct query_type query_near = {.number = 66,
@@ -141,5 +165,6 @@ const struct query_type query_near = {.number = 66,
                                       .request = &pb__near_request__descriptor,
                                       .watched = watched,
                                       .run = run,
+                                      .show = show,
                                       .also = also,
                                       .result_of = result_of};

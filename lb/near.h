@@ -2,7 +2,7 @@
  *
  * The query wraps the catalog's own: same thing, same index, same result message; only the order differs. Nodes without
  * a known coordinate come last; equally distant ones keep the catalog's order, and so do all when NODE itself has no
- * known coordinate.
+ * known coordinate, or the token may not read NODE.
  *
  * A coordinate that moves does not wake clients that wait for a service. But the order of a *kept* answer depends on
  * it. So the query names the coordinates as the second thing on which its bytes depend (query_type.also), and ready

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "multi-dc/failover.h"
+#include "registry/catalog_access.h"
 
 static const struct slice everything = SLICE_LITERAL("");
 
@@ -161,6 +162,33 @@ static int answer_run(struct store_txn *txn, const ProtobufCMessage *message, st
     return error;
 }
 
+/* An answer of nobody. */
+static Pb__GlobalServiceRegion *no_answer(struct access_check *check, const Pb__AnswerRequest *request) {
+    Pb__GlobalServiceRegion *region = arena_alloc(check->arena, sizeof *region);
+    pb__global_service_region__init(region);
+    region->region = request->own;
+    return region;
+}
+
+/* Which region or service answers is a matter of the service, so nodes that are hidden count in it; the name of another
+ * service that is hidden is not told. */
+static int answer_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                       struct query_result *result) {
+    const Pb__AnswerRequest *request = (const Pb__AnswerRequest *)message;
+    Pb__AnswerResult *answer = (Pb__AnswerResult *)(uintptr_t)result->message;
+    (void)txn;
+    if (!catalog_shows_service(check, request->service, result)) {
+        pb__answer_result__init(answer);
+        answer->none_here = true;
+    } else if (access_shows(check, ACCESS_SERVICE, slice_text(answer->service))) {
+        catalog_show_entries(check, answer->from->entries, &answer->from->n_entries);
+        return CO_OK;
+    }
+    answer->from = no_answer(check, request), answer->service = request->service;
+    answer->target = 0, answer->away = false;
+    return CO_OK;
+}
+
 const struct query_type query_answer = {.number = 218,
                                         .name = "answer",
                                         .discovery = true,
@@ -168,6 +196,7 @@ const struct query_type query_answer = {.number = 218,
                                         .result = &pb__answer_result__descriptor,
                                         .watched = watched,
                                         .run = answer_run,
+                                        .show = answer_show,
                                         .own = own};
 
 /* -- explanation -------------------------------------------------------------------------------------------------- */
@@ -195,13 +224,21 @@ static int name_passed_over(const struct answering *of, Pb__ExplainResult *why) 
     return error;
 }
 
+/* What `show` counts anew. */
+struct explained {
+    Pb__ExplainResult why;
+    const Pb__AnswerResult *answer;
+    const Pb__GlobalServiceResult *regions;
+};
+
 static int explain_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
                        struct query_result *result) {
     const Pb__AnswerRequest *request = (const Pb__AnswerRequest *)message;
     struct answering of = {.txn = txn, .request = request, .arena = arena};
     struct query_result all = {0};
     Pb__GlobalRequest ask_all = PB__GLOBAL_REQUEST__INIT;
-    Pb__ExplainResult *why = arena_alloc(arena, sizeof *why);
+    struct explained *explained = arena_zalloc(arena, sizeof *explained);
+    Pb__ExplainResult *why = &explained->why;
     pb__explain_result__init(why);
     ask_all.service = request->service, ask_all.tags = request->tags, ask_all.n_tags = request->n_tags;
     ask_all.own = request->own;
@@ -209,8 +246,8 @@ static int explain_run(struct store_txn *txn, const ProtobufCMessage *message, s
     if (!error) error = name_passed_over(&of, why);
     if (!error) error = query_global.run(txn, &ask_all.base, arena, &all);
     if (error) return error;
-    const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)all.message;
-    const Pb__AnswerResult *answer = of.answer;
+    const Pb__GlobalServiceResult *found = explained->regions = (const Pb__GlobalServiceResult *)all.message;
+    const Pb__AnswerResult *answer = explained->answer = of.answer;
     why->service = request->service, why->record = (Pb__Failover *)(uintptr_t)of.record;
     why->answer_service = answer->service;
     why->answer = count(arena, answer->from);
@@ -221,9 +258,32 @@ static int explain_run(struct store_txn *txn, const ProtobufCMessage *message, s
     return CO_OK;
 }
 
+/* The counts are of the instances that the token may read. */
+static int explain_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                        struct query_result *result) {
+    const Pb__AnswerRequest *request = (const Pb__AnswerRequest *)message;
+    int error = access_require(check, ACCESS_SERVICE, slice_text(request->service), ACCESS_READ);
+    if (error) return error;
+    struct explained *explained = CONTAINER_OF(result->message, struct explained, why.base);
+    Pb__ExplainResult *why = &explained->why;
+    struct query_result answer = {.message = &explained->answer->base};
+    error = answer_show(check, txn, message, &answer);
+    why->answer_service = explained->answer->service, why->target = explained->answer->target;
+    why->away = explained->answer->away;
+    why->answer = count(check->arena, explained->answer->from);
+    for (size_t i = 0; i < why->n_regions; i++) {
+        Pb__GlobalServiceRegion *region = explained->regions->regions[i];
+        catalog_show_entries(check, region->entries, &region->n_entries);
+        why->regions[i] = count(check->arena, region);
+    }
+    if (why->record) failover_show(check, why->record);
+    return error;
+}
+
 const struct query_type query_explain = {.number = 221,
                                          .name = "explain",
                                          .request = &pb__answer_request__descriptor,
                                          .result = &pb__explain_result__descriptor,
                                          .watched = watched,
-                                         .run = explain_run};
+                                         .run = explain_run,
+                                         .show = explain_show};

@@ -56,6 +56,11 @@ extern const struct query_type query_copy;            /* CopyRequest -> CopyResu
 extern const struct query_type query_global_node;
 #define COPY_NODE_SERVICES_MOST 4096
 
+/* Keeps the instances that the token may read; for a service that it may not read, the result is that of one that is
+ * nowhere. */
+void copy_show_regions(struct access_check *check, const char *service, Pb__GlobalServiceResult *records,
+                       struct query_result *result);
+
 /* Does the copy of any region have the service? Copies that readers do not see count too. Costs some look-ups for each
  * region. */
 bool copy_service_anywhere(struct store_txn *txn, struct slice service);

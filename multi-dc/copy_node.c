@@ -67,10 +67,21 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
     return store_txn_error(txn);
 }
 
+static int show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                struct query_result *result) {
+    Pb__GlobalNodeResult *records = (Pb__GlobalNodeResult *)(uintptr_t)result->message;
+    (void)txn;
+    if (access_shows(check, ACCESS_NODE, slice_text(((const Pb__GlobalNodeRequest *)message)->node))) return CO_OK;
+    records->node = NULL;
+    result->found = false;
+    return CO_OK;
+}
+
 const struct query_type query_global_node = {.number = 223,
                                              .name = "global-node",
                                              .request = &pb__global_node_request__descriptor,
                                              .result = &pb__global_node_result__descriptor,
                                              .watched = watched,
                                              .own = own,
-                                             .run = run};
+                                             .run = run,
+                                             .show = show};

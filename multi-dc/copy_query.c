@@ -3,6 +3,8 @@
 
 #include "base/message.h"
 #include "multi-dc/copy_internal.h"
+#include "registry/access_operator.h"
+#include "registry/catalog_access.h"
 #include "registry/catalog_records.h"
 
 static const struct slice no_name = {"", 0};
@@ -174,6 +176,24 @@ static int run_service(struct store_txn *txn, const ProtobufCMessage *message, s
     return done(txn, service_thing(message), &records->base, result);
 }
 
+void copy_show_regions(struct access_check *check, const char *service, Pb__GlobalServiceResult *records,
+                       struct query_result *result) {
+    bool shown = catalog_shows_service(check, service, result);
+    for (size_t i = 0; i < records->n_regions; i++) {
+        Pb__GlobalServiceRegion *region = records->regions[i];
+        if (shown) catalog_show_entries(check, region->entries, &region->n_entries);
+        else region->n_entries = 0;
+    }
+}
+
+static int show_service(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                        struct query_result *result) {
+    (void)txn;
+    copy_show_regions(check, ((const Pb__GlobalServiceRequest *)message)->service,
+                      (Pb__GlobalServiceResult *)(uintptr_t)result->message, result);
+    return CO_OK;
+}
+
 /* -- names of services -------------------------------------------------------------------------------------------- */
 
 static struct watch_key services_thing(const ProtobufCMessage *message) {
@@ -262,6 +282,18 @@ static int run_services(struct store_txn *txn, const ProtobufCMessage *message, 
     return done(txn, services_thing(message), &records->base, result);
 }
 
+/* Names by service:read alone, as this region's. How many instances they have is told to those who may read all nodes. */
+static int show_services(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                         struct query_result *result) {
+    Pb__GlobalServicesResult *records = (Pb__GlobalServicesResult *)(uintptr_t)result->message;
+    bool counts = access_allows_below(check->access, ACCESS_NODE, no_name, ACCESS_READ);
+    (void)txn, (void)message;
+    ACCESS_KEEP_ROWS(records->n_services, records->services,
+                     access_shows(check, ACCESS_SERVICE, slice_text(row->name)));
+    for (size_t i = 0; i < records->n_services && !counts; i++) records->services[i]->n_instances = 0;
+    return CO_OK;
+}
+
 /* -- copies ------------------------------------------------------------------------------------------------------- */
 
 static struct watch_key copies_thing(const ProtobufCMessage *message) {
@@ -326,22 +358,26 @@ const struct query_type query_global_service = {.number = 208,
                                                 .result = &pb__global_service_result__descriptor,
                                                 .watched = service_thing,
                                                 .own = service_own,
-                                                .run = run_service};
+                                                .run = run_service,
+                                                .show = show_service};
 const struct query_type query_global_services = {.number = 209,
                                                  .name = "global-services",
                                                  .request = &pb__global_services_request__descriptor,
                                                  .result = &pb__global_services_result__descriptor,
                                                  .watched = services_thing,
-                                                 .run = run_services};
+                                                 .run = run_services,
+                                                 .show = show_services};
 const struct query_type query_copies = {.number = 210,
                                         .name = "copies",
                                         .request = &pb__copies_request__descriptor,
                                         .result = &pb__copies_result__descriptor,
                                         .watched = copies_thing,
-                                        .run = run_copies};
+                                        .run = run_copies,
+                                        .show = access_operator_show};
 const struct query_type query_copy = {.number = 211,
                                       .name = "copy",
                                       .request = &pb__copy_request__descriptor,
                                       .result = &pb__copy_result__descriptor,
                                       .watched = copies_thing,
-                                      .run = run_copy};
+                                      .run = run_copy,
+                                      .show = access_operator_show};

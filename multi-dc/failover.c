@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/message.h"
+#include "registry/access_operator.h"
 #include "registry/fold.h"
 
 enum {
@@ -326,6 +327,38 @@ static int rests_of(struct store_txn *txn, struct arena *arena, Pb__FailoverStat
     return CO_OK;
 }
 
+void failover_show(struct access_check *check, Pb__Failover *record) {
+    if (access_operator_reads(check)) return;
+    ACCESS_KEEP_ROWS(record->n_targets, record->targets,
+                     !row->service[0] || access_shows(check, ACCESS_SERVICE, slice_text(row->service)));
+}
+
+static bool shows(struct access_check *check, const char *service) {
+    return access_operator_reads(check) || access_shows(check, ACCESS_SERVICE, slice_text(service));
+}
+
+static int failovers_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                          struct query_result *result) {
+    Pb__FailoversResult *records = (Pb__FailoversResult *)(uintptr_t)result->message;
+    (void)txn, (void)request;
+    ACCESS_KEEP_ROWS(records->n_failovers, records->failovers, shows(check, row->record->service));
+    for (size_t i = 0; i < records->n_failovers; i++) failover_show(check, records->failovers[i]->record);
+    return CO_OK;
+}
+
+/* One that is hidden is answered as one that is not there, because reads of instances ask for it first. */
+static int failover_show_one(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                             struct query_result *result) {
+    Pb__FailoverResult *records = (Pb__FailoverResult *)(uintptr_t)result->message;
+    (void)txn;
+    if (!shows(check, ((const Pb__FailoverRequest *)request)->service)) {
+        records->state = NULL;
+        result->found = false, result->index = 0;
+    }
+    if (records->state) failover_show(check, records->state->record);
+    return CO_OK;
+}
+
 static struct watch_key failovers_watched(const ProtobufCMessage *request) {
     (void)request;
     return (struct watch_key){SPACE_FAILOVER, everything};
@@ -358,7 +391,8 @@ const struct query_type query_failovers = {.number = 217,
                                            .request = &pb__failovers_request__descriptor,
                                            .result = &pb__failovers_result__descriptor,
                                            .watched = failovers_watched,
-                                           .run = failovers_run};
+                                           .run = failovers_run,
+                                           .show = failovers_show};
 
 static struct watch_key failover_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_FAILOVER, slice_text(((const Pb__FailoverRequest *)request)->service)};
@@ -391,11 +425,16 @@ const struct query_type query_failover = {.number = 219,
                                           .result = &pb__failover_result__descriptor,
                                           .watched = failover_watched,
                                           .run = failover_run,
+                                          .show = failover_show_one,
                                           .also = failover_also};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
-    {.number = FAILOVER_SET, .name = "failover-set", .request = &pb__failover_set_command__descriptor, .apply = set},
+    {.number = FAILOVER_SET,
+     .name = "failover-set",
+     .request = &pb__failover_set_command__descriptor,
+     .may = access_operator_may,
+     .apply = set},
     {.number = FAILOVER_HOME,
      .servers_only = true,
      .name = "failover-home",

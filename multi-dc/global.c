@@ -130,6 +130,18 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
     return keep_nearest(txn, request, records, arena);
 }
 
+/* Which region is the nearest is a matter of the service, so nodes that are hidden count in it. */
+static int show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                struct query_result *result) {
+    const Pb__GlobalRequest *request = (const Pb__GlobalRequest *)message;
+    Pb__GlobalServiceResult *records = (Pb__GlobalServiceResult *)(uintptr_t)result->message;
+    (void)txn;
+    copy_show_regions(check, request->service, records, result);
+    if (request->nearest && !access_allows(check->access, ACCESS_SERVICE, service_of(message), ACCESS_READ))
+        records->n_regions = 0;
+    return CO_OK;
+}
+
 const struct query_type query_global = {.number = 216,
                                         .name = "global",
                                         .discovery = true,
@@ -137,6 +149,7 @@ const struct query_type query_global = {.number = 216,
                                         .result = &pb__global_service_result__descriptor,
                                         .watched = watched,
                                         .run = run,
+                                        .show = show,
                                         .own = own};
 
 static const struct query_type *const queries[] = {&query_global, NULL};

@@ -8,6 +8,7 @@
 #include "kv/keys/kv_copied.h"
 #include "multi-dc/copy.h"
 #include "multi-dc/region.h"
+#include "registry/access_operator.h"
 
 enum { KEYS_TABLE = 42 }; /* prefix -> KeysRule */
 _Static_assert(KEYS_SET >= 208 && KEYS_TAKE < 224, "commands of multi-dc (registry/module.h)");
@@ -271,12 +272,29 @@ const struct query_type query_keys_rules = {.number = 213,
                                             .request = &pb__keys_rules_request__descriptor,
                                             .result = &pb__keys_rules_result__descriptor,
                                             .watched = watched,
-                                            .run = run};
+                                            .run = run,
+                                            .show = access_operator_show};
+
+/* By operator:write. With `replace` keys that are here may go, which needs write on all of them. */
+static int set_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__KeysSetCommand *command = (const Pb__KeysSetCommand *)request;
+    int error = access_operator_may(check, txn, request);
+    if (error || !command->replace) return error;
+    return access_require_below(check, ACCESS_KEY, message_slice(command->prefix), ACCESS_WRITE);
+}
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
-    {.number = KEYS_SET, .name = "keys-set", .request = &pb__keys_set_command__descriptor, .apply = set},
-    {.number = KEYS_UNSET, .name = "keys-unset", .request = &pb__keys_unset_command__descriptor, .apply = unset},
+    {.number = KEYS_SET,
+     .name = "keys-set",
+     .request = &pb__keys_set_command__descriptor,
+     .may = set_may,
+     .apply = set},
+    {.number = KEYS_UNSET,
+     .name = "keys-unset",
+     .request = &pb__keys_unset_command__descriptor,
+     .may = access_operator_may,
+     .apply = unset},
     {.number = KEYS_TAKE,
      .servers_only = true,
      .name = "keys-take",

@@ -213,9 +213,18 @@ static struct watch_key watched(const ProtobufCMessage *message) {
                               message_slice(((const Pb__KeysChangesRequest *)message)->prefix)};
 }
 
+/* It shows all keys below the prefix, with their values. */
+static int show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                struct query_result *result) {
+    (void)txn, (void)result;
+    return access_require_below(check, ACCESS_KEY, message_slice(((const Pb__KeysChangesRequest *)message)->prefix),
+                                ACCESS_READ);
+}
+
 const struct query_type query_keys_changes = {.number = 214,
                                               .name = "keys-changes",
                                               .request = &pb__keys_changes_request__descriptor,
                                               .result = &pb__keys_changes_result__descriptor,
                                               .watched = watched,
-                                              .run = run};
+                                              .run = run,
+                                              .show = show};

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/message.h"
 #include "kv/keys/kv.h"
+#include "registry/access_operator.h"
 
 enum { REGION_TABLE = 47 }; /* name -> Region */
 _Static_assert(REGION_LEARN >= 208 && REGION_SEEN < 224, "commands of multi-dc (registry/module.h)");
@@ -236,12 +237,29 @@ static int run(struct store_txn *txn, const ProtobufCMessage *request, struct ar
     return error;
 }
 
+/* The names of regions are for everyone, as those of Consul's datacenters are, because other requests name them. The rest
+ * is for operators. */
+static int show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                struct query_result *result) {
+    const Pb__RegionsResult *records = (const Pb__RegionsResult *)result->message;
+    (void)txn, (void)request;
+    if (access_operator_reads(check)) return CO_OK;
+    for (size_t i = 0; i < records->n_regions; i++) {
+        const Pb__Region region = *records->regions[i];
+        pb__region__init(records->regions[i]);
+        records->regions[i]->name = region.name, records->regions[i]->removed = region.removed;
+        check->hidden += region.n_servers;
+    }
+    return CO_OK;
+}
+
 const struct query_type query_regions = {.number = 220,
                                          .name = "regions",
                                          .request = &pb__regions_request__descriptor,
                                          .result = &pb__regions_result__descriptor,
                                          .watched = watched,
-                                         .run = run};
+                                         .run = run,
+                                         .show = show};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
@@ -253,6 +271,7 @@ static const struct module_command commands[] = {
     {.number = REGION_REMOVE,
      .name = "region-remove",
      .request = &pb__region_remove_command__descriptor,
+     .may = access_operator_may,
      .apply = remove_region},
     {.number = REGION_SEEN,
      .servers_only = true,

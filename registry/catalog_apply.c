@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "registry/catalog_access.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_write.h"
 
@@ -35,12 +36,13 @@ static int compare_addresses(const void *a, const void *b) {
     return order ? order : (one->port > other->port) - (one->port < other->port);
 }
 
-/* Sorts the maps, because their order is not part of a registration. */
-static void sort_maps(Pb__Node *node, Pb__Service *service) {
+void catalog_sort_node(Pb__Node *node) {
     if (node->n_meta > 1) qsort(node->meta, node->n_meta, sizeof *node->meta, compare_pairs);
     if (node->n_tagged_addresses > 1)
         qsort(node->tagged_addresses, node->n_tagged_addresses, sizeof *node->tagged_addresses, compare_addresses);
-    if (!service) return;
+}
+
+static void sort_service(Pb__Service *service) {
     if (service->n_meta > 1) qsort(service->meta, service->n_meta, sizeof *service->meta, compare_pairs);
     if (service->n_tagged_addresses > 1) {
         qsort(service->tagged_addresses, service->n_tagged_addresses, sizeof *service->tagged_addresses,
@@ -83,7 +85,8 @@ static bool check_shape(struct arena *arena, Pb__RegisterCommand *command, struc
     for (size_t i = 0; i < command->n_checks; i++) {
         if (!check_check(arena, command->checks[i], node->name, result)) return false;
     }
-    sort_maps(node, command->service);
+    catalog_sort_node(node);
+    if (command->service) sort_service(command->service);
     return true;
 }
 
@@ -240,14 +243,17 @@ const struct module_command catalog_commands[] = {
     {.number = CATALOG_REGISTER,
      .name = "catalog-register",
      .request = &pb__register_command__descriptor,
+     .may = catalog_may_register,
      .apply = register_apply},
     {.number = CATALOG_DEREGISTER,
      .name = "catalog-deregister",
      .request = &pb__deregister_command__descriptor,
+     .may = catalog_may_deregister,
      .apply = deregister_apply},
     {.number = CATALOG_BATCH,
      .name = "catalog-batch",
      .request = &pb__catalog_batch_command__descriptor,
+     .may = catalog_may_batch,
      .apply = batch_apply},
     {0},
 };

@@ -5,5 +5,7 @@
 #include "registry/catalog.h"
 
 extern const struct module_command catalog_commands[];
+/* Sorts the node's maps, because their order is not part of a registration. */
+void catalog_sort_node(Pb__Node *node);
 
 #endif

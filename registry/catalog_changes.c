@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/message.h"
+#include "registry/access_operator.h"
 #include "registry/catalog_query.h"
 #include "registry/history.h"
 #include "registry/version.h"
@@ -330,10 +331,12 @@ const struct query_type query_catalog_changes = {.number = 20,
                                                  .request = &pb__catalog_changes_request__descriptor,
                                                  .result = &pb__catalog_changes_result__descriptor,
                                                  .watched = catalog_thing,
-                                                 .run = run_changes};
+                                                 .run = run_changes,
+                                                 .show = access_operator_show};
 const struct query_type query_catalog_position = {.number = 21,
                                                   .name = "catalog-position",
                                                   .request = &pb__table_request__descriptor,
                                                   .result = &pb__catalog_at__descriptor,
                                                   .watched = catalog_thing,
-                                                  .run = run_position};
+                                                  .run = run_position,
+                                                  .show = access_operator_show};

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "registry/catalog_access.h"
 #include "registry/self_preservation.h"
 
 /* -- shared ------------------------------------------------------------------------------------------------------- */
@@ -340,11 +341,13 @@ static int run_service_addresses(struct store_txn *txn, const ProtobufCMessage *
     STORE_PREFIX(&cursor, txn, TABLE_SERVICES, all) {
         struct slice address = record_text(cursor.value, SERVICE_ADDRESS_FIELD);
         if (address.size == 0) continue;
-        struct slice name = record_text(cursor.value, SERVICE_NAME_FIELD);
+        struct slice name = record_text(cursor.value, SERVICE_NAME_FIELD),
+                     node = record_text(cursor.value, SERVICE_NODE_FIELD);
         Pb__ServiceAddress *record = arena_alloc(arena, sizeof *record);
         pb__service_address__init(record);
         record->address = arena_strndup(arena, address.data, address.size);
         record->service = arena_strndup(arena, name.data, name.size);
+        record->node = arena_strndup(arena, node.data, node.size);
         pointers_add(&found, arena, record);
     }
     store_cursor_close(&cursor);
@@ -363,32 +366,37 @@ const struct query_type query_nodes = {.number = 1,
                                        .request = &pb__table_request__descriptor,
                                        .result = &pb__nodes_result__descriptor,
                                        .watched = nodes_thing,
-                                       .run = run_nodes};
+                                       .run = run_nodes,
+                                       .show = catalog_show_nodes};
 const struct query_type query_services = {.number = 2,
                                           .name = "services",
                                           .discovery = true,
                                           .request = &pb__table_request__descriptor,
                                           .result = &pb__services_result__descriptor,
                                           .watched = services_thing,
-                                          .run = run_services};
+                                          .run = run_services,
+                                          .show = catalog_show_services};
 const struct query_type query_node_services = {.number = 3,
                                                .name = "node-services",
                                                .discovery = true,
                                                .request = &pb__node_request__descriptor,
                                                .result = &pb__node_services_result__descriptor,
                                                .watched = node_thing,
-                                               .run = run_node_services};
+                                               .run = run_node_services,
+                                               .show = catalog_show_node_services};
 const struct query_type query_service_entries = {.number = 4,
                                                  .name = "service-entries",
                                                  .discovery = true,
                                                  .request = &pb__service_request__descriptor,
                                                  .result = &pb__service_entries_result__descriptor,
                                                  .watched = query_service_thing,
-                                                 .run = run_service_entries};
+                                                 .run = run_service_entries,
+                                                 .show = catalog_show_service_entries};
 const struct query_type query_service_addresses = {.number = 8,
                                                    .name = "service-addresses",
                                                    .discovery = true,
                                                    .request = &pb__table_request__descriptor,
                                                    .result = &pb__service_addresses_result__descriptor,
                                                    .watched = addresses_thing,
-                                                   .run = run_service_addresses};
+                                                   .run = run_service_addresses,
+                                                   .show = catalog_show_service_addresses};

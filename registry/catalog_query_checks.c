@@ -1,6 +1,7 @@
 /* Queries of checks. */
 #include <stdlib.h>
 
+#include "registry/catalog_access.h"
 #include "registry/catalog_query.h"
 
 static int compare_names(const char *one, const char *other) {
@@ -160,18 +161,21 @@ const struct query_type query_service_checks = {.number = 5,
                                                 .request = &pb__service_request__descriptor,
                                                 .result = &pb__checks_result__descriptor,
                                                 .watched = query_service_thing,
-                                                .run = run_service_checks};
+                                                .run = run_service_checks,
+                                                .show = catalog_show_service_checks};
 const struct query_type query_node_checks = {.number = 6,
                                              .name = "node-checks",
                                              .discovery = true,
                                              .request = &pb__node_request__descriptor,
                                              .result = &pb__checks_result__descriptor,
                                              .watched = node_thing,
-                                             .run = run_node_checks};
+                                             .run = run_node_checks,
+                                             .show = catalog_show_node_checks};
 const struct query_type query_state_checks = {.number = 7,
                                               .name = "state-checks",
                                               .discovery = true,
                                               .request = &pb__state_request__descriptor,
                                               .result = &pb__checks_result__descriptor,
                                               .watched = checks_thing,
-                                              .run = run_state_checks};
+                                              .run = run_state_checks,
+                                              .show = catalog_show_state_checks};

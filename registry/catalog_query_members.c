@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/message.h"
+#include "registry/catalog_access.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_query.h"
 #include "registry/lease_internal.h"
@@ -112,4 +113,5 @@ const struct query_type query_members = {.number = 11,
                                          .request = &pb__table_request__descriptor,
                                          .result = &pb__members_result__descriptor,
                                          .watched = nodes_thing,
-                                         .run = run_members};
+                                         .run = run_members,
+                                         .show = catalog_show_members};

@@ -1,4 +1,5 @@
 /* Queries of names without regard to case. */
+#include "registry/catalog_access.h"
 #include "registry/catalog_query.h"
 
 static int run_name(struct store_txn *txn, struct watch_key watched, int error, struct slice stored,
@@ -44,11 +45,13 @@ const struct query_type query_node_nocase = {.number = 9,
                                              .request = &pb__name_request__descriptor,
                                              .result = &pb__name_result__descriptor,
                                              .watched = nodes_thing,
-                                             .run = run_node};
+                                             .run = run_node,
+                                             .show = catalog_show_node_name};
 const struct query_type query_service_nocase = {.number = 10,
                                                 .name = "service-nocase",
                                                 .discovery = true,
                                                 .request = &pb__name_request__descriptor,
                                                 .result = &pb__name_result__descriptor,
                                                 .watched = services_thing,
-                                                .run = run_service};
+                                                .run = run_service,
+                                                .show = catalog_show_service_name};

@@ -29,6 +29,16 @@ int lease_reap_apply(struct machine_tx *tx, void *request, struct machine_result
 int node_leave_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 void lease_on_event(struct machine_tx *tx, const struct machine_event *event);
 
+/* -- access (lease_access.c): as module_command.may, query_type.show */
+int lease_grant_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int lease_end_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int lease_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+               struct query_result *result);
+int leases_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                struct query_result *result);
+int dead_nodes_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                    struct query_result *result);
+
 /* -- bindings (lease_bindings.c) */
 /* Beginning of the rows of one lease and kind; `room`: LEASE_BINDING_HEAD bytes. */
 #define LEASE_BINDING_HEAD 38

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/message.h"
 #include "base/text.h"
+#include "registry/access_operator.h"
 #include "registry/catalog_records.h"
 #include "registry/lease_internal.h"
 #include "registry/self_preservation.h"
@@ -131,8 +132,13 @@ static const struct module_command commands[] = {
      .name = "lease-grant",
      .request = &pb__lease_grant_command__descriptor,
      .result = &pb__lease__descriptor,
+     .may = lease_grant_may,
      .apply = lease_grant_apply},
-    {.number = LEASE_END, .name = "lease-end", .request = &pb__lease_end_command__descriptor, .apply = lease_end_apply},
+    {.number = LEASE_END,
+     .name = "lease-end",
+     .request = &pb__lease_end_command__descriptor,
+     .may = lease_end_may,
+     .apply = lease_end_apply},
     {.number = LEASE_REAP,
      .servers_only = true,
      .name = "lease-reap",
@@ -141,6 +147,7 @@ static const struct module_command commands[] = {
     {.number = NODE_LEAVE,
      .name = "node-leave",
      .request = &pb__node_leave_command__descriptor,
+     .may = access_operator_may,
      .apply = node_leave_apply},
     {.number = PRESERVATION_RELEASE,
      .servers_only = true,

@@ -90,7 +90,8 @@ const struct query_type query_lease = {.number = 16,
                                        .request = &pb__lease_request__descriptor,
                                        .result = &pb__lease_entry__descriptor,
                                        .watched = lease_thing,
-                                       .run = lease_run};
+                                       .run = lease_run,
+                                       .show = lease_show};
 
 /* -- lists -------------------------------------------------------------------------------------------------------- */
 
@@ -129,7 +130,8 @@ const struct query_type query_leases = {.number = 17,
                                         .request = &pb__lease_list_request__descriptor,
                                         .result = &pb__lease_entries_result__descriptor,
                                         .watched = leases_thing,
-                                        .run = leases_run};
+                                        .run = leases_run,
+                                        .show = leases_show};
 
 static struct watch_key dead_thing(const ProtobufCMessage *request) {
     (void)request;
@@ -166,4 +168,5 @@ const struct query_type query_dead_nodes = {.number = 18,
                                             .request = &pb__dead_nodes_request__descriptor,
                                             .result = &pb__dead_nodes_result__descriptor,
                                             .watched = dead_thing,
-                                            .run = dead_run};
+                                            .run = dead_run,
+                                            .show = dead_nodes_show};

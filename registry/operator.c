@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/message.h"
+#include "registry/access_operator.h"
 #include "registry/tables.h"
 
 #define REMOVED_MAX 64
@@ -61,7 +62,8 @@ const struct query_type query_autopilot = {.number = 12,
                                            .request = &pb__autopilot_request__descriptor,
                                            .result = &pb__autopilot_config__descriptor,
                                            .watched = autopilot_thing,
-                                           .run = autopilot_run};
+                                           .run = autopilot_run,
+                                           .show = access_operator_show};
 
 static int autopilot_apply(struct machine_tx *tx, void *request, struct machine_result *result) {
     const Pb__AutopilotSetCommand *command = request;
@@ -205,6 +207,7 @@ static const struct module_command commands[] = {
     {.number = OPERATOR_AUTOPILOT,
      .name = "autopilot",
      .request = &pb__autopilot_set_command__descriptor,
+     .may = access_operator_may,
      .apply = autopilot_apply},
     {.number = OPERATOR_SERVER_REMOVED,
      .servers_only = true,

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/message.h"
+#include "registry/access_operator.h"
 #include "registry/fold.h"
 #include "registry/tables.h"
 
@@ -375,6 +376,17 @@ static int run_trust(struct store_txn *txn, const ProtobufCMessage *request, str
     return store_txn_error(txn);
 }
 
+/* What every member has to know, and sees in certificates, is shown to everyone; other regions by operator:read. */
+static int show_trust(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                      struct query_result *result) {
+    (void)txn, (void)request;
+    Pb__Trust *trust = (Pb__Trust *)(uintptr_t)result->message;
+    if (!trust || access_operator_reads(check)) return CO_OK;
+    check->hidden += trust->n_regions;
+    trust->n_regions = 0;
+    return CO_OK;
+}
+
 /* Appends all records of a row type, up to `most`. There is room for 64, and for twice as many at each power of two. */
 static int rows(struct store_txn *txn, struct slice prefix, const ProtobufCMessageDescriptor *type, size_t most,
                 struct arena *arena, void ***out, size_t *count) {
@@ -430,19 +442,22 @@ const struct query_type query_trust = {.number = 13,
                                        .request = &pb__trust_request__descriptor,
                                        .result = &pb__trust__descriptor,
                                        .watched = watched,
-                                       .run = run_trust};
+                                       .run = run_trust,
+                                       .show = show_trust};
 const struct query_type query_join_tokens = {.number = 14,
                                              .name = "join-tokens",
                                              .request = &pb__join_tokens_request__descriptor,
                                              .result = &pb__join_tokens_result__descriptor,
                                              .watched = watched,
-                                             .run = run_tokens};
+                                             .run = run_tokens,
+                                             .show = access_operator_show};
 const struct query_type query_certificates = {.number = 15,
                                               .name = "certificates",
                                               .request = &pb__certificates_request__descriptor,
                                               .result = &pb__certificates_result__descriptor,
                                               .watched = watched,
-                                              .run = run_certificates};
+                                              .run = run_certificates,
+                                              .show = access_operator_show};
 
 /* -- join tokens end by themselves -------------------------------------------------------------------------------- */
 /* Counts the time that is left, by the wall clock: a new leader grants no second period. */
@@ -522,6 +537,7 @@ static const struct module_command commands[] = {
     {.number = JOIN_TOKEN_END,
      .name = "join-token-end",
      .request = &pb__join_token_end_command__descriptor,
+     .may = access_operator_may,
      .apply = token_end},
     {.number = TRUST_JOIN,
      .servers_only = true,
