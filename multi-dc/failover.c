@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/message.h"
 #include "registry/access_operator.h"
+#include "registry/catalog_access.h"
 #include "registry/fold.h"
 
 enum {
@@ -328,20 +329,16 @@ static int rests_of(struct store_txn *txn, struct arena *arena, Pb__FailoverStat
 }
 
 void failover_show(struct access_check *check, Pb__Failover *record) {
-    if (access_operator_reads(check)) return;
     ACCESS_KEEP_ROWS(record->n_targets, record->targets,
                      !row->service[0] || access_shows(check, ACCESS_SERVICE, slice_text(row->service)));
-}
-
-static bool shows(struct access_check *check, const char *service) {
-    return access_operator_reads(check) || access_shows(check, ACCESS_SERVICE, slice_text(service));
 }
 
 static int failovers_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
                           struct query_result *result) {
     Pb__FailoversResult *records = (Pb__FailoversResult *)(uintptr_t)result->message;
     (void)txn, (void)request;
-    ACCESS_KEEP_ROWS(records->n_failovers, records->failovers, shows(check, row->record->service));
+    ACCESS_KEEP_ROWS(records->n_failovers, records->failovers,
+                     access_shows(check, ACCESS_SERVICE, slice_text(row->record->service)));
     for (size_t i = 0; i < records->n_failovers; i++) failover_show(check, records->failovers[i]->record);
     return CO_OK;
 }
@@ -351,9 +348,9 @@ static int failover_show_one(struct access_check *check, struct store_txn *txn, 
                              struct query_result *result) {
     Pb__FailoverResult *records = (Pb__FailoverResult *)(uintptr_t)result->message;
     (void)txn;
-    if (!shows(check, ((const Pb__FailoverRequest *)request)->service)) {
+    if (!catalog_shows_service(check, ((const Pb__FailoverRequest *)request)->service, result)) {
         records->state = NULL;
-        result->found = false, result->index = 0;
+        result->found = false;
     }
     if (records->state) failover_show(check, records->state->record);
     return CO_OK;

@@ -81,7 +81,7 @@ extern const struct query_type
 /* -- inside ------------------------------------------------------------------------------------------------------- */
 /* CO_NOTFOUND: the service has no record. */
 int failover_record(struct store_txn *txn, struct slice service, struct arena *arena, Pb__Failover **record);
-/* Takes the targets out that name services which the token may not read. Whoever has operator:read sees all. */
+/* Takes the targets out that name services which the token may not read. */
 void failover_show(struct access_check *check, Pb__Failover *record);
 /* Could another region or service answer for the service, by its order, or without one from any copy? Regions at rest
  * do not count. CO_OK; CO_NOTFOUND: none could; CO_CORRUPT. */
