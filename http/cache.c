@@ -148,7 +148,7 @@ static struct bytes *packed(struct worker *worker, struct answer *answer) {
 static const char *cause_of(struct worker *worker, struct answer *answer) {
     if (answer->cause) return answer->cause;
     answer->cause = mem_alloc(RPC_CAUSE_MAX);
-    read_cause(worker->reader, &answer->depends, answer->read.index, answer->cause);
+    read_cause(worker->reader, access_all, &answer->depends, answer->read.index, answer->cause);
     cache_charge(worker->cache, answer, RPC_CAUSE_MAX);
     return answer->cause;
 }

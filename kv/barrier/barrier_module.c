@@ -1,6 +1,7 @@
 /* Queries on barriers, and the module's table. */
 #include "base/message.h"
 #include "kv/barrier/barrier_internal.h"
+#include "registry/module_access.h"
 
 /* -- a barrier's state -------------------------------------------------------------------------------------------- */
 
@@ -67,12 +68,15 @@ static int barrier_run(struct store_txn *txn, const ProtobufCMessage *request, s
     return rv;
 }
 
+ACCESS_SHOW_ONE(barrier_show, LOCK, Pb__BarrierRequest, name)
+
 const struct query_type query_barrier = {.number = 46,
                                          .name = "barrier",
                                          .request = &pb__barrier_request__descriptor,
                                          .result = &pb__barrier_state__descriptor,
                                          .watched = barrier_watched,
-                                         .run = barrier_run};
+                                         .run = barrier_run,
+                                         .show = barrier_show};
 
 /* -- waiting of a session ----------------------------------------------------------------------------------------- */
 
@@ -87,6 +91,12 @@ static bool who_split(struct slice who, struct slice *name, struct slice *sessio
     *name = slice_make(who.data, who.size - UUID_TEXT_SIZE - 1);
     *session = slice_make(who.data + name->size + 1, UUID_TEXT_SIZE);
     return who.data[name->size] == '\0';
+}
+
+static int who_show(struct access_check *check, struct slice who) {
+    struct slice name = slice_make("", 0), session;
+    (void)who_split(who, &name, &session);
+    return access_require(check, ACCESS_LOCK, name, ACCESS_READ);
 }
 
 static struct watch_key wait_watched(const ProtobufCMessage *request) {
@@ -130,13 +140,20 @@ static int wait_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     return CO_OK;
 }
 
+static int wait_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                     struct query_result *result) {
+    (void)txn, (void)result;
+    return who_show(check, wait_who(request));
+}
+
 const struct query_type query_barrier_wait = {.number = 47,
                                               .name = "barrier-wait",
                                               .request = &pb__barrier_wait_request__descriptor,
                                               .result = &pb__barrier_answer__descriptor,
                                               .watched = wait_watched,
                                               .also = wait_also,
-                                              .run = wait_run};
+                                              .run = wait_run,
+                                              .show = wait_show};
 
 /* -- the place of a session --------------------------------------------------------------------------------------- */
 
@@ -166,12 +183,19 @@ static int place_run(struct store_txn *txn, const ProtobufCMessage *request, str
     return CO_OK;
 }
 
+static int place_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                      struct query_result *result) {
+    (void)txn, (void)result;
+    return who_show(check, place_who(request));
+}
+
 const struct query_type query_barrier_place = {.number = 150,
                                                .name = "barrier-place",
                                                .request = &pb__barrier_place_request__descriptor,
                                                .result = &pb__barrier_seat__descriptor,
                                                .watched = place_watched,
-                                               .run = place_run};
+                                               .run = place_run,
+                                               .show = place_show};
 
 /* -- all of them -------------------------------------------------------------------------------------------------- */
 
@@ -216,12 +240,26 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     return rv;
 }
 
+ACCESS_SHOW_LIST(list_show, LOCK, Pb__BarriersResult, barriers, name)
+
 const struct query_type query_barriers = {.number = 54,
                                           .name = "barriers",
                                           .request = &pb__barrier_list_request__descriptor,
                                           .result = &pb__barriers_result__descriptor,
                                           .watched = list_watched,
-                                          .run = list_run};
+                                          .run = list_run,
+                                          .show = list_show};
+
+/* -- access: by the rules `lock` for the barrier's name ------------------------------------------------------------ */
+
+static int enter_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__BarrierEnterCommand *command = (const Pb__BarrierEnterCommand *)request;
+    (void)txn;
+    int rv = access_require(check, ACCESS_LOCK, slice_text(command->name), ACCESS_WRITE);
+    return rv == CO_OK ? session_may_use(check, command->session) : rv;
+}
+
+ACCESS_MAY(leave_may, LOCK, WRITE, Pb__BarrierLeaveCommand, name)
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -230,11 +268,13 @@ static const struct module_command commands[] = {
      .name = "barrier-enter",
      .request = &pb__barrier_enter_command__descriptor,
      .result = &pb__barrier_answer__descriptor,
+     .may = enter_may,
      .apply = barrier_enter_apply},
     {.number = BARRIER_LEAVE,
      .name = "barrier-leave",
      .request = &pb__barrier_leave_command__descriptor,
      .result = &pb__barrier_answer__descriptor,
+     .may = leave_may,
      .apply = barrier_leave_apply},
     {0},
 };

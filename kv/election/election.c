@@ -43,31 +43,36 @@ const struct query_type query_election = {.number = 42,
                                           .request = &pb__queue_request__descriptor,
                                           .result = &pb__queue_view__descriptor,
                                           .watched = election_watched,
-                                          .run = view_run};
+                                          .run = view_run,
+                                          .show = queue_view_show};
 const struct query_type query_election_leader = {.number = 57,
                                                  .name = "election-leader",
                                                  .request = &pb__queue_request__descriptor,
                                                  .result = &pb__queue_view__descriptor,
                                                  .watched = leader_watched,
-                                                 .run = leader_run};
+                                                 .run = leader_run,
+                                                 .show = queue_view_show};
 const struct query_type query_election_entry = {.number = 43,
                                                 .name = "election-entry",
                                                 .request = &pb__queue_entry_request__descriptor,
                                                 .result = &pb__queue_answer__descriptor,
                                                 .watched = entry_watched,
-                                                .run = entry_run};
+                                                .run = entry_run,
+                                                .show = queue_answer_show};
 const struct query_type query_election_holder = {.number = 58,
                                                  .name = "election-holder",
                                                  .request = &pb__queue_request__descriptor,
                                                  .result = &pb__queue_answer__descriptor,
                                                  .watched = leader_watched,
-                                                 .run = holder_run};
+                                                 .run = holder_run,
+                                                 .show = queue_answer_show};
 const struct query_type query_elections = {.number = 44,
                                            .name = "elections",
                                            .request = &pb__queue_list_request__descriptor,
                                            .result = &pb__queue_list_result__descriptor,
                                            .watched = election_watched,
-                                           .run = list_run};
+                                           .run = list_run,
+                                           .show = queue_list_show};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -76,14 +81,17 @@ static const struct module_command commands[] = {
      .name = "election-campaign",
      .request = &pb__queue_acquire_command__descriptor,
      .result = &pb__queue_answer__descriptor,
+     .may = queue_acquire_may,
      .apply = acquire_apply},
     {.number = ELECTION_RESIGN,
      .name = "election-resign",
      .request = &pb__queue_release_command__descriptor,
+     .may = queue_release_may,
      .apply = release_apply},
     {.number = ELECTION_PROCLAIM,
      .name = "election-proclaim",
      .request = &pb__queue_note_command__descriptor,
+     .may = queue_note_may,
      .apply = set_note_apply},
     {.number = ELECTION_DELAY_OVER,
      .servers_only = true,

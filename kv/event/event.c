@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "registry/module_access.h"
 
 enum { EVENT_TABLE = 21 }; /* index, big-endian -> Event */
 _Static_assert(EVENT_FIRE >= 32 && EVENT_FIRE < 64, "a command of kv (registry/module.h)");
@@ -51,6 +52,14 @@ static int apply(struct machine_tx *tx, void *request, struct machine_result *re
     return CO_OK;
 }
 
+/* As Consul: the event's name counts, not the nodes and services that it is for. */
+static int may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__EventFireCommand *command = (const Pb__EventFireCommand *)request;
+    (void)txn;
+    if (!command->event) return CO_OK; /* it is refused when it is applied */
+    return access_require(check, ACCESS_EVENT, slice_text(command->event->name), ACCESS_WRITE);
+}
+
 /* -- the query ---------------------------------------------------------------------------------------------------- */
 static struct watch_key watched(const ProtobufCMessage *request) {
     (void)request;
@@ -78,12 +87,15 @@ static int run(struct store_txn *txn, const ProtobufCMessage *request, struct ar
     return error;
 }
 
+ACCESS_SHOW_LIST(show, EVENT, Pb__EventsResult, events, name)
+
 const struct query_type query_events = {.number = 37,
                                         .name = "events",
                                         .request = &pb__events_request__descriptor,
                                         .result = &pb__events_result__descriptor,
                                         .watched = watched,
-                                        .run = run};
+                                        .run = run,
+                                        .show = show};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
@@ -91,6 +103,7 @@ static const struct module_command commands[] = {
      .name = "event-fire",
      .request = &pb__event_fire_command__descriptor,
      .result = &pb__event__descriptor,
+     .may = may,
      .apply = apply},
     {0},
 };

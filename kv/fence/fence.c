@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/message.h"
 #include "kv/lock/lock.h"
+#include "registry/module_access.h"
 
 enum { FENCE_TABLE = 28 }; /* resource -> pb.Fence */
 _Static_assert(FENCE_CHECK >= 32 && FENCE_CHECK < 64, "a command of kv (registry/module.h)");
@@ -106,6 +107,15 @@ static int check_apply(struct machine_tx *tx, void *request, struct machine_resu
     return CO_OK;
 }
 
+/* The answer tells whether, and with which token, the lock is held. */
+static int may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__FenceCheckCommand *command = (const Pb__FenceCheckCommand *)request;
+    (void)txn;
+    int rv = access_require(check, ACCESS_LOCK, slice_text(command->resource), ACCESS_WRITE);
+    if (rv != CO_OK || !command->lock[0]) return rv;
+    return access_require(check, ACCESS_LOCK, slice_text(command->lock), ACCESS_READ);
+}
+
 /* -- the query ---------------------------------------------------------------------------------------------------- */
 
 static struct slice resource_of(const ProtobufCMessage *request) {
@@ -135,12 +145,15 @@ static int run(struct store_txn *txn, const ProtobufCMessage *request, struct ar
     return CO_OK;
 }
 
+ACCESS_SHOW_ONE(show, LOCK, Pb__FenceRequest, resource)
+
 const struct query_type query_fence = {.number = 45,
                                        .name = "fence",
                                        .request = &pb__fence_request__descriptor,
                                        .result = &pb__fence_view__descriptor,
                                        .watched = watched,
-                                       .run = run};
+                                       .run = run,
+                                       .show = show};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 static const struct module_command commands[] = {
@@ -148,6 +161,7 @@ static const struct module_command commands[] = {
      .name = "fence-check",
      .request = &pb__fence_check_command__descriptor,
      .result = &pb__fence_answer__descriptor,
+     .may = may,
      .apply = check_apply},
     {0},
 };

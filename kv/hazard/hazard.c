@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "kv/session/session.h"
+#include "registry/module_access.h"
 
 enum hazard_table {
     HAZARD_TABLE = 34,          /* 'h', object -> pb.HazardRecord; 'p', object, NUL, epoch, session -> nothing;
@@ -405,42 +406,62 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     return rv;
 }
 
+/* -- access: by the rules `lock` for the object's name ------------------------------------------------------------- */
+
+static int protect_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__HazardProtectCommand *command = (const Pb__HazardProtectCommand *)request;
+    (void)txn;
+    int rv = access_require(check, ACCESS_LOCK, slice_text(command->object), ACCESS_WRITE);
+    return rv == CO_OK ? session_may_use(check, command->session) : rv;
+}
+ACCESS_MAY(clear_may, LOCK, WRITE, Pb__HazardClearCommand, object)
+ACCESS_MAY(retire_may, LOCK, WRITE, Pb__HazardRetireCommand, object)
+ACCESS_SHOW_ONE(hazard_show, LOCK, Pb__HazardRequest, object)
+ACCESS_SHOW_ONE(retire_show, LOCK, Pb__HazardRetireRequest, object)
+ACCESS_SHOW_LIST(list_show, LOCK, Pb__HazardsResult, hazards, object)
+
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
 const struct query_type query_hazard = {.number = 50,
                                         .name = "hazard",
                                         .request = &pb__hazard_request__descriptor,
                                         .result = &pb__hazard_state__descriptor,
                                         .watched = hazard_watched,
-                                        .run = hazard_run};
+                                        .run = hazard_run,
+                                        .show = hazard_show};
 const struct query_type query_hazard_retire = {.number = 51,
                                                .name = "hazard-retire",
                                                .request = &pb__hazard_retire_request__descriptor,
                                                .result = &pb__hazard_retirement__descriptor,
                                                .watched = retire_watched,
                                                .also = retire_also,
-                                               .run = retire_run};
+                                               .run = retire_run,
+                                               .show = retire_show};
 const struct query_type query_hazards = {.number = 55,
                                          .name = "hazards",
                                          .request = &pb__hazard_list_request__descriptor,
                                          .result = &pb__hazards_result__descriptor,
                                          .watched = list_watched,
-                                         .run = list_run};
-
-/* -- the table ---------------------------------------------------------------------------------------------------- */
+                                         .run = list_run,
+                                         .show = list_show};
 
 static const struct module_command commands[] = {
     {.number = HAZARD_PROTECT,
      .name = "hazard-protect",
      .request = &pb__hazard_protect_command__descriptor,
      .result = &pb__hazard_protection__descriptor,
+     .may = protect_may,
      .apply = protect_apply},
     {.number = HAZARD_CLEAR,
      .name = "hazard-clear",
      .request = &pb__hazard_clear_command__descriptor,
+     .may = clear_may,
      .apply = clear_apply},
     {.number = HAZARD_RETIRE,
      .name = "hazard-retire",
      .request = &pb__hazard_retire_command__descriptor,
      .result = &pb__hazard_retirement__descriptor,
+     .may = retire_may,
      .apply = retire_apply},
     {0},
 };

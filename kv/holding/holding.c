@@ -81,14 +81,19 @@ static int quota_describe(const struct bound *bound, Pb__Holding *holding) {
 static const struct kind {
     const char *name;
     const struct module *module;
+    enum access_resource resource;
     int (*describe)(const struct bound *bound, Pb__Holding *holding);
-} kinds[] = {{"lock", &lock_module, lock_describe},       {"election", &election_module, election_describe},
-             {"key", &kv_module, key_describe},           {"barrier", &barrier_module, barrier_describe},
-             {"phaser", &phaser_module, phaser_describe}, {"hazard", &hazard_module, hazard_describe},
-             {"quota", &quota_module, quota_describe}};
+} kinds[] = {{"lock", &lock_module, ACCESS_LOCK, lock_describe},
+             {"election", &election_module, ACCESS_LOCK, election_describe},
+             {"key", &kv_module, ACCESS_KEY, key_describe},
+             {"barrier", &barrier_module, ACCESS_LOCK, barrier_describe},
+             {"phaser", &phaser_module, ACCESS_LOCK, phaser_describe},
+             {"hazard", &hazard_module, ACCESS_LOCK, hazard_describe},
+             {"quota", &quota_module, ACCESS_QUOTA, quota_describe}};
 
+/* `check`: NULL, or only what it shows; that much counts for HOLDINGS_SHOWN. */
 static int add_kind(struct store_txn *txn, const struct kind *kind, struct slice session, struct arena *arena,
-                    Pb__HoldingsResult *all) {
+                    struct access_check *check, Pb__HoldingsResult *all) {
     const struct module_binding *binding = kind->module->session_bindings;
     struct store_cursor cursor;
     size_t count = 0;
@@ -96,15 +101,16 @@ static int add_kind(struct store_txn *txn, const struct kind *kind, struct slice
     SESSION_EACH_BOUND(&cursor, txn, binding, session) {
         struct bound bound = {txn, arena, session, slice_copy(arena, session_bound_key(&cursor)), cursor.value};
         Pb__Holding *holding = arena_alloc(arena, sizeof *holding);
-        if (count++ == HOLDINGS_SHOWN) {
-            all->more = true;
-            break;
-        }
         pb__holding__init(holding);
         holding->kind = (char *)(uintptr_t)kind->name;
         holding->name = message_bytes(bound.key);
         rv = kind->describe(&bound, holding);
         if (rv != CO_OK) break;
+        if (check && !access_shows(check, kind->resource, message_slice(holding->name))) continue;
+        if (count++ == HOLDINGS_SHOWN) {
+            all->more = true;
+            break;
+        }
         all->holdings[all->n_holdings++] = holding;
     }
     store_cursor_close(&cursor);
@@ -119,8 +125,8 @@ static struct watch_key watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_SESSION, request_id(request)};
 }
 
-static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-               struct query_result *result) {
+static int find_all(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                    struct access_check *check, struct query_result *result) {
     Pb__HoldingsResult *all = arena_alloc(arena, sizeof *all);
     pb__holdings_result__init(all);
     *result = (struct query_result){0};
@@ -128,9 +134,24 @@ static int run(struct store_txn *txn, const ProtobufCMessage *request, struct ar
     if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
     all->holdings = arena_alloc(arena, ARRAY_COUNT(kinds) * HOLDINGS_SHOWN * sizeof *all->holdings);
     for (size_t i = 0; i < ARRAY_COUNT(kinds) && rv == CO_OK; i++)
-        rv = add_kind(txn, &kinds[i], request_id(request), arena, all);
+        rv = add_kind(txn, &kinds[i], request_id(request), arena, check, all);
     *result = (struct query_result){.index = all->session->modify_index, .found = true, .message = &all->base};
     return rv;
+}
+
+static int run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+               struct query_result *result) {
+    return find_all(txn, request, arena, NULL, result);
+}
+
+/* As in query_session, a session that may not be read is not there. */
+static int show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                struct query_result *result) {
+    if (!result->found) return CO_OK;
+    if (session_shows(check, ((const Pb__HoldingsResult *)result->message)->session))
+        return find_all(txn, request, check->arena, check, result);
+    *result = (struct query_result){0};
+    return CO_OK;
 }
 
 const struct query_type query_holdings = {.number = 151,
@@ -138,7 +159,8 @@ const struct query_type query_holdings = {.number = 151,
                                           .request = &pb__holdings_request__descriptor,
                                           .result = &pb__holdings_result__descriptor,
                                           .watched = watched,
-                                          .run = run};
+                                          .run = run,
+                                          .show = show};
 
 static const struct query_type *const queries[] = {&query_holdings, NULL};
 const struct module holding_module = {.name = "holding", .queries = queries};

@@ -20,6 +20,10 @@ enum kv_space {
 #define KV_RESTORE_KEYS_MAX  10000
 #define KV_RESTORE_BYTES_MAX ((size_t)4 << 20)
 
+/* Setting acl.enable_key_list_policy: who lists the keys below a prefix needs key:list on it. To be set before the first
+ * query. */
+extern bool kv_key_list_policy;
+
 extern const struct module kv_module;
 extern const struct expiry_kind lock_delay_expiry; /* kind 2; name: the key; index: of the entry that began the
                                                     * lock-delay */

@@ -41,6 +41,18 @@ int kv_restore_set(struct machine_tx *tx, struct slice key, struct slice value, 
                    struct machine_result *result);
 int kv_restore_remove(struct machine_tx *tx, struct slice key, struct machine_result *result);
 
+/* -- access: as module_command.may and query_type.show (kv_access.c) ---------------------------------------------- */
+int kv_command_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int kv_restore_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int kv_get_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                struct query_result *result);
+int kv_list_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                 struct query_result *result);
+int kv_keys_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                 struct query_result *result);
+int kv_past_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                 struct query_result *result);
+
 /* -- walking keys ------------------------------------------------------------------------------------------------- */
 /* The beginning of the store keys of all keys below `prefix`. When it is shorter than the prefix, compare the full keys
  * too. */

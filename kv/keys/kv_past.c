@@ -217,5 +217,6 @@ const struct query_type query_kv_past = {.number = 130,
                                          .result = &pb__kv_past_result__descriptor,
                                          .watched = past_watched,
                                          .run = past_run,
+                                         .show = kv_past_show,
                                          .also = past_also,
                                          .own = past_own};

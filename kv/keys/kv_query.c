@@ -117,7 +117,8 @@ const struct query_type query_kv_get = {.number = 32,
                                         .request = &pb__kv_request__descriptor,
                                         .result = &pb__kv_entry__descriptor,
                                         .watched = key_thing,
-                                        .run = get_run};
+                                        .run = get_run,
+                                        .show = kv_get_show};
 
 /* -- below a prefix ----------------------------------------------------------------------------------------------- */
 
@@ -183,7 +184,8 @@ const struct query_type query_kv_list = {.number = 33,
                                          .request = &pb__kv_request__descriptor,
                                          .result = &pb__kv_entries_result__descriptor,
                                          .watched = prefix_thing,
-                                         .run = list_run};
+                                         .run = list_run,
+                                         .show = kv_list_show};
 
 /* The key up to and with the first separator after the prefix. */
 static struct slice key_cut(const struct listing *list, struct slice key) {
@@ -228,4 +230,5 @@ const struct query_type query_kv_keys = {.number = 34,
                                          .request = &pb__kv_request__descriptor,
                                          .result = &pb__kv_keys_result__descriptor,
                                          .watched = prefix_thing,
-                                         .run = keys_run};
+                                         .run = keys_run,
+                                         .show = kv_keys_show};

@@ -30,25 +30,29 @@ const struct query_type query_lock = {.number = 38,
                                       .request = &pb__queue_request__descriptor,
                                       .result = &pb__queue_view__descriptor,
                                       .watched = lock_watched,
-                                      .run = view_run};
+                                      .run = view_run,
+                                      .show = queue_view_show};
 const struct query_type query_lock_entry = {.number = 39,
                                             .name = "lock-entry",
                                             .request = &pb__queue_entry_request__descriptor,
                                             .result = &pb__queue_answer__descriptor,
                                             .watched = entry_watched,
-                                            .run = entry_run};
+                                            .run = entry_run,
+                                            .show = queue_answer_show};
 const struct query_type query_lock_holder = {.number = 41,
                                              .name = "lock-holder",
                                              .request = &pb__queue_request__descriptor,
                                              .result = &pb__queue_answer__descriptor,
                                              .watched = lock_watched,
-                                             .run = holder_run};
+                                             .run = holder_run,
+                                             .show = queue_answer_show};
 const struct query_type query_locks = {.number = 40,
                                        .name = "locks",
                                        .request = &pb__queue_list_request__descriptor,
                                        .result = &pb__queue_list_result__descriptor,
                                        .watched = lock_watched,
-                                       .run = list_run};
+                                       .run = list_run,
+                                       .show = queue_list_show};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -57,10 +61,12 @@ static const struct module_command commands[] = {
      .name = "lock-acquire",
      .request = &pb__queue_acquire_command__descriptor,
      .result = &pb__queue_answer__descriptor,
+     .may = queue_acquire_may,
      .apply = acquire_apply},
     {.number = LOCK_RELEASE,
      .name = "lock-release",
      .request = &pb__queue_release_command__descriptor,
+     .may = queue_release_may,
      .apply = release_apply},
     {.number = LOCK_DELAY_OVER,
      .servers_only = true,

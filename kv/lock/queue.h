@@ -125,4 +125,17 @@ int queue_view_run(struct store_txn *txn, const struct queue_family *family, con
 int queue_list_run(struct store_txn *txn, const struct queue_family *family, const ProtobufCMessage *request,
                    struct arena *arena, struct query_result *result);
 
+/* -- as module_command.may and query_type.show -------------------------------------------------------------------- */
+
+int queue_acquire_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int queue_release_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int queue_note_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int queue_view_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                    struct query_result *result);
+/* Of a QueueAnswer. */
+int queue_answer_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                      struct query_result *result);
+int queue_list_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                    struct query_result *result);
+
 #endif

@@ -30,6 +30,8 @@ struct slice queue_waiting_rows(struct slice name, char room[QUEUE_KEY_MAX]);
 /* The entry at a position. */
 int queue_entry_at(struct store_txn *txn, const struct queue_family *family, struct slice name,
                    struct position position, struct arena *arena, Pb__QueueEntry **entry);
+/* The name in a QueueRequest or QueueEntryRequest; "" when it has none. */
+struct slice queue_request_name(const ProtobufCMessage *request);
 /* As queue_holder, but looks among the rows of shared holders only. */
 int queue_shared_holder(struct store_txn *txn, const struct queue_family *family, struct slice name, uint64_t token,
                         struct arena *arena, Pb__QueueEntry **entry, bool *several);

@@ -230,6 +230,13 @@ static struct slice prefix_of(const ProtobufCMessage *request) {
     return slice_text(((const Pb__QueueListRequest *)request)->prefix);
 }
 
+struct slice queue_request_name(const ProtobufCMessage *request) {
+    if (request->descriptor == &pb__queue_request__descriptor) return name_of(request);
+    struct slice both = session_name_of(request);
+    if (both.size <= UUID_TEXT_SIZE) return slice_make("", 0);
+    return slice_make(both.data + UUID_TEXT_SIZE, both.size - UUID_TEXT_SIZE);
+}
+
 struct watch_key queue_watched(uint8_t space, const ProtobufCMessage *request) {
     if (request->descriptor == &pb__queue_list_request__descriptor)
         return (struct watch_key){space | WATCH_PREFIX_BIT, prefix_of(request)};
@@ -243,8 +250,7 @@ int queue_entry_run(struct store_txn *txn, const struct queue_family *family, co
     struct slice session_name = session_name_of(request);
     *result = (struct query_result){0};
     if (session_name.size <= UUID_TEXT_SIZE) return CO_OK;
-    struct slice session = slice_make(session_name.data, UUID_TEXT_SIZE),
-                 name = slice_make(session_name.data + UUID_TEXT_SIZE, session_name.size - UUID_TEXT_SIZE);
+    struct slice session = slice_make(session_name.data, UUID_TEXT_SIZE), name = queue_request_name(request);
     Pb__QueueEntry *entry;
     Pb__Queue *queue;
     int rv = queue_entry(txn, family, name, session, arena, &entry);

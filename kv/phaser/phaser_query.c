@@ -1,6 +1,7 @@
 /* Queries on phasers, and the module's table. */
 #include "base/message.h"
 #include "kv/phaser/phaser_internal.h"
+#include "registry/module_access.h"
 
 /* -- one phaser --------------------------------------------------------------------------------------------------- */
 
@@ -70,12 +71,30 @@ static int state_run(struct store_txn *txn, const ProtobufCMessage *request, str
     return CO_OK;
 }
 
+/* The counts of a phaser, also those of its children, are its own; its parent's and children's names are not. */
+static void parent_show(struct access_check *check, Pb__Phaser *phaser) {
+    if (!access_allows(check->access, ACCESS_LOCK, slice_text(phaser->parent), ACCESS_READ))
+        phaser->parent = (char *)(uintptr_t) "";
+}
+
+static int state_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                      struct query_result *result) {
+    Pb__PhaserState *state = (Pb__PhaserState *)result->message;
+    (void)txn;
+    int rv = access_require(check, ACCESS_LOCK, request_name(request), ACCESS_READ);
+    if (rv != CO_OK || !state) return rv;
+    parent_show(check, state->phaser);
+    ACCESS_KEEP_ROWS(state->n_children, state->children, access_shows(check, ACCESS_LOCK, slice_text(row->name)));
+    return CO_OK;
+}
+
 const struct query_type query_phaser = {.number = 48,
                                         .name = "phaser",
                                         .request = &pb__phaser_request__descriptor,
                                         .result = &pb__phaser_state__descriptor,
                                         .watched = state_watched,
-                                        .run = state_run};
+                                        .run = state_run,
+                                        .show = state_show};
 
 /* -- all of them -------------------------------------------------------------------------------------------------- */
 
@@ -117,12 +136,22 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     return rv;
 }
 
+static int list_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                     struct query_result *result) {
+    Pb__PhasersResult *list = (Pb__PhasersResult *)result->message;
+    (void)txn, (void)request;
+    ACCESS_KEEP_ROWS(list->n_phasers, list->phasers, access_shows(check, ACCESS_LOCK, slice_text(row->name)));
+    for (size_t i = 0; i < list->n_phasers; i++) parent_show(check, list->phasers[i]);
+    return CO_OK;
+}
+
 const struct query_type query_phasers = {.number = 49,
                                          .name = "phasers",
                                          .request = &pb__phaser_list_request__descriptor,
                                          .result = &pb__phasers_result__descriptor,
                                          .watched = list_watched,
-                                         .run = list_run};
+                                         .run = list_run,
+                                         .show = list_show};
 
 /* -- waiting for the advance -------------------------------------------------------------------------------------- */
 
@@ -177,14 +206,33 @@ static int await_run(struct store_txn *txn, const ProtobufCMessage *request, str
     return CO_OK;
 }
 
+ACCESS_SHOW_ONE(await_show, LOCK, Pb__PhaserAwaitRequest, name)
+
 const struct query_type query_phaser_await = {.number = 56,
                                               .name = "phaser-await",
                                               .request = &pb__phaser_await_request__descriptor,
                                               .result = &pb__phaser_await__descriptor,
                                               .watched = phase_watched,
                                               .run = await_run,
+                                              .show = await_show,
                                               .also = phase_also,
                                               .own = phase_own};
+
+/* -- commands: who may send them ---------------------------------------------------------------------------------- */
+
+/* A phaser that comes below a parent is one more party there, so it needs a rule for the parent too. Later its arrivals
+ * count there without one. */
+static int register_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__PhaserRegisterCommand *command = (const Pb__PhaserRegisterCommand *)request;
+    (void)txn;
+    int rv = access_require(check, ACCESS_LOCK, slice_text(command->name), ACCESS_WRITE);
+    if (rv == CO_OK && command->parent[0])
+        rv = access_require(check, ACCESS_LOCK, slice_text(command->parent), ACCESS_WRITE);
+    return rv == CO_OK ? session_may_use(check, command->session) : rv;
+}
+
+ACCESS_MAY(arrive_may, LOCK, WRITE, Pb__PhaserArriveCommand, name)
+ACCESS_MAY(deregister_may, LOCK, WRITE, Pb__PhaserDeregisterCommand, name)
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -193,15 +241,18 @@ static const struct module_command commands[] = {
      .name = "phaser-register",
      .request = &pb__phaser_register_command__descriptor,
      .result = &pb__phaser_registration__descriptor,
+     .may = register_may,
      .apply = phaser_register_apply},
     {.number = PHASER_ARRIVE,
      .name = "phaser-arrive",
      .request = &pb__phaser_arrive_command__descriptor,
      .result = &pb__phaser_arrival__descriptor,
+     .may = arrive_may,
      .apply = phaser_arrive_apply},
     {.number = PHASER_DEREGISTER,
      .name = "phaser-deregister",
      .request = &pb__phaser_deregister_command__descriptor,
+     .may = deregister_may,
      .apply = phaser_deregister_apply},
     {0},
 };

@@ -304,6 +304,7 @@ static int lease_ready(struct asking *asking) {
 static int ask_one(struct asking *asking) {
     struct quota_change *change = &asking->change;
     const Pb__QuotaAsk *ask = asking->ask;
+    if (ask->denied[0]) return refuse(asking, CO_DENIED, ask->denied);
     int rv = quota_begin(change->tx, ask->name, change);
     struct machine_thing thing = {SPACE_QUOTA, "budget", slice_text(ask->name)};
     const char *elsewhere = rv == CO_NOTFOUND ? machine_forbids(change->tx, &thing) : NULL;
@@ -335,7 +336,8 @@ static int session_of(struct machine_tx *tx, const Pb__QuotaAskCommand *command,
     Pb__SessionUse there = PB__SESSION_USE__INIT;
     const Pb__SessionUse *use = command->session;
     bool needed = false;
-    for (size_t i = 0; i < command->n_asks; i++) needed |= wants_lease(command->asks[i]);
+    for (size_t i = 0; i < command->n_asks; i++)
+        needed |= !command->asks[i]->denied[0] && wants_lease(command->asks[i]);
     *session = NULL, *made = false;
     if (!needed) return CO_OK;
     if (use && use->create) {

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/message.h"
 #include "kv/quota/quota_internal.h"
+#include "registry/module_access.h"
 
 /* -- ends by time ------------------------------------------------------------------------------------------------- */
 
@@ -99,22 +100,56 @@ static void lease_end(const struct expiry_due *due, const struct expiry_leader *
 const struct expiry_kind quota_lease_expiry = {
     .number = 18, .name = "quota lease", .quiet = true, .read = leases_read, .end = lease_end};
 
+/* -- access: by the rules `quota` for the budget's name; agents take part in a budget as writers -------------------- */
+
+/* The nodes of its service become known to all who may read the budget. */
+static int put_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__QuotaDefinition *definition = ((const Pb__QuotaPutCommand *)request)->definition;
+    (void)txn;
+    if (!definition) return CO_OK; /* it is refused when it is applied */
+    int rv = access_require(check, ACCESS_QUOTA, slice_text(definition->name), ACCESS_WRITE);
+    if (rv != CO_OK || !definition->service[0]) return rv;
+    return access_require(check, ACCESS_SERVICE, slice_text(definition->service), ACCESS_READ);
+}
+
+/* Marks each ask that is denied, because an agent sends those of many budgets together. */
+static int ask_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__QuotaAskCommand *command = (const Pb__QuotaAskCommand *)request;
+    (void)txn;
+    for (size_t i = 0; i < command->n_asks; i++) {
+        Pb__QuotaAsk *ask = command->asks[i];
+        if (access_require(check, ACCESS_QUOTA, slice_text(ask->name), ACCESS_WRITE) != CO_OK)
+            ask->denied = access_denied_text(check);
+    }
+    return session_may_use(check, command->session);
+}
+
+ACCESS_MAY(delete_may, QUOTA, WRITE, Pb__QuotaDeleteCommand, name)
+ACCESS_MAY(settle_may, QUOTA, WRITE, Pb__QuotaSettleCommand, name)
+
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
 static const struct module_command commands[] = {
-    {.number = QUOTA_PUT, .name = "quota-put", .request = &pb__quota_put_command__descriptor, .apply = quota_put_apply},
+    {.number = QUOTA_PUT,
+     .name = "quota-put",
+     .request = &pb__quota_put_command__descriptor,
+     .may = put_may,
+     .apply = quota_put_apply},
     {.number = QUOTA_DELETE,
      .name = "quota-delete",
      .request = &pb__quota_delete_command__descriptor,
+     .may = delete_may,
      .apply = quota_delete_apply},
     {.number = QUOTA_ASK,
      .name = "quota-ask",
      .request = &pb__quota_ask_command__descriptor,
      .result = &pb__quota_grants__descriptor,
+     .may = ask_may,
      .apply = quota_ask_apply},
     {.number = QUOTA_SETTLE,
      .name = "quota-settle",
      .request = &pb__quota_settle_command__descriptor,
+     .may = settle_may,
      .apply = quota_settle_apply},
     {.number = QUOTA_REFILL,
      .servers_only = true,

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "kv/quota/quota_internal.h"
 #include "registry/catalog.h"
+#include "registry/module_access.h"
 
 static uint64_t index_when_gone(struct store_txn *txn, uint8_t space, struct slice name) {
     return name.size <= QUOTA_NAME_MOST ? machine_change_index(txn, space, name) : 0;
@@ -244,36 +245,68 @@ static int audit_run(struct store_txn *txn, const ProtobufCMessage *request, str
     return rv;
 }
 
+/* -- access ------------------------------------------------------------------------------------------------------- */
+
+/* Members stay in notices, because all agents have to know the same ones. */
+ACCESS_SHOW_ONE(notice_show, QUOTA, Pb__QuotaNoticeRequest, name)
+ACCESS_SHOW_LIST(list_show, QUOTA, Pb__QuotaListResult, quotas, record->definition->name)
+ACCESS_SHOW_LIST(owned_show, QUOTA, Pb__QuotaOwnedResult, budgets, name)
+
+static int quota_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                      struct query_result *result) {
+    Pb__QuotaState *state = (Pb__QuotaState *)result->message;
+    (void)txn;
+    int rv = access_require(check, ACCESS_QUOTA, request_name(request), ACCESS_READ);
+    for (size_t i = 0; rv == CO_OK && state && i < state->n_leases; i++)
+        session_node_show(check, &state->leases[i]->node);
+    return rv;
+}
+
+static int audit_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                      struct query_result *result) {
+    Pb__QuotaAuditResult *page = (Pb__QuotaAuditResult *)result->message;
+    (void)txn;
+    int rv = access_require(check, ACCESS_QUOTA, audit_name(request), ACCESS_READ);
+    for (size_t i = 0; rv == CO_OK && page && i < page->n_entries; i++)
+        session_node_show(check, &page->entries[i]->node);
+    return rv;
+}
+
 const struct query_type query_quota = {.number = 131,
                                        .name = "quota",
                                        .request = &pb__quota_request__descriptor,
                                        .result = &pb__quota_state__descriptor,
                                        .watched = quota_watched,
                                        .also = nodes_also,
-                                       .run = quota_run};
+                                       .run = quota_run,
+                                       .show = quota_show};
 const struct query_type query_quotas = {.number = 132,
                                         .name = "quotas",
                                         .request = &pb__quota_list_request__descriptor,
                                         .result = &pb__quota_list_result__descriptor,
                                         .watched = list_watched,
                                         .also = nodes_also,
-                                        .run = list_run};
+                                        .run = list_run,
+                                        .show = list_show};
 const struct query_type query_quota_notice = {.number = 133,
                                               .name = "quota-notice",
                                               .request = &pb__quota_notice_request__descriptor,
                                               .result = &pb__quota_notice__descriptor,
                                               .watched = notice_watched,
                                               .also = notice_also,
-                                              .run = notice_run};
+                                              .run = notice_run,
+                                              .show = notice_show};
 const struct query_type query_quota_audit = {.number = 134,
                                              .name = "quota-audit",
                                              .request = &pb__quota_audit_request__descriptor,
                                              .result = &pb__quota_audit_result__descriptor,
                                              .watched = audit_watched,
-                                             .run = audit_run};
+                                             .run = audit_run,
+                                             .show = audit_show};
 const struct query_type query_quota_owned = {.number = 135,
                                              .name = "quota-owned",
                                              .request = &pb__quota_owned_request__descriptor,
                                              .result = &pb__quota_owned_result__descriptor,
                                              .watched = owned_watched,
-                                             .run = owned_run};
+                                             .run = owned_run,
+                                             .show = owned_show};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kv/rollout/rollout_internal.h"
+#include "registry/module_access.h"
 
 /* -- ends by time ------------------------------------------------------------------------------------------------- */
 
@@ -71,22 +72,53 @@ const struct expiry_kind rollout_hold_expiry = {
 const struct expiry_kind rollout_judge_expiry = {
     .number = 25, .name = "rollout guard", .quiet = true, .read = judges_read, .end = judge_end};
 
+/* -- access: by the rules `rollout` for the rollout's name --------------------------------------------------------- */
+/* Its documents and its pointer are keys, but they are the rollout's: who writes and reads these needs no rule `key`. */
+
+/* A guard tells how the instances of its service are. */
+static int set_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__RolloutSetCommand *command = (const Pb__RolloutSetCommand *)request;
+    (void)txn;
+    int rv = access_require(check, ACCESS_ROLLOUT, slice_text(command->name), ACCESS_WRITE);
+    if (rv != CO_OK || !command->guard || !command->guard->service[0]) return rv;
+    return access_require(check, ACCESS_SERVICE, slice_text(command->guard->service), ACCESS_READ);
+}
+
+/* With the keys all go that lie there, also those of others. */
+static int delete_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
+    const Pb__RolloutDeleteCommand *command = (const Pb__RolloutDeleteCommand *)request;
+    struct slice name = slice_text(command->name);
+    (void)txn;
+    int rv = access_require(check, ACCESS_ROLLOUT, name, ACCESS_WRITE);
+    if (rv != CO_OK || !command->with_keys) return rv;
+    struct slice keys = rollout_document_key(check->arena, name, slice_make("", 0));
+    return access_require_below(check, ACCESS_KEY, keys, ACCESS_WRITE);
+}
+
+/* Callers acknowledge what they read. */
+ACCESS_MAY(ack_may, ROLLOUT, READ, Pb__RolloutAckCommand, name)
+ACCESS_MAY(publish_may, ROLLOUT, WRITE, Pb__RolloutPublishCommand, name)
+ACCESS_MAY(schema_may, ROLLOUT, WRITE, Pb__RolloutSchemaCommand, name)
+ACCESS_MAY(change_may, ROLLOUT, WRITE, Pb__RolloutChangeCommand, name)
+
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
 #define CHANGE(number_, name_, apply_)                                                            \
     {                                                                                             \
         .number = (number_), .name = (name_), .request = &pb__rollout_change_command__descriptor, \
-        .result = &pb__rollout_state__descriptor, .apply = (apply_)                               \
+        .result = &pb__rollout_state__descriptor, .may = change_may, .apply = (apply_)            \
     }
 static const struct module_command commands[] = {
     {.number = ROLLOUT_PUBLISH,
      .name = "rollout-publish",
      .request = &pb__rollout_publish_command__descriptor,
+     .may = publish_may,
      .apply = rollout_publish_apply},
     {.number = ROLLOUT_SET,
      .name = "rollout-set",
      .request = &pb__rollout_set_command__descriptor,
      .result = &pb__rollout_state__descriptor,
+     .may = set_may,
      .apply = rollout_set_apply},
     CHANGE(ROLLOUT_PROMOTE, "rollout-promote", rollout_promote_apply),
     CHANGE(ROLLOUT_ROLLBACK, "rollout-rollback", rollout_rollback_apply),
@@ -95,10 +127,12 @@ static const struct module_command commands[] = {
     {.number = ROLLOUT_ACK,
      .name = "rollout-ack",
      .request = &pb__rollout_ack_command__descriptor,
+     .may = ack_may,
      .apply = rollout_ack_apply},
     {.number = ROLLOUT_SCHEMA,
      .name = "rollout-schema",
      .request = &pb__rollout_schema_command__descriptor,
+     .may = schema_may,
      .apply = rollout_schema_apply},
     {.number = ROLLOUT_ADVANCE,
      .servers_only = true,
@@ -113,6 +147,7 @@ static const struct module_command commands[] = {
     {.number = ROLLOUT_DELETE,
      .name = "rollout-delete",
      .request = &pb__rollout_delete_command__descriptor,
+     .may = delete_may,
      .apply = rollout_delete_apply},
     {0},
 };

@@ -4,6 +4,7 @@
 
 #include "kv/rollout/rollout_internal.h"
 #include "registry/catalog.h"
+#include "registry/module_access.h"
 
 static struct slice request_name(const ProtobufCMessage *request) {
     return slice_text(((const Pb__RolloutRequest *)request)->name);
@@ -79,12 +80,15 @@ static int caller_run(struct store_txn *txn, const ProtobufCMessage *request, st
     return CO_OK;
 }
 
+ACCESS_SHOW_ONE(caller_show, ROLLOUT, Pb__RolloutCaller, name)
+
 const struct query_type query_rollout = {.number = 144,
                                          .name = "rollout",
                                          .request = &pb__rollout_caller__descriptor,
                                          .result = &pb__rollout_resolution__descriptor,
                                          .watched = caller_watched,
                                          .run = caller_run,
+                                         .show = caller_show,
                                          .own = caller_own};
 
 /* -- all versions of a caller ------------------------------------------------------------------------------------- */
@@ -120,8 +124,9 @@ static struct watch_key all_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_ROLLOUT | WATCH_PREFIX_BIT, slice_make("", 0)};
 }
 
-static int all_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
-                   struct query_result *result) {
+/* `check`: NULL, or only the rollouts that it shows. */
+static int all_read(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                    struct access_check *check, struct query_result *result) {
     Pb__RolloutCaller caller = *(const Pb__RolloutCaller *)request;
     Pb__RolloutResolutions *all = arena_alloc(arena, sizeof *all);
     struct items found = {0};
@@ -138,8 +143,9 @@ static int all_run(struct store_txn *txn, const ProtobufCMessage *request, struc
         rv = record_decode(cursor.value, arena, &record);
         if (rv != CO_OK) break;
         caller.name = record->name;
-        rv = resolve(txn, record, &caller, arena, out);
         result->index = newer(result->index, record->modify_index);
+        if (check && !access_shows(check, ACCESS_ROLLOUT, slice_text(record->name))) continue;
+        rv = resolve(txn, record, &caller, arena, out);
         if (rv == CO_NOTFOUND) continue;
         if (rv != CO_OK) break;
         bytes += out->document.len;
@@ -152,12 +158,24 @@ static int all_run(struct store_txn *txn, const ProtobufCMessage *request, struc
     return rv == CO_NOTFOUND ? CO_OK : rv;
 }
 
+static int all_run(struct store_txn *txn, const ProtobufCMessage *request, struct arena *arena,
+                   struct query_result *result) {
+    return all_read(txn, request, arena, NULL, result);
+}
+
+/* Reads anew: documents that may not be read do not count for the size of the answer. */
+static int all_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                    struct query_result *result) {
+    return all_read(txn, request, check->arena, check, result);
+}
+
 const struct query_type query_rollout_all = {.number = 145,
                                              .name = "rollout-all",
                                              .request = &pb__rollout_caller__descriptor,
                                              .result = &pb__rollout_resolutions__descriptor,
                                              .watched = all_watched,
-                                             .run = all_run};
+                                             .run = all_run,
+                                             .show = all_show};
 
 /* -- the state ---------------------------------------------------------------------------------------------------- */
 
@@ -339,12 +357,24 @@ static int state_run(struct store_txn *txn, const ProtobufCMessage *request, str
     return state_fill(txn, record, arena, state);
 }
 
+/* The nodes of a stage's service are those of the catalog. */
+static int state_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                      struct query_result *result) {
+    Pb__RolloutState *state = (Pb__RolloutState *)result->message;
+    (void)txn;
+    int rv = access_require(check, ACCESS_ROLLOUT, request_name(request), ACCESS_READ);
+    if (rv != CO_OK || !state) return rv;
+    ACCESS_KEEP_ROWS(state->n_silent_nodes, state->silent_nodes, access_shows(check, ACCESS_NODE, slice_text(row)));
+    return CO_OK;
+}
+
 const struct query_type query_rollout_state = {.number = 146,
                                                .name = "rollout-state",
                                                .request = &pb__rollout_request__descriptor,
                                                .result = &pb__rollout_state__descriptor,
                                                .watched = state_watched,
                                                .run = state_run,
+                                               .show = state_show,
                                                .own = state_own};
 
 /* -- lists -------------------------------------------------------------------------------------------------------- */
@@ -374,12 +404,15 @@ static int list_run(struct store_txn *txn, const ProtobufCMessage *request, stru
     return rv;
 }
 
+ACCESS_SHOW_LIST(list_show, ROLLOUT, Pb__RolloutsResult, rollouts, name)
+
 const struct query_type query_rollouts = {.number = 147,
                                           .name = "rollouts",
                                           .request = &pb__rollout_list_request__descriptor,
                                           .result = &pb__rollouts_result__descriptor,
                                           .watched = list_watched,
-                                          .run = list_run};
+                                          .run = list_run,
+                                          .show = list_show};
 
 static struct watch_key history_watched(const ProtobufCMessage *request) {
     return (struct watch_key){SPACE_ROLLOUT_HISTORY, slice_text(((const Pb__RolloutHistoryRequest *)request)->name)};
@@ -416,12 +449,15 @@ static int history_run(struct store_txn *txn, const ProtobufCMessage *request, s
     return rv;
 }
 
+ACCESS_SHOW_ONE(history_show, ROLLOUT, Pb__RolloutHistoryRequest, name)
+
 const struct query_type query_rollout_history = {.number = 148,
                                                  .name = "rollout-history",
                                                  .request = &pb__rollout_history_request__descriptor,
                                                  .result = &pb__rollout_history__descriptor,
                                                  .watched = history_watched,
-                                                 .run = history_run};
+                                                 .run = history_run,
+                                                 .show = history_show};
 
 /* -- the schema --------------------------------------------------------------------------------------------------- */
 
@@ -443,9 +479,12 @@ static int schema_run(struct store_txn *txn, const ProtobufCMessage *request, st
     return CO_OK;
 }
 
+ACCESS_SHOW_ONE(schema_show, ROLLOUT, Pb__RolloutRequest, name)
+
 const struct query_type query_rollout_schema = {.number = 149,
                                                 .name = "rollout-schema",
                                                 .request = &pb__rollout_request__descriptor,
                                                 .result = &pb__rollout_schema__descriptor,
                                                 .watched = schema_watched,
-                                                .run = schema_run};
+                                                .run = schema_run,
+                                                .show = schema_show};

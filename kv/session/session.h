@@ -23,6 +23,20 @@ extern const struct expiry_kind session_expiry; /* kind 0; name: the id; a perio
 extern const struct query_type query_session;   /* SessionRequest -> Session; found=false */
 extern const struct query_type query_sessions;  /* SessionListRequest -> SessionsResult */
 
+/* -- access: any thread, for module_command.may and query_type.show of modules that use sessions ------------------- */
+
+/* May the session of this id be renewed, changed or ended? CO_OK (also when there is none), CO_DENIED, or the store
+ * failed. */
+int session_may_write(struct access_check *check, struct store_txn *txn, struct slice id);
+/* A command that makes a session needs session:write on its node. One that acts for a session that is there needs
+ * nothing: as in Consul the session's ID is enough, because clients make locks with sessions of others. CO_OK or
+ * CO_DENIED. */
+int session_may_use(struct access_check *check, const Pb__SessionUse *use);
+/* For rows of a list: false counts it as hidden. */
+bool session_shows(struct access_check *check, const Pb__Session *session);
+/* The node of a session in a record of something else: "" unless the token may read sessions of the node. */
+void session_node_show(const struct access_check *check, char **node);
+
 /* -- for other modules (applier thread; tx is an entry being applied) --------------------------------------------- */
 
 /* Any thread. Unpacks the session's record into the arena. CO_OK, CO_NOTFOUND, CO_CORRUPT, or the store failed. */

@@ -20,6 +20,15 @@ int session_ttl_apply(struct machine_tx *tx, void *request, struct machine_resul
 int session_destroy_apply(struct machine_tx *tx, void *request, struct machine_result *result);
 void session_on_event(struct machine_tx *tx, const struct machine_event *event);
 
+/* As module_command.may and query_type.show. */
+int session_create_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int session_destroy_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int session_ttl_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+int session_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                 struct query_result *result);
+int sessions_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                  struct query_result *result);
+
 /* session_bindings.c: calls `ended` for everything that is bound to the session. CO_OK, or the store failed. */
 int session_end_bindings(struct machine_tx *tx, const Pb__Session *session);
 bool session_is_idle(struct machine_tx *tx, struct slice session); /* nothing is bound to the session */

@@ -32,7 +32,8 @@ const struct query_type query_session = {.number = 35,
                                          .request = &pb__session_request__descriptor,
                                          .result = &pb__session__descriptor,
                                          .watched = session_thing,
-                                         .run = session_run};
+                                         .run = session_run,
+                                         .show = session_show};
 
 /* -- lists -------------------------------------------------------------------------------------------------------- */
 
@@ -117,4 +118,5 @@ const struct query_type query_sessions = {.number = 36,
                                           .request = &pb__session_list_request__descriptor,
                                           .result = &pb__sessions_result__descriptor,
                                           .watched = sessions_thing,
-                                          .run = sessions_run};
+                                          .run = sessions_run,
+                                          .show = sessions_show};

@@ -13,6 +13,9 @@
  * position below the history's floor is no gap while the indexes of the things themselves show that none of them has
  * changed.
  *
+ * For a token that may not read everything, events are as their kind's query shows them to it, and those that it may not
+ * see at all are left out. The position passes them, and they wake nobody.
+ *
  * A table of kinds says which things can be followed. A new kind is a row there, a number in stream.proto, and its JSON
  * in http/api/stream_views.c. */
 #ifndef COORD_KV_STREAM_H
@@ -33,9 +36,9 @@ extern unsigned stream_mutations; /* enum module_mutation; 0 outside of the simu
 
 /* Appends to `out` how the entry at `index` changed the thing of this watch key, in one line that may stand in a
  * header: "service web passing->critical index 812", "key a/b deleted index 9". The line tells no more than a query of
- * that watch key shows. False: the history does not have it. */
-bool stream_cause(struct store_txn *txn, struct watch_key watched, uint64_t index, struct arena *arena,
-                  struct buffer *out);
+ * that watch key shows to this access. False: the history does not have it, or it may not be told. */
+bool stream_cause(struct store_txn *txn, const struct access *access, struct watch_key watched, uint64_t index,
+                  struct arena *arena, struct buffer *out);
 
 /* A kind of things that can be followed. */
 struct stream_kind {
@@ -43,7 +46,9 @@ struct stream_kind {
     const char *event;     /* "kv" */
     uint8_t space;         /* watched; prefix spaces too */
     enum history_topic topic;
-    bool wide; /* its query of the past reads rows that changes of other names of the topic touched */
+    enum access_resource resource; /* of the names */
+    bool in_part; /* a token may see a part of the record only, so that changes of the rest are no events for it */
+    bool wide;    /* its query of the past reads rows that changes of other names of the topic touched */
     size_t name_max;
     Pb__StreamKind shown;           /* the kind of its events: keys, for a prefix */
     const struct query_type *query; /* reads one thing of the kind `shown` */

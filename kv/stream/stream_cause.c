@@ -15,12 +15,17 @@
 
 struct cause {
     struct store_txn *txn; /* the state after the entry */
+    const struct access *access;
     struct arena *arena;
     struct watch_key watched;
     const struct stream_kind *kind;
     const char *what;      /* NULL: not found yet */
     struct slice name, id; /* of the thing that changed; id: of an instance */
 };
+
+static bool may_read(const struct cause *cause, enum access_resource resource, struct slice name) {
+    return access_allows(cause->access, resource, name, ACCESS_READ);
+}
 
 static bool same_name(struct slice a, struct slice b) { return slice_equal_nocase(a, b); }
 
@@ -38,7 +43,7 @@ static void key_cause(struct cause *cause, const struct store_before *before) {
     struct slice key = now ? is.key : was.key;
     bool mine = cause->watched.space & WATCH_PREFIX_BIT ? slice_starts(key, cause->watched.name)
                                                         : slice_equal(key, cause->watched.name);
-    if (!mine || (!now && !before->existed)) return;
+    if (!mine || (!now && !before->existed) || !may_read(cause, ACCESS_KEY, key)) return;
     bool held = was.session.size, holds = is.session.size;
     cause->name = key;
     cause->what = !now                                                       ? "deleted"
@@ -55,13 +60,19 @@ static bool about(const struct cause *cause, const char *node, const char *servi
     return same_name(slice_text(by_node ? node : service), cause->watched.name);
 }
 
+/* An instance or a check is for those who may read its node, and its service if it has one. */
+static bool row_shown(const struct cause *cause, const char *node, const char *service) {
+    return may_read(cause, ACCESS_NODE, slice_text(node)) &&
+           (!service[0] || may_read(cause, ACCESS_SERVICE, slice_text(service)));
+}
+
 /* A check of the node concerns all services on it. */
 static void check_cause(struct cause *cause, const struct store_before *before) {
     struct slice bytes;
     if (!before->existed || store_get(cause->txn, before->table, before->key, &bytes) != CO_OK) return;
     const Pb__Check *was = record_check(cause->txn, cause->arena, before->value);
     const Pb__Check *is = record_check(cause->txn, cause->arena, bytes);
-    if (!was || !is || was->status == is->status) return;
+    if (!was || !is || was->status == is->status || !row_shown(cause, is->node, is->service_name)) return;
     if (is->service_name[0] ? !about(cause, is->node, is->service_name)
                             : cause->watched.space == SPACE_NODE && !about(cause, is->node, ""))
         return;
@@ -76,6 +87,7 @@ static void service_cause(struct cause *cause, const struct store_before *before
     if (!now && !before->existed) return;
     const Pb__Service *service = record_service(cause->txn, cause->arena, bytes);
     if (!service || !about(cause, service->node, service->name)) return;
+    if (!row_shown(cause, service->node, service->name)) return;
     cause->id = slice_text(service->id);
     cause->what = !now ? "deregistered" : before->existed ? "changed" : "registered";
 }
@@ -108,10 +120,21 @@ static void look(struct cause *cause, const struct history_row *row) {
         note_cause(cause, &before);
 }
 
-bool stream_cause(struct store_txn *txn, struct watch_key watched, uint64_t index, struct arena *arena,
-                  struct buffer *out) {
-    struct cause cause = {
-        .txn = txn, .arena = arena, .watched = watched, .kind = kind_of(watched.space), .name = watched.name};
+/* Without a change that may be told, the line has the watched name. */
+static bool may_be_told(const struct cause *cause) {
+    if (access_is_all(cause->access)) return true;
+    bool prefix = cause->watched.space & WATCH_PREFIX_BIT;
+    return prefix ? cause->what != NULL : may_read(cause, cause->kind->resource, cause->watched.name);
+}
+
+bool stream_cause(struct store_txn *txn, const struct access *access, struct watch_key watched, uint64_t index,
+                  struct arena *arena, struct buffer *out) {
+    struct cause cause = {.txn = txn,
+                          .access = access,
+                          .arena = arena,
+                          .watched = watched,
+                          .kind = kind_of(watched.space),
+                          .name = watched.name};
     struct store_past *past;
     struct history_walk walk;
     if (!cause.kind || index == 0 || history_read_past(txn, cause.kind->topic, index, &past) != CO_OK) return false;
@@ -120,7 +143,7 @@ bool stream_cause(struct store_txn *txn, struct watch_key watched, uint64_t inde
     if (found) look(&cause, &walk.row);
     history_walk_close(&walk);
     history_past_end(txn, past);
-    if (!found || store_txn_error(txn)) return false;
+    if (!found || store_txn_error(txn) || !may_be_told(&cause)) return false;
     buffer_append_text(out, stream_kinds[cause.kind->shown].parameter);
     buffer_append_byte(out, ' ');
     append_name(out, cause.name);

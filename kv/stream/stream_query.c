@@ -38,6 +38,7 @@ struct replay {
     struct store_txn *txn;
     const Pb__StreamRequest *request;
     struct arena *arena;
+    struct access_check *check; /* NULL: everything is shown */
     struct stream_match match;
     Pb__StreamPosition from;
     struct found *found;
@@ -116,6 +117,11 @@ static void keep_notes(struct replay *replay, const struct history_row *row) {
     if (rest.size) store_fail(replay->txn, CO_CORRUPT);
 }
 
+static bool is_hidden(const struct replay *replay, const struct stream_wanted *wanted, struct slice name) {
+    bool checks = replay->check && wanted->space & WATCH_PREFIX_BIT; /* the others were checked before */
+    return checks && !access_shows(replay->check, wanted->kind->resource, name);
+}
+
 /* Touches beyond one answer are not noted, except the next one, which tells whether the last event is the last of its
  * index. The before-images of their rows count all the same. */
 static void pass_row(struct replay *replay, const struct history_row *row, uint8_t topic) {
@@ -126,7 +132,7 @@ static void pass_row(struct replay *replay, const struct history_row *row, uint8
     replay->names.count = 0;
     for (uint32_t place = 1; history_touch_next(&rest, &touch); place++) {
         struct stream_wanted *wanted = stream_match_find(&replay->match, &touch);
-        if (!wanted) continue;
+        if (!wanted || is_hidden(replay, wanted, touch.name)) continue;
         followed = true;
         if (replay->count > STREAM_EVENTS_MAX) break;
         if (found_before(replay, wanted, touch.name) || !behind(&replay->from, row->index, topic, place)) continue;
@@ -156,11 +162,14 @@ static void pass_history(struct replay *replay) {
 
 /* -- events ------------------------------------------------------------------------------------------------------- */
 
+/* A thing that may not be read is as one that is not there. */
 static int ask(struct replay *replay, const struct found *found, uint64_t at, struct query_result *result) {
     store_read_past(replay->txn, replay->past, at);
     const ProtobufCMessage *request = found->kind->request(found->name, replay->arena);
     const struct query_type *query = stream_kinds[found->kind->shown].query;
     int rv = query->run(replay->txn, request, replay->arena, result);
+    if (rv == CO_OK && replay->check) rv = query->show(replay->check, replay->txn, request, result);
+    if (rv == CO_DENIED) *result = (struct query_result){0}, rv = CO_OK;
     if (rv == CO_OK) rv = store_txn_error(replay->txn);
     return rv;
 }
@@ -203,22 +212,44 @@ static void reduce_to_delta(struct replay *replay, const Pb__ServiceEntriesResul
     now->entries = changed, now->n_entries = count;
 }
 
-static int fill_event(struct replay *replay, const struct found *found, Pb__StreamEvent *event) {
+static bool is_gone(const struct found *found, const struct query_result *result) {
+    bool service = found->kind->shown == PB__STREAM_KIND__STREAM_SERVICE;
+    return !result->found || (service && ((const Pb__ServiceEntriesResult *)result->message)->n_entries == 0);
+}
+
+static struct slice record_of(struct replay *replay, const struct found *found, const struct query_result *result) {
+    return is_gone(found, result) ? slice_make("", 0) : message_pack(replay->arena, result->message);
+}
+
+/* *same: the token sees no change. */
+static int fill_event(struct replay *replay, const struct found *found, Pb__StreamEvent *event, bool *same) {
     struct query_result result = {0}, before = {0};
-    bool delta = replay->request->delta && found->kind->shown == PB__STREAM_KIND__STREAM_SERVICE;
-    int rv = delta ? ask(replay, found, found->index - 1, &before) : CO_OK;
+    bool delta = replay->request->delta && found->kind->shown == PB__STREAM_KIND__STREAM_SERVICE,
+         compares = replay->check && found->kind->in_part;
+    int rv = delta || compares ? ask(replay, found, found->index - 1, &before) : CO_OK;
+    struct slice was = rv == CO_OK && compares ? record_of(replay, found, &before) : slice_make("", 0);
     if (rv == CO_OK) rv = ask(replay, found, found->index, &result);
     if (rv != CO_OK) return rv;
-    bool service = found->kind->shown == PB__STREAM_KIND__STREAM_SERVICE;
-    event->gone = !result.found || (service && ((const Pb__ServiceEntriesResult *)result.message)->n_entries == 0);
+    struct slice is = delta && !compares ? slice_make("", 0) : record_of(replay, found, &result);
+    event->gone = is_gone(found, &result);
+    *same = compares && slice_equal(was, is);
+    if (*same) return CO_OK;
     if (delta) {
-        Pb__ServiceEntriesResult now = *(const Pb__ServiceEntriesResult *)result.message;
-        reduce_to_delta(replay, (const Pb__ServiceEntriesResult *)before.message, &now, event);
-        event->record = message_bytes(message_pack(replay->arena, &now.base));
-    } else if (!event->gone) {
-        event->record = message_bytes(message_pack(replay->arena, result.message));
+        static const Pb__ServiceEntriesResult none = PB__SERVICE_ENTRIES_RESULT__INIT;
+        Pb__ServiceEntriesResult now = result.message ? *(const Pb__ServiceEntriesResult *)result.message : none;
+        reduce_to_delta(replay, before.message ? (const Pb__ServiceEntriesResult *)before.message : &none, &now, event);
+        is = message_pack(replay->arena, &now.base);
     }
+    event->record = message_bytes(is);
     return CO_OK;
+}
+
+/* The event before this one was the last of its index after all. */
+static void end_index(Pb__StreamResult *result, uint64_t index) {
+    Pb__StreamEvent *last = result->n_events ? result->events[result->n_events - 1] : NULL;
+    if (!last || last->position->index != index) return;
+    last->last = true;
+    last->position->topic = last->position->place = 0;
 }
 
 static int add_event(struct replay *replay, size_t number) {
@@ -226,6 +257,7 @@ static int add_event(struct replay *replay, size_t number) {
     Pb__StreamResult *result = replay->result;
     Pb__StreamEvent *event = arena_alloc(replay->arena, sizeof *event);
     Pb__StreamPosition *position = arena_alloc(replay->arena, sizeof *position);
+    bool same = false;
     CHECK(number < replay->count && found->index > known_index(&replay->from));
     pb__stream_event__init(event);
     pb__stream_position__init(position);
@@ -235,16 +267,21 @@ static int add_event(struct replay *replay, size_t number) {
     position->index = found->index;
     if (!event->last) position->topic = found->topic, position->place = found->place;
     event->position = position;
-    int rv = fill_event(replay, found, event);
+    int rv = fill_event(replay, found, event, &same);
     if (rv != CO_OK) return rv;
-    result->events[result->n_events++] = event;
     result->position = position;
+    if (same) {
+        replay->check->hidden++;
+        if (event->last) end_index(result, found->index);
+        return CO_OK;
+    }
+    result->events[result->n_events++] = event;
     replay->bytes += event->record.len + event->name.len + 64 * event->n_removed;
     return CO_OK;
 }
 
-/* The position when no event is left: everything up to the present. */
-static int add_events(struct replay *replay) {
+/* The position when no event is left: everything up to the present. *more: some are left. */
+static int add_events(struct replay *replay, bool *more) {
     Pb__StreamResult *result = replay->result;
     size_t most = replay->request->bytes_most ? replay->request->bytes_most : STREAM_BYTES;
     size_t count = replay->count < STREAM_EVENTS_MAX ? replay->count : STREAM_EVENTS_MAX;
@@ -254,7 +291,8 @@ static int add_events(struct replay *replay) {
         int rv = add_event(replay, i);
         if (rv != CO_OK) return rv;
     }
-    if (i == replay->count) {
+    *more = i < replay->count;
+    if (!*more) {
         result->position = arena_alloc(replay->arena, sizeof *result->position);
         pb__stream_position__init(result->position);
         result->position->index = result->index;
@@ -310,9 +348,25 @@ static int begin(struct replay *replay, bool *follow) {
 
 /* -- the query ---------------------------------------------------------------------------------------------------- */
 
-static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
-                      struct query_result *out) {
-    struct replay replay = {.txn = txn, .request = (const Pb__StreamRequest *)message, .arena = arena};
+/* All events after the position, until there is enough for one answer. When none of so many is shown, it goes on. */
+static int follow(struct replay *replay) {
+    bool more = true;
+    int rv = CO_OK;
+    while (rv == CO_OK && more && replay->result->n_events == 0) {
+        replay->count = 0;
+        replay->past = store_past_new();
+        pass_history(replay);
+        rv = store_txn_error(replay->txn);
+        if (rv == CO_OK) rv = add_events(replay, &more);
+        history_past_end(replay->txn, replay->past);
+        replay->from = *replay->result->position;
+    }
+    return rv;
+}
+
+static int answer(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                  struct access_check *check, struct query_result *out) {
+    struct replay replay = {.txn = txn, .request = (const Pb__StreamRequest *)message, .arena = arena, .check = check};
     *out = (struct query_result){0};
     if (!stream_match_init(&replay.match, replay.request, arena))
         return CO_OK; /* the caller sees that there is no event */
@@ -320,17 +374,11 @@ static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, st
     pb__stream_result__init(result);
     result->index = machine_index_in(txn);
     struct version_now now;
-    bool follow;
+    bool follows;
     int rv = version_read(txn, &now);
     result->cluster = now.cluster_id;
-    if (rv == CO_OK) rv = begin(&replay, &follow);
-    if (rv == CO_OK && follow) {
-        replay.past = store_past_new();
-        pass_history(&replay);
-        rv = store_txn_error(txn);
-        if (rv == CO_OK) rv = add_events(&replay);
-        history_past_end(txn, replay.past);
-    }
+    if (rv == CO_OK) rv = begin(&replay, &follows);
+    if (rv == CO_OK && follows) rv = follow(&replay);
     bool news = result->n_events || result->gap || result->reset || result->off;
     uint64_t had = replay.request->from ? replay.request->from->index : 0;
     bool waits = !news && had && had <= result->index; /* else this server is behind, and its answer changes as it
@@ -338,6 +386,43 @@ static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, st
     *out = (struct query_result){.index = waits ? had : result->index, .found = true, .message = &result->base};
     return rv;
 }
+
+static int stream_run(struct store_txn *txn, const ProtobufCMessage *message, struct arena *arena,
+                      struct query_result *out) {
+    return answer(txn, message, arena, NULL, out);
+}
+
+/* -- access ------------------------------------------------------------------------------------------------------- */
+
+/* CO_DENIED: nothing of it may be followed. *whole: all of it may be. Of a prefix the query's rows do not matter. */
+static int follow_may(struct access_check *check, struct store_txn *txn, const Pb__StreamSubscription *subscription,
+                      bool *whole) {
+    const struct stream_kind *kind = &stream_kinds[subscription->kind];
+    struct slice name = message_slice(subscription->name);
+    const ProtobufCMessage *request = kind->request(name, check->arena);
+    struct query_result result = {0};
+    bool prefix = kind->space & WATCH_PREFIX_BIT;
+    *whole = !kind->in_part && (!prefix || access_allows_below(check->access, kind->resource, name, ACCESS_READ));
+    int rv = prefix ? CO_OK : kind->all->run(txn, request, check->arena, &result);
+    return rv == CO_OK ? kind->all->show(check, txn, request, &result) : rv;
+}
+
+/* Replays anew, with an eye on the token, unless it may see everything. */
+static int stream_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *message,
+                       struct query_result *out) {
+    const Pb__StreamRequest *request = (const Pb__StreamRequest *)message;
+    bool whole = true;
+    if (!out->found) return CO_OK; /* a subscription is invalid */
+    for (size_t i = 0; i < request->n_subscriptions; i++) {
+        bool each;
+        int rv = follow_may(check, txn, request->subscriptions[i], &each);
+        if (rv != CO_OK) return rv;
+        whole &= each;
+    }
+    return whole ? CO_OK : answer(txn, message, check->arena, check, out);
+}
+
+/* -- watch keys --------------------------------------------------------------------------------------------------- */
 
 /* Space 0: no such subscription. Requests come from other processes, and running them checks them. */
 static struct watch_key watched_at(const Pb__StreamRequest *request, size_t i) {
@@ -362,4 +447,5 @@ const struct query_type query_stream = {.number = 129,
                                         .result = &pb__stream_result__descriptor,
                                         .watched = watched,
                                         .own = own,
-                                        .run = stream_run};
+                                        .run = stream_run,
+                                        .show = stream_show};

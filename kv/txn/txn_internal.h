@@ -14,14 +14,15 @@ struct txn_run {
     size_t results_room, errors_room;
     size_t bytes; /* bytes of the results */
     uint32_t op;  /* number of the operation under way */
+    bool hidden;  /* it gives no result */
 };
 
 /* The operation under way fails. `what`: static, or in the arena. */
 void txn_fail(struct txn_run *run, const char *what);
 #define txn_failf(run, ...) txn_fail((run), arena_printf((run)->arena, __VA_ARGS__))
 void txn_too_much(struct txn_run *run); /* fails the operation: too many bytes of results */
-/* Adds an empty result of about so many `bytes`. NULL: the transaction has failed, or this operation fails because its
- * result is too large. */
+/* Adds an empty result of about so many `bytes`. NULL: the transaction has failed, or this operation gives no result, or
+ * fails because its result is too large. */
 Pb__TxnResult *txn_result(struct txn_run *run, size_t bytes);
 /* "quoted" as Consul's answers have it. */
 const char *txn_quoted(struct txn_run *run, struct slice text);
@@ -43,5 +44,14 @@ struct txn_record {
     uint64_t create_index, modify_index;
 };
 int txn_record(struct txn_run *run, Pb__TxnThing thing, const char *node, const char *id, struct txn_record *record);
+
+/* -- access (txn_access.c) ---------------------------------------------------------------------------------------- */
+
+/* As module_command.may. Judges each operation as if it were alone, and marks those that are denied: one that changes
+ * or checks something is refused, one that reads gives no result. A comparison would tell what it compares with, so one
+ * that may not be read denies all. */
+int txn_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+/* The keys that a get-tree gives; NULL: all. To be released. */
+struct access *txn_shown_keys(const Pb__TxnOp *op);
 
 #endif

@@ -1,5 +1,6 @@
 /* Transactions as a module: the command, the query, and the answer of both. */
 #include "base/buffer.h"
+#include "base/message.h"
 #include "kv/keys/kv.h"
 #include "kv/txn/txn_internal.h"
 
@@ -33,7 +34,7 @@ void txn_too_much(struct txn_run *run) {
 
 Pb__TxnResult *txn_result(struct txn_run *run, size_t bytes) {
     Pb__TxnAnswer *answer = run->answer;
-    if (answer->n_errors) return NULL;
+    if (answer->n_errors || run->hidden) return NULL;
     run->bytes += bytes;
     if (run->bytes > (run->tx ? TXN_RESULTS_MAX : TXN_READ_MAX)) {
         txn_too_much(run);
@@ -149,12 +150,22 @@ static int query_run(struct store_txn *txn, const ProtobufCMessage *request, str
     return run_all(&run, command);
 }
 
+/* Runs anew as far as the token may. */
+static int query_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
+                      struct query_result *result) {
+    if (too_many((const Pb__TxnCommand *)request)) return CO_OK; /* the answer says so, and nothing else */
+    ProtobufCMessage *marked = message_copy(check->arena, request);
+    int rv = txn_may(check, txn, marked);
+    return rv == CO_OK ? query_run(txn, marked, check->arena, result) : rv;
+}
+
 const struct query_type query_txn = {.number = 128,
                                      .name = "txn",
                                      .request = &pb__txn_command__descriptor,
                                      .result = &pb__txn_answer__descriptor,
                                      .watched = watched,
-                                     .run = query_run};
+                                     .run = query_run,
+                                     .show = query_show};
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -163,6 +174,7 @@ static const struct module_command commands[] = {
      .name = "txn",
      .request = &pb__txn_command__descriptor,
      .result = &pb__txn_answer__descriptor,
+     .may = txn_may,
      .apply = txn_apply},
     {0},
 };

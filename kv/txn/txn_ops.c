@@ -73,8 +73,11 @@ static int get_tree(struct txn_run *run, const Pb__TxnOp *op) {
     if (too_much) txn_too_much(run);
     if (rv != CO_OK || too_much || !found.found) return rv;
     const Pb__KvEntriesResult *list = (const Pb__KvEntriesResult *)found.message;
+    struct access *shown = txn_shown_keys(op);
     for (size_t i = 0; i < list->n_entries && run->answer->n_errors == errors; i++)
-        add_entry(run, list->entries[i], true);
+        if (!shown || access_allows(shown, ACCESS_KEY, message_slice(list->entries[i]->key), ACCESS_READ))
+            add_entry(run, list->entries[i], true);
+    access_release(shown);
     return CO_OK;
 }
 
@@ -271,6 +274,8 @@ int txn_op(struct txn_run *run, const Pb__TxnOp *op) {
         txn_fail(run, op->refused);
         return CO_OK;
     }
+    run->hidden = op->hidden;
+    if (op->hidden && !op->command.len) return CO_OK;
     switch (op->thing) {
         case PB__TXN_THING__TXN_KEY: return key_op(run, op);
         case PB__TXN_THING__TXN_NODE:

@@ -173,9 +173,10 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
              const struct query_type *type, const ProtobufCMessage *request, const struct requester *requester,
              size_t limit, read_write write, void *data, struct read_answer **answer);
 
-/* Writes into `text` which change woke the reads that waited for an answer of this index (kv/stream/stream.h); "" when
- * the history does not tell. The reader must have no read under way. */
-void read_cause(struct rpc_reader *reader, const struct depends *depends, uint64_t index, char text[RPC_CAUSE_MAX]);
+/* Writes into `text` which change woke the reads of this access that waited for an answer of this index
+ * (kv/stream/stream.h); "" when the history does not tell. The reader must have no read under way. */
+void read_cause(struct rpc_reader *reader, const struct access *access, const struct depends *depends, uint64_t index,
+                char text[RPC_CAUSE_MAX]);
 
 /* The least index that a client is told for an answer of this generation. */
 uint64_t read_index_least(const struct read_engine *engine, const struct depends *depends, uint64_t generation);

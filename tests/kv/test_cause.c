@@ -20,7 +20,7 @@ static const char *cause(uint8_t space, const char *name, uint64_t index) {
     struct arena arena = {0};
     struct buffer out = {0};
     struct store_txn *txn = store_read(world.reader);
-    bool told = stream_cause(txn, (struct watch_key){space, slice_text(name)}, index, &arena, &out);
+    bool told = stream_cause(txn, access_all, (struct watch_key){space, slice_text(name)}, index, &arena, &out);
     store_read_done(world.reader);
     snprintf(text, sizeof text, "%.*s", (int)out.size, out.data ? out.data : "");
     cr_expect_eq(told, out.size > 0);

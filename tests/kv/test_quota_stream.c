@@ -137,7 +137,7 @@ Test(quota_stream, what_woke_a_query_of_a_budget_is_said) {
     uint64_t index = quota_put(&world, &definition).index;
     store_read_done(world.reader);
     struct watch_key watched = {SPACE_QUOTA, slice_text("b")};
-    cr_assert(stream_cause(store_read(world.reader), watched, index, &arena, &cause));
+    cr_assert(stream_cause(store_read(world.reader), access_all, watched, index, &arena, &cause));
     store_read_done(world.reader);
     buffer_append_byte(&cause, '\0');
     char expected[60];
