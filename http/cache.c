@@ -145,10 +145,10 @@ static struct bytes *packed(struct worker *worker, struct answer *answer) {
     return answer->gzip;
 }
 
-static const char *cause_of(struct worker *worker, struct answer *answer) {
+static const char *cause_of(struct worker *worker, const struct requester *requester, struct answer *answer) {
     if (answer->cause) return answer->cause;
     answer->cause = mem_alloc(RPC_CAUSE_MAX);
-    read_cause(worker->reader, access_all, &answer->depends, answer->read.index, answer->cause);
+    read_cause(worker->reader, requester, &answer->depends, answer->read.index, answer->cause);
     cache_charge(worker->cache, answer, RPC_CAUSE_MAX);
     return answer->cause;
 }
@@ -181,7 +181,7 @@ void answer_send(struct http_request *request, struct answer *answer, uint64_t l
         ready->last_contact_ms != last_contact_ms) {
         if (ready->response) MHD_destroy_response(ready->response);
         ready->response =
-            build(answer, body, gzip, index, known_leader, last_contact_ms, woken ? cause_of(worker, answer) : NULL);
+            build(answer, body, gzip, index, known_leader, last_contact_ms, woken ? cause_of(worker, request->requester, answer) : NULL);
         ready->index = index;
         ready->known_leader = known_leader;
         ready->last_contact_ms = last_contact_ms;

@@ -25,6 +25,15 @@ int lease_end_may(struct access_check *check, struct store_txn *txn, const Proto
     return error ? error : may_write(check, lease);
 }
 
+int lease_renew_may(struct access_check *check, struct store_txn *txn, struct slice id, bool look) {
+    Pb__Lease *lease;
+    if (id.size == 0) return access_require_below(check, ACCESS_SESSION, id, ACCESS_READ); /* the time of all of them */
+    int error = lease_record(txn, id, check->arena, &lease);
+    if (error == CO_NOTFOUND) return store_txn_error(txn);
+    if (error || !look) return error ? error : may_write(check, lease);
+    return access_require(check, ACCESS_SESSION, slice_text(lease->node), ACCESS_READ);
+}
+
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 
 static bool shows_service(struct access_check *check, struct store_txn *txn, const Pb__LeaseService *bound) {

@@ -31,6 +31,8 @@ void lease_on_event(struct machine_tx *tx, const struct machine_event *event);
 
 /* -- access (lease_access.c): as module_command.may, query_type.show */
 int lease_grant_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
+/* expiry_kind.may */
+int lease_renew_may(struct access_check *check, struct store_txn *txn, struct slice id, bool look);
 int lease_end_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
 int lease_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,
                struct query_result *result);

@@ -83,6 +83,7 @@ const struct expiry_kind lease_expiry = {.number = 1,
                                          .renewed = true,
                                          .read = leases_read,
                                          .end = lease_propose_end,
+                                         .may = lease_renew_may,
                                          .describe = lease_describe};
 
 static const struct reconnect_classes *classes_of(const struct expiry_leader *leader) {

@@ -41,6 +41,15 @@ int session_ttl_may(struct access_check *check, struct store_txn *txn, const Pro
     return session_may_write(check, txn, slice_text(((const Pb__SessionTtlCommand *)request)->id));
 }
 
+int session_renew_may(struct access_check *check, struct store_txn *txn, struct slice id, bool look) {
+    Pb__Session *session;
+    if (id.size == 0) return access_require_below(check, ACCESS_SESSION, id, ACCESS_READ); /* the time of all of them */
+    if (!look) return session_may_write(check, txn, id);
+    int rv = session_get(txn, id, check->arena, &session);
+    if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
+    return access_require(check, ACCESS_SESSION, slice_text(session->node), ACCESS_READ);
+}
+
 /* -- queries ------------------------------------------------------------------------------------------------------ */
 
 /* A session that is not there has no node, so who may not read one is told that it is not there. */

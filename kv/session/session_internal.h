@@ -38,4 +38,7 @@ int64_t session_record_ttl_ns(struct slice bytes); /* -1: damaged */
 /* Beginning of the index rows of a node (check empty) or of one of its checks; the session's id follows. */
 struct slice session_index_prefix(struct slice node, struct slice check, char room[STORE_KEY_MAX]);
 
+/* expiry_kind.may */
+int session_renew_may(struct access_check *check, struct store_txn *txn, struct slice id, bool look);
+
 #endif

@@ -43,6 +43,7 @@ const struct expiry_kind session_expiry = {.number = 0,
                                            .may_be_endless = true,
                                            .read = sessions_read,
                                            .end = session_propose_end,
+                                           .may = session_renew_may,
                                            .describe = session_describe};
 
 static const struct module_command commands[] = {

@@ -135,13 +135,16 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
     return error;
 }
 
-void read_cause(struct rpc_reader *reader, const struct access *access, const struct depends *depends, uint64_t index,
+void read_cause(struct rpc_reader *reader, const struct requester *requester, const struct depends *depends, uint64_t index,
                 char text[RPC_CAUSE_MAX]) {
     struct arena arena = {0};
     struct buffer line = {0};
     text[0] = '\0';
     if (depends->type->own) return; /* it waited for several things */
-    if (stream_cause(rpc_read_begin(reader), access, depends->watched, index, &arena, &line))
+    const struct access *access;
+    struct store_txn *txn = rpc_read_begin(reader);
+    if (rpc_access(reader, requester, &access) == CO_OK &&
+        stream_cause(txn, access, depends->watched, index, &arena, &line))
         snprintf(text, RPC_CAUSE_MAX, "%.*s", (int)line.size, line.data);
     rpc_read_end(reader);
     buffer_free(&line);
