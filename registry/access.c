@@ -34,6 +34,10 @@ bool access_resource_named(enum access_resource resource) {
     CHECK(resource < ACCESS_RESOURCES);
     return resources[resource].named;
 }
+bool access_resource_folds(enum access_resource resource) {
+    CHECK(resource < ACCESS_RESOURCES);
+    return resources[resource].folds;
+}
 bool access_resource_parse(struct slice text, enum access_resource *resource) {
     for (*resource = 0; *resource < ACCESS_RESOURCES; ++*resource) {
         if (slice_is(text, resources[*resource].name)) return true;
@@ -211,7 +215,9 @@ static const struct rule *longest_prefix(const struct rules *rules, struct slice
     return found == NO_PARENT ? NULL : &rules->items[found];
 }
 
+/* Of a resource without names it is the level of its only name, whatever is asked for. */
 static enum access_level level_of(const struct access *access, enum access_resource resource, struct slice name) {
+    if (!resources[resource].named) name = slice_make("", 0);
     const struct rule *rule = access->exact[resource].count ? exact_rule(&access->exact[resource], name) : NULL;
     if (!rule && access->prefix[resource].count) rule = longest_prefix(&access->prefix[resource], name);
     return rule ? rule->level : default_of(access, resource);
@@ -256,6 +262,7 @@ bool access_allows_below(const struct access *access, enum access_resource resou
                          enum access_level least) {
     if (access_is_all(access)) return true;
     CHECK(access->sealed && resource < ACCESS_RESOURCES);
+    if (!resources[resource].named) return level_of(access, resource, prefix_) >= least;
     struct folded folded;
     struct slice prefix = fold(&folded, resource, prefix_);
     const struct rule *rule = longest_prefix(&access->prefix[resource], prefix);
@@ -269,6 +276,7 @@ bool access_allows_below(const struct access *access, enum access_resource resou
 bool access_allows_some(const struct access *access, enum access_resource resource, enum access_level least) {
     if (access_is_all(access)) return true;
     CHECK(access->sealed && resource < ACCESS_RESOURCES);
+    if (!resources[resource].named) return level_of(access, resource, slice_make("", 0)) >= least;
     const struct rules *exact = &access->exact[resource], *prefix = &access->prefix[resource];
     for (size_t i = 0; i < exact->count; i++) {
         if (exact->items[i].level >= least) return true;

@@ -15,7 +15,7 @@ FLOORS = [
     ["base"],
     ["tls"],
     ["registry", "consensus"],
-    ["kv", "lb"],
+    ["kv", "lb", "acl"],
     ["rpc"],
     ["health", "multi-dc"],
     ["http", "dns"],
