@@ -34,6 +34,10 @@ bool access_resource_named(enum access_resource resource) {
     CHECK(resource < ACCESS_RESOURCES);
     return resources[resource].named;
 }
+bool access_resource_folds(enum access_resource resource) {
+    CHECK(resource < ACCESS_RESOURCES);
+    return resources[resource].folds;
+}
 bool access_resource_parse(struct slice text, enum access_resource *resource) {
     for (*resource = 0; *resource < ACCESS_RESOURCES; ++*resource) {
         if (slice_is(text, resources[*resource].name)) return true;

@@ -1,4 +1,4 @@
-/* What a request may do. Every read and every write of the replicated state carries a `struct access`: the compiled rules of
+/* The rights of a request. Every read and every write of the replicated state carries a `struct access`: the compiled rules of
  * the token (or certificate) that it came with. Modules ask it in one way, access_allows; nothing else decides.
  *
  * A rule gives a level for one name of a resource, or for all names that begin with a prefix:
@@ -49,6 +49,7 @@ const char *access_level_name(enum access_level level);          /* "read" */
 bool access_resource_parse(struct slice text, enum access_resource *resource);
 bool access_level_parse(struct slice text, enum access_level *level);
 bool access_resource_named(enum access_resource resource); /* false: rule (3) */
+bool access_resource_folds(enum access_resource resource); /* names count without regard to case, as in the catalog */
 
 /* -- making one --------------------------------------------------------------------------------------------------- */
 
@@ -58,7 +59,7 @@ struct access *access_new(enum access_level otherwise);
 /* Adds a rule; before access_seal. The name is copied. */
 void access_add(struct access *access, enum access_resource resource, bool prefix, struct slice name,
                 enum access_level level);
-/* Who it is, for texts and the audit log; copied. `accessor`: a token's accessor ID, or "node:NAME". */
+/* Its owner, for texts and the audit log; copied. `accessor`: a token's accessor ID, or "node:NAME". */
 void access_name(struct access *access, const char *accessor, const char *description);
 void access_seal(struct access *access);
 
