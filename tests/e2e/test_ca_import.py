@@ -1,5 +1,5 @@
 """A CA of a company signs for a cluster: `coord ca import`, `coord init -ca-cert`; and what is refused."""
-import os, re, socket, ssl, subprocess, tempfile
+import json, os, re, socket, ssl, subprocess, tempfile
 from coordtest import COORD, Agent, check, run, together, until
 from test_trust import Closed, Member, command, everything_that_is_kept, join
 
@@ -130,8 +130,11 @@ def a_cluster_moves_to_the_company():
     said = c.server.coord("ca", "import", "-ca-cert", chain, "-ca-key", key, "-data-dir", c.server.data)
     check("warning: its chain ends on 20" in said, said)
     check([x["Pin"] for x in cas(c.server)] == [now[0]["Pin"]] and cas(c.server)[0]["NotAfter"] != now[0]["NotAfter"], cas(c.server))
+    until("the others have it", lambda: company.text("again.pem").strip() in trusted_by(servers[1]))
     last = join(servers[1].coord("join-token").strip(), servers[1], "imp-last").start()
     shown_over_https(company, last)
+    with open(os.path.join(last.data, "tls/cert.pem")) as f:
+        check(company.text("again.pem").strip() in f.read(), "every server signs by the new certificate")
     certificates = {x["Node"]: x for x in c.server.get("/v1/certificates")[2]}
     check(all(certificates[name]["Serial"] == serial for name, serial in serials.items()), "nobody else has renewed")
 
@@ -187,6 +190,9 @@ def a_cluster_begins_with_it():
     check([x["Pin"] for x in cas(agent)] == [pin_of(company.path("first.pem"))], cas(agent))
     for one in (server, agent):
         shown_over_https(company, one)
+    other = Closed("ini-other").server
+    shown = json.loads(other.coord("region", "trust", "-address", server.ip, "-json", "ini"))
+    check(shown["Fingerprint"] == pin_of(company.path("first.pem")), "another region trusts it, and nothing above it: %r" % shown)
 
 
 def side_by_side():
