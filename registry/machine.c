@@ -497,7 +497,7 @@ static int apply_restore(struct machine *machine, const struct machine_input *in
                                      .term = input->term,
                                      .offset = machine->offset,
                                      .unix_ms = input->unix_ms > machine->unix_ms ? input->unix_ms : machine->unix_ms};
-    int error = restore_staged(machine->store, payload, &place, &fault);
+    int error = restore_staged(machine->store, machine->modules, payload, &place, &fault);
     if (error == CO_AGAIN || error == CO_INVALID || error == CO_CORRUPT) {
         struct only only = {done, data, error == CO_AGAIN ? NULL : fault.text};
         return apply_batch(machine, input, 1, refuse_restore, &only, stopped_at);

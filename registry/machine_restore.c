@@ -7,7 +7,6 @@
 #include "registry/history.h"
 #include "registry/operator.h"
 #include "registry/tables.h"
-#include "registry/trust.h"
 #include "registry/version.h"
 
 static const struct slice applied_key = SLICE_LITERAL("applied"), floor_key = SLICE_LITERAL("floor"),
@@ -43,8 +42,60 @@ uint64_t machine_restored(struct store_txn *txn) { return number(txn, restored_k
 struct place {
     struct restore_at at;
     struct version_now version;
-    struct buffer removed, trust;
+    struct buffer removed, kept;
 };
+
+/* -- tables that stay ---------------------------------------------------------------------------------------------- */
+#define ROW_HEAD \
+    9 /* of a kept row: table (1), size of its key (4), of its value (4). A table begins with a row without a key */
+
+static void row_copy(struct buffer *out, uint8_t table, struct slice key, struct slice value) {
+    char head[ROW_HEAD] = {(char)table};
+    put_le32(head + 1, (uint32_t)key.size);
+    put_le32(head + 5, (uint32_t)value.size);
+    buffer_append(out, head, sizeof head);
+    buffer_append(out, key.data, key.size);
+    buffer_append(out, value.data, value.size);
+}
+
+static void table_copy(struct store_txn *txn, uint8_t table, struct buffer *out) {
+    const struct slice nothing = SLICE_LITERAL("");
+    struct store_cursor cursor;
+    row_copy(out, table, nothing, nothing);
+    for (store_cursor_open(&cursor, txn, table, nothing); cursor.valid; store_cursor_next(&cursor))
+        row_copy(out, table, cursor.key, cursor.value);
+    store_cursor_close(&cursor);
+}
+
+static void kept_copy(struct store_txn *txn, const struct modules *modules, struct buffer *out) {
+    for (size_t i = 0; i < modules_count(modules); i++) {
+        const struct module *module = modules_at(modules, i);
+        if (!module->stays || !module->stays(txn)) continue;
+        for (const struct store_table *table = module->tables; table->number; table++)
+            table_copy(txn, table->number, out);
+    }
+}
+
+static void table_clear(struct store_txn *txn, uint8_t table) {
+    struct store_cursor cursor;
+    store_cursor_open(&cursor, txn, table, slice_make("", 0));
+    while (cursor.valid) store_cursor_del(&cursor);
+    store_cursor_close(&cursor);
+}
+
+/* As kept_copy wrote it. */
+static void kept_place(struct store_txn *txn, struct slice rows) {
+    for (size_t at = 0; at < rows.size;) {
+        CHECK(rows.size - at >= ROW_HEAD);
+        uint8_t table = (uint8_t)rows.data[at];
+        size_t key = get_le32(rows.data + at + 1), value = get_le32(rows.data + at + 5);
+        at += ROW_HEAD;
+        CHECK(rows.size - at >= key + value);
+        if (key == 0) table_clear(txn, table);
+        else store_put(txn, table, slice_make(rows.data + at, key), slice_make(rows.data + at + key, value));
+        at += key + value;
+    }
+}
 
 static int older(unsigned theirs, unsigned ours, struct fault *fault) {
     if (theirs <= ours) return CO_OK;
@@ -85,7 +136,7 @@ static int take_place(struct store_txn *txn, void *data, struct fault *fault) {
     number_put(txn, floor_key, now);
     number_put(txn, restored_key, now);
     operator_removed_place(txn, buffer_slice(&place->removed)); /* those of this cluster stay removed */
-    trust_place(txn, buffer_slice(&place->trust));
+    kept_place(txn, buffer_slice(&place->kept));
     operator_staged_clear(txn); /* the backup may have been taken while another one was
                                                                  * restored */
     history_restored(txn, now, unix_ms);
@@ -119,21 +170,24 @@ static int replace(struct store *store, uint64_t size, struct place *place, stru
     return error;
 }
 
-static int may_restore(struct store *store, const Pb__RestoreEndCommand *command, struct place *place,
-                       struct fault *fault) {
+static int may_restore(struct store *store, const struct modules *modules, const Pb__RestoreEndCommand *command,
+                       struct place *place, struct fault *fault) {
     struct store_reader *reader = store_reader_new(store);
     struct store_txn *txn = store_read(reader);
     const char *why = operator_restore_refused(txn, command);
     int error = version_read(txn, &place->version);
     operator_removed_copy(txn, &place->removed);
-    trust_copy(txn, &place->trust);
+    kept_copy(txn, modules, &place->kept);
+    int damage = store_txn_error(txn);
     store_read_done(reader);
     store_reader_free(reader);
     if (error) return fault_set(fault, CO_IO, "the record of the cluster version does not decode");
+    if (damage) return fault_set(fault, CO_IO, "the tables that are to stay cannot be read");
     return why ? fault_set(fault, CO_INVALID, "%s", why) : CO_OK;
 }
 
-int restore_staged(struct store *store, struct slice payload, const struct restore_at *at, struct fault *fault) {
+int restore_staged(struct store *store, const struct modules *modules, struct slice payload,
+                   const struct restore_at *at, struct fault *fault) {
     CHECK(at->index > 0);
     struct arena arena = {0};
     ProtobufCAllocator allocator = ARENA_PROTOBUF(&arena);
@@ -142,10 +196,10 @@ int restore_staged(struct store *store, struct slice payload, const struct resto
     int error = CO_OK;
     if (!command || command->give_up) error = CO_AGAIN; /* the module handles it */
     struct place place = {.at = *at};
-    if (!error) error = may_restore(store, command, &place, fault);
+    if (!error) error = may_restore(store, modules, command, &place, fault);
     if (!error) error = replace(store, command->size, &place, fault);
     buffer_free(&place.removed);
-    buffer_free(&place.trust);
+    buffer_free(&place.kept);
     arena_free(&arena);
     return error;
 }

@@ -6,11 +6,12 @@
  * unique among all modules; opening the list checks that.
  *
  *            commands       store tables    watch spaces    queries
- *   registry   1-31          1-15, 48-61       1-31            1-31
+ *   registry   1-31          1-15, 48-55       1-31            1-31
  *   kv         32-63,        16-31, 33-39      32-63,          32-63,
  *              128-207                         96-111          128-207
  *   lb         64-127        32, 40-41         64-95           64-127
  *   multi-dc   208-223       42-47, 62-63      112-119         208-223
+ *   acl        224-239       56-61             120-127         224-239
  *
  * Applying is a function of (store, index, command): no clock, no randomness, no configuration. */
 #ifndef COORD_REGISTRY_MODULE_H
@@ -91,6 +92,7 @@ enum module_mutation {
     MUTATE_COPY_MIXES = 1 << 16,           /* a change of a copy counts for any state, or a part is missing */
     MUTATE_FAILOVER_LINGERS = 1 << 18,     /* a service waits to come home although nobody else could answer */
     MUTATE_TURNS_FORGET = 1 << 19,         /* an instance counts as healthy before the entry, whatever it was */
+    MUTATE_TOKEN_OUTLIVES = 1 << 20,       /* a token that was changed since it was made does not end with its time */
 };
 
 /* -- events within an entry --------------------------------------------------------------------------------------- */
@@ -217,6 +219,9 @@ struct module {
      * their commands on keys, locks, elections, barriers, phasers, hazards and budgets (machine_forbids), so it has to
      * be quick. May be NULL. */
     const char *(*forbids)(struct machine_tx *tx, const struct machine_thing *thing);
+    /* A restore of a backup: do the module's tables stay as they are (`txn`: before the restore), and the backup's do not
+     * come back? NULL: the backup's come. */
+    bool (*stays)(struct store_txn *txn);
 };
 
 #endif

@@ -28,6 +28,6 @@ enum registry_table {
     TABLE_PRESERVATION = 48, /* by the first byte (enum preservation_row in self_preservation.c) */
 };
 _Static_assert(TABLE_CHANGES == 1 && TABLE_LEASES == 15, "tables of the registry (registry/module.h)");
-_Static_assert(TABLE_PRESERVATION >= 48 && TABLE_TRUST < 62, "and its others");
+_Static_assert(TABLE_PRESERVATION >= 48 && TABLE_TRUST < 56, "and its others");
 
 #endif

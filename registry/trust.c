@@ -169,7 +169,9 @@ static int open_again(struct machine_tx *tx, const Pb__Trust *old, uint64_t cas,
             expiry_ended_in(tx, &join_token_expiry, message_slice(token->id), token->create_index);
     }
     store_cursor_close(&cursor);
-    trust_place(tx->store, slice_make("", 0));
+    store_cursor_open(&cursor, tx->store, TABLE_TRUST, everything);
+    while (cursor.valid) store_cursor_del(&cursor);
+    store_cursor_close(&cursor);
     machine_changed(tx, SPACE_TRUST, everything, false);
     result->yes = true;
     return CO_OK;
@@ -476,33 +478,10 @@ static void propose_end(const struct expiry_due *due, const struct expiry_leader
 const struct expiry_kind join_token_expiry = {
     .number = 26, .name = "join token", .no_second_period = true, .read = tokens_read, .end = propose_end};
 
-/* -- a restore keeps what was there ------------------------------------------------------------------------------- */
-void trust_copy(struct store_txn *txn, struct buffer *out) {
-    struct store_cursor cursor;
-    for (store_cursor_open(&cursor, txn, TABLE_TRUST, everything); cursor.valid; store_cursor_next(&cursor)) {
-        char head[8];
-        put_le32(head, (uint32_t)cursor.key.size);
-        put_le32(head + 4, (uint32_t)cursor.value.size);
-        buffer_append(out, head, sizeof head);
-        buffer_append(out, cursor.key.data, cursor.key.size);
-        buffer_append(out, cursor.value.data, cursor.value.size);
-    }
-    store_cursor_close(&cursor);
-}
-
-void trust_place(struct store_txn *txn, struct slice copy) {
-    struct store_cursor cursor;
-    store_cursor_open(&cursor, txn, TABLE_TRUST, everything);
-    while (cursor.valid) store_cursor_del(&cursor);
-    store_cursor_close(&cursor);
-    for (size_t at = 0; at < copy.size;) {
-        CHECK(copy.size - at >= 8);
-        size_t key = get_le32(copy.data + at), value = get_le32(copy.data + at + 4);
-        at += 8;
-        CHECK(copy.size - at >= key + value);
-        store_put(txn, TABLE_TRUST, slice_make(copy.data + at, key), slice_make(copy.data + at + key, value));
-        at += key + value;
-    }
+/* Neither join tokens nor removed nodes of then come back with a backup. */
+static bool stays(struct store_txn *txn) {
+    (void)txn;
+    return true;
 }
 
 /* -- the table ---------------------------------------------------------------------------------------------------- */
@@ -550,4 +529,5 @@ const struct module trust_module = {.name = "trust",
                                     .tables = tables,
                                     .spaces = spaces,
                                     .queries = queries,
-                                    .expiries = expiries};
+                                    .expiries = expiries,
+                                    .stays = stays};

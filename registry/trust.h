@@ -64,8 +64,4 @@ bool trust_knows(struct store_txn *txn, bool server, const char *node);
 /* Does the name fit the glob (* and ?)? Names count without regard to case, as in the catalog. */
 bool trust_glob_fits(const char *glob, const char *node);
 
-/* -- for the machine: a restore keeps what was there -------------------------------------------------------------- */
-void trust_copy(struct store_txn *txn, struct buffer *out);
-void trust_place(struct store_txn *txn, struct slice copy); /* as trust_copy wrote it */
-
 #endif

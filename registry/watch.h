@@ -14,7 +14,7 @@
 #include "base/buffer.h"
 #include "base/list.h"
 
-/* Spaces: registry 1-31, kv 32-63, lb 64-95. A prefix space is its key space | 0x80. */
+/* Spaces are numbered in registry/module.h. A prefix space is its key space | 0x80. */
 enum { WATCH_PREFIX_BIT = 0x80 };
 struct watch_key {
     uint8_t space;

@@ -1,12 +1,16 @@
 #include "tests/lib/fixture.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/modules.h"
 #include "base/check.h"
+#include "base/message.h"
 #include "registry/history.h"
+#include "registry/operator.h"
 #include "registry/version.h"
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
@@ -139,6 +143,27 @@ int fixture_try(struct fixture *f, uint8_t type, const ProtobufCMessage *message
     int rv = machine_apply(f->machine, &input, 1, NULL, NULL, NULL);
     buffer_free(&command);
     return rv;
+}
+
+void fixture_save(struct fixture *f, struct buffer *copy) {
+    uint64_t index, term;
+    int fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && machine_copy(f->machine, fd, &index, &term) == CO_OK);
+    size_t size = (size_t)lseek(fd, 0, SEEK_END);
+    buffer_reserve(copy, size);
+    CHECK(pread(fd, copy->data + copy->size, size, 0) == (ssize_t)size);
+    copy->size += size;
+    close(fd);
+}
+
+struct outcome fixture_restore(struct fixture *f, struct slice copy) {
+    static uint8_t id[OPERATOR_RESTORE_ID] = "0123456789abcde";
+    Pb__RestoreChunkCommand chunk = PB__RESTORE_CHUNK_COMMAND__INIT;
+    Pb__RestoreEndCommand end = PB__RESTORE_END_COMMAND__INIT;
+    chunk.id = end.id = (ProtobufCBinaryData){sizeof id, id};
+    chunk.data = message_bytes(copy), end.size = copy.size;
+    struct outcome outcome = fixture_apply(f, OPERATOR_RESTORE_CHUNK, &chunk.base);
+    return outcome.error ? outcome : fixture_apply(f, OPERATOR_RESTORE_END, &end.base);
 }
 
 void fixture_updates(struct fixture *f, int64_t unit_ns, struct buffer *out) {

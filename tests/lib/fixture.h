@@ -51,6 +51,9 @@ int fixture_try(struct fixture *f, uint8_t type, const ProtobufCMessage *message
 /* The deadlines that began and ended since the last call, oldest first: "lease began 00000064 10; ": the kind, the
  * first 8 bytes of the name, the period in `unit_ns`. Ends with a NUL. */
 void fixture_updates(struct fixture *f, int64_t unit_ns, struct buffer *out);
+/* Its state as a copy, appended; and a restore of one, by commands. */
+void fixture_save(struct fixture *f, struct buffer *copy);
+struct outcome fixture_restore(struct fixture *f, struct slice copy);
 /* The first command of a cluster: its version, its id 7. The history begins with it. */
 void fixture_found(struct fixture *f);
 

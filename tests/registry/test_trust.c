@@ -1,12 +1,9 @@
 /* The members of the cluster: join tokens, certificates, removed nodes. */
 #include <criterion/criterion.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "registry/operator.h"
 #include "registry/trust.h"
 #include "tests/lib/fixture.h"
 
@@ -284,22 +281,10 @@ Test(trust, closing_an_open_cluster_may_be_given_up) {
 
 /* -- a backup ------------------------------------------------------------------------------------------------------ */
 static void restore(struct fixture *f, struct fixture *from) {
-    static uint8_t id[OPERATOR_RESTORE_ID] = "0123456789abcde";
-    char *data = NULL;
-    uint64_t index, term;
-    int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
-    cr_assert_eq(machine_copy(from->machine, fd, &index, &term), CO_OK);
-    size_t size = (size_t)lseek(fd, 0, SEEK_END);
-    data = malloc(size);
-    cr_assert_eq(pread(fd, data, size, 0), (ssize_t)size);
-    close(fd);
-    Pb__RestoreChunkCommand chunk = PB__RESTORE_CHUNK_COMMAND__INIT;
-    chunk.id = bytes(id, sizeof id), chunk.data = bytes((uint8_t *)data, size);
-    cr_assert_eq(fixture_apply(f, OPERATOR_RESTORE_CHUNK, &chunk.base).error, CO_OK);
-    Pb__RestoreEndCommand end = PB__RESTORE_END_COMMAND__INIT;
-    end.id = bytes(id, sizeof id), end.size = size;
-    cr_assert_eq(fixture_apply(f, OPERATOR_RESTORE_END, &end.base).error, CO_OK);
-    free(data);
+    struct buffer copy = {0};
+    fixture_save(from, &copy);
+    cr_assert_eq(fixture_restore(f, buffer_slice(&copy)).error, CO_OK);
+    buffer_free(&copy);
 }
 
 Test(trust, a_restored_backup_brings_back_neither_tokens_nor_removed_nodes) {
