@@ -72,14 +72,35 @@ static int check_secret_mode(const char *path, const struct stat *info, const ch
                      mode, wanted, path);
 }
 
+static int sync_folder(const char *path, struct fault *fault) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rv = CO_OK;
+    if (fd < 0 || fsync(fd) != 0) rv = file_fault(fault, path, errno);
+    if (fd >= 0) close(fd);
+    return rv;
+}
+
+/* Of the folder that holds this file or folder. */
+static int sync_parent(const char *path, struct fault *fault) {
+    char *parent = mem_strdup(path), *slash = strrchr(parent, '/');
+    if (slash) *slash = '\0';
+    int rv = sync_folder(slash == parent ? "/" : slash ? parent : ".", fault);
+    free(parent);
+    return rv;
+}
+
+int tls_secret_folder_make(const char *path, struct fault *fault) {
+    struct stat info;
+    bool made = mkdir(path, 0700) == 0;
+    if (!made && errno != EEXIST) return file_fault(fault, path, errno);
+    if (stat(path, &info) != 0) return file_fault(fault, path, errno);
+    if (!S_ISDIR(info.st_mode)) return fault_set(fault, CO_INVALID, "%s: it is no folder", path);
+    int rv = check_secret_mode(path, &info, "700", fault);
+    return rv == CO_OK && made ? sync_parent(path, fault) : rv;
+}
+
 int tls_folder_make(const char *data_dir, struct fault *fault) {
     struct paths paths = paths_of(data_dir, TLS_FILE_KEY);
-    struct stat info;
-    int rv = CO_OK;
-    if (mkdir(paths.folder, 0700) != 0 && errno != EEXIST) rv = file_fault(fault, paths.folder, errno);
-    else if (stat(paths.folder, &info) != 0) rv = file_fault(fault, paths.folder, errno);
-    else if (!S_ISDIR(info.st_mode)) rv = fault_set(fault, CO_INVALID, "%s: it is no folder", paths.folder);
-    else rv = check_secret_mode(paths.folder, &info, "700", fault);
+    int rv = tls_secret_folder_make(paths.folder, fault);
     paths_free(&paths);
     return rv;
 }
@@ -149,13 +170,6 @@ int tls_key_file_read(const char *path, struct buffer *key, struct fault *fault)
 }
 
 /* -- writing ------------------------------------------------------------------------------------------------------ */
-static int sync_folder(const char *path, struct fault *fault) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rv = CO_OK;
-    if (fd < 0 || fsync(fd) != 0) rv = file_fault(fault, path, errno);
-    if (fd >= 0) close(fd);
-    return rv;
-}
-
 static int write_all(int fd, struct slice content) {
     while (content.size) {
         ssize_t done = write(fd, content.data, content.size);
@@ -199,11 +213,9 @@ int tls_folder_write(const char *data_dir, enum tls_file file, struct slice cont
 
 int tls_key_file_write(const char *path, struct slice content, struct fault *fault) {
     struct paths paths = {joined(path, "", ""), joined(path, "", ""), joined(path, NEW, "")};
-    char *slash = strrchr(paths.folder, '/');
-    if (slash) *slash = '\0';
     int rv = write_next(&paths, 0600, content, fault);
     if (rv == CO_OK && (rv = take_next(&paths, fault)) != CO_OK) (void)unlink(paths.next);
-    if (rv == CO_OK) rv = sync_folder(slash == paths.folder ? "/" : slash ? paths.folder : ".", fault);
+    if (rv == CO_OK) rv = sync_parent(path, fault);
     paths_free(&paths);
     return rv;
 }

@@ -38,6 +38,8 @@ const char *tls_file_name(enum tls_file file);
 
 /* Makes DATA/tls where it is missing. Refuses one that others may read or write. */
 int tls_folder_make(const char *data_dir, struct fault *fault);
+/* The same for another folder of secrets, by its path. */
+int tls_secret_folder_make(const char *path, struct fault *fault);
 /* CO_NOTFOUND without a fault's text when there is no such file. Secrets are read into memory that tls_wipe frees. */
 int tls_folder_read(const char *data_dir, enum tls_file file, struct buffer *content, struct fault *fault);
 /* Whole or not at all (CO_DISKFULL: the old file is still there). TLS_FILE_SECRET has TLS_SECRET_SIZE bytes. */
