@@ -1,5 +1,6 @@
 #include "agent/modules.h"
 
+#include "acl/acl.h"
 #include "agent/config.h"
 #include "base/check.h"
 #include "kv/barrier/barrier.h"
@@ -52,6 +53,7 @@ const struct module_entry agent_modules[] = {
     {.module = &failover_module},
     {.module = &region_module},
     {.module = &keys_module},
+    {.module = &acl_module},
     {0},
 };
 // clang-format on

@@ -15,7 +15,7 @@ FLOORS = [
     ["base"],
     ["tls"],
     ["registry", "consensus"],
-    ["kv", "lb"],
+    ["acl", "kv", "lb"],
     ["rpc"],
     ["health", "multi-dc"],
     ["http", "dns"],
