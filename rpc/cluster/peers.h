@@ -61,6 +61,8 @@ enum peer_frame {
     PEER_REGIONS_ANSWER, /* rpc/api/rpc.h */
     PEER_TRUST,
     PEER_TRUST_ANSWER, /* client agents: rpc/api/trust_admin.h */
+    PEER_ACL_KEY,
+    PEER_ACL_KEY_ANSWER, /* servers: rpc/server/acl_keys.h */
 };
 
 #define PEER_BUILD_MAX 64

@@ -316,8 +316,8 @@ static bool leader_tell(void *data, uint64_t peer, uint8_t type, const ProtobufC
 }
 
 void operator_start(struct rpc *rpc) {
-    static const struct call_method *const methods[] = {&cluster_method, &change_method, &copy_method, &echo_method,
-                                                        NULL};
+    static const struct call_method *const methods[] = {&cluster_method, &change_method,  &copy_method,
+                                                        &echo_method,    &acl_key_method, NULL};
     struct calls_callbacks edge = {.data = rpc, .route = leader_route, .tell = leader_tell};
     struct operators *operators = rpc->server->operators = mem_zalloc(sizeof *operators);
     rpc->calls = calls_new(&edge, methods, random_u64() >> 1);

@@ -226,6 +226,7 @@ static struct rpc *server_new(uv_loop_t *loop, const struct rpc_server_config *c
     server->security = config->security;
     struct trust_admin_config trust = {.authority = config->authority, .data_dir = config->folder};
     server->trust = trust_admin_new(rpc, &trust);
+    server->acl_keys = acl_keys_new(rpc, &config->acl, config->folder);
     server->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);
     return rpc;
 }
@@ -239,6 +240,7 @@ static void server_free(struct rpc *rpc) {
     coordinates_free(server->coordinates);
     version_free(rpc);
     trust_admin_free(server->trust);
+    acl_keys_free(server->acl_keys);
     hints_free(rpc->hints);
     uv_mutex_destroy(&server->members_lock);
     free(server->address), free(rpc->node_name), free(rpc->cluster);
@@ -292,7 +294,8 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     rpc->server->fetches = fetch_service_new(rpc);
     audit_start(rpc);
     *out = rpc;
-    rv = judge_start(rpc, config, fault);
+    rv = acl_keys_start(rpc, fault);
+    if (rv == CO_OK) rv = judge_start(rpc, config, fault);
     return rv ? rv : server_peers_start(rpc, config, fault);
 }
 
@@ -316,12 +319,13 @@ static void handle_closed(uv_handle_t *handle) {
 
 static void peers_closed(void *data) {
     struct rpc *rpc = data;
-    rpc->server->closing = ASKS_RUN_HANDLES + LESSOR_RUN_HANDLES + 3;
+    rpc->server->closing = ASKS_RUN_HANDLES + LESSOR_RUN_HANDLES + 4;
     asks_run_close(rpc, handle_closed, rpc);
     lessor_run_close(rpc, handle_closed);
     server_hints_close(rpc, handle_closed);
     version_close(rpc, handle_closed);
     coordinates_close(rpc, handle_closed);
+    acl_keys_close(rpc, handle_closed);
 }
 
 static void operator_closed(void *data) { server_peers_stop(data, peers_closed); }

@@ -22,6 +22,7 @@ struct server {
     struct security *security;     /* NULL: all is plain */
     struct trust_admin *trust;     /* trust_admin.c */
     struct enrolment *enrolment;   /* enrolment.c; NULL without `peers` */
+    struct acl_keys *acl_keys;     /* acl_keys.c */
 
     /* Each has its own threads. */
     struct version *version;         /* version.c */

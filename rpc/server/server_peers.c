@@ -103,6 +103,7 @@ static bool take_frame(struct rpc *rpc, uint64_t from, uint8_t type, struct slic
     struct caller caller = {.rpc = rpc, .id = from, .tell = tell_caller};
     if (type == PEER_CLUSTER || type == PEER_CHANGE) return operator_serve(&caller, type, payload);
     if (type == PEER_ECHO) return coordinates_echo(&caller, payload);
+    if (type == PEER_ACL_KEY) return acl_keys_serve(&caller, payload);
     if (type == PEER_HINTS || type == PEER_KEYS) return server_hints_frame(rpc, type, payload);
     if (type == PEER_AUDIT || type == PEER_COPY_ASK) return audit_frame(rpc, from, type, payload);
     if (type == PEER_FETCH || type == PEER_FETCH_END) return agents_server_frame(rpc->agents, from, type, payload);

@@ -50,6 +50,8 @@ static bool all_have_a_leader(struct server *servers, unsigned count) {
     return true;
 }
 
+void (*servers_prepare)(struct server *server);
+
 void servers_start(struct server *servers, unsigned count, unsigned patience) {
     signal(SIGPIPE, SIG_IGN); /* as the program does */
     static const char *join[SERVERS_MOST + 1];
@@ -78,6 +80,7 @@ void servers_start(struct server *servers, unsigned count, unsigned patience) {
                                                     .raft_multiplier = patience,
                                                     .map_bytes = 1u << 30,
                                                     .modules = agent_modules};
+        if (servers_prepare) servers_prepare(server);
         uv_barrier_init(&server->ready, 2);
         CHECK(pthread_create(&server->thread, NULL, server_main, server) == 0);
         uv_barrier_wait(&server->ready);

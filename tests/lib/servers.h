@@ -22,6 +22,8 @@ struct server {
  * another leader whenever a thread of the leader's stands still for some tenths of a second. */
 void servers_start(struct server *servers, unsigned count, unsigned patience);
 void servers_stop(struct server *servers, unsigned count); /* and removes their folders */
+/* NULL, or is called for each before it starts: its folder is there, and its configuration may be changed. */
+extern void (*servers_prepare)(struct server *server);
 
 /* May a write or a default read end with this error because several servers elect a leader? They may do so at any
  * moment (a leader whose disk stood still hands over: consensus/disk_health.h), and the test asks again. A server alone
