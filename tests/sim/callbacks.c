@@ -276,7 +276,7 @@ static int64_t unix_ms(void *data) {
     struct server *server = data;
     const struct sim *sim = server->sim;
     if (sim->gateways && sim->gateways->plan.clients) return gateways_unix_ms(sim, server->slot);
-    return (int64_t)server_now_ms(server);
+    return (int64_t)server_wall_ms(server);
 }
 
 static void read_end(void *data) {

@@ -61,6 +61,7 @@ static const struct mutation mutations[] = {
     {"keys-repeats", .module = MUTATE_KEYS_REPEATS},
     {"failover-lingers", .module = MUTATE_FAILOVER_LINGERS},
     {"turns-forget", .module = MUTATE_TURNS_FORGET},
+    {"token-outlives", .module = MUTATE_TOKEN_OUTLIVES},
     {"links-no-ping", .connections = CONNECTIONS_MUTATE_NO_PING},
     {"links-keep-leaderless", .connections = CONNECTIONS_MUTATE_KEEPS_LEADERLESS},
     {"links-no-backoff", .connections = CONNECTIONS_MUTATE_NO_BACKOFF},

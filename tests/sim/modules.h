@@ -26,7 +26,8 @@
     X(history)         \
     X(stream)          \
     X(quota)           \
-    X(copy)
+    X(copy)            \
+    X(acl)
 #define SIM_EXTERN(name) extern const struct sim_module sim_##name;
 SIM_MODULES(SIM_EXTERN)
 #undef SIM_EXTERN
