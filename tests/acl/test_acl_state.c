@@ -280,6 +280,8 @@ Test(acl_state, a_token_ends_with_its_time) {
             "cannot both be set");
     REFUSED(acls_token(&a, 4, (struct token_spec){.ttl_ms = -1}), CO_INVALID, "cannot both");
     REFUSED(acls_token(&a, 4, (struct token_spec){.expiration_ms = a.f.unix_ms}), CO_INVALID, "in the past");
+    REFUSED(acls_token(&a, 4, (struct token_spec){.ttl_ms = INT64_MAX}), CO_INVALID, "too far");
+    REFUSED(acls_token(&a, 4, (struct token_spec){.expiration_ms = UINT64_MAX}), CO_INVALID, "too far");
     OK(acls_token(&a, 1, (struct token_spec){.change = true, .description = "changed"}));
     REFUSED(acls_token_end(&a, 1, made, a.f.term + 1), CO_CONFLICT, "another term");
     REFUSED(acls_token_end(&a, 1, made + 1, a.f.term), CO_NOTFOUND, "another token");
