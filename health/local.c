@@ -49,12 +49,14 @@ static void waiter_end(struct local_waiter *waiter, int error) {
     waiter->done(waiter, error);
 }
 
-/* The sequence of the first change that waiters have to wait for. An item that was set aside (sync.h) counts only when
- * it has changed since, so that it does not hold up those who wait for other changes. */
+/* The sequence of the first change that waiters have to wait for. An item that was set aside, or denied (sync.h), counts only
+ * when it has changed since, so that it does not hold up those who wait for other changes. */
 static uint64_t dirty_first(const struct local *local) {
     LIST_FOREACH(link, &local->dirty) {
         const struct item *item = LIST_ENTRY(link, struct item, dirty);
-        if (!item->lost_ms || item->sequence != item->lost_sequence) return item->sequence;
+        bool aside = item->lost_ms && item->sequence == item->lost_sequence;
+        bool denied = item->denied && item->sequence == item->denied_sequence;
+        if (!aside && !denied) return item->sequence;
     }
     return UINT64_MAX;
 }
@@ -319,6 +321,31 @@ int local_check_deregister(struct local *local, struct slice check_id) {
     if (check) check_remove(local, check);
     local_unlock(local);
     return check ? CO_OK : CO_NOTFOUND;
+}
+
+/* Under the lock. */
+static const char *name_copy(struct local *local, struct slice id, struct arena *arena) {
+    const struct local_service *service = live_service(local, id);
+    return service ? arena_strndup(arena, service->record->name, strlen(service->record->name)) : NULL;
+}
+
+const char *local_service_name(struct local *local, struct slice id, struct arena *arena) {
+    local_lock(local);
+    const char *name = name_copy(local, id, arena);
+    local_unlock(local);
+    return name;
+}
+
+const char *local_check_owner(struct local *local, struct slice check_id, struct arena *arena) {
+    const char *owner = NULL;
+    local_lock(local);
+    const struct local_check *check = live_check(local, check_id);
+    if (check) {
+        const char *service_id = check->shared->definition->service_id;
+        owner = *service_id ? name_copy(local, slice_text(service_id), arena) : "";
+    }
+    local_unlock(local);
+    return owner;
 }
 
 bool local_from_file(struct local *local, struct slice id, bool check) {
