@@ -2,6 +2,7 @@
 #ifndef COORD_AGENT_PRIVATE_FILE_H
 #define COORD_AGENT_PRIVATE_FILE_H
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 /* Writes FOLDER/NAME, and syncs both; blocks. */

@@ -144,9 +144,13 @@ void check_shared_drop(struct check_shared *shared) {
     free(shared);
 }
 
+void token_free(char *token) {
+    if (token) explicit_bzero(token, strlen(token));
+    free(token);
+}
+
 void token_set(char **field, struct slice token) {
-    if (*field) explicit_bzero(*field, strlen(*field));
-    free(*field);
+    token_free(*field);
     *field = mem_strndup(token.data, token.size);
 }
 
@@ -165,8 +169,7 @@ void check_definition_token(struct check_definition *definition, struct slice to
 
 void check_definition_free(struct check_definition *definition) {
     if (!definition) return;
-    if (definition->token) explicit_bzero(definition->token, strlen(definition->token));
-    free(definition->token);
+    token_free(definition->token);
     for (size_t i = 0; i < definition->header_count; i++) {
         free(definition->headers[i].name);
         free(definition->headers[i].value);

@@ -42,7 +42,8 @@ void check_args_read(struct json_object *json, struct check_definition *definiti
  * empty. */
 void check_unit_judge(const char *unit, struct fault *fault);
 
-/* A token of a definition; frees and wipes the one before, NULL allowed. */
+void token_free(char *token); /* wipes it; NULL allowed */
+/* A token of a definition, in place of the one before. */
 void token_set(char **field, struct slice token);
 /* The member "Token"; a fault when it is too long. */
 char *token_read(struct json_object *json, struct fault *fault);

@@ -40,8 +40,7 @@ Pb__Service *service_copy(const Pb__Service *service) {
 void service_definition_free(struct service_definition *definition) {
     if (!definition) return;
     if (definition->service) pb__service__free_unpacked(definition->service, NULL);
-    if (definition->token) explicit_bzero(definition->token, strlen(definition->token));
-    free(definition->token);
+    token_free(definition->token);
     for (size_t i = 0; i < definition->check_count; i++) check_definition_free(definition->checks[i]);
     free(definition->checks);
     free(definition);

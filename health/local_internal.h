@@ -226,6 +226,9 @@ void local_aliases_refresh(struct local *local);
 /* -- the whole (local.c) ------------------------------------------------------------------------------------------ */
 /* Any thread, with or without the lock. A table without a loop (local_new) has nothing to wake. */
 void local_wake(struct local *local);
+/* On whose behalf services and aliases without a token act, with access control: a reference, or NULL: the agent's own
+ * work. */
+struct requester *local_requester(struct rpc *rpc);
 /* Makes the table alone, without a loop: nothing runs, waits or is written. The simulator's agents use it so. */
 struct local *local_new(const struct local_config *config, uint64_t seed);
 void local_free(struct local *local);

@@ -185,20 +185,12 @@ static void arm(struct sync_run *run, uint64_t at_ms) {
     uv_timer_start(&run->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
 }
 
-/* On whose behalf services without a token are written; a reference. */
-static struct requester *of_services(struct rpc *rpc) {
-    struct requester *requester = rpc_default_requester(rpc);
-    if (!requester || requester->slot != REQUESTER_ANONYMOUS) return requester;
-    requester_release(requester);
-    return NULL;
-}
-
 void sync_run_kick(struct sync_run *run) {
     struct local *local = run->local;
     if (local->stopping) return;
     collect_write(run);
     collect_read(run);
-    struct requester *services = of_services(local->rpc);
+    struct requester *services = local_requester(local->rpc);
     local_lock(local);
     run->sync.controlled = rpc_access_controlled(local->rpc), run->sync.services = services;
     struct sync_order order = sync_next(&run->sync, clock_mono_ms());

@@ -37,13 +37,25 @@ static bool may_take(struct http_request *request, const char *check_id) {
     return !owner || may(request, owner, id, ACCESS_WRITE);
 }
 
+/* An alias shows the output of its target: of this agent's; others are read with the token. */
+static bool may_alias(struct http_request *request, const struct check_definition *definition,
+                      const struct service_definition *with) {
+    struct slice target = slice_text(definition->alias_service), node = slice_text(definition->alias_node);
+    if (definition->kind != CHECK_ALIAS || (node.size && !slice_equal_nocase(node, this_node(request)))) return true;
+    if (with && target.size && slice_equal_nocase(target, slice_text(with->service->id))) return true;
+    return target.size ? agent_may_service(request, target, ACCESS_READ)
+                       : http_require(request, ACCESS_NODE, this_node(request), ACCESS_READ);
+}
+
 bool agent_may_register(struct http_request *request, const struct service_definition *definition) {
     struct slice id = slice_text(definition->service->id);
     if (!http_require(request, ACCESS_SERVICE, slice_text(definition->service->name), ACCESS_WRITE)) return false;
     const char *now = local_service_name(local_of(request), id, http_arena(request));
     if (now && !may(request, now, id, ACCESS_WRITE)) return false;
     for (size_t i = 0; i < definition->check_count; i++)
-        if (!may_take(request, definition->checks[i]->check_id)) return false;
+        if (!may_take(request, definition->checks[i]->check_id) ||
+            !may_alias(request, definition->checks[i], definition))
+            return false;
     return true;
 }
 
@@ -51,7 +63,7 @@ bool agent_may_register_check(struct http_request *request, const struct check_d
     struct slice id = slice_text(definition->service_id);
     bool fine = id.size ? agent_may_service(request, id, ACCESS_WRITE)
                         : http_require(request, ACCESS_NODE, this_node(request), ACCESS_WRITE);
-    return fine && may_take(request, definition->check_id);
+    return fine && may_take(request, definition->check_id) && may_alias(request, definition, NULL);
 }
 
 bool agent_shows_check(struct http_request *request, const Pb__Check *check) {
