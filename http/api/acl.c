@@ -50,7 +50,6 @@ const struct http_route http_routes_acl[] = {
     ROW(HTTP_GET, "/v1/acl/info/*id", ID),
     ROW(HTTP_PUT, "/v1/acl/clone/*id", ID),
     ROW(HTTP_GET, "/v1/acl/list", {0}),
-    ROW(HTTP_PUT, "/v1/agent/token/*kind", {"*kind", HTTP_TEXT, .help = "any"}),
     ROW(HTTP_POST, "/v1/internal/acl/authorize", {0}),
     {0},
 };
