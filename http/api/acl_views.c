@@ -1,5 +1,6 @@
 #include "http/api/acl_views.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
