@@ -90,6 +90,8 @@ extern const struct query_type query_acl_methods;    /* AclMethodsRequest -> Acl
 extern const struct query_type query_acl_rule;       /* AclRuleRequest -> AclBindingRule */
 extern const struct query_type query_acl_rules;      /* AclRulesRequest -> AclRulesResult */
 extern const struct query_type query_acl_state; /* AclStateRequest -> AclState; not found: there was no ACL_KEY yet */
+/* AclChangesRequest -> AclChanges: for those who keep verdicts. It tells nothing but that something has changed. */
+extern const struct query_type query_acl_changes;
 /* AclResolveRequest -> AclResolved. Not found: no such token, or its time is over by this process's clock. */
 extern const struct query_type query_acl_resolve;
 

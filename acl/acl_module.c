@@ -117,7 +117,8 @@ static const struct query_type *const queries[] = {&query_acl_token,      &query
                                                    &query_acl_roles,      &query_acl_method,
                                                    &query_acl_methods,    &query_acl_rule,
                                                    &query_acl_rules,      &query_acl_state,
-                                                   &query_acl_resolve,    NULL};
+                                                   &query_acl_resolve,    &query_acl_changes,
+                                                   NULL};
 static const struct expiry_kind *const expiries[] = {&acl_token_expiry, NULL};
 
 const struct module acl_module = {.name = "acl",

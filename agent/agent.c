@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "agent/access_run.h"
 #include "agent/announce.h"
 #include "agent/certificates.h"
 #include "agent/cmd.h"
@@ -62,6 +63,7 @@ struct agent {
     struct membership_run_config membership_config;
     struct membership_run *membership;
     struct certificate_watch *certificate_watch;
+    struct access_run *access; /* NULL: there is no access control */
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -134,6 +136,7 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .modules = agent_modules_configured(c, &agent->arena),
                                        .security = agent->security,
                                        .authority = agent->authority,
+                                       .acl = {c->acl_enabled, c->acl_token_initial},
                                        .dns_domain = c->domain,
                                        .certificate_life_s = ENROLLED_LIFE_S};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
@@ -190,9 +193,12 @@ static void start_membership(struct agent *agent) {
 }
 
 static int start_rpc(struct agent *agent, struct fault *fault) {
-    if (agent->config.server) return start_server(agent, fault);
-    start_client(agent);
-    return CO_OK;
+    int rv = CO_OK;
+    kv_key_list_policy = agent->config.acl_key_list_policy;
+    if (agent->config.server) rv = start_server(agent, fault);
+    else start_client(agent);
+    if (rv == CO_OK) agent->access = access_run_start(agent->rpc, &agent->config, agent->identity.node_name);
+    return rv;
 }
 
 static Pb__TaggedAddress *tagged(struct agent *agent, const char *name) {
@@ -349,6 +355,7 @@ static int start_dns(struct agent *agent, struct fault *fault) {
 static void rpc_stopped(void *data) { (void)data; }
 
 static void stop_rpc(struct agent *agent) {
+    access_run_stop(agent->access);
     if (agent->config.server) rpc_server_stop(agent->rpc, rpc_stopped, agent);
     else rpc_client_stop(agent->rpc, rpc_stopped, agent);
 }
@@ -598,6 +605,7 @@ static bool ready_to_run(struct agent *agent, int argc, char **argv) {
 
 static int agent_free(struct agent *agent) {
     int code = agent->exit_code;
+    access_run_free(agent->access);
     arena_free(&agent->arena);
     config_free(&agent->config);
     free(agent);

@@ -115,6 +115,12 @@ struct config {
     bool tls_prefer_server_cipher_suites;
     int64_t https_handshake_timeout_ns;
 
+    /* access control. Secrets; NULL: none */
+    bool acl_enabled, acl_key_list_policy, acl_token_persistence;
+    const char *acl_default_policy, *acl_down_policy; /* allow, deny; extend-cache, async-cache, allow, deny */
+    int64_t acl_token_ttl_ns;
+    const char *acl_token_agent, *acl_token_agent_master, *acl_token_default, *acl_token_initial;
+
     /* DNS */
     const char *domain, *alt_domain; /* without dots at the ends; NULL: none */
     int64_t node_ttl_ns;

@@ -2,11 +2,14 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "agent/config_internal.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/log_targets.h"
 #include "base/text.h"
+#include "rpc/api/requester.h"
 #include "rpc/wire/address.h"
 
 #define SOCKET_PATH_MOST 107 /* bytes of sun_path, without the NUL */
@@ -173,6 +176,26 @@ const char *accept_node_name(struct arena *arena, const char **text) {
 const char *accept_level(struct arena *arena, const char **text) {
     (void)arena;
     return log_level_parse(slice_text(*text)) >= 0 ? NULL : "is not a level: trace, debug, info, warn or err";
+}
+
+const char *accept_policy(struct arena *arena, const char **text) {
+    (void)arena;
+    bool known = strcasecmp(*text, "allow") == 0 || strcasecmp(*text, "deny") == 0;
+    return known ? NULL : "is not a default: allow or deny";
+}
+
+const char *accept_down_policy(struct arena *arena, const char **text) {
+    (void)arena;
+    static const char *const known[] = {"allow", "deny", "extend-cache", "async-cache"};
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++)
+        if (strcasecmp(*text, known[i]) == 0) return NULL;
+    return "is not one of extend-cache, async-cache, deny and allow";
+}
+
+const char *accept_token(struct arena *arena, const char **text) {
+    (void)arena;
+    if (none(text)) return NULL;
+    return strlen(*text) > REQUESTER_TOKEN_MOST ? "is longer than a token can be (256 bytes)" : NULL;
 }
 
 const char *accept_uuid(struct arena *arena, const char **text) {

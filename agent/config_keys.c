@@ -43,11 +43,13 @@
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, NULL, "asks for " guard }
 #define GUARD_UNLESS(path, kind, guard, text) \
     { path, kind, NO_FIELD, 0, INT64_MAX, NULL, false, guard, text, "asks for " guard ", unless it says " text }
-#define ACCESS       "access control"
-#define AUTO_ENCRYPT "handing out certificates to agents that have none (see `coord join-token`)"
+#define REPLICATION    "copying tokens from another region"
+#define ACL_DATACENTER "access control by acl_datacenter (see acl.enabled)"
+#define PROVIDERS      "tokens of managed service providers"
+#define AUTO_ENCRYPT   "handing out certificates to agents that have none (see `coord join-token`)"
 
 /* The reasons why keys have no effect. */
-#define NO_ACCESS     "there is no access control yet"
+#define NO_ACCESS     "verdicts depend on the servers' state, not on a time"
 #define NO_AUTO       "hosts come in by `coord join-token` and `coord join`"
 #define ONLY_13       "servers and agents among themselves always use TLS 1.3"
 #define NO_AUDIT      "there is no audit log yet"
@@ -183,6 +185,33 @@ const struct key config_keys[] = {
     NUMBER("limits.kv_max_value_size", kv_max_value_size, 1, KV_VALUE_MOST, "most bytes of a key's value"),
     NUMBER("limits.txn_max_req_len", txn_max_req_len, 1, KV_VALUE_MOST,
            "most bytes of a transaction's body; never less than limits.kv_max_value_size"),
+    BOOL("acl.enabled", acl_enabled, "each request is allowed or refused by the rules of its token"),
+    TEXT("acl.default_policy", acl_default_policy, accept_policy, "what no rule decides: `allow` or `deny` it"),
+    TEXT("acl.down_policy", acl_down_policy, accept_down_policy,
+         "of a client agent, while no server can tell what a token may do: `extend-cache` and `async-cache` keep to "
+         "what a "
+         "server said last, `deny` and `allow`"),
+    DURATION("acl.token_ttl", acl_token_ttl_ns, 0, 3600 * SECOND,
+             "of a client agent: so long it keeps what a server said about a token; changes drop it earlier"),
+    BOOL("acl.enable_key_list_policy", acl_key_list_policy, "reads of all keys below a prefix need `list` on it"),
+    BOOL("acl.enable_token_persistence", acl_token_persistence,
+         "tokens that are set by `/v1/agent/token/...` are kept over a restart"),
+    TEXT("acl.tokens.agent", acl_token_agent, accept_token,
+         "token of the agent's own work, where it has no certificate; default: acl.tokens.default"),
+    TEXT("acl.tokens.agent_master", acl_token_agent_master, accept_token,
+         "a token for this agent alone, which needs no server: agent:write, node:read"),
+    TEXT("acl.tokens.default", acl_token_default, accept_token, "token of requests that have none, and of DNS"),
+    TEXT("acl.tokens.initial_management", acl_token_initial, accept_token,
+         "secret of a token that may do everything; the servers make it while there is none"),
+    TEXT("acl.tokens.master", acl_token_initial, accept_token, "the older name of acl.tokens.initial_management"),
+    TEXT("acl_agent_token", acl_token_agent, accept_token, "the older name of acl.tokens.agent"),
+    TEXT("acl_agent_master_token", acl_token_agent_master, accept_token, "the older name of acl.tokens.agent_master"),
+    TEXT("acl_token", acl_token_default, accept_token, "the older name of acl.tokens.default"),
+    TEXT("acl_master_token", acl_token_initial, accept_token, "the older name of acl.tokens.initial_management"),
+    TEXT("acl_default_policy", acl_default_policy, accept_policy, "the older name of acl.default_policy"),
+    TEXT("acl_down_policy", acl_down_policy, accept_down_policy, "the older name of acl.down_policy"),
+    DURATION("acl_ttl", acl_token_ttl_ns, 0, 3600 * SECOND, "the older name of acl.token_ttl"),
+    BOOL("acl_enable_key_list_policy", acl_key_list_policy, "the older name of acl.enable_key_list_policy"),
     FIELD("session_ttl_min", KEY_DURATION, session_ttl_min_ns, "shortest TTL of a session"),
     FIELD("default_query_time", KEY_DURATION, default_query_time_ns,
           "how long a blocking query waits that names no time"),
@@ -317,13 +346,9 @@ const struct key config_keys[] = {
            "bytes a second of writing a snapshot, and of sending one to a server"),
 
     /* BOOL */
-    IDLE("acl.enable_key_list_policy", KEY_BOOL, NO_ACCESS),
-    IDLE("acl.enable_token_persistence", KEY_BOOL, NO_ACCESS),
-    GUARD("acl.enable_token_replication", KEY_BOOL, ACCESS),
-    GUARD("acl.enabled", KEY_BOOL, ACCESS),
-    IDLE("acl.msp_disable_bootstrap", KEY_BOOL, NO_ACCESS),
-    IDLE("acl_enable_key_list_policy", KEY_BOOL, NO_ACCESS),
-    IDLE("acl_enforce_version_8", KEY_BOOL, NO_ACCESS),
+    GUARD("acl.enable_token_replication", KEY_BOOL, REPLICATION),
+    IDLE("acl.msp_disable_bootstrap", KEY_BOOL, "there are no managed service providers"),
+    IDLE("acl_enforce_version_8", KEY_BOOL, "rules for nodes and checks are always applied"),
     GUARD("audit.enabled", KEY_BOOL, "an audit log"),
     GUARD("auto_config.authorization.enabled", KEY_BOOL, "bringing hosts in by JWT (see `coord join-token`)"),
     IDLE("auto_config.authorization.static.allow_reuse", KEY_BOOL, NO_AUTO),
@@ -342,7 +367,7 @@ const struct key config_keys[] = {
     IDLE("dns_config.enable_additional_node_meta_txt", KEY_BOOL, "TXT records of a node's meta are always added"),
     IDLE("dns_config.prefer_namespace", KEY_BOOL, "there are no namespaces"),
     IDLE("dns_config.use_cache", KEY_BOOL, NO_CACHE),
-    GUARD("enable_acl_replication", KEY_BOOL, ACCESS),
+    GUARD("enable_acl_replication", KEY_BOOL, REPLICATION),
     IDLE("enable_agent_tls_for_checks", KEY_BOOL, "checks show no certificate"),
     IDLE("enable_central_service_config", KEY_BOOL, NO_MESH),
     IDLE("enable_debug", KEY_BOOL, "there are no profiles to read"),
@@ -396,9 +421,7 @@ const struct key config_keys[] = {
     IDLE("acl.disabled_ttl", KEY_DURATION, NO_ACCESS),
     IDLE("acl.policy_ttl", KEY_DURATION, NO_ACCESS),
     IDLE("acl.role_ttl", KEY_DURATION, NO_ACCESS),
-    IDLE("acl.token_ttl", KEY_DURATION, NO_ACCESS),
     IDLE("acl_disabled_ttl", KEY_DURATION, NO_ACCESS),
-    IDLE("acl_ttl", KEY_DURATION, NO_ACCESS),
     IDLE("ae_interval", KEY_DURATION, "changes are told at once, and all of it is compared once a minute"),
     IDLE("auto_config.authorization.static.clock_skew_leeway", KEY_DURATION, NO_AUTO),
     IDLE("auto_config.authorization.static.expiration_leeway", KEY_DURATION, NO_AUTO),
@@ -428,23 +451,11 @@ const struct key config_keys[] = {
     IDLE("telemetry.circonus_submission_interval", KEY_DURATION, NO_PUSH),
     IDLE("telemetry.prometheus_retention_time", KEY_DURATION, NO_PUSH),
     /* TEXT */
-    GUARD_UNLESS("acl.default_policy", KEY_TEXT, ACCESS, "allow"),
-    IDLE("acl.down_policy", KEY_TEXT, NO_ACCESS),
-    GUARD("acl.tokens.agent", KEY_TEXT, ACCESS),
-    GUARD("acl.tokens.agent_master", KEY_TEXT, ACCESS),
-    GUARD("acl.tokens.default", KEY_TEXT, ACCESS),
-    GUARD("acl.tokens.managed_service_provider.[].accessor_id", KEY_TEXT, ACCESS),
-    GUARD("acl.tokens.managed_service_provider.[].secret_id", KEY_TEXT, ACCESS),
-    GUARD("acl.tokens.master", KEY_TEXT, ACCESS),
-    GUARD("acl.tokens.replication", KEY_TEXT, ACCESS),
-    GUARD("acl_agent_master_token", KEY_TEXT, ACCESS),
-    GUARD("acl_agent_token", KEY_TEXT, ACCESS),
-    GUARD("acl_datacenter", KEY_TEXT, ACCESS),
-    GUARD_UNLESS("acl_default_policy", KEY_TEXT, ACCESS, "allow"),
-    IDLE("acl_down_policy", KEY_TEXT, NO_ACCESS),
-    GUARD("acl_master_token", KEY_TEXT, ACCESS),
-    GUARD("acl_replication_token", KEY_TEXT, ACCESS),
-    GUARD("acl_token", KEY_TEXT, ACCESS),
+    GUARD("acl.tokens.managed_service_provider.[].accessor_id", KEY_TEXT, PROVIDERS),
+    GUARD("acl.tokens.managed_service_provider.[].secret_id", KEY_TEXT, PROVIDERS),
+    GUARD("acl.tokens.replication", KEY_TEXT, REPLICATION),
+    GUARD("acl_datacenter", KEY_TEXT, ACL_DATACENTER),
+    GUARD("acl_replication_token", KEY_TEXT, REPLICATION),
     IDLE("addresses.grpc", KEY_TEXT, NO_MESH),
     IDLE("advertise_addr_ipv4", KEY_TEXT, "see advertise_addr"),
     IDLE("advertise_addr_ipv6", KEY_TEXT, "see advertise_addr"),
@@ -535,7 +546,7 @@ const struct key *key_find(const char *path) {
     return NULL;
 }
 
-bool key_is_secret(const struct key *key) { return strcmp(key->path, "encrypt") == 0; }
+bool key_is_secret(const struct key *key) { return strcmp(key->path, "encrypt") == 0 || key->accept == accept_token; }
 
 enum key_folder key_folder(const char *path) {
     size_t size = strlen(path);

@@ -2,9 +2,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "agent/agent.h"
 #include "agent/self_config.h"
+
+static enum http_down_policy down_policy(const struct config *config) {
+    if (strcasecmp(config->acl_down_policy, "allow") == 0) return HTTP_DOWN_ALLOW;
+    return strcasecmp(config->acl_down_policy, "deny") == 0 ? HTTP_DOWN_DENY : HTTP_DOWN_EXTEND;
+}
 
 int serving_start(const struct serving *serving, struct http_server **out, struct fault *fault) {
     const struct config *c = serving->config;
@@ -55,6 +61,9 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
                            .lock_note_max = c->lock_note_max,
                            .spender_run = serving->spender_run,
                            .quota_priority = c->quota_priority,
+                           .token_ttl_ms = (uint64_t)c->acl_token_ttl_ns / 1000000,
+                           .down_policy = down_policy(c),
+                           .default_level = strcasecmp(c->acl_default_policy, "deny") == 0 ? ACCESS_DENY : ACCESS_WRITE,
                            .describe = self_config_write,
                            .self_config_data = (void *)(uintptr_t)c,
                            .protection = certificate_watch_protection,

@@ -328,7 +328,8 @@ static bool worker_setup(struct worker *worker) {
     worker->now_ms = clock_mono_ms();
     worker->leader_checked_ms = worker->now_ms - LAST_CONTACT_FRESH_MS;
     rng_seed(&worker->rng, random_u64());
-    if (rpc_has_copy(worker->server->env.rpc)) worker->reader = rpc_reader_new(worker->server->env.rpc);
+    if (rpc_has_copy(worker->server->env.rpc))
+        worker->reader = worker->engine.reader = rpc_reader_new(worker->server->env.rpc);
     worker->api =
         http_api.worker_new(worker->server->env.rpc, worker->server->config.cache_bytes / worker->server->worker_count);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &worker->wake};

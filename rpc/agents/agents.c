@@ -114,6 +114,14 @@ static void tell_caller(const struct caller *caller, uint8_t type, const Protobu
     agents_tell(caller->rpc->agents, caller->id, type, message);
 }
 
+static void take_coordinate(struct agent *agent, const Pb__PeerCoordinate *report) {
+    struct access_want want = {ACCESS_NODE, slice_text(report->coordinate->node), ACCESS_WRITE};
+    struct requester *requester = NULL;
+    if (agent_may(agent, report->token, &want, &requester) == CO_OK)
+        (void)rpc_coordinate_put(agent->agents->rpc, report->coordinate);
+    requester_release(requester);
+}
+
 /* False: client agents do not send such frames. */
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
@@ -140,14 +148,11 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
     } else if (type == PEER_ECHO) {
         return echo_serve(&caller, payload);
     } else if (type == PEER_COORDINATE) {
-        Pb__Coordinate *record =
-            payload.size <= COORDINATE_FRAME_MAX ? frame_unpack(&pb__coordinate__descriptor, payload, NULL) : NULL;
-        if (!record) return false;
-        struct access_want want = {ACCESS_NODE, slice_text(record->node), ACCESS_WRITE};
-        struct requester *requester = NULL;
-        if (agent_may(agent, "", &want, &requester) == CO_OK) (void)rpc_coordinate_put(agents->rpc, record);
-        requester_release(requester);
-        frame_drop(record);
+        Pb__PeerCoordinate *report =
+            payload.size <= COORDINATE_FRAME_MAX ? frame_unpack(&pb__peer_coordinate__descriptor, payload, NULL) : NULL;
+        if (!report) return false;
+        if (report->coordinate) take_coordinate(agent, report);
+        frame_drop(report);
     } else if (type == PEER_PING && payload.size == 0) {
         agent_send(agent, PEER_PING, (struct slice){0});
     } else if (type == PEER_HOT) {

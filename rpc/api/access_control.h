@@ -33,6 +33,13 @@ struct requester *rpc_default_requester(struct rpc *rpc);
 /* Takes over the reference. NULL: requests without a token are anonymous. */
 void rpc_default_requester_set(struct rpc *rpc, struct requester *requester);
 
+/* Of client agents: the token of the agent's own work, as of its configuration. NULL, and always on servers: none; the server
+ * then takes the certificate of the connection. Any thread; the caller releases it. */
+struct requester *rpc_agent_requester(struct rpc *rpc);
+void rpc_agent_requester_set(struct rpc *rpc, struct requester *requester); /* takes over the reference */
+/* Of client agents, which have no state to tell it: access control has changed. Any thread. */
+void rpc_access_changed(struct rpc *rpc);
+
 /* -- with a reader, on its thread, where the state is here (rpc_has_copy) ------------------------------------------ */
 
 /* The rules of the requester, as of the transaction of the reader that is under way, or as of now. Borrowed, until the next

@@ -42,6 +42,5 @@ static inline bool requester_equal(const struct requester *a, const struct reque
 /* The token for the wire; "" for NULL: the sender's own work. Names of nodes and regions count only where their certificates
  * are seen, so their requests go on as anonymous ones. */
 const char *requester_token(const struct requester *requester);
-const char *requester_slot_name(enum requester_slot slot); /* "the request", "the agent's default token" */
 
 #endif

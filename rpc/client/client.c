@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "rpc/api/access_control.h"
 #include "rpc/client/client_internal.h"
 #include "rpc/wire/address.h"
 
@@ -149,10 +150,14 @@ static void send_message(void *data, uint64_t number, uint8_t type, const Protob
     if (conn) link_tell(conn->wire, type, message);
 }
 
-static const struct requester *requester_of(void *data, const struct node_proposal *proposal) {
-    (void)data;
-    const struct judged *judged = proposal->tag;
-    return judged ? judged->requester : NULL;
+const struct requester *client_requester(struct client *client, const struct requester *requester) {
+    if (requester) return requester;
+    requester_release(client->own);
+    return client->own = rpc_agent_requester(client->rpc);
+}
+
+static const struct requester *requester_of(void *data, const struct requester *noted) {
+    return client_requester(data, noted);
 }
 
 /* The region that a command names. A link gets only commands for its own region. */
@@ -376,7 +381,9 @@ static void handle_closed(uv_handle_t *handle) {
         free(client->region);
     void (*closed)(void *) = client->closed;
     void *data = client->closed_data;
+    rpc_access_control_end(client->rpc);
     free(client->rpc);
+    requester_release(client->own);
     free(client);
     closed(data);
 }

@@ -32,12 +32,18 @@ static void tell(struct client *client, uint8_t type, const ProtobufCMessage *me
     link_flush(client->current->wire);
 }
 
+static void tell_coordinate(struct client *client, Pb__Coordinate *record) {
+    Pb__PeerCoordinate report = PB__PEER_COORDINATE__INIT;
+    report.coordinate = record, report.token = (char *)(uintptr_t)requester_token(client_requester(client, NULL));
+    tell(client, PEER_COORDINATE, &report.base);
+}
+
 void client_coordinates_tick(struct client *client, uint64_t now_ms) {
     struct client_coordinates *c = client->coordinates;
     if (!c || !client->current) return;
     Pb__Coordinate record;
     if (now_ms >= coordinate_agent_deadline_ms(c->agent) && coordinate_report(c->agent, 0, now_ms, &record))
-        tell(client, PEER_COORDINATE, &record.base);
+        tell_coordinate(client, &record);
     if (now_ms < c->next_ms || c->echo.call.peer) return;
     c->next_ms = now_ms + (c->samples < FEW ? ECHO_FIRST_MS : ECHO_MS);
     c->server = client->current->state.server_id;
@@ -65,7 +71,7 @@ struct vivaldi_coordinate client_coordinate_here(struct client *client) {
 static void carry(struct loop_task *task) {
     struct client *client = task->rpc->client;
     struct carried *carried = CONTAINER_OF(task, struct carried, task);
-    if (client->current && !client->stopping) tell(client, PEER_COORDINATE, &carried->record->base);
+    if (client->current && !client->stopping) tell_coordinate(client, carried->record);
     pb__coordinate__free_unpacked(carried->record, NULL);
     free(carried);
 }

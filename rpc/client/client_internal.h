@@ -25,6 +25,7 @@ struct client_conn {
 };
 
 struct client {
+    struct requester *own; /* client_requester */
     struct rpc *rpc;
     uv_loop_t *loop;
     struct modules *modules;
@@ -111,6 +112,10 @@ struct client_kept {
     struct rpc_fetched fetched; /* records stay valid until the next put */
     uint64_t at_ms;
 };
+/* The requester whose token a frame carries: this one, or (NULL) that of the agent's own work. Loop thread; valid until the
+ * next call. */
+const struct requester *client_requester(struct client *client, const struct requester *requester);
+
 void client_cache_put(struct client_cache *cache, uint16_t query, struct slice request,
                       const struct requester *requester, const struct rpc_fetched *fetched, uint64_t now_ms);
 const struct client_kept *client_cache_get(struct client_cache *cache, uint16_t query, struct slice request,

@@ -5,6 +5,7 @@
  *                  ^  '--nobody to ask for CONNECTIONS_REACH_MS: kept answer, or too late--> done
  *                  '--its connection ends, or it says that it cannot answer */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/message.h"
@@ -99,8 +100,10 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     ask->request = (ProtobufCBinaryData){impl->request_size, impl->request};
     ask->index = fetch->index;
     if (!impl->client->region) ask->region = (char *)(uintptr_t)fetch->region;
-    ask->token = (char *)(uintptr_t)requester_token(fetch->requester);
-    if (fetch->requester) ask->slot = fetch->requester->slot;
+    const struct requester *requester = client_requester(impl->client, fetch->requester);
+    size_t size = strlen(requester_token(requester));
+    ask->token = arena_strndup(arena, requester_token(requester), size);
+    if (requester) ask->slot = requester->slot;
     if (fetch->index) ask->wait_ms = impl->until_ms > now_ms ? impl->until_ms - now_ms : 1;
     buffer_reset(&impl->pieces);
     if (fetch->index == 0) client_asked(impl->client);

@@ -44,7 +44,7 @@ enum peer_frame {
     PEER_REFUSED = 32, /* a line with the reason why the connection ends; for peers.c alone */
     PEER_ECHO,
     PEER_ECHO_ANSWER, /* rpc/server/coordinates.h */
-    PEER_COORDINATE,  /* a client agent's report: a pb.Coordinate */
+    PEER_COORDINATE,  /* a client agent's report */
     PEER_BACKUP,
     PEER_BACKUP_PIECE, /* client agents: rpc/backup/backup_transfer.h */
     PEER_ASK,

@@ -87,15 +87,31 @@ void rpc_access_control_set(struct rpc *rpc, const struct rpc_access_control *co
     rpc_default_requester_set(rpc, NULL);
 }
 
-void rpc_default_requester_set(struct rpc *rpc, struct requester *requester) {
+void rpc_access_control_end(struct rpc *rpc) {
+    if (!rpc->control) return;
+    requester_release(rpc->default_requester);
+    requester_release(rpc->agent_requester);
+    pthread_mutex_destroy(&rpc->default_lock);
+}
+
+static void swap(struct rpc *rpc, struct requester **place, struct requester *requester) {
     CHECK(rpc->control);
-    if (!requester) requester = requester_new(REQUESTER_ANONYMOUS, SLICE_LITERAL(REQUESTER_ANONYMOUS_SECRET));
     pthread_mutex_lock(&rpc->default_lock);
-    struct requester *before = rpc->default_requester;
-    rpc->default_requester = requester;
+    struct requester *before = *place;
+    *place = requester;
     pthread_mutex_unlock(&rpc->default_lock);
     requester_release(before);
-    /* kept answers that were made for the one before */
+}
+
+static struct requester *copy_of(struct rpc *rpc, struct requester *const *place) {
+    if (!rpc->control) return NULL;
+    pthread_mutex_lock(&rpc->default_lock);
+    struct requester *requester = requester_keep(*place);
+    pthread_mutex_unlock(&rpc->default_lock);
+    return requester;
+}
+
+void rpc_access_changed(struct rpc *rpc) {
     struct watch_touched touched = {0};
     watch_touch(&touched, rpc->control->changes);
     watch_bump(rpc_watches(rpc), &touched);
@@ -103,12 +119,20 @@ void rpc_default_requester_set(struct rpc *rpc, struct requester *requester) {
     watch_touched_free(&touched);
 }
 
+void rpc_default_requester_set(struct rpc *rpc, struct requester *requester) {
+    if (!requester) requester = requester_new(REQUESTER_ANONYMOUS, SLICE_LITERAL(REQUESTER_ANONYMOUS_SECRET));
+    swap(rpc, &rpc->default_requester, requester);
+    rpc_access_changed(rpc); /* kept answers were made for the one before */
+}
+
 struct requester *rpc_default_requester(struct rpc *rpc) {
-    if (!rpc->control) return NULL;
-    pthread_mutex_lock(&rpc->default_lock);
-    struct requester *requester = requester_keep(rpc->default_requester);
-    pthread_mutex_unlock(&rpc->default_lock);
-    return requester;
+    return copy_of(rpc, &rpc->default_requester);
+}
+void rpc_agent_requester_set(struct rpc *rpc, struct requester *requester) {
+    swap(rpc, &rpc->agent_requester, requester);
+}
+struct requester *rpc_agent_requester(struct rpc *rpc) {
+    return copy_of(rpc, &rpc->agent_requester);
 }
 
 bool rpc_access_controlled(const struct rpc *rpc) { return rpc->control != NULL; }
@@ -164,10 +188,20 @@ int rpc_access(struct rpc_reader *reader, const struct requester *requester, con
 
 void rpc_denial_print(const struct requester *requester, const struct access *access,
                       const struct access_missing *missing, struct buffer *out) {
+    static const char *const slots[] = {[REQUESTER_REQUEST] = ", of the request,",
+                                        [REQUESTER_DEFAULT] = ", the agent's default token,",
+                                        [REQUESTER_NODE] = ", by its certificate,",
+                                        [REQUESTER_REGION] = ", by its certificate,"};
     const char *accessor = access_accessor(access), *description = access_description(access);
-    buffer_printf(out, "Permission denied: %s%s", requester->slot >= REQUESTER_NODE ? "" : "token ", accessor);
-    if (description[0]) buffer_printf(out, " (%s)", description);
-    buffer_printf(out, " from %s lacks ", requester_slot_name(requester->slot));
+    buffer_append_text(out, "Permission denied: ");
+    if (requester->slot == REQUESTER_ANONYMOUS) {
+        buffer_append_text(out, "the request has no token, and the anonymous one");
+    } else {
+        buffer_printf(out, "%s%s", requester->slot >= REQUESTER_NODE ? "" : "token ", accessor);
+        if (description[0]) buffer_printf(out, " (%s)", description);
+        buffer_append_text(out, slots[requester->slot]);
+    }
+    buffer_append_text(out, " lacks ");
     access_missing_print(missing, out);
 }
 

@@ -56,12 +56,3 @@ const char *requester_token(const struct requester *requester) {
     if (!requester) return "";
     return kind(requester->slot) ? REQUESTER_ANONYMOUS_SECRET : requester->text;
 }
-
-const char *requester_slot_name(enum requester_slot slot) {
-    static const char *const names[] = {[REQUESTER_REQUEST] = "the request",
-                                        [REQUESTER_DEFAULT] = "the agent's default token",
-                                        [REQUESTER_ANONYMOUS] = "no token (anonymous)",
-                                        [REQUESTER_NODE] = "the node's certificate",
-                                        [REQUESTER_REGION] = "the region's certificate"};
-    return names[slot];
-}

@@ -61,6 +61,7 @@ struct rpc {
     const struct rpc_access_control *control; /* rpc/api/access_control.h; NULL: everything is allowed */
     pthread_mutex_t default_lock;
     struct requester *default_requester; /* under the lock; NULL: while there is no access control */
+    struct requester *agent_requester;   /* likewise */
 
     /* Servers: the rooms, NULL before they start; each has its own threads. */
     struct agents *agents;             /* rpc/agents/agents.h; NULL without `others` */
@@ -70,6 +71,7 @@ struct rpc {
     struct audit *audit;               /* rpc/audit/audit.h */
 };
 
+void rpc_access_control_end(struct rpc *rpc); /* before the rpc is freed */
 struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message); /* its bytes; one reference */
 /* Any thread: `run` is called on the loop, soon. */
 void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loop_task *task));

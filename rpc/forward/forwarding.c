@@ -106,6 +106,10 @@ static void sent_lost(struct call *call, int error, const ProtobufCMessage *answ
     free(sent);
 }
 
+static const struct requester *requester_of(struct forwarding *f, const struct requester *noted) {
+    return f->callbacks.requester_of ? f->callbacks.requester_of(f->callbacks.data, noted) : NULL;
+}
+
 bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_proposal *list) {
     if (f->stopping || !f->callbacks.reach(f->callbacks.data, leader)) return false;
     while (list) {
@@ -121,8 +125,8 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
             write->command = (ProtobufCBinaryData){list->data->size, (uint8_t *)list->data->bytes};
             if (f->callbacks.region_of)
                 write->region = (char *)(uintptr_t)f->callbacks.region_of(f->callbacks.data, list);
-            const struct requester *requester =
-                f->callbacks.requester_of ? f->callbacks.requester_of(f->callbacks.data, list) : NULL;
+            const struct judged *judged = list->tag;
+            const struct requester *requester = requester_of(f, judged ? judged->requester : NULL);
             write->token = (char *)(uintptr_t)requester_token(requester);
             if (requester) write->slot = requester->slot;
             bytes += list->data->size;
@@ -198,8 +202,9 @@ bool forwarding_renew(struct forwarding *f, uint64_t leader, struct rpc_renew *r
     if (f->stopping || !f->callbacks.reach(f->callbacks.data, leader)) return false;
     Pb__PeerRenew message = PB__PEER_RENEW__INIT;
     sent_new(f, &renew_method, leader, &message.number)->renew = renew;
-    message.token = (char *)(uintptr_t)requester_token(renew->requester);
-    if (renew->requester) message.slot = renew->requester->slot;
+    const struct requester *requester = requester_of(f, renew->requester);
+    message.token = (char *)(uintptr_t)requester_token(requester);
+    if (requester) message.slot = requester->slot;
     message.session = renew->id, message.kind = renew->kind, message.look = renew->look, message.region = renew->region;
     say(f, leader, PEER_RENEW, &message.base);
     return true;

@@ -36,8 +36,9 @@ struct forwarding_callbacks {
     void (*renew)(void *data, struct rpc_renew *renew);                           /* lessor_run_renew_here */
     /* On client agents: the region that a command is for, "": this one; NULL: all are for this one. */
     const char *(*region_of)(void *data, const struct node_proposal *proposal);
-    /* On client agents and links: on whose behalf a command is; NULL: all are their own work. */
-    const struct requester *(*requester_of)(void *data, const struct node_proposal *proposal);
+    /* On client agents and links: whose token goes with a request; `noted`: on whose behalf it is, NULL: their own work.
+     * A NULL function: requests of servers carry none. */
+    const struct requester *(*requester_of)(void *data, const struct requester *noted);
     /* Of requests from client agents: finds the requester (a reference; NULL: there is no access control), and whether it
      * may. CO_OK, or why not: `why` is a line. Both NULL: everything is allowed. */
     int (*may_write)(void *data, uint64_t from, const Pb__PeerWrite *write, struct judged *judged, char *why,

@@ -246,6 +246,7 @@ static void server_free(struct rpc *rpc) {
     uv_mutex_destroy(&server->members_lock);
     free(server->address), free(rpc->node_name), free(rpc->cluster);
     free(server);
+    rpc_access_control_end(rpc);
     free(rpc);
 }
 

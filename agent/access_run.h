@@ -1,0 +1,19 @@
+/* Access control of this process: hands the configuration's acl block to the rpc (rpc/api/access_control.h), which finds the
+ * rules of tokens by it. On client agents it also follows the servers' state, so that verdicts which are kept here are
+ * dropped as soon as a token or a policy changes. Loop thread. */
+#ifndef COORD_AGENT_ACCESS_RUN_H
+#define COORD_AGENT_ACCESS_RUN_H
+
+#include "agent/config.h"
+#include "rpc/api/rpc.h"
+
+struct access_run;
+/* NULL: there is no access control. `config` and the names live as long as the rpc. Before the first request. */
+struct access_run *access_run_start(struct rpc *rpc, const struct config *config, const char *node);
+void access_run_stop(struct access_run *run); /* before the rpc stops; accepts NULL */
+void access_run_free(struct access_run *run); /* after it; accepts NULL */
+
+/* One line for the start: "access control: on, default deny" or that it is off. */
+void access_run_describe(const struct config *config, struct buffer *out);
+
+#endif
