@@ -19,6 +19,7 @@ static int version_main(int argc, char **argv) {
 }
 
 static const struct cli_command commands[] = {
+    {"acl", "access control: tokens, policies, roles, auth methods", cmd_acl},
     {"agent", "run an agent or a server", agent_main},
     {"api", NULL, cmd_api},
     {"barrier", "wait until so many others have come, and then run a command", cmd_barrier},
