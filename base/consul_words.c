@@ -8,7 +8,6 @@
 #define NO_PEERING "regions are joined instead, see docs/regions.md"
 
 const struct consul_word consul_words[] = {
-    {CONSUL_COMMAND, "acl", NO_ACCESS},
     {CONSUL_COMMAND, "catalog", "ask the API: `curl localhost:8500/v1/catalog/services`"},
     {CONSUL_COMMAND, "config", NO_ENTRIES},
     {CONSUL_COMMAND, "connect", NO_MESH},
@@ -60,7 +59,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_KEY, "acl.tokens.agent_recovery", NO_ACCESS},
     {CONSUL_KEY, "acl.tokens.config_file_service_registration", NO_ACCESS},
     {CONSUL_KEY, "acl.tokens.dns", NO_ACCESS},
-    {CONSUL_KEY, "acl.tokens.initial_management", NO_ACCESS},
     {CONSUL_KEY, "addresses.grpc_tls", NO_MESH},
     {CONSUL_KEY, "advertise_reconnect_timeout", "see coord.reconnect_timeouts and node_meta"},
     {CONSUL_KEY, "auto_reload_config", "send SIGHUP, or `coord reload`"},

@@ -522,7 +522,7 @@ Test(jwt_keys, certificates) {
     static const struct tls_life life = {1000000000, 1000000001};
     struct buffer key = {0}, pem = {0};
     cr_assert_eq(tls_key_make(&key, NULL), CO_OK);
-    cr_assert_eq(tls_ca_make(buffer_slice(&key), "00112233445566778899aabbccddeeff", life, NULL, &pem, NULL), CO_OK);
+    cr_assert_eq(tls_ca_make(buffer_slice(&key), "00112233445566778899aabbccddeeff", life, &pem, NULL), CO_OK);
     struct jwt_signer *signer = jwt_signer_load(buffer_slice(&key));
     struct jwt_keys *keys = jwt_keys_new();
     cr_assert_eq(jwt_keys_add_pem(keys, buffer_slice(&pem), NULL), CO_OK);
