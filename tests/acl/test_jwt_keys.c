@@ -214,6 +214,20 @@ Test(jwt_keys, every_algorithm_with_its_own_keys_only) {
     }
 }
 
+/* RFC 7518, 3.4: ES256 is P-256 with SHA-256, although other curves can be used with that hash. */
+Test(jwt_keys, a_curve_has_one_algorithm) {
+    struct jwt_signer *signer = jwt_signer_new(JWT_ES384);
+    struct jwt_keys *keys = keys_of_signer(signer, true, "");
+    struct buffer token = {0};
+    sign_text(signer, JWT_ES256, "{\"alg\":\"ES256\"}", &token);
+    cr_expect_eq(open_token(keys, token.data), CO_DENIED);
+    sign_text(signer, JWT_ES384, "{\"alg\":\"ES384\"}", &token);
+    cr_expect_eq(open_token(keys, token.data), CO_OK);
+    buffer_free(&token);
+    jwt_keys_free(keys);
+    jwt_signer_free(signer);
+}
+
 /* The attack of key confusion: the text of a public key as the secret of an HMAC. */
 Test(jwt_keys, a_public_key_is_no_secret) {
     struct jwt_signer *signer = jwt_signer_new(JWT_RS256);
@@ -432,7 +446,7 @@ Test(jwt_keys, sets_that_are_refused) {
          "JWK 1: an RSA key of 17 bits; 2048 to 8192 are taken"},
         {"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\"}]}",
          "JWK 1: it is broken (The request is invalid.)"},
-        {"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVE\",\"y\":"
+        {"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvR\",\"y\":"
          "\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"}]}",
          "JWK 1: it is broken (The request is invalid.)"},
         {"{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\",\"y\":"
@@ -468,6 +482,13 @@ Test(jwt_keys, a_set_keeps_the_keys_that_are_right) {
     cr_expect_eq(open_with(signer, keys, "{\"alg\":\"ES256\"}"), CO_OK);
     cr_expect_eq(jwt_keys_add_jwks(keys, SLICE_LITERAL("{\"keys\":[{\"kty\":\"RSA\",\"d\":\"\"}]}"), NULL), CO_INVALID);
     cr_expect_eq(jwt_keys_count(keys), 1);
+    struct buffer private = {0}; /* a good key, then a private one: the document is refused as a whole */
+    buffer_append_text(&private, "{\"keys\":[");
+    jwt_signer_jwk(signer, "", &private);
+    buffer_append_text(&private, ",{\"kty\":\"RSA\",\"d\":\"\"}]}");
+    cr_expect_eq(jwt_keys_add_jwks(keys, buffer_slice(&private), NULL), CO_INVALID);
+    cr_expect_eq(jwt_keys_count(keys), 1);
+    buffer_free(&private);
     for (size_t i = 1; i < JWT_KEYS_MOST; i++) cr_assert_eq(jwt_keys_add_jwks(keys, buffer_slice(&set), NULL), CO_OK);
     cr_expect_eq(jwt_keys_add_jwks(keys, buffer_slice(&set), &fault), CO_TOOLARGE);
     cr_expect_str_eq(fault.text, "more than 64 public keys");
