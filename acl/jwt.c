@@ -45,7 +45,7 @@ static bool has(struct json_object *object, const char *name, struct json_object
     return json_object_object_get_ex(object, name, value);
 }
 
-/* What the header says, as far as it counts. */
+/* Reads the members of the header that count. */
 static int read_header(struct json_object *header, unsigned algs, enum jwt_alg *alg, struct slice *kid,
                        struct fault *fault) {
     struct json_object *value;
