@@ -155,6 +155,8 @@ struct slice http_token(const struct http_request *request);
 int http_sees(struct http_request *request, uint64_t *view);
 /* One line about the refusal of the last http_read_once (CO_DENIED and the like); "": it was none. */
 const char *http_denial(const struct http_request *request);
+/* The rows that the last http_read_once left out are among those that the answer leaves out (X-Coord-Filtered). */
+void http_tell_hidden(struct http_request *request);
 
 /* For handlers of HTTP_LOCAL rows, which decide about things that this process has itself. http_shows: for rows of a list,
  * counts those that are hidden. http_require: false: it has replied 403. */
