@@ -1,4 +1,4 @@
-/* What a token may do with an agent's services, checks and tokens, and what it sees of them. */
+/* The rights of a token on an agent's services, checks and tokens. */
 #include <criterion/criterion.h>
 #include <string.h>
 
