@@ -44,12 +44,14 @@ static size_t on_body(char *data, size_t size, size_t count, void *context) {
     return bytes;
 }
 
-/* The value is the rest of the line, which ends with a line break. */
+/* The value is the rest of the line. */
 static bool header_value(struct slice line, struct slice name, struct slice *value) {
     size_t at = name.size;
     if (line.size <= at || !slice_equal_nocase(slice_make(line.data, at), name)) return false;
     while (at + 1 < line.size && line.data[at] == ' ') at++;
-    *value = slice_make(line.data + at, line.size - at);
+    size_t end = line.size;
+    while (end > at && (line.data[end - 1] == '\r' || line.data[end - 1] == '\n')) end--;
+    *value = slice_make(line.data + at, end - at);
     return true;
 }
 
@@ -61,6 +63,8 @@ static size_t on_header(char *data, size_t size, size_t count, void *context) {
         call->answer.index = strtoull(value.data, NULL, 10);
     if (header_value(line, SLICE_LITERAL("X-Consul-KnownLeader:"), &value))
         call->answer.leaderless = slice_starts(value, SLICE_LITERAL("false"));
+    if (header_value(line, SLICE_LITERAL("X-Coord-Warning:"), &value))
+        fprintf(stderr, "Warning: %.*s\n", (int)value.size, value.data);
     return line.size;
 }
 
@@ -116,8 +120,7 @@ CURL *client_curl(const char *url, char reason[CURL_ERROR_SIZE]) {
 
 static const char *socket_of(const char *address) { return strncmp(address, "unix://", 7) == 0 ? address + 7 : NULL; }
 
-/* The value of COORD_NAME, or else of CONSUL_NAME; NULL: neither is set, or they are empty. */
-static const char *variable(const char *name) {
+const char *client_variable(const char *name) {
     static const char *const before[] = {"COORD_", "CONSUL_"};
     for (size_t i = 0; i < 2; i++) {
         char whole[64];
@@ -128,7 +131,7 @@ static const char *variable(const char *name) {
     return NULL;
 }
 
-static const char *setting(const char *given, const char *name) { return given && given[0] ? given : variable(name); }
+static const char *setting(const char *given, const char *name) { return given && given[0] ? given : client_variable(name); }
 
 const char *client_address(const struct client *client) {
     const char *address = setting(client->address, "HTTP_ADDR");
@@ -145,7 +148,7 @@ static bool is_one_of(const char *value, const char *const *words) {
 /* As in Consul's clients the variable asks for TLS, even when the address begins with "http://". */
 static bool wants_tls(void) {
     static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True", NULL};
-    return is_one_of(variable("HTTP_SSL"), yes);
+    return is_one_of(client_variable("HTTP_SSL"), yes);
 }
 
 /* The certificate has to be for this name. libcurl takes that name from the URL, so the name is written into the URL,
@@ -182,8 +185,8 @@ struct curl_slist *client_tls(const struct client *client, CURL *curl, const cha
     static const char https[] = "https://";
     if (strncmp(url, https, sizeof https - 1) != 0) return NULL;
     bool said = (client->ca_file && client->ca_file[0]) || (client->ca_path && client->ca_path[0]);
-    const char *file = said ? client->ca_file : variable("CACERT");
-    const char *folder = said ? client->ca_path : file ? NULL : variable("CAPATH");
+    const char *file = said ? client->ca_file : client_variable("CACERT");
+    const char *folder = said ? client->ca_path : file ? NULL : client_variable("CAPATH");
     if (file && !file[0]) file = NULL;
     if (folder && !folder[0]) folder = NULL;
     if (file || folder) { /* they replace the certificates that the system trusts */
@@ -193,7 +196,7 @@ struct curl_slist *client_tls(const struct client *client, CURL *curl, const cha
     const char *certificate = setting(client->certificate, "CLIENT_CERT"), *key = setting(client->key, "CLIENT_KEY");
     if (certificate) curl_easy_setopt(curl, CURLOPT_SSLCERT, certificate);
     if (key) curl_easy_setopt(curl, CURLOPT_SSLKEY, key);
-    if (is_one_of(variable("HTTP_SSL_VERIFY"), no)) {
+    if (is_one_of(client_variable("HTTP_SSL_VERIFY"), no)) {
         curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
         curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
     }
@@ -244,7 +247,7 @@ static void set_body(CURL *curl, struct transfer *transfer, const struct slice *
 
 static struct curl_slist *headers_of(const struct client *client) {
     struct curl_slist *headers = curl_slist_append(NULL, "Expect:");
-    if (!client->token) return headers;
+    if (!client->token || !client->token[0]) return headers;
     struct buffer line = {0};
     buffer_printf(&line, "X-Consul-Token: %s", client->token);
     buffer_append_byte(&line, '\0');

@@ -14,11 +14,14 @@ struct client {
      * "http://..." and "https://..." (URLs: port 80 and 443 where they have none), "unix:///path".
      * With $COORD_HTTP_SSL=true, $CONSUL_HTTP_SSL=true HTTP is HTTPS. */
     const char *address;
-    const char *token, *datacenter;
+    const char *token, *token_file, *datacenter; /* token: after cmd_flags that which counts, or NULL */
     /* NULL: the environment's (client_tls) */
     const char *ca_file, *ca_path, *certificate, *key, *server_name;
     bool stale;
 };
+
+/* The value of COORD_NAME, or else of CONSUL_NAME; NULL: neither is set, or they are empty. */
+const char *client_variable(const char *name);
 
 /* The address of the agent: the client's or, when that is NULL or empty, that of the environment or the default. */
 const char *client_address(const struct client *client);

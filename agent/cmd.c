@@ -14,12 +14,14 @@
 /* -- flags -------------------------------------------------------------------------------------------------------- */
 static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag *flags, size_t count,
                           struct client *client) {
-    CHECK(count + 9 <= FLAGS_MAX);
+    CHECK(count + 10 <= FLAGS_MAX);
     if (count) memcpy(all, flags, count * sizeof *flags);
     if (!client) return count;
     all[count++] = (struct cmd_flag){"http-addr", CMD_TEXT, &client->address,
                                      "address of the agent; $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR"};
-    all[count++] = (struct cmd_flag){"token", CMD_TEXT, &client->token, "token to send"};
+    all[count++] = (struct cmd_flag){"token", CMD_TEXT, &client->token, "token to send; $COORD_HTTP_TOKEN, $CONSUL_HTTP_TOKEN"};
+    all[count++] = (struct cmd_flag){"token-file", CMD_TEXT, &client->token_file,
+                                     "file that has the token; $COORD_HTTP_TOKEN_FILE, $CONSUL_HTTP_TOKEN_FILE"};
     all[count++] = (struct cmd_flag){"datacenter", CMD_TEXT, &client->datacenter, "datacenter to ask"};
     all[count++] = (struct cmd_flag){"stale", CMD_BOOL, &client->stale, "any server may answer, perhaps with old data"};
     all[count++] = (struct cmd_flag){"ca-file", CMD_TEXT, &client->ca_file,
@@ -124,6 +126,32 @@ static const struct cmd_flag *find_flag(const struct cmd_flag *flags, size_t cou
     return NULL;
 }
 
+/* Sets the token that counts: of the flags, then of the environment. -1: go on; else the exit code. */
+static int find_token(struct client *client) {
+    static struct buffer content; /* of the file; it stays until the process ends */
+    static const char *found;     /* by an earlier call, for flags before other arguments */
+    struct fault fault = {0};
+    if (client->token == found) client->token = NULL;
+    bool given = client->token || client->token_file;
+    if (client->token && client->token_file) {
+        fputs("coord: -token and -token-file: one of both is wanted\n", stderr);
+        return CMD_EXIT_MISTAKE;
+    }
+    if (!given) client->token = client_variable("HTTP_TOKEN");
+    const char *path = given ? client->token_file : client->token ? NULL : client_variable("HTTP_TOKEN_FILE");
+    if (!path) {
+        if (!given) found = client->token;
+        return -1;
+    }
+    buffer_reset(&content);
+    if (cmd_read_file(path, &content, &fault) != CO_OK) return cmd_failed("reading the token", &fault);
+    buffer_append_byte(&content, '\0');
+    char *text = content.data + strspn(content.data, " \t\r\n");
+    text[strcspn(text, " \t\r\n")] = '\0';
+    client->token = found = text;
+    return -1;
+}
+
 int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,
               const char *usage, char ***rest) {
     struct cmd_flag all[FLAGS_MAX];
@@ -149,7 +177,7 @@ int cmd_flags(int argc, char **argv, const struct cmd_flag *flags, size_t count,
         if (code >= 0) return code;
     }
     *rest = argv + at;
-    return -1;
+    return client ? find_token(client) : -1;
 }
 
 int cmd_flags_and_one(int argc, char **argv, const struct cmd_flag *flags, size_t count, struct client *client,

@@ -62,6 +62,7 @@ int cmd_read_file(const char *path, struct buffer *out, struct fault *fault);
 int cmd_read_value(const char *argument, bool may_be_empty, struct buffer *out, struct fault *fault);
 
 /* The commands. */
+int cmd_acl(int argc, char **argv);
 int cmd_api(int argc, char **argv);
 int cmd_barrier(int argc, char **argv);
 int cmd_ca(int argc, char **argv);

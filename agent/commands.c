@@ -19,10 +19,11 @@ static int version_main(int argc, char **argv) {
 }
 
 static const struct cli_command commands[] = {
+    {"acl", "access control: tokens, policies, roles, auth methods", cmd_acl},
     {"agent", "run an agent or a server", agent_main},
     {"api", NULL, cmd_api},
     {"barrier", "wait until so many others have come, and then run a command", cmd_barrier},
-    {"ca", "the CA of a closed cluster: status, rotate, drop", cmd_ca},
+    {"ca", "the CA of a closed cluster: status, rotate, import, drop", cmd_ca},
     {"certificates", "list the certificates of the cluster's nodes: until when, and when they are renewed",
      cmd_certificates},
     {"elect", "run a command while leading an election", cmd_elect},

@@ -201,36 +201,42 @@ void base64_encode(struct buffer *out, const void *data, size_t size) {
     out->size = (size_t)(to - out->data);
 }
 
-static int base64_value(char c) {
+static int base64_value(char c, bool url) {
     if (c >= 'A' && c <= 'Z') return c - 'A';
     if (c >= 'a' && c <= 'z') return c - 'a' + 26;
     if (is_digit(c)) return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
+    return c == (url ? '-' : '+') ? 62 : c == (url ? '_' : '/') ? 63 : -1;
 }
 
-int base64_decode(struct buffer *out, struct slice text) {
-    if (text.size % 4 != 0) return CO_INVALID;
-    if (text.size == 0) return CO_OK;
-    size_t padding = text.data[text.size - 1] == '=' ? (text.data[text.size - 2] == '=' ? 2 : 1) : 0;
+/* `digits`: without padding. */
+static int base64_digits_decode(struct buffer *out, struct slice digits, bool url) {
     size_t before = out->size;
-    buffer_reserve(out, text.size / 4 * 3);
-    for (size_t at = 0; at < text.size; at += 4) {
-        size_t missing = at + 4 == text.size ? padding : 0;
+    buffer_reserve(out, digits.size / 4 * 3 + 2);
+    for (size_t at = 0; at < digits.size; at += 4) {
+        size_t count = digits.size - at < 4 ? digits.size - at : 4, bytes = count * 6 / 8;
         uint32_t bits = 0;
         for (size_t i = 0; i < 4; i++) {
-            int value = i < 4 - missing ? base64_value(text.data[at + i]) : 0;
+            int value = i < count ? base64_value(digits.data[at + i], url) : 0;
             if (value < 0) goto invalid;
             bits = bits << 6 | (uint32_t)value;
         }
         /* Bits below the last byte must be zero, else two texts would mean the same bytes. */
-        if (missing && (bits & ((1u << 8 * missing) - 1))) goto invalid;
-        for (size_t i = 0; i < 3 - missing; i++) out->data[out->size++] = (char)(bits >> (16 - 8 * i));
+        if (count == 1 || (bits & ((1u << 8 * (3 - bytes)) - 1))) goto invalid;
+        for (size_t i = 0; i < bytes; i++) out->data[out->size++] = (char)(bits >> (16 - 8 * i));
     }
     return CO_OK;
 invalid:
     out->size = before;
     return CO_INVALID;
 }
+
+int base64_decode(struct buffer *out, struct slice text) {
+    if (text.size % 4 != 0) return CO_INVALID;
+    for (size_t i = 0; i < 2 && text.size && text.data[text.size - 1] == '='; i++) text.size--;
+    return base64_digits_decode(out, text, false);
+}
+
+int base64url_decode(struct buffer *out, struct slice text) { return base64_digits_decode(out, text, true); }
 
 /* ---- percent-encoding ---- */
 

@@ -23,6 +23,7 @@ int decimal_parse(struct slice text, double *value);
 
 void base64_encode(struct buffer *out, const void *data, size_t size); /* standard alphabet, padded */
 int base64_decode(struct buffer *out, struct slice text);              /* strict; CO_INVALID */
+int base64url_decode(struct buffer *out, struct slice text);           /* with - and _, never padded; the same */
 
 /* Decodes %XX (and '+' to a blank when `plus`), into `out` (room for text.size bytes).
  * CO_INVALID on a bad escape or on a NUL byte, encoded or not. */

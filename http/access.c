@@ -141,6 +141,10 @@ void http_access_again(struct http_request *request, void (*then)(struct http_re
     request->access = NULL;
     access_find(request, then);
 }
+void http_find_access(struct http_request *request, void (*then)(struct http_request *request)) {
+    access_find(request, then);
+}
+const char *http_accessor(const struct http_request *request) { return access_accessor(request->access); }
 
 bool http_allows(struct http_request *request, enum access_resource resource, struct slice name,
                  enum access_level least) {

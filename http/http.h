@@ -158,6 +158,11 @@ const char *http_denial(const struct http_request *request);
 /* The rows that the last http_read_once left out are among those that the answer leaves out (X-Coord-Filtered). */
 void http_tell_hidden(struct http_request *request);
 
+/* For handlers that need the rules of the request's token although their row asks for none: finds them, maybe at a server, and
+ * calls `then`; or it replies. http_allows and http_accessor need it. */
+void http_find_access(struct http_request *request, void (*then)(struct http_request *request));
+const char *http_accessor(const struct http_request *request); /* of the token; "": there is no access control */
+
 /* For handlers of HTTP_LOCAL rows, which decide about things that this process has itself. http_shows: for rows of a list,
  * counts those that are hidden. http_require: false: it has replied 403. */
 bool http_allows(struct http_request *request, enum access_resource resource, struct slice name,

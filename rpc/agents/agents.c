@@ -143,6 +143,8 @@ static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) 
         return regions_serve(&caller, payload);
     } else if (type == PEER_TRUST) {
         return !agent->is_link && trust_serve(&caller, payload);
+    } else if (type == PEER_ACL) {
+        return acl_serve(&caller, payload);
     } else if (type == PEER_ECHO) {
         return echo_serve(&caller, payload);
     } else if (type == PEER_COORDINATE) {

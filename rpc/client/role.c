@@ -103,5 +103,6 @@ const struct rpc_role client_role = {.submit = submit,
                                      .save = save,
                                      .restore = restore,
                                      .trust = trust_ask,
+                                     .acl = acl_ask,
                                      .post = post,
                                      .call_wait_ms = call_wait_ms};

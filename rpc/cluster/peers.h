@@ -63,6 +63,8 @@ enum peer_frame {
     PEER_TRUST_ANSWER, /* client agents: rpc/api/trust_admin.h */
     PEER_ACL_KEY,
     PEER_ACL_KEY_ANSWER, /* servers: rpc/server/acl_keys.h */
+    PEER_ACL,
+    PEER_ACL_ANSWER, /* client agents: rpc/api/acl_admin.h */
 };
 
 #define PEER_BUILD_MAX 64

@@ -6,6 +6,7 @@
 
 #include <uv.h>
 
+#include "rpc/api/acl_admin.h"
 #include "rpc/api/operator.h"
 #include "rpc/api/trust_admin.h"
 
@@ -65,6 +66,7 @@ struct rpc_role {
     void (*restore)(struct rpc *rpc, struct rpc_restore *restore);
     void (*post)(struct rpc *rpc, struct loop_task *task);   /* any thread: task->run on the loop, soon */
     void (*trust)(struct rpc *rpc, struct rpc_trust *trust); /* loop thread */
+    void (*acl)(struct rpc *rpc, struct rpc_acl *acl);       /* loop thread */
     /* Loop thread: calls are under way, and need calls_tick. NULL: it is called anyway. */
     void (*calls_begun)(struct rpc *rpc);
     uint64_t (*call_wait_ms)(struct rpc *rpc); /* loop thread: how long calls wait; NULL: RPC_LEADER_WAIT_MS */

@@ -113,6 +113,11 @@ extern const struct call_method trust_method;
 void trust_ask(struct rpc *rpc, struct rpc_trust *trust);            /* loop thread: a server carries it out */
 bool trust_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 
+/* -- acl_call.c: commands on tokens ------------------------------------------------------------------------------- */
+extern const struct call_method acl_method;
+void acl_ask(struct rpc *rpc, struct rpc_acl *acl);                /* loop thread: a server carries it out */
+bool acl_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
+
 /* -- echo.c: the time to another process and back ------------------------------------------------------------------ */
 extern const struct call_method echo_method;
 /* Zeroed, except `heard`. One is under way at a time: while call.peer is not 0. */

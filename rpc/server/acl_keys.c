@@ -62,6 +62,8 @@ void acl_keys_free(struct acl_keys *keys) {
 
 bool acl_keys_ready(const struct rpc *rpc) { return atomic_load(&rpc->server->acl_keys->ready); }
 
+const char *acl_keys_folder(const struct rpc *rpc) { return rpc->server->acl_keys->data_dir; }
+
 static void begin(struct acl_keys *keys) {
     keys->busy = true;
     rpc_job_begin(keys->rpc);

@@ -31,6 +31,7 @@ int acl_keys_start(struct rpc *rpc, struct fault *fault);
 void acl_keys_close(struct rpc *rpc, uv_close_cb closed); /* closes the timer, whose data is `rpc` */
 /* Does this server have the key that the state says? Any thread. */
 bool acl_keys_ready(const struct rpc *rpc);
+const char *acl_keys_folder(const struct rpc *rpc); /* whose acl/key it is */
 
 extern const struct call_method acl_key_method;
 bool acl_keys_serve(const struct caller *caller, struct slice payload); /* of a server; false: does not decode */

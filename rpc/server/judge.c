@@ -7,9 +7,9 @@
 #include "rpc/server/server_internal.h"
 #include "rpc/server/version.h"
 
-static struct rpc_reader *reader_of(struct server *server, struct rpc *rpc) {
-    if (!server->judge) server->judge = rpc_reader_new(rpc);
-    return server->judge;
+struct rpc_reader *judge_reader(struct rpc *rpc) {
+    if (!rpc->server->judge) rpc->server->judge = rpc_reader_new(rpc);
+    return rpc->server->judge;
 }
 
 static int judge(struct rpc *rpc, struct judged *judged, struct slice bytes) {
@@ -17,7 +17,7 @@ static int judge(struct rpc *rpc, struct judged *judged, struct slice bytes) {
     struct arena arena = {0};
     ProtobufCMessage *message =
         command ? message_unpack(&arena, command->request, slice_make(bytes.data + 2, bytes.size - 2)) : NULL;
-    int error = message ? rpc_may_write(reader_of(rpc->server, rpc), judged->requester, (uint8_t)bytes.data[0], message,
+    int error = message ? rpc_may_write(judge_reader(rpc), judged->requester, (uint8_t)bytes.data[0], message,
                                         &arena, &judged->generation)
                         : CO_INVALID;
     arena_free(&arena);

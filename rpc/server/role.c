@@ -7,6 +7,7 @@
 #include "rpc/backup/backup.h"
 #include "rpc/leader/lessor_run.h"
 #include "rpc/reads/fetch_service.h"
+#include "rpc/server/acl_admin.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_internal.h"
 
@@ -151,6 +152,7 @@ static size_t other_servers(struct rpc *rpc, uint64_t *ids, size_t room) {
 static void know_server(struct rpc *rpc, const char *address) { peers_know(rpc->others, address); }
 
 static void trust(struct rpc *rpc, struct rpc_trust *asked) { trust_admin_do(rpc->server->trust, asked); }
+static void acl(struct rpc *rpc, struct rpc_acl *asked) { acl_admin_do(rpc, asked); }
 
 const struct rpc_role server_role = {.submit = submit,
                                      .read_index = read_index,
@@ -178,6 +180,7 @@ const struct rpc_role server_role = {.submit = submit,
                                      .ask_here = operator_ask_here,
                                      .change_here = operator_change_here,
                                      .trust = trust,
+                                     .acl = acl,
                                      .save = backup_save,
                                      .restore = backup_restore,
                                      .post = operator_post,
