@@ -1,4 +1,4 @@
-/* What the API shows of the local services and checks: copies. */
+/* Copies of the local services and checks, for the API. */
 #include "health/local_internal.h"
 
 size_t local_services(struct local *local, struct arena *arena, Pb__Service ***services) {

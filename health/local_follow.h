@@ -14,7 +14,7 @@
  * second query that fails in a row counts). With the next answer they follow the node again. A follower that never had
  * an answer is never lost: its aliases have no result yet.
  *
- * What the token may not read is not there for its aliases; when it may not read the node at all, they are critical at once.
+ * Its aliases see nothing that the token may not read; when it may not read the node at all, they are critical at once.
  *
  * Loop thread only. */
 #ifndef COORD_HEALTH_LOCAL_FOLLOW_H

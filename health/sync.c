@@ -145,7 +145,7 @@ static void failed(struct sync *sync, int error, uint64_t now_ms) {
 
 static bool is_denial(int error) { return error == CO_DENIED || error == CO_NOTOKEN; }
 
-/* The token may not write it. What others wait for is not held up by that. */
+/* The token may not write it. Others do not wait for it. */
 static void denied(struct sync *sync, const char *text, uint64_t now_ms) {
     for (size_t i = 0; i < sync->batch_count; i++) {
         struct item *item = sync->batch[i];
@@ -273,7 +273,7 @@ static void compare_now(struct sync *sync, const struct sync_catalog *catalog, u
     sync->backoff_ms = 0;
 }
 
-/* What it cannot see it takes for missing, and writes it again and again. */
+/* The agent takes hidden records for missing ones, and writes them again and again. */
 static void tell_hidden(struct sync *sync, uint64_t hidden) {
     if (hidden && !sync->read_hides)
         log_warn("health", "the agent's token may not read all records of this node hidden=%" PRIu64, hidden);

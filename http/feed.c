@@ -4,6 +4,9 @@
 
 #include "base/wakeup_batch.h"
 #include "http/impl.h"
+#include "http/permission.h"
+
+#define JUDGE_MS 500
 
 struct http_feed {
     struct operation operation;
@@ -13,6 +16,8 @@ struct http_feed {
     bool response, finish;        /* libmicrohttpd still has the response; no more bytes are to come */
     void (*ended)(void *data);
     void *data;
+    struct timer judge;   /* may its client still have it? */
+    uint64_t generation;  /* of access control at the beginning */
     pthread_mutex_t lock; /* protects the following members */
     bool parked, posted;
     size_t first, size, room;
@@ -92,11 +97,25 @@ static ssize_t read_ring(void *data, uint64_t position, char *out, size_t room) 
     return 0;
 }
 
+/* -- permission --------------------------------------------------------------------------------------------------- */
+static void judge(struct worker *worker, struct timer *timer) {
+    struct http_feed *feed = CONTAINER_OF(timer, struct http_feed, judge);
+    if (permission_holds(feed->request, feed->generation)) {
+        timer_set(worker, timer, worker->now_ms + JUDGE_MS, judge);
+        return;
+    }
+    pthread_mutex_lock(&feed->lock);
+    feed->size = 0, feed->finish = true;
+    pthread_mutex_unlock(&feed->lock);
+    resume(feed);
+}
+
 /* -- life --------------------------------------------------------------------------------------------------------- */
 static void feed_end(struct http_request *request) {
     struct http_feed *feed = CONTAINER_OF(request->operation, struct http_feed, operation);
     request->operation = NULL;
     feed->ended(feed->data); /* nothing is posted any more */
+    timer_clear(feed->worker, &feed->judge);
     feed->request = NULL;
     if (!feed->posted) feed->worker->tickets--;
     release(feed);
@@ -125,6 +144,8 @@ struct http_feed *http_feed_new(struct http_request *request, size_t ring_bytes,
     CHECK(pthread_mutex_init(&feed->lock, NULL) == 0);
     request->operation = &feed->operation;
     request->worker->tickets++;
+    feed->generation = rpc_access_generation(http_env(request)->rpc);
+    if (request->requester) timer_set(feed->worker, &feed->judge, feed->worker->now_ms + JUDGE_MS, judge);
     return feed;
 }
 

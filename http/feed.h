@@ -3,7 +3,7 @@
  *     parked --bytes come--> resumed --all sent--> parked
  *
  * Any thread puts bytes in, and never waits: those that a slow client has not taken yet lie in a ring of a fixed size,
- * and what does not fit is refused. The worker owns everything else. */
+ * and what does not fit is refused. The worker owns everything else. A feed ends when its client may not have it any more. */
 #ifndef COORD_HTTP_FEED_H
 #define COORD_HTTP_FEED_H
 

@@ -155,6 +155,8 @@ struct slice http_token(const struct http_request *request);
 int http_sees(struct http_request *request, uint64_t *view);
 /* One line about the refusal of the last http_read_once (CO_DENIED and the like); "": it was none. */
 const char *http_denial(const struct http_request *request);
+/* The rows that the last http_read_once left out are among those that the answer leaves out (X-Coord-Filtered). */
+void http_tell_hidden(struct http_request *request);
 
 /* For handlers that need the rules of the request's token although their row asks for none: finds them, maybe at a server, and
  * calls `then`; or it replies. http_allows and http_accessor need it. */

@@ -387,6 +387,7 @@ struct http_request {
     struct access *access;       /* its rules, where this process decides (access_find); NULL: not found yet */
     uint64_t access_generation;  /* from before they were asked for */
     size_t hidden;               /* rows that were left out by them */
+    size_t left_out;             /* of the last http_read_once */
     void (*with_access)(struct http_request *request);
     void (*permitted)(struct http_request *request);
     const char *denial; /* why a read of http_read_once was refused; "": it was not */

@@ -38,8 +38,22 @@ static void check(struct http_request *request) {
     else if (http_require(request, permission.resource, name, permission.level)) request->permitted(request);
 }
 
+bool permission_holds(struct http_request *request, uint64_t generation) {
+    struct worker *worker = request->worker;
+    struct rpc *rpc = worker->server->env.rpc;
+    const struct access *access;
+    struct permission permission;
+    if (!request->requester) return true;
+    if (!rpc_has_copy(rpc)) return rpc_access_generation(rpc) == generation;
+    bool valid = permission_parse(request->route->permission, &permission);
+    CHECK(valid && permission.needed && permission.of);
+    return rpc_access(worker->reader, request->requester, &access) == CO_OK &&
+           access_allows(access, permission.resource, name_of(request, &permission), permission.level);
+}
+
 void permission_check(struct http_request *request, void (*then)(struct http_request *request)) {
-    bool local = request->route->flags & HTTP_LOCAL || (!request->region && rpc_has_copy(request->worker->server->env.rpc));
+    bool local =
+        request->route->flags & HTTP_LOCAL || (!request->region && rpc_has_copy(request->worker->server->env.rpc));
     bool open = strncmp(request->route->permission, "none", 4) == 0;
     request->permitted = then;
     if (!request->requester || open || !local) then(request);

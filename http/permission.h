@@ -18,5 +18,8 @@ bool permission_parse(const char *text, struct permission *permission); /* of a 
 /* Calls `then` if the request is allowed, as far as its row says; maybe later. Else it replies. Rows that are not
  * HTTP_LOCAL are left to the server that is asked, by a client agent, and for another region. */
 void permission_check(struct http_request *request, void (*then)(struct http_request *request));
+/* Of an answer that goes on, of an HTTP_LOCAL row that names its thing: may the request still have it? A client agent cannot
+ * tell without asking, so there it may not once access control has changed since `generation`. */
+bool permission_holds(struct http_request *request, uint64_t generation);
 
 #endif

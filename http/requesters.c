@@ -60,5 +60,7 @@ struct slice http_token(const struct http_request *request) {
     return request->token.size <= REQUESTER_TOKEN_MOST ? request->token : slice_make("", 0);
 }
 
+void http_tell_hidden(struct http_request *request) { request->hidden += request->left_out; }
+
 const struct requester *http_requester(const struct http_request *request) { return request->requester; }
 const char *http_denial(const struct http_request *request) { return request->denial ? request->denial : ""; }

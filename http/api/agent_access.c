@@ -30,7 +30,7 @@ bool agent_may_check(struct http_request *request, struct slice id, enum access_
     return false;
 }
 
-/* What has the check's id now. */
+/* Of the check that has this id now. */
 static bool may_take(struct http_request *request, const char *check_id) {
     struct slice id = slice_text(check_id);
     const char *owner = local_check_owner(local_of(request), id, http_arena(request));

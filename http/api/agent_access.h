@@ -1,4 +1,4 @@
-/* What a request may do with the services and checks of this agent. */
+/* The rights of a request on the services and checks of this agent. */
 #ifndef COORD_HTTP_API_AGENT_ACCESS_H
 #define COORD_HTTP_API_AGENT_ACCESS_H
 

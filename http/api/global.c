@@ -80,6 +80,7 @@ static void own_known(struct http_request *request, int error, const struct quer
         http_reply_error(request, error);
         return;
     }
+    http_tell_hidden(request);
     http_set_context(request, result->message);
     http_show_regions(request, &query_global_services, &message->base, view_services);
 }

@@ -165,6 +165,7 @@ static void members_known(struct http_request *request, int error, const struct 
         http_reply_error(request, error);
         return;
     }
+    http_tell_hidden(request);
     rpc_status(http_env(request)->rpc, &status);
     if (http_env(request)->is_server || status.last_contact_ms == 0)
         http_ask_cluster(request, false, view_members, known);

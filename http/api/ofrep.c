@@ -226,7 +226,7 @@ const struct http_route http_routes_ofrep[] = {
      .no_example = "it goes on until the client hangs up"},
     {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags/:key", preflight, "none: it shows nothing", HTTP_PARAMS(KEY),
      "The preflight of a browser (CORS) for one flag", HTTP_LOCAL, .no_example = "its answer is a few headers"},
-    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "rollout:read rows", NULL,
+    {HTTP_OPTIONS, "/ofrep/v1/evaluate/flags", preflight, "none: it shows nothing", NULL,
      "The preflight of a browser (CORS) for all flags", HTTP_LOCAL, .no_example = "its answer is a few headers"},
     {HTTP_OPTIONS, "/ofrep/v1/events", preflight_events, "none: it shows nothing", NULL,
      "The preflight of a browser (CORS) for the stream", HTTP_LOCAL, .no_example = "its answer is a few headers"},

@@ -129,6 +129,7 @@ static void own_known(struct http_request *request, int error, const struct quer
         http_reply_error(request, error);
         return;
     }
+    http_tell_hidden(request);
     shown->own = result->message, shown->index = result->index ? result->index : 1;
     fetch_records(request);
 }

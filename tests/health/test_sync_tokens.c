@@ -65,7 +65,7 @@ static void answer(int error, int refused) {
     sync_written(&sync_, &(struct sync_answer){error, refused, "Permission denied: x"}, now_ms);
 }
 
-/* What is in the next write: "token: service/check,check -removed"; the node's own is "agent: node". Comparisons pass. */
+/* The contents of the next write: "token: service/check,check -removed"; the node's own is "agent: node". Comparisons pass. */
 static const char *next(void) {
     static char text[400];
     struct sync_order order;

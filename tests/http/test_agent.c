@@ -1,148 +1,12 @@
 /* The agent's endpoints, with the agent's own state on a loop of its own and a server that shows it. Bodies and
  * texts are those that Consul 1.8.7 gives. */
 #include <criterion/criterion.h>
-#include <curl/curl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent_world.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/log.h"
-#include "health/local.h"
-#include "web_world.h"
-
-struct agent {
-    struct world *world;
-    struct local *local;
-    struct http_server *http;
-    uv_loop_t loop;
-    uv_async_t stop;
-    pthread_t thread;
-    uv_barrier_t ready;
-};
-
-static void on_closed(void *data) {
-    struct agent *agent = data;
-    uv_close((uv_handle_t *)&agent->stop, NULL);
-}
-
-static void on_stop(uv_async_t *stop) {
-    struct agent *agent = stop->data;
-    local_stop(agent->local, on_closed, agent);
-}
-
-static void *agent_main(void *data) {
-    struct agent *agent = data;
-    Pb__Node node = PB__NODE__INIT;
-    struct fault fault = {0};
-    node.name = (char *)"n1";
-    node.address = (char *)"127.0.0.1";
-    struct local_config config = {.node = "n1",
-                                  .node_id = "",
-                                  .address = "127.0.0.1",
-                                  .datacenter = "dc1",
-                                  .node_record = &node,
-                                  .is_server = true,
-                                  .server_port = 8300};
-    uv_loop_init(&agent->loop);
-    agent->stop.data = agent;
-    uv_async_init(&agent->loop, &agent->stop, on_stop);
-    CHECK(local_start(&agent->loop, &config, world_rpc(agent->world), &agent->local, &fault) == CO_OK);
-    uv_barrier_wait(&agent->ready);
-    uv_run(&agent->loop, UV_RUN_DEFAULT);
-    CHECK(uv_loop_close(&agent->loop) == 0);
-    return NULL;
-}
-
-static struct agent *agent_new(void) {
-    static const char *const addresses[] = {"127.0.0.1", NULL};
-    struct agent *agent = mem_zalloc(sizeof *agent);
-    struct fault fault = {0};
-    log_level_now = LOG_ERROR;
-    agent->world = world_start(NULL);
-    uv_barrier_init(&agent->ready, 2);
-    CHECK(pthread_create(&agent->thread, NULL, agent_main, agent) == 0);
-    uv_barrier_wait(&agent->ready);
-    struct http_config config = {.addresses = addresses, .workers = 1};
-    struct http_env env = {.rpc = world_rpc(agent->world),
-                           .local = agent->local,
-                           .datacenter = "dc1",
-                           .node_name = "n1",
-                           .node_id = "",
-                           .version = "1.2.3",
-                           .consul_version = "1.8.7",
-                           .address = "127.0.0.1",
-                           .is_server = true,
-                           .kv_value_max = 512 * 1024};
-    cr_assert_eq(http_start(&config, &env, &agent->http, &fault), CO_OK, "%s", fault.text);
-    return agent;
-}
-
-static void agent_free(struct agent *agent) {
-    http_stop(agent->http);
-    uv_async_send(&agent->stop);
-    pthread_join(agent->thread, NULL);
-    uv_barrier_destroy(&agent->ready);
-    world_stop(agent->world);
-    free(agent);
-}
-
-static size_t on_body(char *data, size_t one, size_t size, void *user) {
-    (void)one;
-    buffer_append(user, data, size);
-    return size;
-}
-
-/* Returns the status; body and head are NUL-terminated. */
-static long ask(struct agent *agent, const char *method, const char *target, const char *body, struct buffer *answer,
-                struct buffer *head) {
-    struct buffer url = {0};
-    long status = 0;
-    CURL *easy = curl_easy_init();
-    buffer_printf(&url, "http://127.0.0.1:%u%s%c", http_port(agent->http), target, '\0');
-    buffer_reset(answer);
-    buffer_reset(head);
-    curl_easy_setopt(easy, CURLOPT_URL, url.data);
-    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
-    if (body) curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT, 15L);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_body);
-    curl_easy_setopt(easy, CURLOPT_HEADERDATA, head);
-    CURLcode code = curl_easy_perform(easy);
-    cr_assert_eq(code, CURLE_OK, "%s %s: %s", method, target, curl_easy_strerror(code));
-    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    curl_easy_cleanup(easy);
-    buffer_append_byte(answer, '\0');
-    buffer_append_byte(head, '\0');
-    buffer_free(&url);
-    return status;
-}
-
-struct exchange {
-    const char *method, *target, *body;
-    long status;
-    const char *answer; /* NULL: not looked at */
-};
-
-static void talk(struct agent *agent, const struct exchange *rows, size_t count) {
-    struct buffer answer = {0}, head = {0};
-    for (size_t i = 0; i < count; i++) {
-        const struct exchange *row = &rows[i];
-        long status = ask(agent, row->method, row->target, row->body, &answer, &head);
-        cr_expect(status == row->status, "%s %s: %ld: %s", row->method, row->target, status, answer.data);
-        if (row->answer) {
-            cr_expect_str_eq(answer.data, row->answer, "%s %s:\n%s\nwanted\n%s", row->method, row->target, answer.data,
-                             row->answer);
-        }
-    }
-    buffer_free(&answer);
-    buffer_free(&head);
-}
 
 #define CHECK_JSON(id, name, status, notes, output, service, tags, type)                                         \
     "{\"Node\":\"n1\",\"CheckID\":\"" id "\",\"Name\":\"" name "\",\"Status\":\"" status "\",\"Notes\":\"" notes \
@@ -187,7 +51,7 @@ Test(agent, services_and_checks) {
         {"PUT", "/v1/agent/check/register", "{\"Name\":\"n\",\"TTL\":\"500s\",\"Status\":\"warning\"}", 200, ""},
     };
     struct agent *agent = agent_new();
-    talk(agent, rows, ARRAY_COUNT(rows));
+    agent_talk(agent, rows, ARRAY_COUNT(rows));
     struct buffer want = {0}, answer = {0}, head = {0};
     buffer_printf(&want,
                   "{\"_node_maintenance\":" CHECK_JSON("_node_maintenance", "Node Maintenance Mode", "critical", "%s", "",
@@ -200,7 +64,7 @@ Test(agent, services_and_checks) {
                                                                                                 OF_DB, "[\"a\",\"b\"]",
                                                                                                 "ttl") "}%c",
                   no_reason, '\0');
-    cr_assert_eq(ask(agent, "GET", "/v1/agent/checks", NULL, &answer, &head), 200);
+    cr_assert_eq(agent_ask(agent, NULL, "GET", "/v1/agent/checks", NULL, &answer, &head), 200);
     cr_assert_str_eq(answer.data, want.data);
     buffer_free(&want);
     buffer_free(&answer);
@@ -245,7 +109,7 @@ Test(agent, refusals) {
         {"GET", "/v1/agent/health/service/name/nope?format=text", NULL, 404, "ServiceName nope Not Found"},
     };
     struct agent *agent = agent_new();
-    talk(agent, rows, ARRAY_COUNT(rows));
+    agent_talk(agent, rows, ARRAY_COUNT(rows));
     agent_free(agent);
 }
 
@@ -256,16 +120,16 @@ Test(agent, a_registration_is_in_the_catalog_when_it_is_answered) {
     for (int i = 0; i < 30; i++) {
         char text[100], target[60];
         snprintf(text, sizeof text, "{\"Name\":\"s%d\",\"Check\":{\"TTL\":\"60s\"}}", i);
-        cr_assert_eq(ask(agent, "PUT", "/v1/agent/service/register", text, &answer, &head), 200);
+        cr_assert_eq(agent_ask(agent, NULL, "PUT", "/v1/agent/service/register", text, &answer, &head), 200);
         snprintf(target, sizeof target, "/v1/agent/check/pass/service:s%d", i);
-        cr_assert_eq(ask(agent, "PUT", target, NULL, &answer, &head), 200);
+        cr_assert_eq(agent_ask(agent, NULL, "PUT", target, NULL, &answer, &head), 200);
         snprintf(target, sizeof target, "/v1/health/service/s%d?passing", i);
-        cr_assert_eq(ask(agent, "GET", target, NULL, &answer, &head), 200);
+        cr_assert_eq(agent_ask(agent, NULL, "GET", target, NULL, &answer, &head), 200);
         cr_assert_not_null(strstr(answer.data, "\"serfHealth\""), "%s", answer.data);
         snprintf(target, sizeof target, "/v1/agent/service/deregister/s%d", i);
-        cr_assert_eq(ask(agent, "PUT", target, NULL, &answer, &head), 200);
+        cr_assert_eq(agent_ask(agent, NULL, "PUT", target, NULL, &answer, &head), 200);
         snprintf(target, sizeof target, "/v1/catalog/service/s%d", i);
-        cr_assert_eq(ask(agent, "GET", target, NULL, &answer, &head), 200);
+        cr_assert_eq(agent_ask(agent, NULL, "GET", target, NULL, &answer, &head), 200);
         cr_assert_str_eq(answer.data, "[]");
     }
     buffer_free(&answer);
@@ -280,13 +144,15 @@ Test(agent, registering_without_a_leader_is_answered_soon) {
     uint64_t took_ms = UINT64_MAX;
     for (int i = 0; i < 3 && took_ms >= 4000; i++) { /* again: the machine stood still */
         uint64_t begin = clock_mono_ms();
-        cr_assert_eq(ask(agent, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\"}", &answer, &head), 200);
+        cr_assert_eq(agent_ask(agent, NULL, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\"}", &answer, &head),
+                     200);
         took_ms = clock_mono_ms() - begin;
     }
     cr_assert_lt(took_ms, 4000);
-    cr_assert_eq(ask(agent, "GET", "/v1/agent/service/web", NULL, &answer, &head), 200);
+    cr_assert_eq(agent_ask(agent, NULL, "GET", "/v1/agent/service/web", NULL, &answer, &head), 200);
     fake_rpc_leader(world_rpc(agent->world), true);
-    EVENTUALLY(ask(agent, "GET", "/v1/catalog/service/web", NULL, &answer, &head) == 200 && strlen(answer.data) > 2);
+    EVENTUALLY(agent_ask(agent, NULL, "GET", "/v1/catalog/service/web", NULL, &answer, &head) == 200 &&
+               strlen(answer.data) > 2);
     buffer_free(&answer);
     buffer_free(&head);
     agent_free(agent);
@@ -303,7 +169,7 @@ struct poll {
 
 static void *poll_main(void *data) {
     struct poll *poll = data;
-    poll->status = ask(poll->agent, "GET", poll->target, NULL, &poll->answer, &poll->head);
+    poll->status = agent_ask(poll->agent, NULL, "GET", poll->target, NULL, &poll->answer, &poll->head);
     poll->ended = true;
     return NULL;
 }
@@ -313,8 +179,9 @@ Test(agent, blocks_on_a_services_hash) {
     struct agent *agent = agent_new();
     struct buffer answer = {0}, head = {0};
     struct poll poll = {.agent = agent};
-    ask(agent, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\",\"Check\":{\"TTL\":\"60s\"}}", &answer, &head);
-    cr_assert_eq(ask(agent, "GET", "/v1/agent/service/web", NULL, &answer, &head), 200);
+    agent_ask(agent, NULL, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\",\"Check\":{\"TTL\":\"60s\"}}",
+              &answer, &head);
+    cr_assert_eq(agent_ask(agent, NULL, "GET", "/v1/agent/service/web", NULL, &answer, &head), 200);
     const char *at = strstr(answer.data, "\"ContentHash\":\"");
     cr_assert_not_null(at);
     char hash[20];
@@ -322,10 +189,10 @@ Test(agent, blocks_on_a_services_hash) {
     cr_assert_not_null(strcasestr(head.data, "X-Consul-ContentHash: "));
     snprintf(poll.target, sizeof poll.target, "/v1/agent/service/web?hash=%s&wait=5m", hash);
     CHECK(pthread_create(&poll.thread, NULL, poll_main, &poll) == 0);
-    ask(agent, "PUT", "/v1/agent/service/register", "{\"Name\":\"other\"}", &answer, &head);
-    ask(agent, "PUT", "/v1/agent/check/pass/service:web", NULL, &answer, &head);
+    agent_ask(agent, NULL, "PUT", "/v1/agent/service/register", "{\"Name\":\"other\"}", &answer, &head);
+    agent_ask(agent, NULL, "PUT", "/v1/agent/check/pass/service:web", NULL, &answer, &head);
     for (uint64_t end = clock_mono_ms() + 50; clock_mono_ms() < end;) cr_assert(!poll.ended);
-    ask(agent, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\",\"Port\":7}", &answer, &head);
+    agent_ask(agent, NULL, "PUT", "/v1/agent/service/register", "{\"Name\":\"web\",\"Port\":7}", &answer, &head);
     pthread_join(poll.thread, NULL);
     cr_assert_eq(poll.status, 200);
     cr_assert_not_null(strstr(poll.answer.data, "\"Port\":7"), "%s", poll.answer.data);
@@ -334,7 +201,7 @@ Test(agent, blocks_on_a_services_hash) {
     cr_assert_eq(sscanf(at, "\"ContentHash\":\"%16[0-9a-f]\"", hash), 1);
     snprintf(poll.target, sizeof poll.target, "/v1/agent/service/web?hash=%s&wait=50ms", hash);
     uint64_t begin = clock_mono_ms();
-    cr_assert_eq(ask(agent, "GET", poll.target, NULL, &answer, &head), 200);
+    cr_assert_eq(agent_ask(agent, NULL, "GET", poll.target, NULL, &answer, &head), 200);
     cr_assert_geq(clock_mono_ms() - begin, 50);
     buffer_free(&answer);
     buffer_free(&head);
@@ -390,7 +257,7 @@ Test(agent, health_in_the_status_code) {
         {"GET", "/v1/agent/health/service/name/hh?format=text", NULL, 503, "critical"},
     };
     struct agent *agent = agent_new();
-    talk(agent, rows, ARRAY_COUNT(rows));
+    agent_talk(agent, rows, ARRAY_COUNT(rows));
     agent_free(agent);
 }
 
@@ -406,11 +273,11 @@ Test(agent, self_and_members) {
         "\"Member\":{\"Name\":\"n1\",\"Addr\":\"127.0.0.1\",",
         "\"Stats\":{\"agent\":{\"check_monitors\":\"0\",",
         "\"Meta\":{"};
-    cr_assert_eq(ask(agent, "GET", "/v1/agent/self", NULL, &answer, &head), 200);
+    cr_assert_eq(agent_ask(agent, NULL, "GET", "/v1/agent/self", NULL, &answer, &head), 200);
     for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
         cr_assert_not_null(strstr(answer.data, parts[i]), "%s in %s", parts[i], answer.data);
     }
-    cr_assert_eq(ask(agent, "GET", "/v1/agent/members?wan=1", NULL, &answer, &head), 200);
+    cr_assert_eq(agent_ask(agent, NULL, "GET", "/v1/agent/members?wan=1", NULL, &answer, &head), 200);
     cr_assert_not_null(strstr(answer.data, "\"Status\":1,"), "%s", answer.data);
     cr_assert_not_null(strstr(answer.data, "\"role\":\"consul\""), "%s", answer.data);
     buffer_free(&answer);

@@ -1,0 +1,137 @@
+"""Agents with access control: whose tokens decide over their services and checks, and on whose behalf these are in the catalog."""
+import json, os, stat
+from coordtest import Agent, check, configuration, run, until
+
+ROOT = "11111111-2222-4333-8444-555555555555"
+MASTER = "99999999-2222-4333-8444-555555555555"
+WRONG = "00000000-2222-4333-8444-555555555555"
+
+
+def by(token):
+    return {"X-Consul-Token": token} if token else {}
+
+
+def ask(agent, token, method, path, body=None):
+    status, headers, answer = agent.request(method, path, body, headers=by(token))
+    return status, answer.decode()
+
+
+def seen(agent, token, path):
+    """What the token gets as JSON; None: it is refused, or there is no leader yet."""
+    try:
+        status, answer = ask(agent, token, "GET", path)
+    except OSError:
+        return None
+    return json.loads(answer) if status == 200 and answer else None
+
+
+def started(agent, within=30):
+    agent.start(wait=False)
+    until("the node in the catalog, for the management token",
+          lambda: any(n["Node"] == agent.name for n in seen(agent, ROOT, "/v1/catalog/nodes?stale") or []), within)
+    return agent
+
+
+def acl(tokens={}, **keys):
+    given = dict({"initial_management": ROOT, "agent_master": MASTER}, **tokens)
+    return configuration(acl=dict({"enabled": True, "default_policy": "deny", "enable_token_persistence": True, "tokens": given}, **keys))
+
+
+def instances(agent, name):
+    return [i["ServiceID"] for i in seen(agent, ROOT, "/v1/catalog/service/" + name) or []]
+
+
+def private(path):
+    return stat.S_IMODE(os.stat(path).st_mode) == 0o600
+
+
+def a_server_decides_by_tokens_and_keeps_them():
+    agent = started(Agent(acl()))
+    body = {"Name": "web", "Check": {"TTL": "1h", "Status": "passing"}}
+    check(ask(agent, None, "PUT", "/v1/agent/service/register", body)[0] == 403, "nobody may register")
+    status, text = ask(agent, WRONG, "PUT", "/v1/agent/service/register", body)
+    check(status == 403 and text.startswith("ACL not found"), text)
+    check(ask(agent, ROOT, "PUT", "/v1/agent/service/register", body)[0] == 200, "the management token may")
+    until("the service in the catalog", lambda: instances(agent, "web") == ["web"])
+    check(seen(agent, None, "/v1/agent/services") == {} and seen(agent, None, "/v1/agent/checks") == {}, "nobody sees it")
+    check(seen(agent, None, "/v1/agent/members") == [], "nor the members")
+    check(list(seen(agent, ROOT, "/v1/agent/services")) == ["web"], "the management token does")
+    check(ask(agent, None, "GET", "/v1/agent/service/web")[0] == 403, "one service")
+    check(ask(agent, None, "GET", "/v1/agent/service/none")[0] == 403, "and one that is not there")
+    check(ask(agent, None, "GET", "/v1/agent/self")[0] == 403, "the agent itself")
+
+    # the agent's master token counts for this agent alone
+    check(ask(agent, MASTER, "GET", "/v1/agent/self")[0] == 200, "the agent's master token")
+    check(seen(agent, MASTER, "/v1/agent/services") == {}, "has nothing else")
+    check(ask(agent, MASTER, "PUT", "/v1/agent/service/deregister/web")[0] == 403, "nor may it write")
+
+    # the default token counts at once, and again after a restart
+    check(ask(agent, None, "PUT", "/v1/agent/token/default", {"Token": ROOT})[0] == 403, "it takes agent:write")
+    check(ask(agent, MASTER, "PUT", "/v1/agent/token/default", {"Token": ROOT})[0] == 200, "set")
+    check(list(seen(agent, None, "/v1/agent/services")) == ["web"], "requests without a token have it")
+    kept = os.path.join(agent.data, "acl/agent-tokens.json")
+    check(private(kept) and json.load(open(kept)) == {"default": ROOT}, "kept")
+    definitions = os.path.join(agent.data, "local/definitions")
+    check(private(definitions) and ROOT in open(definitions).read(), "the service is kept with its token")
+    agent.kill()
+    started(agent)
+    check(list(seen(agent, None, "/v1/agent/services")) == ["web"], "after a restart")
+    until("the service in the catalog", lambda: instances(agent, "web") == ["web"])
+    check(ask(agent, None, "PUT", "/v1/agent/token/default", {"Token": ""})[0] == 200, "taken back")
+    check(seen(agent, None, "/v1/agent/services") == {}, "at once")
+    check(json.load(open(kept)) == {}, "and from the file")
+    check(ROOT not in agent.log() and MASTER not in agent.log(), "no secret is logged")
+    check(agent.stop()[0] == 0, "a clean end")
+
+
+def what_the_servers_deny_holds_up_nobody():
+    services = configuration(services=[{"name": "bad", "token": WRONG}, {"name": "good", "token": ROOT, "check": {"ttl": "1h"}},
+                                       {"name": "other"}])
+    server = started(Agent(acl(tokens={"default": ROOT}), services, name="s1"))
+    agents = [server]
+    client = Agent("-retry-join=" + server.ip, acl(tokens={"agent": ROOT}), services, server=False, name="c1")
+    agents.append(started(client))
+    for agent in agents:
+        until("what may be written is", lambda: len(instances(agent, "good")) == len(instances(agent, "other")) == 2)
+        lines = lambda: [l for l in agent.log().split("\n") if "denies a service" in l]
+        until("the denial is logged", lambda: len(lines()) == 1)
+        check("id=bad" in lines()[0] and "ACL not found" in lines()[0] and WRONG not in lines()[0], lines()[0])
+        check(instances(agent, "bad") == [], "what is denied is not there")
+        # registered anew with a good token it goes at once
+        check(ask(agent, ROOT, "PUT", "/v1/agent/service/register", {"Name": "bad"})[0] == 200, "registered")
+        until("it is there", lambda: instances(agent, "bad") == ["bad"])
+        check(ask(agent, ROOT, "PUT", "/v1/agent/service/deregister/bad")[0] == 200, "deregistered")
+        until("it is gone", lambda: instances(agent, "bad") == [])
+        check(len(lines()) == 1, "logged once: %r" % lines())
+
+
+def an_agent_without_rights_says_so_once():
+    server = started(Agent(acl(), name="s1"))
+    client = Agent("-retry-join=" + server.ip, acl(), server=False, name="c1").start(wait=False)
+    lines = lambda: [l for l in client.log().split("\n") if "lease of this node is denied" in l]
+    until("the agent says so", lambda: len(lines()) == 1)
+    check("node:write" in lines()[0], lines()[0])
+    check([n["Node"] for n in seen(server, ROOT, "/v1/catalog/nodes")] == ["s1"], "the node is not in the catalog")
+    check(ask(client, ROOT, "PUT", "/v1/agent/token/agent", {"Token": ROOT})[0] == 200, "its token is set")
+    until("the node is there", lambda: len(seen(server, ROOT, "/v1/catalog/nodes") or []) == 2, within=20)
+    check(len(lines()) == 1, "%r" % lines())
+
+
+def watches_ask_as_the_default_token():
+    agent = Agent(acl())
+    out = os.path.join(agent.dir, "out")
+    agent.args.append(configuration(watches=[
+        {"type": "key", "key": "open", "args": ["sh", "-c", "cat >> %s.default" % out]},
+        {"type": "key", "key": "open", "token": ROOT, "args": ["sh", "-c", "cat >> %s.own" % out]}]))
+    text = lambda which: open(out + which).read() if os.path.exists(out + which) else ""
+    started(agent)
+    check(ask(agent, ROOT, "PUT", "/v1/kv/open", "v")[0] == 200, "a key")
+    until("the watch with a token of its own sees it", lambda: '"open"' in text(".own"))
+    check('"open"' not in text(".default"), "the other one does not")
+    check(ask(agent, MASTER, "PUT", "/v1/agent/token/default", {"Token": ROOT})[0] == 200, "until there is a default token")
+    until("then it does", lambda: '"open"' in text(".default"), within=30)
+
+
+if __name__ == "__main__":
+    run([a_server_decides_by_tokens_and_keeps_them, what_the_servers_deny_holds_up_nobody, an_agent_without_rights_says_so_once,
+         watches_ask_as_the_default_token])
