@@ -71,8 +71,9 @@ _Static_assert(SPACE_ACL_ALL >= 120 && SPACE_ACL_RULES < 128, "spaces of acl");
 #define ACL_IDENTITY_MAX    256  /* name of a service or node */
 #define ACL_TEXT_MAX        4096 /* descriptions, selectors, names to bind */
 #define ACL_POLICY_TEXT_MAX 262144
-#define ACL_CONFIG_MAX      262144 /* of an auth method */
-#define ACL_LINKS_MAX       256    /* of each kind, of a token or role */
+#define ACL_CONFIG_MAX      262144              /* of an auth method */
+#define ACL_TIME_MOST_MS    ((uint64_t)1 << 47) /* of ends and TTLs: thousands of years */
+#define ACL_LINKS_MAX       256                 /* of each kind, of a token or role */
 
 extern const struct module acl_module;
 extern const struct expiry_kind acl_token_expiry;

@@ -97,6 +97,8 @@ int acl_token_end_apply(struct machine_tx *tx, void *request, struct machine_res
 /* Stores it; `old`: the record before, or NULL. */
 void acl_token_put(struct machine_tx *tx, Pb__AclToken *token, const Pb__AclToken *old);
 void acl_token_remove(struct machine_tx *tx, const Pb__AclToken *token);
+/* For the table of deadlines, which counts 292 years at most. */
+int64_t acl_period_ns(int64_t left_ms);
 /* The state's record. Refuses the command when there is none (CO_AGAIN). CO_OK: look at result->error; CO_CORRUPT. */
 int acl_begun(struct machine_tx *tx, Pb__AclState **state, struct machine_result *result);
 

@@ -13,7 +13,8 @@ static const char *method_fault(const Pb__AclAuthMethod *method) {
     if (acl_name_fault(method->name, ACL_NAME_MAX))
         return "Invalid Auth Method: the Name has 1 to 128 letters, digits, dashes and underscores";
     if (!method->type[0] || strlen(method->type) > TYPE_MAX) return "Invalid Auth Method: invalid Type";
-    if (method->max_token_ttl_ms < 0) return "Invalid Auth Method: MaxTokenTTL is negative";
+    if (method->max_token_ttl_ms < 0 || method->max_token_ttl_ms > (int64_t)ACL_TIME_MOST_MS)
+        return "Invalid Auth Method: MaxTokenTTL is negative, or too long";
     if (strcmp(method->token_locality, "") != 0 && strcmp(method->token_locality, "local") != 0 &&
         strcmp(method->token_locality, "global") != 0)
         return "Invalid Auth Method: TokenLocality is \"local\" or \"global\"";

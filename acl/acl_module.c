@@ -6,6 +6,11 @@
 #include "base/text.h"
 
 /* -- tokens end by themselves ------------------------------------------------------------------------------------- */
+int64_t acl_period_ns(int64_t left_ms) {
+    const int64_t most_ms = INT64_MAX / 1000000;
+    return (left_ms < 1 ? 1 : left_ms > most_ms ? most_ms : left_ms) * 1000000;
+}
+
 /* Counts the time that is left, by the wall clock: a new leader grants no second period. */
 static int tokens_read(struct store_txn *txn, const struct expiry_leader *leader, struct expiry *expiry) {
     struct store_cursor cursor;
@@ -18,9 +23,8 @@ static int tokens_read(struct store_txn *txn, const struct expiry_leader *leader
             error = CO_CORRUPT;
         } else if (token->expiration_ms) {
             int64_t left_ms = (int64_t)token->expiration_ms - leader->unix_ms;
-            if (left_ms < 1) left_ms = 1;
-            if (left_ms > INT64_MAX / 1000000) left_ms = INT64_MAX / 1000000;
-            expiry_began(expiry, &acl_token_expiry, cursor.key, token->create_index, left_ms * 1000000, leader->now_ms);
+            expiry_began(expiry, &acl_token_expiry, cursor.key, token->create_index, acl_period_ns(left_ms),
+                         leader->now_ms);
         }
         arena_free(&arena);
     }

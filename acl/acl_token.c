@@ -134,6 +134,8 @@ static int set_end(struct machine_tx *tx, Pb__AclToken *token, int64_t ttl_ms, c
                    struct machine_result *result) {
     if (ttl_ms < 0 || (ttl_ms && token->expiration_ms))
         return machine_refuse(result, CO_INVALID, "Token Expiration TTL and Expiration Time cannot both be set");
+    if ((uint64_t)ttl_ms > ACL_TIME_MOST_MS || token->expiration_ms > ACL_TIME_MOST_MS)
+        return machine_refuse(result, CO_INVALID, "ExpirationTime is too far away");
     if (ttl_ms) token->expiration_ms = tx->unix_ms + (uint64_t)ttl_ms;
     uint64_t most = method && method->max_token_ttl_ms ? tx->unix_ms + (uint64_t)method->max_token_ttl_ms : 0;
     if (most && (!token->expiration_ms || token->expiration_ms > most)) token->expiration_ms = most;
@@ -145,8 +147,7 @@ static int set_end(struct machine_tx *tx, Pb__AclToken *token, int64_t ttl_ms, c
 static void begin(struct machine_tx *tx, const Pb__AclToken *token) {
     if (!token->expiration_ms) return;
     uint64_t left_ms = token->expiration_ms - tx->unix_ms;
-    int64_t ns = left_ms < INT64_MAX / 1000000 ? (int64_t)left_ms * 1000000 : INT64_MAX;
-    expiry_began_in(tx, &acl_token_expiry, slice_text(token->accessor), tx->index, ns);
+    expiry_began_in(tx, &acl_token_expiry, slice_text(token->accessor), tx->index, acl_period_ns((int64_t)left_ms));
 }
 
 static int create(struct machine_tx *tx, const Pb__AclTokenSetCommand *command, const Pb__AclToken *there,

@@ -17,11 +17,12 @@
 struct access_run {
     struct rpc *rpc;
     const char *node;
-    const char *agent_master; /* a secret; NULL: none */
+    bool is_server;
     struct resolve_settings settings;
     struct rpc_access_control control;
-    /* Client agents: the question that follows the servers' state. */
     pthread_mutex_t lock;
+    struct requester *agent_master; /* under the lock; NULL: none */
+    /* Client agents: the question that follows the servers' state. */
     bool stopping, asking; /* under the lock */
     struct rpc_fetch follow;
 };
@@ -41,8 +42,11 @@ static struct access *of_region(const char *region) {
     return access;
 }
 
-static bool is_agent_master(const struct access_run *run, const struct requester *requester) {
-    return run->agent_master && requester_is(requester, REQUESTER_REQUEST, slice_text(run->agent_master));
+static bool is_agent_master(struct access_run *run, const struct requester *requester) {
+    pthread_mutex_lock(&run->lock);
+    bool is = requester_equal(requester, run->agent_master);
+    pthread_mutex_unlock(&run->lock);
+    return is;
 }
 
 static int of_secret(struct access_run *run, struct store_txn *txn, const struct requester *requester, uint64_t now_ms,
@@ -109,8 +113,22 @@ static void ask(struct access_run *run, uint64_t index) {
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
-static struct requester *token(const char *secret) {
-    return secret && secret[0] ? requester_new(REQUESTER_DEFAULT, slice_text(secret)) : NULL;
+void access_run_token(void *data, enum http_agent_token token, const char *secret) {
+    struct access_run *run = data;
+    struct requester *requester = secret[0] ? requester_new(REQUESTER_DEFAULT, slice_text(secret)) : NULL;
+    if (token == HTTP_AGENT_TOKEN_DEFAULT) {
+        rpc_default_requester_set(run->rpc, requester);
+    } else if (token == HTTP_AGENT_TOKEN_AGENT) {
+        if (run->is_server) requester_release(requester);
+        else rpc_agent_requester_set(run->rpc, requester);
+    } else {
+        pthread_mutex_lock(&run->lock);
+        struct requester *before = run->agent_master;
+        run->agent_master = requester;
+        pthread_mutex_unlock(&run->lock);
+        requester_release(before);
+        rpc_access_changed(run->rpc);
+    }
 }
 
 struct access_run *access_run_start(struct rpc *rpc, const struct config *config, const char *node) {
@@ -118,14 +136,11 @@ struct access_run *access_run_start(struct rpc *rpc, const struct config *config
     struct access_run *run = mem_zalloc(sizeof *run);
     bool deny = strcasecmp(config->acl_default_policy, "deny") == 0;
     CHECK(pthread_mutex_init(&run->lock, NULL) == 0);
-    run->rpc = rpc, run->node = node, run->agent_master = config->acl_token_agent_master;
+    run->rpc = rpc, run->node = node, run->is_server = config->server;
     run->settings = (struct resolve_settings){config->datacenter, deny ? ACCESS_DENY : ACCESS_WRITE};
     run->control = (struct rpc_access_control){
         .data = run, .changes = {SPACE_ACL_ALL, slice_make("", 0)}, .resolve = config->server ? resolve : NULL};
     rpc_access_control_set(rpc, &run->control);
-    rpc_default_requester_set(rpc, token(config->acl_token_default));
-    const char *own = config->acl_token_agent ? config->acl_token_agent : config->acl_token_default;
-    if (!config->server) rpc_agent_requester_set(rpc, token(own));
     if (!config->server) ask(run, 0);
     return run;
 }
@@ -141,6 +156,7 @@ void access_run_stop(struct access_run *run) {
 
 void access_run_free(struct access_run *run) {
     if (!run) return;
+    requester_release(run->agent_master);
     pthread_mutex_destroy(&run->lock);
     free(run);
 }

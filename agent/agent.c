@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/access_run.h"
+#include "agent/agent_tokens.h"
 #include "agent/announce.h"
 #include "agent/certificates.h"
 #include "agent/cmd.h"
@@ -63,7 +64,8 @@ struct agent {
     struct membership_run_config membership_config;
     struct membership_run *membership;
     struct certificate_watch *certificate_watch;
-    struct access_run *access; /* NULL: there is no access control */
+    struct access_run *access;   /* NULL: there is no access control */
+    struct agent_tokens *tokens; /* likewise */
     struct http_server *http;
     struct dns_server *dns;
     Pb__Node *node;
@@ -198,7 +200,12 @@ static int start_rpc(struct agent *agent, struct fault *fault) {
     if (agent->config.server) rv = start_server(agent, fault);
     else start_client(agent);
     if (rv == CO_OK) agent->access = access_run_start(agent->rpc, &agent->config, agent->identity.node_name);
-    return rv;
+    if (!agent->access) return rv;
+    struct agent_tokens_config tokens = {.config = &agent->config,
+                                         .data_dir = agent->identity.temporary ? NULL : agent->identity.data_dir,
+                                         .use = access_run_token,
+                                         .data = agent->access};
+    return agent_tokens_start(&tokens, &agent->tokens, fault);
 }
 
 static Pb__TaggedAddress *tagged(struct agent *agent, const char *name) {
@@ -309,6 +316,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                               .local = agent->local,
                               .spender_run = agent->spender_run,
                               .acts = agent->acts,
+                              .tokens = agent->tokens,
                               .watch = agent->certificate_watch,
                               .tls = certificates_https(agent->certificates)};
     return serving_start(&serving, &agent->http, fault);
@@ -605,6 +613,7 @@ static bool ready_to_run(struct agent *agent, int argc, char **argv) {
 
 static int agent_free(struct agent *agent) {
     int code = agent->exit_code;
+    agent_tokens_free(agent->tokens);
     access_run_free(agent->access);
     arena_free(&agent->arena);
     config_free(&agent->config);

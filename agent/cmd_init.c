@@ -17,6 +17,7 @@
 #include "registry/trust.h"
 #include "rpc/wire/address.h"
 #include "tls/authority.h"
+#include "tls/ca_import.h"
 #include "tls/folder.h"
 
 #define CA_LIFE_S    (INT64_C(10) * 365 * 24 * 3600)
@@ -26,20 +27,54 @@ static const char usage[] = "coord init -data-dir=DIR [FLAGS]";
 
 struct init {
     const char *data_dir, *bind, *node, *datacenter;
+    const char *ca_file, *ca_key_file; /* of a CA that is brought; NULL: one is made */
     char name[256], address[64];
     char domain[TLS_DOMAIN_SIZE + 1];
-    struct buffer ca, ca_key, secret, key, chain;
+    struct buffer ca, above, ca_key, secret, key, chain; /* above: see tls/ca_import.h */
     struct tls_certificate ca_read;
     struct authority *authority;
     struct join_token tokens[2]; /* of servers, of client agents */
 };
 
-static int make_ca(struct init *init, struct fault *fault) {
+static struct tls_subject subject_of(const struct init *init, const char *const *addresses) {
+    return (struct tls_subject){.domain = init->domain,
+                                .role = TLS_ROLE_SERVER,
+                                .node = init->name,
+                                .datacenter = init->datacenter,
+                                .dns_domain = ENROLLED_DNS_DOMAIN,
+                                .addresses = addresses};
+}
+
+static int bring_ca(struct init *init, struct fault *fault) {
+    struct tls_subject subject = subject_of(init, ca_import_addresses);
+    struct buffer text = {0};
+    struct ca_import import = {0};
+    int64_t now_s = (int64_t)time(NULL);
+    char line[CA_IMPORT_LINE];
+    int error = cmd_read_file(init->ca_file, &text, fault);
+    if (!error) error = tls_key_file_read(init->ca_key_file, &init->ca_key, fault);
+    if (!error)
+        error = ca_import_read(buffer_slice(&text), buffer_slice(&init->ca_key), &subject, now_s, &import, fault);
+    if (!error) {
+        buffer_append(&init->ca, import.certificate.data, import.certificate.size);
+        buffer_append(&init->above, import.above.data, import.above.size);
+        if (ca_import_ends_soon(&import, now_s, line)) fprintf(stderr, "warning: the CA: %s\n", line);
+    }
+    ca_import_free(&import);
+    buffer_free(&text);
+    return error;
+}
+
+static int make_own_ca(struct init *init, struct fault *fault) {
     int64_t now_s = (int64_t)time(NULL);
     struct tls_life life = {now_s - ENROLLED_SKEW_S, now_s + CA_LIFE_S};
+    int error = tls_key_make(&init->ca_key, fault);
+    return error ? error : tls_ca_make(buffer_slice(&init->ca_key), init->domain, life, &init->ca, fault);
+}
+
+static int make_ca(struct init *init, struct fault *fault) {
     int error = tls_domain_make(init->domain, fault);
-    if (!error) error = tls_key_make(&init->ca_key, fault);
-    if (!error) error = tls_ca_make(buffer_slice(&init->ca_key), init->domain, life, NULL, &init->ca, fault);
+    if (!error) error = init->ca_file ? bring_ca(init, fault) : make_own_ca(init, fault);
     if (!error) error = tls_certificate_read(buffer_slice(&init->ca), &init->ca_read, fault);
     if (error) return error;
     buffer_reserve(&init->secret, TLS_SECRET_SIZE);
@@ -52,12 +87,7 @@ static int make_ca(struct init *init, struct fault *fault) {
 
 static int make_certificate(struct init *init, struct fault *fault) {
     const char *addresses[] = {init->address, NULL};
-    struct tls_subject subject = {.domain = init->domain,
-                                  .role = TLS_ROLE_SERVER,
-                                  .node = init->name,
-                                  .datacenter = init->datacenter,
-                                  .dns_domain = ENROLLED_DNS_DOMAIN,
-                                  .addresses = addresses};
+    struct tls_subject subject = subject_of(init, addresses);
     int64_t now_s = (int64_t)time(NULL);
     struct tls_life life = {now_s - ENROLLED_SKEW_S, now_s + ENROLLED_LIFE_S};
     struct buffer request = {0};
@@ -66,6 +96,7 @@ static int make_certificate(struct init *init, struct fault *fault) {
     if (!error) error = authority_sign(init->authority, buffer_slice(&request), &subject, life, &init->chain, fault);
     buffer_free(&request);
     if (error) return error;
+    buffer_append(&init->chain, init->above.data, init->above.size);
     return tls_folder_write_pair(init->data_dir, buffer_slice(&init->chain), buffer_slice(&init->key), fault);
 }
 
@@ -105,6 +136,7 @@ static int keep_first(struct init *init, struct fault *fault) {
     }
     if (error) return error;
     ca.certificate = arena_strndup(&arena, init->ca.data, init->ca.size);
+    if (init->above.size) ca.above = arena_strndup(&arena, init->above.data, init->above.size);
     ca.pin = (ProtobufCBinaryData){TLS_PIN_SIZE, init->ca_read.pin};
     trust.domain = init->domain, trust.cas = cas, trust.n_cas = 1, trust.mode = TRUST_CLOSED;
     command.trust = &trust, command.tokens = list, command.n_tokens = 2;
@@ -147,6 +179,7 @@ static void forget(struct init *init) {
     tls_wipe(&init->secret);
     tls_wipe(&init->key);
     buffer_free(&init->ca);
+    buffer_free(&init->above);
     buffer_free(&init->chain);
     explicit_bzero(init->tokens, sizeof init->tokens);
 }
@@ -154,6 +187,7 @@ static void forget(struct init *init) {
 /* NULL, or what is wrong with the flags. */
 static const char *complete(struct init *init) {
     struct sockaddr_storage at;
+    if (!init->ca_file != !init->ca_key_file) return "-ca-cert and -ca-key are wanted together";
     if (init->bind && !address_ip(init->bind, "0", &at)) return "-bind is an IP address";
     if (init->node && strlen(init->node) > TLS_NODE_MAX) return "-node has at most 255 bytes";
     if (init->node) snprintf(init->name, sizeof init->name, "%s", init->node);
@@ -172,6 +206,9 @@ int cmd_init(int argc, char **argv) {
         {"bind", CMD_TEXT, &init.bind, "IP address at which other hosts reach this server (default: all)"},
         {"node", CMD_TEXT, &init.node, "name of this server (default: that of the host)"},
         {"datacenter", CMD_TEXT, &init.datacenter, "datacenter (default: dc1)"},
+        {"ca-cert", CMD_TEXT, &init.ca_file,
+         "file with a CA of your own that is to sign, then its issuers (default: a CA is made)"},
+        {"ca-key", CMD_TEXT, &init.ca_key_file, "file with its key"},
         {"start", CMD_BOOL, &start, "starts the service coord of systemd afterwards"},
     };
     char **rest;

@@ -1,7 +1,9 @@
 /* coord join with a token: brings this host into a closed cluster. Every step may be repeated: the key is made once, and
  * a token that was used up answers once more to the key that used it. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@
 #define ASK_MOST_MS 10000 /* one server */
 #define AGAIN_MS    500
 #define ADDRESSES   16
+#define CREDENTIAL  "coord.join-token"
 
 static const char usage[] = "coord join -data-dir=DIR [FLAGS] TOKEN ADDRESS ...";
 
@@ -43,22 +46,37 @@ bool cmd_is_join_token(const char *argument) {
 }
 
 /* -- what is given ------------------------------------------------------------------------------------------------- */
-/* From the first argument, a file, or the environment. */
-static int read_token(struct joining *joining, char ***rest, struct fault *fault) {
+/* The one of the service (systemd's LoadCredential), where there is one. systemd decides who may read it, so its mode
+ * does not count. */
+static const char *credential(char path[4096]) {
+    struct stat info;
+    const char *folder = getenv("CREDENTIALS_DIRECTORY");
+    if (!folder || !folder[0]) return NULL;
+    snprintf(path, 4096, "%s/" CREDENTIAL, folder);
+    return stat(path, &info) == 0 || errno != ENOENT ? path : NULL;
+}
+
+static int token_of_file(const char *path, struct join_token *token, struct fault *fault) {
     struct buffer content = {0};
-    const char *variable = getenv("COORD_JOIN_TOKEN");
-    int error = CO_OK;
-    if (joining->token_file) {
-        error = cmd_read_file(joining->token_file, &content, fault);
-    } else if (**rest && (cmd_is_join_token(**rest) || !variable)) {
-        buffer_append_text(&content, **rest);
-        ++*rest;
-    } else if (variable) {
-        buffer_append_text(&content, variable);
-    }
-    if (!error) error = join_token_read(buffer_slice(&content), &joining->token, fault);
+    struct fault of_token = {0};
+    int error = cmd_read_file(path, &content, fault);
+    if (!error && content.size == 0) error = fault_set(fault, CO_INVALID, "%s: it is empty, and no join token", path);
+    if (!error && (error = join_token_read(buffer_slice(&content), token, &of_token)) != CO_OK)
+        fault_set(fault, error, "%s: %s", path, of_token.text);
     tls_wipe(&content);
     return error;
+}
+
+/* From a file, the first argument, the environment, or the credential of the service, in this order. */
+static int read_token(struct joining *joining, char ***rest, struct fault *fault) {
+    char room[4096];
+    const char *variable = getenv("COORD_JOIN_TOKEN");
+    const char *file = variable ? NULL : credential(room);
+    if (joining->token_file) return token_of_file(joining->token_file, &joining->token, fault);
+    bool given = **rest && (cmd_is_join_token(**rest) || (!variable && !file));
+    if (!given && file) return token_of_file(file, &joining->token, fault);
+    const char *text = given ? *(*rest)++ : variable ? variable : "";
+    return join_token_read(slice_text(text), &joining->token, fault);
 }
 
 static const char *complete(struct joining *joining, char **rest) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/cmd.h"
+#include "agent/cmd_ca.h"
 #include "agent/cmd_json.h"
 #include "base/check.h"
 #include "base/json_in.h"
@@ -223,8 +224,11 @@ static int ca_rotate(int argc, char **argv) {
     struct client client = {0};
     int code = takes_nothing(argc, argv, &client, "coord ca rotate [FLAGS]");
     if (code >= 0) return code;
-    return send_to(&client, "PUT", "/v1/ca/rotate", "rotating the CA",
-                   "a new CA signs from now on, and all nodes renew; `coord ca status` shows how far they are");
+    struct fault fault = {0};
+    int rv = cmd_ca_change(&client, "/v1/ca/rotate", NULL,
+                           "a new CA signs from now on, and all nodes renew; `coord ca status` shows how far they are",
+                           &fault);
+    return rv == CO_OK ? 0 : cmd_failed("rotating the CA", &fault);
 }
 
 /* The names of nodes that the drop shuts out, before it does. */
@@ -254,6 +258,7 @@ static int ca_drop(int argc, char **argv) {
 int cmd_ca(int argc, char **argv) {
     static const struct cli_command commands[] = {
         {"rotate", "have a new CA sign; all nodes renew by themselves", ca_rotate},
+        {"import", "have a CA of your own sign, for example an intermediate one of a company", cmd_ca_import},
         {"status", "which CAs are trusted, and which nodes still have certificates of each", ca_status},
         {"drop", "trust only the CA that signs now; nodes with another's certificate have to join anew", ca_drop},
     };

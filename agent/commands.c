@@ -23,7 +23,7 @@ static const struct cli_command commands[] = {
     {"agent", "run an agent or a server", agent_main},
     {"api", NULL, cmd_api},
     {"barrier", "wait until so many others have come, and then run a command", cmd_barrier},
-    {"ca", "the CA of a closed cluster: status, rotate, drop", cmd_ca},
+    {"ca", "the CA of a closed cluster: status, rotate, import, drop", cmd_ca},
     {"certificates", "list the certificates of the cluster's nodes: until when, and when they are renewed",
      cmd_certificates},
     {"elect", "run a command while leading an election", cmd_elect},

@@ -46,7 +46,10 @@
 #define REPLICATION    "copying tokens from another region"
 #define ACL_DATACENTER "access control by acl_datacenter (see acl.enabled)"
 #define PROVIDERS      "tokens of managed service providers"
-#define AUTO_ENCRYPT   "handing out certificates to agents that have none (see `coord join-token`)"
+#define AUTO_ENCRYPT                                                                                              \
+    "handing out certificates to agents that show none (`coord join` brings them in by a token, `coord tls cert " \
+    "create "                                                                                                     \
+    "-client` makes certificates)"
 
 /* The reasons why keys have no effect. */
 #define NO_ACCESS     "verdicts depend on the servers' state, not on a time"
@@ -54,6 +57,7 @@
 #define ONLY_13       "servers and agents among themselves always use TLS 1.3"
 #define NO_AUDIT      "there is no audit log yet"
 #define NO_MESH       "there is no service mesh"
+#define NO_GRPC       "no port for gRPC is opened, so there is nothing to protect"
 #define NO_GOSSIP     "there is no gossip: leases say which nodes are alive"
 #define ONE_ADDRESS   "a server has one address, for its own region and for others"
 #define OWN_CLUSTERS  "each region is a cluster of its own"
@@ -380,8 +384,8 @@ const struct key config_keys[] = {
     IDLE("telemetry.filter_default", KEY_BOOL, NO_PUSH),
     IDLE("translate_wan_addrs", KEY_BOOL, ONE_ADDRESS),
     IDLE("ui", KEY_BOOL, NO_UI),
-    IDLE("tls.grpc.use_auto_cert", KEY_BOOL, NO_MESH),
-    IDLE("tls.grpc.verify_incoming", KEY_BOOL, NO_MESH),
+    IDLE("tls.grpc.use_auto_cert", KEY_BOOL, NO_GRPC),
+    IDLE("tls.grpc.verify_incoming", KEY_BOOL, NO_GRPC),
     /* NUMBER */
     IDLE("autopilot.max_trailing_logs", KEY_NUMBER, AUTOPILOT),
     IDLE("autopilot.min_quorum", KEY_NUMBER, AUTOPILOT),
@@ -409,7 +413,7 @@ const struct key config_keys[] = {
     /* PORT */
     IDLE("ports.expose_max_port", KEY_PORT, NO_MESH),
     IDLE("ports.expose_min_port", KEY_PORT, NO_MESH),
-    IDLE("ports.grpc", KEY_PORT, NO_MESH),
+    IDLE("ports.grpc", KEY_PORT, NO_GRPC),
     IDLE("ports.proxy_max_port", KEY_PORT, NO_MESH),
     IDLE("ports.proxy_min_port", KEY_PORT, NO_MESH),
     IDLE("ports.serf_lan", KEY_PORT, NO_GOSSIP),
@@ -456,7 +460,7 @@ const struct key config_keys[] = {
     GUARD("acl.tokens.replication", KEY_TEXT, REPLICATION),
     GUARD("acl_datacenter", KEY_TEXT, ACL_DATACENTER),
     GUARD("acl_replication_token", KEY_TEXT, REPLICATION),
-    IDLE("addresses.grpc", KEY_TEXT, NO_MESH),
+    IDLE("addresses.grpc", KEY_TEXT, NO_GRPC),
     IDLE("advertise_addr_ipv4", KEY_TEXT, "see advertise_addr"),
     IDLE("advertise_addr_ipv6", KEY_TEXT, "see advertise_addr"),
     IDLE("advertise_addr_wan", KEY_TEXT, ONE_ADDRESS),
@@ -497,12 +501,12 @@ const struct key config_keys[] = {
     IDLE("telemetry.metrics_prefix", KEY_TEXT, NO_PUSH),
     IDLE("telemetry.statsd_address", KEY_TEXT, NO_PUSH),
     IDLE("telemetry.statsite_address", KEY_TEXT, NO_PUSH),
-    IDLE("tls.grpc.ca_file", KEY_TEXT, NO_MESH),
-    IDLE("tls.grpc.ca_path", KEY_TEXT, NO_MESH),
-    IDLE("tls.grpc.cert_file", KEY_TEXT, NO_MESH),
-    IDLE("tls.grpc.key_file", KEY_TEXT, NO_MESH),
-    IDLE("tls.grpc.tls_cipher_suites", KEY_TEXT, NO_MESH),
-    IDLE("tls.grpc.tls_min_version", KEY_TEXT, NO_MESH),
+    IDLE("tls.grpc.ca_file", KEY_TEXT, NO_GRPC),
+    IDLE("tls.grpc.ca_path", KEY_TEXT, NO_GRPC),
+    IDLE("tls.grpc.cert_file", KEY_TEXT, NO_GRPC),
+    IDLE("tls.grpc.key_file", KEY_TEXT, NO_GRPC),
+    IDLE("tls.grpc.tls_cipher_suites", KEY_TEXT, NO_GRPC),
+    IDLE("tls.grpc.tls_min_version", KEY_TEXT, NO_GRPC),
     IDLE("tls.internal_rpc.tls_cipher_suites", KEY_TEXT, ONLY_13),
     IDLE("tls.internal_rpc.tls_min_version", KEY_TEXT, ONLY_13),
     IDLE("ui_content_path", KEY_TEXT, NO_UI),
@@ -523,7 +527,7 @@ const struct key config_keys[] = {
     GUARD("http_config.block_endpoints", KEY_TEXTS, "blocking of endpoints"),
     IDLE("primary_gateways", KEY_TEXTS, OWN_CLUSTERS),
     GUARD("serf_lan_allowed_cidrs", KEY_TEXTS, "a limit on who may join"),
-    IDLE("serf_wan_allowed_cidrs", KEY_TEXTS, NO_GOSSIP),
+    GUARD("serf_wan_allowed_cidrs", KEY_TEXTS, "a limit on which regions may join"),
     IDLE("telemetry.dogstatsd_tags", KEY_TEXTS, NO_PUSH),
     IDLE("telemetry.prefix_filter", KEY_TEXTS, NO_PUSH),
     /* MAP */

@@ -1,11 +1,9 @@
 #include "agent/joined.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "agent/private_file.h"
 #include "base/json_out.h"
 
 static const char file_name[] = "joined.json";
@@ -54,30 +52,10 @@ static void describe(const struct joined *joined, struct buffer *out) {
     buffer_append_byte(out, '\n');
 }
 
-/* Returns 0, or errno. */
-static int write_all(int fd, struct slice bytes) {
-    for (size_t at = 0; at < bytes.size;) {
-        ssize_t n = write(fd, bytes.data + at, bytes.size - at);
-        if (n < 0 && errno != EINTR) return errno;
-        if (n > 0) at += (size_t)n;
-    }
-    return fsync(fd) == 0 ? 0 : errno;
-}
-
 int joined_write(const char *data_dir, const struct joined *joined, struct fault *fault) {
-    char path[4096], aside[4096 + 8];
     struct buffer content = {0};
     describe(joined, &content);
-    snprintf(path, sizeof path, "%s/%s", data_dir, file_name);
-    snprintf(aside, sizeof aside, "%s.new", path);
-    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    int error = fd < 0 ? errno : write_all(fd, buffer_slice(&content));
-    if (fd >= 0) close(fd);
-    if (!error && rename(aside, path) != 0) error = errno;
-    int folder = error ? -1 : open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0 && fsync(folder) != 0) error = errno;
-    if (folder >= 0) close(folder);
-    if (error) unlink(aside);
+    int error = private_file_write(data_dir, file_name, buffer_slice(&content), fault);
     buffer_free(&content);
-    return error ? fault_set(fault, co_from_errno(error), "%s: %s", path, strerror(error)) : CO_OK;
+    return error;
 }

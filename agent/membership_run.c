@@ -51,6 +51,9 @@ struct membership_run {
     struct arena work_arena;
     const char **servers;
     size_t server_count;
+    uint8_t work_signs[TLS_PIN_SIZE]; /* the CA that signs now, if it is known */
+    bool work_knows_ca;
+    bool work_takes_older; /* a certificate of an older CA is better than none */
     int work_error;
     struct fault work_fault;
     /* an open cluster is being closed: this node comes for its first certificate */
@@ -183,6 +186,7 @@ int membership_load(const struct membership_run_config *config, struct fault *fa
                       config->data_dir, loaded.own.node, config->node);
     if (!error) error = protect(config, &loaded, fault);
     if (!error && config->server) error = authority_load(config->authority, config->data_dir, fault);
+    if (config->server) tls_folder_remove(config->data_dir, TLS_FILE_CA_IMPORT); /* of a command that was killed */
     loaded_free(&loaded);
     return error == CO_NOTFOUND && !fault->code ? CO_OK : error;
 }
@@ -269,6 +273,16 @@ static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAns
     return error;
 }
 
+/* A server that does not have the new CA's key yet still signs by the one before. */
+static bool is_of_older(const struct membership_run *run, const Pb__EnrolAnswer *answer) {
+    struct buffer signer = {0};
+    struct tls_certificate read;
+    bool known = tls_certificate_at(slice_text(answer->chain), 1, &signer, NULL) == CO_OK &&
+                 tls_certificate_read(buffer_slice(&signer), &read, NULL) == CO_OK;
+    buffer_free(&signer);
+    return run->work_knows_ca && known && memcmp(read.pin, run->work_signs, sizeof read.pin) != 0;
+}
+
 static int ask_at(struct membership_run *run, const char *server, struct slice key, struct slice request_der,
                   struct tls_context *context, struct fault *fault) {
     struct arena arena = {0};
@@ -285,6 +299,8 @@ static int ask_at(struct membership_run *run, const char *server, struct slice k
     int error = enrol_ask(&enrol, server, run->config.port, &arena, &answer, fault);
     /* Only a server's word is a refusal. A handshake that fails may be somebody else's doing, or a wrong clock. */
     if (error == CO_DENIED && !answer) error = CO_IO;
+    if (!error && !run->work_takes_older && is_of_older(run, answer))
+        error = fault_set(fault, CO_AGAIN, "%s: it does not have the key of the new CA yet", server);
     if (!error) error = keep(run, key, answer, fault);
     enrol_wipe(answer);
     arena_free(&arena);
@@ -309,8 +325,8 @@ static int sign_own(struct membership_run *run, struct slice key, struct slice r
     return error;
 }
 
-static int ask_all(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
-                   struct fault *fault) {
+static int ask_each(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
+                    struct fault *fault) {
     int error = CO_NOLEADER;
     snprintf(fault->text, sizeof fault->text, "no server is known");
     for (size_t i = 0; i < run->server_count; i++) {
@@ -321,6 +337,18 @@ static int ask_all(struct membership_run *run, struct slice key, struct slice re
             error = rv, snprintf(fault->text, sizeof fault->text, "%s", one.text);
     }
     return error;
+}
+
+/* Asks for a certificate of the CA that signs now; only when the present one is getting old, any other will do. */
+static int ask_all(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
+                   struct fault *fault) {
+    struct fault first = {0};
+    bool takes_older = run->work_takes_older;
+    run->work_takes_older = false;
+    int error = ask_each(run, key, request, context, takes_older ? &first : fault);
+    if (!error || !takes_older) return error;
+    run->work_takes_older = true;
+    return ask_each(run, key, request, context, fault);
 }
 
 /* A key that is there is kept: of an earlier attempt, or that of the certificate. */
@@ -427,6 +455,10 @@ static void begin_renewal(struct membership_run *run) {
     run->work_fault = (struct fault){0};
     run->work_arena = (struct arena){0};
     run->server_count = rpc_peers(run->rpc, &run->work_arena, &run->servers);
+    const struct membership *now = &run->membership;
+    run->work_knows_ca = now->has_ca && !run->secures;
+    memcpy(run->work_signs, now->signs_now, sizeof run->work_signs);
+    run->work_takes_older = now_s() > now->life.from_s + (now->life.to_s - now->life.from_s) / 2;
     run->working = true;
     CHECK(uv_queue_work(run->timer.loop, &run->work, renew, renewed) == 0);
 }
@@ -488,6 +520,13 @@ static void adopt_next(struct membership_run *run, const Pb__TrustCa *ca) {
     tls_wipe(&key);
 }
 
+/* A CA of one's own may get another certificate for its key. ca.pem has it already. */
+static void renew_ca(struct membership_run *run, const Pb__TrustCa *ca) {
+    struct fault fault = {0};
+    if (authority_take_certificate(run->config.authority, slice_text(ca->certificate), &fault) != CO_OK)
+        log_error("certificates", "the CA's certificate cannot be taken error=\"%s\"", fault.text);
+}
+
 static bool has_key_of(struct membership_run *run, const Pb__TrustCa *ca) {
     uint8_t pin[TLS_PIN_SIZE];
     return authority_pin(run->config.authority, pin) && memcmp(pin, ca->pin.data, sizeof pin) == 0;
@@ -525,7 +564,8 @@ static void take_trust(struct membership_run *run, struct slice record) {
         bool server = run->config.server, closed = trust->mode == TRUST_CLOSED;
         if (run->membership.has_certificate) write_cas(run, trust);
         else if (!closed) want_first_certificate(run, trust);
-        if (server && !has_key_of(run, trust->cas[0])) adopt_next(run, trust->cas[0]);
+        if (server && has_key_of(run, trust->cas[0])) renew_ca(run, trust->cas[0]);
+        else if (server) adopt_next(run, trust->cas[0]);
         /* The CA's key is handed over once the operator has seen all names. */
         bool lacks_key = server && closed && !has_key_of(run, trust->cas[0]);
         membership_ca(&run->membership, trust->cas[0]->pin.data, lacks_key, now_s());

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "agent/agent.h"
+#include "agent/agent_tokens.h"
 #include "agent/self_config.h"
 
 static enum http_down_policy down_policy(const struct config *config) {
@@ -64,6 +65,8 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
                            .token_ttl_ms = (uint64_t)c->acl_token_ttl_ns / 1000000,
                            .down_policy = down_policy(c),
                            .default_level = strcasecmp(c->acl_default_policy, "deny") == 0 ? ACCESS_DENY : ACCESS_WRITE,
+                           .set_token = agent_tokens_set,
+                           .set_token_data = serving->tokens,
                            .describe = self_config_write,
                            .self_config_data = (void *)(uintptr_t)c,
                            .protection = certificate_watch_protection,

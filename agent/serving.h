@@ -15,6 +15,7 @@ struct serving {
     struct local *local;
     struct spender_run *spender_run;
     struct acts *acts;
+    struct agent_tokens *tokens; /* NULL: there is no access control */
     struct certificate_watch *watch;
     struct tls_slot *tls; /* of HTTPS; NULL: there is none */
 };

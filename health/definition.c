@@ -144,8 +144,32 @@ void check_shared_drop(struct check_shared *shared) {
     free(shared);
 }
 
+void token_free(char *token) {
+    if (token) explicit_bzero(token, strlen(token));
+    free(token);
+}
+
+void token_set(char **field, struct slice token) {
+    token_free(*field);
+    *field = mem_strndup(token.data, token.size);
+}
+
+char *token_read(struct json_object *json, struct fault *fault) {
+    const char *token = "";
+    json_get_string(json, "Token", &token, fault);
+    if (strlen(token) > REQUESTER_TOKEN_MOST)
+        fault_set(fault, CO_INVALID, "Token: it has %zu bytes, at most %d are allowed", strlen(token),
+                  REQUESTER_TOKEN_MOST);
+    return mem_strdup(token);
+}
+
+void check_definition_token(struct check_definition *definition, struct slice token) {
+    token_set(&definition->token, token);
+}
+
 void check_definition_free(struct check_definition *definition) {
     if (!definition) return;
+    token_free(definition->token);
     for (size_t i = 0; i < definition->header_count; i++) {
         free(definition->headers[i].name);
         free(definition->headers[i].value);
@@ -163,6 +187,7 @@ struct check_definition *check_definition_blank(const char *check_id, const char
         char **text = text_at(blank, &text_fields[i]);
         *text = mem_strdup(text == &blank->check_id ? check_id : text == &blank->service_id ? service_id : "");
     }
+    blank->token = mem_strdup("");
     blank->initial_status = PB__STATUS__CRITICAL;
     return blank;
 }
@@ -268,6 +293,7 @@ static void read_fields(struct json_object *json, bool inside, struct check_defi
         free(definition->check_id);
         definition->check_id = text_of(json, "ID", "", fault);
     }
+    definition->token = token_read(json, fault);
     definition->h2ping_use_tls = *definition->h2ping != '\0';
     json_get_bool(json, "H2PingUseTLS", &definition->h2ping_use_tls, fault);
     json_get_bool(json, "GRPCUseTLS", &definition->grpc_use_tls, fault);

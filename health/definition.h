@@ -42,7 +42,16 @@ void check_args_read(struct json_object *json, struct check_definition *definiti
  * empty. */
 void check_unit_judge(const char *unit, struct fault *fault);
 
-/* Writes the definition in the spelling of the API, so that *_parse reads an equal one back. */
+void token_free(char *token); /* wipes it; NULL allowed */
+/* A token of a definition, in place of the one before. */
+void token_set(char **field, struct slice token);
+/* The member "Token"; a fault when it is too long. */
+char *token_read(struct json_object *json, struct fault *fault);
+
+/* Apart from their tokens. */
+bool check_definition_same(const struct check_definition *a, const struct check_definition *b);
+/* Writes the definition in the spelling of the API, so that *_parse reads an equal one back: for files, because the token
+ * is in it. */
 void check_definition_write(struct json_out *json, const struct check_definition *definition);
 /* The members of a service without its checks; the caller has opened the object. */
 void service_definition_write(struct json_out *json, const Pb__Service *service);

@@ -40,9 +40,15 @@ Pb__Service *service_copy(const Pb__Service *service) {
 void service_definition_free(struct service_definition *definition) {
     if (!definition) return;
     if (definition->service) pb__service__free_unpacked(definition->service, NULL);
+    token_free(definition->token);
     for (size_t i = 0; i < definition->check_count; i++) check_definition_free(definition->checks[i]);
     free(definition->checks);
     free(definition);
+}
+
+void service_definition_token(struct service_definition *definition, struct slice token) {
+    token_set(&definition->token, token);
+    for (size_t i = 0; i < definition->check_count; i++) check_definition_token(definition->checks[i], token);
 }
 
 /* -- parts -------------------------------------------------------------------------------------------------------- */
@@ -301,6 +307,7 @@ struct service_definition *service_definition_parse(struct json_object *json, st
     pb__service__init(definition->service);
     json_only_known(json, service_keys, &wrong);
     read_service(json, definition->service, &wrong);
+    definition->token = token_read(json, &wrong);
     read_checks(json, definition, &wrong);
     if (wrong.code == CO_OK) {
         name_checks(definition);

@@ -51,8 +51,7 @@ static const char *status_text(Pb__Status status) {
     return status == PB__STATUS__PASSING ? "passing" : status == PB__STATUS__WARNING ? "warning" : "critical";
 }
 
-void check_definition_write(struct json_out *json, const struct check_definition *definition) {
-    json_object(json);
+static void write_check(struct json_out *json, const struct check_definition *definition) {
     write_text(json, "CheckID", definition->check_id);
     write_text(json, "Name", definition->name);
     write_text(json, "Notes", definition->notes);
@@ -87,7 +86,31 @@ void check_definition_write(struct json_out *json, const struct check_definition
     write_count(json, "FailuresBeforeCritical", definition->failures_before_critical);
     write_count(json, "OutputMaxSize", definition->output_max_size);
     write_text(json, "Status", status_text(definition->initial_status));
+}
+
+void check_definition_write(struct json_out *json, const struct check_definition *definition) {
+    json_object(json);
+    write_check(json, definition);
+    write_text(json, "Token", definition->token);
     json_object_end(json);
+}
+
+static void print_check(struct buffer *text, const struct check_definition *definition) {
+    struct json_out json;
+    json_out_init(&json, text, false);
+    json_object(&json);
+    write_check(&json, definition);
+    json_object_end(&json);
+}
+
+bool check_definition_same(const struct check_definition *a, const struct check_definition *b) {
+    struct buffer text_a = {0}, text_b = {0};
+    print_check(&text_a, a);
+    print_check(&text_b, b);
+    bool same = a->kind == b->kind && slice_equal(buffer_slice(&text_a), buffer_slice(&text_b));
+    buffer_free(&text_a);
+    buffer_free(&text_b);
+    return same;
 }
 
 static void write_lists(struct json_out *json, const Pb__Service *service) {

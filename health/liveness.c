@@ -17,6 +17,7 @@
 #define SHORT_MS           60000
 #define LOST_MOST_MS       30000
 #define TELL_MS            60000
+#define DENIED_AGAIN_MS    5000
 #define COMPARED_WITHIN_MS 10000 /* spreads the comparisons of all agents of a cluster */
 
 static bool mutated(const struct liveness *liveness, enum liveness_mutation rule) {
@@ -85,7 +86,7 @@ static void granted(struct liveness *liveness, const struct liveness_answer *ans
     if (liveness->told_ms)
         log_info("health", "this node's name is free, its lease is granted node=%s", liveness->rules.node);
     liveness->told_ms = liveness->taken_ms = 0;
-    liveness->granted = true;
+    liveness->granted = true, liveness->denied = false;
     liveness->granted_ms = now_ms;
     renew_later(liveness, now_ms);
     become(liveness, LIVENESS_HELD);
@@ -100,8 +101,20 @@ static void taken(struct liveness *liveness, const struct liveness_answer *answe
     become(liveness, LIVENESS_WAITING);
 }
 
+/* The agent's token lacks node:write, or is no token. */
+static void denied(struct liveness *liveness, const char *text, uint64_t now_ms) {
+    if (!liveness->denied)
+        log_warn("health",
+                 "the lease of this node is denied to its agent, so nothing of it is in the catalog node=%s: %s",
+                 liveness->rules.node, text);
+    liveness->denied = true;
+    liveness->next_ms = now_ms + DENIED_AGAIN_MS / 2 + rng_below(&liveness->rng, DENIED_AGAIN_MS);
+}
+
 static void asked(struct liveness *liveness, const struct liveness_answer *answer, uint64_t now_ms) {
     if (answer->error == CO_OK && answer->refused == CO_OK) granted(liveness, answer, now_ms);
+    else if (answer->error == CO_OK && (answer->refused == CO_DENIED || answer->refused == CO_NOTOKEN))
+        denied(liveness, answer->text, now_ms);
     else if (answer->error == CO_OK && answer->refused == CO_EXISTS) taken(liveness, answer, now_ms);
     else {
         if (answer->error == CO_OK) log_warn("health", "the lease of this node is refused: %s", answer->text);

@@ -81,6 +81,7 @@ struct liveness {
     bool granted;  /* at least once */
     bool stands;   /* ASKING, but `id` may still be held: the new lease replaces it */
     bool leaves, has_left, changed, compares;
+    bool denied; /* to the agent's token, and that was logged */
     int left_error;
     struct rng rng;
 };

@@ -12,6 +12,7 @@
 #include "health/store_files.h"
 #include "health/sync_run.h"
 #include "registry/undiscoverable.h"
+#include "rpc/api/access_control.h"
 
 /* -- waking and waiting ------------------------------------------------------------------------------------------- */
 
@@ -49,12 +50,14 @@ static void waiter_end(struct local_waiter *waiter, int error) {
     waiter->done(waiter, error);
 }
 
-/* The sequence of the first change that waiters have to wait for. An item that was set aside (sync.h) counts only when
- * it has changed since, so that it does not hold up those who wait for other changes. */
+/* The sequence of the first change that waiters have to wait for. An item that was set aside, or denied (sync.h), counts only
+ * when it has changed since, so that it does not hold up those who wait for other changes. */
 static uint64_t dirty_first(const struct local *local) {
     LIST_FOREACH(link, &local->dirty) {
         const struct item *item = LIST_ENTRY(link, struct item, dirty);
-        if (!item->lost_ms || item->sequence != item->lost_sequence) return item->sequence;
+        bool aside = item->lost_ms && item->sequence == item->lost_sequence;
+        bool denied = item->denied && item->sequence == item->denied_sequence;
+        if (!aside && !denied) return item->sequence;
     }
     return UINT64_MAX;
 }
@@ -221,6 +224,13 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     if (config->lease_ttl_ns > 0) local->liveness_run = liveness_run_new(local);
     *out = local;
     return CO_OK;
+}
+
+struct requester *local_requester(struct rpc *rpc) {
+    struct requester *requester = rpc_default_requester(rpc);
+    if (!requester || requester->slot != REQUESTER_ANONYMOUS) return requester;
+    requester_release(requester);
+    return NULL;
 }
 
 /* -- end ---------------------------------------------------------------------------------------------------------- */
@@ -402,87 +412,4 @@ int local_service_maintenance(struct local *local, struct slice id, bool enable,
 
 int local_node_maintenance(struct local *local, bool enable, struct slice reason) {
     return maintenance(local, slice_text(""), enable, reason);
-}
-
-/* -- the API: copies ---------------------------------------------------------------------------------------------- */
-
-size_t local_services(struct local *local, struct arena *arena, Pb__Service ***services) {
-    size_t count = 0;
-    local_lock(local);
-    *services = arena_alloc(arena, (local->services.count + 1) * sizeof **services);
-    for (size_t i = 0; i < local->services.count; i++) {
-        struct item *item = local->services.items[i];
-        if (!item->removed) (*services)[count++] = service_record_copy(as_service(item)->record, arena);
-    }
-    local_unlock(local);
-    return count;
-}
-
-size_t local_checks(struct local *local, struct arena *arena, Pb__Check ***checks) {
-    size_t count = 0;
-    local_lock(local);
-    *checks = arena_alloc(arena, (local->checks.count + 1) * sizeof **checks);
-    for (size_t i = 0; i < local->checks.count; i++) {
-        struct item *item = local->checks.items[i];
-        if (!item->removed) (*checks)[count++] = check_record_copy(local, as_check(item), arena);
-    }
-    local_unlock(local);
-    return count;
-}
-
-bool local_service(struct local *local, struct slice id, struct arena *arena, Pb__Service **service,
-                   Pb__Check ***checks, size_t *check_count) {
-    local_lock(local);
-    struct local_service *found = live_service(local, id);
-    if (found) {
-        *service = service_record_copy(found->record, arena);
-        *checks = arena_alloc(arena, (local->checks.count + 1) * sizeof **checks);
-        *check_count = 0;
-        for (size_t i = 0; i < local->checks.count; i++) {
-            struct local_check *check = as_check(local->checks.items[i]);
-            if (check->item.removed) continue;
-            const char *of = check->shared->definition->service_id;
-            if (*of && !slice_equal_nocase(id, slice_text(of))) continue;
-            (*checks)[(*check_count)++] = check_record_copy(local, check, arena);
-        }
-    }
-    local_unlock(local);
-    return found != NULL;
-}
-
-/* Under the lock. */
-static bool checks_pass(const struct local *local, const char *service_id) {
-    for (size_t i = 0; i < local->checks.count; i++) {
-        const struct local_check *check = as_check(local->checks.items[i]);
-        const char *of = check->item.removed ? NULL : check->shared->definition->service_id;
-        if (!of || (*of && !slice_equal_nocase(slice_text(service_id), slice_text(of)))) continue;
-        if (check->core.status != PB__STATUS__PASSING) return false;
-    }
-    return true;
-}
-
-bool local_service_passes(struct local *local, struct slice name) {
-    bool passes = false;
-    local_lock(local);
-    for (size_t i = 0; i < local->services.count && !passes; i++) {
-        struct item *item = local->services.items[i];
-        const Pb__Service *record = as_service(item)->record;
-        passes = !item->removed && slice_equal_nocase(slice_text(record->name), name) && checks_pass(local, item->id);
-    }
-    local_unlock(local);
-    return passes;
-}
-
-uint64_t local_generation(struct local *local) {
-    local_lock(local);
-    uint64_t generation = local->generation;
-    local_unlock(local);
-    return generation;
-}
-
-bool local_synced(struct local *local) {
-    local_lock(local);
-    bool synced = local->compared && list_empty(&local->dirty) && local->flying_first == UINT64_MAX;
-    local_unlock(local);
-    return synced;
 }

@@ -5,7 +5,11 @@
  * is held). When the lease is over that a service is bound to, the agent drops the service too: its next comparison
  * misses the service in the catalog, it writes the service again, and the servers refuse that because there is no such
  * lease. Definitions are kept in the data folder (health/store_files.h; written and synced in the background) and
- * survive a restart; those from configuration files are not written, and win over saved ones of the same id. */
+ * survive a restart; those from configuration files are not written, and win over saved ones of the same id.
+ *
+ * With access control a service and a check are written to the catalog on behalf of the token that they were registered
+ * with (kept with the definition, in memory and in the data folder, whose files only this user reads); without one, a
+ * service on behalf of the agent's default token. All else is the agent's own work. */
 #ifndef COORD_HEALTH_LOCAL_H
 #define COORD_HEALTH_LOCAL_H
 
@@ -16,6 +20,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "registry/catalog.h"
+#include "rpc/api/requester.h"
 #include "rpc/api/rpc.h"
 
 enum check_kind {
@@ -35,6 +40,7 @@ enum check_kind {
  * struct. */
 struct check_definition {
     char *check_id, *name, *notes, *service_id; /* service_id "": a node check */
+    char *token; /* on whose behalf the check is written to the catalog, and an alias looks at its target; "": none */
     enum check_kind kind;
     char *http, *method, *body, *tcp;
     char *udp, *grpc, *h2ping;         /* grpc: "host:port" or "host:port/service" */
@@ -56,13 +62,17 @@ struct check_definition {
     Pb__Status initial_status; /* critical unless given */
 };
 void check_definition_free(struct check_definition *definition);
+void check_definition_token(struct check_definition *definition, struct slice token); /* at most REQUESTER_TOKEN_MOST */
 
 struct service_definition {
     Pb__Service *service; /* node filled in by the agent; owned (protobuf-c) */
+    char *token;          /* on whose behalf it is written to the catalog, as its checks without a token; "": none */
     struct check_definition **checks;
     size_t check_count;
 };
 void service_definition_free(struct service_definition *definition);
+/* Of the service and of all its checks. */
+void service_definition_token(struct service_definition *definition, struct slice token);
 
 /* Whether the agent accepts definitions of script checks: from anybody, or from configuration files only. */
 struct check_permission {
@@ -117,6 +127,10 @@ int local_service_register(struct local *local, struct service_definition *defin
 int local_service_deregister(struct local *local, struct slice id); /* CO_NOTFOUND */
 int local_check_register(struct local *local, struct check_definition *definition, bool persist, struct fault *fault);
 int local_check_deregister(struct local *local, struct slice check_id); /* CO_NOTFOUND */
+/* Whose it is, for access control: the name of the service with this id, and of the check's service, "" of a node's check; in
+ * the arena. NULL: there is none. */
+const char *local_service_name(struct local *local, struct slice id, struct arena *arena);
+const char *local_check_owner(struct local *local, struct slice check_id, struct arena *arena);
 /* True: the service or check is registered, and a configuration file defines it. */
 bool local_from_file(struct local *local, struct slice id, bool check);
 /* TTL checks: pass, warn, fail, update. CO_NOTFOUND, or CO_INVALID (not a TTL check) with a fault. */

@@ -56,7 +56,7 @@ static int look_there(struct local *local, const struct check_definition *alias,
                       struct alias_target *target, struct fault *fault) {
     ProtobufCAllocator allocator = ARENA_PROTOBUF(arena);
     struct follow_seen seen;
-    int error = follow_see(local->follows, alias->alias_node, &seen);
+    int error = follow_see(local->follows, alias->alias_node, alias->token, &seen);
     if (error != CO_OK) return fault_set(fault, error, "%s", co_strerror(error));
     const Pb__NodeServicesResult *node =
         pb__node_services_result__unpack(&allocator, seen.services.size, (const uint8_t *)seen.services.data);
@@ -77,7 +77,7 @@ static int look_there(struct local *local, const struct check_definition *alias,
 
 bool local_alias_known(struct local *local, const struct check_definition *alias) {
     struct follow_seen seen;
-    return is_local(local, alias) || follow_see(local->follows, alias->alias_node, &seen) != CO_AGAIN;
+    return is_local(local, alias) || follow_see(local->follows, alias->alias_node, alias->token, &seen) != CO_AGAIN;
 }
 
 int local_alias_look(void *data, const struct check_definition *definition, struct arena *arena,
@@ -99,7 +99,7 @@ static void follow_what_is_aliased(struct local *local) {
     follows_want_begin(local->follows);
     LIST_FOREACH(link, &local->aliases) {
         const struct check_definition *alias = LIST_ENTRY(link, struct local_check, of_aliases)->shared->definition;
-        if (!is_local(local, alias)) follows_want(local->follows, alias->alias_node);
+        if (!is_local(local, alias)) follows_want(local->follows, alias->alias_node, alias->token);
     }
     follows_want_end(local->follows);
 }
@@ -118,7 +118,9 @@ void local_aliases_refresh(struct local *local) {
     LIST_FOREACH(link, &local->aliases) {
         struct local_check *alias = LIST_ENTRY(link, struct local_check, of_aliases);
         const struct check_definition *definition = alias->shared->definition;
-        bool concerned = is_local(local, definition) ? changed : follow_changed(local->follows, definition->alias_node);
+        bool concerned = is_local(local, definition)
+                             ? changed
+                             : follow_changed(local->follows, definition->alias_node, definition->token);
         if (!concerned) continue;
         check_hurry(&alias->core, clock_mono_ns());
         if (list_empty(&alias->restart)) list_append(&local->restarts, &alias->restart);

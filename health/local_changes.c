@@ -152,19 +152,6 @@ void check_recall(struct local_check *check, const Pb__Check *stored, uint64_t n
 
 static bool same_id(const char *a, const char *b) { return slice_equal_nocase(slice_text(a), slice_text(b)); }
 
-static bool same_definition(const struct check_definition *a, const struct check_definition *b) {
-    struct buffer text_a = {0}, text_b = {0};
-    struct json_out json;
-    json_out_init(&json, &text_a, false);
-    check_definition_write(&json, a);
-    json_out_init(&json, &text_b, false);
-    check_definition_write(&json, b);
-    bool same = a->kind == b->kind && slice_equal(buffer_slice(&text_a), buffer_slice(&text_b));
-    buffer_free(&text_a);
-    buffer_free(&text_b);
-    return same;
-}
-
 /* The check was known before the agent was started: it resumes its saved state if there is one. When a TTL check of the
  * data folder has none, nobody can tell when its status was reported, so it is critical until a client reports one. */
 static void take_up(struct local *local, struct local_check *check, const struct check_definition *definition) {
@@ -216,7 +203,7 @@ static struct local_check *check_install(struct local *local, struct check_defin
                                          bool restored) {
     struct local_check *check = check_take(local, definition->check_id);
     bool known = check->shared && !check->item.removed;
-    bool same = known && !check->is_maintenance && same_definition(check->shared->definition, definition);
+    bool same = known && !check->is_maintenance && check_definition_same(check->shared->definition, definition);
     bool moves = known && !same_id(check->shared->definition->service_id, definition->service_id);
     if (moves) item_save(local, &check->item); /* the service that it leaves */
     check->item.persist = persist;
@@ -238,8 +225,10 @@ static struct local_check *check_install(struct local *local, struct check_defin
             state_note(local, check, true);
             restart(local, check);
         }
-        check_definition_free(definition);
+        check_shared_drop(check->shared); /* its token may be another one */
+        check->shared = check_shared_new(definition);
     }
+    item_token(local, &check->item, check->shared->definition->token);
     if (!restored) item_save(local, &check->item);
     item_changed(local, &check->item);
     return check;
@@ -290,8 +279,10 @@ int service_put(struct local *local, struct service_definition *definition, bool
     for (size_t i = 0; i < definition->check_count; i++) {
         struct check_definition *check = definition->checks[i];
         definition->checks[i] = NULL;
+        if (!*check->token) check_definition_token(check, slice_text(definition->token));
         check_install(local, check, persist, restored);
     }
+    item_token(local, &service->item, definition->token);
     join_waiting(local, service->record->id);
     /* The records of its other checks carry its name and tags. */
     LIST_FOREACH(item, &service->checks) {
@@ -354,6 +345,7 @@ int maintenance_put(struct local *local, struct slice service_id, struct slice r
         check->held_shown = false;
         alias_forget(local, check);
         if (service) list_append(&service->checks, &check->of_service);
+        if (service) item_token(local, &check->item, item_token_text(&service->item));
         if (!restored) item_save(local, &check->item);
         item_changed(local, &check->item);
     }

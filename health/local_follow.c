@@ -5,10 +5,12 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/api/access_control.h"
 
 #define WAIT_MS        120000
 #define AGAIN_LEAST_MS 500
 #define AGAIN_MOST_MS  2000
+#define DENIED_MS      5000
 #define ROUNDS_MOST    8 /* a node that changes all the time is shown then, though the indexes differ */
 
 enum { OF_SERVICES, OF_CHECKS, PARTS };
@@ -34,7 +36,7 @@ struct part {
 };
 
 struct follower {
-    char *node;
+    char *node, *token; /* token "": none */
     bool wanted, shown, changed, lost;
     struct part parts[PARTS];
     unsigned rounds; /* how often in a row one part was asked again because the other was newer */
@@ -48,7 +50,7 @@ struct follows {
     struct local *local;
     uint64_t lost_ms;
     uv_timer_t timer;
-    struct follower **items; /* sorted by node */
+    struct follower **items; /* sorted by node and token */
     size_t count, capacity;
     struct rng rng;
 };
@@ -56,6 +58,7 @@ struct follows {
 /* -- questions ---------------------------------------------------------------------------------------------------- */
 
 static void question_free(struct follow_question *question) {
+    requester_release(question->fetch.requester);
     buffer_free(&question->records);
     uv_mutex_destroy(&question->lock);
     free(question);
@@ -79,6 +82,13 @@ static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetc
     if (!local) question_free(question);
 }
 
+/* A reference. */
+static struct requester *requester_of(const struct follows *follows, const struct follower *follower) {
+    struct rpc *rpc = follows->local->rpc;
+    if (!rpc_access_controlled(rpc)) return NULL;
+    return *follower->token ? requester_new(REQUESTER_REQUEST, slice_text(follower->token)) : local_requester(rpc);
+}
+
 static void ask(struct follows *follows, struct follower *follower, unsigned which, uint64_t index) {
     static const struct query_type *const types[PARTS] = {&query_node_services, &query_node_checks};
     struct follow_question *question = mem_zalloc(sizeof *question);
@@ -91,6 +101,7 @@ static void ask(struct follows *follows, struct follower *follower, unsigned whi
                                          .background = true,
                                          .index = index,
                                          .wait_ms = WAIT_MS,
+                                         .requester = requester_of(follows, follower),
                                          .done = on_fetched};
     follower->parts[which].out = question;
     rpc_fetch(follows->local->rpc, &question->fetch, &request.base);
@@ -134,7 +145,11 @@ static void failed(struct follows *follows, struct follower *follower, struct pa
     uint64_t again_ms = follower->again_ms ? follower->again_ms * 2 : AGAIN_LEAST_MS;
     follower->again_ms = again_ms > AGAIN_MOST_MS ? AGAIN_MOST_MS : again_ms;
     follower->next_ms = now_ms + follower->again_ms / 2 + rng_below(&follows->rng, follower->again_ms);
-    if (follower->lost || !follower->shown || now_ms - follower->failing_ms < follows->lost_ms) return;
+    bool denied = error == CO_DENIED || error == CO_NOTOKEN;
+    if (denied) follower->next_ms = now_ms + DENIED_MS;
+    bool lost = denied || (follower->shown && now_ms - follower->failing_ms >= follows->lost_ms);
+    if (follower->lost || !lost) return;
+    follower->shown = true;
     log_warn("health", "aliased node cannot be read any more, its aliases are critical node=%s: %s", follower->node,
              co_strerror(error));
     follower->lost = follower->changed = true;
@@ -222,13 +237,14 @@ void follows_look(struct follows *follows) {
 
 /* -- who is followed ---------------------------------------------------------------------------------------------- */
 
-/* The index of the node's follower, or the index where it belongs. */
-static size_t place_of(const struct follows *follows, const char *node, struct follower **found) {
+/* The index of the follower, or the index where it belongs. */
+static size_t place_of(const struct follows *follows, const char *node, const char *token, struct follower **found) {
     size_t low = 0, high = follows->count;
     *found = NULL;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         int order = strcmp(node, follows->items[middle]->node);
+        if (order == 0) order = strcmp(token, follows->items[middle]->token);
         if (order == 0) {
             *found = follows->items[middle];
             return middle;
@@ -245,6 +261,7 @@ static void follower_free(struct follows *follows, struct follower *follower) {
         buffer_free(&follower->parts[i].records);
         buffer_free(&follower->records[i]);
     }
+    token_free(follower->token);
     free(follower->node);
     free(follower);
 }
@@ -253,16 +270,16 @@ void follows_want_begin(struct follows *follows) {
     for (size_t i = 0; i < follows->count; i++) follows->items[i]->wanted = false;
 }
 
-void follows_want(struct follows *follows, const char *node) {
+void follows_want(struct follows *follows, const char *node, const char *token) {
     struct follower *follower;
-    size_t place = place_of(follows, node, &follower);
+    size_t place = place_of(follows, node, token, &follower);
     if (!follower) {
         if (follows->count == follows->capacity) {
             follows->capacity = follows->capacity ? 2 * follows->capacity : 8;
             follows->items = mem_realloc(follows->items, follows->capacity * sizeof(struct follower *));
         }
         follower = mem_zalloc(sizeof *follower);
-        follower->node = mem_strdup(node);
+        follower->node = mem_strdup(node), follower->token = mem_strdup(token);
         memmove(follows->items + place + 1, follows->items + place,
                 (follows->count - place) * sizeof(struct follower *));
         follows->items[place] = follower;
@@ -280,15 +297,15 @@ void follows_want_end(struct follows *follows) {
     follows->count = kept;
 }
 
-bool follow_changed(const struct follows *follows, const char *node) {
+bool follow_changed(const struct follows *follows, const char *node, const char *token) {
     struct follower *follower;
-    (void)place_of(follows, node, &follower);
+    (void)place_of(follows, node, token, &follower);
     return follower && follower->changed;
 }
 
-int follow_see(const struct follows *follows, const char *node, struct follow_seen *seen) {
+int follow_see(const struct follows *follows, const char *node, const char *token, struct follow_seen *seen) {
     struct follower *follower;
-    (void)place_of(follows, node, &follower);
+    (void)place_of(follows, node, token, &follower);
     if (!follower || !follower->shown) return CO_AGAIN;
     if (follower->lost) return follower->error;
     *seen = (struct follow_seen){.found = follower->found,

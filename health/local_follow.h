@@ -1,5 +1,5 @@
-/* The servers' view of other nodes, for the alias checks of these nodes. One *follower* for each node, whatever the
- * number of its aliases, asks for the node's services and its checks and goes on asking, by blocking queries of two
+/* The servers' view of other nodes, for the alias checks of these nodes. One *follower* for each node and each token that its
+ * aliases were registered with, whatever their number, asks for the node's services and its checks and goes on asking, by blocking queries of two
  * minutes that any server answers from its state (rpc_fetch, RPC_STALE): on a client agent as on a server. The answers
  * are kept, packed.
  *
@@ -13,6 +13,8 @@
  * is *lost*. Its aliases are critical then, as in Consul, which bounds the age of answers by the same 15 s (there the
  * second query that fails in a row counts). With the next answer they follow the node again. A follower that never had
  * an answer is never lost: its aliases have no result yet.
+ *
+ * What the token may not read is not there for its aliases; when it may not read the node at all, they are critical at once.
  *
  * Loop thread only. */
 #ifndef COORD_HEALTH_LOCAL_FOLLOW_H
@@ -29,13 +31,13 @@ void follows_close(struct follows *follows);
 
 /* The nodes that are to be followed from now on: everything between begin and end. The others' followers end. */
 void follows_want_begin(struct follows *follows);
-void follows_want(struct follows *follows, const char *node);
+void follows_want(struct follows *follows, const char *node, const char *token);
 void follows_want_end(struct follows *follows);
 
 /* follows_look takes the answers that have come, and asks again. Until its next call follow_changed tells whether it
  * has changed what is known of a node. */
 void follows_look(struct follows *follows);
-bool follow_changed(const struct follows *follows, const char *node);
+bool follow_changed(const struct follows *follows, const char *node, const char *token);
 
 /* CO_OK: `seen` is the last answer. CO_AGAIN: there is no answer yet. Another error: the follower is lost, for this
  * reason. */
@@ -44,6 +46,6 @@ struct follow_seen {
     /* packed pb.NodeServicesResult and pb.ChecksResult; valid until the next look, want or close */
     struct slice services, checks;
 };
-int follow_see(const struct follows *follows, const char *node, struct follow_seen *seen);
+int follow_see(const struct follows *follows, const char *node, const char *token, struct follow_seen *seen);
 
 #endif

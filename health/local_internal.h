@@ -44,7 +44,11 @@ struct item {
     struct list dirty, save;         /* in local->dirty, local->saves; or by itself */
     uint64_t sequence;               /* of its last change */
     uint64_t flying_sequence;
-    uint64_t hash; /* of the record that the catalog is to hold, output apart */
+    uint64_t hash;               /* of the record that the catalog is to hold, output apart */
+    struct requester *requester; /* by the token that it was registered with; NULL: without one */
+    /* How often in a row the servers denied it to its token, when they did so last, and its sequence then (sync.h). */
+    unsigned denied;
+    uint64_t denied_ms, denied_sequence;
 };
 struct item_table {
     struct item **items; /* sorted by id, without case */
@@ -149,6 +153,9 @@ void items_free(struct local *local);
 
 /* Makes the item dirty: it has to be written to the catalog. */
 void item_touch(struct local *local, struct item *item);
+/* The token that it was registered with, "": none. With another one it has to be written again. */
+void item_token(struct local *local, struct item *item, const char *token);
+const char *item_token_text(const struct item *item);
 /* Touches it when its record is no longer the one that the catalog was given. */
 void item_changed(struct local *local, struct item *item);
 /* Its file has to be written or removed; `check`s of saved services: that of the service. */
@@ -219,6 +226,9 @@ void local_aliases_refresh(struct local *local);
 /* -- the whole (local.c) ------------------------------------------------------------------------------------------ */
 /* Any thread, with or without the lock. A table without a loop (local_new) has nothing to wake. */
 void local_wake(struct local *local);
+/* On whose behalf services and aliases without a token act, with access control: a reference, or NULL: the agent's own
+ * work. */
+struct requester *local_requester(struct rpc *rpc);
 /* Makes the table alone, without a loop: nothing runs, waits or is written. The simulator's agents use it so. */
 struct local *local_new(const struct local_config *config, uint64_t seed);
 void local_free(struct local *local);

@@ -100,6 +100,7 @@ struct local_check *check_take(struct local *local, const char *id) {
 static void service_free(struct local_service *service) {
     if (service->record) pb__service__free_unpacked(service->record, NULL);
     free(service->item.id), free(service->item.file_id);
+    requester_release(service->item.requester);
     free(service);
 }
 
@@ -108,6 +109,7 @@ static void check_free(struct local_check *check) {
     check_end(&check->core);
     buffer_free(&check->output);
     free(check->item.id), free(check->item.file_id);
+    requester_release(check->item.requester);
     free(check);
 }
 
@@ -140,6 +142,15 @@ void item_touch(struct local *local, struct item *item) {
     list_remove(&item->dirty);
     list_append(&local->dirty, &item->dirty);
     local_wake(local);
+}
+
+const char *item_token_text(const struct item *item) { return item->requester ? item->requester->text : ""; }
+
+void item_token(struct local *local, struct item *item, const char *token) {
+    if (strcmp(item_token_text(item), token) == 0) return;
+    requester_release(item->requester);
+    item->requester = *token ? requester_new(REQUESTER_REQUEST, slice_text(token)) : NULL;
+    item_touch(local, item);
 }
 
 static uint64_t record_hash(struct local *local, struct item *item) {

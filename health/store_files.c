@@ -37,6 +37,7 @@ static void write_service(struct json_out *json, const struct local_service *ser
     json_key(json, "Service");
     json_object(json);
     service_definition_write(json, service->record);
+    if (service->item.requester) json_key(json, "Token"), json_string(json, item_token_text(&service->item));
     json_key(json, "Checks");
     json_array(json);
     LIST_FOREACH(link, &service->checks) {

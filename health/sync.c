@@ -17,6 +17,8 @@
 #define ASIDE_LEAST_MS   2000
 #define ASIDE_MOST_MS    120000
 #define ASIDE_CHANGED_MS 10000
+#define DENIED_LEAST_MS  5000
+#define DENIED_MOST_MS   60000
 
 static bool mutated(const struct sync *sync, enum sync_mutation rule) { return sync->mutations & rule; }
 
@@ -50,6 +52,7 @@ static void delivered(struct sync *sync) {
         sync->node_dirty = false;
         sync->node_lost = 0;
         sync->node_due_ms = 0;
+        sync->node_denied = false;
     }
     land(sync);
     for (size_t i = 0; i < sync->batch_count; i++) {
@@ -84,7 +87,16 @@ uint64_t sync_aside_period_ms(unsigned lost) {
     return period_ms < ASIDE_MOST_MS ? period_ms : ASIDE_MOST_MS;
 }
 
+uint64_t sync_denied_period_ms(unsigned denied) {
+    uint64_t period_ms = DENIED_LEAST_MS;
+    if (denied == 0) return 0;
+    for (unsigned i = 1; i < denied && period_ms < DENIED_MOST_MS; i++) period_ms *= 2;
+    return period_ms < DENIED_MOST_MS ? period_ms : DENIED_MOST_MS;
+}
+
 uint64_t sync_aside_until_ms(const struct item *item) {
+    if (item->denied && item->sequence == item->denied_sequence)
+        return item->denied_ms + sync_denied_period_ms(item->denied);
     if (!item->lost_ms) return 0;
     uint64_t period_ms = sync_aside_period_ms(item->lost);
     if (item->sequence != item->lost_sequence && period_ms > ASIDE_CHANGED_MS) period_ms = ASIDE_CHANGED_MS;
@@ -95,6 +107,8 @@ void sync_item_arrived(struct item *item) {
     item->alone = false;
     item->lost = 0;
     item->lost_ms = item->lost_sequence = 0;
+    item->denied = 0;
+    item->denied_ms = item->denied_sequence = 0;
 }
 
 /* The connection was lost, perhaps because of a record that was written. The servers were reachable in between, because
@@ -129,6 +143,25 @@ static void failed(struct sync *sync, int error, uint64_t now_ms) {
     later(sync, now_ms);
 }
 
+static bool is_denial(int error) { return error == CO_DENIED || error == CO_NOTOKEN; }
+
+/* The token may not write it. What others wait for is not held up by that. */
+static void denied(struct sync *sync, const char *text, uint64_t now_ms) {
+    for (size_t i = 0; i < sync->batch_count; i++) {
+        struct item *item = sync->batch[i];
+        if (item->denied++ == 0)
+            log_warn("health", "the catalog denies a %s to its token, it is tried again id=%s: %s",
+                     item->is_check ? "check" : "service", item->id, text);
+        item->denied_ms = now_ms;
+        item->denied_sequence = item->flying_sequence;
+    }
+    put_back(sync);
+    if (!sync->node_flying) return;
+    if (!sync->node_denied) log_warn("health", "the catalog denies this node to its agent: %s", text);
+    sync->node_denied = true;
+    sync->node_due_ms = now_ms + DENIED_LEAST_MS; /* nothing goes before it */
+}
+
 /* The servers refuse the write. It is unknown which record of a batch they refuse, so each travels by itself next. */
 static void refused(struct sync *sync, const struct sync_answer *answer, uint64_t now_ms) {
     bool by_lease = sync->lease[0];
@@ -149,8 +182,12 @@ static void refused(struct sync *sync, const struct sync_answer *answer, uint64_
         later(sync, now_ms);
         return;
     }
-    tried(sync, answer->refused);
     const char *text = *answer->text ? answer->text : co_strerror(answer->refused);
+    if (is_denial(answer->refused) && sync->batch_units <= 1) {
+        denied(sync, text, now_ms);
+        return;
+    }
+    if (!is_denial(answer->refused)) tried(sync, answer->refused);
     if (sync->node_flying || sync->batch_units > 1) {
         for (size_t i = 0; i < sync->batch_count; i++) sync->batch[i]->alone = true;
         put_back(sync);
@@ -171,7 +208,8 @@ void sync_written(struct sync *sync, const struct sync_answer *answer, uint64_t 
     struct liveness *liveness = sync->local->liveness;
     bool unknown = answer->error == CO_UNKNOWN_OUTCOME;
     sync->writing = false;
-    if (answer->error != CO_OK) failed(sync, answer->error, now_ms);
+    bool unready = answer->refused == CO_NOTREADY; /* this server cannot tell yet what a token may do */
+    if (answer->error != CO_OK || unready) failed(sync, unready ? CO_NOTREADY : answer->error, now_ms);
     else if (answer->refused != CO_OK) refused(sync, answer, now_ms);
     else delivered(sync);
     sync->batch_count = 0;
@@ -216,6 +254,7 @@ static bool gather(struct sync *sync, struct sync_order *order, uint64_t now_ms)
         arena_reset(&sync->arena);
         return false;
     }
+    order->requester = sync->batch_count ? sync_requester(sync, sync->batch[0]) : NULL;
     const char *lease = local->liveness ? liveness_lease(local->liveness) : NULL;
     snprintf(sync->lease, sizeof sync->lease, "%s", lease ? lease : "");
     sync->writing = true;
@@ -234,13 +273,28 @@ static void compare_now(struct sync *sync, const struct sync_catalog *catalog, u
     sync->backoff_ms = 0;
 }
 
+/* What it cannot see it takes for missing, and writes it again and again. */
+static void tell_hidden(struct sync *sync, uint64_t hidden) {
+    if (hidden && !sync->read_hides)
+        log_warn("health", "the agent's token may not read all records of this node hidden=%" PRIu64, hidden);
+    sync->read_hides = hidden > 0;
+}
+
 void sync_read(struct sync *sync, int error, const struct sync_catalog *catalog, uint64_t now_ms) {
     const struct liveness *liveness = sync->local->liveness;
     sync->reading = false;
     if (liveness && !liveness_may_write(liveness)) {
         sync->compare_wanted = true; /* another agent may own the records now */
     } else if (error == CO_OK) {
+        sync->read_denied = false;
+        tell_hidden(sync, catalog->hidden);
         compare_now(sync, catalog, now_ms);
+    } else if (is_denial(error)) {
+        if (!sync->read_denied)
+            log_warn("health", "the agent's token may not read this node's records, so nothing is written: %s",
+                     co_strerror(error));
+        sync->read_denied = sync->compare_wanted = true;
+        sync->retry_ms = now_ms + DENIED_LEAST_MS;
     } else {
         log_debug("health", "catalog not read: %s", co_strerror(error));
         later(sync, now_ms);

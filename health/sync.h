@@ -16,6 +16,11 @@
  * each record of the batch travels alone, and one whose write is lost even then is set aside, longer and longer (2 s to
  * 2 min; 10 s at most when it was changed since), while the others go on.
  *
+ * With access control each record travels on behalf of the token that it was registered with (local.h), and a batch has
+ * records of one requester only; the node's own record, and removals, are the agent's own work. A record that the servers
+ * deny to its token stays dirty, and is tried again 5 s later, then less often, up to 60 s; at once when it is changed or
+ * gets another token. The others go on.
+ *
  * Ownership of records: while this agent holds its node lease (so no other agent is this node, and the cluster knows
  * the label), it labels all that it writes by_agent. Under its node it removes only labelled records. Records that
  * others registered there stay as they are, unless a service or check of the same id is registered here, which then
@@ -50,6 +55,7 @@ struct sync_order {
     /* Of SYNC_WRITE: in the arena, and points into records of local, which change under the lock only. */
     uint8_t command;
     const ProtobufCMessage *message;
+    const struct requester *requester; /* on whose behalf, likewise; NULL: the agent's own work */
 };
 /* The outcome of a write. */
 struct sync_answer {
@@ -60,12 +66,17 @@ struct sync_answer {
 struct sync_catalog {
     const Pb__NodeServicesResult *services; /* NULL: there is no such node */
     const Pb__ChecksResult *checks;
+    uint64_t hidden; /* records that the agent's token may not read */
 };
 
 struct sync {
     struct local *local; /* its liveness says whether it may write, and is told of lost leases and unknown outcomes */
     struct arena arena;  /* of what is written or read now; the caller resets it when that is used */
     unsigned mutations;  /* enum sync_mutation; 0 outside of the simulator */
+    /* Set by the caller before sync_next: is there access control, and on whose behalf services without a token travel
+     * then (NULL: the agent's own work). */
+    bool controlled;
+    const struct requester *services;
     /* Its own. */
     struct item **batch; /* the items that are flying */
     size_t batch_count, batch_capacity, batch_units;
@@ -75,7 +86,8 @@ struct sync {
     uint64_t compare_ms, retry_ms, backoff_ms;
     unsigned node_lost; /* as item.lost, of the node's own record; that is tried again at node_due_ms */
     uint64_t node_due_ms;
-    uint64_t aside_ms; /* when the next item that was set aside is due; SYNC_NEVER: none */
+    bool node_denied, read_denied, read_hides; /* that was logged */
+    uint64_t aside_ms;                         /* when the next item that was set aside is due; SYNC_NEVER: none */
     struct rng rng;
 };
 
@@ -94,6 +106,7 @@ void sync_compare_within(struct sync *sync, uint64_t most_ms, uint64_t now_ms);
 
 /* How long a record is set aside after `lost` writes of it in a row were lost. */
 uint64_t sync_aside_period_ms(unsigned lost);
+uint64_t sync_denied_period_ms(unsigned denied); /* after it was denied so often in a row */
 
 /* -- for sync*.c -------------------------------------------------------------------------------------------------- */
 /* sync_compare.c: marks the items that differ; sets node_dirty. */
@@ -103,8 +116,9 @@ void sync_compare(struct sync *sync, const struct sync_catalog *catalog, uint64_
 const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command, uint64_t now_ms);
 /* The agent's registration of itself: the node, its service "consul" and its check; in the arena. */
 Pb__RegisterCommand *sync_own(struct sync *sync);
-uint64_t sync_aside_until_ms(const struct item *item); /* 0: it is not */
-void sync_item_arrived(struct item *item);             /* it travels like any other item again */
-bool sync_labels(const struct sync *sync);             /* the agent labels its records by_agent */
+uint64_t sync_aside_until_ms(const struct item *item); /* 0: it is not; also of one that was denied */
+const struct requester *sync_requester(const struct sync *sync, const struct item *item);
+void sync_item_arrived(struct item *item); /* it travels like any other item again */
+bool sync_labels(const struct sync *sync); /* the agent labels its records by_agent */
 
 #endif

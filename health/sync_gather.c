@@ -13,6 +13,7 @@ struct gathering {
     Pb__RegisterCommand *lone_checks; /* checks whose service does not travel with them */
     size_t bytes;
     uint64_t now_ms;
+    const struct requester *requester; /* of all that is in it, once there is something */
 };
 
 /* -- the node itself ---------------------------------------------------------------------------------------------- */
@@ -121,6 +122,33 @@ static bool full(const struct gathering *g) {
     return g->sync->batch_count >= BATCH_ITEMS_MOST || g->bytes >= BATCH_BYTES_MOST;
 }
 
+/* -- on whose behalf ---------------------------------------------------------------------------------------------- */
+
+const struct requester *sync_requester(const struct sync *sync, const struct item *item) {
+    if (!sync->controlled || item->removed) return NULL;
+    if (item->requester) return item->requester;
+    bool of_node = item->is_check && !*as_check((struct item *)(uintptr_t)item)->shared->definition->service_id;
+    return of_node ? NULL : sync->services;
+}
+
+/* The service that has to travel before the check, or with it. */
+static struct local_service *service_first(struct local *local, const struct item *item) {
+    if (!item->is_check || item->removed) return NULL;
+    const char *service_id = as_check((struct item *)(uintptr_t)item)->shared->definition->service_id;
+    struct local_service *service = *service_id ? live_service(local, slice_text(service_id)) : NULL;
+    return service && !list_empty(&service->item.dirty) ? service : NULL;
+}
+
+/* Of what travels next when the item's turn comes. */
+static const struct requester *next_requester(const struct sync *sync, const struct item *item) {
+    const struct local_service *service = service_first(sync->local, item);
+    return sync_requester(sync, service ? &service->item : item);
+}
+
+static bool fits(const struct gathering *g, const struct item *item) {
+    return requester_equal(sync_requester(g->sync, item), g->requester);
+}
+
 /* Adds the service with its dirty checks in one command: the catalog takes them together or not at all. */
 static void add_service(struct gathering *g, struct local_service *service) {
     size_t checks = 1;
@@ -133,13 +161,13 @@ static void add_service(struct gathering *g, struct local_service *service) {
     fly(g, &service->item);
     LIST_FOREACH(link, &service->checks) {
         struct local_check *check = LIST_ENTRY(link, struct local_check, of_service);
-        if (!full(g) && !list_empty(&check->item.dirty) && sync_aside_until_ms(&check->item) <= g->now_ms)
+        if (!full(g) && !list_empty(&check->item.dirty) && fits(g, &check->item) &&
+            sync_aside_until_ms(&check->item) <= g->now_ms)
             add_check(g, command, check);
     }
 }
 
 static void add_item(struct gathering *g, struct item *item) {
-    struct local *local = g->sync->local;
     if (item->removed) {
         Pb__DeregisterCommand *command = add_deregister(g);
         *(item->is_check ? &command->check_id : &command->service_id) = item->id;
@@ -150,11 +178,10 @@ static void add_item(struct gathering *g, struct item *item) {
         add_service(g, as_service(item));
         return;
     }
-    const char *service_id = as_check(item)->shared->definition->service_id;
-    struct local_service *service = *service_id ? live_service(local, slice_text(service_id)) : NULL;
-    if (service && !list_empty(&service->item.dirty)) {
+    struct local_service *service = service_first(g->sync->local, item);
+    if (service) {
         add_service(g, service);
-        if (list_empty(&item->dirty)) return;
+        if (list_empty(&item->dirty) || !fits(g, item)) return;
     }
     if (!g->lone_checks) g->lone_checks = add_register(g, BATCH_ITEMS_MOST + 1);
     add_check(g, g->lone_checks, as_check(item));
@@ -163,10 +190,8 @@ static void add_item(struct gathering *g, struct item *item) {
 /* When the item may travel: not while it is set aside, nor while its service has to travel first and is set aside. */
 static uint64_t due_ms(struct local *local, const struct item *item) {
     uint64_t due = sync_aside_until_ms(item);
-    if (!item->is_check || item->removed) return due;
-    const char *service_id = as_check((struct item *)(uintptr_t)item)->shared->definition->service_id;
-    struct local_service *service = *service_id ? live_service(local, slice_text(service_id)) : NULL;
-    if (!service || list_empty(&service->item.dirty)) return due;
+    const struct local_service *service = service_first(local, item);
+    if (!service) return due;
     uint64_t of_service = sync_aside_until_ms(&service->item);
     return of_service > due ? of_service : due;
 }
@@ -194,12 +219,15 @@ const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command, uint64_
             if (due < sync->aside_ms) sync->aside_ms = due;
             continue;
         }
+        const struct requester *requester = next_requester(sync, item);
+        if (sync->batch_units > 0 && !requester_equal(requester, g.requester)) continue;
         if (item->alone && sync->batch_units > 0) break;
         bool alone = item->alone;
-        /* The loop's `next` may have been added along with this item: begin at the front again. */
+        g.requester = requester;
         add_item(&g, item);
         sync->batch_units++;
-        next = local->dirty.next;
+        /* The loop's `next` may have been added along with this item: it begins at the front again. */
+        if (next != &local->dirty && LIST_ENTRY(next, struct item, dirty)->flying) next = local->dirty.next;
         if (alone || full(&g)) break;
     }
     if (sync->batch_units == 0) return NULL;

@@ -8,6 +8,7 @@
 #include "base/message.h"
 #include "health/liveness_run.h"
 #include "health/sync.h"
+#include "rpc/api/access_control.h"
 
 enum { OF_SERVICES, OF_CHECKS, PARTS };
 
@@ -31,6 +32,7 @@ struct out_read {
         struct rpc_fetch fetch;
         struct out_read *read;
         struct buffer records;
+        uint64_t hidden;
         bool found;
     } parts[PARTS];
 };
@@ -46,6 +48,7 @@ struct sync_run {
 /* -- writes ------------------------------------------------------------------------------------------------------- */
 
 static void write_free(struct out_write *out) {
+    requester_release(out->write.requester);
     uv_mutex_destroy(&out->lock);
     free(out);
 }
@@ -71,6 +74,8 @@ static void begin_write(struct sync_run *run, const struct sync_order *order) {
     struct out_write *out = run->write = mem_zalloc(sizeof *out);
     out->write.done = on_written;
     out->owner = run;
+    out->write.requester = requester_keep(order->requester);
+    out->write.judged = UINT64_MAX; /* nobody has yet */
     CHECK(uv_mutex_init(&out->lock) == 0);
     rpc_submit(run->local->rpc, &out->write, order->command, order->message);
 }
@@ -109,6 +114,7 @@ static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetc
         read->error = error;
     } else {
         part->found = fetched->found;
+        part->hidden = fetched->hidden;
         buffer_append(&part->records, fetched->records.data, fetched->records.size);
     }
     bool last = --read->left == 0;
@@ -146,6 +152,7 @@ static int take_catalog(struct sync_run *run, const struct out_read *read, struc
     catalog->checks = (const Pb__ChecksResult *)unpack(run, &read->parts[OF_CHECKS]);
     if (!catalog->services || !catalog->checks) return CO_CORRUPT;
     if (!read->parts[OF_SERVICES].found) catalog->services = NULL;
+    catalog->hidden = read->parts[OF_SERVICES].hidden + read->parts[OF_CHECKS].hidden;
     return CO_OK;
 }
 
@@ -183,13 +190,17 @@ void sync_run_kick(struct sync_run *run) {
     if (local->stopping) return;
     collect_write(run);
     collect_read(run);
+    struct requester *services = local_requester(local->rpc);
     local_lock(local);
+    run->sync.controlled = rpc_access_controlled(local->rpc), run->sync.services = services;
     struct sync_order order = sync_next(&run->sync, clock_mono_ms());
+    run->sync.services = NULL;
     if (order.act == SYNC_WRITE) {
         begin_write(run, &order);
         arena_reset(&run->sync.arena);
     }
     local_unlock(local);
+    requester_release(services);
     if (order.act == SYNC_READ) begin_read(run);
     else if (order.act == SYNC_REST) arm(run, order.until_ms);
 }

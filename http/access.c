@@ -132,6 +132,15 @@ void access_find(struct http_request *request, void (*then)(struct http_request 
     }
 }
 
+void http_access_again(struct http_request *request, void (*then)(struct http_request *request)) {
+    if (!request->requester) {
+        then(request);
+        return;
+    }
+    access_release(request->access);
+    request->access = NULL;
+    access_find(request, then);
+}
 void http_find_access(struct http_request *request, void (*then)(struct http_request *request)) {
     access_find(request, then);
 }
@@ -139,7 +148,11 @@ const char *http_accessor(const struct http_request *request) { return access_ac
 
 bool http_allows(struct http_request *request, enum access_resource resource, struct slice name,
                  enum access_level least) {
-    return access_allows(request->access, resource, name, least);
+    return !request->requester || access_allows(request->access, resource, name, least);
+}
+
+bool http_allows_some(struct http_request *request, enum access_resource resource, enum access_level least) {
+    return !request->requester || access_allows_some(request->access, resource, least);
 }
 
 bool http_shows(struct http_request *request, enum access_resource resource, struct slice name) {
@@ -148,13 +161,18 @@ bool http_shows(struct http_request *request, enum access_resource resource, str
     return false;
 }
 
-bool http_require(struct http_request *request, enum access_resource resource, struct slice name,
-                  enum access_level least) {
-    if (http_allows(request, resource, name, least)) return true;
+void http_deny(struct http_request *request, enum access_resource resource, struct slice name,
+               enum access_level least) {
     struct buffer text = {0};
     rpc_denial_print(request->requester, request->access, &(struct access_missing){resource, least, false, name},
                      &text);
     http_reply_text(request, 403, "%.*s", (int)text.size, text.data);
     buffer_free(&text);
+}
+
+bool http_require(struct http_request *request, enum access_resource resource, struct slice name,
+                  enum access_level least) {
+    if (http_allows(request, resource, name, least)) return true;
+    http_deny(request, resource, name, least);
     return false;
 }

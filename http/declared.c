@@ -263,6 +263,11 @@ static void refuse_unknown(const struct http_request *request, struct slice name
     struct buffer said = {0};
     buffer_printf(&said, "unknown parameter \"%.60s\"", name.data);
     const struct http_param *member = member_named(request->route->endpoint.body, name);
+    if (!member && slice_is(name, "dc")) {
+        fault_set(fault, CO_INVALID, "dc: this is done in a region by itself: ask an agent there");
+        buffer_free(&said);
+        return;
+    }
     if (member) {
         fault_set(fault, CO_INVALID, "%.*s: it is a member of the body: {\"%s\": ...}", (int)said.size, said.data,
                   member->name);
@@ -291,8 +296,9 @@ static void check_given(const struct http_request *request, unsigned i, struct f
     const struct parameter *parameter = &request->parameters[i];
     const struct http_param *param = declared_find(request->route->params, parameter->name);
     struct message_value value;
+    bool here = slice_is(parameter->name, "dc") && slice_is(parameter->value, http_env(request)->datacenter);
     if (!param) {
-        if (!is_common(parameter->name)) refuse_unknown(request, parameter->name, fault);
+        if (!here && !is_common(parameter->name)) refuse_unknown(request, parameter->name, fault);
         return;
     }
     for (unsigned j = 0; j < i && !param->repeats; j++)

@@ -60,6 +60,9 @@ struct http_protection {
     uint64_t info_days, warning_days, critical_days; /* the thresholds of severity */
 };
 
+/* Tokens of the agent: of requests that have none; of its own work; one for this agent alone, which needs no server. */
+enum http_agent_token { HTTP_AGENT_TOKEN_DEFAULT, HTTP_AGENT_TOKEN_AGENT, HTTP_AGENT_TOKEN_MASTER, HTTP_AGENT_TOKENS };
+
 /* While no server can tell what a token may do: what a server said before counts on; nothing, or everything is allowed. */
 enum http_down_policy { HTTP_DOWN_EXTEND, HTTP_DOWN_DENY, HTTP_DOWN_ALLOW };
 
@@ -92,6 +95,10 @@ struct http_env {
     /* Fills a struct of zeroes; any thread. NULL: not known. */
     void (*protection)(void *data, struct http_protection *protection);
     void *protection_data;
+    /* Sets a token of the agent, "": takes it back; counts at once. Any thread; may write a small file. Where there is
+     * access control. */
+    int (*set_token)(void *data, enum http_agent_token token, struct slice secret, struct fault *fault);
+    void *set_token_data;
     void (*act)(void *data, struct http_control *act); /* any thread */
     void *act_data;
 };
@@ -143,6 +150,8 @@ bool http_region_set(struct http_request *request, struct slice name);
 /* Equal for requests that may see the same; 0 without access control. For answers that an endpoint keeps itself. CO_OK, or
  * CO_NOTOKEN, CO_NOTREADY. */
 const struct requester *http_requester(const struct http_request *request); /* on whose behalf; NULL: nobody's */
+/* The token that the client itself sent, also without access control; empty: none, or one that is too long to be one. */
+struct slice http_token(const struct http_request *request);
 int http_sees(struct http_request *request, uint64_t *view);
 /* One line about the refusal of the last http_read_once (CO_DENIED and the like); "": it was none. */
 const char *http_denial(const struct http_request *request);
@@ -159,6 +168,12 @@ bool http_allows(struct http_request *request, enum access_resource resource, st
 bool http_shows(struct http_request *request, enum access_resource resource, struct slice name);
 bool http_require(struct http_request *request, enum access_resource resource, struct slice name,
                   enum access_level least);
+/* Is there a name for which it has this level? */
+bool http_allows_some(struct http_request *request, enum access_resource resource, enum access_level least);
+/* Replies 403; the name is shown. */
+void http_deny(struct http_request *request, enum access_resource resource, struct slice name, enum access_level least);
+/* After a wait, in which the rules may have changed: finds them anew, then calls `then`, or replies. */
+void http_access_again(struct http_request *request, void (*then)(struct http_request *request));
 
 /* -- answering ---------------------------------------------------------------------------------------------------- */
 void http_reply_text(struct http_request *request, int status, const char *format, ...)

@@ -51,6 +51,7 @@ static void view(struct http_request *request, struct http_call *call, int error
     if (error == CO_OK)
         error =
             fetched_result(&fetching->fetched, fetching->fetch.type, fetching->message, http_arena(request), &result);
+    if (error == CO_OK) request->hidden += fetching->fetched.hidden;
     fetched_free(&fetching->fetched);
     requester_release(fetching->fetch.requester);
     request->denial = arena_strndup(http_arena(request), fetching->denial, strlen(fetching->denial));

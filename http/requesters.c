@@ -56,5 +56,9 @@ int http_sees(struct http_request *request, uint64_t *view) {
     return error;
 }
 
+struct slice http_token(const struct http_request *request) {
+    return request->token.size <= REQUESTER_TOKEN_MOST ? request->token : slice_make("", 0);
+}
+
 const struct requester *http_requester(const struct http_request *request) { return request->requester; }
 const char *http_denial(const struct http_request *request) { return request->denial ? request->denial : ""; }

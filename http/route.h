@@ -131,7 +131,7 @@ enum http_route_flags {
     HTTP_BODY_RAW = 1,  /* body is any bytes (KV) */
     HTTP_BODY_BIG = 2,  /* limit is env.kv_value_max instead of 64 KiB... see server.h */
     HTTP_BODY_TXN = 32, /* ... env.txn_body_max */
-    HTTP_LOCAL = 4,     /* answered by this process: ?dc is ignored */
+    HTTP_LOCAL = 4,     /* answered by this process: ?dc is ignored; with HTTP_OWN another region is refused */
     HTTP_BODY_FILE = 8, /* the body goes into a file without a name in env.spool_folder: http_body_file */
     /* The endpoint is coord's own: parameters that are not declared, or not as declared, are a 400 before the handler
      * runs. Without this flag the endpoint is Consul's, ignores unknown parameters, and refuses wrong ones in its own

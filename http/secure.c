@@ -178,7 +178,7 @@ static int judge(gnutls_session_t session) {
     }
     struct slice chain[CHAIN_MOST];
     struct tls_certificate certificate = {0};
-    struct tls_rules rules = {.trusted = tls_context_trusted(secure->context), .now_s = wall_s()};
+    struct tls_rules rules = {.trust = tls_context_trust(secure->context), .now_s = wall_s()};
     char why[160] = "";
     if (count > CHAIN_MOST) count = CHAIN_MOST;
     for (unsigned i = 0; i < count; i++) chain[i] = slice_make(shown[i].data, shown[i].size);

@@ -29,6 +29,7 @@ static void take_commands(struct modules *modules, const struct module *module, 
         CHECK(command->since <= newest);
         CHECK(command->name && !command->apply != !command->apply_bytes);
         CHECK(command->request || command->apply_bytes);
+        CHECK(command->may || command->servers_only);
         modules->commands[command->number] = command;
     }
 }
@@ -44,7 +45,8 @@ static void take_queries(struct modules *modules, const struct module *module) {
         }
         CHECK(number && !modules->queries[number]);
         CHECK(module->queries[i]->name && module->queries[i]->request && module->queries[i]->watched);
-        CHECK(module->queries[i]->run && !module->queries[i]->result != !module->queries[i]->result_of);
+        CHECK(module->queries[i]->run && module->queries[i]->show &&
+              !module->queries[i]->result != !module->queries[i]->result_of);
         modules->queries[number] = module->queries[i];
     }
 }

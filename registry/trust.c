@@ -118,7 +118,8 @@ static const char *trust_fault(const Pb__Trust *trust) {
             return "a region has a name, a trust domain and the certificate of its CA";
     for (size_t i = 0; i < trust->n_cas; i++)
         if (trust->cas[i]->pin.len != PIN_SIZE || !trust->cas[i]->certificate[0] ||
-            strlen(trust->cas[i]->certificate) > PEM_MOST || strlen(trust->cas[i]->cross) > PEM_MOST)
+            strlen(trust->cas[i]->certificate) > PEM_MOST || strlen(trust->cas[i]->cross) > PEM_MOST ||
+            strlen(trust->cas[i]->above) > PEM_MOST)
             return "a CA has no certificate, or a certificate that is too long";
     return NULL;
 }

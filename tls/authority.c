@@ -124,13 +124,27 @@ int authority_sign(struct authority *authority, struct slice request, const stru
     return error;
 }
 
-int authority_cross_sign(struct authority *authority, struct slice key, const char *domain, struct tls_life life,
-                         struct buffer *certificate, struct fault *fault) {
+int authority_cross_sign(struct authority *authority, struct slice ca, struct tls_life life, struct buffer *certificate,
+                         struct fault *fault) {
     pthread_mutex_lock(&authority->lock);
     struct tls_issuer issuer = {buffer_slice(&authority->certificate), tls_secret_slice(&authority->key)};
-    int error = issuer.key.size ? tls_ca_make(key, domain, life, &issuer, certificate, fault)
+    int error = issuer.key.size ? tls_ca_cross(ca, life, &issuer, certificate, fault)
                                 : fault_set(fault, CO_NOTFOUND, "this server does not have the CA's key");
     pthread_mutex_unlock(&authority->lock);
+    return error;
+}
+
+int authority_take_certificate(struct authority *authority, struct slice certificate, struct fault *fault) {
+    struct buffer taken = {0};
+    pthread_mutex_lock(&authority->lock);
+    int error = tls_pair_check(tls_secret_slice(&authority->key), certificate, fault);
+    if (!error) error = tls_certificate_at(certificate, 0, &taken, fault);
+    if (!error) {
+        buffer_reset(&authority->certificate);
+        buffer_append(&authority->certificate, taken.data, taken.size);
+    }
+    pthread_mutex_unlock(&authority->lock);
+    buffer_free(&taken);
     return error;
 }
 

@@ -27,9 +27,11 @@ bool authority_pin(struct authority *authority, uint8_t pin[TLS_PIN_SIZE]);
 /* CO_NOTFOUND: it has no key. As tls_issue. */
 int authority_sign(struct authority *authority, struct slice request, const struct tls_subject *subject,
                    struct tls_life life, struct buffer *chain, struct fault *fault);
-/* Signs a CA certificate of a new key by the present one (tls_ca_make), for a rotation. */
-int authority_cross_sign(struct authority *authority, struct slice key, const char *domain, struct tls_life life,
-                         struct buffer *certificate, struct fault *fault);
+/* Signs another CA by this one (tls_ca_cross), for a rotation. */
+int authority_cross_sign(struct authority *authority, struct slice ca, struct tls_life life, struct buffer *certificate,
+                         struct fault *fault);
+/* Another certificate of the key that it has, because the one of before ends. CO_INVALID: it is not of this key. */
+int authority_take_certificate(struct authority *authority, struct slice certificate, struct fault *fault);
 bool authority_hash(struct authority *authority, const struct join_token *token, uint8_t hash[JOIN_TOKEN_HASH_SIZE]);
 /* For handing them to another server: copies, to be freed by tls_wipe. False: there are none. */
 bool authority_copy(struct authority *authority, struct buffer *certificate, struct buffer *key, struct buffer *secret);

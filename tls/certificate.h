@@ -63,10 +63,13 @@ void tls_wipe(struct buffer *secret); /* overwrites the bytes and frees them */
  * buffer; after a fault it is as before. */
 int tls_key_make(struct buffer *key, struct fault *fault);
 int tls_domain_make(char domain[TLS_DOMAIN_SIZE + 1], struct fault *fault);
-/* A CA of its own (self-signed), or signed by `by` when that is not NULL (cross-signed: same name, same key). A name
- * has the beginning of its key's pin, so two CAs of a cluster have different ones. */
-int tls_ca_make(struct slice key, const char *domain, struct tls_life life, const struct tls_issuer *by,
-                struct buffer *certificate, struct fault *fault);
+/* A CA that signs itself. A name has the beginning of its key's pin, so two CAs of a cluster have different ones. */
+int tls_ca_make(struct slice key, const char *domain, struct tls_life life, struct buffer *certificate,
+                struct fault *fault);
+/* The CA `ca` (the first certificate of a PEM text, whoever signed it) as signed by `by`: the same name, key and id, so both
+ * lead to what it signed. It may sign nodes and no further CA. CO_UNSUPPORTED: `by` may sign no other CA (path length 0). */
+int tls_ca_cross(struct slice ca, struct tls_life life, const struct tls_issuer *by, struct buffer *certificate,
+                 struct fault *fault);
 /* A certificate request (PKCS #10). It has no names: the issuer decides which ones the certificate has. */
 int tls_request_make(struct slice key, struct buffer *request, struct fault *fault);
 /* Is it a request whose sender has the key? Takes EC keys (P-256, P-384) only. */

@@ -47,6 +47,10 @@ void tls_trust_leave(const struct tls_trust *trust, gnutls_x509_trust_list_t lis
 /* The CA of these bytes, which stays the trust's; NULL: it is none of them. */
 gnutls_x509_crt_t tls_trust_find(const struct tls_trust *trust, struct slice der);
 
+/* May the CA sign all names of the certificate, which was read, not made? NULL: it may; else the kind of those that it may not
+ * ("DNS names"). */
+const char *tls_names_forbidden(gnutls_x509_crt_t ca, gnutls_x509_crt_t certificate);
+
 void tls_pin_of_certificate(gnutls_x509_crt_t certificate, uint8_t pin[TLS_PIN_SIZE]);
 void tls_describe(gnutls_x509_crt_t from, struct tls_certificate *certificate);
 /* "2026-11-02 10:00:00 UTC" */

@@ -53,7 +53,7 @@ static void set_life(struct draft *draft, struct tls_life life, const struct tls
     step(draft, gnutls_x509_crt_set_expiration_time(draft->certificate, (time_t)life.to_s));
 }
 
-/* Version and serial; the ids of both keys. `issuer` NULL: it signs itself. */
+/* Version and serial; the ids of both keys, where its own has none yet. `issuer` NULL: it signs itself. */
 static void set_numbers(struct draft *draft, gnutls_x509_crt_t issuer) {
     uint8_t serial[SERIAL_SIZE], pin[TLS_PIN_SIZE], of_issuer[128];
     size_t size = sizeof of_issuer;
@@ -63,7 +63,9 @@ static void set_numbers(struct draft *draft, gnutls_x509_crt_t issuer) {
     step(draft, gnutls_x509_crt_set_serial(draft->certificate, serial, sizeof serial));
     if (draft->error) return;
     tls_pin_of_certificate(draft->certificate, pin);
-    step(draft, gnutls_x509_crt_set_subject_key_id(draft->certificate, pin, KEY_ID_SIZE));
+    if (gnutls_x509_crt_get_subject_key_id(draft->certificate, of_issuer, &size, NULL) != 0)
+        step(draft, gnutls_x509_crt_set_subject_key_id(draft->certificate, pin, KEY_ID_SIZE));
+    size = sizeof of_issuer;
     if (!issuer || gnutls_x509_crt_get_subject_key_id(issuer, of_issuer, &size, NULL) != 0) {
         if (issuer) tls_pin_of_certificate(issuer, pin);
         memcpy(of_issuer, pin, KEY_ID_SIZE);
@@ -148,23 +150,43 @@ static int sign(gnutls_x509_crt_t certificate, gnutls_x509_crt_t issuer, gnutls_
     return rv < 0 ? rv : gnutls_x509_crt_sign2(certificate, issuer, key, hash, 0);
 }
 
+/* GnuTLS does not compare URIs with constraints, so with any of them it is not known who takes the certificate. */
+static bool constrains_uris(gnutls_x509_name_constraints_t constraints) {
+    gnutls_datum_t name;
+    unsigned type;
+    for (unsigned i = 0; gnutls_x509_name_constraints_get_permitted(constraints, i, &type, &name) == 0; i++)
+        if (type == GNUTLS_SAN_URI) return true;
+    for (unsigned i = 0; gnutls_x509_name_constraints_get_excluded(constraints, i, &type, &name) == 0; i++)
+        if (type == GNUTLS_SAN_URI) return true;
+    return false;
+}
+
+const char *tls_names_forbidden(gnutls_x509_crt_t ca, gnutls_x509_crt_t certificate) {
+    static const struct {
+        gnutls_x509_subject_alt_name_t kind;
+        const char *names;
+    } kinds[] = {{GNUTLS_SAN_DNSNAME, "DNS names"}, {GNUTLS_SAN_IPADDRESS, "addresses"}};
+    gnutls_x509_name_constraints_t constraints;
+    unsigned critical;
+    const char *forbidden = NULL;
+    CHECK(gnutls_x509_name_constraints_init(&constraints) == 0);
+    if (gnutls_x509_crt_get_name_constraints(ca, constraints, 0, &critical) == 0) {
+        if (constrains_uris(constraints)) forbidden = "URIs";
+        for (size_t i = 0; i < ARRAY_COUNT(kinds) && !forbidden; i++)
+            if (!gnutls_x509_name_constraints_check_crt(constraints, kinds[i].kind, certificate))
+                forbidden = kinds[i].names;
+    }
+    gnutls_x509_name_constraints_deinit(constraints);
+    return forbidden;
+}
+
 /* A certificate with a name that its CA may not sign would be refused everywhere, later and with fewer words. GnuTLS
  * checks names of certificates that it has read, not of those that it makes. */
 static void check_constraints(struct draft *draft, gnutls_x509_crt_t issuer, const gnutls_datum_t *pem) {
-    static const gnutls_x509_subject_alt_name_t kinds[] = {GNUTLS_SAN_DNSNAME, GNUTLS_SAN_IPADDRESS, GNUTLS_SAN_URI};
-    gnutls_x509_name_constraints_t constraints;
     gnutls_x509_crt_t made;
-    unsigned critical;
     CHECK(tls_load_certificate(slice_make(pem->data, pem->size), &made, NULL) == CO_OK);
-    CHECK(gnutls_x509_name_constraints_init(&constraints) == 0);
-    if (gnutls_x509_crt_get_name_constraints(issuer, constraints, 0, &critical) == 0)
-        for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
-            if (!gnutls_x509_name_constraints_check_crt(constraints, kinds[i], made))
-                refuse(draft, "the CA may not sign one of its %s (name constraints)",
-                       kinds[i] == GNUTLS_SAN_DNSNAME ? "DNS names"
-                       : kinds[i] == GNUTLS_SAN_URI   ? "URIs"
-                                                      : "addresses");
-    gnutls_x509_name_constraints_deinit(constraints);
+    const char *forbidden = tls_names_forbidden(issuer, made);
+    if (forbidden) refuse(draft, "the CA may not sign one of its %s (name constraints)", forbidden);
     gnutls_x509_crt_deinit(made);
 }
 
@@ -198,7 +220,7 @@ static int check_issuer(gnutls_x509_crt_t certificate, bool for_ca, struct fault
     if (gnutls_x509_crt_get_key_usage(certificate, &usage, NULL) == 0 && !(usage & GNUTLS_KEY_KEY_CERT_SIGN))
         return fault_set(fault, CO_INVALID, "the issuer's certificate is not made to sign certificates (key usage)");
     if (for_ca && path_length == 0)
-        return fault_set(fault, CO_INVALID, "the issuer may sign no other CA (path length 0)");
+        return fault_set(fault, CO_UNSUPPORTED, "the issuer may sign no other CA (path length 0)");
     return CO_OK;
 }
 
@@ -237,28 +259,66 @@ static void set_ca_name(struct draft *draft) {
     set_common_name(draft, name);
 }
 
-int tls_ca_make(struct slice key, const char *domain, struct tls_life life, const struct tls_issuer *by,
-                struct buffer *certificate, struct fault *fault) {
+int tls_ca_make(struct slice key, const char *domain, struct tls_life life, struct buffer *certificate,
+                struct fault *fault) {
     gnutls_x509_privkey_t own;
-    struct issuer issuer = {0};
+    struct draft draft;
+    char uri[16 + TLS_DOMAIN_SIZE];
     int rv = check_domain(domain, fault);
     if (rv == CO_OK) rv = tls_load_key(key, &own, fault);
     if (rv != CO_OK) return rv;
-    if (by) rv = issuer_load(by, true, &issuer, fault);
+    begin(&draft, fault);
+    step(&draft, gnutls_x509_crt_set_key(draft.certificate, own));
+    set_life(&draft, life, NULL);
+    set_numbers(&draft, NULL);
+    set_ca_name(&draft);
+    add_name(&draft, GNUTLS_SAN_URI, uri, (size_t)snprintf(uri, sizeof uri, "spiffe://%s", domain));
+    be_ca(&draft, -1);
+    rv = finish(&draft, NULL, own, certificate);
+    gnutls_x509_privkey_deinit(own);
+    return rv;
+}
+
+/* The id of its key, and its trust domain. */
+static void copy_ca(struct draft *draft, gnutls_x509_crt_t ca) {
+    uint8_t id[128];
+    size_t size = sizeof id;
+    char uri[16 + TLS_DOMAIN_SIZE];
+    struct tls_certificate said;
+    gnutls_pubkey_t key;
+    CHECK(gnutls_pubkey_init(&key) == 0);
+    step(draft, gnutls_pubkey_import_x509(key, ca, 0));
+    if (!draft->error) step(draft, gnutls_x509_crt_set_pubkey(draft->certificate, key));
+    gnutls_pubkey_deinit(key);
+    /* Without a name to add, it copies the subject, byte for byte. */
+    step(draft, gnutls_x509_crt_set_proxy_dn(draft->certificate, ca, 0, NULL, 0));
+    if (gnutls_x509_crt_get_subject_key_id(ca, id, &size, NULL) == 0)
+        step(draft, gnutls_x509_crt_set_subject_key_id(draft->certificate, id, size));
+    tls_describe(ca, &said);
+    if (said.domain[0])
+        add_name(draft, GNUTLS_SAN_URI, uri, (size_t)snprintf(uri, sizeof uri, "spiffe://%s", said.domain));
+}
+
+int tls_ca_cross(struct slice ca, struct tls_life life, const struct tls_issuer *by, struct buffer *certificate,
+                 struct fault *fault) {
+    gnutls_x509_crt_t crossed;
+    struct issuer issuer;
+    int rv = issuer_load(by, true, &issuer, fault);
+    if (rv != CO_OK) return rv;
+    rv = tls_load_certificate(ca, &crossed, fault);
     if (rv == CO_OK) {
         struct draft draft;
-        char uri[16 + TLS_DOMAIN_SIZE];
+        struct tls_life own = tls_life_of(crossed);
+        if (own.to_s < life.to_s) life.to_s = own.to_s;
         begin(&draft, fault);
-        step(&draft, gnutls_x509_crt_set_key(draft.certificate, own));
-        set_life(&draft, life, by ? &issuer.life : NULL);
+        copy_ca(&draft, crossed);
+        set_life(&draft, life, &issuer.life);
         set_numbers(&draft, issuer.certificate);
-        set_ca_name(&draft);
-        add_name(&draft, GNUTLS_SAN_URI, uri, (size_t)snprintf(uri, sizeof uri, "spiffe://%s", domain));
-        be_ca(&draft, by ? 0 : -1);
-        rv = finish(&draft, issuer.certificate, by ? issuer.key : own, certificate);
+        be_ca(&draft, 0);
+        rv = finish(&draft, issuer.certificate, issuer.key, certificate);
+        gnutls_x509_crt_deinit(crossed);
     }
     issuer_free(&issuer);
-    gnutls_x509_privkey_deinit(own);
     return rv;
 }
 

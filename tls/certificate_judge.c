@@ -91,17 +91,24 @@ static bool leads_nowhere(const struct trial *trial, unsigned at) {
     return !trial->borrowed[at] && gnutls_x509_crt_check_issuer(one, one);
 }
 
+static bool counts(const struct trial *trial, unsigned at, bool any_time) {
+    return at == 0 || ((any_time || when(trial->chain[at], trial->rules->now_s) == 0) && !leads_nowhere(trial, at));
+}
+
 /* Tries the node's certificate alone, then with one more of those that it showed, and so on: a certificate that nobody
- * here needs (a CA signed by an older one, which is gone) must not do harm. Returns GnuTLS's status, 0: trusted. Of
- * several failures one that found the CA says most. */
+ * here needs (a CA signed by an older one, which is gone) must not do harm. Then with each of the later ones alone, because
+ * a CA may be there twice, and the first time lead to a root that is not known here. Returns GnuTLS's status, 0: trusted.
+ * Of several failures one that found the CA says most. */
 static unsigned attempt(const struct trial *trial, bool any_time) {
     gnutls_x509_trust_list_t list = any_time ? trial->trust->all : tls_trust_at(trial->trust, trial->rules->now_s);
     gnutls_x509_crt_t chain[TLS_CHAIN_MOST];
     unsigned count = 0, status = GNUTLS_CERT_INVALID | GNUTLS_CERT_SIGNER_NOT_FOUND;
-    for (unsigned i = 0; i < trial->chain_count && status != 0; i++) {
-        if (i > 0 && !any_time && when(trial->chain[i], trial->rules->now_s) != 0) continue;
-        if (i > 0 && leads_nowhere(trial, i)) continue;
-        chain[count++] = trial->chain[i];
+    for (unsigned i = 0; i < 2 * trial->chain_count && status != 0; i++) {
+        unsigned at = i % trial->chain_count;
+        bool alone = i != at;
+        if ((alone && at < 2) || !counts(trial, at, any_time)) continue;
+        if (alone) count = 1;
+        chain[count++] = trial->chain[at];
         unsigned found = verify(list, chain, count, trial->rules->as_server);
         if (found == 0 || !(found & GNUTLS_CERT_SIGNER_NOT_FOUND)) status = found;
     }

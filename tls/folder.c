@@ -22,7 +22,7 @@ static const struct {
     [TLS_FILE_KEY] = {"key.pem", true},       [TLS_FILE_CA_KEY] = {"ca.key", true},
     [TLS_FILE_SECRET] = {"secret.key", true}, [TLS_FILE_FIRST] = {"first", true},
     [TLS_FILE_MODE] = {"mode", false},        [TLS_FILE_CA_NEXT] = {"ca-next.key", true},
-    [TLS_FILE_REGIONS] = {"regions", false},
+    [TLS_FILE_REGIONS] = {"regions", false},  [TLS_FILE_CA_IMPORT] = {"ca-import.key", true},
 };
 
 const char *tls_file_name(enum tls_file file) {
@@ -198,12 +198,20 @@ static int take_next(const struct paths *paths, struct fault *fault) {
     return rename(paths->next, paths->now) == 0 ? CO_OK : file_fault(fault, paths->now, errno);
 }
 
+static int give_to_owner(const struct paths *paths, struct fault *fault) {
+    struct stat info;
+    if (geteuid() != 0) return CO_OK;
+    bool given = stat(paths->folder, &info) == 0 && lchown(paths->next, info.st_uid, info.st_gid) == 0;
+    return given ? CO_OK : file_fault(fault, paths->next, errno);
+}
+
 int tls_folder_write(const char *data_dir, enum tls_file file, struct slice content, struct fault *fault) {
     CHECK(file != TLS_FILE_SECRET || content.size == TLS_SECRET_SIZE);
     struct paths paths = paths_of(data_dir, file);
     int rv = write_next(&paths, mode_of(file), content, fault);
     if (rv == CO_OK) {
-        rv = take_next(&paths, fault);
+        rv = give_to_owner(&paths, fault);
+        if (rv == CO_OK) rv = take_next(&paths, fault);
         if (rv != CO_OK) (void)unlink(paths.next);
     }
     if (rv == CO_OK) rv = sync_folder(paths.folder, fault);

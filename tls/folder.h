@@ -7,6 +7,7 @@
  *     secret.key   servers: 32 random bytes; the key of hashes of secrets that are replicated (join tokens)
  *     first        the first server, until it leads: what `coord init` brings into the replicated state
  *     ca-next.key  a server that makes a new CA, until the cluster trusts it
+ *     ca-import.key  the key of a CA that an operator brings, until the server has taken it
  *     regions      other regions whose CAs are trusted between servers: pb.Trust, of which only these are used
  *     mode         while an open cluster is being closed: plain connections are taken, too
  *
@@ -14,7 +15,8 @@
  * (NAME.new), then renamed, the key first; a start that finds the pair half renamed finishes or undoes it. So a full
  * disk, a crash or a kill leaves the old pair or the new one. A key that others than its owner may read or write is
  * refused, in a line that names the file, its mode and the command that mends it. Files of the folder are no symbolic
- * links: a link would be replaced, and not the file that it names. Blocking. */
+ * links: a link would be replaced, and not the file that it names. A file that root writes belongs to the owner of the folder, so that
+ * the agent can read it. Blocking. */
 #ifndef COORD_TLS_FOLDER_H
 #define COORD_TLS_FOLDER_H
 
@@ -31,6 +33,7 @@ enum tls_file {
     TLS_FILE_FIRST,
     TLS_FILE_MODE,
     TLS_FILE_CA_NEXT,
+    TLS_FILE_CA_IMPORT,
     TLS_FILE_REGIONS,
     TLS_FILES
 };

@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include "health/local.h"
+#include "http/api/agent_access.h"
 #include "http/api/agent_views.h"
 #include "http/api/members.h"
 #include "http/api/topics.h"
 #include "http/api/views.h"
 #include "http/http.h"
+#include "rpc/api/access_control.h"
 #include "rpc/server/coordinates.h"
 
 /* ---- self ---- */
@@ -83,7 +85,7 @@ static void stats_server(struct json_out *json, const struct http_env *env) {
     rpc_status(env->rpc, &status);
     json_key(json, "consul");
     json_object(json);
-    pair(json, "acl", "disabled");
+    pair(json, "acl", rpc_access_controlled(env->rpc) ? "enabled" : "disabled");
     pair_number(json, "known_datacenters", 1);
     pair_bool(json, "leader", status.is_leader);
     pair(json, "leader_addr", status.leader_address);
@@ -176,6 +178,7 @@ static void get_services(struct http_request *request) {
     struct json_out *json = http_out(request);
     json_object(json);
     for (size_t i = 0; i < count; i++) {
+        if (!http_shows(request, ACCESS_SERVICE, slice_text(services[i]->name))) continue;
         json_key_slice(json, slice_text(services[i]->id));
         agent_view_service(json, services[i], 0);
     }
@@ -190,6 +193,7 @@ static void get_checks(struct http_request *request) {
     struct json_out *json = http_out(request);
     json_object(json);
     for (size_t i = 0; i < count; i++) {
+        if (!agent_shows_check(request, checks[i])) continue;
         json_key_slice(json, slice_text(checks[i]->check_id));
         view_check(json, checks[i]);
     }
@@ -224,6 +228,14 @@ static void reply_health(struct http_request *request, int code, const char *rea
     http_reply_raw(request, code, "text/plain");
 }
 
+/* The state counts all checks; shown are those that may be read. */
+static size_t shown_checks(struct http_request *request, Pb__Check **checks, size_t count) {
+    size_t shown = 0;
+    for (size_t i = 0; i < count; i++)
+        if (agent_shows_check(request, checks[i])) checks[shown++] = checks[i];
+    return shown;
+}
+
 /* An id or name for a header, without characters that would end the header. */
 static const char *one_line(struct http_request *request, const char *before, struct slice text, const char *after) {
     char *line = arena_printf(http_arena(request), "%s%.*s%s", before, (int)(text.size < 200 ? text.size : 200),
@@ -243,13 +255,15 @@ static void get_health_by_id(struct http_request *request) {
         http_reply_text(request, 400, "Bad request: Missing serviceID");
         return;
     }
+    if (!agent_may_service(request, id, ACCESS_READ)) return;
     if (!local_service(http_env(request)->local, id, http_arena(request), &service, &checks, &count)) {
         if (!wants_text(request)) agent_view_health(http_out(request), "critical", NULL, NULL, 0);
         reply_health(request, 404, one_line(request, "ServiceId ", id, " not found"));
         return;
     }
     const char *status = agent_worst_status(checks, count);
-    if (!wants_text(request)) agent_view_health(http_out(request), status, service, checks, count);
+    if (!wants_text(request))
+        agent_view_health(http_out(request), status, service, checks, shown_checks(request, checks, count));
     reply_health(request, code_of(status), status);
 }
 
@@ -283,7 +297,7 @@ static void get_health_by_name(struct http_request *request) {
         if (!local_service(local, slice_text(services[i]->id), arena, &service, &checks, &check_count)) continue;
         const char *status = agent_worst_status(checks, check_count);
         if (!worst || rank(status) > rank(worst)) worst = status;
-        if (!text) agent_view_health(json, status, service, checks, check_count);
+        if (!text) agent_view_health(json, status, service, checks, shown_checks(request, checks, check_count));
     }
     if (!text) json_array_end(json);
     if (worst) {

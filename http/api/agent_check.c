@@ -1,6 +1,7 @@
 /* /v1/agent/check: checks of this agent, and updates of TTL checks. */
 #include "base/text.h"
 #include "health/local.h"
+#include "http/api/agent_access.h"
 #include "http/api/agent_views.h"
 #include "http/api/topics.h"
 #include "http/api/views.h"
@@ -15,6 +16,11 @@ static void put_register(struct http_request *request) {
         http_reply_fault(request, &fault);
         return;
     }
+    if (!agent_may_register_check(request, definition)) {
+        check_definition_free(definition);
+        return;
+    }
+    check_definition_token(definition, http_token(request));
     int error = local_check_register(http_env(request)->local, definition, true, &fault);
     if (error == CO_OK) {
         agent_reply_synced(request);
@@ -31,6 +37,7 @@ static void put_deregister(struct http_request *request) {
         http_reply_text(request, 500, "CheckID missing");
         return;
     }
+    if (!agent_may_check(request, id, ACCESS_WRITE)) return;
     (void)local_check_deregister(http_env(request)->local, id);
     agent_reply_synced(request);
 }
@@ -38,7 +45,9 @@ static void put_deregister(struct http_request *request) {
 /* Clients recognise the text and the status 500 of an unknown check, and register again. */
 static void update(struct http_request *request, Pb__Status status, struct slice output) {
     struct fault fault = {0};
-    if (local_check_update(http_env(request)->local, http_path_value(request, "id"), status, output, &fault) == CO_OK) {
+    struct slice id = http_path_value(request, "id");
+    if (!agent_may_check(request, id, ACCESS_WRITE)) return;
+    if (local_check_update(http_env(request)->local, id, status, output, &fault) == CO_OK) {
         agent_reply_synced(request);
     } else {
         http_reply_text(request, 500, "%s", fault.text);
@@ -126,6 +135,7 @@ static void standing_write(struct json_out *json, const struct local_check_stand
 static void get_explain(struct http_request *request) {
     struct local_check_standing standing;
     struct slice id = http_path_value(request, "id");
+    if (!agent_may_check(request, id, ACCESS_READ)) return;
     if (!local_check_explain(http_env(request)->local, id, http_arena(request), &standing)) {
         http_reply_text(request, 404, "this agent has no check \"%.*s\"", (int)id.size, id.data);
         return;
@@ -153,7 +163,7 @@ const struct http_route http_routes_agent_check[] = {
      "Sets status and output of a TTL check", HTTP_LOCAL,
      .example = {"/v1/agent/check/update/disk", .body = "{\"Status\":\"passing\",\"Output\":\"18% used\"}",
                  .status = 200}},
-    {HTTP_GET, "/v1/agent/check/explain/*id", get_explain, "agent:read of this agent",
+    {HTTP_GET, "/v1/agent/check/explain/*id", get_explain, "service:read",
      HTTP_PARAMS({"*id", HTTP_TEXT, .help = "the check's ID", .least = 1, .most = 512}),
      "How a check of this agent stands: since when, its thresholds and how many results there were in a row, its last "
      "result, and when the next one comes or its TTL is over",

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "health/local.h"
+#include "http/api/agent_access.h"
 #include "http/api/agent_views.h"
 #include "http/api/catalog.h"
 #include "http/api/lease.h"
@@ -22,7 +23,11 @@ static struct service_definition *definition_of(struct http_request *request) {
     struct json_object *json = http_json(request);
     struct service_definition *definition = json ? service_definition_parse(json, &fault) : NULL;
     if (json && !definition) http_reply_fault(request, &fault);
-    return definition;
+    if (!definition) return NULL;
+    service_definition_token(definition, http_token(request));
+    if (agent_may_register(request, definition)) return definition;
+    service_definition_free(definition);
+    return NULL;
 }
 
 /* Takes over the definition. */
@@ -72,6 +77,7 @@ static void put_deregister(struct http_request *request) {
         http_reply_text(request, 500, "ServiceID missing");
         return;
     }
+    if (!agent_may_service(request, id, ACCESS_WRITE)) return;
     (void)local_service_deregister(http_env(request)->local, id);
     agent_reply_synced(request);
 }
@@ -83,7 +89,7 @@ static void put_maintenance(struct http_request *request) {
         http_reply_text(request, 400, "Missing service ID");
         return;
     }
-    if (!agent_parameter_enable(request, &enable)) return;
+    if (!agent_parameter_enable(request, &enable) || !agent_may_service(request, id, ACCESS_WRITE)) return;
     int error = local_service_maintenance(http_env(request)->local, id, enable, http_parameter(request, "reason"));
     if (error == CO_OK) {
         agent_reply_synced(request);
@@ -109,6 +115,7 @@ static void put_load(struct http_request *request) {
                              .latency_ms = number(request, "latency_ms"),
                              .errors = number(request, "errors")};
     struct fault fault = {0};
+    if (!agent_may_service(request, id, ACCESS_WRITE)) return;
     int error = load_check(&hint, &fault);
     if (error == CO_OK) error = local_service_load(http_env(request)->local, id, &hint);
     if (error == CO_NOTFOUND)
@@ -129,6 +136,7 @@ static void reply_service(struct http_request *request) {
     Pb__Service *service;
     Pb__Check **checks;
     size_t count;
+    if (!agent_may_service(request, id, ACCESS_READ)) return;
     uint64_t hash = local_service_hash(local, id);
     if (!hash || !local_service(local, id, arena, &service, &checks, &count)) {
         http_reply_text(request, 404, "unknown service ID: %.*s", (int)(id.size < 150 ? id.size : 150), id.data);
@@ -152,14 +160,14 @@ static void on_change(struct local_waiter *waiter, int error) {
 
 static void after_change(struct http_request *request, int error) {
     (void)error; /* changed or not: replies the present state */
-    reply_service(request);
+    http_access_again(request, reply_service);
 }
 
 static void get_service(struct http_request *request) {
     struct local *local = http_env(request)->local;
     struct slice id = http_path_value(request, "id"), given = http_parameter(request, "hash");
     int64_t wait_ns = 0;
-    if (!http_parameter_duration(request, "wait", &wait_ns)) return;
+    if (!http_parameter_duration(request, "wait", &wait_ns) || !agent_may_service(request, id, ACCESS_READ)) return;
     uint64_t hash = given.size ? local_service_hash(local, id) : 0;
     if (!hash || !slice_is(given, agent_hash_text(http_arena(request), hash))) {
         reply_service(request);

@@ -133,6 +133,7 @@ static void coordinate_update(struct http_request *request) {
     struct fault fault = {0};
     record_parse(http_arena(request), json, &record, &fault);
     if (fault.code == CO_OK && !record.node[0]) fault_set(&fault, CO_INVALID, "Node is missing");
+    if (fault.code == CO_OK && !http_require(request, ACCESS_NODE, slice_text(record.node), ACCESS_WRITE)) return;
     if (fault.code == CO_OK) reply_put(request, rpc_coordinate_put(http_env(request)->rpc, &record));
     else http_reply_text(request, 400, "Request decode failed: %s", fault.text);
 }
@@ -140,8 +141,8 @@ static void coordinate_update(struct http_request *request) {
 #define SEGMENT \
     { "segment", HTTP_TEXT, .help = "only of this network segment" }
 const struct http_route http_routes_coordinate[] = {
-    {HTTP_PUT, "/v1/coordinate/update", coordinate_update, "node:write", HTTP_PARAMS(HTTP_DC),
-     "Takes a node's network coordinate", 0,
+    {HTTP_PUT, "/v1/coordinate/update", coordinate_update, "node:write", NULL,
+     "Takes a node's network coordinate", HTTP_LOCAL,
      .example = {.body = "{\"Node\":\"db1\",\"Segment\":\"east\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,0],\"Error\":1.5,"
                          "\"Adjustment\":0,"
                          "\"Height\":0.00001}}",

@@ -7,6 +7,7 @@
 #include "http/api/operator_views.h"
 #include "http/api/region_views.h"
 #include "registry/catalog.h"
+#include "rpc/api/access_control.h"
 
 static void pair(struct json_out *json, const char *key, const char *value) {
     json_key_raw(json, key, strlen(key));
@@ -28,7 +29,7 @@ static void member_tags(struct json_out *json, const struct http_env *env, const
     snprintf(build, sizeof build, "%.60s:", env->consul_version);
     json_key(json, "Tags");
     json_object(json);
-    pair(json, "acls", "0");
+    pair(json, "acls", rpc_access_controlled(env->rpc) ? "1" : "0");
     pair(json, "build", build); /* clients compare it */
     pair(json, "coord_version", view->version);
     pair(json, "dc", view->region ? view->region : env->datacenter);
@@ -135,6 +136,11 @@ static bool server_in_catalog(const struct rpc_cluster_state *state, size_t at, 
     return false;
 }
 
+/* Those that the catalog has are counted there when they are hidden. */
+static bool sees(struct http_request *request, const char *node) {
+    return http_allows(request, ACCESS_NODE, slice_text(node), ACCESS_READ);
+}
+
 static void view_members(struct http_request *request, int error, const struct rpc_cluster_state *state,
                          const void *context) {
     const struct http_env *env = http_env(request);
@@ -144,9 +150,10 @@ static void view_members(struct http_request *request, int error, const struct r
     json_array(json);
     for (size_t i = 0; known && i < known->n_members; i++) member_known(json, env, known->members[i], state);
     for (size_t i = 0; state && i < state->count; i++)
-        if (!server_in_catalog(state, i, known) && !same_name(state->servers[i].node, env->node_name))
+        if (!server_in_catalog(state, i, known) && !same_name(state->servers[i].node, env->node_name) &&
+            sees(request, state->servers[i].node))
             member_of_raft(request, json, &state->servers[i]);
-    if (!in_catalog(known, env->node_name)) members_write_own(json, env);
+    if (!in_catalog(known, env->node_name) && sees(request, env->node_name)) members_write_own(json, env);
     json_array_end(json);
     http_reply_json(request, 200);
 }
@@ -154,6 +161,10 @@ static void view_members(struct http_request *request, int error, const struct r
 static void members_known(struct http_request *request, int error, const struct query_result *result) {
     const void *known = error ? NULL : result->message;
     struct rpc_status status;
+    if (error == CO_DENIED || error == CO_NOTOKEN || error == CO_NOTREADY) {
+        http_reply_error(request, error);
+        return;
+    }
     rpc_status(http_env(request)->rpc, &status);
     if (http_env(request)->is_server || status.last_contact_ms == 0)
         http_ask_cluster(request, false, view_members, known);
@@ -199,7 +210,7 @@ static void view_wan(struct http_request *request, const struct regions_shown *s
                                    .version = member_version(known)};
         if (known->server_port) member_write(json, env, &view);
     }
-    if (env->is_server && !in_catalog(own, env->node_name)) { /* it has just started */
+    if (env->is_server && !in_catalog(own, env->node_name) && sees(request, env->node_name)) { /* it has just started */
         struct member_view view = {.name = wan_name(request, env->node_name, env->datacenter),
                                    .address = env->address,
                                    .id = env->node_id,

@@ -274,6 +274,12 @@ static void one_parse(struct json_object *json, struct spender_take *one, size_t
     if (inner.code) fault_set(fault, inner.code, "[%zu]: %s", i, inner.text);
 }
 
+static bool may_take(struct http_request *request, const struct taking *taking) {
+    for (size_t i = 0; i < taking->take.count; i++)
+        if (!http_require(request, ACCESS_QUOTA, taking->takes[i].name, ACCESS_WRITE)) return false;
+    return true;
+}
+
 static void take_several(struct http_request *request) {
     struct json_object *list = http_json_of(request, json_type_array, "Request decode failed");
     struct fault fault = {0};
@@ -289,7 +295,7 @@ static void take_several(struct http_request *request) {
     for (size_t i = 0; i < count && !fault.code; i++)
         one_parse(json_object_array_get_idx(list, i), &taking->takes[i], i, &fault);
     if (fault.code) http_reply_text(request, 400, "%s", fault.text);
-    else take(request, taking);
+    else if (may_take(request, taking)) take(request, taking);
 }
 
 /* -- rows --------------------------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ const struct http_topic http_topics[] = {
     {"Services of this agent", .rows = http_routes_agent_service},
     {"This agent", .rows = http_routes_agent},
     {"Checks of this agent", .rows = http_routes_agent_check},
+    {"Tokens of this agent", .rows = http_routes_agent_token},
     {"The agent's process and its cluster", .rows = http_routes_agent_cluster},
     {"Metrics", .rows = http_routes_metrics},
     {"Log", .rows = http_routes_monitor},

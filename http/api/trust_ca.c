@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "http/api/topics.h"
 #include "http/api/trust_views.h"
+#include "http/declared.h"
 #include "registry/catalog.h"
 #include "registry/trust.h"
 #include "rpc/wire/security.h"
@@ -142,16 +143,48 @@ static void view_done(struct http_request *request, int error, const struct rpc_
     http_reply_json(request, 200);
 }
 
-static void ask(struct http_request *request, enum rpc_trust_verb verb) {
+static void ask_for(struct http_request *request, enum rpc_trust_verb verb, http_trust_view view) {
     struct rpc_trust trust = {.verb = verb};
     if (http_body(request).size) http_reply_text(request, 400, "this endpoint takes no body");
-    else http_ask_trust(request, &trust, view_done, NULL);
+    else http_ask_trust(request, &trust, view, NULL);
 }
 
-static void put_rotate(struct http_request *request) { ask(request, RPC_CA_ROTATE); }
+static void ask(struct http_request *request, enum rpc_trust_verb verb) { ask_for(request, verb, view_done); }
+
 static void put_drop(struct http_request *request) { ask(request, RPC_CA_DROP); }
 static void put_start(struct http_request *request) { ask(request, RPC_SECURE_START); }
 static void put_abort(struct http_request *request) { ask(request, RPC_SECURE_ABORT); }
+
+/* -- another CA ---------------------------------------------------------------------------------------------------- */
+static void view_warnings(struct http_request *request, int error, const struct rpc_trust *trust, const void *context) {
+    (void)context;
+    if (error) {
+        http_refuse_trust(request, error, trust);
+        return;
+    }
+    struct json_out *json = http_out(request);
+    json_object(json);
+    json_key(json, "Warnings");
+    json_array(json);
+    for (const char *at = trust->text; *at;) {
+        size_t size = strcspn(at, "\n");
+        json_slice(json, slice_make(at, size));
+        at += size + (at[size] != '\0');
+    }
+    json_array_end(json);
+    json_object_end(json);
+    http_reply_json(request, 200);
+}
+
+static void put_rotate(struct http_request *request) { ask_for(request, RPC_CA_ROTATE, view_warnings); }
+
+static void put_import(struct http_request *request) {
+    const Pb__CaImportAsk *ask =
+        (const Pb__CaImportAsk *)(void *)declared_message(request, &pb__ca_import_ask__descriptor);
+    if (!ask) return;
+    struct rpc_trust trust = {.verb = RPC_CA_IMPORT, .certificates = ask->certificates};
+    http_ask_trust(request, &trust, view_warnings, NULL);
+}
 
 /* -- closing an open cluster ---------------------------------------------------------------------------------------------- */
 static bool is_without(const struct trust_names *names, const Pb__Member *member) {
@@ -289,6 +322,14 @@ static void put_finish(struct http_request *request) { read_facts(request, true,
 /* -- rows --------------------------------------------------------------------------------------------------------------- */
 #define CLOSED "it needs a closed cluster"
 #define CLOSES "it closes the cluster"
+static const struct http_param import_body[] = {
+    {"Certificates", HTTP_TEXT,
+     .help = "the CA's certificate, then those of its issuers, in PEM; its key lies in DATA/tls/ca-import.key of the "
+             "server",
+     .least = 1, .most = 32768, .required = true, .field = "certificates"},
+    {0},
+};
+
 const struct http_route http_routes_trust_ca[] = {
     {HTTP_GET, "/v1/ca", get_ca, "operator:read", HTTP_PARAMS(HTTP_DC),
      "The CAs that the cluster trusts: which one signs, until when, and how many nodes have certificates of each",
@@ -296,6 +337,10 @@ const struct http_route http_routes_trust_ca[] = {
     {HTTP_PUT, "/v1/ca/rotate", put_rotate, "operator:write", NULL,
      "A new CA signs from now on; the one before goes by itself when no node has its certificates any more",
      HTTP_OWN | HTTP_LOCAL, .no_example = CLOSED},
+    {HTTP_PUT, "/v1/ca/import", put_import, "operator:write", NULL,
+     "A CA that somebody brings signs from now on, as after a rotation; `coord ca import` puts its key aside first",
+     HTTP_OWN | HTTP_LOCAL, .no_example = CLOSED,
+     .endpoint = {.message = &pb__ca_import_ask__descriptor, .body = import_body}},
     {HTTP_PUT, "/v1/ca/drop", put_drop, "operator:write", NULL,
      "Trusts only the CA that signs now; nodes that have another's certificate have to join anew",
      HTTP_OWN | HTTP_LOCAL, .no_example = CLOSED},

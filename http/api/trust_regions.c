@@ -94,7 +94,8 @@ const struct http_route http_routes_trust_regions[] = {
     {HTTP_DELETE, "/v1/region/trust/:name", delete_region, "operator:write", HTTP_PARAMS(NAME),
      "Trusts the CA of another region no longer; its connections end", HTTP_OWN | HTTP_LOCAL,
      .no_example = "it needs another closed region", .cli = {"region distrust"}},
-    {HTTP_GET, "/v1/region/trust", get_regions, "operator:read", NULL, "The other regions whose CAs are trusted",
-     HTTP_LOCAL, .example = {.status = 200}, .cli = {.command = "region trusted", .columns = "Region Fingerprint"}},
+    {HTTP_GET, "/v1/region/trust", get_regions, "operator:read", HTTP_PARAMS(HTTP_DC),
+     "The other regions whose CAs are trusted", HTTP_OWN, .example = {.status = 200},
+     .cli = {.command = "region trusted", .columns = "Region Fingerprint"}},
     {0},
 };

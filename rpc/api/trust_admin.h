@@ -8,11 +8,14 @@
 enum rpc_trust_verb {
     RPC_JOIN_TOKEN = 1, /* makes a token; `text` is it */
     RPC_CA_ROTATE,      /* a new CA signs from now on; the one before stays trusted until nobody has its certificates */
-    RPC_CA_DROP,        /* trusts only the CA that signs now, whoever still has another's certificate */
-    RPC_SECURE_START,   /* an open cluster: nodes get certificates, both kinds of connections are taken */
-    RPC_SECURE_FINISH,  /* only encrypted ones from now on */
-    RPC_SECURE_ABORT,   /* open again */
-    RPC_NODE_REMOVE,    /* the certificate of the node counts no more */
+    /* The same with a CA that is brought: `certificates`, and its key in DATA/tls/ca-import.key of the server that is asked. `text`:
+     * what a person should know, a line each */
+    RPC_CA_IMPORT,
+    RPC_CA_DROP,       /* trusts only the CA that signs now, whoever still has another's certificate */
+    RPC_SECURE_START,  /* an open cluster: nodes get certificates, both kinds of connections are taken */
+    RPC_SECURE_FINISH, /* only encrypted ones from now on */
+    RPC_SECURE_ABORT,  /* open again */
+    RPC_NODE_REMOVE,   /* the certificate of the node counts no more */
     /* The CA of another region: `node` is the region's name. RPC_REGION_LOOK gives the fingerprint of the CA at `address` as
      * `text`; RPC_REGION_TRUST trusts it if it has the given fingerprint. */
     RPC_REGION_LOOK,
@@ -34,6 +37,7 @@ struct rpc_trust {
     const char *node;                  /* a token's pattern, the node to remove; NULL: "" */
     const char *address,
         *fingerprint;            /* of regions: a server there; SHA-256 of the CA's key, 64 hex digits. NULL: "" */
+    const char *certificates;    /* PEM; servers alone take it */
     uint32_t uses;               /* 0: any number */
     int64_t ttl_ns;              /* 0: for ever */
     bool by_agent;               /* rpc's own: a client agent asks */

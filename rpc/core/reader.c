@@ -186,25 +186,6 @@ int rpc_access(struct rpc_reader *reader, const struct requester *requester, con
     return CO_OK;
 }
 
-void rpc_denial_print(const struct requester *requester, const struct access *access,
-                      const struct access_missing *missing, struct buffer *out) {
-    static const char *const slots[] = {[REQUESTER_REQUEST] = ", of the request,",
-                                        [REQUESTER_DEFAULT] = ", the agent's default token,",
-                                        [REQUESTER_NODE] = ", by its certificate,",
-                                        [REQUESTER_REGION] = ", by its certificate,"};
-    const char *accessor = access_accessor(access), *description = access_description(access);
-    buffer_append_text(out, "Permission denied: ");
-    if (requester->slot == REQUESTER_ANONYMOUS) {
-        buffer_append_text(out, "the request has no token, and the anonymous one");
-    } else {
-        buffer_printf(out, "%s%s", requester->slot >= REQUESTER_NODE ? "" : "token ", accessor);
-        if (description[0]) buffer_printf(out, " (%s)", description);
-        buffer_append_text(out, slots[requester->slot]);
-    }
-    buffer_append_text(out, " lacks ");
-    access_missing_print(missing, out);
-}
-
 static int deny(struct rpc_reader *reader, const struct requester *requester, const struct access_check *check) {
     struct buffer text = {0};
     rpc_denial_print(requester, check->access, &check->missing, &text);

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "rpc/api/access_control.h"
 
 static uint64_t seed(void) {
     static _Atomic uint64_t chosen;
@@ -55,4 +56,24 @@ bool requester_is(const struct requester *requester, enum requester_slot slot, s
 const char *requester_token(const struct requester *requester) {
     if (!requester) return "";
     return kind(requester->slot) ? REQUESTER_ANONYMOUS_SECRET : requester->text;
+}
+
+/* -- texts --------------------------------------------------------------------------------------------------------- */
+void rpc_denial_print(const struct requester *requester, const struct access *access,
+                      const struct access_missing *missing, struct buffer *out) {
+    static const char *const slots[] = {[REQUESTER_REQUEST] = ", of the request,",
+                                        [REQUESTER_DEFAULT] = ", the agent's default token,",
+                                        [REQUESTER_NODE] = ", by its certificate,",
+                                        [REQUESTER_REGION] = ", by its certificate,"};
+    const char *accessor = access_accessor(access), *description = access_description(access);
+    buffer_append_text(out, "Permission denied: ");
+    if (requester->slot == REQUESTER_ANONYMOUS) {
+        buffer_append_text(out, "the request has no token, and the anonymous one");
+    } else {
+        buffer_printf(out, "%s%s", requester->slot >= REQUESTER_NODE ? "" : "token ", accessor);
+        if (description[0]) buffer_printf(out, " (%s)", description);
+        buffer_append_text(out, slots[requester->slot]);
+    }
+    buffer_append_text(out, " lacks ");
+    access_missing_print(missing, out);
 }

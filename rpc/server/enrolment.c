@@ -163,6 +163,13 @@ static void remote_ip(struct link *wire, char ip[64]) {
     if (ip[0] == '[' && size >= 2) memmove(ip, ip + 1, size - 2), ip[size - 2] = 0;
 }
 
+/* Adds the certificates above the CA that signed, for clients that know a root above it alone. */
+static void append_above(const Pb__Trust *trust, const uint8_t signer[TLS_PIN_SIZE], struct buffer *chain) {
+    for (size_t i = 0; i < trust->n_cas; i++)
+        if (slice_equal(message_slice(trust->cas[i]->pin), slice_make(signer, TLS_PIN_SIZE)))
+            buffer_append_text(chain, trust->cas[i]->above);
+}
+
 /* Signs, and describes the certificate for the replicated state. */
 static int sign(struct enrolling *enrolling, const Pb__EnrolRequest *request, const Pb__Trust *trust,
                 Pb__CertificateInfo *info) {
@@ -190,6 +197,7 @@ static int sign(struct enrolling *enrolling, const Pb__EnrolRequest *request, co
         buffer_free(&chain);
         return refuse(enrolling, error, fault.text[0] ? fault.text : "this server does not have the CA's key yet");
     }
+    append_above(trust, pins + TLS_PIN_SIZE, &chain);
     enrolling->answer.chain = text_of(&enrolling->arena, &chain);
     buffer_free(&chain);
     memcpy(pins, made.pin, TLS_PIN_SIZE);

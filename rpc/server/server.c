@@ -225,7 +225,8 @@ static struct rpc *server_new(uv_loop_t *loop, const struct rpc_server_config *c
     CHECK(uv_mutex_init(&server->members_lock) == 0);
     version_new(rpc);
     server->security = config->security;
-    struct trust_admin_config trust = {.authority = config->authority, .data_dir = config->folder};
+    struct trust_admin_config trust = {
+        .authority = config->authority, .data_dir = config->folder, .dns_domain = config->dns_domain};
     server->trust = trust_admin_new(rpc, &trust);
     server->acl_keys = acl_keys_new(rpc, &config->acl, config->folder);
     server->coordinates = coordinates_new(rpc, &config->coordinates, config->node_name);

@@ -6,68 +6,36 @@
 
 #include "base/log.h"
 #include "base/message.h"
-#include "base/random.h"
-#include "registry/trust.h"
 #include "rpc/server/server_internal.h"
+#include "rpc/server/trust_admin_internal.h"
 #include "rpc/wire/enrol.h"
-#include "tls/folder.h"
 
-#define SKEW_S       300
-#define CA_LIFE_S    (INT64_C(10) * 365 * 24 * 3600)
 #define DROP_LOOK_MS 5000
 #define LOOK_MOST_MS 10000
 #define SERVER_PORT  8300
 
-struct trust_admin {
-    struct rpc *rpc;
-    struct authority *authority;
-    char *data_dir;
-    uint64_t looked_ms;
-    bool making; /* a new CA is under way */
-    struct rpc_write drop;
-    _Atomic bool dropping;
-};
-
-/* One request. */
-struct admin_work {
-    struct trust_admin *admin;
-    struct rpc_trust *trust;
-    struct rpc_write write;
-    struct loop_task written;
-    int error;
-    char text[RPC_TRUST_TEXT]; /* the answer, if it succeeds */
-    char why[256];
-    /* of a new CA */
-    uv_work_t pool;
-    struct arena arena;
-    bool makes;     /* admin->making is this one's */
-    Pb__Trust *old; /* NULL: the cluster is open */
-    char domain[TLS_DOMAIN_SIZE + 1];
-    struct buffer ca, cross;
-    struct tls_certificate shown; /* the server of another region */
-    struct fault fault;
-};
-
 struct trust_admin *trust_admin_new(struct rpc *rpc, const struct trust_admin_config *config) {
     struct trust_admin *admin = mem_zalloc(sizeof *admin);
     admin->rpc = rpc, admin->authority = config->authority, admin->data_dir = mem_strdup(config->data_dir);
+    admin->dns_domain = mem_strdup(config->dns_domain);
     return admin;
 }
 
 void trust_admin_free(struct trust_admin *admin) {
     if (!admin) return;
     CHECK(!admin->dropping);
-    free(admin->data_dir);
+    free(admin->data_dir), free(admin->dns_domain);
     free(admin);
 }
 
-static void end(struct admin_work *work, int error, const char *text) {
+void admin_end(struct admin_work *work, int error, const char *text) {
     struct rpc_trust *trust = work->trust;
     struct rpc *rpc = work->admin->rpc;
     if (work->makes) work->admin->making = false;
     snprintf(trust->text, sizeof trust->text, "%s", text ? text : "");
     arena_free(&work->arena);
     buffer_free(&work->ca);
+    buffer_free(&work->above);
     buffer_free(&work->cross);
     explicit_bzero(work, sizeof *work);
     free(work);
@@ -78,7 +46,7 @@ static void end(struct admin_work *work, int error, const char *text) {
 /* -- the write ----------------------------------------------------------------------------------------------------- */
 static void written_taken(struct loop_task *task) {
     struct admin_work *work = CONTAINER_OF(task, struct admin_work, written);
-    end(work, work->error, work->error ? work->why : work->text);
+    admin_end(work, work->error, work->error ? work->why : work->text);
 }
 
 /* Another thread. */
@@ -104,13 +72,13 @@ static void make_token(struct admin_work *work, const Pb__Trust *now) {
     struct fault fault = {0};
     if (!authority_pin(admin->authority, pin) ||
         !slice_equal(slice_make(pin, sizeof pin), message_slice(now->cas[0]->pin))) {
-        end(work, CO_AGAIN, "this server does not have the CA's key yet; ask again");
+        admin_end(work, CO_AGAIN, "this server does not have the CA's key yet; ask again");
         return;
     }
     int error = join_token_make(trust->server ? TLS_ROLE_SERVER : TLS_ROLE_AGENT, pin, &token, &fault);
     if (!error && !authority_hash(admin->authority, &token, hash)) error = CO_AGAIN;
     if (error) {
-        end(work, error, fault.text);
+        admin_end(work, error, fault.text);
         return;
     }
     Pb__JoinToken record = PB__JOIN_TOKEN__INIT;
@@ -142,7 +110,7 @@ static bool is_member(struct rpc *rpc, const char *node) {
 static void remove_node(struct admin_work *work) {
     const char *node = work->trust->node ? work->trust->node : "";
     if (work->trust->server && is_member(work->admin->rpc, node)) {
-        end(work, CO_CONFLICT, "it is a server of the cluster; `coord operator raft remove-peer` comes first");
+        admin_end(work, CO_CONFLICT, "it is a server of the cluster; `coord operator raft remove-peer` comes first");
         return;
     }
     Pb__TrustRemoveCommand command = PB__TRUST_REMOVE_COMMAND__INIT;
@@ -152,7 +120,7 @@ static void remove_node(struct admin_work *work) {
 }
 
 /* -- what is trusted ------------------------------------------------------------------------------------------------ */
-static void set(struct admin_work *work, Pb__Trust *trust) {
+void admin_set(struct admin_work *work, Pb__Trust *trust) {
     Pb__TrustSetCommand command = PB__TRUST_SET_COMMAND__INIT;
     command.trust = trust, command.cas = work->old ? work->old->modify_index : 0;
     submit(work, TRUST_SET, &command.base);
@@ -160,85 +128,12 @@ static void set(struct admin_work *work, Pb__Trust *trust) {
 
 static void set_mode(struct admin_work *work, enum trust_mode mode) {
     work->old->mode = mode;
-    set(work, work->old);
+    admin_set(work, work->old);
 }
 
 static void drop_cas(struct admin_work *work) {
     work->old->n_cas = 1;
-    set(work, work->old);
-}
-
-/* -- a new CA (thread pool) ------------------------------------------------------------------------------------------ */
-static int make_ca(struct admin_work *work) {
-    struct trust_admin *admin = work->admin;
-    struct fault *fault = &work->fault;
-    struct buffer key = {0}, secret = {0};
-    int64_t now_s = (int64_t)time(NULL);
-    struct tls_life life = {now_s - SKEW_S, now_s + CA_LIFE_S};
-    int error = tls_key_make(&key, fault);
-    if (!error && !work->old) error = tls_domain_make(work->domain, fault);
-    if (!error) error = tls_ca_make(buffer_slice(&key), work->domain, life, NULL, &work->ca, fault);
-    if (!error && work->old)
-        error = authority_cross_sign(admin->authority, buffer_slice(&key), work->domain, life, &work->cross, fault);
-    if (!error) error = tls_folder_make(admin->data_dir, fault);
-    if (!error && work->old) {
-        error = tls_folder_write(admin->data_dir, TLS_FILE_CA_NEXT, buffer_slice(&key), fault);
-    } else if (!error) {
-        buffer_reserve(&secret, TLS_SECRET_SIZE);
-        random_bytes(secret.data, TLS_SECRET_SIZE);
-        secret.size = TLS_SECRET_SIZE;
-        struct tls_issuer issuer = {buffer_slice(&work->ca), buffer_slice(&key)};
-        error = tls_folder_write(admin->data_dir, TLS_FILE_CA, buffer_slice(&work->ca), fault);
-        if (!error) error = authority_store(admin->authority, admin->data_dir, &issuer, buffer_slice(&secret), fault);
-    }
-    tls_wipe(&key);
-    tls_wipe(&secret);
-    return error;
-}
-
-static void make(uv_work_t *pool) {
-    struct admin_work *work = CONTAINER_OF(pool, struct admin_work, pool);
-    work->error = make_ca(work);
-}
-
-static void made(uv_work_t *pool, int status) {
-    struct admin_work *work = CONTAINER_OF(pool, struct admin_work, pool);
-    struct tls_certificate certificate;
-    if (status && !work->error) work->error = CO_CLOSED;
-    if (!work->error) work->error = tls_certificate_read(buffer_slice(&work->ca), &certificate, &work->fault);
-    if (work->error) {
-        end(work, work->error, work->fault.text);
-        return;
-    }
-    Pb__Trust trust = PB__TRUST__INIT;
-    Pb__TrustCa ca = PB__TRUST_CA__INIT, *cas[TRUST_CAS_MAX] = {&ca};
-    if (work->old) trust.regions = work->old->regions, trust.n_regions = work->old->n_regions;
-    ca.certificate = arena_strndup(&work->arena, work->ca.data, work->ca.size);
-    if (work->cross.size) ca.cross = arena_strndup(&work->arena, work->cross.data, work->cross.size);
-    ca.pin = (ProtobufCBinaryData){TLS_PIN_SIZE, certificate.pin};
-    trust.cas = cas, trust.n_cas = 1, trust.domain = work->domain;
-    trust.mode = work->old ? work->old->mode : TRUST_BOTH;
-    for (size_t i = 0; work->old && i < work->old->n_cas; i++) cas[trust.n_cas++] = work->old->cas[i];
-    log_info("certificates", "a new CA signs from now on cas=%zu", trust.n_cas);
-    set(work, &trust);
-}
-
-static void begin_ca(struct admin_work *work) {
-    uint8_t pin[TLS_PIN_SIZE];
-    bool signs = !work->old || (authority_pin(work->admin->authority, pin) &&
-                                slice_equal(slice_make(pin, sizeof pin), message_slice(work->old->cas[0]->pin)));
-    if (work->admin->making || !signs) { /* two at once would take each other's key away */
-        end(work, CO_AGAIN,
-            "this server makes a new CA already, or does not have the key of the present one yet; ask again");
-        return;
-    }
-    work->admin->making = work->makes = true;
-    if (work->old && work->old->n_cas >= TRUST_CAS_MAX) {
-        end(work, CO_TOOLARGE, "eight CAs are trusted already; `coord ca status` says who still needs the old ones");
-        return;
-    }
-    if (work->old) snprintf(work->domain, sizeof work->domain, "%s", work->old->domain);
-    CHECK(uv_queue_work(work->admin->rpc->loop, &work->pool, make, made) == 0);
+    admin_set(work, work->old);
 }
 
 /* -- other regions (thread pool) ------------------------------------------------------------------------------------- */
@@ -290,20 +185,20 @@ static void looked(uv_work_t *pool, int status) {
     if (status && !work->error) work->error = CO_CLOSED;
     if (!work->error) work->error = tls_certificate_read(buffer_slice(&work->ca), &ca, &work->fault);
     if (work->error) {
-        end(work, work->error, work->fault.text);
+        admin_end(work, work->error, work->fault.text);
         return;
     }
     pin_write(ca.pin, fingerprint);
     if (trust->verb == RPC_REGION_LOOK) {
-        end(work, CO_OK, fingerprint);
+        admin_end(work, CO_OK, fingerprint);
     } else if (strcasecmp(fingerprint, trust->fingerprint) != 0) {
         snprintf(work->why, sizeof work->why, "the CA at %.100s has the fingerprint %s", trust->address, fingerprint);
-        end(work, CO_DENIED, work->why);
+        admin_end(work, CO_DENIED, work->why);
     } else if ((work->error = take_region(work, &ca)) != CO_OK) {
-        end(work, work->error, work->fault.text);
+        admin_end(work, work->error, work->fault.text);
     } else {
         snprintf(work->text, sizeof work->text, "%s", fingerprint);
-        set(work, work->old);
+        admin_set(work, work->old);
     }
 }
 
@@ -311,7 +206,7 @@ static void begin_look(struct admin_work *work) {
     const struct rpc_trust *trust = work->trust;
     bool named = trust->node && trust->node[0] && strlen(trust->node) <= TRUST_REGION_NAME_MAX;
     if (!named || !trust->address || !trust->address[0]) {
-        end(work, CO_INVALID, "the name of the region and the address of a server there are wanted");
+        admin_end(work, CO_INVALID, "the name of the region and the address of a server there are wanted");
         return;
     }
     CHECK(uv_queue_work(work->admin->rpc->loop, &work->pool, look, looked) == 0);
@@ -324,11 +219,11 @@ static void forget_region(struct admin_work *work) {
         if (strcmp(now->regions[i]->name, work->trust->node ? work->trust->node : "") != 0)
             now->regions[count++] = now->regions[i];
     if (count == now->n_regions) {
-        end(work, CO_NOTFOUND, "the CA of this region is not trusted");
+        admin_end(work, CO_NOTFOUND, "the CA of this region is not trusted");
         return;
     }
     now->n_regions = count;
-    set(work, now);
+    admin_set(work, now);
 }
 
 /* -- verbs ---------------------------------------------------------------------------------------------------------- */
@@ -345,6 +240,7 @@ static bool is_for_servers(const struct rpc_trust *trust) {
     switch (trust->verb) {
         case RPC_JOIN_TOKEN: return trust->server;
         case RPC_CA_ROTATE:
+        case RPC_CA_IMPORT:
         case RPC_CA_DROP:
         case RPC_REGION_TRUST:
         case RPC_REGION_FORGET: return true;
@@ -356,34 +252,37 @@ static void carry_out(struct admin_work *work) {
     Pb__Trust *now = work->old;
     enum rpc_trust_verb verb = work->trust->verb;
     if (now && work->trust->by_agent && is_for_servers(work->trust)) {
-        end(work, CO_DENIED, "this is done at a server only, not through a client agent");
+        admin_end(work, CO_DENIED, "this is done at a server only, not through a client agent");
         return;
     }
     if (now && now->mode == TRUST_BOTH && verb == RPC_JOIN_TOKEN) {
-        end(work, CO_CONFLICT, "the cluster is being closed: hosts join with tokens after `coord secure finish`");
+        admin_end(work, CO_CONFLICT, "the cluster is being closed: hosts join with tokens after `coord secure finish`");
         return;
     }
     if (verb == RPC_NODE_REMOVE) remove_node(work);
-    else if (verb == RPC_SECURE_START && now && now->mode == TRUST_BOTH) end(work, CO_OK, "");
-    else if (verb == RPC_SECURE_START && now) end(work, CO_CONFLICT, "the cluster is closed already");
+    else if (verb == RPC_SECURE_START && now && now->mode == TRUST_BOTH) admin_end(work, CO_OK, "");
+    else if (verb == RPC_SECURE_START && now) admin_end(work, CO_CONFLICT, "the cluster is closed already");
     else if (verb == RPC_SECURE_START && is_protected(work->admin->rpc))
-        end(work, CO_CONFLICT,
+        admin_end(
+            work, CO_CONFLICT,
             "encrypt, or a CA of yours, protects connections, and this would cut them: let all nodes take and make "
             "plain "
             "ones first (encrypt_verify_*, verify_*)");
-    else if (verb == RPC_SECURE_START) begin_ca(work);
-    else if (verb == RPC_SECURE_ABORT && !now) end(work, CO_OK, "");
-    else if (!now) end(work, CO_INVALID, "the cluster is open; `coord secure start` closes it while it runs");
+    else if (verb == RPC_SECURE_START) trust_ca_begin(work);
+    else if (verb == RPC_SECURE_ABORT && !now) admin_end(work, CO_OK, "");
+    else if (!now) admin_end(work, CO_INVALID, "the cluster is open; `coord secure start` closes it while it runs");
     else if (verb == RPC_JOIN_TOKEN) make_token(work, now);
-    else if (verb == RPC_CA_ROTATE) begin_ca(work);
+    else if (verb == RPC_CA_IMPORT && now->mode == TRUST_BOTH)
+        admin_end(work, CO_CONFLICT, "the cluster is being closed: a CA is brought after `coord secure finish`");
+    else if (verb == RPC_CA_ROTATE || verb == RPC_CA_IMPORT) trust_ca_begin(work);
     else if (verb == RPC_REGION_LOOK || verb == RPC_REGION_TRUST) begin_look(work);
     else if (verb == RPC_REGION_FORGET) forget_region(work);
     else if (verb == RPC_CA_DROP) drop_cas(work);
     else if (verb == RPC_SECURE_FINISH) set_mode(work, TRUST_CLOSED);
     else if (verb == RPC_SECURE_ABORT && now->mode != TRUST_BOTH)
-        end(work, CO_CONFLICT, "the cluster is closed, and stays so");
+        admin_end(work, CO_CONFLICT, "the cluster is closed, and stays so");
     else if (verb == RPC_SECURE_ABORT) set_mode(work, TRUST_OPEN);
-    else end(work, CO_INVALID, "this server does not know what is asked of it");
+    else admin_end(work, CO_INVALID, "this server does not know what is asked of it");
 }
 
 void trust_admin_do(struct trust_admin *admin, struct rpc_trust *trust) {
@@ -391,14 +290,14 @@ void trust_admin_do(struct trust_admin *admin, struct rpc_trust *trust) {
     work->admin = admin, work->trust = trust;
     rpc_job_begin(admin->rpc);
     if (admin->rpc->stopping) {
-        end(work, CO_CLOSED, "");
+        admin_end(work, CO_CLOSED, "");
         return;
     }
     struct store_txn *txn = store_read(admin->rpc->loop_reader);
     work->old = trust_read(txn, &work->arena);
     int error = store_txn_error(txn);
     store_read_done(admin->rpc->loop_reader);
-    if (error) end(work, error, co_strerror(error));
+    if (error) admin_end(work, error, co_strerror(error));
     else carry_out(work);
 }
 

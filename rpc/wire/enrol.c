@@ -195,18 +195,13 @@ int enrol_look(const struct enrol *enrol, const char *address, uint16_t port, st
     talk.until_ms = clock_mono_ms() + enrol->timeout_ms;
     int error = dial_name(&talk, port);
     if (!error) error = shake_hands(&talk);
-    struct slice last = {0};
-    for (size_t i = 0; !error; i++) {
-        struct slice next = tls_session_peer_chain(talk.session, i);
-        if (!next.size) break;
-        last = next;
-    }
+    struct slice issuer = tls_session_peer_chain(talk.session, 1); /* above it may stand a company's root */
     struct tls_certificate shown = {0};
     if (!error) error = tls_certificate_read(tls_session_peer_der(talk.session), server, fault);
-    if (!error) error = tls_certificate_read(last, &shown, fault);
+    if (!error && issuer.size) error = tls_certificate_read(issuer, &shown, fault);
     if (!error && (server->role != TLS_ROLE_SERVER || !shown.is_ca))
         error = fail(&talk, CO_CORRUPT, "no server of a closed cluster of coord answers there");
-    if (!error) buffer_append(ca, last.data, last.size);
+    if (!error) buffer_append(ca, issuer.data, issuer.size);
     tls_session_free(talk.session);
     if (talk.fd >= 0) close(talk.fd);
     tls_wipe(&talk.plain);

@@ -76,4 +76,13 @@ uint64_t acls_index(struct acls *a, enum acl_space space, const char *name);
 /* Did a command fail like this? Says it, if not. */
 bool acls_refused(struct outcome outcome, int error, const char *text);
 
+/* In tests. */
+#define OK(outcome_)                                                                           \
+    ({                                                                                         \
+        struct outcome ok_ = (outcome_);                                                       \
+        cr_assert(ok_.error == CO_OK && ok_.yes, "%d %s: %s", ok_.error, ok_.text, #outcome_); \
+        ok_;                                                                                   \
+    })
+#define REFUSED(outcome_, error_, text_) cr_expect(acls_refused((outcome_), (error_), (text_)), "%s", #outcome_)
+
 #endif

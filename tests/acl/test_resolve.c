@@ -17,12 +17,6 @@ static void opened(void) { acls_open(&a); }
 static void closed(void) { acls_close(&a); }
 TestSuite(resolve, .init = opened, .fini = closed);
 
-#define OK(outcome_)                                                                           \
-    do {                                                                                       \
-        struct outcome ok_ = (outcome_);                                                       \
-        cr_assert(ok_.error == CO_OK && ok_.yes, "%d %s: %s", ok_.error, ok_.text, #outcome_); \
-    } while (0)
-
 struct where {
     const char *datacenter; /* NULL: dc1 */
     enum access_level otherwise;

@@ -68,7 +68,7 @@ static void begin(void) {
     snprintf(ca_path, sizeof ca_path, "%s/ca.pem", folder);
     cr_assert_eq(tls_key_make(&authority.key, NULL), CO_OK);
     cr_assert_eq(tls_domain_make(domain, NULL), CO_OK);
-    cr_assert_eq(tls_ca_make(buffer_slice(&authority.key), domain, life(), NULL, &authority.certificate, NULL), CO_OK);
+    cr_assert_eq(tls_ca_make(buffer_slice(&authority.key), domain, life(), &authority.certificate, NULL), CO_OK);
     uv_loop_init(&loop);
     config_init(&config);
     fault = (struct fault){0};

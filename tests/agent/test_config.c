@@ -305,7 +305,10 @@ static const char *guards(void) {
     return text;
 }
 
-#define AUTO_ENCRYPT "handing out certificates to agents that have none (see `coord join-token`) is not there yet"
+#define AUTO_ENCRYPT                                                                                              \
+    "handing out certificates to agents that show none (`coord join` brings them in by a token, `coord tls cert " \
+    "create "                                                                                                     \
+    "-client` makes certificates) is not there yet"
 
 Test(config, protection_that_is_not_there_is_refused) {
     static const struct {
@@ -339,6 +342,8 @@ Test(config, protection_that_is_not_there_is_refused) {
          "web.json:1:36: http_config.block_endpoints: blocking of endpoints is not there yet"},
         {"{\"serf_lan_allowed_cidrs\":[\"10.0.0.0/8\",\"10.1.0.0/16\"]}",
          "web.json:1:28: serf_lan_allowed_cidrs: a limit on who may join is not there yet"},
+        {"{\"serf_wan_allowed_cidrs\":[\"10.0.0.0/8\"]}",
+         "web.json:1:28: serf_wan_allowed_cidrs: a limit on which regions may join is not there yet"},
         /* These protect nobody: they say no, or mean something only beside one of those above. */
         {"{\"acl\":{\"enabled\":false,\"default_policy\":\"allow\",\"down_policy\":\"deny\",\"tokens\":{\"agent\":\"\"}"
          ","
@@ -363,8 +368,7 @@ Test(config, protection_that_is_not_there_is_refused) {
         {"{\"ports\":{\"https\":0},\"connect\":{\"enabled\":true,\"ca_provider\":\"vault\"},\"audit\":{\"enabled\":"
          "false}}",
          ""},
-        {"{\"http_config\":{\"allow_write_http_from\":[],\"block_endpoints\":[]},\"serf_wan_allowed_cidrs\":[\"10.0.0."
-         "0/8\"],"
+        {"{\"http_config\":{\"allow_write_http_from\":[],\"block_endpoints\":[]},\"serf_wan_allowed_cidrs\":[],"
          "\"disable_remote_exec\":true}",
          ""},
     };

@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
     struct buffer key = {0}, ca = {0};
     struct side server = {0}, agent = {0};
     CHECK(tls_domain_make(domain, NULL) == CO_OK && tls_key_make(&key, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&key), domain, life, NULL, &ca, NULL) == CO_OK);
+    CHECK(tls_ca_make(buffer_slice(&key), domain, life, &ca, NULL) == CO_OK);
     struct tls_issuer issuer = {buffer_slice(&ca), buffer_slice(&key)};
     make(&issuer, TLS_ROLE_SERVER, "s1", life, &server);
     make(&issuer, TLS_ROLE_AGENT, "a1", life, &agent);

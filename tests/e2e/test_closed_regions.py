@@ -51,6 +51,17 @@ def regions_trust_each_other():
     us.put("/v1/kv/far?dc=eu", b"by a link")
     check(eu.request("GET", "/v1/kv/far?raw")[2] == b"by a link", "a write goes over it")
 
+    # another region is asked, or it is said that this is not done from here: never is this one's answer given for it
+    check([c["Pin"] for c in us.get("/v1/ca?dc=eu")[2]["CAs"]] == [fingerprint(eu)] and fingerprint(eu) != fingerprint(us), "the CA there")
+    check([c["Node"] for c in us.get("/v1/certificates?dc=eu")[2]] == ["eu1"] and us.get("/v1/secure?dc=eu")[2]["With"] == ["eu1"], "the certificates there")
+    check([r["Region"] for r in us.get("/v1/region/trust?dc=eu")[2]] == ["us"], "whom eu trusts")
+    for path in ("/v1/ca/rotate", "/v1/ca/drop", "/v1/secure/start", "/v1/secure/finish", "/v1/secure/abort", "/v1/join-token", "/v1/region/trust/asia"):
+        status, _, why = us.request("PUT", path + "?dc=eu", b"")
+        check(status == 400 and b"ask an agent there" in why, "%s: %d %r" % (path, status, why))
+    check("ask an agent there" in us.coord("ca", "rotate", "-datacenter=eu", code=2), "the command says so, too")
+    us.put("/v1/secure/finish?dc=us", b"")
+    check([len(x.get("/v1/ca")[2]["CAs"]) for x in (us, eu)] == [1, 1], "nothing was done")
+
     eu.coord("region", "distrust", "us")
     until("the link ends", lambda: reached(eu) == {"eu"} and reached(us) == {"us"}, within=30)
 

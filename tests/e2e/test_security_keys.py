@@ -2,7 +2,8 @@
 import json, os, signal, subprocess
 from coordtest import SLOW, STANDSTILL, Agent, check, run, until
 
-HANDED_OUT = "handing out certificates to agents that have none (see `coord join-token`) is not there yet"
+HANDED_OUT = ("handing out certificates to agents that show none (`coord join` brings them in by a token, `coord tls cert create -client` makes certificates)"
+              " is not there yet")
 HINT = "coord agent: not started, because this configuration counts on that protection; for a trial without it: -insecure-ignore-security"
 
 

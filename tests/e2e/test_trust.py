@@ -52,6 +52,20 @@ def everything_that_is_kept(*agents):
                     pass
 
 
+def service_of(server, token, mode=0o400):
+    """The environment of a service of systemd's with LoadCredential=coord.join-token:...; None: a folder is in its place."""
+    folder = tempfile.mkdtemp(prefix="credentials-", dir=server.dir)
+    path = os.path.join(folder, "coord.join-token")
+    if token is None:
+        os.mkdir(path)
+    else:
+        with open(path, "w") as f:
+            f.write(token)
+        os.chmod(path, mode)
+    os.chmod(folder, 0o500)
+    return {"CREDENTIALS_DIRECTORY": folder}
+
+
 def tokens_are_made_listed_and_end():
     c = Closed("tok")
     server, agent = c.server, c.agent
@@ -85,9 +99,9 @@ def tokens_are_made_listed_and_end():
     agent.coord("join-token", "revoke", through_agent.split(".")[2], code=2)
     agent.coord("join-token", "revoke", "nonsense!", code=2)
 
-    # from a file, from the environment; of another cluster
+    # from a file, from the environment, from systemd; of another cluster
     kept = os.path.join(server.dir, "token")
-    for how in ("file", "environment", "other"):
+    for how in ("file", "environment", "systemd", "other"):
         token = server.coord("join-token").strip()
         with open(kept, "w") as f:
             f.write(token + "\n")
@@ -97,11 +111,18 @@ def tokens_are_made_listed_and_end():
             elsewhere = Member(name="tok-else")
             words.append(re.search(r"coord1a\.\S+", command("init", "-data-dir", elsewhere.data, "-bind", elsewhere.ip, "-node", elsewhere.name)).group(0))
         r = subprocess.run([COORD, *words, server.ip], capture_output=True, text=True, timeout=60 * SLOW,
-                           env=dict(os.environ, **({"COORD_JOIN_TOKEN": token} if how == "environment" else {})))
+                           env=dict(os.environ, **({"COORD_JOIN_TOKEN": token} if how == "environment" else service_of(server, token) if how == "systemd" else {})))
         check(r.returncode == (how == "other"), "%s: %d %s" % (how, r.returncode, r.stdout + r.stderr))
         if how == "other":
             check("CA" in r.stderr and not os.path.exists(os.path.join(host.data, "tls/cert.pem")), r.stderr)
     os.unlink(kept)
+    host = Member(name="tok-service", server=False)
+    for content, mode, said in (("", 0o400, "it is empty"), (token[:-5], 0o440, "cut short"), (token, 0, "Permission denied"), (None, 0, "cannot be read")):
+        words = [COORD, "join", "-data-dir", host.data, "-bind", host.ip, "-timeout", "20s", server.ip]
+        if mode == 0 and content and os.geteuid() == 0:      # whom no mode keeps out
+            continue
+        r = subprocess.run(words, capture_output=True, text=True, timeout=60 * SLOW, env=dict(os.environ, **service_of(server, content, mode)))
+        check(r.returncode == 2 and said in r.stderr and "coord.join-token" in r.stderr and not os.path.exists(host.data), "%r: %d %s" % (said, r.returncode, r.stderr))
 
     # a short life
     short = json.loads(server.put("/v1/join-token", {"TTL": "2s", "Uses": 0}))

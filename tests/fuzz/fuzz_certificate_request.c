@@ -12,7 +12,7 @@ static struct buffer ca_key, ca;
 static void make_ca(void) {
     static const struct tls_life life = {1000000000, 2000000000};
     CHECK(tls_key_make(&ca_key, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&ca_key), "00112233445566778899aabbccddeeff", life, NULL, &ca, NULL) == CO_OK);
+    CHECK(tls_ca_make(buffer_slice(&ca_key), "00112233445566778899aabbccddeeff", life, &ca, NULL) == CO_OK);
 }
 
 static void check_taken(struct slice request, const uint8_t pin[TLS_PIN_SIZE]) {

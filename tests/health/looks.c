@@ -9,7 +9,7 @@ static const ProtobufCMessage *ask_for(struct rpc *rpc, const struct query_type 
                                        const ProtobufCMessage *request) {
     struct rpc_reader *reader = rpc_reader_new(rpc);
     struct query_result result = {0};
-    CHECK(rpc_query(reader, type, request, arena, &result) == CO_OK);
+    CHECK(rpc_query(reader, type, request, NULL, arena, &result) == CO_OK);
     const ProtobufCMessage *message = result.message ? message_copy(arena, result.message) : NULL;
     rpc_read_end(reader);
     rpc_reader_free(reader);

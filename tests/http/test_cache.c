@@ -223,7 +223,7 @@ static bool offer(struct cache *cache, const char *key, size_t size) {
 
 static bool kept(struct cache *cache, const char *key) {
     struct answer *probe = answer_for(key, 1);
-    bool found = cache_find(cache, probe->key, probe->key_hash) != NULL;
+    bool found = cache_find(cache, probe->key, probe->key_hash, 0) != NULL;
     ready_answer_free(probe);
     return found;
 }

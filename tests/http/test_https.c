@@ -33,7 +33,7 @@ static struct pair make_authority(void) {
     struct pair pair = {0};
     cr_assert_eq(tls_key_make(&pair.key, NULL), CO_OK);
     cr_assert_eq(tls_domain_make(domain, NULL), CO_OK);
-    cr_assert_eq(tls_ca_make(buffer_slice(&pair.key), domain, life(), NULL, &pair.certificate, NULL), CO_OK);
+    cr_assert_eq(tls_ca_make(buffer_slice(&pair.key), domain, life(), &pair.certificate, NULL), CO_OK);
     return pair;
 }
 

@@ -1,6 +1,7 @@
 #include "toy.h"
 
 #include "kv/session/session.h"
+#include "tests/lib/open_to_all.h"
 
 enum { TOYS = 61 };
 static const struct slice everything = SLICE_LITERAL("");
@@ -59,18 +60,21 @@ const struct query_type query_toy = {.number = 200,
                                      .request = &pb__toy_request__descriptor,
                                      .result = &pb__toy__descriptor,
                                      .watched = watched,
-                                     .run = one};
+                                     .run = one,
+                                     .show = open_show};
 const struct query_type query_toys = {.number = 201,
                                       .name = "toys",
                                       .request = &pb__toy_list_request__descriptor,
                                       .result = &pb__toys_result__descriptor,
                                       .watched = watched,
-                                      .run = all};
+                                      .run = all,
+                                      .show = open_show};
 
 static const struct module_command commands[] = {{.number = TOY_PUT,
                                                   .name = "toy-put",
                                                   .request = &pb__toy_put_command__descriptor,
                                                   .result = &pb__toy__descriptor,
+                                                  .may = open_may,
                                                   .apply = apply},
                                                  {0}};
 static const struct store_table tables[] = {{TOYS, "toys"}, {0}};

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "kv/txn/txn.h"
 #include "registry/fold.h"
+#include "tests/lib/with_access.h"
 
 const struct stream_thing stream_things[] = {
     {PB__STREAM_KIND__STREAM_KEY, "a"},       {PB__STREAM_KIND__STREAM_KEY, "a/1"},
@@ -29,18 +30,31 @@ static ProtobufCBinaryData binary(const char *text) {
 
 /* -- the model ----------------------------------------------------------------------------------------------------- */
 
-static struct query_result ask_thing(struct fixture *world, size_t thing) {
+static struct query_result ask_thing(const struct stream_model *model, size_t thing) {
+    struct fixture *world = model->world;
     const struct stream_kind *kind = &stream_kinds[stream_things[thing].kind];
     fixture_forget(world);
-    return fixture_query(world, kind->query, kind->request(slice_text(stream_things[thing].name), &world->arena));
+    if (!model->access)
+        return fixture_query(world, kind->query, kind->request(slice_text(stream_things[thing].name), &world->arena));
+    struct query_result result;
+    struct access_check check;
+    struct arena arena = {0};
+    ProtobufCMessage *request = kind->request(slice_text(stream_things[thing].name), &arena);
+    int error = fixture_ask_as(world, model->access, kind->query, request, &result, &check);
+    cr_assert(error == CO_OK || error == CO_DENIED);
+    arena_free(&arena);
+    return error ? (struct query_result){0} : result;
 }
 
 static void look_at(struct stream_model *model, size_t thing, bool first) {
-    struct query_result result = ask_thing(model->world, thing);
+    struct query_result result = ask_thing(model, thing);
+    /* the index also rises with what the token does not see */
+    if (model->access && stream_kinds[stream_things[thing].kind].in_part) result.index = 0;
     bool service = stream_things[thing].kind == PB__STREAM_KIND__STREAM_SERVICE;
     bool gone = !result.found || (service && ((const Pb__ServiceEntriesResult *)result.message)->n_entries == 0);
     struct slice record = {0};
-    if (!gone || service) record = slice_copy(&model->arena, message_pack(&model->world->arena, result.message));
+    if (!gone || (service && !model->access))
+        record = slice_copy(&model->arena, message_pack(&model->world->arena, result.message));
     bool same = result.index == model->now[thing].index && gone == model->now[thing].gone &&
                 slice_equal(record, model->now[thing].record);
     if (!same && !first) {
@@ -65,8 +79,10 @@ const struct stream_change *stream_change_at(const struct stream_model *model, u
     return NULL;
 }
 
-void stream_model_open(struct stream_model *model, struct fixture *world) {
-    *model = (struct stream_model){.world = world};
+void stream_model_open(struct stream_model *model, struct fixture *world) { stream_model_open_as(model, world, NULL); }
+
+void stream_model_open_as(struct stream_model *model, struct fixture *world, const struct access *access) {
+    *model = (struct stream_model){.world = world, .access = access};
     CHECK(stream_things_count <= ARRAY_COUNT(model->now));
     for (size_t thing = 0; thing < stream_things_count; thing++) look_at(model, thing, true);
     fixture_forget(world);

@@ -21,6 +21,7 @@ extern const size_t stream_things_count;
 
 struct stream_model {
     struct fixture *world;
+    const struct access *access; /* asks as this token; NULL: as everybody */
     struct stream_change *changes;
     size_t count, room;
     struct {
@@ -31,6 +32,7 @@ struct stream_model {
     struct arena arena;
 };
 void stream_model_open(struct stream_model *model, struct fixture *world);
+void stream_model_open_as(struct stream_model *model, struct fixture *world, const struct access *access);
 void stream_model_close(struct stream_model *model);
 /* After each entry. */
 void stream_model_look(struct stream_model *model);

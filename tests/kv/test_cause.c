@@ -4,6 +4,7 @@
 
 #include "kv/stream/stream.h"
 #include "leases.h"
+#include "tests/lib/with_access.h"
 
 static struct fixture world;
 
@@ -15,18 +16,22 @@ static void teardown(void) { fixture_close(&world); }
 TestSuite(cause, .init = setup, .fini = teardown);
 
 /* Until the next call; "": the history does not tell. */
-static const char *cause(uint8_t space, const char *name, uint64_t index) {
+static const char *cause_for(const struct access *access, uint8_t space, const char *name, uint64_t index) {
     static char text[400];
     struct arena arena = {0};
     struct buffer out = {0};
     struct store_txn *txn = store_read(world.reader);
-    bool told = stream_cause(txn, access_all, (struct watch_key){space, slice_text(name)}, index, &arena, &out);
+    bool told = stream_cause(txn, access, (struct watch_key){space, slice_text(name)}, index, &arena, &out);
     store_read_done(world.reader);
     snprintf(text, sizeof text, "%.*s", (int)out.size, out.data ? out.data : "");
     cr_expect_eq(told, out.size > 0);
     buffer_free(&out);
     arena_free(&arena);
     return text;
+}
+
+static const char *cause(uint8_t space, const char *name, uint64_t index) {
+    return cause_for(access_all, space, name, index);
 }
 
 #define CAUSE(space, name, outcome, expected)                                                 \
@@ -121,4 +126,32 @@ Test(cause, is_not_told_of_what_is_not_known) {
     cr_expect_str_eq(cause(SPACE_KEY, "a", 1), "", "below the floor");
     cr_expect_str_eq(cause(SPACE_KEY, "a", other.index + 1), "", "not there yet");
     cr_expect_str_eq(cause(SPACE_TABLE, "nodes", made.index), "", "of no topic");
+}
+
+/* -- tokens ------------------------------------------------------------------------------------------------------- */
+
+static void expect_for(const char *rules, uint8_t space, const char *name, uint64_t index, const char *expected) {
+    struct access *access = access_of(rules);
+    char text[400] = "";
+    if (expected[0]) snprintf(text, sizeof text, "%s index %llu", expected, (unsigned long long)index);
+    cr_expect_str_eq(cause_for(access, space, name, index), text);
+    access_release(access);
+}
+
+Test(cause, names_nothing_that_is_hidden) {
+    cr_assert(kv_put(&world, "t/a-secret", "1").yes && kv_put(&world, "t/z", "1").yes);
+    struct outcome gone = kv_del_tree(&world, "t/");
+    uint8_t below = SPACE_KEY | WATCH_PREFIX_BIT;
+    expect_for("key:read=t/z", below, "t/", gone.index, "key t/z deleted");
+    expect_for("key:read=t/y", below, "t/", gone.index, "");
+    expect_for("key:read=t/y", SPACE_KEY, "t/z", gone.index, "");
+    struct outcome came = lease_register(&world, &(struct registration){.node = "n1", .service = "web", .check = "c"});
+    expect_for("service:read=web node:read=n1", SPACE_SERVICE, "web", came.index, "service web registered web");
+    expect_for("service:read=web", SPACE_SERVICE, "web", came.index, "service web changed");
+    expect_for("node:read=n1", SPACE_SERVICE, "web", came.index, "");
+    expect_for("node:read=n1", SPACE_NODE, "n1", came.index, "node n1 changed");
+    struct outcome bad = check_register(&world, "n1", "disk", PB__STATUS__PASSING);
+    bad = check_register(&world, "n1", "disk", PB__STATUS__CRITICAL);
+    expect_for("node:read=n1", SPACE_NODE, "n1", bad.index, "node n1 passing->critical");
+    expect_for("service:read=web", SPACE_SERVICE, "web", bad.index, "service web changed");
 }

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "leases.h"
 #include "registry/history.h"
+#include "tests/lib/open_to_all.h"
 
 enum { KEYS = 22, PREFIXES = 6, STEPS = 240, SESSIONS = 4, LEASES = 3, SEEDS = 8, INDEXES = 1200 };
 
@@ -29,7 +30,7 @@ static int come_and_go(struct machine_tx *tx, struct slice payload, struct machi
     return rv;
 }
 static const struct module_command more_commands[] = {
-    {.number = COME_AND_GO, .name = "come-and-go", .apply_bytes = come_and_go}, {0}};
+    {.number = COME_AND_GO, .name = "come-and-go", .may = open_may, .apply_bytes = come_and_go}, {0}};
 static const struct module more = {.name = "more", .commands = more_commands};
 
 static struct fixture world;

@@ -4,6 +4,7 @@
 
 #include "agent/modules.h"
 #include "commands.h"
+#include "tests/lib/open_to_all.h"
 
 /* A module of things that sessions hold: its one command makes a thing for the session that it names or makes. */
 enum { HOLD = 200, THINGS = 61, THING_ROWS = 63 };
@@ -37,6 +38,7 @@ static const struct module_command commands[] = {{.number = HOLD,
                                                   .name = "hold",
                                                   .request = &pb__session_use__descriptor,
                                                   .result = &pb__session__descriptor,
+                                                  .may = open_may,
                                                   .apply = hold},
                                                  {0}};
 static const struct store_table tables[] = {{THINGS, "things"}, {THING_ROWS, "thing-rows"}, {0}};

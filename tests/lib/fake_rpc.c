@@ -1,6 +1,7 @@
 #include "tests/lib/fake_rpc.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "base/message.h"
 #include "kv/session/session.h"
 #include "registry/lease.h"
+#include "rpc/api/access_control.h"
 #include "rpc/api/ask.h"
 #include "rpc/api/trust_admin.h"
 #include "rpc/reads/fetch_service.h"
@@ -23,6 +25,8 @@ struct rpc {
     struct fake_rpc_options options;
     struct fetch_service *fetches;
     struct hints *hints;
+    const struct rpc_access_control *control;
+    struct requester *default_requester;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -39,6 +43,9 @@ struct rpc {
 struct rpc_reader {
     struct rpc *rpc;
     struct store_reader *reader;
+    struct store_txn *txn; /* under way; NULL: none */
+    struct access *access; /* the last that was asked for */
+    char denial[400];
 };
 
 struct job {
@@ -326,6 +333,7 @@ void fake_rpc_stop(struct rpc *rpc) {
     if (rpc->fixture.machine) fixture_close(&rpc->fixture);
     pthread_mutex_destroy(&rpc->lock);
     pthread_cond_destroy(&rpc->wake);
+    requester_release(rpc->default_requester);
     free(rpc);
 }
 
@@ -390,26 +398,116 @@ bool rpc_has_copy(const struct rpc *rpc) { return rpc != NULL; }
 
 struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
     struct rpc_reader *reader = mem_alloc(sizeof *reader);
-    *reader = (struct rpc_reader){rpc, store_reader_new(machine_store(rpc->machine))};
+    *reader = (struct rpc_reader){.rpc = rpc, .reader = store_reader_new(machine_store(rpc->machine))};
     return reader;
 }
 void rpc_reader_free(struct rpc_reader *reader) {
+    access_release(reader->access);
     store_reader_free(reader->reader);
     free(reader);
 }
 struct store_txn *rpc_read_begin(struct rpc_reader *reader) {
     atomic_fetch_add(&reader->rpc->reads, 1);
-    return store_read(reader->reader);
+    return reader->txn = store_read(reader->reader);
 }
-void rpc_read_end(struct rpc_reader *reader) { store_read_done(reader->reader); }
+void rpc_read_end(struct rpc_reader *reader) {
+    store_read_done(reader->reader);
+    reader->txn = NULL;
+}
 int rpc_query(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-              struct arena *arena, struct query_result *result) {
-    return type->run(rpc_read_begin(reader), request, arena, result);
+              const struct requester *requester, struct arena *arena, struct query_result *result) {
+    size_t hidden;
+    int error = type->run(rpc_read_begin(reader), request, arena, result);
+    return error ? error : rpc_show(reader, requester, type, request, arena, result, &hidden);
 }
 
 int rpc_query_now(struct rpc_reader *reader, const struct query_type *type, const ProtobufCMessage *request,
-                  struct arena *arena, struct query_result *result) {
-    return rpc_query(reader, type, request, arena, result);
+                  const struct requester *requester, struct arena *arena, struct query_result *result) {
+    return rpc_query(reader, type, request, requester, arena, result);
+}
+
+/* -- access control: nothing is remembered ------------------------------------------------------------------------ */
+
+void rpc_access_control_set(struct rpc *rpc, const struct rpc_access_control *control) {
+    rpc->control = control;
+    rpc_default_requester_set(rpc, NULL);
+}
+bool rpc_access_controlled(const struct rpc *rpc) { return rpc->control != NULL; }
+struct watch_key rpc_access_changes(const struct rpc *rpc) {
+    return rpc->control ? rpc->control->changes : (struct watch_key){0};
+}
+uint64_t rpc_access_generation(struct rpc *rpc) {
+    return rpc->control ? rpc_generation(rpc, rpc->control->changes) : 0;
+}
+struct requester *rpc_default_requester(struct rpc *rpc) {
+    return requester_keep(rpc->default_requester);
+}
+void rpc_default_requester_set(struct rpc *rpc, struct requester *requester) {
+    requester_release(rpc->default_requester);
+    if (!requester) requester = requester_new(REQUESTER_ANONYMOUS, SLICE_LITERAL(REQUESTER_ANONYMOUS_SECRET));
+    rpc->default_requester = requester;
+}
+const char *rpc_denial(const struct rpc_reader *reader) { return reader->denial; }
+
+int rpc_access(struct rpc_reader *reader, const struct requester *requester, const struct access **access) {
+    const struct rpc_access_control *control = reader->rpc->control;
+    *access = access_all;
+    if (!requester || !control) return CO_OK;
+    bool within = reader->txn != NULL;
+    struct store_txn *txn = within ? reader->txn : rpc_read_begin(reader);
+    struct access *found = NULL;
+    int64_t until;
+    int error = control->resolve(control->data, txn, requester, clock_wall_ns() / 1000000, &found, &until);
+    if (!within) rpc_read_end(reader);
+    snprintf(reader->denial, sizeof reader->denial, "%s", co_strerror(error));
+    if (error) return error;
+    access_release(reader->access);
+    *access = reader->access = found;
+    return CO_OK;
+}
+
+static int deny(struct rpc_reader *reader, const struct requester *requester, const struct access_check *check) {
+    struct buffer text = {0};
+    rpc_denial_print(requester, check->access, &check->missing, &text);
+    snprintf(reader->denial, sizeof reader->denial, "%.*s", (int)text.size, text.data);
+    buffer_free(&text);
+    return CO_DENIED;
+}
+
+int rpc_show(struct rpc_reader *reader, const struct requester *requester, const struct query_type *type,
+             const ProtobufCMessage *request, struct arena *arena, struct query_result *result, size_t *hidden) {
+    struct access_check check = {.arena = arena};
+    *hidden = 0;
+    int error = rpc_access(reader, requester, &check.access);
+    if (error || access_is_all(check.access)) return error;
+    error = type->show(&check, reader->txn, request, result);
+    *hidden = check.hidden;
+    return error == CO_DENIED ? deny(reader, requester, &check) : error;
+}
+
+int rpc_may_write(struct rpc_reader *reader, const struct requester *requester, uint8_t number,
+                  const ProtobufCMessage *request, struct arena *arena, uint64_t *judged) {
+    struct access_check check = {.arena = arena};
+    *judged = rpc_access_generation(reader->rpc);
+    int error = rpc_access(reader, requester, &check.access);
+    if (error || access_is_all(check.access)) return error;
+    error = modules_command(rpc_modules(reader->rpc), number)->may(&check, rpc_read_begin(reader), request);
+    rpc_read_end(reader);
+    return error == CO_DENIED ? deny(reader, requester, &check) : error;
+}
+
+int rpc_may_renew(struct rpc_reader *reader, const struct requester *requester, const struct expiry_kind *kind,
+                  struct slice name, bool look) {
+    struct arena arena = {0};
+    struct access_check check = {.arena = &arena};
+    int error = rpc_access(reader, requester, &check.access);
+    if (!error && !access_is_all(check.access)) {
+        error = kind->may(&check, rpc_read_begin(reader), name, look);
+        rpc_read_end(reader);
+    }
+    if (error == CO_DENIED) (void)deny(reader, requester, &check);
+    arena_free(&arena);
+    return error;
 }
 
 struct hints *rpc_hints(const struct rpc *rpc) {
@@ -446,10 +544,11 @@ static void fetch_now(struct rpc *rpc, struct rpc_fetch *fetch, const ProtobufCM
     struct rpc_reader *reader = rpc_reader_new(rpc);
     struct arena arena = {0};
     struct query_result result = {0};
-    int error = rpc_query(reader, fetch->type, request, &arena, &result);
+    int error = rpc_query(reader, fetch->type, request, fetch->requester, &arena, &result);
     struct rpc_fetched fetched = {
         .index = result.index ? result.index : 1, .found = result.found, .none = !result.message, .known_leader = true};
     if (!error && result.message) fetched.records = message_pack(&arena, result.message);
+    if (error == CO_DENIED || error == CO_NOTOKEN) fetch->denial = rpc_denial(reader);
     fetch->done(fetch, error, error ? NULL : &fetched);
     rpc_read_end(reader);
     rpc_reader_free(reader);

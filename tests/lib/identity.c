@@ -10,7 +10,7 @@ void test_ca_make(struct test_ca *authority) {
     struct tls_life life = {now_s() - 1000 * DAY_S, now_s() + 1000 * DAY_S};
     CHECK(tls_domain_make(authority->domain, &fault) == CO_OK);
     CHECK(tls_key_make(&authority->key, &fault) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&authority->key), authority->domain, life, NULL, &authority->certificate, &fault) ==
+    CHECK(tls_ca_make(buffer_slice(&authority->key), authority->domain, life, &authority->certificate, &fault) ==
           CO_OK);
 }
 

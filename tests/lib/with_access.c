@@ -299,8 +299,11 @@ const char *answer_fault(struct fixture *f, const struct known_names *known, con
         shown = message_copy(arena, result.message);
         fixture_forget(f);
     }
+    const struct rows *all = rows_of(everything, request, arena), *rows = rows_of(shown, request, arena);
+    if (!open && rows->count < all->count && !check.hidden)
+        return arena_printf(arena, "%s: it counts nothing as hidden", type->name);
     const char *name = told_name(known, access, request, shown, arena);
     if (name) return arena_printf(arena, "%s: it tells of %s", type->name, name);
-    const char *fault = rows_differ(access, rows_of(everything, request, arena), rows_of(shown, request, arena), arena);
+    const char *fault = rows_differ(access, all, rows, arena);
     return fault ? arena_printf(arena, "%s: %s", type->name, fault) : NULL;
 }

@@ -52,7 +52,7 @@ static size_t copied(const char *service, uint32_t port) {
     struct query_result result;
     size_t count = 0;
     request.service = text(service);
-    CHECK(rpc_query(reader, &query_global_service, &request.base, &arena, &result) == CO_OK);
+    CHECK(rpc_query(reader, &query_global_service, &request.base, NULL, &arena, &result) == CO_OK);
     const Pb__GlobalServiceResult *found = (const Pb__GlobalServiceResult *)result.message;
     for (size_t i = 0; i < found->n_regions; i++)
         for (size_t j = 0; j < found->regions[i]->n_entries; j++)

@@ -333,7 +333,9 @@ static size_t all_names(const char *letters, char names[NAMES_MOST][8]) {
         for (size_t i = from; i < to; i++) {
             for (const char *letter = letters; *letter; letter++) {
                 CHECK(count < NAMES_MOST);
-                snprintf(names[count++], 8, "%.6s%c", names[i], *letter);
+                size_t length = strlen(names[i]);
+                memcpy(names[count], names[i], length);
+                names[count][length] = *letter, names[count++][length + 1] = '\0';
             }
         }
         from = to;

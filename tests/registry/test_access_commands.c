@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "access_world.h"
+#include "base/message.h"
+#include "kv/keys/kv.h"
 #include "registry/operator.h"
 #include "registry/trust.h"
 
@@ -111,6 +113,7 @@ Test(access_commands, checks_by_what_they_belong_to_and_belonged_to, .init = acc
         {"node:write=n1 service:read=web", "node=n1 skip check=new:passing:I", "service:write on \"web\""},
         {"service:write=web", "node=n1 skip check=new:passing:gone", "yes"}, /* applying refuses it */
         {"service:write=new", "node=n1 skip service=k:new:80 check=new:passing:K", "yes"},
+        {"service:write=new", "node=n1 skip service=k:new:80 check=new:passing:i", "service:write on \"i\""},
         {"service:write=db", "node=n1 skip check=c:passing:j", "service:write on \"i\""}, /* of web now */
         {"service:write=db service:write=web", "node=n1 skip check=C:passing:j", "yes"},
         {"service:write=web", "node=n1 skip check=own:passing:i", "node:write on \"n1\""}, /* the node's now */
@@ -227,6 +230,8 @@ static const char *bound_of(const char *rules, const char *id) {
     for (size_t i = 0; entry && i < entry->n_services; i++)
         text = arena_printf(&arena, "%s %s/%s", text, entry->services[i]->node, entry->services[i]->id);
     for (size_t i = 0; entry && i < entry->n_nodes; i++) text = arena_printf(&arena, "%s @%s", text, entry->nodes[i]);
+    for (size_t i = 0; entry && i < entry->n_keys; i++)
+        text = arena_printf(&arena, "%s =%.*s", text, (int)entry->keys[i].len, (const char *)entry->keys[i].data);
     access_release(access);
     return text;
 }
@@ -243,7 +248,11 @@ Test(access_commands, leases_by_session_read_and_bound_things_by_their_own, .ini
     service->service->lease = node->node->lease = TEXT(ID(8));
     cr_assert_eq(fixture_apply(&f, CATALOG_REGISTER, &service->base).error, CO_OK);
     cr_assert_eq(fixture_apply(&f, CATALOG_REGISTER, &node->base).error, CO_OK);
+    Pb__KvCommand key = PB__KV_COMMAND__INIT;
+    key.verb = PB__KV_VERB__KV_SET, key.key = message_bytes(slice_text("a/b")), key.lease = TEXT(ID(8));
+    cr_assert(fixture_apply(&f, KV_APPLY, &key.base).yes);
     cr_expect_str_eq(bound_of("session:read= node_prefix:read= service:read=web", ID(8)), " n1/i @n2");
+    cr_expect_str_eq(bound_of("session:read= key:read=a/b", ID(8)), " =a/b");
     cr_expect_str_eq(bound_of("session:read= node_prefix:read=", ID(8)), " @n2");
     cr_expect_str_eq(bound_of("session:read= node:read=n1 service:read=web", ID(8)), " n1/i");
     cr_expect_str_eq(bound_of("session:read=", ID(8)), "");

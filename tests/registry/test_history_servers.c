@@ -10,6 +10,7 @@
 #include "catalog_specs.h"
 #include "history_rows.h"
 #include "registry/operator.h"
+#include "tests/lib/open_to_all.h"
 
 /* A command that writes a key and then fails, as a full disk would have it. */
 enum { FAIL = 200, KEYS_TABLE = 16 };
@@ -19,7 +20,8 @@ static int fail_apply(struct machine_tx *tx, struct slice payload, struct machin
     machine_touch(tx, SPACE_KEY, SLICE_LITERAL("failed"));
     return CO_DISKFULL;
 }
-static const struct module_command fail_commands[] = {{.number = FAIL, .name = "fail", .apply_bytes = fail_apply}, {0}};
+static const struct module_command fail_commands[] = {
+    {.number = FAIL, .name = "fail", .may = open_may, .apply_bytes = fail_apply}, {0}};
 static const struct module failing = {.name = "failing", .commands = fail_commands};
 
 static struct fixture f;

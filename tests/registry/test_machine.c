@@ -13,6 +13,7 @@
 #include "registry/machine.h"
 #include "registry/machine_changes.h"
 #include "registry/tables.h"
+#include "tests/lib/open_to_all.h"
 #include "tests/lib/scratch.h"
 
 /* Commands of the toy: type 40 "key=value" sets, 41 "key" removes, 42 emits an event, 43 fails as a store would,
@@ -87,11 +88,11 @@ static int toy_nameless(struct machine_tx *tx, struct slice payload, struct mach
 }
 
 static const struct module_command toy_commands[] = {
-    {.number = SET, .name = "set", .apply_bytes = toy_set},
-    {.number = REMOVE, .name = "remove", .apply_bytes = toy_remove},
-    {.number = EVENT, .name = "event", .apply_bytes = toy_emit},
-    {.number = FAIL, .name = "fail", .apply_bytes = toy_fail},
-    {.number = NAMELESS, .name = "nameless", .apply_bytes = toy_nameless},
+    {.number = SET, .name = "set", .may = open_may, .apply_bytes = toy_set},
+    {.number = REMOVE, .name = "remove", .may = open_may, .apply_bytes = toy_remove},
+    {.number = EVENT, .name = "event", .may = open_may, .apply_bytes = toy_emit},
+    {.number = FAIL, .name = "fail", .may = open_may, .apply_bytes = toy_fail},
+    {.number = NAMELESS, .name = "nameless", .may = open_may, .apply_bytes = toy_nameless},
     {0},
 };
 static const struct store_table toy_tables[] = {{TOYS, "toys"}, {0}};

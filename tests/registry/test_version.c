@@ -9,6 +9,7 @@
 #include "registry/operator.h"
 #include "registry/version.h"
 #include "tests/lib/later.h"
+#include "tests/lib/open_to_all.h"
 #include "tests/lib/scratch.h"
 
 static int open_as(const char *folder, unsigned newest, struct machine **out, struct fault *fault) {
@@ -130,7 +131,8 @@ static int tell_apply(struct machine_tx *tx, struct slice payload, struct machin
     return CO_OK;
 }
 enum { TELL = 40, UNUSED = 30 };
-static const struct module_command tell_commands[] = {{.number = TELL, .name = "tell", .apply_bytes = tell_apply}, {0}};
+static const struct module_command tell_commands[] = {
+    {.number = TELL, .name = "tell", .may = open_may, .apply_bytes = tell_apply}, {0}};
 static const struct module tell = {.name = "tell", .commands = tell_commands};
 static const struct module_entry with_tell[] = {{.module = &tell}, {.module = &later_module}, {0}};
 

@@ -29,11 +29,11 @@ Test(client_cache, what_is_kept_is_discovery_and_nothing_that_coordinates) {
 
 static void put(struct client_cache *cache, uint16_t query, const char *request, struct slice records, uint64_t index) {
     struct rpc_fetched fetched = {.index = index, .records = records, .found = true};
-    client_cache_put(cache, query, slice_text(request), &fetched, index * 10);
+    client_cache_put(cache, query, slice_text(request), NULL, &fetched, index * 10);
 }
 
 static const struct client_kept *get(struct client_cache *cache, uint16_t query, const char *request) {
-    return client_cache_get(cache, query, slice_text(request));
+    return client_cache_get(cache, query, slice_text(request), NULL);
 }
 
 Test(client_cache, the_newest_answer_of_a_question) {

@@ -20,7 +20,7 @@ static void make_ca(void) {
     cr_assert_eq(tls_key_make(&ca_key, &fault), CO_OK, "%s", fault.text);
     cr_assert_eq(tls_key_make(&node_key, &fault), CO_OK, "%s", fault.text);
     struct tls_life life = {0, 100 * DAY};
-    cr_assert_eq(tls_ca_make(buffer_slice(&ca_key), DOMAIN, life, NULL, &ca, &fault), CO_OK, "%s", fault.text);
+    cr_assert_eq(tls_ca_make(buffer_slice(&ca_key), DOMAIN, life, &ca, &fault), CO_OK, "%s", fault.text);
 }
 
 /* One with this DNS name; NULL: "elsewhere". */

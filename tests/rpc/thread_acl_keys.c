@@ -63,7 +63,7 @@ static void all_get_it(unsigned count, void (*prepares)(struct server *server)) 
     servers_prepare = prepares;
     servers_start(servers, count, 3);
     for (unsigned i = 0; i < count; i++) {
-        char path[128];
+        char path[4200];
         struct stat info;
         UNTIL(look(&servers[i]).management && acl_keys_ready(servers[i].rpc));
         snprintf(path, sizeof path, "%s/acl/key", servers[i].folder);

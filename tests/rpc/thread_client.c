@@ -82,7 +82,7 @@ static int64_t port_as(struct rpc_reader *reader, unsigned number, unsigned kind
     request.service = name, request.held = kind & 1, request.passing_only = kind & 2;
     struct arena arena = {0};
     struct query_result result;
-    *error = rpc_query(reader, &query_service_entries, &request.base, &arena, &result);
+    *error = rpc_query(reader, &query_service_entries, &request.base, NULL, &arena, &result);
     int64_t port = -1;
     if (*error == CO_OK) {
         const Pb__ServiceEntriesResult *entries = (const void *)result.message;
@@ -303,7 +303,7 @@ static int made_up(struct rpc_reader *reader, unsigned number) {
     request.name = name;
     struct arena arena = {0};
     struct query_result result;
-    int error = rpc_query(reader, &query_service_nocase, &request.base, &arena, &result);
+    int error = rpc_query(reader, &query_service_nocase, &request.base, NULL, &arena, &result);
     CHECK(error != CO_OK || !result.found);
     arena_free(&arena);
     return error;

@@ -17,10 +17,13 @@ struct tls_issuer pair_issuer(const struct pair *pair) {
 
 void pki_ca(const struct pair *by, struct pair *ca) {
     struct tls_life life = {NOW - 365 * DAY, NOW + 3650 * DAY};
-    struct tls_issuer issuer = {0};
-    if (by) issuer = pair_issuer(by);
+    struct buffer own = {0};
     if (ca->key.size == 0) CHECK(tls_key_make(&ca->key, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&ca->key), pki_domain, life, by ? &issuer : NULL, &ca->chain, NULL) == CO_OK);
+    CHECK(tls_ca_make(buffer_slice(&ca->key), pki_domain, life, by ? &own : &ca->chain, NULL) == CO_OK);
+    if (!by) return;
+    struct tls_issuer issuer = pair_issuer(by);
+    CHECK(tls_ca_cross(buffer_slice(&own), life, &issuer, &ca->chain, NULL) == CO_OK);
+    buffer_free(&own);
 }
 
 void pki_issue(const struct pair *ca, const struct tls_subject *subject, struct tls_life life, struct pair *made) {

@@ -144,8 +144,8 @@ Test(certificate_judge, the_clock_of_the_process_does_not_count) {
 Test(certificate_judge, a_ca_that_expired_is_named_and_has_no_grace) {
     struct pair old = {0}, its = {0};
     CHECK(tls_key_make(&old.key, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&old.key), pki_domain, (struct tls_life){NOW - DAY, NOW + DAY}, NULL, &old.chain,
-                      NULL) == CO_OK);
+    CHECK(tls_ca_make(buffer_slice(&old.key), pki_domain, (struct tls_life){NOW - DAY, NOW + DAY}, &old.chain, NULL) ==
+          CO_OK);
     pki_node(&old, TLS_ROLE_SERVER, "s1", (struct tls_life){NOW, NOW + DAY}, &its);
     chain_free(&chain);
     chain_add(&chain, buffer_slice(&its.chain));
@@ -205,9 +205,12 @@ Test(certificate_judge, an_intermediate_leads_to_its_root) {
 Test(certificate_judge, an_intermediate_that_expired_has_no_grace) {
     struct pair middle = {0}, its = {0};
     struct tls_issuer root = pair_issuer(&ca);
-    CHECK(tls_key_make(&middle.key, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&middle.key), pki_domain, (struct tls_life){NOW - DAY, NOW + DAY}, &root,
-                      &middle.chain, NULL) == CO_OK);
+    struct pair own = {0};
+    pki_ca(NULL, &own);
+    buffer_append(&middle.key, own.key.data, own.key.size);
+    CHECK(tls_ca_cross(buffer_slice(&own.chain), (struct tls_life){NOW - DAY, NOW + DAY}, &root, &middle.chain, NULL) ==
+          CO_OK);
+    pair_free(&own);
     pki_node(&middle, TLS_ROLE_AGENT, "a1", (struct tls_life){NOW, NOW + DAY}, &its);
     chain_free(&chain);
     chain_add(&chain, buffer_slice(&its.chain));
@@ -304,8 +307,8 @@ Test(certificate_judge, a_new_ca_signed_by_the_old_one_serves_both) {
 Test(certificate_judge, a_signature_that_expired_does_not_harm_a_trusted_ca) {
     struct pair old = {0}, fresh = {0}, crossed = {0}, its = {0};
     CHECK(tls_key_make(&old.key, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&old.key), pki_domain, (struct tls_life){NOW - DAY, NOW + DAY}, NULL, &old.chain,
-                      NULL) == CO_OK);
+    CHECK(tls_ca_make(buffer_slice(&old.key), pki_domain, (struct tls_life){NOW - DAY, NOW + DAY}, &old.chain, NULL) ==
+          CO_OK);
     pki_ca(NULL, &fresh);
     buffer_append(&crossed.key, fresh.key.data, fresh.key.size);
     pki_ca(&old, &crossed);

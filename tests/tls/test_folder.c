@@ -362,6 +362,17 @@ static bool killed_at(unsigned at) {
     return true;
 }
 
+/* A command that root runs must not shut the agent out of its own folder. */
+Test(folder, a_file_of_root_belongs_to_the_owner_of_the_folder) {
+    struct stat info;
+    if (geteuid() != 0) cr_skip("only root writes for others");
+    CHECK(chown(path_of("."), 12345, 12346) == 0);
+    cr_assert_eq(tls_folder_write(data, TLS_FILE_CA_IMPORT, buffer_slice(&old.key), NULL), CO_OK);
+    CHECK(stat(path_of("ca-import.key"), &info) == 0);
+    cr_expect(info.st_uid == 12345 && info.st_gid == 12346, "%u %u", info.st_uid, info.st_gid);
+    cr_expect_eq(mode_of(path_of("ca-import.key")), 0600u);
+}
+
 Test(folder, a_kill_at_any_moment_leaves_one_of_both, .timeout = 300) {
     unsigned olds = 0, news = 0;
     bool going = true;

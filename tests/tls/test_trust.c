@@ -19,8 +19,8 @@ Test(trust, each_judgement_has_its_own_time) {
     char why[160];
     struct tls_life first = {NOW - 10 * DAY, NOW + DAY}, second = {NOW, NOW + 10 * DAY};
     CHECK(tls_key_make(&early.key, NULL) == CO_OK && tls_key_make(&late.key, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&early.key), pki_domain, first, NULL, &early.chain, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&late.key), pki_domain, second, NULL, &late.chain, NULL) == CO_OK);
+    CHECK(tls_ca_make(buffer_slice(&early.key), pki_domain, first, &early.chain, NULL) == CO_OK);
+    CHECK(tls_ca_make(buffer_slice(&late.key), pki_domain, second, &late.chain, NULL) == CO_OK);
     pki_node(&early, TLS_ROLE_SERVER, "s1", first, &early_node);
     pki_node(&late, TLS_ROLE_SERVER, "s2", second, &late_node);
     chain_add(&by_early, buffer_slice(&early_node.chain));
@@ -89,7 +89,7 @@ Test(trust, who_dials_shows_what_an_older_ca_signed) {
     struct tls_issuer old = {buffer_slice(&world.authority.certificate), buffer_slice(&world.authority.key)};
     struct tls_certificate ca;
     CHECK(tls_certificate_read(buffer_slice(&fresh.certificate), &ca, NULL) == CO_OK);
-    CHECK(tls_ca_make(buffer_slice(&fresh.key), fresh.domain, ca.life, &old, &crossed, NULL) == CO_OK);
+    CHECK(tls_ca_cross(buffer_slice(&fresh.certificate), ca.life, &old, &crossed, NULL) == CO_OK);
     buffer_append(&node.chain, crossed.data, crossed.size);
     cr_assert_eq(tls_certificate_count(buffer_slice(&node.chain)), 3u);
     struct tls_context *context = context_of(&node, &world.authority, inner);
