@@ -250,7 +250,8 @@ static void refuse(struct http_request *request, int error, const struct rpc_acl
     int status = 0;
     if (error == CO_UNSUPPORTED) status = 401, text = "ACL support disabled";
     else if (error == CO_NOTREADY || error == CO_AGAIN) status = 500, before = "The ACL system is not ready yet: ";
-    else if (error == CO_DENIED && acl->verb == RPC_ACL_BOOTSTRAP) status = 403, before = "Permission denied: ";
+    else if (error == CO_DENIED && strncmp(text, "Permission denied", 17) != 0)
+        status = 403, before = "Permission denied: ";
     struct fault fault = {.code = error};
     snprintf(fault.text, sizeof fault.text, "%.*s", (int)sizeof fault.text - 1, text);
     if (status) http_reply_text(request, status, "%s%s", before, text);

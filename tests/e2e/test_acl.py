@@ -242,7 +242,7 @@ def roles_and_methods(agent):
     agent.do("PUT", "/v1/acl/role/" + str(uuid.uuid4()), {"Name": "r4"}, expect=404)
     check(agent.do("DELETE", "/v1/acl/role/" + role["ID"]) is True and agent.do("DELETE", "/v1/acl/role/" + role["ID"]) is True, "deleted")
 
-    method = {"Name": "jwt1", "Type": "jwt", "MaxTokenTTL": "5m", "Config": {"BoundIssuer": "me", "JWTValidationPubKeys": [PUBLIC]}}
+    method = {"Name": "jwt1", "Type": "jwt", "MaxTokenTTL": "5m", "Config": {"BoundIssuer": "me", "JWTValidationPubKeys": [PUBLIC], "ClaimMappings": {"sub": "name"}}}
     made = agent.do("PUT", "/v1/acl/auth-method", method)
     check(made["MaxTokenTTL"] == "5m0s" and made["Config"] == method["Config"] and made["Description"] == "", "%r" % made)
     check(agent.do("GET", "/v1/acl/auth-method/jwt1") == made, "read")
@@ -257,6 +257,9 @@ def roles_and_methods(agent):
     check(agent.do("PUT", "/v1/acl/binding-rule/" + rule["ID"], {"AuthMethod": "jwt1", "BindType": "service", "BindName": "web"})["Selector"] == "", "changed")
     agent.do("PUT", "/v1/acl/binding-rule", {"AuthMethod": "none", "BindType": "role", "BindName": "r"}, expect=400)
     agent.do("PUT", "/v1/acl/binding-rule", {"AuthMethod": "jwt1", "BindType": "thing", "BindName": "r"}, expect=400)
+    for wrong, text in (({"BindName": "r-${value.other}"}, "other"), ({"Selector": "value.nope==x"}, "nope"), ({"Selector": "value.name"}, "wanted")):
+        answer = agent.do("PUT", "/v1/acl/binding-rule", dict({"AuthMethod": "jwt1", "BindType": "role", "BindName": "r"}, **wrong), expect=400)
+        check(text in answer, "%r: %r" % (wrong, answer))
     agent.do("PUT", "/v1/acl/binding-rule/" + str(uuid.uuid4()), {"AuthMethod": "jwt1", "BindType": "role", "BindName": "r"}, expect=404)
     agent.do("DELETE", "/v1/acl/auth-method/jwt1")
     check(agent.call("GET", "/v1/acl/auth-method/jwt1", token=MASTER) == (404, "") and agent.do("GET", "/v1/acl/binding-rules") == [], "its rules are gone too")
