@@ -1,6 +1,6 @@
 #include "base/consul_words.h"
 
-#define NO_ACCESS  "there is no access control yet"
+#define NO_ACCESS  "access control is as in Consul 1.8"
 #define NO_TLS     "there is no TLS yet"
 #define NO_MESH    "there is no service mesh"
 #define NO_ENTRIES "there are no configuration entries"
@@ -15,8 +15,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_COMMAND, "exec", "there is no remote execution"},
     {CONSUL_COMMAND, "intention", NO_MESH},
     {CONSUL_COMMAND, "license", ENTERPRISE},
-    {CONSUL_COMMAND, "login", NO_ACCESS},
-    {CONSUL_COMMAND, "logout", NO_ACCESS},
     {CONSUL_COMMAND, "namespace", ENTERPRISE},
     {CONSUL_COMMAND, "operator area", ENTERPRISE},
     {CONSUL_COMMAND, "operator autopilot state", "see `coord operator autopilot health`"},
@@ -38,7 +36,6 @@ const struct consul_word consul_words[] = {
 
     {CONSUL_CLIENT_FLAG, "namespace", ENTERPRISE},
     {CONSUL_CLIENT_FLAG, "partition", ENTERPRISE},
-    {CONSUL_CLIENT_FLAG, "token-file", NO_ACCESS},
 
     {CONSUL_COMMAND_FLAG, "lock -child-exit-code", "the command's exit code is always handed on"},
     {CONSUL_COMMAND_FLAG, "lock -monitor-retry", "the lock is kept through a change of leader, up to its -ttl"},
