@@ -1,4 +1,4 @@
-/* What the endpoints of access control share: bodies and answers as Consul has them (http/api/acl_*.c). */
+/* Shared by the endpoints of access control: bodies and answers as Consul has them (http/api/acl_*.c). */
 #ifndef COORD_HTTP_API_ACL_VIEWS_H
 #define COORD_HTTP_API_ACL_VIEWS_H
 
