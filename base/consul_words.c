@@ -8,7 +8,6 @@
 #define NO_PEERING "regions are joined instead, see docs/regions.md"
 
 const struct consul_word consul_words[] = {
-    {CONSUL_COMMAND, "acl", NO_ACCESS},
     {CONSUL_COMMAND, "catalog", "ask the API: `curl localhost:8500/v1/catalog/services`"},
     {CONSUL_COMMAND, "config", NO_ENTRIES},
     {CONSUL_COMMAND, "connect", NO_MESH},
@@ -16,8 +15,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_COMMAND, "exec", "there is no remote execution"},
     {CONSUL_COMMAND, "intention", NO_MESH},
     {CONSUL_COMMAND, "license", ENTERPRISE},
-    {CONSUL_COMMAND, "login", NO_ACCESS},
-    {CONSUL_COMMAND, "logout", NO_ACCESS},
     {CONSUL_COMMAND, "namespace", ENTERPRISE},
     {CONSUL_COMMAND, "operator area", ENTERPRISE},
     {CONSUL_COMMAND, "operator autopilot state", "see `coord operator autopilot health`"},
@@ -39,7 +36,6 @@ const struct consul_word consul_words[] = {
 
     {CONSUL_CLIENT_FLAG, "namespace", ENTERPRISE},
     {CONSUL_CLIENT_FLAG, "partition", ENTERPRISE},
-    {CONSUL_CLIENT_FLAG, "token-file", NO_ACCESS},
 
     {CONSUL_COMMAND_FLAG, "lock -child-exit-code", "the command's exit code is always handed on"},
     {CONSUL_COMMAND_FLAG, "lock -monitor-retry", "the lock is kept through a change of leader, up to its -ttl"},
@@ -97,9 +93,9 @@ const struct consul_word consul_words[] = {
 
     {CONSUL_PATH, "/ui", "there is no web interface"},
     {CONSUL_PATH, "/debug/pprof", "there are no profiles to read"},
-    {CONSUL_PATH, "/v1/acl/oidc", NO_ACCESS},
-    {CONSUL_PATH, "/v1/acl/templated-policies", NO_ACCESS},
-    {CONSUL_PATH, "/v1/acl/templated-policy", NO_ACCESS},
+    {CONSUL_PATH, "/v1/acl/oidc", "logins show a JWT, see /v1/acl/login"},
+    {CONSUL_PATH, "/v1/acl/templated-policies", "see the identities of tokens, /v1/acl/token"},
+    {CONSUL_PATH, "/v1/acl/templated-policy", "see the identities of tokens, /v1/acl/token"},
     {CONSUL_PATH, "/v1/agent/connect", NO_MESH},
     {CONSUL_PATH, "/v1/agent/host", "see the host's own tools"},
     {CONSUL_PATH, "/v1/agent/metrics/stream", "read /v1/agent/metrics"},
