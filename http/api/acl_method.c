@@ -70,7 +70,8 @@ static void form_ttl(struct acl_form *form, Pb__AclAuthMethod *method) {
     int64_t ttl_ns = 0;
     json_get_duration(form->json, "MaxTokenTTL", &ttl_ns, &form->fault);
     method->max_token_ttl_ms = ttl_ns / 1000000;
-    bool fits = method->max_token_ttl_ms >= (int64_t)ACL_TTL_LEAST_MS && method->max_token_ttl_ms <= (int64_t)ACL_TTL_MOST_MS;
+    bool fits =
+        method->max_token_ttl_ms >= (int64_t)ACL_TTL_LEAST_MS && method->max_token_ttl_ms <= (int64_t)ACL_TTL_MOST_MS;
     if (ttl_ns && !fits) fault_set(&form->fault, CO_INVALID, "MaxTokenTTL: a duration from 1m to 24h is wanted");
 }
 
@@ -83,8 +84,9 @@ static void form_config(struct acl_form *form, Pb__AclAuthMethod *method) {
 
 /* The name of a method that is put by its path may stand in the body too. */
 static void put_method_of(struct http_request *request, const char *name) {
-    static const char *const known[] = {"Name",   "Type",        "DisplayName", "Description", "MaxTokenTTL", "TokenLocality",
-                                        "Config", "CreateIndex", "ModifyIndex", "Namespace",   NULL};
+    static const char *const known[] = {"Name",        "Type",          "DisplayName", "Description",
+                                        "MaxTokenTTL", "TokenLocality", "Config",      "CreateIndex",
+                                        "ModifyIndex", "Namespace",     NULL};
     struct acl_form form = acl_form_begin(request, known, false);
     if (!form.json) return;
     Pb__AclAuthMethod method = PB__ACL_AUTH_METHOD__INIT;
@@ -215,8 +217,7 @@ static void delete_rule(struct http_request *request) {
 }
 
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
-#define OFF \
-    .example = {.status = 401}
+#define OFF .example = {.status = 401}
 #define NAME \
     { ":name", HTTP_TEXT, .help = "the method's name" }
 #define ID \
@@ -226,7 +227,8 @@ const struct http_route http_routes_acl_method[] = {
     {HTTP_GET, "/v1/acl/auth-methods", get_methods, "acl:read", HTTP_PARAMS(HTTP_READS),
      "All auth methods, without their Config", OFF},
     {HTTP_PUT, "/v1/acl/auth-method", put_method, "acl:write", HTTP_PARAMS(HTTP_DC),
-     "Makes an auth method, or puts one in the place of that name: Name, Type `jwt`, DisplayName, Description, MaxTokenTTL, "
+     "Makes an auth method, or puts one in the place of that name: Name, Type `jwt`, DisplayName, Description, "
+     "MaxTokenTTL, "
      "TokenLocality, Config",
      HTTP_BODY_BIG, OFF},
     {HTTP_GET, "/v1/acl/auth-method/:name", get_method, "acl:read", HTTP_PARAMS(NAME, HTTP_READS),

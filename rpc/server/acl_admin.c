@@ -172,8 +172,7 @@ static void set_token(struct acl_work *work) {
         end(work, CO_INVALID, fault);
         return;
     }
-    if (work->command->create && !work->command->token->accessor[0])
-        work->command->token->accessor = draw_uuid(work);
+    if (work->command->create && !work->command->token->accessor[0]) work->command->token->accessor = draw_uuid(work);
     seal(work, work->acl->secret);
     work->write.judged = judged;
     submit(work, ACL_TOKEN_SET, &work->command->base);
@@ -186,12 +185,12 @@ static void bootstrap(struct acl_work *work) {
     acl_key_release(work->key);
     work->key = acl_key_used(); /* a reset may have changed it */
     if (fault || !work->key) {
-        end(work, fault ? CO_INVALID : CO_NOTREADY, fault ? fault : "this server has no key of the tokens' secrets yet");
+        end(work, fault ? CO_INVALID : CO_NOTREADY,
+            fault ? fault : "this server has no key of the tokens' secrets yet");
         return;
     }
-    Pb__AclBootstrapCommand *command =
-        acl_bootstrap(work->key, draw_uuid(work), "Bootstrap Token (Global Management)",
-                      drawn ? slice_text(drawn) : secret, &work->arena);
+    Pb__AclBootstrapCommand *command = acl_bootstrap(work->key, draw_uuid(work), "Bootstrap Token (Global Management)",
+                                                     drawn ? slice_text(drawn) : secret, &work->arena);
     if (drawn) explicit_bzero(drawn, UUID_TEXT_SIZE);
     submit(work, ACL_BOOTSTRAP, &command->base);
 }
@@ -218,8 +217,8 @@ static void login_judged(struct acl_work *work) {
     Pb__AclToken *token = work->command->token;
     int error = work->fault.code;
     if (!error)
-        error = acl_login_bind(work->method, work->rules->rules, work->rules->n_rules, &work->variables, token, &work->arena,
-                               &work->fault);
+        error = acl_login_bind(work->method, work->rules->rules, work->rules->n_rules, &work->variables, token,
+                               &work->arena, &work->fault);
     if (!error && !keep_roles(work))
         error = fault_set(&work->fault, CO_DENIED, "Permission denied: the roles of this login are not there");
     if (error) {
@@ -234,8 +233,8 @@ static void login_judged(struct acl_work *work) {
 
 static void verify(uv_work_t *pool) {
     struct acl_work *work = CONTAINER_OF(pool, struct acl_work, pool);
-    (void)acl_login_verify(work->method, work->acl->secret, clock_wall_ns() / 1000000000, &work->arena, &work->variables,
-                           &work->fault);
+    (void)acl_login_verify(work->method, work->acl->secret, clock_wall_ns() / 1000000000, &work->arena,
+                           &work->variables, &work->fault);
 }
 
 static void verified(uv_work_t *pool, int status) {
@@ -258,7 +257,9 @@ static void login(struct acl_work *work) {
         work->rules = (Pb__AclRulesResult *)message_copy(&work->arena, result.message);
     }
     store_read_done(work->rpc->loop_reader);
-    if (error) end(work, error == CO_NOTFOUND ? CO_NOTOKEN : error, error == CO_NOTFOUND ? "ACL not found" : co_strerror(error));
+    if (error)
+        end(work, error == CO_NOTFOUND ? CO_NOTOKEN : error,
+            error == CO_NOTFOUND ? "ACL not found" : co_strerror(error));
     else CHECK(uv_queue_work(work->rpc->loop, &work->pool, verify, verified) == 0);
 }
 
@@ -274,7 +275,9 @@ static bool take_file(struct rpc *rpc, char text[64]) {
     ssize_t size = own ? read(fd, text, 63) : -1;
     close(fd);
     if (own && unlink(path) != 0) own = false;
-    if (!own) log_warn("acl", "%s counts only as a file of root or of this process's user, which this process may remove", path);
+    if (!own)
+        log_warn("acl", "%s counts only as a file of root or of this process's user, which this process may remove",
+                 path);
     text[size > 0 ? size : 0] = '\0';
     return own && size > 0;
 }
@@ -295,7 +298,8 @@ static bool reset(struct acl_work *work) {
     work->reset = true;
     if (!take_file(work->rpc, text)) return false;
     if (!parse_file(text, &command.index, &new_key)) {
-        log_warn("acl", "%s has neither an index nor \"INDEX new-key\": it was removed, and does nothing", ACL_RESET_FILE);
+        log_warn("acl", "%s has neither an index nor \"INDEX new-key\": it was removed, and does nothing",
+                 ACL_RESET_FILE);
         return false;
     }
     command.new_key = new_key;
