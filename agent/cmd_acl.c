@@ -159,7 +159,7 @@ static bool allows(struct json_object *answers, size_t i) {
     return allow;
 }
 
-/* The rights that the token of this command has everywhere. */
+/* Prints the rights that the token of this command has everywhere. */
 static void print_rights(const struct client *client, struct fault *fault) {
     static const char *const levels[] = {"write", "read"};
     static const char *const resources[] = {"acl",      "agent", "event", "key",     "keyring", "lock",   "node",

@@ -92,9 +92,9 @@ const struct consul_word consul_words[] = {
 
     {CONSUL_PATH, "/ui", "there is no web interface"},
     {CONSUL_PATH, "/debug/pprof", "there are no profiles to read"},
-    {CONSUL_PATH, "/v1/acl/oidc", NO_ACCESS},
-    {CONSUL_PATH, "/v1/acl/templated-policies", NO_ACCESS},
-    {CONSUL_PATH, "/v1/acl/templated-policy", NO_ACCESS},
+    {CONSUL_PATH, "/v1/acl/oidc", "logins show a JWT, see /v1/acl/login"},
+    {CONSUL_PATH, "/v1/acl/templated-policies", "see the identities of tokens, /v1/acl/token"},
+    {CONSUL_PATH, "/v1/acl/templated-policy", "see the identities of tokens, /v1/acl/token"},
     {CONSUL_PATH, "/v1/agent/connect", NO_MESH},
     {CONSUL_PATH, "/v1/agent/host", "see the host's own tools"},
     {CONSUL_PATH, "/v1/agent/metrics/stream", "read /v1/agent/metrics"},

@@ -1,5 +1,5 @@
-/* Questions of a token about itself, and paths of /v1/acl that change nothing: /v1/internal/acl/authorize, logout, replication, the
- * tokens of this agent, and what Consul had before 1.4. */
+/* Questions of a token about itself, and paths of /v1/acl that change nothing: /v1/internal/acl/authorize, logout,
+ * replication, and the paths of Consul before 1.4. */
 #include <string.h>
 #include <strings.h>
 
