@@ -142,7 +142,7 @@ const struct http_route http_routes_failover[] = {
     {HTTP_DELETE, "/v1/failover/:service", http_declared, "service:write", HTTP_PARAMS(NAME("service"), HTTP_DC),
      "Takes the order back", HTTP_OWN, .example = {"/v1/failover/db", .status = 200},
      .endpoint = {.command = FAILOVER_SET}, .cli = {.command = "failover delete"}},
-    {HTTP_GET, "/v1/failover", http_declared, "service:read", HTTP_PARAMS(HTTP_READS),
+    {HTTP_GET, "/v1/failover", http_declared, "service:read rows", HTTP_PARAMS(HTTP_READS),
      "Services that have an order, and those that other regions answer for (Away). Healthy: they have healthy "
      "instances "
      "here, now",

@@ -96,7 +96,8 @@ static Pb__RolloutCaller *caller_of(struct http_request *request) {
 static void evaluated(struct http_request *request, int error, const struct query_result *result) {
     const char *key = key_of(request);
     if (error) {
-        fail(request, 500, NULL, NULL, co_strerror(error));
+        fail(request, error == CO_DENIED || error == CO_NOTOKEN ? 403 : 500, NULL, NULL,
+             http_denial(request)[0] ? http_denial(request) : co_strerror(error));
     } else if (!result->found) {
         fail(request, 404, key, "FLAG_NOT_FOUND", "there is no such rollout, or it has no current version");
     } else {
@@ -150,7 +151,8 @@ static void streams_write(struct json_out *json, const Pb__RolloutCaller *caller
 
 static void all_evaluated(struct http_request *request, int error, const struct query_result *result) {
     if (error) {
-        fail(request, 500, NULL, NULL, co_strerror(error));
+        fail(request, error == CO_DENIED || error == CO_NOTOKEN ? 403 : 500, NULL, NULL,
+             http_denial(request)[0] ? http_denial(request) : co_strerror(error));
         return;
     }
     const Pb__RolloutResolutions *all = (const Pb__RolloutResolutions *)result->message;

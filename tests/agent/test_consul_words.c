@@ -105,6 +105,6 @@ Test(consul_words, paths_and_keys_below_are_found) {
     cr_expect_not_null(consul_word_find(CONSUL_KEY, SLICE_LITERAL("ui_config.enabled")));
     cr_expect_not_null(consul_word_find(CONSUL_KEY, SLICE_LITERAL("telemetry.disable_compat_1.9")));
     cr_expect_null(consul_word_find(CONSUL_KEY, SLICE_LITERAL("tls_min_version")));
-    cr_expect_not_null(consul_word_find(CONSUL_COMMAND, SLICE_LITERAL("login")));
-    cr_expect_null(consul_word_find(CONSUL_COMMAND, SLICE_LITERAL("logins")));
+    cr_expect_not_null(consul_word_find(CONSUL_COMMAND, SLICE_LITERAL("intention")));
+    cr_expect_null(consul_word_find(CONSUL_COMMAND, SLICE_LITERAL("intentions")));
 }
