@@ -119,7 +119,7 @@ def nothing_hidden_is_shown():
                 status, headers, answer = agent.call("GET", path, token=token)
                 text = str(answer) + str(headers)
                 check(NAME not in text and VALUE not in text and b64(VALUE)[:8] not in text and session not in text, "%s %s: %d %s" % (agent.name, path, status, text))
-                check(status < 500, "%s %s: %d %s" % (agent.name, path, status, text))
+                check(status < 500 or "can be picked: there are none" in answer, "%s %s: %d %s" % (agent.name, path, status, text))
             for pattern in ONE:
                 path = pattern.replace("@", NAME).replace("$", session).replace("%", lease)
                 status, headers, answer = agent.call("GET", path, token=token)
@@ -143,10 +143,192 @@ def the_few_rights_count():
         check([i["ServiceID"] for i in agent.call("GET", "/v1/catalog/service/web", token=few)[2]], "its service")
 
 
-def stories():
-    setup()
+# -- what waits ------------------------------------------------------------------------------------------------------------
+class Parked:
+    """A request that waits, on a thread of its own."""
+
+    def __init__(self, agent, path, token):
+        self.agent, self.path, self.token, self.answer = agent, path, token, None
+        self.thread = threading.Thread(target=self.ask, daemon=True)
+        self.thread.start()
+
+    def ask(self):
+        try:
+            self.answer = self.agent.call("GET", self.path, token=self.token)
+        except OSError as error:
+            self.answer = (0, {}, str(error))
+
+    def ended(self, within=10):
+        until("the end of %s at %s" % (self.path, self.agent.name), lambda: self.answer is not None, within)
+        return self.answer
+
+
+class Stream:
+    """/v1/watch: all that came, and whether it has ended."""
+
+    def __init__(self, agent, query, token):
+        self.text, self.over = "", False
+        self.conn = http.client.HTTPConnection(agent.ip, 8500, timeout=60)
+        self.conn.request("GET", "/v1/watch?" + query, headers={"X-Consul-Token": token})
+        self.answer = self.conn.getresponse()
+        self.status = self.answer.status
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        try:
+            while True:
+                block = self.answer.read1(65536)
+                if not block:
+                    break
+                self.text += block.decode()
+        except OSError:
+            pass
+        self.over = True
+
+
+def index_of(agent, path, token):
+    return int(agent.call("GET", path, token=token)[1]["X-Consul-Index"])
+
+
+def set_rules(policy, rules):
+    server.do("PUT", "/v1/acl/policy/" + policy["ID"], {"Name": policy["Name"], "Rules": rules})
+
+
+def parked_reads_follow_the_rules():
+    def at(agent):
+        mine = "web-" + agent.name
+        rules = RULES.replace("web/", mine + "/")
+        secret, accessor, policy = token_of(rules)
+        paths = ["/v1/kv/?recurse", "/v1/kv/?keys", "/v1/catalog/services", "/v1/health/state/any", "/v1/session/list"]
+        waits = []
+        for path in paths:
+            now = index_of(agent, path, secret)
+            waits.append(Parked(agent, path + ("&" if "?" in path else "?") + "wait=60s&index=%d" % now, secret))
+        cause = Parked(agent, "/v1/kv/" + mine + "/?recurse&wait=60s&index=%d" % index_of(agent, "/v1/kv/" + mine + "/?recurse", secret), secret)
+        for i in range(20):
+            server.do("PUT", "/v1/kv/%s/%s%d" % (NAME, agent.name, i), VALUE)
+        early = [w.path for w in waits if w.answer is not None]
+        check(not early, "woken by what is hidden: %r" % early)
+        server.do("PUT", "/v1/kv/" + mine + "/b", "1")
+        for wait in (cause, waits[0], waits[1]):
+            status, headers, answer = wait.ended()
+            check(status == 200 and NAME not in str(headers) + str(answer), "%d %s %s" % (status, headers, answer))
+        # wider rules: an answer with more
+        waits = [Parked(agent, path + ("&" if "?" in path else "?") + "wait=60s&index=%d" % index_of(agent, path, secret), secret) for path in paths]
+        time.sleep(0.05)  # most of them are parked by now; the others see the change at once
+        set_rules(policy, rules + ' key_prefix "" { policy = "write" } service_prefix "" { policy = "read" } session_prefix "" { policy = "read" }')
+        begun = time.monotonic()
+        for wait in waits:
+            status, headers, answer = wait.ended()
+            check(status == 200 and (NAME in str(answer) or session in str(answer)), "%s %s: %d %s" % (agent.name, wait.path, status, answer))
+        print("     %s: wider rules after %.2f s" % (agent.name, time.monotonic() - begun))
+        # narrower: without what is gone
+        waits = [Parked(agent, path + ("&" if "?" in path else "?") + "wait=60s&index=%d" % index_of(agent, path, secret), secret) for path in paths]
+        single = Parked(agent, "/v1/kv/%s/a?wait=60s&index=%d" % (NAME, index_of(agent, "/v1/kv/%s/a" % NAME, secret)), secret)
+        time.sleep(0.05)
+        set_rules(policy, rules)
+        begun = time.monotonic()
+        for wait in waits:
+            status, headers, answer = wait.ended()
+            check(status == 200 and NAME not in str(answer) and session not in str(answer), "%s %s: %d %s" % (agent.name, wait.path, status, answer))
+        status, headers, answer = single.ended()
+        check(status == 403 and VALUE not in str(answer), "%d %s" % (status, answer))
+        print("     %s: narrower rules after %.2f s" % (agent.name, time.monotonic() - begun))
+        # the token is deleted
+        waits = [Parked(agent, path + ("&" if "?" in path else "?") + "wait=60s&index=%d" % index_of(agent, path, secret), secret) for path in paths]
+        time.sleep(0.05)
+        server.do("DELETE", "/v1/acl/token/" + accessor)
+        begun = time.monotonic()
+        for wait in waits:
+            status, headers, answer = wait.ended()
+            check(status == 403 and str(answer).startswith("ACL not found"), "%s %s: %d %s" % (agent.name, wait.path, status, answer))
+        print("     %s: deleted after %.2f s" % (agent.name, time.monotonic() - begun))
+        for path in paths:
+            status, headers, answer = agent.call("GET", path, token=secret)
+            check(status == 403, "%s %s: %d %s" % (agent.name, path, status, answer))
+            status, headers, answer = agent.call("GET", path + ("&" if "?" in path else "?") + "cached", token=secret)
+            check(status == 403, "%s %s&cached: %d %s" % (agent.name, path, status, answer))
+    together(*[lambda agent=agent: at(agent) for agent in both])
+
+
+def streams_follow_the_rules():
+    def at(agent):
+        secret, accessor, policy = token_of(RULES)
+        stream = Stream(agent, "prefix=&service=web&node=s1&node=c1", secret)
+        check(stream.status == 200, "%d" % stream.status)
+        for hidden in ("key=%s/a", "lock=%s", "quota=%s", "key=web/a&lock=%s"):
+            status, headers, answer = quick(agent, "/v1/watch?" + hidden % NAME, secret)
+            check(status == 403, "%s: %d %s" % (hidden, status, answer))
+        server.do("PUT", "/v1/kv/%s/s%s" % (NAME, agent.name), VALUE)
+        do_on(agent, "PUT", "/v1/agent/service/register", {"Name": NAME, "ID": NAME + "3", "Tags": [NAME]})
+        server.do("PUT", "/v1/kv/web/s" + agent.name, "seen")
+        until("its key's event", lambda: "web/s" + agent.name in stream.text)
+        set_rules(policy, RULES + ' key_prefix "open" { policy = "read" }')
+        server.do("PUT", "/v1/kv/open" + agent.name, "seen")
+        until("the event of a key that may be read now", lambda: "open" + agent.name in stream.text)
+        set_rules(policy, 'key_prefix "" { policy = "deny" } service "web" { policy = "write" } node_prefix "" { policy = "read" }')
+        server.do("PUT", "/v1/kv/web/last" + agent.name, "seen")
+        check(NAME not in stream.text and VALUE not in stream.text and b64(VALUE)[:8] not in stream.text, stream.text)
+        again = Stream(agent, "service=web", secret)
+        server.do("DELETE", "/v1/acl/token/" + accessor)
+        begun = time.monotonic()
+        until("the streams' end", lambda: stream.over and again.over)
+        print("     %s: streams end after %.2f s: %s" % (agent.name, time.monotonic() - begun, again.text[-300:]))
+        check("web/last" + agent.name not in stream.text, stream.text)
+        check(quick(agent, "/v1/watch?service=web", secret)[0] == 403, "a new one")
+    together(*[lambda agent=agent: at(agent) for agent in both])
+
+
+def quick(agent, path, token):
+    """Status and what comes at once."""
+    conn = http.client.HTTPConnection(agent.ip, 8500, timeout=30)
+    conn.request("GET", path, headers={"X-Consul-Token": token} if token else {})
+    answer = conn.getresponse()
+    text = answer.read() if answer.status != 200 else b""
+    conn.close()
+    return answer.status, answer.headers, text.decode()
+
+
+# -- kept answers ----------------------------------------------------------------------------------------------------------
+def two_tokens_in_turn():
+    for agent in both:
+        other, accessor, policy = token_of('key_prefix "%s" { policy = "read" } service_prefix "" { policy = "read" }' % NAME)
+        paths = ["/v1/kv/?recurse", "/v1/kv/?keys", "/v1/kv/web/a", "/v1/kv/%s/a" % NAME, "/v1/kv/%s/a?raw" % NAME, "/v1/health/service/web", "/v1/health/service/" + NAME,
+                 "/v1/catalog/services", "/v1/catalog/service/" + NAME, "/v1/catalog/nodes", "/v1/health/state/any", "/v1/quota/" + NAME]
+        conn = http.client.HTTPConnection(agent.ip, 8500, timeout=30)
+
+        def ask(path, token):
+            conn.request("GET", path, headers={"X-Consul-Token": token} if token else {})
+            answer = conn.getresponse()
+            return answer.status, answer.read()
+        for path in paths:
+            for query in ("", "stale", "cached"):
+                full = path + (("&" if "?" in path else "?") + query if query else "")
+                tokens = (few, other, ROOT, None)
+                want = {t: ask(full, t) for t in tokens}
+                for i in range(25):
+                    for t in tokens:
+                        got = ask(full, t)
+                        check(got == want[t], "%s %s round %d: %r, before %r" % (agent.name, full, i, got, want[t]))
+                check(VALUE.encode() not in want[few][1] and b64(VALUE).encode()[:8] not in want[few][1] and b64(VALUE).encode()[:8] not in (want[None][1] or b""), full)
+                check(want[None][0] in (403, 404) or want[None][1] in (b"[]", b"{}"), "%s: %r" % (full, want[None]))
+        # rules change while all is hot
+        path = "/v1/kv/%s/a" % NAME
+        for i in range(5):
+            check(ask(path, other)[0] == 200, "it may")
+            set_rules(policy, 'key_prefix "x" { policy = "read" }')
+            begun = time.monotonic()
+            until("it may not", lambda: ask(path, other)[0] == 403, 1)
+            check(ask(path + "?cached", other)[0] == 403 and ask(path + "?stale", other)[0] == 403, "nor cached")
+            set_rules(policy, 'key_prefix "%s" { policy = "read" }' % NAME)
+            until("it may again", lambda: ask(path, other)[0] == 200, 1)
+        server.do("DELETE", "/v1/acl/token/" + accessor)
+        until("the token has ended", lambda: ask(path, other) [0] == 403, 1)
+        check(ask(path + "?cached", other)[0] == 403, "cached")
+        conn.close()
 
 
 if __name__ == "__main__":
     setup()
-    run([the_few_rights_count, nothing_hidden_is_shown])
+    run([the_few_rights_count, nothing_hidden_is_shown, parked_reads_follow_the_rules, streams_follow_the_rules, two_tokens_in_turn])
