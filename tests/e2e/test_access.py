@@ -329,6 +329,111 @@ def two_tokens_in_turn():
         conn.close()
 
 
+# -- writes ----------------------------------------------------------------------------------------------------------------
+def state():
+    """What may not change."""
+    get = lambda path: server.do("GET", path)
+    rows = lambda path, *fields: sorted(str([r.get(f) for f in fields]) for r in get(path))
+    return {"keys": [k for k in rows("/v1/kv/?recurse", "Key", "Value", "Session", "Flags") if "'web/" not in k],
+            "nodes": rows("/v1/catalog/nodes", "Node", "Address"), "sessions": rows("/v1/session/list", "ID", "Node"),
+            "instances": rows("/v1/catalog/service/" + NAME, "ServiceID", "Node", "ServicePort", "ServiceTags"),
+            "services": sorted(get("/v1/catalog/services")), "checks": rows("/v1/health/state/any", "Node", "CheckID", "Status", "ServiceName"),
+            "locks": rows("/v1/locks", "Name", "Holders"), "quotas": rows("/v1/quotas", "Name", "Budget", "Leased"), "rollouts": rows("/v1/rollouts", "Name", "Current"),
+            "leases": rows("/v1/leases", "ID"), "hazards": rows("/v1/hazards", "Name", "Epoch"), "elections": rows("/v1/elections", "Name"),
+            "phasers": rows("/v1/phasers", "Name", "Phase"), "failover": rows("/v1/failover", "Service"), "events": rows("/v1/event/list", "Name"),
+            "peers": get("/v1/status/peers"), "autopilot": get("/v1/operator/autopilot/configuration"),
+            "tokens": rows("/v1/acl/tokens", "AccessorID"), "policies": rows("/v1/acl/policies", "ID", "Hash")}
+
+
+def txn(*operations):
+    return ("PUT", "/v1/txn", list(operations))
+
+
+def kv(verb, key, **more):
+    return {"KV": dict({"Verb": verb, "Key": key, "Value": b64("x")}, **more)}
+
+
+def nothing_else_is_written():
+    before = state()
+    other_id = before["policies"]
+    node = {"Node": "s1", "Address": "127.0.0.9"}
+    writes = [("PUT", "/v1/kv/%s/a" % NAME, "x"), ("PUT", "/v1/kv/%s/n" % NAME, "x"), ("DELETE", "/v1/kv/%s/a" % NAME), ("DELETE", "/v1/kv/?recurse"),
+              ("DELETE", "/v1/kv/%s?recurse" % NAME), ("DELETE", "/v1/kv/web?recurse"), ("PUT", "/v1/kv/%s/a?cas=0" % NAME, "x"),
+              ("PUT", "/v1/kv/%s/lock?release=%s" % (NAME, session), "x"), ("PUT", "/v1/kv/%s/?restore&recurse&at=-1s" % NAME),
+              ("PUT", "/v1/kv/?restore&recurse&at=-1s"), ("PUT", "/v1/kv/web?restore&recurse&at=-1s"), ("PUT", "/v1/kv/%s/a?restore&at=-1s" % NAME),
+              ("PUT", "/v1/kv/%s/?restore&recurse&at=-1s&dry-run" % NAME), ("PUT", "/v1/kv/webx", "x"), ("PUT", "/v1/kv/web", "x"), ("PUT", "/v1/kv/WEB/a", "x"),
+              txn(kv("set", NAME + "/a")), txn(kv("set", "web/ok"), kv("set", NAME + "/a")), txn(kv("get", NAME + "/a")), txn(kv("get-tree", "")),
+              txn(kv("get-tree", NAME)), txn(kv("check-index", NAME + "/a", Index=1)), txn(kv("check-session", NAME + "/lock", Session=session)),
+              txn(kv("check-not-exists", NAME + "/none")), txn(kv("delete-tree", "")), txn(kv("delete-tree", "web")), txn(kv("lock", NAME + "/a", Session=session)),
+              txn({"Node": {"Verb": "set", "Node": node}}), txn({"Node": {"Verb": "delete", "Node": node}}),
+              txn({"Service": {"Verb": "set", "Node": "s1", "Service": {"Service": NAME, "ID": "x"}}}),
+              txn({"Service": {"Verb": "set", "Node": "s1", "Service": {"Service": "web", "ID": NAME + "-s1"}}}),
+              txn({"Service": {"Verb": "delete", "Node": "s1", "Service": {"ID": NAME + "-s1"}}}), txn({"Service": {"Verb": "get", "Node": "s1", "Service": {"ID": NAME + "-s1"}}}),
+              txn({"Check": {"Verb": "set", "Check": {"Node": "s1", "CheckID": "x", "Status": "critical"}}}),
+              txn({"Check": {"Verb": "delete", "Check": {"Node": "s1", "CheckID": "service:%s-s1" % NAME}}}),
+              txn({"Check": {"Verb": "set", "Check": {"Node": "s1", "CheckID": "service:%s-s1" % NAME, "Status": "critical"}}}),
+              txn({"Check": {"Verb": "set", "Check": {"Node": "s1", "CheckID": "service:%s-s1" % NAME, "ServiceID": "web-s1", "Status": "critical"}}}),
+              txn({"Session": {"Verb": "delete", "Session": {"ID": session}}}),
+              ("PUT", "/v1/catalog/register", node), ("PUT", "/v1/catalog/register", dict(node, Node="new", Service={"Service": "web"})),
+              ("PUT", "/v1/catalog/register", dict(node, SkipNodeUpdate=True, Service={"Service": "web", "ID": NAME + "-s1", "Port": 1})),
+              ("PUT", "/v1/catalog/register", dict(node, SkipNodeUpdate=True, Service={"Service": NAME, "ID": "more"})),
+              ("PUT", "/v1/catalog/register", dict(node, SkipNodeUpdate=True, Check={"CheckID": "service:%s-s1" % NAME, "Status": "critical", "ServiceID": "web-s1"})),
+              ("PUT", "/v1/catalog/register", dict(node, SkipNodeUpdate=True, Check={"CheckID": "serfHealth", "Status": "critical"})),
+              ("PUT", "/v1/catalog/register", dict(node, SkipNodeUpdate=True, Check={"CheckID": "serfHealth", "Status": "critical", "ServiceID": "web-s1"})),
+              ("PUT", "/v1/catalog/register", dict(node, SkipNodeUpdate=True, Check={"CheckID": "x", "Status": "critical", "ServiceID": NAME + "-s1"})),
+              ("PUT", "/v1/catalog/deregister", {"Node": "s1"}), ("PUT", "/v1/catalog/deregister", {"Node": "s1", "ServiceID": NAME + "-s1"}),
+              ("PUT", "/v1/catalog/deregister", {"Node": "s1", "CheckID": "service:%s-s1" % NAME}),
+              ("PUT", "/v1/session/create", {}), ("PUT", "/v1/session/create", {"Node": "s1"}), ("PUT", "/v1/session/destroy/" + session),
+              ("PUT", "/v1/session/renew/" + session), ("PUT", "/v1/lease/grant", {"TTL": "60s"}), ("PUT", "/v1/lease/renew/" + lease),
+              ("PUT", "/v1/lease/revoke/" + lease), ("PUT", "/v1/kv/%s/x?lease=%s" % (NAME, lease), "x"), ("PUT", "/v1/lock/%s/acquire?ttl=10s" % NAME),
+              ("PUT", "/v1/lock/%s/release?session=%s" % (NAME, session)), ("PUT", "/v1/lock/%s/renew?session=%s" % (NAME, session)),
+              ("PUT", "/v1/lock/web/acquire?ttl=10s"), ("PUT", "/v1/election/%s/campaign?ttl=10s" % NAME, "x"), ("PUT", "/v1/election/%s/resign?session=%s" % (NAME, session)),
+              ("PUT", "/v1/hazard/%s/retire" % NAME), ("PUT", "/v1/hazard/%s/clear?session=%s" % (NAME, session)), ("PUT", "/v1/phaser/%s/arrive?session=%s" % (NAME, session)),
+              ("PUT", "/v1/phaser/%s/deregister?session=%s" % (NAME, session)), ("PUT", "/v1/barrier/%s/enter?parties=1&ttl=10s" % NAME),
+              ("PUT", "/v1/quota/%s" % NAME, {"Budget": 99, "Refill": {"Tokens": 1, "Every": "1s"}, "LeaseTTL": "1m"}), ("DELETE", "/v1/quota/" + NAME),
+              ("PUT", "/v1/quota/%s/lease?ttl=10s&want=1" % NAME), ("PUT", "/v1/quota/%s/settle?lease=1&token=1&spent=1" % NAME),
+              ("PUT", "/v1/agent/quota/%s/take?n=1" % NAME), ("PUT", "/v1/rollout/%s/versions/v2" % NAME, "x"), ("PUT", "/v1/rollout/%s/current" % NAME, {"Version": "v1"}),
+              ("PUT", "/v1/rollout/%s/ack?id=x&version=v1" % NAME), ("DELETE", "/v1/rollout/" + NAME), ("PUT", "/v1/rollout/%s/schema" % NAME, "json"),
+              ("PUT", "/v1/rollout/%s/pause" % NAME), ("PUT", "/v1/rollout/%s/rollback" % NAME), ("PUT", "/v1/event/fire/" + NAME, "x"), ("PUT", "/v1/event/fire/web", "x"),
+              ("PUT", "/v1/failover/" + NAME, {"Targets": []}), ("DELETE", "/v1/failover/" + NAME), ("PUT", "/v1/failover/web", {"Targets": [{"Service": NAME}]}),
+              ("PUT", "/v1/coordinate/update", {"Node": "s1", "Coord": {"Vec": [0] * 8, "Error": 1, "Height": 1e-5}}),
+              ("PUT", "/v1/agent/service/register", {"Name": NAME, "ID": "y"}), ("PUT", "/v1/agent/service/deregister/%s-s1" % NAME),
+              ("PUT", "/v1/agent/service/register", {"Name": "web", "ID": NAME + "-s1"}), ("PUT", "/v1/agent/service/register", {"Name": "web", "ID": NAME + "-c1"}),
+              ("PUT", "/v1/agent/service/deregister/%s-c1" % NAME), ("PUT", "/v1/agent/service/maintenance/%s-s1?enable=true" % NAME),
+              ("PUT", "/v1/agent/service/load/%s-s1" % NAME, {"Load": 1}), ("PUT", "/v1/agent/check/register", {"Name": "x", "TTL": "10s"}),
+              ("PUT", "/v1/agent/check/register", {"Name": "x", "ServiceID": NAME + "-s1", "TTL": "10s"}), ("PUT", "/v1/agent/check/fail/service:%s-s1" % NAME),
+              ("PUT", "/v1/agent/check/fail/service:%s-c1" % NAME),
+              ("PUT", "/v1/agent/check/update/service:%s-s1" % NAME, {"Status": "critical"}), ("PUT", "/v1/agent/check/deregister/service:%s-s1" % NAME),
+              ("PUT", "/v1/agent/check/register", {"Name": "x", "ID": "service:%s-s1" % NAME, "ServiceID": "web-s1", "TTL": "10s"}),
+              ("PUT", "/v1/agent/maintenance?enable=true"), ("PUT", "/v1/agent/leave"), ("PUT", "/v1/agent/force-leave/c1"), ("PUT", "/v1/agent/join/127.0.0.1"),
+              ("PUT", "/v1/agent/reload"), ("PUT", "/v1/agent/token/default", {"Token": ROOT}), ("PUT", "/v1/agent/token/agent", {"Token": ROOT}),
+              ("PUT", "/v1/agent/token/agent_master", {"Token": few}), ("DELETE", "/v1/operator/raft/peer?id=" + server.name),
+              ("DELETE", "/v1/operator/raft/peer?address=%s:8300" % server.ip), ("PUT", "/v1/operator/raft/transfer-leader"),
+              ("PUT", "/v1/operator/autopilot/configuration", {"CleanupDeadServers": False}), ("PUT", "/v1/operator/keyring", {"Key": "x"}),
+              ("GET", "/v1/operator/keyring"), ("PUT", "/v1/join-token"), ("DELETE", "/v1/join-token/x"), ("PUT", "/v1/ca/rotate"), ("PUT", "/v1/ca/drop"),
+              ("PUT", "/v1/secure/start"), ("PUT", "/v1/secure/finish"), ("PUT", "/v1/secure/abort"), ("PUT", "/v1/snapshot", "junk"), ("GET", "/v1/snapshot"),
+              ("GET", "/v1/snapshot?stale"), ("DELETE", "/v1/global/region/dc2"), ("PUT", "/v1/region/keys?prefix=x&from=dc1"), ("DELETE", "/v1/region/keys?prefix=x"),
+              ("PUT", "/v1/region/trust/dc2", "x"), ("DELETE", "/v1/region/trust/dc2"), ("PUT", "/v1/acl/bootstrap"), ("PUT", "/v1/acl/token", {}),
+              ("PUT", "/v1/acl/token/" + few_id, {"Policies": [{"Name": "global-management"}]}), ("PUT", "/v1/acl/token/%s/clone" % few_id, {}),
+              ("DELETE", "/v1/acl/token/" + few_id), ("GET", "/v1/acl/token/" + few_id), ("PUT", "/v1/acl/policy", {"Name": "mine", "Rules": 'acl = "write"'}),
+              ("PUT", "/v1/acl/policy/" + few_policy["ID"], {"Name": few_policy["Name"], "Rules": 'acl = "write"'}), ("DELETE", "/v1/acl/policy/" + few_policy["ID"]),
+              ("PUT", "/v1/acl/role", {"Name": "mine"}), ("PUT", "/v1/acl/auth-method", {"Name": "m", "Type": "jwt"}), ("PUT", "/v1/acl/binding-rule", {"AuthMethod": "m"}),
+              ("GET", "/v1/acl/tokens"), ("GET", "/v1/acl/policies"), ("GET", "/v1/acl/roles"), ("GET", "/v1/acl/auth-methods"), ("GET", "/v1/acl/binding-rules"),
+              ("POST", "/v1/acl/rules/translate", 'key "" { policy = "read" }')]
+    for agent in both:
+        for token in (few, None):
+            for method, path, *body in writes:
+                status, headers, answer = agent.call(method, path, body[0] if body else None, token=token)
+                text = str(answer)
+                check(VALUE not in text and b64(VALUE)[:8] not in text, "%s %s %s: %d %s" % (agent.name, method, path, status, text))
+                denied = status == 403 and ("Permission denied" in text or "no longer allowed" in text)
+                if not denied:
+                    print("  LOOK", agent.name, token == few, method, path, body, status, text[:250])
+    after = state()
+    for name in before:
+        check(before[name] == after[name], "%s: %s, before %s" % (name, after[name], before[name]))
+
+
 if __name__ == "__main__":
     setup()
-    run([the_few_rights_count, nothing_hidden_is_shown, parked_reads_follow_the_rules, streams_follow_the_rules, two_tokens_in_turn])
+    run([the_few_rights_count, nothing_hidden_is_shown, parked_reads_follow_the_rules, streams_follow_the_rules, two_tokens_in_turn, nothing_else_is_written])
