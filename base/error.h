@@ -12,7 +12,7 @@
     X(CO_INVALID, "invalid request")                                                     \
     X(CO_TOOLARGE, "too large")                                                          \
     X(CO_CONFLICT, "conflict")                                                           \
-    X(CO_DENIED, "permission denied")                                                    \
+    X(CO_DENIED, "Permission denied")                                                    \
     X(CO_UNSUPPORTED, "not supported")                                                   \
     X(CO_NOTLEADER, "this server is not the leader")                                     \
     X(CO_NOLEADER, "No cluster leader")                                                  \

@@ -90,9 +90,16 @@ bool parameters_parse(struct http_request *request) {
         return false;
     }
     request->pretty = http_has(request, "pretty");
-    struct slice token = http_parameter(request, "token");
-    if (token.size) request->token = token;
     return true;
+}
+
+/* A number where the row has a parameter `token` of its own is a fencing token, a term or a lease's token. */
+void token_parse(struct http_request *request) {
+    static const struct slice name = {"token", 5};
+    struct slice token = http_parameter(request, "token");
+    uint64_t number;
+    bool own = declared_find(request->route->params, name) && u64_parse(token, UINT64_MAX, &number) == CO_OK;
+    if (token.size && !own) request->token = token;
 }
 
 /* ---- reading parameters ---- */

@@ -271,6 +271,7 @@ void request_head(struct http_request *request, const char *url, const char *met
     connection->stage = CONNECTION_BODY;
     connection->began_ms = request->worker->now_ms;
     if (!request->refusal && parameters_parse(request)) route_find(request);
+    if (!request->refusal) token_parse(request);
     body_limit(request);
     /* Refuses before the body is sent, when the client waits for "100 Continue", or when the body is too large to drain
      * it. */
@@ -317,12 +318,19 @@ void request_run_parsed(struct http_request *request) {
     }
 }
 
+/* Has the query ?token=, also escaped? */
+static bool may_name_token(struct slice target) {
+    const char *query = memchr(target.data, '?', target.size);
+    size_t size = query ? (size_t)(target.data + target.size - query) : 0;
+    return query && (memmem(query, size, "token=", 6) || memchr(query, '%', size));
+}
+
 void request_run(struct http_request *request) {
     request->connection->stage = CONNECTION_WORK;
     request->stage = REQUEST_WORK;
     bool read = request->method & (HTTP_GET | HTTP_HEAD) && !request->refusal && !request->route;
     if (read) requester_set(request);
-    if (request->requester && memmem(request->target.data, request->target.size, "token=", 6)) read = false;
+    if (request->requester && may_name_token(request->target)) read = false;
     if (!read || !reading_fast(request)) request_run_parsed(request);
 }
 

@@ -61,7 +61,8 @@ static void deliver(struct http_request *request, struct writing *writing) {
         http_reply_error(request, writing->error);
         return;
     }
-    if (!writing->view) {
+    bool denied = writing->result.error == CO_DENIED || writing->result.error == CO_NOTOKEN;
+    if (!writing->view || denied) { /* the other servers' verdict is told as ours */
         http_reply_result(request, &writing->result);
         return;
     }

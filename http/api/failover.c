@@ -120,7 +120,7 @@ static const struct http_param order[] = {
                                .most = FAILOVER_NAME_MAX, .field = (field_)                    \
     }
 const struct http_route http_routes_failover[] = {
-    {HTTP_PUT, "/v1/failover/:service", http_declared, "service:write", HTTP_PARAMS(NAME("service"), HTTP_DC),
+    {HTTP_PUT, "/v1/failover/:service", http_declared, "operator:write", HTTP_PARAMS(NAME("service"), HTTP_DC),
      "Orders who answers for a service while it has no healthy instances here: the first target that has some. "
      "Without an order it is the nearest region",
      HTTP_OWN,
@@ -139,7 +139,7 @@ const struct http_route http_routes_failover[] = {
      "Why a service is answered from where it is: what each region has, who answers, by the how manieth target of the "
      "order (Target; 0: by distance)",
      HTTP_OWN | HTTP_LOCAL, .example = {"/v1/failover/db/explain", .status = 200, .depth = 3}},
-    {HTTP_DELETE, "/v1/failover/:service", http_declared, "service:write", HTTP_PARAMS(NAME("service"), HTTP_DC),
+    {HTTP_DELETE, "/v1/failover/:service", http_declared, "operator:write", HTTP_PARAMS(NAME("service"), HTTP_DC),
      "Takes the order back", HTTP_OWN, .example = {"/v1/failover/db", .status = 200},
      .endpoint = {.command = FAILOVER_SET}, .cli = {.command = "failover delete"}},
     {HTTP_GET, "/v1/failover", http_declared, "service:read rows", HTTP_PARAMS(HTTP_READS),

@@ -99,6 +99,8 @@ static void change_view(struct http_request *request, struct http_call *call, in
                         "without this server those that can be reached and take writes would be no majority of the "
                         "ones that vote, and the cluster would stop: "
                         "remove one that is down first, or bring it back (its disk may be full, or it may be behind)");
+    } else if (error == CO_DENIED || error == CO_NOTOKEN) {
+        http_reply_error(request, error);
     } else if (error == CO_NOLEADER || error == CO_NOTLEADER) {
         http_reply_error(request, CO_NOLEADER);
     } else {

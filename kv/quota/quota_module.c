@@ -144,6 +144,7 @@ static const struct module_command commands[] = {
      .name = "quota-ask",
      .request = &pb__quota_ask_command__descriptor,
      .result = &pb__quota_grants__descriptor,
+     .marks = true,
      .may = ask_may,
      .apply = quota_ask_apply},
     {.number = QUOTA_SETTLE,

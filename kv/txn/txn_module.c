@@ -174,6 +174,7 @@ static const struct module_command commands[] = {
      .name = "txn",
      .request = &pb__txn_command__descriptor,
      .result = &pb__txn_answer__descriptor,
+     .marks = true,
      .may = txn_may,
      .apply = txn_apply},
     {0},

@@ -33,30 +33,18 @@ int agent_requester(struct agent *agent, const char *token, uint32_t slot, struc
     return CO_OK;
 }
 
-static int judge_write(struct agents *agents, struct judged *judged, const Pb__PeerWrite *write) {
-    const struct module_command *command =
-        modules_command(machine_modules(agents->rpc->machine), write->command.data[0]);
-    struct arena arena = {0};
-    ProtobufCMessage *message =
-        command ? message_unpack(&arena, command->request, slice_make(write->command.data + 2, write->command.len - 2))
-                : NULL;
-    int error = !message ? CO_INVALID
-                         : rpc_may_write(agents->reader, judged->requester, write->command.data[0], message, &arena,
-                                         &judged->generation);
-    arena_free(&arena);
-    return error;
-}
-
 /* Of the callbacks of forwarding.h. */
-int agents_may_write(void *data, uint64_t from, const Pb__PeerWrite *write, struct judged *judged, char *why,
-                     size_t room) {
+int agents_may_write(void *data, uint64_t from, Pb__PeerWrite *write, struct arena *arena, struct judged *judged,
+                     char *why, size_t room) {
     struct agents *agents = data;
     struct agent *agent = *agent_find(agents, from);
     struct requester *requester = NULL;
     int error = agent ? agent_requester(agent, write->token, write->slot, &requester) : CO_CLOSED;
     judged->requester = requester;
     if (error || !requester || write->region[0]) return error; /* that region's servers judge */
-    error = judge_write(agents, judged, write);
+    struct slice bytes = message_slice(write->command);
+    error = rpc_may_write_bytes(agents->reader, requester, &bytes, arena, &judged->generation);
+    write->command = (ProtobufCBinaryData){bytes.size, (uint8_t *)(uintptr_t)bytes.data};
     if (error) snprintf(why, room, "%s", error == CO_INVALID ? co_strerror(error) : rpc_denial(agents->reader));
     return error;
 }

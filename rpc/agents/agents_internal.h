@@ -77,8 +77,8 @@ struct agent **agent_find(struct agents *agents, uint64_t number);
 /* agents_access.c. The requester of a request with this token, a reference; NULL: there is no access control. CO_OK;
  * CO_NOTOKEN, CO_CLOSED. */
 int agent_requester(struct agent *agent, const char *token, uint32_t slot, struct requester **requester);
-int agents_may_write(void *data, uint64_t from, const Pb__PeerWrite *write, struct judged *judged, char *why,
-                     size_t room);
+int agents_may_write(void *data, uint64_t from, Pb__PeerWrite *write, struct arena *arena, struct judged *judged,
+                     char *why, size_t room);
 int agents_may_renew(void *data, uint64_t from, const Pb__PeerRenew *renew, struct requester **requester);
 /* CO_OK, or an error as rpc_may. *requester: a reference, or NULL. `want` NULL: nothing is asked for. */
 int agent_may(struct agent *agent, const char *token, const struct access_want *want, struct requester **requester);

@@ -56,6 +56,11 @@ int rpc_show(struct rpc_reader *reader, const struct requester *requester, const
 int rpc_may_write(struct rpc_reader *reader, const struct requester *requester, uint8_t command,
                   const ProtobufCMessage *request, struct arena *arena, uint64_t *judged);
 
+/* The same, for a packed command. *bytes: the command afterwards, in the arena if it has changed. CO_INVALID: it does not
+ * decode. */
+int rpc_may_write_bytes(struct rpc_reader *reader, const struct requester *requester, struct slice *bytes,
+                        struct arena *arena, uint64_t *judged);
+
 /* May it renew the thing, or see how long it has left (expiry_kind.may)? Errors as rpc_show. */
 int rpc_may_renew(struct rpc_reader *reader, const struct requester *requester, const struct expiry_kind *kind,
                   struct slice name, bool look);

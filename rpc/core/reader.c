@@ -4,8 +4,10 @@
  * control is the one from before the transaction in which the rules were read: then no later change is missed. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/message.h"
 #include "rpc/api/access_control.h"
 #include "rpc/core/rpc_internal.h"
 
@@ -221,6 +223,24 @@ int rpc_may_write(struct rpc_reader *reader, const struct requester *requester, 
     if (!error) error = store_txn_error(txn);
     rpc_read_end(reader);
     return error == CO_DENIED ? deny(reader, requester, &check) : error;
+}
+
+int rpc_may_write_bytes(struct rpc_reader *reader, const struct requester *requester, struct slice *bytes,
+                        struct arena *arena, uint64_t *judged) {
+    uint8_t number = (uint8_t)bytes->data[0];
+    const struct module_command *command = modules_command(rpc_modules(reader->rpc), number);
+    if (!command) return CO_INVALID;
+    ProtobufCMessage *message =
+        message_unpack(arena, command->request, slice_make(bytes->data + 2, bytes->size - 2));
+    if (!message) return CO_INVALID;
+    int error = rpc_may_write(reader, requester, number, message, arena, judged);
+    if (error || !command->marks) return error;
+    size_t size = 2 + protobuf_c_message_get_packed_size(message);
+    char *marked = arena_alloc(arena, size);
+    memcpy(marked, bytes->data, 2);
+    protobuf_c_message_pack(message, (uint8_t *)marked + 2);
+    *bytes = slice_make(marked, size);
+    return CO_OK;
 }
 
 int rpc_may_renew(struct rpc_reader *reader, const struct requester *requester, const struct expiry_kind *kind,

@@ -259,9 +259,9 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
 }
 
 /* A command that is not allowed is answered as the machine answers one that it refuses. */
-static void judge_write(struct forwarding *f, struct served *served, const Pb__PeerWrite *write) {
+static void judge_write(struct forwarding *f, struct served *served, Pb__PeerWrite *write) {
     char why[TEXT_MOST] = "";
-    int error = f->callbacks.may_write(f->callbacks.data, served->from, write, &served->judged, why, sizeof why);
+    int error = f->callbacks.may_write(f->callbacks.data, served->from, write, &f->frame, &served->judged, why, sizeof why);
     if (error == CO_OK) return;
     served->refused = error;
     if (why[0]) served->text = mem_strdup(why);
@@ -271,7 +271,7 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
     uint64_t deadline_ms = !f->callbacks.onward ? UINT64_MAX : f->cut_off ? now_ms : now_ms + ONWARD_WAIT_MS;
     Pb__PeerWrites *writes = frame_unpack(&pb__peer_writes__descriptor, payload, &f->frame);
     for (size_t i = 0; writes && i < writes->n_writes; i++) {
-        const Pb__PeerWrite *write = writes->writes[i];
+        Pb__PeerWrite *write = writes->writes[i];
         struct served *served = served_new(f, from, write->number, SERVED_WRITE);
         if (f->writing > WRITING_MOST) served->outcome = CO_BUSY;
         else if (write->command.len < 2) served->outcome = CO_INVALID;

@@ -40,9 +40,10 @@ struct forwarding_callbacks {
      * A NULL function: requests of servers carry none. */
     const struct requester *(*requester_of)(void *data, const struct requester *noted);
     /* Of requests from client agents: finds the requester (a reference; NULL: there is no access control), and whether it
-     * may. CO_OK, or why not: `why` is a line. Both NULL: everything is allowed. */
-    int (*may_write)(void *data, uint64_t from, const Pb__PeerWrite *write, struct judged *judged, char *why,
-                     size_t room);
+     * may. CO_OK, or why not: `why` is a line. The parts of a command that are denied become marked in it
+     * (module_command.marks), in `arena`. Both NULL: everything is allowed. */
+    int (*may_write)(void *data, uint64_t from, Pb__PeerWrite *write, struct arena *arena, struct judged *judged,
+                     char *why, size_t room);
     int (*may_renew)(void *data, uint64_t from, const Pb__PeerRenew *renew, struct requester **requester);
     /* Serves a command that is for a region (a renewal names its region itself). NULL: such commands are refused. */
     void (*command_in)(void *data, const char *region, struct node_proposal *proposal);

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "base/message.h"
 #include "rpc/api/access_control.h"
 #include "rpc/server/server_internal.h"
 #include "rpc/server/version.h"
@@ -12,16 +11,16 @@ struct rpc_reader *judge_reader(struct rpc *rpc) {
     return rpc->server->judge;
 }
 
-static int judge(struct rpc *rpc, struct judged *judged, struct slice bytes) {
-    const struct module_command *command = modules_command(machine_modules(rpc->machine), (uint8_t)bytes.data[0]);
+/* A command whose parts would be marked otherwise now is refused as a whole: it cannot be changed any more. */
+static const char *judge(struct rpc *rpc, struct judged *judged, struct slice proposed, int *error) {
     struct arena arena = {0};
-    ProtobufCMessage *message =
-        command ? message_unpack(&arena, command->request, slice_make(bytes.data + 2, bytes.size - 2)) : NULL;
-    int error = message ? rpc_may_write(judge_reader(rpc), judged->requester, (uint8_t)bytes.data[0], message, &arena,
-                                        &judged->generation)
-                        : CO_INVALID;
+    struct slice bytes = proposed;
+    *error = rpc_may_write_bytes(judge_reader(rpc), judged->requester, &bytes, &arena, &judged->generation);
+    bool same = *error || slice_equal(bytes, proposed);
     arena_free(&arena);
-    return error;
+    if (same) return rpc_denial(rpc->server->judge);
+    *error = CO_DENIED;
+    return "Permission denied: the rules of the token have changed while the request was under way";
 }
 
 const void *judge_refuse(void *data, uint64_t leader, const struct node_proposal *proposal) {
@@ -30,8 +29,9 @@ const void *judge_refuse(void *data, uint64_t leader, const struct node_proposal
     struct judged *judged = (struct judged *)(uintptr_t)proposal->tag;
     const void *refused = version_refuse(data, leader, proposal);
     if (refused || !judged || !judged->requester || judged->generation == rpc_access_generation(rpc)) return refused;
-    int error = judge(rpc, judged, slice_make(proposal->data->bytes, proposal->data->size));
+    int error;
+    const char *why = judge(rpc, judged, slice_make(proposal->data->bytes, proposal->data->size), &error);
     if (error == CO_OK) return NULL;
-    denied = (struct machine_result){.error = error, .text = rpc_denial(rpc->server->judge)};
+    denied = (struct machine_result){.error = error, .text = why};
     return &denied;
 }
