@@ -48,6 +48,9 @@ struct membership_run {
     /* a renewal, in the thread pool */
     uv_work_t work;
     bool working;
+    bool work_wants; /* only a certificate of the CA that signs now, as of its beginning */
+    uint8_t work_signs[TLS_PIN_SIZE];
+    struct buffer work_ca, work_key, work_secret; /* the CA's key that it brought; empty: none */
     struct arena work_arena;
     const char **servers;
     size_t server_count;
@@ -72,7 +75,7 @@ static int64_t now_s(void) { return (int64_t)time(NULL); }
 /* -- what is in DATA/tls -------------------------------------------------------------------------------------------- */
 struct loaded {
     struct buffer cas, chain, key, mode, regions;
-    struct buffer shown; /* the chain, and certificates of its CA by others: for nodes that do not know that one yet */
+    struct buffer shown;                /* tls_chain_shown */
     struct buffer trusted;              /* the CAs, and those of other regions */
     struct tls_certificate own, signer; /* signer: the CA's own, as the chain has it */
 };
@@ -93,21 +96,6 @@ static int load_more(const char *data_dir, enum tls_file file, struct buffer *co
     return error == CO_NOTFOUND ? CO_OK : error;
 }
 
-/* Appends what ca.pem has of the CA that signed, but for the certificate that the chain ends with. */
-static void show_more(struct loaded *loaded, struct slice in_chain) {
-    buffer_append(&loaded->shown, loaded->chain.data, loaded->chain.size);
-    for (size_t i = 0; i < tls_certificate_count(buffer_slice(&loaded->cas)); i++) {
-        struct buffer one = {0};
-        struct tls_certificate ca;
-        bool more = tls_certificate_at(buffer_slice(&loaded->cas), i, &one, NULL) == CO_OK &&
-                    tls_certificate_read(buffer_slice(&one), &ca, NULL) == CO_OK &&
-                    memcmp(ca.pin, loaded->signer.pin, sizeof ca.pin) == 0 &&
-                    !slice_equal(buffer_slice(&one), in_chain);
-        if (more) buffer_append(&loaded->shown, one.data, one.size);
-        buffer_free(&one);
-    }
-}
-
 /* CO_NOTFOUND: this node has no certificate. */
 static int load(const char *data_dir, struct loaded *loaded, struct fault *fault) {
     *loaded = (struct loaded){0};
@@ -121,7 +109,7 @@ static int load(const char *data_dir, struct loaded *loaded, struct fault *fault
     struct buffer second = {0};
     if (!error) error = tls_certificate_at(buffer_slice(&loaded->chain), 1, &second, fault);
     if (!error) error = tls_certificate_read(buffer_slice(&second), &loaded->signer, fault);
-    if (!error) show_more(loaded, buffer_slice(&second));
+    if (!error) tls_chain_shown(buffer_slice(&loaded->chain), buffer_slice(&loaded->cas), &loaded->shown);
     buffer_free(&second);
     return error;
 }
@@ -251,6 +239,18 @@ static void take_files(struct membership_run *run) {
 }
 
 /* -- renewing (thread pool) ----------------------------------------------------------------------------------------- */
+static void forget_key(struct membership_run *run) {
+    buffer_free(&run->work_ca);
+    tls_wipe(&run->work_key);
+    tls_wipe(&run->work_secret);
+}
+
+static void keep_key(struct membership_run *run, const Pb__EnrolAnswer *answer) { /* aside, for take_key */
+    buffer_append_text(&run->work_ca, answer->ca_certificate);
+    buffer_append(&run->work_key, (const char *)answer->ca_key.data, answer->ca_key.len);
+    buffer_append(&run->work_secret, (const char *)answer->secret_key.data, answer->secret_key.len);
+}
+
 static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAnswer *answer, struct fault *fault) {
     struct buffer cas = {0};
     for (size_t i = 0; i < answer->n_cas; i++) buffer_append_text(&cas, answer->cas[i]);
@@ -260,11 +260,7 @@ static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAns
     if (!error && run->secures) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, SLICE_LITERAL("both\n"), fault);
     if (!error) error = tls_folder_write(run->data_dir, TLS_FILE_CA, buffer_slice(&cas), fault);
     if (!error) error = tls_folder_write_pair(run->data_dir, slice_text(answer->chain), key, fault);
-    if (!error && run->config.server && answer->ca_key.len) {
-        struct tls_issuer issuer = {slice_text(answer->ca_certificate), message_slice(answer->ca_key)};
-        error =
-            authority_store(run->config.authority, run->data_dir, &issuer, message_slice(answer->secret_key), fault);
-    }
+    if (!error && run->config.server) keep_key(run, answer);
     buffer_free(&cas);
     return error;
 }
@@ -276,6 +272,7 @@ static int ask_at(struct membership_run *run, const char *server, struct slice k
     Pb__EnrolRequest request = PB__ENROL_REQUEST__INIT;
     request.request = message_bytes(request_der);
     request.node = run->node, request.server = run->config.server, request.datacenter = run->datacenter;
+    if (run->work_wants) request.ca_pin = (ProtobufCBinaryData){TLS_PIN_SIZE, run->work_signs};
     struct enrol enrol = {.protocol = run->secures ? SECURITY_SECURE : SECURITY_RENEW,
                           .pin = run->secures ? run->secure_pin : NULL,
                           .context = context,
@@ -399,9 +396,22 @@ static void note_own(struct membership_run *run) {
     loaded_free(&loaded);
 }
 
+static int take_key(struct membership_run *run) {
+    struct tls_issuer issuer = {buffer_slice(&run->work_ca), buffer_slice(&run->work_key)};
+    struct tls_certificate ca;
+    int error = run->work_key.size ? tls_certificate_read(issuer.certificate, &ca, &run->work_fault) : CO_NOTFOUND;
+    if (!error && membership_takes_key(&run->membership, authority_can_sign(run->config.authority), ca.pin))
+        error = authority_store(run->config.authority, run->data_dir, &issuer, buffer_slice(&run->work_secret),
+                                &run->work_fault);
+    forget_key(run);
+    return error == CO_NOTFOUND ? CO_OK : error;
+}
+
 static void renewed(uv_work_t *work, int status) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
     int error = status ? CO_CLOSED : run->work_error;
+    if (!error) error = take_key(run);
+    else forget_key(run);
     run->working = false;
     arena_free(&run->work_arena);
     if (!error && run->secures) {
@@ -411,6 +421,7 @@ static void renewed(uv_work_t *work, int status) {
         note_own(run);
     } else if (!error) {
         take_files(run);
+        membership_renewed(&run->membership, now_s());
         log_info("certificates", "renewed node=%s", run->node);
     } else if (run->secures) {
         run->secure_at_s = now_s() + SECURE_AGAIN_S;
@@ -428,6 +439,8 @@ static void begin_renewal(struct membership_run *run) {
     run->work_arena = (struct arena){0};
     run->server_count = rpc_peers(run->rpc, &run->work_arena, &run->servers);
     run->working = true;
+    run->work_wants = membership_insists(&run->membership, now_s());
+    memcpy(run->work_signs, run->membership.signs_now, TLS_PIN_SIZE);
     CHECK(uv_queue_work(run->timer.loop, &run->work, renew, renewed) == 0);
 }
 
@@ -514,7 +527,7 @@ static void take_open(struct membership_run *run) {
     for (size_t i = 0; i < ARRAY_COUNT(files); i++) tls_folder_remove(run->data_dir, files[i]);
     security_set(run->config.security, &rules, NULL);
     authority_forget(run->config.authority);
-    membership_begin(&run->membership, random_u64());
+    membership_begin(&run->membership, random_u64(), run->config.spread_s);
     log_info("certificates", "closing the cluster was given up: it is open");
 }
 
@@ -666,7 +679,7 @@ struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
     CHECK(uv_mutex_init(&run->lock) == 0 && uv_timer_init(loop, &run->timer) == 0);
     CHECK(uv_async_init(loop, &run->wake, on_wake) == 0);
     run->timer.data = run->wake.data = run;
-    membership_begin(&run->membership, random_u64());
+    membership_begin(&run->membership, random_u64(), run->config.spread_s);
     take_files(run);
     uv_timer_start(&run->timer, on_tick, 0, run->has_first ? FIRST_TICK_MS : TICK_MS);
     return run;

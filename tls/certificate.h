@@ -103,6 +103,9 @@ size_t tls_certificate_count(struct slice text);
 int tls_certificate_at(struct slice text, size_t index, struct buffer *pem, struct fault *fault);
 int tls_certificate_to_pem(struct slice der, struct buffer *pem, struct fault *fault);
 int tls_certificate_to_der(struct slice pem, struct buffer *der, struct fault *fault);
+/* The certificates that a node shows: its chain, and those by which older CAs signed the newer ones, from the chain's CA
+ * back, as far as `cas` (PEM) has them. They are for whoever was away and knows only an older CA. Appends PEM. */
+void tls_chain_shown(struct slice chain, struct slice cas, struct buffer *shown);
 /* Does the key belong to the first certificate? */
 int tls_pair_check(struct slice key, struct slice chain, struct fault *fault);
 
@@ -127,7 +130,7 @@ enum tls_verdict {
     TLS_WRONG_USE,
     TLS_UNREADABLE,
 };
-#define TLS_CHAIN_MOST 8 /* certificates of a chain; a longer one is TLS_UNREADABLE */
+#define TLS_CHAIN_MOST 10 /* certificates of a chain; a longer one is TLS_UNREADABLE */
 /* `why` gets a line about it ("its certificate expired on 2026-11-02 10:00:00 UTC"), "" when it is trusted.
  * `certificate` is filled in whenever the first one can be read: believe it only when that is trusted. RSA keys below
  * 2048 bits and signatures over SHA-1 are TLS_UNKNOWN_CA. */

@@ -124,8 +124,8 @@ static void add_addresses(struct draft *draft, const char *const *list) {
     for (; list && *list; list++) add_address(draft, *list);
 }
 
-static void be_ca(struct draft *draft, int path_length) {
-    step(draft, gnutls_x509_crt_set_basic_constraints(draft->certificate, 1, path_length));
+static void be_ca(struct draft *draft) {
+    step(draft, gnutls_x509_crt_set_basic_constraints(draft->certificate, 1, -1));
     step(draft, gnutls_x509_crt_set_key_usage(draft->certificate, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN));
 }
 
@@ -254,7 +254,7 @@ int tls_ca_make(struct slice key, const char *domain, struct tls_life life, cons
         set_numbers(&draft, issuer.certificate);
         set_ca_name(&draft);
         add_name(&draft, GNUTLS_SAN_URI, uri, (size_t)snprintf(uri, sizeof uri, "spiffe://%s", domain));
-        be_ca(&draft, by ? 0 : -1);
+        be_ca(&draft);
         rv = finish(&draft, issuer.certificate, by ? issuer.key : own, certificate);
     }
     issuer_free(&issuer);
@@ -288,7 +288,7 @@ int tls_ca_make_plain(struct slice key, const struct tls_plain_ca *ca, struct tl
     if (ca->common_name) set_common_name(&draft, ca->common_name);
     else set_ca_name(&draft);
     if (ca->uri) add_name(&draft, GNUTLS_SAN_URI, ca->uri, strlen(ca->uri));
-    be_ca(&draft, -1);
+    be_ca(&draft);
     set_constraints(&draft, ca->constraints);
     rv = finish(&draft, NULL, own, certificate);
     gnutls_x509_privkey_deinit(own);

@@ -288,6 +288,9 @@ static int renew(struct enrolling *enrolling, const Pb__EnrolRequest *request, c
     if (error) return refuse(enrolling, error, fault.text);
     if (memcmp(pin, shown->pin, sizeof pin) != 0)
         return refuse(enrolling, CO_DENIED, "a node keeps its key when it renews");
+    bool any = request->ca_pin.len == 0, there = authority_pin(enrolling->enrolment->config.authority, pin);
+    if (!any && !(there && slice_equal(slice_make(pin, sizeof pin), message_slice(request->ca_pin))))
+        return refuse(enrolling, CO_AGAIN, "this server does not have the key of the CA that signs now yet");
     error = sign(enrolling, request, trust, &info);
     if (error) return error;
     fill_cluster(enrolling, trust);

@@ -223,13 +223,19 @@ static void made(uv_work_t *pool, int status) {
     set(work, &trust);
 }
 
-static void begin_ca(struct admin_work *work) {
+/* An older CA's key is enough: that of the newest may be lost with the server that made it. */
+static bool has_trusted_key(struct admin_work *work) {
     uint8_t pin[TLS_PIN_SIZE];
-    bool signs = !work->old || (authority_pin(work->admin->authority, pin) &&
-                                slice_equal(slice_make(pin, sizeof pin), message_slice(work->old->cas[0]->pin)));
-    if (work->admin->making || !signs) { /* two at once would take each other's key away */
-        end(work, CO_AGAIN,
-            "this server makes a new CA already, or does not have the key of the present one yet; ask again");
+    if (!authority_pin(work->admin->authority, pin)) return false;
+    for (size_t i = 0; i < work->old->n_cas; i++)
+        if (slice_equal(slice_make(pin, sizeof pin), message_slice(work->old->cas[i]->pin))) return true;
+    return false;
+}
+
+static void begin_ca(struct admin_work *work) {
+    if (work->admin->making ||
+        (work->old && !has_trusted_key(work))) { /* two at once would take each other's key away */
+        end(work, CO_AGAIN, "this server makes a new CA already, or does not have the key of a CA yet; ask again");
         return;
     }
     work->admin->making = work->makes = true;
