@@ -48,6 +48,7 @@ struct membership_run {
     /* a renewal, in the thread pool */
     uv_work_t work;
     bool working;
+    struct buffer work_own_key;
     bool work_wants; /* only a certificate of the CA that signs now, as of its beginning */
     uint8_t work_signs[TLS_PIN_SIZE];
     struct buffer work_ca, work_key, work_secret; /* the CA's key that it brought; empty: none */
@@ -251,7 +252,9 @@ static void keep_key(struct membership_run *run, const Pb__EnrolAnswer *answer) 
     buffer_append(&run->work_secret, (const char *)answer->secret_key.data, answer->secret_key.len);
 }
 
-static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAnswer *answer, struct fault *fault) {
+static int keep(void *data, const Pb__EnrolAnswer *answer, struct fault *fault) {
+    struct membership_run *run = data;
+    struct slice key = buffer_slice(&run->work_own_key);
     struct buffer cas = {0};
     for (size_t i = 0; i < answer->n_cas; i++) buffer_append_text(&cas, answer->cas[i]);
     int error = tls_pair_check(key, slice_text(answer->chain), fault);
@@ -265,8 +268,8 @@ static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAns
     return error;
 }
 
-static int ask_at(struct membership_run *run, const char *server, struct slice key, struct slice request_der,
-                  struct tls_context *context, struct fault *fault) {
+static int ask_at(struct membership_run *run, const char *server, struct slice request_der, struct tls_context *context,
+                  struct fault *fault) {
     struct arena arena = {0};
     Pb__EnrolAnswer *answer = NULL;
     Pb__EnrolRequest request = PB__ENROL_REQUEST__INIT;
@@ -277,12 +280,13 @@ static int ask_at(struct membership_run *run, const char *server, struct slice k
                           .pin = run->secures ? run->secure_pin : NULL,
                           .context = context,
                           .request = &request,
+                          .keep = keep,
+                          .data = run,
                           .from = run->bind,
                           .timeout_ms = ASK_MOST_MS};
     int error = enrol_ask(&enrol, server, run->config.port, &arena, &answer, fault);
     /* Only a server's word is a refusal. A handshake that fails may be somebody else's doing, or a wrong clock. */
     if (error == CO_DENIED && !answer) error = CO_IO;
-    if (!error) error = keep(run, key, answer, fault);
     enrol_wipe(answer);
     arena_free(&arena);
     return error;
@@ -306,13 +310,12 @@ static int sign_own(struct membership_run *run, struct slice key, struct slice r
     return error;
 }
 
-static int ask_all(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
-                   struct fault *fault) {
+static int ask_all(struct membership_run *run, struct slice request, struct tls_context *context, struct fault *fault) {
     int error = CO_NOLEADER;
     snprintf(fault->text, sizeof fault->text, "no server is known");
     for (size_t i = 0; i < run->server_count; i++) {
         struct fault one = {0};
-        int rv = ask_at(run, run->servers[i], key, request, context, &one);
+        int rv = ask_at(run, run->servers[i], request, context, &one);
         if (rv == CO_OK) return CO_OK;
         if (i == 0 || enrol_may_repeat(rv) >= enrol_may_repeat(error))
             error = rv, snprintf(fault->text, sizeof fault->text, "%s", one.text);
@@ -345,22 +348,22 @@ static int own_context(struct membership_run *run, struct tls_context **context,
 /* Asks one server after the other. Only a refusal by all that answered is one for good. */
 static void renew(uv_work_t *work) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
-    struct buffer key = {0}, request = {0};
+    struct buffer *key = &run->work_own_key, request = {0};
     struct fault *fault = &run->work_fault;
     struct tls_context *context = NULL;
     struct tls_context_config nothing = {.only_tls13 = true};
-    int error = own_key(run, &key, fault);
-    if (!error) error = tls_request_make(buffer_slice(&key), &request, fault);
+    int error = own_key(run, key, fault);
+    if (!error) error = tls_request_make(buffer_slice(key), &request, fault);
     if (!error && run->secures) error = tls_context_make(&nothing, &context, fault);
     else if (!error) error = own_context(run, &context, fault);
     uint8_t pin[TLS_PIN_SIZE];
     bool own = run->secures && run->config.server && authority_pin(run->config.authority, pin) &&
                memcmp(pin, run->secure_pin, sizeof pin) == 0;
-    if (!error && own) error = sign_own(run, buffer_slice(&key), buffer_slice(&request), fault);
-    else if (!error) error = ask_all(run, buffer_slice(&key), buffer_slice(&request), context, fault);
+    if (!error && own) error = sign_own(run, buffer_slice(key), buffer_slice(&request), fault);
+    else if (!error) error = ask_all(run, buffer_slice(&request), context, fault);
     run->work_error = error;
     tls_context_unref(context);
-    tls_wipe(&key);
+    tls_wipe(key);
     buffer_free(&request);
 }
 
@@ -485,8 +488,8 @@ static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
     buffer_free(&mode);
 }
 
-/* This server made the new CA: it takes the key that it kept aside. A key that does not fit is of a rotation that another
- * one overtook. */
+/* This server made the new CA: it takes the key that it kept aside. A key that does not fit stays: it is of a rotation that
+ * is under way still, or that another one overtook; the next one writes its own there. */
 static void adopt_next(struct membership_run *run, const Pb__TrustCa *ca) {
     struct buffer key = {0};
     struct fault fault = {0};
@@ -495,8 +498,8 @@ static void adopt_next(struct membership_run *run, const Pb__TrustCa *ca) {
         bool fits = tls_pair_check(issuer.key, issuer.certificate, NULL) == CO_OK;
         int error =
             fits ? authority_store(run->config.authority, run->data_dir, &issuer, slice_make("", 0), &fault) : CO_OK;
-        if (!error) tls_folder_remove(run->data_dir, TLS_FILE_CA_NEXT);
-        else log_error("certificates", "the key of the new CA cannot be kept error=\"%s\"", fault.text);
+        if (fits && !error) tls_folder_remove(run->data_dir, TLS_FILE_CA_NEXT);
+        else if (error) log_error("certificates", "the key of the new CA cannot be kept error=\"%s\"", fault.text);
     }
     tls_wipe(&key);
 }

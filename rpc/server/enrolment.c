@@ -42,6 +42,8 @@ struct enrolling {
     char node[TLS_NODE_MAX + 1];
     enum tls_role role;
     char serial[41];
+    Pb__CertificateInfo info; /* of a renewal; its members lie here and in the arena */
+    bool awaits;              /* that the node has kept it */
 };
 
 struct enrolment *enrolment_new(struct rpc *rpc, const struct enrolment_config *config) {
@@ -97,6 +99,7 @@ static void tell(struct enrolling *enrolling) {
     }
     link_tell(enrolling->wire, ENROL_ANSWER, &enrolling->answer.base);
     link_flush(enrolling->wire);
+    if (enrolling->awaits && !enrolling->outcome) return;
     if (link_backlog(enrolling->wire) == 0) link_close(enrolling->wire); /* else close_old does, or the asker */
 }
 
@@ -235,10 +238,10 @@ static void noted(struct rpc_write *write, int error, const struct machine_resul
     free(CONTAINER_OF(write, struct note, write));
 }
 
-static void note_renewal(struct enrolling *enrolling, Pb__CertificateInfo *info) {
+static void note_renewal(struct enrolling *enrolling) {
     struct note *note = mem_zalloc(sizeof *note);
     Pb__TrustRenewedCommand command = PB__TRUST_RENEWED_COMMAND__INIT;
-    command.certificate = info;
+    command.certificate = &enrolling->info;
     note->write.done = noted;
     rpc_submit(enrolling->enrolment->rpc, &note->write, TRUST_RENEWED, &command.base);
 }
@@ -271,7 +274,6 @@ static int renew(struct enrolling *enrolling, const Pb__EnrolRequest *request, c
     const struct tls_certificate *shown = link_peer(enrolling->wire);
     uint8_t pin[TLS_PIN_SIZE];
     struct fault fault = {0};
-    Pb__CertificateInfo info = PB__CERTIFICATE_INFO__INIT;
     if (!shown || strcmp(shown->domain, trust->domain) != 0 || shown->role == TLS_ROLE_NONE)
         return refuse(enrolling, CO_DENIED, "its certificate is not of this cluster");
     if (shown->role != enrolling->role || strcasecmp(shown->node, enrolling->node) != 0)
@@ -291,11 +293,12 @@ static int renew(struct enrolling *enrolling, const Pb__EnrolRequest *request, c
     bool any = request->ca_pin.len == 0, there = authority_pin(enrolling->enrolment->config.authority, pin);
     if (!any && !(there && slice_equal(slice_make(pin, sizeof pin), message_slice(request->ca_pin))))
         return refuse(enrolling, CO_AGAIN, "this server does not have the key of the CA that signs now yet");
-    error = sign(enrolling, request, trust, &info);
+    pb__certificate_info__init(&enrolling->info);
+    error = sign(enrolling, request, trust, &enrolling->info);
     if (error) return error;
     fill_cluster(enrolling, trust);
     if (enrolling->role == TLS_ROLE_SERVER && trust->mode == TRUST_CLOSED) fill_keys(enrolling);
-    note_renewal(enrolling, &info);
+    enrolling->awaits = true;
     return CO_OK;
 }
 
@@ -336,9 +339,11 @@ static int decide(struct enrolling *enrolling, const Pb__EnrolRequest *request, 
 }
 
 /* -- the link ------------------------------------------------------------------------------------------------------ */
-/* One question a connection. */
+/* One question a connection; after that of a renewal the node says that it has kept the answer. */
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
-    (void)data, (void)type, (void)payload;
+    struct enrolling *enrolling = data;
+    if (enrolling->awaits && type == ENROL_KEPT && payload.size == 0) note_renewal(enrolling);
+    enrolling->awaits = false;
     link_close(wire);
 }
 

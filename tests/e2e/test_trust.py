@@ -2,6 +2,7 @@
 import json, os, re, subprocess, sys, tempfile, time
 from closed import Closed, Member, command, join, kept
 from coordtest import COORD, SLOW, Agent, check, configuration, run, together, until
+import full
 
 
 def everything_that_is_kept(*agents):
@@ -220,6 +221,44 @@ def a_rotation_waits_for_who_is_away():
     check(c.certificate("away-a1")["CA"] == new, "it has moved, too")
 
 
+def a_full_disk_while_a_renewed_certificate_is_written():
+    """With every amount of space that is too little: the old pair stays and counts, and so does its CA. With space it is renewed."""
+    agent = Member(name="full-a1", server=False)
+    agent.data = os.path.join(agent.dir, "disk", "data")
+    os.makedirs(os.path.dirname(agent.data))
+    r = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "coord-test", os.path.dirname(agent.data)], capture_output=True, text=True)
+    if r.returncode:
+        return print("     nothing can be mounted: left out: " + r.stderr.strip())
+    try:
+        c = Closed("full", agent=agent)
+        pair = lambda: (kept(agent, "cert.pem"), kept(agent, "key.pem"))
+        before, filler = pair(), os.path.join(agent.dir, "disk", "filler")
+        full.fill(filler)
+        c.server.coord("ca", "rotate")
+        new, failures = c.cas()[0], 0
+        until("the server has moved", lambda: c.certificate("full-s1")["CA"] == new, within=30, every=0.2)
+        while pair() == before:
+            count = agent.log().count("was not renewed")
+            until("it tries", lambda: pair() != before or agent.log().count("was not renewed") > count, within=20)
+            if pair() == before:
+                failures += 1
+                agent.kill()
+                agent.start()                            # with what is there
+                agent.put("/v1/kv/full", str(failures))
+                check(c.certificate("full-a1")["CA"] != new and len(c.cas()) == 2, "the old CA counts, because the agent needs it")
+            os.truncate(filler, os.path.getsize(filler) - 4096)
+        print("     %d renewals found too little space" % failures)
+        check(failures >= 2 and "cert.pem.new: No space left" in agent.log(), "%d failures: %s" % (failures, agent.log()[-2000:]))
+        check(pair()[1] == before[1], "it keeps its key")
+        until("the old CA is gone", lambda: c.cas() == [new], within=30, every=0.2)
+        agent.kill()
+        agent.start()
+        agent.put("/v1/kv/full", "renewed")
+    finally:
+        agent.kill()
+        subprocess.run(["umount", "-l", os.path.dirname(agent.data)], capture_output=True)
+
+
 def a_rotation_whose_key_was_lost():
     """The disk of the server that made the new CA is lost before another server has its key: another rotation ends it."""
     c = Closed("lost")
@@ -321,7 +360,8 @@ def warnings_before_the_end():
 
 
 SIDE_BY_SIDE = [a_rotation_ends_by_itself, tokens_are_made_listed_and_end, certificates_are_listed, a_removed_node_stays_out, a_rotation_waits_for_who_is_away,
-                a_rotation_whose_key_was_lost, a_rotation_while_servers_are_down]
+                a_rotation_whose_key_was_lost, a_full_disk_while_a_renewed_certificate_is_written,
+                a_rotation_while_servers_are_down]
 
 
 def side_by_side():
