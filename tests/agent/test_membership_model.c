@@ -26,7 +26,14 @@ enum { SERVERS = 3, NODES = 8, CAS = 8, SEEDS = 1000 };
 #define PATIENCE (3 * MEMBERSHIP_RETRY_MOST_S + SPREAD)
 
 static uint64_t seed;
-#define EXPECT(condition, ...) cr_assert(condition, "COORD_SEED=%lu: " #condition " " __VA_ARGS__, seed)
+#define EXPECT(condition, ...)                                                  \
+    do {                                                                        \
+        if (!(condition)) {                                                     \
+            char said[128];                                                     \
+            snprintf(said, sizeof said, __VA_ARGS__);                           \
+            cr_assert(false, "COORD_SEED=%lu: %s: %s", seed, #condition, said); \
+        }                                                                       \
+    } while (0)
 
 /* -- real certificates: once for all seeds, because time is judged apart from them ---------------------------------- */
 static struct buffer ca_key[CAS], ca[CAS], crossed[CAS][CAS], request[NODES], chain_of[NODES][CAS];
@@ -186,6 +193,7 @@ static struct world {
     struct state late;
     size_t late_base;
     unsigned rotations;
+    int held; /* the newest CA whose key a server had */
 } w;
 
 static uint64_t below(uint64_t limit) { return rng_below(&w.rng, limit); }
@@ -379,7 +387,16 @@ static bool has_company(const struct node *node) {
     return !anybody;
 }
 
+static bool has_key(int wanted) {
+    for (int i = 0; i < SERVERS; i++)
+        if (w.nodes[i].key == wanted) return true;
+    return false;
+}
+
 static void check_rules(void) {
+    int first = cas_at(newest()->cas, 0);
+    if (has_key(first)) w.held = first;
+    EXPECT(w.held != first || has_key(first), "the key of the CA that signs is lost");
     for (int i = 0; i < NODES; i++) {
         struct node *node = &w.nodes[i];
         bool removed = newest()->record[i].removed;
@@ -475,12 +492,6 @@ static void act(void) {
         for (int i = 0; i < SERVERS; i++) stop(&w.nodes[i], (int64_t)below(MINUTE));
     else if (luck < 95) rotate(&w.nodes[below(SERVERS)]);
     else remove_agent();
-}
-
-static bool has_key(int wanted) {
-    for (int i = 0; i < SERVERS; i++)
-        if (w.nodes[i].key == wanted || w.nodes[i].next == wanted) return true;
-    return false;
 }
 
 /* Everybody is up, but who is away for long; and an operator looks after a lost key. */
