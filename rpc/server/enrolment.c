@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "registry/trust.h"
+#include "rpc/server/renewal_notes.h"
 #include "rpc/wire/frame_unpack.h"
 
 #define ANSWERED_MS   15000 /* a connection is kept no longer, answered or not */
@@ -22,6 +23,7 @@ struct enrolment {
     struct enrolment_config config;
     struct list all; /* of struct enrolling, the oldest first */
     size_t count, writing;
+    struct renewal_notes *notes; /* NULL: they have stopped */
     void (*stopped)(void *data); /* NULL: it runs */
     void *stopped_data;
 };
@@ -50,12 +52,13 @@ struct enrolment *enrolment_new(struct rpc *rpc, const struct enrolment_config *
     struct enrolment *enrolment = mem_zalloc(sizeof *enrolment);
     CHECK(config->authority && config->security && config->life_s > SKEW_S / 10);
     enrolment->rpc = rpc, enrolment->config = *config;
+    enrolment->notes = renewal_notes_new(rpc);
     list_init(&enrolment->all);
     return enrolment;
 }
 
 static void finish_stop(struct enrolment *enrolment) {
-    if (!enrolment->stopped || enrolment->count > 0) return;
+    if (!enrolment->stopped || enrolment->count > 0 || enrolment->notes) return;
     void (*stopped)(void *data) = enrolment->stopped;
     void *data = enrolment->stopped_data;
     free(enrolment);
@@ -73,13 +76,23 @@ static void end_if_over(struct enrolling *enrolling) {
     finish_stop(enrolment);
 }
 
+void enrolment_tick(struct enrolment *enrolment, uint64_t now_ms) {
+    if (enrolment->notes) renewal_notes_tick(enrolment->notes, now_ms);
+}
+
+static void notes_stopped(void *data) {
+    struct enrolment *enrolment = data;
+    enrolment->notes = NULL;
+    finish_stop(enrolment);
+}
+
 void enrolment_stop(struct enrolment *enrolment, void (*stopped)(void *data), void *data) {
     enrolment->stopped = stopped, enrolment->stopped_data = data;
     LIST_FOREACH(item, &enrolment->all) {
         struct link *wire = LIST_ENTRY(item, struct enrolling, link)->wire;
         if (wire) link_close(wire);
     }
-    finish_stop(enrolment);
+    renewal_notes_stop(enrolment->notes, notes_stopped, enrolment);
 }
 
 /* -- the answer ---------------------------------------------------------------------------------------------------- */
@@ -228,24 +241,6 @@ static void submit(struct enrolling *enrolling, uint8_t command, const ProtobufC
     rpc_submit(enrolling->enrolment->rpc, &enrolling->write, command, message);
 }
 
-/* The record of a renewal, which nobody waits for. */
-struct note {
-    struct rpc_write write;
-};
-
-static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
-    (void)error, (void)result;
-    free(CONTAINER_OF(write, struct note, write));
-}
-
-static void note_renewal(struct enrolling *enrolling) {
-    struct note *note = mem_zalloc(sizeof *note);
-    Pb__TrustRenewedCommand command = PB__TRUST_RENEWED_COMMAND__INIT;
-    command.certificate = &enrolling->info;
-    note->write.done = noted;
-    rpc_submit(enrolling->enrolment->rpc, &note->write, TRUST_RENEWED, &command.base);
-}
-
 /* -- the three questions -------------------------------------------------------------------------------------------- */
 static int join(struct enrolling *enrolling, const Pb__EnrolRequest *request, const Pb__Trust *trust) {
     struct join_token token = {.role = request->server ? TLS_ROLE_SERVER : TLS_ROLE_AGENT};
@@ -342,7 +337,8 @@ static int decide(struct enrolling *enrolling, const Pb__EnrolRequest *request, 
 /* One question a connection; after that of a renewal the node says that it has kept the answer. */
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
     struct enrolling *enrolling = data;
-    if (enrolling->awaits && type == ENROL_KEPT && payload.size == 0) note_renewal(enrolling);
+    if (enrolling->awaits && type == ENROL_KEPT && payload.size == 0 && !enrolling->enrolment->rpc->stopping)
+        renewal_notes_add(enrolling->enrolment->notes, &enrolling->info);
     enrolling->awaits = false;
     link_close(wire);
 }
