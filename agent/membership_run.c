@@ -440,7 +440,7 @@ static void renewed(uv_work_t *work, int status) {
 static void begin_renewal(struct membership_run *run) {
     run->work_fault = (struct fault){0};
     run->work_arena = (struct arena){0};
-    run->server_count = rpc_peers(run->rpc, &run->work_arena, &run->servers);
+    run->server_count = rpc_servers(run->rpc, &run->work_arena, &run->servers);
     run->working = true;
     run->work_wants = membership_insists(&run->membership, now_s());
     memcpy(run->work_signs, run->membership.signs_now, TLS_PIN_SIZE);

@@ -1,19 +1,45 @@
 """A closed cluster on loopback addresses: `coord init`, `coord join`, and agents that start from what these left."""
-import os, re, subprocess
+import atexit, os, re, subprocess, tempfile
 from coordtest import COORD, SLOW, Agent, check, settings, until
 
 SPREAD = settings(renewal_spread="2s")   # as long as nodes take to renew after a rotation
 
 
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+
+
+class faked(dict):
+    """The environment of processes whose wall clock is set by a test; timers go on as they are. Empty where that is not possible."""
+
+    def __init__(self):
+        if not os.path.exists(FAKETIME) or SLOW > 1:     # sanitizers bring clocks of their own
+            return
+        handle, self.path = tempfile.mkstemp(prefix="coord-e2e-time-")
+        os.close(handle)
+        atexit.register(os.remove, self.path)
+        super().__init__(LD_PRELOAD=FAKETIME, FAKETIME_TIMESTAMP_FILE=self.path, FAKETIME_NO_CACHE="1", FAKETIME_DONT_FAKE_MONOTONIC="1")
+        self.set(0)
+
+    def set(self, day):
+        self.day = day
+        with open(self.path + ".new", "w") as f:
+            f.write("+%dd" % day)
+        os.replace(self.path + ".new", self.path)
+
+
 class Member(Agent):
     """A node of a closed cluster: `coord agent` starts from what `coord init` or `coord join` left."""
+
+    def __init__(self, *args, environment=None, **more):
+        super().__init__(*args, **more)
+        self.environment = environment
 
     def argv(self):
         return [COORD, "agent", "-data-dir", self.data, "-client", self.ip, SPREAD] + self.args
 
 
-def command(*args, code=0, within=60):
-    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within * SLOW)
+def command(*args, code=0, within=60, environment=None):
+    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within * SLOW, env=dict(os.environ, **(environment or {})))
     check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args[:4]), r.returncode, r.stdout + r.stderr))
     return r.stdout + r.stderr
 
@@ -21,7 +47,8 @@ def command(*args, code=0, within=60):
 def join(token, server, name, code=0, member=None):
     """A host that shows the token; with the code 1 it is refused, and what the command says is returned."""
     member = member or Member(name=name, server=False)
-    said = command("join", "-data-dir", member.data, "-bind", member.ip, "-node", name, "-timeout", "20s", token, server.ip, code=code)
+    said = command("join", "-data-dir", member.data, "-bind", member.ip, "-node", name, "-timeout", "20s", token, server.ip, code=code,
+                   environment=member.environment)
     return said if code else member
 
 
@@ -30,7 +57,7 @@ class Closed:
 
     def __init__(self, name, server=None, agent=None):
         self.server = server or Member(name=name + "-s1")
-        said = command("init", "-data-dir", self.server.data, "-bind", self.server.ip, "-node", self.server.name)
+        said = command("init", "-data-dir", self.server.data, "-bind", self.server.ip, "-node", self.server.name, environment=self.server.environment)
         self.tokens = re.findall(r"coord1[sa]\.\S+", said)
         check(len(self.tokens) == 2, said)
         self.server.start()
