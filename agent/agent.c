@@ -180,6 +180,7 @@ static int start_security(struct agent *agent, struct fault *fault) {
                                        .bind = any ? NULL : c->bind_addr,
                                        .address = agent->identity.address,
                                        .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
+                                       .spread_s = c->renewal_spread_ns / 1000000000,
                                        .server = c->server,
                                        .authority = agent->authority,
                                        .security = agent->security};

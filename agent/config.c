@@ -90,6 +90,7 @@ void config_init(struct config *config) {
         .certificate_info_days = 90,
         .certificate_warning_days = 30,
         .certificate_critical_days = 7,
+        .renewal_spread_ns = 60 * SECOND,
         .slow_start_ns = LOAD_SLOW_START_NS,
         .coordinate_interval_ns = COORDINATE_INTERVAL_MS * MILLISECOND,
         .coordinate_period_ns = COORDINATE_BATCH_PERIOD_MS * MILLISECOND,

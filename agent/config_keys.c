@@ -270,6 +270,8 @@ const struct key config_keys[] = {
     BOOL("coord.certificate_check", certificate_check,
          "the node has a check `certificate`; while that is not passing, ?passing leaves out all of the node's "
          "services"),
+    DURATION("coord.renewal_spread", renewal_spread_ns, SECOND, 24 * 3600 * SECOND,
+             "after `coord ca rotate` a node gets its new certificate within this time, at a random moment of it"),
     NUMBER("coord.check_flap_limit", check_flap_limit, 0, FLAP_LIMIT_MOST,
            "a check with more changes in the window is held at its worst state; 0: off"),
     DURATION(

@@ -3,8 +3,8 @@
 #include "base/check.h"
 #include "rpc/wire/security.h"
 
-void membership_begin(struct membership *membership, uint64_t seed) {
-    *membership = (struct membership){0};
+void membership_begin(struct membership *membership, uint64_t seed, int64_t spread_s) {
+    *membership = (struct membership){.spread_s = spread_s};
     rng_seed(&membership->rng, seed);
 }
 
@@ -12,15 +12,28 @@ static int64_t some(struct membership *membership, int64_t most) {
     return most > 0 ? (int64_t)rng_below(&membership->rng, (uint64_t)most) : 0;
 }
 
+static bool by_another(const struct membership *membership) {
+    return membership->has_ca && memcmp(membership->signed_by, membership->signs_now, TLS_PIN_SIZE) != 0;
+}
+
+static bool wants(const struct membership *membership) {
+    return membership->has_certificate && (membership->lacks_key || by_another(membership));
+}
+
+static int64_t half_s(const struct membership *membership) {
+    return membership->life.from_s + (membership->life.to_s - membership->life.from_s) / 2;
+}
+
+bool membership_insists(const struct membership *membership, int64_t now_s) {
+    return wants(membership) && now_s < half_s(membership);
+}
+
 /* Rules (1) to (3). */
 static void plan(struct membership *membership, int64_t now_s) {
-    const struct tls_life *life = &membership->life;
-    int64_t whole = life->to_s - life->from_s;
-    membership->renew_s = life->from_s + whole / 2 + some(membership, whole / 10);
-    bool by_another = membership->has_ca && memcmp(membership->signed_by, membership->signs_now, TLS_PIN_SIZE) != 0;
-    int64_t soon_s = membership->lacks_key ? now_s
-                     : by_another          ? now_s + some(membership, MEMBERSHIP_SPREAD_S)
-                                           : INT64_MAX;
+    membership->renew_s = half_s(membership) + some(membership, (membership->life.to_s - membership->life.from_s) / 10);
+    int64_t soon_s = membership->lacks_key    ? now_s
+                     : by_another(membership) ? now_s + some(membership, membership->spread_s)
+                                              : INT64_MAX;
     if (soon_s < membership->renew_s) membership->renew_s = soon_s;
 }
 
@@ -29,7 +42,7 @@ void membership_certificate(struct membership *membership, struct tls_life life,
     membership->has_certificate = true, membership->refused = false;
     membership->life = life;
     memcpy(membership->signed_by, signed_by, TLS_PIN_SIZE);
-    membership->failures = 0, membership->retry_s = 0;
+    if (!wants(membership)) membership->failures = 0, membership->retry_s = 0;
     plan(membership, now_s);
 }
 
@@ -61,6 +74,14 @@ int64_t membership_next_s(const struct membership *membership, int64_t now_s) {
         case MEMBERSHIP_EXPIRED: return INT64_MAX;
     }
     UNREACHABLE();
+}
+
+bool membership_takes_key(const struct membership *membership, bool has_one, const uint8_t pin[TLS_PIN_SIZE]) {
+    return !has_one || (membership->has_ca && memcmp(membership->signs_now, pin, TLS_PIN_SIZE) == 0);
+}
+
+void membership_renewed(struct membership *membership, int64_t now_s) {
+    if (wants(membership)) membership_failed(membership, false, now_s);
 }
 
 /* Up to a quarter of the time is random, as in rule (1). */

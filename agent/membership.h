@@ -3,9 +3,11 @@
  *
  * (1) A certificate is renewed from half of its life on, with jitter, so that nodes that joined at one moment do not renew
  *     at one moment.
- * (2) When another CA signs now than the one that signed this node's certificate, the node renews within SPREAD_S.
+ * (2) When another CA signs now than the one that signed this node's certificate, the node renews within `spread_s`, at a
+ *     random moment, so that not all nodes do at once.
  * (3) A server that lacks the key of the CA that signs now comes for it at once, because renewals hand it over.
- * (4) An attempt that failed is repeated after a time that doubles from RETRY_LEAST_S to RETRY_MOST_S.
+ * (4) An attempt that failed is repeated after a time that doubles from RETRY_LEAST_S to RETRY_MOST_S. So is one that did not
+ *     bring what (2) and (3) want.
  * (5) A certificate that expired more than SECURITY_GRACE_S ago cannot be renewed: the node has to join anew. Nor can that of
  *     a node that was removed; it asks once a day all the same, because it may have been told so in error.
  *
@@ -16,7 +18,6 @@
 #include "base/random.h"
 #include "tls/certificate.h"
 
-#define MEMBERSHIP_SPREAD_S      60
 #define MEMBERSHIP_RETRY_LEAST_S 1
 #define MEMBERSHIP_RETRY_MOST_S  300
 #define MEMBERSHIP_REFUSED_S     (24 * 3600)
@@ -31,6 +32,7 @@ enum membership_state {
 
 struct membership {
     struct rng rng;
+    int64_t spread_s;
     bool has_certificate, has_ca, lacks_key, refused;
     struct tls_life life;
     uint8_t signed_by[TLS_PIN_SIZE], signs_now[TLS_PIN_SIZE];
@@ -39,7 +41,7 @@ struct membership {
     unsigned failures; /* in a row */
 };
 
-void membership_begin(struct membership *membership, uint64_t seed);
+void membership_begin(struct membership *membership, uint64_t seed, int64_t spread_s);
 /* This node has a certificate, which the CA with this pin signed. */
 void membership_certificate(struct membership *membership, struct tls_life life, const uint8_t signed_by[TLS_PIN_SIZE],
                             int64_t now_s);
@@ -48,6 +50,15 @@ void membership_ca(struct membership *membership, const uint8_t pin[TLS_PIN_SIZE
 enum membership_state membership_state(const struct membership *membership, int64_t now_s);
 /* When membership_state may have changed; INT64_MAX: never by itself. */
 int64_t membership_next_s(const struct membership *membership, int64_t now_s);
+/* For (2) and (3) only a certificate of the CA that signs now is of use: a server that lacks its key is not to sign. False:
+ * half of the life is over, and any is better than none. */
+bool membership_insists(const struct membership *membership, int64_t now_s);
+/* A renewal handed over the key of this CA. A server that is behind hands over that of the CA of before: it must not take
+ * the place of the new one, which this server may be the only one to have. `has_one`: it has the key of some CA. */
+bool membership_takes_key(const struct membership *membership, bool has_one, const uint8_t pin[TLS_PIN_SIZE]);
+/* The outcome of an attempt. Of one that succeeded after membership_certificate was called, and membership_ca if it
+ * brought the key. */
+void membership_renewed(struct membership *membership, int64_t now_s);
 void membership_failed(struct membership *membership, bool for_good, int64_t now_s);
 
 #endif

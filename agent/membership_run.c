@@ -48,12 +48,13 @@ struct membership_run {
     /* a renewal, in the thread pool */
     uv_work_t work;
     bool working;
+    struct buffer work_own_key;
+    bool work_wants; /* only a certificate of the CA that signs now, as of its beginning */
+    uint8_t work_signs[TLS_PIN_SIZE];
+    struct buffer work_ca, work_key, work_secret; /* the CA's key that it brought; empty: none */
     struct arena work_arena;
     const char **servers;
     size_t server_count;
-    uint8_t work_signs[TLS_PIN_SIZE]; /* the CA that signs now, if it is known */
-    bool work_knows_ca;
-    bool work_takes_older; /* a certificate of an older CA is better than none */
     int work_error;
     struct fault work_fault;
     /* an open cluster is being closed: this node comes for its first certificate */
@@ -75,7 +76,7 @@ static int64_t now_s(void) { return (int64_t)time(NULL); }
 /* -- what is in DATA/tls -------------------------------------------------------------------------------------------- */
 struct loaded {
     struct buffer cas, chain, key, mode, regions;
-    struct buffer shown; /* the chain, and certificates of its CA by others: for nodes that do not know that one yet */
+    struct buffer shown;                /* tls_chain_shown */
     struct buffer trusted;              /* the CAs, and those of other regions */
     struct tls_certificate own, signer; /* signer: the CA's own, as the chain has it */
 };
@@ -96,21 +97,6 @@ static int load_more(const char *data_dir, enum tls_file file, struct buffer *co
     return error == CO_NOTFOUND ? CO_OK : error;
 }
 
-/* Appends what ca.pem has of the CA that signed, but for the certificate that the chain ends with. */
-static void show_more(struct loaded *loaded, struct slice in_chain) {
-    buffer_append(&loaded->shown, loaded->chain.data, loaded->chain.size);
-    for (size_t i = 0; i < tls_certificate_count(buffer_slice(&loaded->cas)); i++) {
-        struct buffer one = {0};
-        struct tls_certificate ca;
-        bool more = tls_certificate_at(buffer_slice(&loaded->cas), i, &one, NULL) == CO_OK &&
-                    tls_certificate_read(buffer_slice(&one), &ca, NULL) == CO_OK &&
-                    memcmp(ca.pin, loaded->signer.pin, sizeof ca.pin) == 0 &&
-                    !slice_equal(buffer_slice(&one), in_chain);
-        if (more) buffer_append(&loaded->shown, one.data, one.size);
-        buffer_free(&one);
-    }
-}
-
 /* CO_NOTFOUND: this node has no certificate. */
 static int load(const char *data_dir, struct loaded *loaded, struct fault *fault) {
     *loaded = (struct loaded){0};
@@ -124,7 +110,7 @@ static int load(const char *data_dir, struct loaded *loaded, struct fault *fault
     struct buffer second = {0};
     if (!error) error = tls_certificate_at(buffer_slice(&loaded->chain), 1, &second, fault);
     if (!error) error = tls_certificate_read(buffer_slice(&second), &loaded->signer, fault);
-    if (!error) show_more(loaded, buffer_slice(&second));
+    if (!error) tls_chain_shown(buffer_slice(&loaded->chain), buffer_slice(&loaded->cas), &loaded->shown);
     buffer_free(&second);
     return error;
 }
@@ -255,7 +241,21 @@ static void take_files(struct membership_run *run) {
 }
 
 /* -- renewing (thread pool) ----------------------------------------------------------------------------------------- */
-static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAnswer *answer, struct fault *fault) {
+static void forget_key(struct membership_run *run) {
+    buffer_free(&run->work_ca);
+    tls_wipe(&run->work_key);
+    tls_wipe(&run->work_secret);
+}
+
+static void keep_key(struct membership_run *run, const Pb__EnrolAnswer *answer) { /* aside, for take_key */
+    buffer_append_text(&run->work_ca, answer->ca_certificate);
+    buffer_append(&run->work_key, (const char *)answer->ca_key.data, answer->ca_key.len);
+    buffer_append(&run->work_secret, (const char *)answer->secret_key.data, answer->secret_key.len);
+}
+
+static int keep(void *data, const Pb__EnrolAnswer *answer, struct fault *fault) {
+    struct membership_run *run = data;
+    struct slice key = buffer_slice(&run->work_own_key);
     struct buffer cas = {0};
     for (size_t i = 0; i < answer->n_cas; i++) buffer_append_text(&cas, answer->cas[i]);
     int error = tls_pair_check(key, slice_text(answer->chain), fault);
@@ -264,44 +264,30 @@ static int keep(struct membership_run *run, struct slice key, const Pb__EnrolAns
     if (!error && run->secures) error = tls_folder_write(run->data_dir, TLS_FILE_MODE, SLICE_LITERAL("both\n"), fault);
     if (!error) error = tls_folder_write(run->data_dir, TLS_FILE_CA, buffer_slice(&cas), fault);
     if (!error) error = tls_folder_write_pair(run->data_dir, slice_text(answer->chain), key, fault);
-    if (!error && run->config.server && answer->ca_key.len) {
-        struct tls_issuer issuer = {slice_text(answer->ca_certificate), message_slice(answer->ca_key)};
-        error =
-            authority_store(run->config.authority, run->data_dir, &issuer, message_slice(answer->secret_key), fault);
-    }
+    if (!error && run->config.server) keep_key(run, answer);
     buffer_free(&cas);
     return error;
 }
 
-/* A server that does not have the new CA's key yet still signs by the one before. */
-static bool is_of_older(const struct membership_run *run, const Pb__EnrolAnswer *answer) {
-    struct buffer signer = {0};
-    struct tls_certificate read;
-    bool known = tls_certificate_at(slice_text(answer->chain), 1, &signer, NULL) == CO_OK &&
-                 tls_certificate_read(buffer_slice(&signer), &read, NULL) == CO_OK;
-    buffer_free(&signer);
-    return run->work_knows_ca && known && memcmp(read.pin, run->work_signs, sizeof read.pin) != 0;
-}
-
-static int ask_at(struct membership_run *run, const char *server, struct slice key, struct slice request_der,
-                  struct tls_context *context, struct fault *fault) {
+static int ask_at(struct membership_run *run, const char *server, struct slice request_der, struct tls_context *context,
+                  struct fault *fault) {
     struct arena arena = {0};
     Pb__EnrolAnswer *answer = NULL;
     Pb__EnrolRequest request = PB__ENROL_REQUEST__INIT;
     request.request = message_bytes(request_der);
     request.node = run->node, request.server = run->config.server, request.datacenter = run->datacenter;
+    if (run->work_wants) request.ca_pin = (ProtobufCBinaryData){TLS_PIN_SIZE, run->work_signs};
     struct enrol enrol = {.protocol = run->secures ? SECURITY_SECURE : SECURITY_RENEW,
                           .pin = run->secures ? run->secure_pin : NULL,
                           .context = context,
                           .request = &request,
+                          .keep = keep,
+                          .data = run,
                           .from = run->bind,
                           .timeout_ms = ASK_MOST_MS};
     int error = enrol_ask(&enrol, server, run->config.port, &arena, &answer, fault);
     /* Only a server's word is a refusal. A handshake that fails may be somebody else's doing, or a wrong clock. */
     if (error == CO_DENIED && !answer) error = CO_IO;
-    if (!error && !run->work_takes_older && is_of_older(run, answer))
-        error = fault_set(fault, CO_AGAIN, "%s: it does not have the key of the new CA yet", server);
-    if (!error) error = keep(run, key, answer, fault);
     enrol_wipe(answer);
     arena_free(&arena);
     return error;
@@ -325,30 +311,17 @@ static int sign_own(struct membership_run *run, struct slice key, struct slice r
     return error;
 }
 
-static int ask_each(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
-                    struct fault *fault) {
+static int ask_all(struct membership_run *run, struct slice request, struct tls_context *context, struct fault *fault) {
     int error = CO_NOLEADER;
     snprintf(fault->text, sizeof fault->text, "no server is known");
     for (size_t i = 0; i < run->server_count; i++) {
         struct fault one = {0};
-        int rv = ask_at(run, run->servers[i], key, request, context, &one);
+        int rv = ask_at(run, run->servers[i], request, context, &one);
         if (rv == CO_OK) return CO_OK;
         if (i == 0 || enrol_may_repeat(rv) >= enrol_may_repeat(error))
             error = rv, snprintf(fault->text, sizeof fault->text, "%s", one.text);
     }
     return error;
-}
-
-/* Asks for a certificate of the CA that signs now; only when the present one is getting old, any other will do. */
-static int ask_all(struct membership_run *run, struct slice key, struct slice request, struct tls_context *context,
-                   struct fault *fault) {
-    struct fault first = {0};
-    bool takes_older = run->work_takes_older;
-    run->work_takes_older = false;
-    int error = ask_each(run, key, request, context, takes_older ? &first : fault);
-    if (!error || !takes_older) return error;
-    run->work_takes_older = true;
-    return ask_each(run, key, request, context, fault);
 }
 
 /* A key that is there is kept: of an earlier attempt, or that of the certificate. */
@@ -376,22 +349,22 @@ static int own_context(struct membership_run *run, struct tls_context **context,
 /* Asks one server after the other. Only a refusal by all that answered is one for good. */
 static void renew(uv_work_t *work) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
-    struct buffer key = {0}, request = {0};
+    struct buffer *key = &run->work_own_key, request = {0};
     struct fault *fault = &run->work_fault;
     struct tls_context *context = NULL;
     struct tls_context_config nothing = {.only_tls13 = true};
-    int error = own_key(run, &key, fault);
-    if (!error) error = tls_request_make(buffer_slice(&key), &request, fault);
+    int error = own_key(run, key, fault);
+    if (!error) error = tls_request_make(buffer_slice(key), &request, fault);
     if (!error && run->secures) error = tls_context_make(&nothing, &context, fault);
     else if (!error) error = own_context(run, &context, fault);
     uint8_t pin[TLS_PIN_SIZE];
     bool own = run->secures && run->config.server && authority_pin(run->config.authority, pin) &&
                memcmp(pin, run->secure_pin, sizeof pin) == 0;
-    if (!error && own) error = sign_own(run, buffer_slice(&key), buffer_slice(&request), fault);
-    else if (!error) error = ask_all(run, buffer_slice(&key), buffer_slice(&request), context, fault);
+    if (!error && own) error = sign_own(run, buffer_slice(key), buffer_slice(&request), fault);
+    else if (!error) error = ask_all(run, buffer_slice(&request), context, fault);
     run->work_error = error;
     tls_context_unref(context);
-    tls_wipe(&key);
+    tls_wipe(key);
     buffer_free(&request);
 }
 
@@ -427,9 +400,22 @@ static void note_own(struct membership_run *run) {
     loaded_free(&loaded);
 }
 
+static int take_key(struct membership_run *run) {
+    struct tls_issuer issuer = {buffer_slice(&run->work_ca), buffer_slice(&run->work_key)};
+    struct tls_certificate ca;
+    int error = run->work_key.size ? tls_certificate_read(issuer.certificate, &ca, &run->work_fault) : CO_NOTFOUND;
+    if (!error && membership_takes_key(&run->membership, authority_can_sign(run->config.authority), ca.pin))
+        error = authority_store(run->config.authority, run->data_dir, &issuer, buffer_slice(&run->work_secret),
+                                &run->work_fault);
+    forget_key(run);
+    return error == CO_NOTFOUND ? CO_OK : error;
+}
+
 static void renewed(uv_work_t *work, int status) {
     struct membership_run *run = CONTAINER_OF(work, struct membership_run, work);
     int error = status ? CO_CLOSED : run->work_error;
+    if (!error) error = take_key(run);
+    else forget_key(run);
     run->working = false;
     arena_free(&run->work_arena);
     if (!error && run->secures) {
@@ -439,6 +425,7 @@ static void renewed(uv_work_t *work, int status) {
         note_own(run);
     } else if (!error) {
         take_files(run);
+        membership_renewed(&run->membership, now_s());
         log_info("certificates", "renewed node=%s", run->node);
     } else if (run->secures) {
         run->secure_at_s = now_s() + SECURE_AGAIN_S;
@@ -454,12 +441,10 @@ static void renewed(uv_work_t *work, int status) {
 static void begin_renewal(struct membership_run *run) {
     run->work_fault = (struct fault){0};
     run->work_arena = (struct arena){0};
-    run->server_count = rpc_peers(run->rpc, &run->work_arena, &run->servers);
-    const struct membership *now = &run->membership;
-    run->work_knows_ca = now->has_ca && !run->secures;
-    memcpy(run->work_signs, now->signs_now, sizeof run->work_signs);
-    run->work_takes_older = now_s() > now->life.from_s + (now->life.to_s - now->life.from_s) / 2;
+    run->server_count = rpc_servers(run->rpc, &run->work_arena, &run->servers);
     run->working = true;
+    run->work_wants = membership_insists(&run->membership, now_s());
+    memcpy(run->work_signs, run->membership.signs_now, TLS_PIN_SIZE);
     CHECK(uv_queue_work(run->timer.loop, &run->work, renew, renewed) == 0);
 }
 
@@ -504,8 +489,8 @@ static void write_cas(struct membership_run *run, const Pb__Trust *trust) {
     buffer_free(&mode);
 }
 
-/* This server made the new CA: it takes the key that it kept aside. A key that does not fit is of a rotation that another
- * one overtook. */
+/* This server made the new CA: it takes the key that it kept aside. A key that does not fit stays: it is of a rotation that
+ * is under way still, or that another one overtook; the next one writes its own there. */
 static void adopt_next(struct membership_run *run, const Pb__TrustCa *ca) {
     struct buffer key = {0};
     struct fault fault = {0};
@@ -514,8 +499,8 @@ static void adopt_next(struct membership_run *run, const Pb__TrustCa *ca) {
         bool fits = tls_pair_check(issuer.key, issuer.certificate, NULL) == CO_OK;
         int error =
             fits ? authority_store(run->config.authority, run->data_dir, &issuer, slice_make("", 0), &fault) : CO_OK;
-        if (!error) tls_folder_remove(run->data_dir, TLS_FILE_CA_NEXT);
-        else log_error("certificates", "the key of the new CA cannot be kept error=\"%s\"", fault.text);
+        if (fits && !error) tls_folder_remove(run->data_dir, TLS_FILE_CA_NEXT);
+        else if (error) log_error("certificates", "the key of the new CA cannot be kept error=\"%s\"", fault.text);
     }
     tls_wipe(&key);
 }
@@ -553,7 +538,7 @@ static void take_open(struct membership_run *run) {
     for (size_t i = 0; i < ARRAY_COUNT(files); i++) tls_folder_remove(run->data_dir, files[i]);
     security_set(run->config.security, &rules, NULL);
     authority_forget(run->config.authority);
-    membership_begin(&run->membership, random_u64());
+    membership_begin(&run->membership, random_u64(), run->config.spread_s);
     log_info("certificates", "closing the cluster was given up: it is open");
 }
 
@@ -706,7 +691,7 @@ struct membership_run *membership_run_start(uv_loop_t *loop, struct rpc *rpc,
     CHECK(uv_mutex_init(&run->lock) == 0 && uv_timer_init(loop, &run->timer) == 0);
     CHECK(uv_async_init(loop, &run->wake, on_wake) == 0);
     run->timer.data = run->wake.data = run;
-    membership_begin(&run->membership, random_u64());
+    membership_begin(&run->membership, random_u64(), run->config.spread_s);
     take_files(run);
     uv_timer_start(&run->timer, on_tick, 0, run->has_first ? FIRST_TICK_MS : TICK_MS);
     return run;

@@ -17,6 +17,7 @@ struct membership_run_config {
     const char *bind;    /* IP to ask from; NULL: any */
     const char *address; /* of this node */
     uint16_t port;       /* of servers whose address names none */
+    int64_t spread_s;    /* agent/membership.h */
     bool server;
     struct authority *authority; /* outlives it, as `security` */
     struct security *security;

@@ -67,7 +67,8 @@ int tls_domain_make(char domain[TLS_DOMAIN_SIZE + 1], struct fault *fault);
 int tls_ca_make(struct slice key, const char *domain, struct tls_life life, struct buffer *certificate,
                 struct fault *fault);
 /* The CA `ca` (the first certificate of a PEM text, whoever signed it) as signed by `by`: the same name, key and id, so both
- * lead to what it signed. It may sign nodes and no further CA. CO_UNSUPPORTED: `by` may sign no other CA (path length 0). */
+ * lead to what it signed. It may sign further CAs as far as `ca` may: who was away during two rotations goes back over both.
+ * CO_UNSUPPORTED: `by` may sign no other CA (path length 0). */
 int tls_ca_cross(struct slice ca, struct tls_life life, const struct tls_issuer *by, struct buffer *certificate,
                  struct fault *fault);
 /* A certificate request (PKCS #10). It has no names: the issuer decides which ones the certificate has. */
@@ -106,6 +107,10 @@ size_t tls_certificate_count(struct slice text);
 int tls_certificate_at(struct slice text, size_t index, struct buffer *pem, struct fault *fault);
 int tls_certificate_to_pem(struct slice der, struct buffer *pem, struct fault *fault);
 int tls_certificate_to_der(struct slice pem, struct buffer *der, struct fault *fault);
+/* The certificates that a node shows: its chain, and those by which older CAs signed the newer ones, from the chain's CA
+ * back, as far as `cas` (PEM) has them. They are for whoever was away and knows only an older CA. In `cas` the
+ * certificate of a CA comes before the one by which an older one signed it. Appends PEM. */
+void tls_chain_shown(struct slice chain, struct slice cas, struct buffer *shown);
 /* Does the key belong to the first certificate? */
 int tls_pair_check(struct slice key, struct slice chain, struct fault *fault);
 
@@ -130,7 +135,7 @@ enum tls_verdict {
     TLS_WRONG_USE,
     TLS_UNREADABLE,
 };
-#define TLS_CHAIN_MOST 8 /* certificates of a chain; a longer one is TLS_UNREADABLE */
+#define TLS_CHAIN_MOST 10 /* certificates of a chain; a longer one is TLS_UNREADABLE */
 /* `why` gets a line about it ("its certificate expired on 2026-11-02 10:00:00 UTC"), "" when it is trusted.
  * `certificate` is filled in whenever the first one can be read: believe it only when that is trusted. RSA keys below
  * 2048 bits and signatures over SHA-1 are TLS_UNKNOWN_CA. */

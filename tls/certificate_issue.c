@@ -299,6 +299,13 @@ static void copy_ca(struct draft *draft, gnutls_x509_crt_t ca) {
         add_name(draft, GNUTLS_SAN_URI, uri, (size_t)snprintf(uri, sizeof uri, "spiffe://%s", said.domain));
 }
 
+/* How many CAs may stand below it; -1: any number. */
+static int path_length(gnutls_x509_crt_t ca) {
+    int length = -1;
+    (void)gnutls_x509_crt_get_basic_constraints(ca, NULL, NULL, &length);
+    return length;
+}
+
 int tls_ca_cross(struct slice ca, struct tls_life life, const struct tls_issuer *by, struct buffer *certificate,
                  struct fault *fault) {
     gnutls_x509_crt_t crossed;
@@ -314,7 +321,7 @@ int tls_ca_cross(struct slice ca, struct tls_life life, const struct tls_issuer 
         copy_ca(&draft, crossed);
         set_life(&draft, life, &issuer.life);
         set_numbers(&draft, issuer.certificate);
-        be_ca(&draft, 0);
+        be_ca(&draft, path_length(crossed));
         rv = finish(&draft, issuer.certificate, issuer.key, certificate);
         gnutls_x509_crt_deinit(crossed);
     }

@@ -96,21 +96,23 @@ static bool counts(const struct trial *trial, unsigned at, bool any_time) {
 }
 
 /* Tries the node's certificate alone, then with one more of those that it showed, and so on: a certificate that nobody
- * here needs (a CA signed by an older one, which is gone) must not do harm. Then with each of the later ones alone, because
- * a CA may be there twice, and the first time lead to a root that is not known here. Returns GnuTLS's status, 0: trusted.
- * Of several failures one that found the CA says most. */
+ * here needs (a CA signed by an older one, which is gone) must not do harm. Then the same from each of the later ones on that
+ * issued it, because its CA may be there twice, and the first time lead to a root that is not known here. Returns GnuTLS's
+ * status, 0: trusted. Of several failures one that found the CA says most. */
 static unsigned attempt(const struct trial *trial, bool any_time) {
     gnutls_x509_trust_list_t list = any_time ? trial->trust->all : tls_trust_at(trial->trust, trial->rules->now_s);
     gnutls_x509_crt_t chain[TLS_CHAIN_MOST];
-    unsigned count = 0, status = GNUTLS_CERT_INVALID | GNUTLS_CERT_SIGNER_NOT_FOUND;
-    for (unsigned i = 0; i < 2 * trial->chain_count && status != 0; i++) {
-        unsigned at = i % trial->chain_count;
-        bool alone = i != at;
-        if ((alone && at < 2) || !counts(trial, at, any_time)) continue;
-        if (alone) count = 1;
-        chain[count++] = trial->chain[at];
-        unsigned found = verify(list, chain, count, trial->rules->as_server);
-        if (found == 0 || !(found & GNUTLS_CERT_SIGNER_NOT_FOUND)) status = found;
+    unsigned status = GNUTLS_CERT_INVALID | GNUTLS_CERT_SIGNER_NOT_FOUND;
+    for (unsigned first = 1; (first == 1 || first < trial->chain_count) && status != 0; first++) {
+        if (first > 1 && !gnutls_x509_crt_check_issuer(trial->chain[0], trial->chain[first])) continue;
+        unsigned count = 0;
+        for (unsigned at = 0; at < trial->chain_count && status != 0; at++) {
+            if ((at > 0 && at < first) || !counts(trial, at, any_time)) continue;
+            chain[count++] = trial->chain[at];
+            if (at == 0 && first > 1) continue; /* alone it was tried */
+            unsigned found = verify(list, chain, count, trial->rules->as_server);
+            if (found == 0 || !(found & GNUTLS_CERT_SIGNER_NOT_FOUND)) status = found;
+        }
     }
     tls_trust_leave(trial->trust, list);
     return status;

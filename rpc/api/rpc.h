@@ -149,6 +149,9 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status); /* any thread */
 bool rpc_known_leader(struct rpc *rpc);                      /* cheap */
 /* Peers' addresses (voters), for /v1/status/peers: a copy in the arena. */
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses);
+/* Where a server may answer who is no member any more, for a new certificate: those, and on client agents also the addresses
+ * to join by and the servers of before a restart. Loop thread. */
+size_t rpc_servers(struct rpc *rpc, struct arena *arena, const char ***addresses);
 
 /* One more address to join the cluster by. It is kept once a server there has answered this one's hello; each of a
  * name's addresses gets 2 s for that. Loop thread; the caller keeps the struct, and the rpc, until `done` (loop

@@ -33,6 +33,7 @@
 
 #include "base/buffer.h"
 #include "base/list.h"
+#include "base/memory.h"
 #include "base/random.h"
 #include "rpc/wire/address.h"
 #include "rpc/wire/peer.pb-c.h"
@@ -136,6 +137,8 @@ struct client_server *connections_best(struct connections *c, uint64_t now_ms, c
 /* It is not dialled for that long at least; (2). */
 void connections_failed(struct connections *c, struct client_server *server, uint64_t least_ms, uint64_t now_ms);
 void connections_learn(struct connections *c, const Pb__PeerServers *servers);
+/* All that are known, members first. Copies in the arena. */
+size_t connections_addresses(const struct connections *c, struct arena *arena, const char ***addresses);
 /* Each server with what came of its last attempt, in a line (no NUL). */
 void connections_say(const struct connections *c, struct buffer *out);
 /* The other cluster that all the servers belong to now, as they said themselves: those that the agent was told of by its

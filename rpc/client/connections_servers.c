@@ -72,6 +72,19 @@ void connections_failed(struct connections *c, struct client_server *server, uin
     if (c->mutations & CONNECTIONS_MUTATE_DIALS_STRANGERS && server->other_cluster) server->next_ms = now_ms;
 }
 
+size_t connections_addresses(const struct connections *c, struct arena *arena, const char ***addresses) {
+    size_t count = 0;
+    *addresses = arena_alloc(arena, SERVERS_MAX * sizeof **addresses);
+    for (int members = 1; members >= 0; members--) {
+        LIST_FOREACH(item, &c->servers) {
+            const struct client_server *server = LIST_ENTRY(item, struct client_server, link);
+            if (server->listed == (members == 1))
+                (*addresses)[count++] = arena_strndup(arena, server->address, strlen(server->address));
+        }
+    }
+    return count;
+}
+
 void connections_say(const struct connections *c, struct buffer *out) {
     size_t said = 0, more = 0;
     LIST_FOREACH(item, &c->servers) {

@@ -57,6 +57,9 @@ static void status_now(struct rpc *rpc, struct rpc_status *status) { client_stat
 static size_t peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
     return client_peers(rpc->client, arena, addresses);
 }
+static size_t servers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
+    return connections_addresses(&rpc->client->connections, arena, addresses);
+}
 static struct rpc_self self(const struct rpc *rpc) {
     const struct client *client = rpc->client;
     return (struct rpc_self){.cluster = client->cluster,
@@ -96,6 +99,7 @@ const struct rpc_role client_role = {.submit = submit,
                                      .known_leader = known_leader,
                                      .status = status_now,
                                      .peers = peers,
+                                     .servers = servers,
                                      .self = self,
                                      .know_server = know_server,
                                      .asked = asked,

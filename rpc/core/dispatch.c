@@ -99,6 +99,9 @@ void rpc_status(struct rpc *rpc, struct rpc_status *status) { rpc->role->status(
 size_t rpc_peers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
     return rpc->role->peers(rpc, arena, addresses);
 }
+size_t rpc_servers(struct rpc *rpc, struct arena *arena, const char ***addresses) {
+    return rpc->role->servers(rpc, arena, addresses);
+}
 
 void rpc_save(struct rpc *rpc, struct rpc_save *save) {
     save->fd = -1, save->size = save->index = 0, save->fault = (struct fault){0};

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "registry/trust.h"
+#include "rpc/server/renewal_notes.h"
 #include "rpc/wire/frame_unpack.h"
 
 #define ANSWERED_MS   15000 /* a connection is kept no longer, answered or not */
@@ -22,6 +23,7 @@ struct enrolment {
     struct enrolment_config config;
     struct list all; /* of struct enrolling, the oldest first */
     size_t count, writing;
+    struct renewal_notes *notes; /* NULL: they have stopped */
     void (*stopped)(void *data); /* NULL: it runs */
     void *stopped_data;
 };
@@ -42,18 +44,21 @@ struct enrolling {
     char node[TLS_NODE_MAX + 1];
     enum tls_role role;
     char serial[41];
+    Pb__CertificateInfo info; /* of a renewal; its members lie here and in the arena */
+    bool awaits;              /* that the node has kept it */
 };
 
 struct enrolment *enrolment_new(struct rpc *rpc, const struct enrolment_config *config) {
     struct enrolment *enrolment = mem_zalloc(sizeof *enrolment);
     CHECK(config->authority && config->security && config->life_s > SKEW_S / 10);
     enrolment->rpc = rpc, enrolment->config = *config;
+    enrolment->notes = renewal_notes_new(rpc);
     list_init(&enrolment->all);
     return enrolment;
 }
 
 static void finish_stop(struct enrolment *enrolment) {
-    if (!enrolment->stopped || enrolment->count > 0) return;
+    if (!enrolment->stopped || enrolment->count > 0 || enrolment->notes) return;
     void (*stopped)(void *data) = enrolment->stopped;
     void *data = enrolment->stopped_data;
     free(enrolment);
@@ -71,13 +76,23 @@ static void end_if_over(struct enrolling *enrolling) {
     finish_stop(enrolment);
 }
 
+void enrolment_tick(struct enrolment *enrolment, uint64_t now_ms) {
+    if (enrolment->notes) renewal_notes_tick(enrolment->notes, now_ms);
+}
+
+static void notes_stopped(void *data) {
+    struct enrolment *enrolment = data;
+    enrolment->notes = NULL;
+    finish_stop(enrolment);
+}
+
 void enrolment_stop(struct enrolment *enrolment, void (*stopped)(void *data), void *data) {
     enrolment->stopped = stopped, enrolment->stopped_data = data;
     LIST_FOREACH(item, &enrolment->all) {
         struct link *wire = LIST_ENTRY(item, struct enrolling, link)->wire;
         if (wire) link_close(wire);
     }
-    finish_stop(enrolment);
+    renewal_notes_stop(enrolment->notes, notes_stopped, enrolment);
 }
 
 /* -- the answer ---------------------------------------------------------------------------------------------------- */
@@ -97,6 +112,7 @@ static void tell(struct enrolling *enrolling) {
     }
     link_tell(enrolling->wire, ENROL_ANSWER, &enrolling->answer.base);
     link_flush(enrolling->wire);
+    if (enrolling->awaits && !enrolling->outcome) return;
     if (link_backlog(enrolling->wire) == 0) link_close(enrolling->wire); /* else close_old does, or the asker */
 }
 
@@ -233,24 +249,6 @@ static void submit(struct enrolling *enrolling, uint8_t command, const ProtobufC
     rpc_submit(enrolling->enrolment->rpc, &enrolling->write, command, message);
 }
 
-/* The record of a renewal, which nobody waits for. */
-struct note {
-    struct rpc_write write;
-};
-
-static void noted(struct rpc_write *write, int error, const struct machine_result *result) {
-    (void)error, (void)result;
-    free(CONTAINER_OF(write, struct note, write));
-}
-
-static void note_renewal(struct enrolling *enrolling, Pb__CertificateInfo *info) {
-    struct note *note = mem_zalloc(sizeof *note);
-    Pb__TrustRenewedCommand command = PB__TRUST_RENEWED_COMMAND__INIT;
-    command.certificate = info;
-    note->write.done = noted;
-    rpc_submit(enrolling->enrolment->rpc, &note->write, TRUST_RENEWED, &command.base);
-}
-
 /* -- the three questions -------------------------------------------------------------------------------------------- */
 static int join(struct enrolling *enrolling, const Pb__EnrolRequest *request, const Pb__Trust *trust) {
     struct join_token token = {.role = request->server ? TLS_ROLE_SERVER : TLS_ROLE_AGENT};
@@ -279,7 +277,6 @@ static int renew(struct enrolling *enrolling, const Pb__EnrolRequest *request, c
     const struct tls_certificate *shown = link_peer(enrolling->wire);
     uint8_t pin[TLS_PIN_SIZE];
     struct fault fault = {0};
-    Pb__CertificateInfo info = PB__CERTIFICATE_INFO__INIT;
     if (!shown || strcmp(shown->domain, trust->domain) != 0 || shown->role == TLS_ROLE_NONE)
         return refuse(enrolling, CO_DENIED, "its certificate is not of this cluster");
     if (shown->role != enrolling->role || strcasecmp(shown->node, enrolling->node) != 0)
@@ -296,11 +293,15 @@ static int renew(struct enrolling *enrolling, const Pb__EnrolRequest *request, c
     if (error) return refuse(enrolling, error, fault.text);
     if (memcmp(pin, shown->pin, sizeof pin) != 0)
         return refuse(enrolling, CO_DENIED, "a node keeps its key when it renews");
-    error = sign(enrolling, request, trust, &info);
+    bool any = request->ca_pin.len == 0, there = authority_pin(enrolling->enrolment->config.authority, pin);
+    if (!any && !(there && slice_equal(slice_make(pin, sizeof pin), message_slice(request->ca_pin))))
+        return refuse(enrolling, CO_AGAIN, "this server does not have the key of the CA that signs now yet");
+    pb__certificate_info__init(&enrolling->info);
+    error = sign(enrolling, request, trust, &enrolling->info);
     if (error) return error;
     fill_cluster(enrolling, trust);
     if (enrolling->role == TLS_ROLE_SERVER && trust->mode == TRUST_CLOSED) fill_keys(enrolling);
-    note_renewal(enrolling, &info);
+    enrolling->awaits = true;
     return CO_OK;
 }
 
@@ -341,9 +342,12 @@ static int decide(struct enrolling *enrolling, const Pb__EnrolRequest *request, 
 }
 
 /* -- the link ------------------------------------------------------------------------------------------------------ */
-/* One question a connection. */
+/* One question a connection; after that of a renewal the node says that it has kept the answer. */
 static void on_frame(void *data, struct link *wire, uint8_t type, struct slice payload) {
-    (void)data, (void)type, (void)payload;
+    struct enrolling *enrolling = data;
+    if (enrolling->awaits && type == ENROL_KEPT && payload.size == 0 && !enrolling->enrolment->rpc->stopping)
+        renewal_notes_add(enrolling->enrolment->notes, &enrolling->info);
+    enrolling->awaits = false;
     link_close(wire);
 }
 

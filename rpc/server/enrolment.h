@@ -23,6 +23,7 @@ struct enrolment;
 struct enrolment *enrolment_new(struct rpc *rpc, const struct enrolment_config *config);
 /* Takes a connection that speaks one of the three protocols, with its first frame, and owns it from now on. */
 void enrolment_take(struct enrolment *enrolment, struct link *link, uint8_t type, struct slice payload);
+void enrolment_tick(struct enrolment *enrolment, uint64_t now_ms);
 /* Ends all connections; `stopped` is called from the loop, or before this returns, when the last one and the last write
  * are over, and everything is freed. */
 void enrolment_stop(struct enrolment *enrolment, void (*stopped)(void *data), void *data);

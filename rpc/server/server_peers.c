@@ -390,6 +390,7 @@ static void manage(struct rpc *rpc) {
     if (!atomic_load(&node_view(rpc->node)->ready)) return;
     server_changes(rpc, &self, peers, count);
     trust_admin_tick(rpc->server->trust, clock_mono_ms());
+    if (rpc->server->enrolment) enrolment_tick(rpc->server->enrolment, clock_mono_ms());
 }
 
 static bool take_found_answer(struct rpc *rpc, uint64_t from, struct slice payload) {

@@ -57,11 +57,13 @@ static int take_brought(struct admin_work *work, struct buffer *key) {
     return error;
 }
 
-/* Any thread. */
-static bool signs_now(const struct admin_work *work) {
+/* An older CA's key is enough: that of the newest may be lost with the server that made it. Any thread. */
+static bool has_trusted_key(const struct admin_work *work) {
     uint8_t pin[TLS_PIN_SIZE];
-    return authority_pin(work->admin->authority, pin) &&
-           slice_equal(slice_make(pin, sizeof pin), message_slice(work->old->cas[0]->pin));
+    if (!authority_pin(work->admin->authority, pin)) return false;
+    for (size_t i = 0; i < work->old->n_cas; i++)
+        if (slice_equal(slice_make(pin, sizeof pin), message_slice(work->old->cas[i]->pin))) return true;
+    return false;
 }
 
 /* For nodes that are away while the CA changes. */
@@ -102,8 +104,8 @@ static int keep(struct admin_work *work, struct slice key) {
     if (!work->old) return keep_first(work, key);
     if (work->renews) /* also where the key was lost */
         return authority_store(admin->authority, admin->data_dir, &issuer, slice_make("", 0), &work->fault);
-    if (!signs_now(work))
-        return fault_set(&work->fault, CO_AGAIN, "this server does not have the key of the present CA yet; ask again");
+    if (!has_trusted_key(work))
+        return fault_set(&work->fault, CO_AGAIN, "this server does not have the key of a CA yet; ask again");
     error = cross(work);
     return error ? error : tls_folder_write(admin->data_dir, TLS_FILE_CA_NEXT, key, &work->fault);
 }
@@ -149,9 +151,9 @@ static void made(uv_work_t *pool, int status) {
 void trust_ca_begin(struct admin_work *work) {
     bool import = work->trust->verb == RPC_CA_IMPORT;
     /* Two at once would take each other's key away. The key of the one that signs may be lost: it is brought again. */
-    if (work->admin->making || (work->old && !import && !signs_now(work))) {
+    if (work->admin->making || (work->old && !import && !has_trusted_key(work))) {
         admin_end(work, CO_AGAIN,
-                  "this server makes a new CA already, or does not have the key of the present one yet; ask again");
+                  "this server makes a new CA already, or does not have the key of a CA yet; ask again");
         return;
     }
     work->admin->making = work->makes = true;

@@ -174,6 +174,14 @@ static int answer_of(struct talk *talk, struct arena *arena, Pb__EnrolAnswer **a
     return fail(talk, outcome, (*answer)->text[0] ? (*answer)->text : co_strerror(outcome));
 }
 
+/* A server that is not told so in time takes it for not kept; the node renews once more before it is needed. */
+static void tell_kept(struct talk *talk) {
+    char frame[HEAD] = {[4] = ENROL_KEPT};
+    tls_session_write(talk->session, slice_make(frame, sizeof frame));
+    tls_session_goodbye(talk->session);
+    (void)flush(talk);
+}
+
 int enrol_ask(const struct enrol *enrol, const char *address, uint16_t port, struct arena *arena,
               Pb__EnrolAnswer **answer, struct fault *fault) {
     struct talk talk = {.enrol = enrol, .address = address, .fd = -1, .fault = fault};
@@ -183,6 +191,10 @@ int enrol_ask(const struct enrol *enrol, const char *address, uint16_t port, str
     int error = dial_name(&talk, port);
     if (!error) error = shake_hands(&talk);
     if (!error) ask(&talk), error = answer_of(&talk, arena, answer);
+    if (!error && enrol->keep) {
+        error = enrol->keep(enrol->data, *answer, fault);
+        if (!error) tell_kept(&talk);
+    }
     tls_session_free(talk.session);
     if (talk.fd >= 0) close(talk.fd);
     tls_wipe(&talk.plain);

@@ -16,7 +16,9 @@
 #include "rpc/wire/security.h"
 #include "tls/join_token.h"
 
-enum enrol_frame { ENROL_REQUEST = 1, ENROL_ANSWER = 2 };
+/* ENROL_KEPT, empty, of who renews: the answer is on its disk. The cluster notes the new certificate only then, because the
+ * CA of the one before counts until nobody needs it. */
+enum enrol_frame { ENROL_REQUEST = 1, ENROL_ANSWER = 2, ENROL_KEPT = 3 };
 #define ENROL_FRAME_MAX     (64u << 10)
 #define ENROL_ADDRESSES_MAX 8
 
@@ -25,6 +27,9 @@ struct enrol {
     const uint8_t *pin;          /* join and secure: of the CA */
     struct tls_context *context; /* renew: the node's certificate, and whom it trusts. Else empty, not NULL */
     const Pb__EnrolRequest *request;
+    /* renew: keeps the answer; then the server is told so. NULL: it is not */
+    int (*keep)(void *data, const Pb__EnrolAnswer *answer, struct fault *fault);
+    void *data;
     const char *from; /* IP to dial from: the node's own, because only that one comes into its certificate; NULL: any */
     uint64_t timeout_ms; /* of all of it */
 };
@@ -32,7 +37,7 @@ struct enrol {
 /* Asks the server at `address` ("host", "host:port"; `port` where it names none). The answer is in the arena, the secrets
  * in it too: enrol_wipe before the arena is freed. Errors, with a line in `fault` that names the address: CO_IO: nobody
  * answers there; CO_TIMEOUT; CO_DENIED: the TLS handshake was refused by either side (a pin that does not fit is told as
- * such), or the server refuses; CO_CORRUPT: not a server of coord; and those of EnrolAnswer.outcome. */
+ * such), or the server refuses; CO_CORRUPT: not a server of coord; and those of EnrolAnswer.outcome and of `keep`. */
 int enrol_ask(const struct enrol *enrol, const char *address, uint16_t port, struct arena *arena,
               Pb__EnrolAnswer **answer, struct fault *fault);
 /* Reads the CA that the server at `address` shows, without asking anything: its certificate as DER is in `ca`, and what it

@@ -7,11 +7,12 @@
 
 #define DAY  INT64_C(86400)
 #define WEEK (7 * DAY)
+#define SPREAD_S 60
 static const uint8_t ca_1[TLS_PIN_SIZE] = "one", ca_2[TLS_PIN_SIZE] = "two";
 
 static struct membership of_week(uint64_t seed, int64_t from_s) {
     struct membership membership;
-    membership_begin(&membership, seed);
+    membership_begin(&membership, seed, SPREAD_S);
     membership_ca(&membership, ca_1, false, from_s);
     cr_assert_eq(membership_state(&membership, from_s), MEMBERSHIP_NONE);
     cr_assert_eq(membership_next_s(&membership, from_s), INT64_MAX);
@@ -54,7 +55,7 @@ Test(membership, another_ca_signs_now) {
     struct membership membership = of_week(1, 1000);
     membership_ca(&membership, ca_2, false, 2000);
     int64_t at = membership_next_s(&membership, 2000);
-    cr_expect(at >= 2000 && at <= 2000 + MEMBERSHIP_SPREAD_S);
+    cr_expect(at >= 2000 && at <= 2000 + SPREAD_S);
     membership_ca(&membership, ca_2, false, 2001);
     cr_expect_eq(membership_next_s(&membership, 2001), at < 2001 ? 2001 : at, "told once more, it does not draw anew");
     membership_certificate(&membership, (struct tls_life){at, at + WEEK}, ca_2, at);
@@ -84,6 +85,48 @@ Test(membership, failures_are_repeated_ever_more_rarely) {
     membership_failed(&membership, false, now + 10 * DAY);
     cr_expect_eq(membership_state(&membership, now), MEMBERSHIP_DUE,
                  "a failure of a time that is not yet does not count");
+}
+
+/* A server that lacks the new key signs by the old CA: nobody asks it every second for ever. */
+Test(membership, a_renewal_that_does_not_bring_the_new_ca_counts_as_failed) {
+    for (int server = 0; server < 2; server++) {
+        struct membership membership = of_week(5, 0);
+        cr_expect_not(membership_insists(&membership, 0));
+        membership_ca(&membership, ca_2, server, 0);
+        unsigned attempts = 0;
+        for (int64_t now = 0; now < 3600; now = membership_next_s(&membership, now)) {
+            if (membership_state(&membership, now) != MEMBERSHIP_DUE) continue;
+            cr_assert(membership_insists(&membership, now));
+            membership_certificate(&membership, (struct tls_life){now, now + WEEK}, ca_1, now);
+            membership_renewed(&membership, now);
+            cr_assert_lt(++attempts, 60, "every second");
+        }
+        cr_expect_gt(attempts, 3);
+        membership_certificate(&membership, (struct tls_life){3600, 3600 + WEEK}, ca_2, 3600);
+        if (server) cr_expect(membership_insists(&membership, 3600), "it has no key yet");
+        membership_ca(&membership, ca_2, false, 3600);
+        membership_renewed(&membership, 3600);
+        cr_expect_not(membership_insists(&membership, 3600));
+        cr_expect_geq(membership_next_s(&membership, 3600), 3600 + WEEK / 2);
+    }
+}
+
+Test(membership, when_its_time_has_come_any_certificate_is_better_than_none) {
+    struct membership membership = of_week(6, 0);
+    membership_ca(&membership, ca_2, false, 0);
+    cr_expect(membership_insists(&membership, WEEK / 2 - 1));
+    cr_expect_not(membership_insists(&membership, WEEK / 2));
+}
+
+Test(membership, the_key_of_an_old_ca_replaces_none) {
+    struct membership membership = of_week(7, 0);
+    cr_expect(membership_takes_key(&membership, false, ca_2), "it has none");
+    cr_expect(membership_takes_key(&membership, true, ca_1));
+    membership_ca(&membership, ca_2, true, 0);
+    cr_expect(membership_takes_key(&membership, true, ca_2));
+    cr_expect_not(membership_takes_key(&membership, true, ca_1));
+    membership_begin(&membership, 7, SPREAD_S);
+    cr_expect_not(membership_takes_key(&membership, true, ca_2), "it is not known yet which one signs");
 }
 
 Test(membership, it_ends) {

@@ -91,6 +91,7 @@ class Agent:
         self.name = name
         self.args = list(args)
         self.dev, self.server = dev, server
+        self.environment = None          # more variables
         self.proc = None
         AGENTS.append(self)
         atexit.register(self.cleanup)
@@ -104,7 +105,7 @@ class Agent:
 
     def start(self, wait=True):
         with open(self.log_path, "ab") as log:
-            self.proc = subprocess.Popen(self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.proc = subprocess.Popen(self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ, **(self.environment or {})))
         if wait:
             self.wait_leader()
         return self

@@ -1,6 +1,7 @@
 """DNS over TLS: kdig and Python's ssl as clients, half handshakes, records in pieces, new certificates, large answers."""
 import os, shutil, signal, socket, ssl, struct, subprocess, tempfile, threading, time
 from coordtest import COORD, SLOW, STANDSTILL, Agent, check, configuration, run, until
+from tls_client import only_new_versions
 
 PORT = 8853                              # 853 is for those who may
 PATIENCE = 30 * SLOW + STANDSTILL
@@ -153,6 +154,7 @@ def clients_of_all_kinds():
     until("the agent's log says so", lambda: "dns: TLS ended: " in agent.log())
     with agent.secure(name=agent.ip) as s:
         good(asked(s))
+    only_new_versions(agent.ip, PORT)
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         session, context = None, agent.context(version=version)
         for turn in range(2):

@@ -1,6 +1,7 @@
 """HTTPS and Unix sockets: real clients of TLS, certificates that are wrong, cut and half handshakes, new certificates under load."""
 import http.client, json, os, select, shutil, signal, socket, ssl, stat, subprocess, tempfile, threading, time
 from coordtest import COORD, SLOW, STANDSTILL, Agent, check, configuration, run, until
+from tls_client import only_new_versions
 
 PORT = 8501
 CONSUL = os.environ.get("COORD_CONSUL") or os.environ.get("CONSUL_BIN") or shutil.which("consul")
@@ -134,10 +135,9 @@ def clients_of_all_kinds():
         r = subprocess.run(["openssl", "s_client", "-connect", "%s:%d" % (agent.ip, PORT), "-CAfile", ca.ca, "-verify_return_error", "-ign_eof", version],
                            input="GET /v1/status/leader HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", capture_output=True, text=True, timeout=60 * SLOW)
         check("Verify return code: 0 (ok)" in r.stdout and "HTTP/1.1 200 OK" in r.stdout and ':8300"' in r.stdout, "openssl %s: %r" % (version, r))
-    for version in ("-tls1_1", "-tls1"):
-        r = subprocess.run(["openssl", "s_client", "-connect", "%s:%d" % (agent.ip, PORT), "-cipher", "ALL:@SECLEVEL=0", version], input="",
-                           capture_output=True, text=True, timeout=60 * SLOW)
-        check(r.returncode != 0 and "Cipher is (NONE)" in r.stdout, "openssl %s: %r" % (version, r))
+    only_new_versions(agent.ip, PORT)
+    lenient = Secure(ca, tls_min_version="tls10").start()
+    only_new_versions(lenient.ip, PORT, taken=("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"))
     if tool("gnutls-cli"):
         r = subprocess.run(["gnutls-cli", "--x509cafile", ca.ca, "-p", str(PORT), agent.ip], capture_output=True, text=True, timeout=60 * SLOW,
                            input="GET /v1/status/leader HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

@@ -1,42 +1,8 @@
 """A closed cluster: join tokens, certificates of nodes, removed nodes, the CA; and warnings before a certificate ends."""
-import json, os, re, subprocess, tempfile, time
-from coordtest import COORD, SLOW, Agent, check, configuration, free_address, run, together, until
-
-
-class Member(Agent):
-    """A node of a closed cluster: `coord agent` starts from what `coord init` or `coord join` left."""
-
-    def argv(self):
-        return [COORD, "agent", "-data-dir", self.data, "-client", self.ip] + self.args
-
-
-def command(*args, code=0, within=60):
-    r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within * SLOW)
-    check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args[:4]), r.returncode, r.stdout + r.stderr))
-    return r.stdout + r.stderr
-
-
-def join(token, server, name, code=0):
-    """A host that shows the token; with the code 1 it is refused, and what the command says is returned."""
-    member = Member(name=name, server=False)
-    said = command("join", "-data-dir", member.data, "-bind", member.ip, "-node", name, "-timeout", "20s", token, server.ip, code=code)
-    return said if code else member
-
-
-class Closed:
-    """One server and one client agent."""
-
-    def __init__(self, name):
-        self.server = Member(name=name + "-s1")
-        said = command("init", "-data-dir", self.server.data, "-bind", self.server.ip, "-node", self.server.name)
-        self.tokens = re.findall(r"coord1[sa]\.\S+", said)
-        check(len(self.tokens) == 2, said)
-        self.server.start()
-        until("the cluster is closed", lambda: self.server.get("/v1/secure")[2]["Mode"] == "closed")
-        self.agent = join(self.tokens[1], self.server, name + "-a1").start()
-
-    def certificate(self, name):
-        return next((c for c in self.server.get("/v1/certificates")[2] if c["Node"] == name), None)
+import json, os, re, subprocess, sys, tempfile, time
+from closed import Closed, Member, command, join, kept
+from coordtest import COORD, SLOW, Agent, check, configuration, run, together, until
+import full
 
 
 def everything_that_is_kept(*agents):
@@ -100,13 +66,13 @@ def tokens_are_made_listed_and_end():
     agent.coord("join-token", "revoke", "nonsense!", code=2)
 
     # from a file, from the environment, from systemd; of another cluster
-    kept = os.path.join(server.dir, "token")
+    path = os.path.join(server.dir, "token")
     for how in ("file", "environment", "systemd", "other"):
         token = server.coord("join-token").strip()
-        with open(kept, "w") as f:
+        with open(path, "w") as f:
             f.write(token + "\n")
         host = Member(name="tok-" + how, server=False)
-        words = ["join", "-data-dir", host.data, "-bind", host.ip, "-node", host.name, "-timeout", "20s", *(["-token-file", kept] if how == "file" else [])]
+        words = ["join", "-data-dir", host.data, "-bind", host.ip, "-node", host.name, "-timeout", "20s", *(["-token-file", path] if how == "file" else [])]
         if how == "other":
             elsewhere = Member(name="tok-else")
             words.append(re.search(r"coord1a\.\S+", command("init", "-data-dir", elsewhere.data, "-bind", elsewhere.ip, "-node", elsewhere.name)).group(0))
@@ -115,7 +81,7 @@ def tokens_are_made_listed_and_end():
         check(r.returncode == (how == "other"), "%s: %d %s" % (how, r.returncode, r.stdout + r.stderr))
         if how == "other":
             check("CA" in r.stderr and not os.path.exists(os.path.join(host.data, "tls/cert.pem")), r.stderr)
-    os.unlink(kept)
+    os.unlink(path)
     host = Member(name="tok-service", server=False)
     for content, mode, said in (("", 0o400, "it is empty"), (token[:-5], 0o440, "cut short"), (token, 0, "Permission denied"), (None, 0, "cannot be read")):
         words = [COORD, "join", "-data-dir", host.data, "-bind", host.ip, "-timeout", "20s", server.ip]
@@ -237,25 +203,21 @@ def a_rotation_ends_by_itself():
     c.server.coord("ca", "rotate")
     cas = c.server.get("/v1/ca")[2]["CAs"]
     check(len(cas) == 2 and cas[0]["Pin"] != first["Pin"] and cas[0]["Signs"] and not cas[1]["Signs"], cas)
-    with open(os.path.join(c.agent.data, "tls/ca.pem")) as f:
-        check(first["Certificate"].strip() in f.read(), "it is trusted until then")
+    old = first["Certificate"].strip().encode()
+    check(old in kept(c.agent, "ca.pem"), "it is trusted until then")
     for i in range(20):                                  # while it goes on, everything works
         c.agent.put("/v1/kv/r%d" % i, "x")
 
     def one():
         now = c.server.get("/v1/ca")[2]["CAs"]
         return len(now) == 1 and now
-    now = until("the old CA is gone", one, within=120, every=0.5)
+    now = until("the old CA is gone", one, within=30, every=0.2)
     check(now[0]["Pin"] == cas[0]["Pin"] and now[0]["Nodes"] == 2, now)
     for name, serial in serials.items():
         check(c.certificate(name)["Serial"] != serial and c.certificate(name)["CA"] == cas[0]["Pin"], c.certificate(name))
     until("the agent trusts only the new one", lambda: [o["Type"] for o in c.agent.get("/v1/agent/metrics/certificates")[2]["Certificates"]]
           == ["node", "ca", "https"], within=10)
-
-    def kept():
-        with open(os.path.join(c.agent.data, "tls/ca.pem")) as f:
-            return f.read()
-    until("the old one is not in its file", lambda: first["Certificate"].strip() not in kept(), within=10)
+    until("the old one is not in its file", lambda: old not in kept(c.agent, "ca.pem"), within=10)
     c.agent.put("/v1/kv/after", "x")
     c.agent.stop()
     c.agent.start()
@@ -264,44 +226,107 @@ def a_rotation_ends_by_itself():
 
 
 def a_rotation_waits_for_who_is_away():
-    """The old CA is trusted until the last node has moved; one that was away all the time comes back with what it has."""
+    """The old CA is trusted until the last node has moved; one that was away during two rotations comes back with what it has."""
     c = Closed("away")
     c.agent.stop()
-    c.server.coord("ca", "rotate")
-    new = c.server.get("/v1/ca")[2]["CAs"][0]["Pin"]
-    until("the server has moved", lambda: c.certificate("away-s1")["CA"] == new, within=120, every=0.5)
-    cas = c.server.get("/v1/ca")[2]["CAs"]
-    check(len(cas) == 2, "the old CA is still trusted")
+    for count in (2, 3):
+        c.server.coord("ca", "rotate")
+        new = c.cas()[0]
+        until("the server has moved", lambda: c.certificate("away-s1")["CA"] == new, within=30, every=0.2)
+        check(len(c.cas()) == count, "the old CA is still trusted")
     said = c.server.coord("ca", "status")
     check("away-a1" in said, said)
     c.agent.start()
     c.agent.put("/v1/kv/back", "x")
-    until("the old CA is gone", lambda: len(c.server.get("/v1/ca")[2]["CAs"]) == 1, within=120, every=0.5)
+    until("the old CAs are gone", lambda: c.cas() == [new], within=30, every=0.2)
     check(c.certificate("away-a1")["CA"] == new, "it has moved, too")
 
 
-def a_rotation_while_servers_are_down():
-    c = Closed("dwn")
-    token = c.tokens[0]
-    others = [join(token, c.server, "dwn-s%d" % n).start() for n in (2, 3)]
-    until("there are three voters", lambda: c.server.coord("operator", "raft", "list-peers").count("true") == 3, within=30)
-    c.server.coord("ca", "rotate")
-    new = c.server.get("/v1/ca")[2]["CAs"][0]["Pin"]
-    for other in others:
-        other.kill()
-    for other in others:
-        other.start(wait=False)
-    for one in (c.server, *others):
-        one.wait_leader(30)
+def a_full_disk_while_a_renewed_certificate_is_written():
+    """With every amount of space that is too little: the old pair stays and counts, and so does its CA. With space it is renewed."""
+    agent = Member(name="full-a1", server=False)
+    agent.data = os.path.join(agent.dir, "disk", "data")
+    os.makedirs(os.path.dirname(agent.data))
+    r = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "coord-test", os.path.dirname(agent.data)], capture_output=True, text=True)
+    if r.returncode:
+        return print("     nothing can be mounted: left out: " + r.stderr.strip())
+    try:
+        c = Closed("full", agent=agent)
+        pair = lambda: (kept(agent, "cert.pem"), kept(agent, "key.pem"))
+        before, filler = pair(), os.path.join(agent.dir, "disk", "filler")
+        full.fill(filler)
+        c.server.coord("ca", "rotate")
+        new, failures = c.cas()[0], 0
+        until("the server has moved", lambda: c.certificate("full-s1")["CA"] == new, within=30, every=0.2)
+        while pair() == before:
+            count = agent.log().count("was not renewed")
+            until("it tries", lambda: pair() != before or agent.log().count("was not renewed") > count, within=20)
+            if pair() == before:
+                failures += 1
+                agent.kill()
+                agent.start()                            # with what is there
+                agent.put("/v1/kv/full", str(failures))
+                check(c.certificate("full-a1")["CA"] != new and len(c.cas()) == 2, "the old CA counts, because the agent needs it")
+            os.truncate(filler, os.path.getsize(filler) - 4096)
+        print("     %d renewals found too little space" % failures)
+        check(failures >= 2 and "cert.pem.new: No space left" in agent.log(), "%d failures: %s" % (failures, agent.log()[-2000:]))
+        check(pair()[1] == before[1], "it keeps its key")
+        until("the old CA is gone", lambda: c.cas() == [new], within=30, every=0.2)
+        agent.kill()
+        agent.start()
+        agent.put("/v1/kv/full", "renewed")
+    finally:
+        agent.kill()
+        subprocess.run(["umount", "-l", os.path.dirname(agent.data)], capture_output=True)
 
-    def moved():
-        return {x["Node"]: x["CA"] for x in c.server.get("/v1/certificates")[2]} == {"dwn-s1": new, "dwn-s2": new, "dwn-s3": new, "dwn-a1": new}
-    until("all have moved", moved, within=120, every=0.5)
-    until("the old CA is gone", lambda: len(c.server.get("/v1/ca")[2]["CAs"]) == 1, within=60, every=0.5)
-    for other in others:
-        check(other.log().count("certificates: renewed") <= 4, "who has the key comes for it no more: " + other.log()[-2000:])
-    for one in (c.server, *others):                      # each has the new key: it signs
-        until("%s makes tokens" % one.name, lambda: one.coord("join-token").startswith("coord1a."), within=20)
+
+def a_rotation_whose_key_was_lost():
+    """The disk of the server that made the new CA is lost before another server has its key: another rotation ends it."""
+    c = Closed("lost")
+    c.agent.stop()                                       # the old CA stays until it has moved
+    before = kept(c.server, "ca.key")
+    c.server.coord("ca", "rotate")
+    lost = c.cas()[0]
+    until("it has moved", lambda: c.certificate("lost-s1")["CA"] == lost, within=30, every=0.2)
+    check(kept(c.server, "ca.key") != before, "it has the new key")
+    c.server.kill()
+    with open(os.path.join(c.server.data, "tls/ca.key"), "wb") as f:
+        f.write(before)
+    c.server.start()
+    check("does not have the CA's key" in c.server.coord("join-token", code=3), "it cannot make tokens that the newest CA stands for")
+    c.server.coord("ca", "rotate")
+    new = c.cas()[0]
+    c.agent.start()
+    until("all have moved", lambda: c.cas() == [new], within=30, every=0.2)
+    check(c.certificate("lost-a1")["CA"] == new, "the agent, too")
+    check(c.server.coord("join-token").startswith("coord1a."), "it makes tokens")
+
+
+def a_rotation_while_servers_are_down():
+    """At each server of three in turn: whichever made the new CA, the others come for its key, and stop when they have it."""
+    c = Closed("dwn")
+    others = [join(c.tokens[0], c.server, "dwn-s%d" % n).start() for n in (2, 3)]
+    servers = [c.server, *others]
+    until("there are three voters", lambda: c.server.coord("operator", "raft", "list-peers").count("true") == 3, within=30)
+    for maker in servers:
+        before = {one.name: one.log().count("certificates: renewed") for one in servers}
+        maker.coord("ca", "rotate")
+        new = maker.get("/v1/ca")[2]["CAs"][0]["Pin"]
+        for other in servers:
+            if other is not maker:
+                other.kill()
+                other.start(wait=False)
+        for one in servers:
+            one.wait_leader(30)
+
+        def moved():
+            return {x["Node"]: x["CA"] for x in maker.get("/v1/certificates")[2]} == {name: new for name in ("dwn-s1", "dwn-s2", "dwn-s3", "dwn-a1")}
+        until("all have moved", moved, within=60, every=0.2)
+        until("the old CA is gone", lambda: c.cas() == [new], within=60, every=0.2)
+        for one in servers:                              # each has the new key: it signs
+            until("%s makes tokens" % one.name, lambda: subprocess.run([COORD, "join-token", "-http-addr", one.ip + ":8500"], capture_output=True).returncode == 0)
+            count = one.log().count("certificates: renewed") - before[one.name]
+            check(count <= 4, "%s, after %s rotated: %d renewals: %s" % (one.name, maker.name, count, one.log()[-2000:]))
 
 
 def an_open_cluster_names_who_is_without():
@@ -355,11 +380,15 @@ def warnings_before_the_end():
     check(wrong.proc.returncode == 2 and "have to be in this order" in wrong.log(), wrong.log())
 
 
+SIDE_BY_SIDE = [a_rotation_ends_by_itself, tokens_are_made_listed_and_end, certificates_are_listed, a_removed_node_stays_out, a_rotation_waits_for_who_is_away,
+                a_rotation_whose_key_was_lost, a_full_disk_while_a_renewed_certificate_is_written,
+                a_rotation_while_servers_are_down]
+
+
 def side_by_side():
-    """The rotation takes a minute, because nodes renew at different times."""
-    together(a_rotation_ends_by_itself, tokens_are_made_listed_and_end, certificates_are_listed, a_removed_node_stays_out, a_rotation_waits_for_who_is_away,
-             a_rotation_while_servers_are_down)
+    """They wait most of the time."""
+    together(*SIDE_BY_SIDE)
 
 
 if __name__ == "__main__":
-    run([an_open_cluster_names_who_is_without, warnings_before_the_end, side_by_side])
+    run([an_open_cluster_names_who_is_without, warnings_before_the_end, *(SIDE_BY_SIDE if sys.argv[1:] else []), side_by_side])

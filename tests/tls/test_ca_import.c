@@ -337,3 +337,82 @@ Test(ca_import, who_was_away_takes_it_by_the_old_ca) {
     buffer_free(&crossed);
     buffer_free(&own);
 }
+
+static void append_own(const struct pair *ca, struct buffer *cas) {
+    CHECK(tls_certificate_at(buffer_slice(&ca->chain), 0, cas, NULL) == CO_OK);
+}
+
+static void append_cross(const struct pair *ca, const struct pair *by, struct buffer *cas) {
+    struct tls_issuer issuer = pair_issuer(by);
+    CHECK(tls_ca_cross(buffer_slice(&ca->chain), (struct tls_life){NOW, NOW + 5000 * DAY}, &issuer, cas, NULL) ==
+          CO_OK);
+}
+
+static void expect_trusted_by(struct slice shown, const struct pair *ca, const char *what) {
+    struct chain chain = {0};
+    struct tls_certificate said;
+    char why[160];
+    chain_add(&chain, shown);
+    struct buffer anchor = {0};
+    append_own(ca, &anchor);
+    struct tls_rules rules = {.trusted = buffer_slice(&anchor), .now_s = NOW, .as_server = true};
+    cr_expect_eq(tls_judge(&rules, chain.slices, chain.count, &said, why), TLS_TRUSTED, "%s: %s", what, why);
+    chain_free(&chain);
+    buffer_free(&anchor);
+}
+
+/* The company's CA is the last of three, and then the one in the middle: its own certificate, which the company signed, leads
+ * to none of the others. */
+Test(ca_import, who_was_away_during_two_rotations_goes_back_over_it) {
+    struct pair first = {0}, second = {0}, policy = {0}, its = {0};
+    struct buffer cas = {0}, shown = {0};
+    make_ca(&(struct wish){.name = "Policy CA"}, &root, &policy);
+    make_ca(&as_usual, &policy, &middle);
+    pki_ca(NULL, &first);
+    pki_ca(NULL, &second);
+    pki_node(&middle, TLS_ROLE_SERVER, "s1", (struct tls_life){NOW, NOW + WEEK}, &its);
+    append_own(&policy, &its.chain);
+    append_own(&middle, &cas), append_cross(&middle, &second, &cas);
+    append_own(&second, &cas), append_cross(&second, &first, &cas);
+    append_own(&first, &cas);
+    tls_chain_shown(buffer_slice(&its.chain), buffer_slice(&cas), &shown);
+    cr_expect_eq(tls_certificate_count(buffer_slice(&shown)), 5u);
+    expect_trusted_by(buffer_slice(&shown), &first, "the first");
+    expect_trusted_by(buffer_slice(&shown), &second, "the second");
+    expect_trusted_by(buffer_slice(&shown), &middle, "the company's");
+    expect_trusted_by(buffer_slice(&shown), &root, "the company's root");
+
+    buffer_reset(&cas), buffer_reset(&shown), buffer_reset(&its.chain);
+    pki_node(&second, TLS_ROLE_SERVER, "s1", (struct tls_life){NOW, NOW + WEEK}, &its);
+    append_own(&second, &cas), append_cross(&second, &middle, &cas);
+    append_own(&middle, &cas), append_cross(&middle, &first, &cas);
+    append_own(&first, &cas);
+    tls_chain_shown(buffer_slice(&its.chain), buffer_slice(&cas), &shown);
+    cr_expect_eq(tls_certificate_count(buffer_slice(&shown)), 4u);
+    expect_trusted_by(buffer_slice(&shown), &first, "the first");
+    expect_trusted_by(buffer_slice(&shown), &middle, "the company's");
+    expect_trusted_by(buffer_slice(&shown), &second, "the last");
+    pair_free(&first);
+    pair_free(&second);
+    pair_free(&policy);
+    pair_free(&its);
+    buffer_free(&cas);
+    buffer_free(&shown);
+}
+
+/* The old CA grants no more than the company did. */
+Test(ca_import, its_path_length_counts_where_the_old_ca_signed_it_too) {
+    struct pair old = {0}, last = {0};
+    struct buffer crossed = {0}, out = {0};
+    make_ca(&(struct wish){.path_length = 1}, &root, &middle);
+    pki_ca(NULL, &old);
+    pki_ca(NULL, &last);
+    append_cross(&middle, &old, &crossed);
+    struct tls_issuer issuer = {buffer_slice(&crossed), buffer_slice(&middle.key)};
+    cr_expect_eq(tls_ca_cross(buffer_slice(&last.chain), (struct tls_life){NOW, NOW + DAY}, &issuer, &out, &fault),
+                 CO_UNSUPPORTED);
+    cr_expect_eq(out.size, 0u);
+    pair_free(&old);
+    pair_free(&last);
+    buffer_free(&crossed);
+}

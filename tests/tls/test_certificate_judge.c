@@ -411,10 +411,9 @@ Test(certificate_judge, garbage_is_unreadable) {
 }
 
 Test(certificate_judge, a_long_chain_is_unreadable) {
-    for (int i = 0; i < 8; i++) chain_add(&chain, buffer_slice(&ca.chain));
-    cr_assert_eq(chain.count, TLS_CHAIN_MOST + 2);
+    while (chain.count < TLS_CHAIN_MOST + 2) chain_add(&chain, buffer_slice(&ca.chain));
     cr_expect_eq(judge(NOW, 0), TLS_UNREADABLE);
-    expect_why("10 certificates, 8 are the most");
+    expect_why("12 certificates, 10 are the most");
 }
 
 /* Whatever byte is changed: it is not trusted, or it says the same. */
