@@ -115,14 +115,10 @@ static const struct module_space spaces[] = {{SPACE_ACL_ALL, "acl"},           {
                                              {SPACE_ACL_TOKENS, "acl-tokens"}, {SPACE_ACL_POLICIES, "acl-policies"},
                                              {SPACE_ACL_ROLES, "acl-roles"},   {SPACE_ACL_METHODS, "acl-methods"},
                                              {SPACE_ACL_RULES, "acl-rules"},   {0}};
-static const struct query_type *const queries[] = {&query_acl_token,      &query_acl_tokens,
-                                                   &query_acl_token_self, &query_acl_policy,
-                                                   &query_acl_policies,   &query_acl_role,
-                                                   &query_acl_roles,      &query_acl_method,
-                                                   &query_acl_methods,    &query_acl_rule,
-                                                   &query_acl_rules,      &query_acl_state,
-                                                   &query_acl_resolve,    &query_acl_changes,
-                                                   NULL};
+static const struct query_type *const queries[] = {
+    &query_acl_token, &query_acl_tokens, &query_acl_token_self, &query_acl_policy,  &query_acl_policies,
+    &query_acl_role,  &query_acl_roles,  &query_acl_method,     &query_acl_methods, &query_acl_rule,
+    &query_acl_rules, &query_acl_state,  &query_acl_resolve,    &query_acl_changes, NULL};
 static const struct expiry_kind *const expiries[] = {&acl_token_expiry, NULL};
 
 const struct module acl_module = {.name = "acl",

@@ -133,7 +133,7 @@ static int self_run(struct store_txn *txn, const ProtobufCMessage *request, stru
         acl_secret_find(txn, key, message_slice(((const Pb__AclTokenSelfRequest *)request)->secret), arena, &token);
     rv = token_result(txn, rv, token, key, arena, result);
     acl_key_release(key);
-    return rv;
+    return rv == CO_AGAIN ? CO_NOTREADY : rv; /* CO_AGAIN of a query means something else */
 }
 
 static int self_show(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request,

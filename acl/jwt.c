@@ -20,7 +20,7 @@ struct parts {
 static bool split(struct slice token, struct parts *parts) {
     const char *first = memchr(token.data, '.', token.size), *end = token.data + token.size;
     const char *second = first ? memchr(first + 1, '.', (size_t)(end - first - 1)) : NULL;
-    if (!second || memchr(second + 1, '.', (size_t)(end - second - 1))) return false;
+    if (!second) return false; /* a third dot is no character of base64url */
     *parts = (struct parts){
         .header = slice_make(token.data, (size_t)(first - token.data)),
         .payload = slice_make(first + 1, (size_t)(second - first - 1)),
@@ -45,7 +45,7 @@ static bool has(struct json_object *object, const char *name, struct json_object
     return json_object_object_get_ex(object, name, value);
 }
 
-/* What the header says, as far as it counts. */
+/* Reads the members of the header that count. */
 static int read_header(struct json_object *header, unsigned algs, enum jwt_alg *alg, struct slice *kid,
                        struct fault *fault) {
     struct json_object *value;

@@ -1,8 +1,8 @@
 /* Public keys that verify the signatures of JSON Web Tokens (RFC 7515, 7517, 7518, 8037): RS, PS, ES and EdDSA (Ed25519).
  * Pure; nothing is fetched. Keys do not change once they are added: then any thread may verify with them.
  *
- * A key fits an algorithm by its own kind: RSA for RS and PS, P-256 for ES256 alone, and so on. What a token says never
- * decides how a key's bytes are used, so that an RSA key is no secret of an HS256. Symmetric keys are never used. */
+ * A key fits an algorithm by its own kind: RSA for RS and PS, P-256 for ES256 alone, and so on. A token never decides
+ * how a key's bytes are used, so that an RSA key is no secret of an HS256. Symmetric keys are never used. */
 #ifndef COORD_ACL_JWT_KEYS_H
 #define COORD_ACL_JWT_KEYS_H
 

@@ -47,15 +47,18 @@ static bool is_name(const char *text) {
     return size && !text[size];
 }
 
-static size_t mappings_of(struct json_object *json, const char *name, struct jwt_mapping *mappings, struct fault *fault) {
+static size_t mappings_of(struct json_object *json, const char *name, struct jwt_mapping *mappings,
+                          struct fault *fault) {
     struct json_object *map = json_get_object(json, name, fault);
     size_t count = 0;
     if (!map) return 0;
     json_each(map, claim, value) {
         const char *variable = json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
         if (!is_name(variable))
-            fault_set(fault, CO_INVALID, "Config: %s: \"%.60s\" has to become a name of letters, digits and _", name, claim);
-        else if (count == ITEMS_MOST) fault_set(fault, CO_INVALID, "Config: %s has more than %d items", name, ITEMS_MOST);
+            fault_set(fault, CO_INVALID, "Config: %s: \"%.60s\" has to become a name of letters, digits and _", name,
+                      claim);
+        else if (count == ITEMS_MOST)
+            fault_set(fault, CO_INVALID, "Config: %s has more than %d items", name, ITEMS_MOST);
         else mappings[count++] = (struct jwt_mapping){claim, variable};
     }
     return count;
@@ -87,16 +90,25 @@ static void read_keys(struct config *config, struct fault *fault) {
     for (size_t i = 0; i < count && !inner.code; i++)
         if (jwt_keys_add_pem(config->keys, pems[i], &inner) != CO_OK)
             fault_set(fault, CO_INVALID, "Config: JWTValidationPubKeys[%zu]: %.160s", i, inner.text);
-    if (jwks && !inner.code && jwt_keys_add_jwks(config->keys, slice_text(json_object_to_json_string(jwks)), &inner) != CO_OK)
+    if (jwks && !inner.code &&
+        jwt_keys_add_jwks(config->keys, slice_text(json_object_to_json_string(jwks)), &inner) != CO_OK)
         fault_set(fault, CO_INVALID, "Config: JWKS: %.160s", inner.text);
     if (!jwt_keys_count(config->keys))
         fault_set(fault, CO_INVALID, "Config: JWTValidationPubKeys or JWKS with a key is wanted");
 }
 
 static int config_read(const Pb__AclAuthMethod *method, struct config *config, struct fault *fault) {
-    static const char *const known[] = {"JWTValidationPubKeys", "JWKS",          "JWTSupportedAlgs",  "BoundIssuer",
-                                        "BoundAudiences",       "ClaimMappings", "ListClaimMappings", "ExpirationLeeway",
-                                        "NotBeforeLeeway",      "ClockSkewLeeway", NULL};
+    static const char *const known[] = {"JWTValidationPubKeys",
+                                        "JWKS",
+                                        "JWTSupportedAlgs",
+                                        "BoundIssuer",
+                                        "BoundAudiences",
+                                        "ClaimMappings",
+                                        "ListClaimMappings",
+                                        "ExpirationLeeway",
+                                        "NotBeforeLeeway",
+                                        "ClockSkewLeeway",
+                                        NULL};
     struct fault first = {0};
     const char *issuer = "";
     *config = (struct config){0};
@@ -158,7 +170,8 @@ static int interpolate(const char *pattern, const struct selector_names *names, 
         size_t size = end && end > name ? (size_t)(end - name) : 0;
         if (!size || strncmp(begin, open, sizeof open - 1) != 0 || !is_mapped(names, name, size))
             return fault_set(fault, CO_INVALID,
-                             "Invalid Binding Rule: BindName: \"%.60s\": ${value.NAME} of a mapped claim is wanted", begin);
+                             "Invalid Binding Rule: BindName: \"%.60s\": ${value.NAME} of a mapped claim is wanted",
+                             begin);
         struct slice text = text_of(variables, name, size);
         buffer_append(out, text.data, text.size);
         pattern = end + 1;
@@ -222,7 +235,8 @@ static int bind_one(const Pb__AclBindingRule *rule, struct slice made, Pb__AclTo
 }
 
 int acl_login_bind(const Pb__AclAuthMethod *method, Pb__AclBindingRule *const *rules, size_t count,
-                   const struct jwt_variables *variables, Pb__AclToken *token, struct arena *arena, struct fault *fault) {
+                   const struct jwt_variables *variables, Pb__AclToken *token, struct arena *arena,
+                   struct fault *fault) {
     struct config config;
     int error = config_read(method, &config, fault);
     if (error) return error;

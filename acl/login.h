@@ -21,6 +21,7 @@ int acl_login_verify(const Pb__AclAuthMethod *method, struct slice shown, int64_
 /* Sets the roles (by name) and service identities that the fitting rules give; a role may be missing in the state. CO_DENIED: no
  * rule fits; CO_INVALID: one of them makes a bad name. */
 int acl_login_bind(const Pb__AclAuthMethod *method, Pb__AclBindingRule *const *rules, size_t count,
-                   const struct jwt_variables *variables, Pb__AclToken *token, struct arena *arena, struct fault *fault);
+                   const struct jwt_variables *variables, Pb__AclToken *token, struct arena *arena,
+                   struct fault *fault);
 
 #endif

@@ -240,6 +240,7 @@ static int run(struct store_txn *txn, const ProtobufCMessage *message, struct ar
                            : resolve_anonymous(txn, &settings, &resolved, NULL);
     acl_key_release(key);
     if (rv == CO_NOTFOUND) return CO_OK;
+    if (rv == CO_AGAIN) return CO_NOTREADY; /* CO_AGAIN of a query means something else */
     return rv == CO_OK ? answer(txn, &resolved, result->index, arena, result) : rv;
 }
 

@@ -145,7 +145,9 @@ static bool find(struct reader *reader, const struct piece *piece, struct subjec
 
 /* -- comparisons ------------------------------------------------------------------------------------------------------ */
 static bool holds_text(const struct subject *subject, struct slice text) {
-    if (!subject->list) return !text.size || (subject->text.size && memmem(subject->text.data, subject->text.size, text.data, text.size));
+    if (!subject->list)
+        return !text.size ||
+               (subject->text.size && memmem(subject->text.data, subject->text.size, text.data, text.size));
     for (size_t i = 0; i < subject->count; i++)
         if (slice_equal(subject->items[i], text)) return true;
     return false;
@@ -225,7 +227,8 @@ static bool parse_one(struct reader *reader, bool *yes) {
         return last.token == TOKEN_CLOSE || wrong(reader, "\")\" is wanted");
     }
     if (!is_text(&first)) return wrong(reader, "a name, a text or \"(\" is wanted");
-    bool name = first.token == TOKEN_WORD && (strncmp(first.text, "value.", 6) == 0 || strncmp(first.text, "list.", 5) == 0);
+    bool name =
+        first.token == TOKEN_WORD && (strncmp(first.text, "value.", 6) == 0 || strncmp(first.text, "list.", 5) == 0);
     if (!name) return parse_in(reader, &first, yes);
     struct subject subject;
     return find(reader, &first, &subject) && parse_operator(reader, &subject, yes);
@@ -251,8 +254,8 @@ static bool parse_or(struct reader *reader, bool *yes) {
     return true;
 }
 
-int selector_fits(struct slice text, const struct selector_names *names, const struct jwt_variables *variables, bool *fits,
-                  struct fault *fault) {
+int selector_fits(struct slice text, const struct selector_names *names, const struct jwt_variables *variables,
+                  bool *fits, struct fault *fault) {
     struct fault first = {0};
     struct reader reader = {.text = text, .names = names, .variables = variables, .fault = &first};
     *fits = true;

@@ -20,7 +20,7 @@ struct selector_names {
 };
 /* Does the login fit? An empty selector always does. A name without a claim is "", or an empty list. CO_INVALID: a line with the
  * place. `variables` NULL: checks the selector alone. */
-int selector_fits(struct slice text, const struct selector_names *names, const struct jwt_variables *variables, bool *fits,
-                  struct fault *fault);
+int selector_fits(struct slice text, const struct selector_names *names, const struct jwt_variables *variables,
+                  bool *fits, struct fault *fault);
 
 #endif

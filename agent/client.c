@@ -131,7 +131,9 @@ const char *client_variable(const char *name) {
     return NULL;
 }
 
-static const char *setting(const char *given, const char *name) { return given && given[0] ? given : client_variable(name); }
+static const char *setting(const char *given, const char *name) {
+    return given && given[0] ? given : client_variable(name);
+}
 
 const char *client_address(const struct client *client) {
     const char *address = setting(client->address, "HTTP_ADDR");

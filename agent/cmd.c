@@ -19,7 +19,8 @@ static size_t with_client(struct cmd_flag all[FLAGS_MAX], const struct cmd_flag 
     if (!client) return count;
     all[count++] = (struct cmd_flag){"http-addr", CMD_TEXT, &client->address,
                                      "address of the agent; $COORD_HTTP_ADDR, $CONSUL_HTTP_ADDR"};
-    all[count++] = (struct cmd_flag){"token", CMD_TEXT, &client->token, "token to send; $COORD_HTTP_TOKEN, $CONSUL_HTTP_TOKEN"};
+    all[count++] =
+        (struct cmd_flag){"token", CMD_TEXT, &client->token, "token to send; $COORD_HTTP_TOKEN, $CONSUL_HTTP_TOKEN"};
     all[count++] = (struct cmd_flag){"token-file", CMD_TEXT, &client->token_file,
                                      "file that has the token; $COORD_HTTP_TOKEN_FILE, $CONSUL_HTTP_TOKEN_FILE"};
     all[count++] = (struct cmd_flag){"datacenter", CMD_TEXT, &client->datacenter, "datacenter to ask"};

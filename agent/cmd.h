@@ -78,6 +78,8 @@ int cmd_leave(int argc, char **argv);
 int cmd_lock(int argc, char **argv);
 int cmd_locks(int argc, char **argv);
 int cmd_regions(int argc, char **argv);
+int cmd_login(int argc, char **argv);
+int cmd_logout(int argc, char **argv);
 int cmd_maint(int argc, char **argv);
 int cmd_members(int argc, char **argv);
 int cmd_monitor(int argc, char **argv);

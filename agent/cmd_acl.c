@@ -73,7 +73,8 @@ int cmd_acl_reset(int argc, char **argv) {
     struct json_object *token = NULL;
     const struct cmd_flag flags[] = {
         {"data-dir", CMD_TEXT, &reset.data_dir, "data_dir of the server that is asked; it is on this host"},
-        {"new-key", CMD_BOOL, &reset.new_key, "the servers have lost the key of the secrets: end all tokens, make another key"},
+        {"new-key", CMD_BOOL, &reset.new_key,
+         "the servers have lost the key of the secrets: end all tokens, make another key"},
         ACL_SHOW_FLAGS(show),
     };
     char **rest;
@@ -158,10 +159,10 @@ static bool allows(struct json_object *answers, size_t i) {
     return allow;
 }
 
-/* What the token of this command may do everywhere. */
+/* Prints the rights that the token of this command has everywhere. */
 static void print_rights(const struct client *client, struct fault *fault) {
     static const char *const levels[] = {"write", "read"};
-    static const char *const resources[] = {"acl",  "agent",    "event", "key",   "keyring", "lock",    "node",
+    static const char *const resources[] = {"acl",      "agent", "event", "key",     "keyring", "lock",   "node",
                                             "operator", "query", "quota", "rollout", "service", "session"};
     struct json_object *body = json_object_new_array();
     for (size_t i = 0; i < 2 * ARRAY_COUNT(resources); i++) {
@@ -172,14 +173,18 @@ static void print_rights(const struct client *client, struct fault *fault) {
     }
     struct json_object *answers = acl_send(client, "POST", "/v1/internal/acl/authorize", body, fault);
     for (size_t i = 0; answers && i < ARRAY_COUNT(resources); i++)
-        printf("  %-10s %s\n", resources[i], allows(answers, 2 * i) ? "write" : allows(answers, 2 * i + 1) ? "read" : "-");
+        printf("  %-10s %s\n", resources[i],
+               allows(answers, 2 * i)       ? "write"
+               : allows(answers, 2 * i + 1) ? "read"
+                                            : "-");
     if (answers) json_object_put(answers);
 }
 
 static bool is_management(struct json_object *token) {
     struct json_object *policies = json_get(token, "Policies");
     for (size_t i = 0; policies && i < cmd_json_length(policies); i++)
-        if (strcmp(cmd_json_text(json_object_array_get_idx(policies, i), "Name"), "global-management") == 0) return true;
+        if (strcmp(cmd_json_text(json_object_array_get_idx(policies, i), "Name"), "global-management") == 0)
+            return true;
     return false;
 }
 

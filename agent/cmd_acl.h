@@ -10,9 +10,9 @@ struct acl_show {
     bool meta;          /* indexes and hash too */
     const char *format; /* NULL: "pretty"; or "json" */
 };
-#define ACL_SHOW_FLAGS(show)                                                             \
-    {"meta", CMD_BOOL, &(show).meta, "show indexes and hashes too"}, {                   \
-        "format", CMD_TEXT, &(show).format, "pretty (the default) or json"               \
+#define ACL_SHOW_FLAGS(show)                                               \
+    {"meta", CMD_BOOL, &(show).meta, "show indexes and hashes too"}, {     \
+        "format", CMD_TEXT, &(show).format, "pretty (the default) or json" \
     }
 typedef void (*acl_print)(struct json_object *thing, const struct acl_show *show);
 
@@ -23,8 +23,8 @@ int acl_checked(const char *usage, char **rest, const struct acl_show *show, con
 /* Appends "/v1/acl/policy/" and the encoded value, and a NUL. */
 struct buffer acl_path(const char *before, const char *value, const char *after);
 /* Sends a body (NULL: none; taken over), and parses the answer, which the caller puts. NULL: a fault. */
-struct json_object *acl_send(const struct client *client, const char *method, const char *path, struct json_object *body,
-                             struct fault *fault);
+struct json_object *acl_send(const struct client *client, const char *method, const char *path,
+                             struct json_object *body, struct fault *fault);
 /* Sends and shows the answer by `print`. Returns the exit code. `doing`: "creating the token". */
 int acl_send_and_show(const struct client *client, const char *method, const char *path, struct json_object *body,
                       const char *doing, acl_print print, const struct acl_show *show);

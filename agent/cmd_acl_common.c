@@ -25,8 +25,8 @@ struct buffer acl_path(const char *before, const char *value, const char *after)
     return path;
 }
 
-struct json_object *acl_send(const struct client *client, const char *method, const char *path, struct json_object *body,
-                             struct fault *fault) {
+struct json_object *acl_send(const struct client *client, const char *method, const char *path,
+                             struct json_object *body, struct fault *fault) {
     struct client_answer answer = {0};
     struct json_object *parsed = NULL;
     struct slice text = slice_text(body ? json_object_to_json_string(body) : "");
@@ -91,7 +91,8 @@ char *acl_find(const struct client *client, const char *list, const char *key, c
         if (found) fault_set(fault, CO_INVALID, "several %s begin with \"%s\"", noun, prefix ? prefix : name);
         found = cmd_json_text(thing, key);
     }
-    if (all && !found) fault_set(fault, CO_NOTFOUND, "no %s has the %s \"%s\"", noun, prefix ? key : "name", prefix ? prefix : name);
+    if (all && !found)
+        fault_set(fault, CO_NOTFOUND, "no %s has the %s \"%s\"", noun, prefix ? key : "name", prefix ? prefix : name);
     char *id = fault->code ? NULL : mem_strdup(found);
     if (all) json_object_put(all);
     return id;

@@ -35,12 +35,13 @@ struct method_wanted {
     const char *name, *type, *display_name, *description, *ttl, *locality, *config;
     bool fresh;
 };
-#define METHOD_FLAGS(wanted)                                                                                         \
-    {"name", CMD_TEXT, &(wanted).name, "its name"}, {"display-name", CMD_TEXT, &(wanted).display_name, "its name for people"}, \
-        {"description", CMD_TEXT, &(wanted).description, "a description"},                                           \
-        {"max-token-ttl", CMD_DURATION, &(wanted).ttl, "its tokens end after so long, 1m to 24h"},                   \
-        {"token-locality", CMD_TEXT, &(wanted).locality, "local (the default) or global"}, {                         \
-        "config", CMD_TEXT, &(wanted).config, "its configuration: JSON, @FILE, or - for stdin"                       \
+#define METHOD_FLAGS(wanted)                                                                       \
+    {"name", CMD_TEXT, &(wanted).name, "its name"},                                                \
+        {"display-name", CMD_TEXT, &(wanted).display_name, "its name for people"},                 \
+        {"description", CMD_TEXT, &(wanted).description, "a description"},                         \
+        {"max-token-ttl", CMD_DURATION, &(wanted).ttl, "its tokens end after so long, 1m to 24h"}, \
+        {"token-locality", CMD_TEXT, &(wanted).locality, "local (the default) or global"}, {       \
+        "config", CMD_TEXT, &(wanted).config, "its configuration: JSON, @FILE, or - for stdin"     \
     }
 
 static bool method_change(struct json_object *body, const struct method_wanted *wanted, struct fault *fault) {
@@ -67,11 +68,13 @@ static int method_create(int argc, char **argv) {
     char **rest;
     struct fault fault = {0};
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
-    if (code < 0) code = acl_checked(usage, rest, &show, wanted.name && wanted.type ? NULL : "-name and -type are wanted");
+    if (code < 0)
+        code = acl_checked(usage, rest, &show, wanted.name && wanted.type ? NULL : "-name and -type are wanted");
     if (code >= 0) return code;
     struct json_object *body = json_object_new_object();
     if (method_change(body, &wanted, &fault))
-        return acl_send_and_show(&client, "PUT", "/v1/acl/auth-method", body, "creating the auth method", print_method, &show);
+        return acl_send_and_show(&client, "PUT", "/v1/acl/auth-method", body, "creating the auth method", print_method,
+                                 &show);
     json_object_put(body);
     return cmd_failed("reading the configuration", &fault);
 }
@@ -142,8 +145,10 @@ static int method_list(int argc, char **argv) {
 
 int cmd_acl_auth_method(int argc, char **argv) {
     static const struct cli_command commands[] = {
-        {"create", "make an auth method", method_create},   {"read", "print an auth method", method_read},
-        {"update", "change an auth method", method_update}, {"delete", "delete an auth method, with its rules and tokens", method_delete},
+        {"create", "make an auth method", method_create},
+        {"read", "print an auth method", method_read},
+        {"update", "change an auth method", method_update},
+        {"delete", "delete an auth method, with its rules and tokens", method_delete},
         {"list", "print all auth methods", method_list},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "acl auth-method", argc, argv);
@@ -172,11 +177,11 @@ static void print_rule_of_list(struct json_object *rule, const struct acl_show *
 struct rule_wanted {
     const char *description, *selector, *type, *name;
 };
-#define RULE_FLAGS(wanted)                                                                                 \
-    {"description", CMD_TEXT, &(wanted).description, "a description"},                                     \
+#define RULE_FLAGS(wanted)                                                                                   \
+    {"description", CMD_TEXT, &(wanted).description, "a description"},                                       \
         {"selector", CMD_TEXT, &(wanted).selector, "a condition on the login; without it every login fits"}, \
-        {"bind-type", CMD_TEXT, &(wanted).type, "service or role"}, {                                      \
-        "bind-name", CMD_TEXT, &(wanted).name, "the service or role; ${value.NAME} is filled in"          \
+        {"bind-type", CMD_TEXT, &(wanted).type, "service or role"}, {                                        \
+        "bind-name", CMD_TEXT, &(wanted).name, "the service or role; ${value.NAME} is filled in"             \
     }
 
 static void rule_change(struct json_object *body, const struct rule_wanted *wanted) {
@@ -195,13 +200,15 @@ static int rule_create(int argc, char **argv) {
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code < 0)
-        code = acl_checked(usage, rest, &show,
-                           method && wanted.type && wanted.name ? NULL : "-method, -bind-type and -bind-name are wanted");
+        code =
+            acl_checked(usage, rest, &show,
+                        method && wanted.type && wanted.name ? NULL : "-method, -bind-type and -bind-name are wanted");
     if (code >= 0) return code;
     struct json_object *body = json_object_new_object();
     acl_set(body, "AuthMethod", method);
     rule_change(body, &wanted);
-    return acl_send_and_show(&client, "PUT", "/v1/acl/binding-rule", body, "creating the binding rule", print_rule, &show);
+    return acl_send_and_show(&client, "PUT", "/v1/acl/binding-rule", body, "creating the binding rule", print_rule,
+                             &show);
 }
 
 static char *find_rule(const struct client *client, const char *id, struct fault *fault) {
@@ -228,8 +235,7 @@ static int rule_update(int argc, char **argv) {
     if (!whole) return cmd_failed("finding the binding rule", &fault);
     struct buffer path = acl_path(one_rule, whole, "");
     struct json_object *body = cmd_json_get(&client, path.data, &fault);
-    if (body && fresh)
-        acl_set(body, "Description", ""), acl_set(body, "Selector", ""), acl_set(body, "BindName", "");
+    if (body && fresh) acl_set(body, "Description", ""), acl_set(body, "Selector", ""), acl_set(body, "BindName", "");
     if (body) rule_change(body, &wanted);
     code = body ? acl_send_and_show(&client, "PUT", path.data, body, "updating the binding rule", print_rule, &show)
                 : cmd_failed("reading the binding rule", &fault);
@@ -269,7 +275,8 @@ static int rule_list(int argc, char **argv) {
     struct client client = {0};
     struct acl_show show = {0};
     const char *method = NULL;
-    const struct cmd_flag flags[] = {{"method", CMD_TEXT, &method, "only those of this auth method"}, ACL_SHOW_FLAGS(show)};
+    const struct cmd_flag flags[] = {{"method", CMD_TEXT, &method, "only those of this auth method"},
+                                     ACL_SHOW_FLAGS(show)};
     char **rest;
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code < 0) code = acl_checked(usage, rest, &show, NULL);

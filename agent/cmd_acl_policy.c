@@ -44,7 +44,7 @@ struct noun {
     const char *name, *capital, *one, *all; /* "policy", "Policy", the paths */
     acl_print print, print_of_list;
 };
-static const struct noun policy = {"policy",          "Policy",     "/v1/acl/policy/",
+static const struct noun policy = {"policy",           "Policy",     "/v1/acl/policy/",
                                    "/v1/acl/policies", print_policy, print_policy_of_list};
 static const struct noun role = {"role", "Role", "/v1/acl/role/", "/v1/acl/roles", print_role, print_role_of_list};
 
@@ -64,9 +64,8 @@ static int read_one(const struct noun *noun, const char *usage, int argc, char *
     struct client client = {0};
     struct acl_show show = {0};
     const char *id = NULL, *name = NULL;
-    const struct cmd_flag flags[] = {{"id", CMD_TEXT, &id, "its ID, or how it begins"},
-                                     {"name", CMD_TEXT, &name, "its name"},
-                                     ACL_SHOW_FLAGS(show)};
+    const struct cmd_flag flags[] = {
+        {"id", CMD_TEXT, &id, "its ID, or how it begins"}, {"name", CMD_TEXT, &name, "its name"}, ACL_SHOW_FLAGS(show)};
     char **rest;
     struct fault fault = {0};
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
@@ -121,7 +120,8 @@ static int put(const struct client *client, const struct noun *noun, const char 
     int code = 0;
     acl_set(body, "Name", name);
     if (!fault.code && change(body, wanted, &fault))
-        code = acl_send_and_show(client, "PUT", path.data, body, whole ? "updating it" : "creating it", noun->print, show);
+        code =
+            acl_send_and_show(client, "PUT", path.data, body, whole ? "updating it" : "creating it", noun->print, show);
     else if (body) json_object_put(body);
     buffer_free(&path);
     free(whole);
@@ -133,9 +133,9 @@ struct policy_wanted {
     const char *description, *rules;
     struct cmd_list datacenters;
 };
-#define POLICY_FLAGS(wanted)                                                                    \
-    {"description", CMD_TEXT, &(wanted).description, "a description"},                          \
-        {"rules", CMD_TEXT, &(wanted).rules, "the rules: text, @FILE, or - for stdin"}, {       \
+#define POLICY_FLAGS(wanted)                                                                               \
+    {"description", CMD_TEXT, &(wanted).description, "a description"},                                     \
+        {"rules", CMD_TEXT, &(wanted).rules, "the rules: text, @FILE, or - for stdin"}, {                  \
         "valid-datacenter", CMD_LIST, &(wanted).datacenters, "where it counts; may be given several times" \
     }
 
@@ -198,8 +198,8 @@ static int policy_list(int argc, char **argv) { return list(&policy, "coord acl 
 
 int cmd_acl_policy(int argc, char **argv) {
     static const struct cli_command commands[] = {
-        {"create", "make a policy", policy_create},     {"read", "print a policy with its rules", policy_read},
-        {"update", "change a policy", policy_update},   {"delete", "delete a policy", policy_delete},
+        {"create", "make a policy", policy_create},   {"read", "print a policy with its rules", policy_read},
+        {"update", "change a policy", policy_update}, {"delete", "delete a policy", policy_delete},
         {"list", "print all policies", policy_list},
     };
     return cmd_sub(commands, ARRAY_COUNT(commands), "acl policy", argc, argv);

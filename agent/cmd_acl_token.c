@@ -34,14 +34,13 @@ static char *find(const struct client *client, const char *id, struct fault *fau
 struct grants {
     struct cmd_list policy_ids, policy_names, role_ids, role_names, services, nodes;
 };
-#define GRANT_FLAGS(grants)                                                                                         \
-    {"policy-id", CMD_LIST, &(grants).policy_ids, "ID of a policy; may be given several times"},                    \
-        {"policy-name", CMD_LIST, &(grants).policy_names, "name of a policy; may be given several times"},          \
-        {"role-id", CMD_LIST, &(grants).role_ids, "ID of a role; may be given several times"},                      \
-        {"role-name", CMD_LIST, &(grants).role_names, "name of a role; may be given several times"},                \
-        {"service-identity", CMD_LIST, &(grants).services, "what service NAME needs: NAME or NAME:DATACENTER,..."}, \
-    {                                                                                                               \
-        "node-identity", CMD_LIST, &(grants).nodes, "what node NODE needs: NODE:DATACENTER"                         \
+#define GRANT_FLAGS(grants)                                                                                           \
+    {"policy-id", CMD_LIST, &(grants).policy_ids, "ID of a policy; may be given several times"},                      \
+        {"policy-name", CMD_LIST, &(grants).policy_names, "name of a policy; may be given several times"},            \
+        {"role-id", CMD_LIST, &(grants).role_ids, "ID of a role; may be given several times"},                        \
+        {"role-name", CMD_LIST, &(grants).role_names, "name of a role; may be given several times"},                  \
+        {"service-identity", CMD_LIST, &(grants).services, "what service NAME needs: NAME or NAME:DATACENTER,..."}, { \
+        "node-identity", CMD_LIST, &(grants).nodes, "what node NODE needs: NODE:DATACENTER"                           \
     }
 
 /* -- commands -------------------------------------------------------------------------------------------------------- */
@@ -147,7 +146,8 @@ static int update(int argc, char **argv) {
         {"description", CMD_TEXT, &wanted.description, "another description"},
         {"merge-policies", CMD_BOOL, &wanted.merge_policies, "add policies, instead of replacing them"},
         {"merge-roles", CMD_BOOL, &wanted.merge_roles, "add roles, instead of replacing them"},
-        {"merge-service-identities", CMD_BOOL, &wanted.merge_services, "add service identities, instead of replacing them"},
+        {"merge-service-identities", CMD_BOOL, &wanted.merge_services,
+         "add service identities, instead of replacing them"},
         {"merge-node-identities", CMD_BOOL, &wanted.merge_nodes, "add node identities, instead of replacing them"},
         ACL_SHOW_FLAGS(show),
     };
@@ -162,9 +162,10 @@ static int clone(int argc, char **argv) {
     struct client client = {0};
     struct acl_show show = {0};
     const char *id = NULL, *description = NULL;
-    const struct cmd_flag flags[] = {{"id", CMD_TEXT, &id, "the AccessorID of the one that it is to be like, or how it begins"},
-                                     {"description", CMD_TEXT, &description, "another description"},
-                                     ACL_SHOW_FLAGS(show)};
+    const struct cmd_flag flags[] = {
+        {"id", CMD_TEXT, &id, "the AccessorID of the one that it is to be like, or how it begins"},
+        {"description", CMD_TEXT, &description, "another description"},
+        ACL_SHOW_FLAGS(show)};
     char **rest;
     struct fault fault = {0};
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
@@ -230,5 +231,6 @@ int cmd_acl_bootstrap(int argc, char **argv) {
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code < 0) code = acl_checked(usage, rest, &show, NULL);
     if (code >= 0) return code;
-    return acl_send_and_show(&client, "PUT", "/v1/acl/bootstrap", NULL, "making the first token", acl_print_token, &show);
+    return acl_send_and_show(&client, "PUT", "/v1/acl/bootstrap", NULL, "making the first token", acl_print_token,
+                             &show);
 }

@@ -161,7 +161,7 @@ static void print_lines(const struct init *init) {
     static const char *const roles[] = {"a server", "a client agent"};
     printf(
         "# The cluster is made: datacenter %s, and this is its first server, %s. Whoever reaches the loopback port of\n"
-        "# a host may do everything, because there is no access control yet. Start it:\n"
+        "# a host may do everything, unless the configuration has acl.enabled. Start it:\n"
         "#     coord agent -data-dir %s\n"
         "# Other hosts join with one of these lines, which count for one hour (`coord join-token` makes more):\n",
         init->datacenter, init->name, init->data_dir);

@@ -43,6 +43,8 @@ static const struct cli_command commands[] = {
     {"leave", "have an agent leave and end", cmd_leave},
     {"lock", "run a command while holding a lock", cmd_lock},
     {"locks", "list the locks that somebody holds or waits for", cmd_locks},
+    {"login", "get a token by an auth method", cmd_login},
+    {"logout", "end a token that a login made", cmd_logout},
     {"maint", "maintenance mode of a node or a service", cmd_maint},
     {"members", "list the cluster's members", cmd_members},
     {"monitor", "print the lines of an agent's log, as they come", cmd_monitor},

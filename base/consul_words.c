@@ -1,6 +1,6 @@
 #include "base/consul_words.h"
 
-#define NO_ACCESS  "there is no access control yet"
+#define NO_ACCESS  "access control is as in Consul 1.8"
 #define NO_TLS     "there is no TLS yet"
 #define NO_MESH    "there is no service mesh"
 #define NO_ENTRIES "there are no configuration entries"
@@ -8,7 +8,6 @@
 #define NO_PEERING "regions are joined instead, see docs/regions.md"
 
 const struct consul_word consul_words[] = {
-    {CONSUL_COMMAND, "acl", NO_ACCESS},
     {CONSUL_COMMAND, "catalog", "ask the API: `curl localhost:8500/v1/catalog/services`"},
     {CONSUL_COMMAND, "config", NO_ENTRIES},
     {CONSUL_COMMAND, "connect", NO_MESH},
@@ -16,8 +15,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_COMMAND, "exec", "there is no remote execution"},
     {CONSUL_COMMAND, "intention", NO_MESH},
     {CONSUL_COMMAND, "license", ENTERPRISE},
-    {CONSUL_COMMAND, "login", NO_ACCESS},
-    {CONSUL_COMMAND, "logout", NO_ACCESS},
     {CONSUL_COMMAND, "namespace", ENTERPRISE},
     {CONSUL_COMMAND, "operator area", ENTERPRISE},
     {CONSUL_COMMAND, "operator autopilot state", "see `coord operator autopilot health`"},
@@ -39,7 +36,6 @@ const struct consul_word consul_words[] = {
 
     {CONSUL_CLIENT_FLAG, "namespace", ENTERPRISE},
     {CONSUL_CLIENT_FLAG, "partition", ENTERPRISE},
-    {CONSUL_CLIENT_FLAG, "token-file", NO_ACCESS},
 
     {CONSUL_COMMAND_FLAG, "lock -child-exit-code", "the command's exit code is always handed on"},
     {CONSUL_COMMAND_FLAG, "lock -monitor-retry", "the lock is kept through a change of leader, up to its -ttl"},
@@ -60,7 +56,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_KEY, "acl.tokens.agent_recovery", NO_ACCESS},
     {CONSUL_KEY, "acl.tokens.config_file_service_registration", NO_ACCESS},
     {CONSUL_KEY, "acl.tokens.dns", NO_ACCESS},
-    {CONSUL_KEY, "acl.tokens.initial_management", NO_ACCESS},
     {CONSUL_KEY, "addresses.grpc_tls", NO_MESH},
     {CONSUL_KEY, "advertise_reconnect_timeout", "see coord.reconnect_timeouts and node_meta"},
     {CONSUL_KEY, "auto_reload_config", "send SIGHUP, or `coord reload`"},
@@ -97,9 +92,9 @@ const struct consul_word consul_words[] = {
 
     {CONSUL_PATH, "/ui", "there is no web interface"},
     {CONSUL_PATH, "/debug/pprof", "there are no profiles to read"},
-    {CONSUL_PATH, "/v1/acl/oidc", NO_ACCESS},
-    {CONSUL_PATH, "/v1/acl/templated-policies", NO_ACCESS},
-    {CONSUL_PATH, "/v1/acl/templated-policy", NO_ACCESS},
+    {CONSUL_PATH, "/v1/acl/oidc", "logins show a JWT, see /v1/acl/login"},
+    {CONSUL_PATH, "/v1/acl/templated-policies", "see the identities of tokens, /v1/acl/token"},
+    {CONSUL_PATH, "/v1/acl/templated-policy", "see the identities of tokens, /v1/acl/token"},
     {CONSUL_PATH, "/v1/agent/connect", NO_MESH},
     {CONSUL_PATH, "/v1/agent/host", "see the host's own tools"},
     {CONSUL_PATH, "/v1/agent/metrics/stream", "read /v1/agent/metrics"},

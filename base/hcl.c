@@ -10,7 +10,7 @@
 
 #define DEPTH_MOST 63 /* json_parse takes no value that is deeper */
 
-/* What hcl_place reads. `blocks`: an array of blocks, to which another one may be added. */
+/* Notes the place for hcl_place. `blocks`: an array of blocks, to which another one may be added. */
 static struct json_object *place_at(struct json_object *value, size_t place, bool blocks) {
     CHECK(value);
     json_object_set_userdata(value, (void *)(uintptr_t)(place * 2 + blocks), NULL);

@@ -180,8 +180,8 @@ void answer_send(struct http_request *request, struct answer *answer, uint64_t l
     if (!ready->response || ready->index != index || ready->known_leader != known_leader ||
         ready->last_contact_ms != last_contact_ms) {
         if (ready->response) MHD_destroy_response(ready->response);
-        ready->response =
-            build(answer, body, gzip, index, known_leader, last_contact_ms, woken ? cause_of(worker, request->requester, answer) : NULL);
+        ready->response = build(answer, body, gzip, index, known_leader, last_contact_ms,
+                                woken ? cause_of(worker, request->requester, answer) : NULL);
         ready->index = index;
         ready->known_leader = known_leader;
         ready->last_contact_ms = last_contact_ms;

@@ -1,4 +1,4 @@
-/* What a row of the routing table asks of a request's token (http/route.h). */
+/* The right that a row of the routing table asks of a request's token (http/route.h). */
 #ifndef COORD_HTTP_PERMISSION_H
 #define COORD_HTTP_PERMISSION_H
 

@@ -144,7 +144,7 @@ struct http_route {
     unsigned methods; /* enum http_method bits (HEAD comes with GET) */
     const char *path;
     void (*handler)(struct http_request *request); /* http_declared: it is served by `endpoint` */
-    /* What the token has to have: "RESOURCE:LEVEL" (registry/access.h), and for which name: " of *key" (of the path), " of ?node"
+    /* The right that the token has to have: "RESOURCE:LEVEL" (registry/access.h), and for which name: " of *key" (of the path), " of ?node"
      * (a parameter), " of this agent". " rows": a list, of which it sees the rows that it may read. Without a name the record
      * or the command decides. "none: REASON": everybody may. */
     const char *permission;

@@ -122,7 +122,7 @@ static inline bool access_shows(struct access_check *check, enum access_resource
     check->hidden++;
     return false;
 }
-/* What is asked for. */
+/* A question. */
 struct access_want {
     enum access_resource resource;
     struct slice name;

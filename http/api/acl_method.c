@@ -1,6 +1,7 @@
 /* /v1/acl/auth-method, /v1/acl/binding-rule: who gets a token by a login, and what the token may do. */
 #include <string.h>
 
+#include "acl/login.h"
 #include "base/message.h"
 #include "base/text.h"
 #include "http/api/acl_views.h"
@@ -69,7 +70,8 @@ static void form_ttl(struct acl_form *form, Pb__AclAuthMethod *method) {
     int64_t ttl_ns = 0;
     json_get_duration(form->json, "MaxTokenTTL", &ttl_ns, &form->fault);
     method->max_token_ttl_ms = ttl_ns / 1000000;
-    bool fits = method->max_token_ttl_ms >= (int64_t)ACL_TTL_LEAST_MS && method->max_token_ttl_ms <= (int64_t)ACL_TTL_MOST_MS;
+    bool fits =
+        method->max_token_ttl_ms >= (int64_t)ACL_TTL_LEAST_MS && method->max_token_ttl_ms <= (int64_t)ACL_TTL_MOST_MS;
     if (ttl_ns && !fits) fault_set(&form->fault, CO_INVALID, "MaxTokenTTL: a duration from 1m to 24h is wanted");
 }
 
@@ -82,8 +84,9 @@ static void form_config(struct acl_form *form, Pb__AclAuthMethod *method) {
 
 /* The name of a method that is put by its path may stand in the body too. */
 static void put_method_of(struct http_request *request, const char *name) {
-    static const char *const known[] = {"Name",   "Type",        "DisplayName", "Description", "MaxTokenTTL", "TokenLocality",
-                                        "Config", "CreateIndex", "ModifyIndex", "Namespace",   NULL};
+    static const char *const known[] = {"Name",        "Type",          "DisplayName", "Description",
+                                        "MaxTokenTTL", "TokenLocality", "Config",      "CreateIndex",
+                                        "ModifyIndex", "Namespace",     NULL};
     struct acl_form form = acl_form_begin(request, known, false);
     if (!form.json) return;
     Pb__AclAuthMethod method = PB__ACL_AUTH_METHOD__INIT;
@@ -95,8 +98,7 @@ static void put_method_of(struct http_request *request, const char *name) {
     method.token_locality = acl_form_text(&form, "TokenLocality");
     form_ttl(&form, &method);
     form_config(&form, &method);
-    if (strcmp(method.type, "jwt") != 0)
-        fault_set(&form.fault, CO_INVALID, "Invalid Auth Method: Type should be one of: [jwt]");
+    if (!form.fault.code) (void)acl_login_check(&method, &form.fault);
     command.method = &method;
     if (acl_form_end(&form)) http_write(request, ACL_METHOD_SET, &command.base, method_written);
 }
@@ -169,6 +171,17 @@ static void rule_written(struct http_request *request, const struct machine_resu
     http_reply_json(request, 200);
 }
 
+/* Its selector and names are judged by what the method makes of claims. A method that is not there the command refuses. */
+static void rule_judged(struct http_request *request, int error, const struct query_result *result) {
+    const Pb__AclRuleSetCommand *command = http_context(request);
+    struct fault fault = {0};
+    if (!error && result->found)
+        (void)acl_login_check_rule((const Pb__AclAuthMethod *)result->message, command->rule, &fault);
+    if (error) http_reply_error(request, error);
+    else if (fault.code) http_reply_fault(request, &fault);
+    else http_write(request, ACL_RULE_SET, &command->base, rule_written);
+}
+
 static void put_rule_of(struct http_request *request, bool create) {
     static const char *const known[] = {"ID",       "Description", "AuthMethod",  "Selector",  "BindType",
                                         "BindName", "CreateIndex", "ModifyIndex", "Namespace", NULL};
@@ -185,7 +198,12 @@ static void put_rule_of(struct http_request *request, bool create) {
     rule.bind_type = acl_form_text(&form, "BindType");
     rule.bind_name = acl_form_text(&form, "BindName");
     command.rule = &rule, command.create = create;
-    if (acl_form_end(&form)) http_write(request, ACL_RULE_SET, &command.base, rule_written);
+    if (!acl_form_end(&form)) return;
+    Pb__AclMethodRequest *method = arena_alloc(http_arena(request), sizeof *method);
+    pb__acl_method_request__init(method);
+    method->name = rule.auth_method;
+    http_set_context(request, message_copy(http_arena(request), &command.base));
+    http_read_once(request, &query_acl_method, &method->base, RPC_DEFAULT, rule_judged);
 }
 
 static void put_rule(struct http_request *request) { put_rule_of(request, true); }
@@ -199,8 +217,7 @@ static void delete_rule(struct http_request *request) {
 }
 
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
-#define OFF \
-    .example = {.status = 401}
+#define OFF .example = {.status = 401}
 #define NAME \
     { ":name", HTTP_TEXT, .help = "the method's name" }
 #define ID \
@@ -210,7 +227,8 @@ const struct http_route http_routes_acl_method[] = {
     {HTTP_GET, "/v1/acl/auth-methods", get_methods, "acl:read", HTTP_PARAMS(HTTP_READS),
      "All auth methods, without their Config", OFF},
     {HTTP_PUT, "/v1/acl/auth-method", put_method, "acl:write", HTTP_PARAMS(HTTP_DC),
-     "Makes an auth method, or puts one in the place of that name: Name, Type `jwt`, DisplayName, Description, MaxTokenTTL, "
+     "Makes an auth method, or puts one in the place of that name: Name, Type `jwt`, DisplayName, Description, "
+     "MaxTokenTTL, "
      "TokenLocality, Config",
      HTTP_BODY_BIG, OFF},
     {HTTP_GET, "/v1/acl/auth-method/:name", get_method, "acl:read", HTTP_PARAMS(NAME, HTTP_READS),

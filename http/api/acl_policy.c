@@ -82,8 +82,7 @@ static void judge_rules(struct acl_form *form, const char *text) {
         fault_set(&form->fault, fault.code, "Invalid Policy: Rules: %.200s", fault.text);
         return;
     }
-    for (size_t i = 0; i < rules.warning_count; i++)
-        http_header(form->request, "X-Coord-Warning", rules.warnings[i]);
+    for (size_t i = 0; i < rules.warning_count; i++) http_header(form->request, "X-Coord-Warning", rules.warnings[i]);
 }
 
 static void put(struct http_request *request, bool create) {
@@ -119,13 +118,15 @@ static void delete_policy(struct http_request *request) {
 static void post_translate(struct http_request *request) {
     struct fault fault = {0};
     if (!acl_is_on(request)) return;
-    if (rules_translate(http_body(request), http_raw(request), &fault) == CO_OK) http_reply_raw(request, 200, "text/plain");
+    if (rules_translate(http_body(request), http_raw(request), &fault) == CO_OK)
+        http_reply_raw(request, 200, "text/plain");
     else http_reply_text(request, 400, "Failed to parse the rules: %s", fault.text);
 }
 
 /* Rules were in tokens then. None here has any. */
 static int view_no_rules(struct http_request *request, const struct query_result *result) {
-    http_view_text(request, result->found ? "the token has no rules of its own: its policies have them" : "ACL not found");
+    http_view_text(request,
+                   result->found ? "the token has no rules of its own: its policies have them" : "ACL not found");
     return result->found ? 404 : 403;
 }
 
@@ -138,16 +139,16 @@ static void get_translate(struct http_request *request) {
 }
 
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
-#define OFF \
-    .example = {.status = 401}
+#define OFF .example = {.status = 401}
 #define ID \
     { ":id", HTTP_TEXT, .help = "the policy's ID" }
 
 const struct http_route http_routes_acl_policy[] = {
-    {HTTP_GET, "/v1/acl/policies", get_policies, "acl:read", HTTP_PARAMS(HTTP_READS), "All policies, without their rules",
-     OFF},
+    {HTTP_GET, "/v1/acl/policies", get_policies, "acl:read", HTTP_PARAMS(HTTP_READS),
+     "All policies, without their rules", OFF},
     {HTTP_PUT, "/v1/acl/policy", put_policy, "acl:write", HTTP_PARAMS(HTTP_DC),
-     "Makes a policy: Name, Description, Rules (HCL or JSON), Datacenters. Rules with a mistake are a 400 with its place; "
+     "Makes a policy: Name, Description, Rules (HCL or JSON), Datacenters. Rules with a mistake are a 400 with its "
+     "place; "
      "`X-Coord-Warning` names what has no effect",
      HTTP_BODY_BIG, OFF},
     {HTTP_GET, "/v1/acl/policy/name/:name", get_policy_name, "acl:read",

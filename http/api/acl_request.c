@@ -1,5 +1,5 @@
-/* What a token asks about itself, and paths of /v1/acl that change nothing: /v1/internal/acl/authorize, logout, replication, the
- * tokens of this agent, and what Consul had before 1.4. */
+/* Questions of a token about itself, and paths of /v1/acl that change nothing: /v1/internal/acl/authorize, logout,
+ * replication, and the paths of Consul before 1.4. */
 #include <string.h>
 #include <strings.h>
 
@@ -52,9 +52,9 @@ static void parse_question(struct json_object *item, size_t i, struct question *
     question->want.name = slice_text(question->segment);
     if (!access_resource_parse(slice_text(question->resource), &question->want.resource))
         fault_set(fault, CO_INVALID, "[%zu]: unknown Resource \"%.60s\"", i, question->resource);
-    if (!access_level_parse(slice_text(question->access), &question->want.least) ||
-        question->want.least == ACCESS_DENY)
-        fault_set(fault, CO_INVALID, "[%zu]: Access is \"read\", \"list\" or \"write\", not \"%.60s\"", i, question->access);
+    if (!access_level_parse(slice_text(question->access), &question->want.least) || question->want.least == ACCESS_DENY)
+        fault_set(fault, CO_INVALID, "[%zu]: Access is \"read\", \"list\" or \"write\", not \"%.60s\"", i,
+                  question->access);
 }
 
 static void post_authorize(struct http_request *request) {
@@ -64,8 +64,7 @@ static void post_authorize(struct http_request *request) {
     if (!list) return;
     struct questions *questions = arena_zalloc(http_arena(request), sizeof *questions);
     questions->count = json_object_array_length(list);
-    if (questions->count > QUESTIONS_MOST)
-        fault_set(&fault, CO_TOOLARGE, "more than %d questions", QUESTIONS_MOST);
+    if (questions->count > QUESTIONS_MOST) fault_set(&fault, CO_TOOLARGE, "more than %d questions", QUESTIONS_MOST);
     else questions->items = arena_alloc(http_arena(request), (questions->count + 1) * sizeof *questions->items);
     for (size_t i = 0; i < questions->count && !fault.code; i++)
         parse_question(json_object_array_get_idx(list, i), i, &questions->items[i], &fault);
@@ -118,25 +117,26 @@ static void gone(struct http_request *request) {
 }
 
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
-#define OLD(methods, path, ...)                                                                                  \
-    {                                                                                                            \
-        methods, path, gone, "none: it does nothing", HTTP_PARAMS(__VA_ARGS__),                                  \
-            "Of Consul before 1.4: always 410, or 401 without access control", HTTP_LOCAL | HTTP_BODY_RAW, OFF   \
+#define OLD(methods, path, ...)                                                                                \
+    {                                                                                                          \
+        methods, path, gone, "none: it does nothing", HTTP_PARAMS(__VA_ARGS__),                                \
+            "Of Consul before 1.4: always 410, or 401 without access control", HTTP_LOCAL | HTTP_BODY_RAW, OFF \
     }
-#define OFF \
-    .example = {.status = 401}
+#define OFF .example = {.status = 401}
 #define ID \
     { "*id", HTTP_TEXT, .help = "any" }
 
 const struct http_route http_routes_acl_request[] = {
     {HTTP_POST, "/v1/internal/acl/authorize", post_authorize, "none: it tells a token what it may do itself", NULL,
-     "Answers for a list of `{\"Resource\": \"key\", \"Segment\": \"a/b\", \"Access\": \"read\"}` whether the request's "
+     "Answers for a list of `{\"Resource\": \"key\", \"Segment\": \"a/b\", \"Access\": \"read\"}` whether the "
+     "request's "
      "token may do that: `Allow`",
      HTTP_LOCAL, OFF},
     {HTTP_POST, "/v1/acl/logout", post_logout, "none: a token ends itself", HTTP_PARAMS(HTTP_DC),
      "Ends the token of the request, which a login made", HTTP_BODY_RAW, OFF},
     {HTTP_GET, "/v1/acl/replication", get_replication, "none: it tells no record", NULL,
-     "The status of copying tokens to other datacenters, which does not happen: each region has its own", HTTP_LOCAL, OFF},
+     "The status of copying tokens to other datacenters, which does not happen: each region has its own", HTTP_LOCAL,
+     OFF},
     OLD(HTTP_PUT, "/v1/acl/create", {0}),
     OLD(HTTP_PUT, "/v1/acl/update", {0}),
     OLD(HTTP_PUT, "/v1/acl/destroy/*id", ID),

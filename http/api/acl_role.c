@@ -80,8 +80,9 @@ static void reply_written(struct http_request *request, const struct query_resul
 }
 
 static void put(struct http_request *request, bool create) {
-    static const char *const known[] = {"ID",   "Name",        "Description", "Policies",  "ServiceIdentities", "NodeIdentities",
-                                        "Hash", "CreateIndex", "ModifyIndex", "Namespace", NULL};
+    static const char *const known[] = {
+        "ID",          "Name",        "Description", "Policies", "ServiceIdentities", "NodeIdentities", "Hash",
+        "CreateIndex", "ModifyIndex", "Namespace",   NULL};
     static const struct http_wait wait = {
         .query = &query_acl_role, .ask = ask_written, .holds = holds, .reply = reply_written};
     if (!acl_is_on(request)) return;
@@ -111,14 +112,14 @@ static void delete_role(struct http_request *request) {
 }
 
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
-#define OFF \
-    .example = {.status = 401}
+#define OFF .example = {.status = 401}
 #define ID \
     { ":id", HTTP_TEXT, .help = "the role's ID" }
 
 const struct http_route http_routes_acl_role[] = {
     {HTTP_GET, "/v1/acl/roles", get_roles, "acl:read",
-     HTTP_PARAMS({"policy", HTTP_TEXT, .help = "only those that have this policy: its ID"}, HTTP_READS), "All roles", OFF},
+     HTTP_PARAMS({"policy", HTTP_TEXT, .help = "only those that have this policy: its ID"}, HTTP_READS), "All roles",
+     OFF},
     {HTTP_PUT, "/v1/acl/role", put_role, "acl:write", HTTP_PARAMS(HTTP_DC),
      "Makes a role: Name, Description, Policies, ServiceIdentities, NodeIdentities", OFF},
     {HTTP_GET, "/v1/acl/role/name/:name", get_role_name, "acl:read",

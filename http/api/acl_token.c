@@ -9,22 +9,10 @@
 #include "http/api/acl_views.h"
 #include "http/api/topics.h"
 
-static const char *const known[] = {"AccessorID",
-                                    "SecretID",
-                                    "Description",
-                                    "Policies",
-                                    "Roles",
-                                    "ServiceIdentities",
-                                    "NodeIdentities",
-                                    "Local",
-                                    "AuthMethod",
-                                    "ExpirationTime",
-                                    "ExpirationTTL",
-                                    "CreateTime",
-                                    "Hash",
-                                    "CreateIndex",
-                                    "ModifyIndex",
-                                    "Namespace",
+static const char *const known[] = {"AccessorID", "SecretID",          "Description",    "Policies",
+                                    "Roles",      "ServiceIdentities", "NodeIdentities", "Local",
+                                    "AuthMethod", "ExpirationTime",    "ExpirationTTL",  "CreateTime",
+                                    "Hash",       "CreateIndex",       "ModifyIndex",    "Namespace",
                                     NULL};
 
 /* -- reading -------------------------------------------------------------------------------------------------------- */
@@ -92,7 +80,8 @@ static void form_end(struct acl_form *form, Pb__AclTokenSetCommand *command) {
     int64_t ttl_ns = 0;
     const char *time = acl_form_text(form, "ExpirationTime");
     json_get_duration(form->json, "ExpirationTTL", &ttl_ns, &form->fault);
-    if (ttl_ns < 0) fault_set(&form->fault, CO_INVALID, "Token Expiration TTL '%lldns' should be > 0", (long long)ttl_ns);
+    if (ttl_ns < 0)
+        fault_set(&form->fault, CO_INVALID, "Token Expiration TTL '%lldns' should be > 0", (long long)ttl_ns);
     if (time[0] && timestamp_parse(slice_text(time), &command->token->expiration_ms) != CO_OK)
         fault_set(&form->fault, CO_INVALID, "ExpirationTime: a time as \"2026-11-26T10:00:00Z\" is wanted");
     if (ttl_ns && time[0])
@@ -172,10 +161,10 @@ static void cloned_read(struct http_request *request, int error, const struct qu
         http_reply_text(request, 400, "Cannot clone a token created from an auth method");
         return;
     }
-    command->token->accessor = (char *)(uintptr_t)"";
+    command->token->accessor = (char *)(uintptr_t) "";
     if (description[0]) command->token->description = (char *)(uintptr_t)description;
-    for (size_t i = 0; i < command->token->n_policies; i++) command->token->policies[i]->name = (char *)(uintptr_t)"";
-    for (size_t i = 0; i < command->token->n_roles; i++) command->token->roles[i]->name = (char *)(uintptr_t)"";
+    for (size_t i = 0; i < command->token->n_policies; i++) command->token->policies[i]->name = (char *)(uintptr_t) "";
+    for (size_t i = 0; i < command->token->n_roles; i++) command->token->roles[i]->name = (char *)(uintptr_t) "";
     acl_call_server(request, RPC_ACL_TOKEN_SET, command, slice_text(""));
 }
 
@@ -205,16 +194,51 @@ static void put_bootstrap(struct http_request *request) {
         acl_call_server(request, RPC_ACL_BOOTSTRAP, new_command(request, true), slice_text(secret));
 }
 
+/* -- login ----------------------------------------------------------------------------------------------------------- */
+#define META_MOST 64
+
+/* "token created via login: {...}", as Consul says it. */
+static char *login_description(struct acl_form *form) {
+    struct json_object *meta = json_get_object(form->json, "Meta", &form->fault);
+    static const char text[] = "token created via login";
+    if (!meta || !json_object_object_length(meta)) return (char *)(uintptr_t)text;
+    json_each(meta, key, value)
+        if (!json_object_is_type(value, json_type_string))
+            fault_set(&form->fault, CO_INVALID, "Meta.%.60s: a text is wanted", key);
+    if (json_object_object_length(meta) > META_MOST)
+        fault_set(&form->fault, CO_INVALID, "Meta has more than %d entries", META_MOST);
+    static const int flags = JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE;
+    return arena_printf(form->arena, "%s: %s", text, json_object_to_json_string_ext(meta, flags));
+}
+
+static void post_login(struct http_request *request) {
+    static const char *const members[] = {"AuthMethod", "BearerToken", "Meta", "Namespace", NULL};
+    if (!acl_is_on(request)) return;
+    struct acl_form form = acl_form_begin(request, members, false);
+    if (!form.json) return;
+    Pb__AclTokenSetCommand *command = new_command(request, true);
+    command->token->auth_method = acl_form_text(&form, "AuthMethod");
+    command->token->description = login_description(&form);
+    const char *shown = acl_form_text(&form, "BearerToken");
+    if (!command->token->auth_method[0]) fault_set(&form.fault, CO_INVALID, "AuthMethod is wanted");
+    if (!shown[0]) fault_set(&form.fault, CO_INVALID, "BearerToken is wanted");
+    if (acl_form_end(&form)) acl_call_server(request, RPC_ACL_LOGIN, command, slice_text(shown));
+}
+
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
-#define OFF \
-    .example = {.status = 401}
+#define OFF .example = {.status = 401}
 #define ID \
     { ":id", HTTP_TEXT, .help = "the token's AccessorID" }
 
 const struct http_route http_routes_acl[] = {
-    {HTTP_PUT, "/v1/acl/bootstrap", put_bootstrap, "none: it works once, before there is any token", HTTP_PARAMS(HTTP_DC),
+    {HTTP_PUT, "/v1/acl/bootstrap", put_bootstrap, "none: it works once, before there is any token",
+     HTTP_PARAMS(HTTP_DC),
      "Makes the first management token, once. 403 afterwards; `coord acl reset` on a server allows it again",
      .example = {.status = 401}},
+    {HTTP_POST, "/v1/acl/login", post_login, "none: whoever logs in has no token yet", HTTP_PARAMS(HTTP_DC),
+     "Makes a token by an auth method: AuthMethod, BearerToken, Meta. 403 when the method refuses, or no binding rule "
+     "fits",
+     OFF},
     {HTTP_GET, "/v1/acl/tokens", get_tokens, "acl:read",
      HTTP_PARAMS({"policy", HTTP_TEXT, .help = "only those that have this policy: its ID"},
                  {"role", HTTP_TEXT, .help = "only those that have this role: its ID"},
@@ -229,7 +253,8 @@ const struct http_route http_routes_acl[] = {
     {HTTP_GET, "/v1/acl/token/:id", get_token, "acl:read", HTTP_PARAMS(ID, HTTP_READS),
      "A token; its secret only for those who have acl:write, else `<hidden>`. 403 when there is none", OFF},
     {HTTP_PUT, "/v1/acl/token/:id", put_token_id, "acl:write", HTTP_PARAMS(ID, HTTP_DC),
-     "Changes a token: what the body leaves out is taken away. The secret, Local and the expiration cannot change", OFF},
+     "Changes a token: what the body leaves out is taken away. The secret, Local and the expiration cannot change",
+     OFF},
     {HTTP_DELETE, "/v1/acl/token/:id", delete_token, "acl:write", HTTP_PARAMS(ID, HTTP_DC),
      "Deletes a token; true also when there is none", OFF},
     {HTTP_PUT, "/v1/acl/token/:id/clone", put_clone, "acl:write", HTTP_PARAMS(ID, HTTP_DC),

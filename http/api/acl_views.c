@@ -84,7 +84,7 @@ char **acl_form_texts(struct acl_form *form, struct json_object *object, const c
     for (size_t i = 0; i < *count; i++) {
         struct json_object *item = json_object_array_get_idx(list, i);
         bool fits = json_object_is_type(item, json_type_string);
-        texts[i] = fits ? (char *)(uintptr_t)json_object_get_string(item) : (char *)(uintptr_t)"";
+        texts[i] = fits ? (char *)(uintptr_t)json_object_get_string(item) : (char *)(uintptr_t) "";
         if (!fits || strlen(texts[i]) != (size_t)json_object_get_string_len(item))
             fault_set(&form->fault, CO_INVALID, "%s[%zu]: a text without NULs is wanted", name, i);
     }
@@ -100,7 +100,7 @@ Pb__AclLink **acl_form_links(struct acl_form *form, const char *name, size_t *co
         links[i] = arena_alloc(form->arena, sizeof **links);
         pb__acl_link__init(links[i]);
         links[i]->id = text_of(form, item, "ID"), links[i]->name = text_of(form, item, "Name");
-        if (links[i]->id[0]) links[i]->name = (char *)(uintptr_t)"";
+        if (links[i]->id[0]) links[i]->name = (char *)(uintptr_t) "";
     }
     return links;
 }
@@ -230,7 +230,8 @@ void acl_write_token(struct json_out *json, const Pb__AclToken *token, const cha
 void acl_reply_refusal(struct http_request *request, const struct machine_result *result) {
     struct fault fault = {0};
     const char *text = result->text ? result->text : co_strerror(result->error);
-    fault_set(&fault, result->error, "%s%s", result->error == CO_AGAIN ? "The ACL system is not ready yet: " : "", text);
+    fault_set(&fault, result->error, "%s%s", result->error == CO_AGAIN ? "The ACL system is not ready yet: " : "",
+              text);
     http_reply_fault(request, &fault);
 }
 
@@ -250,7 +251,8 @@ static void refuse(struct http_request *request, int error, const struct rpc_acl
     int status = 0;
     if (error == CO_UNSUPPORTED) status = 401, text = "ACL support disabled";
     else if (error == CO_NOTREADY || error == CO_AGAIN) status = 500, before = "The ACL system is not ready yet: ";
-    else if (error == CO_DENIED && acl->verb == RPC_ACL_BOOTSTRAP) status = 403, before = "Permission denied: ";
+    else if (error == CO_DENIED && strncmp(text, "Permission denied", 17) != 0)
+        status = 403, before = "Permission denied: ";
     struct fault fault = {.code = error};
     snprintf(fault.text, sizeof fault.text, "%.*s", (int)sizeof fault.text - 1, text);
     if (status) http_reply_text(request, status, "%s%s", before, text);
@@ -260,9 +262,9 @@ static void refuse(struct http_request *request, int error, const struct rpc_acl
 
 static void answered(struct http_request *request, struct http_call *call, int error) {
     struct calling *calling = CONTAINER_OF(call, struct calling, call);
-    Pb__AclTokenResult *result =
-        error ? NULL
-              : message_unpack(http_arena(request), &pb__acl_token_result__descriptor, buffer_slice(&calling->acl.answer));
+    Pb__AclTokenResult *result = error ? NULL
+                                       : message_unpack(http_arena(request), &pb__acl_token_result__descriptor,
+                                                        buffer_slice(&calling->acl.answer));
     if (!error && !(result && result->token)) error = CO_UNKNOWN_OUTCOME;
     if (error) {
         refuse(request, error, &calling->acl);

@@ -1,4 +1,4 @@
-/* What the endpoints of access control share: bodies and answers as Consul has them (http/api/acl_*.c). */
+/* Bodies and answers of access control, as Consul has them: shared by its endpoints (http/api/acl_*.c). */
 #ifndef COORD_HTTP_API_ACL_VIEWS_H
 #define COORD_HTTP_API_ACL_VIEWS_H
 

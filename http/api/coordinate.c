@@ -141,8 +141,8 @@ static void coordinate_update(struct http_request *request) {
 #define SEGMENT \
     { "segment", HTTP_TEXT, .help = "only of this network segment" }
 const struct http_route http_routes_coordinate[] = {
-    {HTTP_PUT, "/v1/coordinate/update", coordinate_update, "node:write", NULL,
-     "Takes a node's network coordinate", HTTP_LOCAL,
+    {HTTP_PUT, "/v1/coordinate/update", coordinate_update, "node:write", NULL, "Takes a node's network coordinate",
+     HTTP_LOCAL,
      .example = {.body = "{\"Node\":\"db1\",\"Segment\":\"east\",\"Coord\":{\"Vec\":[0,0,0,0,0,0,0,0],\"Error\":1.5,"
                          "\"Adjustment\":0,"
                          "\"Height\":0.00001}}",

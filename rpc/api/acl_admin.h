@@ -9,8 +9,8 @@
 
 enum rpc_acl_verb {
     RPC_ACL_TOKEN_SET = 1, /* ACL_TOKEN_SET of acl/acl.h */
-    RPC_ACL_BOOTSTRAP,     /* ACL_BOOTSTRAP. A reset by a file beside Raft (rpc/server/acl_admin.h) comes first, if there is one */
-    RPC_ACL_LOGIN,         /* ACL_LOGIN: the method is the token's auth_method, `secret` is what it judges */
+    RPC_ACL_BOOTSTRAP, /* ACL_BOOTSTRAP. A reset by a file beside Raft (rpc/server/acl_admin.h) comes first, if there is one */
+    RPC_ACL_LOGIN, /* ACL_LOGIN: the method is the token's auth_method, `secret` is what it judges */
     RPC_ACL_VERBS
 };
 

@@ -343,10 +343,9 @@ struct rpc *rpc_client_start(uv_loop_t *loop, const struct rpc_client_config *co
                                              .region_of = region_of,
                                              .requester_of = requester_of};
     client->forwarding = forwarding_new(&callbacks, 0);
-    static const struct call_method *const methods[] = {&fetch_method,   &cluster_method, &change_method,
-                                                        &echo_method,    &backup_method,  &hot_method,
-                                                        &regions_method, &trust_method,   &acl_method,
-                                                        NULL};
+    static const struct call_method *const methods[] = {
+        &fetch_method, &cluster_method, &change_method, &echo_method, &backup_method,
+        &hot_method,   &regions_method, &trust_method,  &acl_method,  NULL};
     struct calls_callbacks calls = {.data = client, .route = server_route, .tell = server_tell};
     rpc->calls = calls_new(&calls, methods, 0);
     asks_run_start(rpc, loop, config->node_name);

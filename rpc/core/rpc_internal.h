@@ -71,7 +71,7 @@ struct rpc {
     struct audit *audit;               /* rpc/audit/audit.h */
 };
 
-void rpc_access_control_end(struct rpc *rpc); /* before the rpc is freed */
+void rpc_access_control_end(struct rpc *rpc);                                    /* before the rpc is freed */
 struct raft_data *rpc_command(uint8_t command, const ProtobufCMessage *message); /* its bytes; one reference */
 /* Any thread: `run` is called on the loop, soon. */
 void rpc_on_loop(struct rpc *rpc, struct loop_task *task, void (*run)(struct loop_task *task));

@@ -78,7 +78,8 @@ static const char *cause_of(struct read *read, struct fetch_answer *answer) {
     if (answer->cause) return answer->cause;
     struct depends depends = fetch_depends(read);
     answer->cause = mem_alloc(RPC_CAUSE_MAX);
-    read_cause(fetch_service_of(fetch_of_read(read))->reader, read->requester, &depends, answer->read.index, answer->cause);
+    read_cause(fetch_service_of(fetch_of_read(read))->reader, read->requester, &depends, answer->read.index,
+               answer->cause);
     return answer->cause;
 }
 

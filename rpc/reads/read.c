@@ -135,8 +135,8 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
     return error;
 }
 
-void read_cause(struct rpc_reader *reader, const struct requester *requester, const struct depends *depends, uint64_t index,
-                char text[RPC_CAUSE_MAX]) {
+void read_cause(struct rpc_reader *reader, const struct requester *requester, const struct depends *depends,
+                uint64_t index, char text[RPC_CAUSE_MAX]) {
     struct arena arena = {0};
     struct buffer line = {0};
     text[0] = '\0';

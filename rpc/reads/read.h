@@ -175,8 +175,8 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
 
 /* Writes into `text` which change woke the reads of this access that waited for an answer of this index
  * (kv/stream/stream.h); "" when the history does not tell. The reader must have no read under way. */
-void read_cause(struct rpc_reader *reader, const struct requester *requester, const struct depends *depends, uint64_t index,
-                char text[RPC_CAUSE_MAX]);
+void read_cause(struct rpc_reader *reader, const struct requester *requester, const struct depends *depends,
+                uint64_t index, char text[RPC_CAUSE_MAX]);
 
 /* The least index that a client is told for an answer of this generation. */
 uint64_t read_index_least(const struct read_engine *engine, const struct depends *depends, uint64_t generation);

@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include "acl/acl.h"
+#include "acl/login.h"
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/message.h"
 #include "base/random.h"
@@ -31,6 +34,12 @@ struct acl_work {
     int error;
     struct buffer record; /* of the result */
     char why[RPC_ACL_TEXT];
+    /* of a login */
+    Pb__AclAuthMethod *method;
+    Pb__AclRulesResult *rules;
+    uv_work_t pool;
+    struct jwt_variables variables;
+    struct fault fault;
 };
 
 static void end(struct acl_work *work, int error, const char *text) {
@@ -127,10 +136,9 @@ static char *draw_uuid(struct acl_work *work) {
     return text;
 }
 
-/* What is hashed and sealed; wiped afterwards. */
-static void seal(struct acl_work *work) {
+/* Hashes and seals the secret of the request's token, or one that is drawn. */
+static void seal(struct acl_work *work, struct slice secret) {
     Pb__AclToken *token = work->command->token;
-    struct slice secret = work->acl->secret;
     char *drawn = NULL;
     if (!secret.size && work->command->create) secret = slice_text(drawn = draw_uuid(work));
     if (secret.size) acl_token_secret(token, work->key, secret, &work->arena);
@@ -164,9 +172,8 @@ static void set_token(struct acl_work *work) {
         end(work, CO_INVALID, fault);
         return;
     }
-    if (work->command->create && !work->command->token->accessor[0])
-        work->command->token->accessor = draw_uuid(work);
-    seal(work);
+    if (work->command->create && !work->command->token->accessor[0]) work->command->token->accessor = draw_uuid(work);
+    seal(work, work->acl->secret);
     work->write.judged = judged;
     submit(work, ACL_TOKEN_SET, &work->command->base);
 }
@@ -178,14 +185,82 @@ static void bootstrap(struct acl_work *work) {
     acl_key_release(work->key);
     work->key = acl_key_used(); /* a reset may have changed it */
     if (fault || !work->key) {
-        end(work, fault ? CO_INVALID : CO_NOTREADY, fault ? fault : "this server has no key of the tokens' secrets yet");
+        end(work, fault ? CO_INVALID : CO_NOTREADY,
+            fault ? fault : "this server has no key of the tokens' secrets yet");
         return;
     }
-    Pb__AclBootstrapCommand *command =
-        acl_bootstrap(work->key, draw_uuid(work), "Bootstrap Token (Global Management)",
-                      drawn ? slice_text(drawn) : secret, &work->arena);
+    Pb__AclBootstrapCommand *command = acl_bootstrap(work->key, draw_uuid(work), "Bootstrap Token (Global Management)",
+                                                     drawn ? slice_text(drawn) : secret, &work->arena);
     if (drawn) explicit_bzero(drawn, UUID_TEXT_SIZE);
     submit(work, ACL_BOOTSTRAP, &command->base);
+}
+
+/* -- logins --------------------------------------------------------------------------------------------------------- */
+/* A role that is not there is left out. False: nothing is left. */
+static bool keep_roles(struct acl_work *work) {
+    Pb__AclToken *token = work->command->token;
+    struct store_txn *txn = store_read(work->rpc->loop_reader);
+    size_t kept = 0;
+    for (size_t i = 0; i < token->n_roles; i++) {
+        Pb__AclRoleRequest request = PB__ACL_ROLE_REQUEST__INIT;
+        struct query_result result;
+        request.name = token->roles[i]->name;
+        if (query_acl_role.run(txn, &request.base, &work->arena, &result) == CO_OK && result.found)
+            token->roles[kept++] = token->roles[i];
+    }
+    token->n_roles = kept;
+    store_read_done(work->rpc->loop_reader);
+    return kept || token->n_service_identities;
+}
+
+static void login_judged(struct acl_work *work) {
+    Pb__AclToken *token = work->command->token;
+    int error = work->fault.code;
+    if (!error)
+        error = acl_login_bind(work->method, work->rules->rules, work->rules->n_rules, &work->variables, token,
+                               &work->arena, &work->fault);
+    if (!error && !keep_roles(work))
+        error = fault_set(&work->fault, CO_DENIED, "Permission denied: the roles of this login are not there");
+    if (error) {
+        end(work, error, work->fault.text);
+        return;
+    }
+    token->accessor = draw_uuid(work), token->local = strcmp(work->method->token_locality, "global") != 0;
+    work->command->create = true;
+    seal(work, slice_make("", 0));
+    submit(work, ACL_LOGIN, &work->command->base);
+}
+
+static void verify(uv_work_t *pool) {
+    struct acl_work *work = CONTAINER_OF(pool, struct acl_work, pool);
+    (void)acl_login_verify(work->method, work->acl->secret, clock_wall_ns() / 1000000000, &work->arena,
+                           &work->variables, &work->fault);
+}
+
+static void verified(uv_work_t *pool, int status) {
+    struct acl_work *work = CONTAINER_OF(pool, struct acl_work, pool);
+    if (status) end(work, CO_CLOSED, "");
+    else login_judged(work);
+}
+
+static void login(struct acl_work *work) {
+    Pb__AclRulesRequest request = PB__ACL_RULES_REQUEST__INIT;
+    struct query_result result = {0};
+    struct store_txn *txn = store_read(work->rpc->loop_reader);
+    int error = acl_method_read(txn, slice_text(work->command->token->auth_method), &work->arena, &work->method);
+    if (!error) {
+        request.auth_method = work->method->name;
+        error = query_acl_rules.run(txn, &request.base, &work->arena, &result);
+    }
+    if (!error) { /* texts may point into the store */
+        work->method = (Pb__AclAuthMethod *)message_copy(&work->arena, &work->method->base);
+        work->rules = (Pb__AclRulesResult *)message_copy(&work->arena, result.message);
+    }
+    store_read_done(work->rpc->loop_reader);
+    if (error)
+        end(work, error == CO_NOTFOUND ? CO_NOTOKEN : error,
+            error == CO_NOTFOUND ? "ACL not found" : co_strerror(error));
+    else CHECK(uv_queue_work(work->rpc->loop, &work->pool, verify, verified) == 0);
 }
 
 /* -- the reset ------------------------------------------------------------------------------------------------------ */
@@ -200,7 +275,9 @@ static bool take_file(struct rpc *rpc, char text[64]) {
     ssize_t size = own ? read(fd, text, 63) : -1;
     close(fd);
     if (own && unlink(path) != 0) own = false;
-    if (!own) log_warn("acl", "%s counts only as a file of root or of this process's user, which this process may remove", path);
+    if (!own)
+        log_warn("acl", "%s counts only as a file of root or of this process's user, which this process may remove",
+                 path);
     text[size > 0 ? size : 0] = '\0';
     return own && size > 0;
 }
@@ -221,7 +298,8 @@ static bool reset(struct acl_work *work) {
     work->reset = true;
     if (!take_file(work->rpc, text)) return false;
     if (!parse_file(text, &command.index, &new_key)) {
-        log_warn("acl", "%s has neither an index nor \"INDEX new-key\": it was removed, and does nothing", ACL_RESET_FILE);
+        log_warn("acl", "%s has neither an index nor \"INDEX new-key\": it was removed, and does nothing",
+                 ACL_RESET_FILE);
         return false;
     }
     command.new_key = new_key;
@@ -260,5 +338,6 @@ void acl_admin_do(struct rpc *rpc, struct rpc_acl *acl) {
     else if (!work->key) without_key(work);
     else if (acl->verb == RPC_ACL_TOKEN_SET) set_token(work);
     else if (acl->verb == RPC_ACL_BOOTSTRAP) bootstrap(work);
+    else if (acl->verb == RPC_ACL_LOGIN) login(work);
     else end(work, CO_INVALID, "this server does not know what is asked of it");
 }

@@ -17,8 +17,8 @@ static int judge(struct rpc *rpc, struct judged *judged, struct slice bytes) {
     struct arena arena = {0};
     ProtobufCMessage *message =
         command ? message_unpack(&arena, command->request, slice_make(bytes.data + 2, bytes.size - 2)) : NULL;
-    int error = message ? rpc_may_write(judge_reader(rpc), judged->requester, (uint8_t)bytes.data[0], message,
-                                        &arena, &judged->generation)
+    int error = message ? rpc_may_write(judge_reader(rpc), judged->requester, (uint8_t)bytes.data[0], message, &arena,
+                                        &judged->generation)
                         : CO_INVALID;
     arena_free(&arena);
     return error;

@@ -7,7 +7,8 @@
 #include "consensus/node.h"
 
 struct rpc;
-struct rpc_reader *judge_reader(struct rpc *rpc); /* of the loop thread, for questions about rights; lives as long as the server */
+struct rpc_reader *judge_reader(
+    struct rpc *rpc); /* of the loop thread, for questions about rights; lives as long as the server */
 const void *judge_refuse(void *rpc, uint64_t leader, const struct node_proposal *proposal); /* loop thread */
 
 #endif

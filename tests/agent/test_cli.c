@@ -75,10 +75,10 @@ Test(cli, unknown_is_a_beginning) {
 }
 
 Test(cli, unknown_is_consuls) {
-    cr_expect_eq(run((const char *[]){"login", NULL}), 2);
+    cr_expect_eq(run((const char *[]){"exec", NULL}), 2);
     fflush(stderr);
     cr_expect_stderr_eq_str(
-        "coord: Consul's `login`; coord does not have it: there is no access control yet; see docs/divergence.md\n");
+        "coord: Consul's `exec`; coord does not have it: there is no remote execution; see docs/divergence.md\n");
 }
 
 /* Two of two letters are wrong: nothing is suggested. */

@@ -314,23 +314,13 @@ Test(config, protection_that_is_not_there_is_refused) {
     static const struct {
         const char *text, *lines;
     } rows[] = {
-        {"{\"acl\":{\"enabled\":true}}", "web.json:1:9: acl.enabled: access control is not there yet"},
-        {"{\"acl\":{\"default_policy\":\"deny\"}}",
-         "web.json:1:9: acl.default_policy: access control is not there yet"},
-        {"{\"acl_default_policy\":\"DENY\"}", "web.json:1:2: acl_default_policy: access control is not there yet"},
-        {"{\"acl\":{\"default_policy\":\"deny \"}}",
-         "web.json:1:9: acl.default_policy: access control is not there yet"},
-        {"{\"acl_default_policy\":\"Allow\"}", ""},
-        {"{\"acl_datacenter\":\"dc1\"}", "web.json:1:2: acl_datacenter: access control is not there yet"},
-        {"{\"acl\":{\"tokens\":{\"master\":\"s\",\"agent\":\"s\"}}}",
-         "web.json:1:19: acl.tokens.master: access control is not there yet\nweb.json:1:32: acl.tokens.agent: access "
-         "control is not there yet"},
+        {"{\"acl_datacenter\":\"dc1\"}",
+         "web.json:1:2: acl_datacenter: access control by acl_datacenter (see acl.enabled) is not there yet"},
         {"{\"acl\":{\"tokens\":{\"managed_service_provider\":[{\"secret_id\":\"s\"},{\"secret_id\":\"\"}]}}}",
-         "web.json:1:48: acl.tokens.managed_service_provider.[].secret_id: access control is not there yet"},
-        {"{\"acl_token\":\"s\",\"ACL_Master_Token\":\"s\"}",
-         "web.json:1:2: acl_token: access control is not there yet\nweb.json:1:18: acl_master_token: access control is "
-         "not there yet"},
-        {"{\"enable_acl_replication\":true}", "web.json:1:2: enable_acl_replication: access control is not there yet"},
+         "web.json:1:48: acl.tokens.managed_service_provider.[].secret_id: tokens of managed service providers is not "
+         "there yet"},
+        {"{\"enable_acl_replication\":true}",
+         "web.json:1:2: enable_acl_replication: copying tokens from another region is not there yet"},
         {"{\"auto_encrypt\":{\"tls\":true}}", "web.json:1:18: auto_encrypt.tls: " AUTO_ENCRYPT},
         {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json:1:18: auto_encrypt.allow_tls: " AUTO_ENCRYPT},
         {"{\"auto_config\":{\"enabled\":true}}",
@@ -352,6 +342,8 @@ Test(config, protection_that_is_not_there_is_refused) {
         {"{\"primary_datacenter\":\"dc1\",\"acl_datacenter\":null,\"acl_down_policy\":\"deny\",\"acl_token\":\"\"}",
          ""},
         /* These have an effect. */
+        {"{\"acl\":{\"enabled\":true,\"default_policy\":\"Deny\",\"tokens\":{\"master\":\"s\",\"agent\":\"s\"}}}", ""},
+        {"{\"acl_default_policy\":\"DENY\",\"acl_token\":\"s\",\"ACL_Master_Token\":\"s\"}", ""},
         {"{\"encrypt\":\"MDEyMzQ1Njc4OWFiY2RlZg==\",\"encrypt_verify_incoming\":true}", ""},
         {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}", ""},
         {"{\"verify_incoming_rpc\":true,\"verify_incoming_https\":true}", ""},
@@ -384,18 +376,19 @@ Test(config, protection_that_is_not_there_is_refused) {
 
 /* The last word on a key counts; who asked for it is named, each of them. */
 Test(config, protection_may_be_taken_back_by_a_later_source) {
-    must("{\"acl\":{\"enabled\":true},\"acl_token\":\"a\",\"auto_encrypt\":{\"tls\":true}}");
-    cr_assert_eq(
-        config_add_text(&config, "z.json", slice_text("{\"acl_token\":\"\",\"acl\":{\"enabled\":true}}"), &fault),
-        CO_OK);
-    must("{\"acl\":{\"enabled\":true}}");
+    must("{\"audit\":{\"enabled\":true},\"acl_datacenter\":\"a\",\"auto_encrypt\":{\"tls\":true}}");
+    cr_assert_eq(config_add_text(&config, "z.json",
+                                 slice_text("{\"acl_datacenter\":\"\",\"audit\":{\"enabled\":true}}"), &fault),
+                 CO_OK);
+    must("{\"audit\":{\"enabled\":true}}");
     cr_expect_str_eq(guards(),
-                     "web.json:1:9: acl.enabled: access control is not there yet\n"
-                     "web.json:1:57: auto_encrypt.tls: " AUTO_ENCRYPT
+                     "web.json:1:11: audit.enabled: an audit log is not there yet\n"
+                     "web.json:1:64: auto_encrypt.tls: " AUTO_ENCRYPT
                      "\n"
-                     "z.json:1:24: acl.enabled: access control is not there yet");
-    must("{\"acl\":{\"enabled\":false},\"auto_encrypt\":{\"tls\":false},\"acl_token\":\"b\"}");
-    cr_expect_str_eq(guards(), "web.json:1:55: acl_token: access control is not there yet");
+                     "z.json:1:31: audit.enabled: an audit log is not there yet");
+    must("{\"audit\":{\"enabled\":false},\"auto_encrypt\":{\"tls\":false},\"acl_datacenter\":\"b\"}");
+    cr_expect_str_eq(
+        guards(), "web.json:1:57: acl_datacenter: access control by acl_datacenter (see acl.enabled) is not there yet");
 }
 
 Test(config, refused) {
@@ -451,6 +444,9 @@ Test(config, refused) {
         {"{\"retry_interval\":\"-30s\"}", "web.json:1:2: retry_interval: \"-30s\" is negative"},
         {"{\"retry_interval\":\"99999999h\"}", "web.json:1:2: retry_interval: \"99999999h\" is too long a duration"},
         {"{\"acl\":{\"token_ttl\":\"30\"}}", NULL},
+        {"{\"acl\":{\"default_policy\":\"deny \"}}",
+         "web.json:1:9: acl.default_policy: \"deny \" is not a default: allow or deny"},
+        {"{\"acl\":{\"down_policy\":\"maybe\"}}", NULL},
         {"{\"bootstrap_expect\":-1}", "web.json:1:2: bootstrap_expect: -1 is negative"},
         {"{\"bootstrap_expect\":16}", "web.json:1:2: bootstrap_expect: 16 is above 15"},
         {"{\"bootstrap_expect\":18446744073709551615}", NULL},

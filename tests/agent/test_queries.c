@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "acl/key.h"
 #include "tests/lib/fixture.h"
 
 enum { QUERIES_MOST = 256 };
@@ -21,12 +22,18 @@ static void take(const struct module *module) {
 static struct fixture world;
 
 static void begin(void) {
+    struct acl_key *key;
     fixture_open(&world);
+    cr_assert_eq(acl_key_make(&key, NULL), CO_OK);
+    acl_key_use(key); /* by which secrets are looked up */
     const struct modules *modules = machine_modules(world.machine);
     for (size_t i = 0; i < modules_count(modules); i++) take(modules_at(modules, i));
 }
 
-static void end(void) { fixture_close(&world); }
+static void end(void) {
+    acl_key_use(NULL);
+    fixture_close(&world);
+}
 TestSuite(queries, .init = begin, .fini = end);
 
 Test(queries, have_numbers_and_messages) {

@@ -224,6 +224,25 @@ Test(base64, round_trip) {
     buffer_free(&plain);
 }
 
+Test(base64, url) {
+    static const struct {
+        const char *coded, *plain; /* NULL: refused */
+    } rows[] = {
+        {"", ""},        {"Zg", "f"},     {"Zm8", "fo"}, {"Zm9v", "foo"}, {"Zm9vYg", "foob"}, {"_--_", "\xff\xef\xbf"},
+        {"Z", NULL},     {"Zg==", NULL},  {"Zh", NULL},  {"Zm9", NULL},   {"Zm9vY", NULL},    {"/++/", NULL},
+        {"Zm9v=", NULL}, {"Zm 9v", NULL}, {"Zg.", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct buffer out = {0};
+        buffer_append_text(&out, "<");
+        cr_expect_eq(base64url_decode(&out, slice_text(rows[i].coded)), rows[i].plain ? CO_OK : CO_INVALID, "%s",
+                     rows[i].coded);
+        cr_expect(slice_is(slice_make(out.data + 1, out.size - 1), rows[i].plain ? rows[i].plain : ""), "%s",
+                  rows[i].coded);
+        buffer_free(&out);
+    }
+}
+
 Test(percent, decode) {
     static const struct {
         const char *text;

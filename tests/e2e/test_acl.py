@@ -1,5 +1,5 @@
 """Access control: tokens, policies and roles over the API and by the command line, on servers and on a client agent."""
-import json, os, shutil, subprocess, tempfile, time, uuid
+import atexit, base64, json, os, shutil, subprocess, tempfile, time, uuid
 from coordtest import COORD, SLOW, Agent, check, configuration, run, until
 
 CONSUL = os.environ.get("COORD_CONSUL") or os.environ.get("CONSUL_BIN") or shutil.which("consul")
@@ -10,6 +10,27 @@ PROGRAMS = [COORD] + ([CONSUL] if CONSUL else [])
 MASTER = "11111111-aaaa-4bbb-8ccc-222222222222"
 MANAGEMENT = "00000000-0000-0000-0000-000000000001"
 ANONYMOUS = "00000000-0000-0000-0000-000000000002"
+
+
+def key_pair():
+    """An RSA key for JSON Web Tokens: its file, and the public key as PEM."""
+    path = os.path.join(KEYS, "key")
+    subprocess.run(["openssl", "genrsa", "-out", path, "2048"], check=True, capture_output=True)
+    return path, subprocess.run(["openssl", "rsa", "-in", path, "-pubout"], check=True, capture_output=True, text=True).stdout
+
+
+KEYS = tempfile.mkdtemp(prefix="coord-e2e-")
+atexit.register(shutil.rmtree, KEYS)
+PRIVATE, PUBLIC = key_pair()
+
+
+def web_token(**claims):
+    """A signed one."""
+    def part(data):
+        return base64.urlsafe_b64encode(data).rstrip(b"=")
+    signed = part(json.dumps({"alg": "RS256", "typ": "JWT"}).encode()) + b"." + part(json.dumps(claims).encode())
+    signature = subprocess.run(["openssl", "dgst", "-sha256", "-sign", PRIVATE], input=signed, check=True, capture_output=True).stdout
+    return (signed + b"." + part(signature)).decode()
 
 
 def acl(**keys):
@@ -242,7 +263,7 @@ def roles_and_methods(agent):
     agent.do("PUT", "/v1/acl/role/" + str(uuid.uuid4()), {"Name": "r4"}, expect=404)
     check(agent.do("DELETE", "/v1/acl/role/" + role["ID"]) is True and agent.do("DELETE", "/v1/acl/role/" + role["ID"]) is True, "deleted")
 
-    method = {"Name": "jwt1", "Type": "jwt", "MaxTokenTTL": "5m", "Config": {"BoundIssuer": "me", "JWTValidationPubKeys": [PUBLIC]}}
+    method = {"Name": "jwt1", "Type": "jwt", "MaxTokenTTL": "5m", "Config": {"BoundIssuer": "me", "JWTValidationPubKeys": [PUBLIC], "ClaimMappings": {"sub": "name"}}}
     made = agent.do("PUT", "/v1/acl/auth-method", method)
     check(made["MaxTokenTTL"] == "5m0s" and made["Config"] == method["Config"] and made["Description"] == "", "%r" % made)
     check(agent.do("GET", "/v1/acl/auth-method/jwt1") == made, "read")
@@ -257,6 +278,9 @@ def roles_and_methods(agent):
     check(agent.do("PUT", "/v1/acl/binding-rule/" + rule["ID"], {"AuthMethod": "jwt1", "BindType": "service", "BindName": "web"})["Selector"] == "", "changed")
     agent.do("PUT", "/v1/acl/binding-rule", {"AuthMethod": "none", "BindType": "role", "BindName": "r"}, expect=400)
     agent.do("PUT", "/v1/acl/binding-rule", {"AuthMethod": "jwt1", "BindType": "thing", "BindName": "r"}, expect=400)
+    for wrong, text in (({"BindName": "r-${value.other}"}, "other"), ({"Selector": "value.nope==x"}, "nope"), ({"Selector": "value.name"}, "wanted")):
+        answer = agent.do("PUT", "/v1/acl/binding-rule", dict({"AuthMethod": "jwt1", "BindType": "role", "BindName": "r"}, **wrong), expect=400)
+        check(text in answer, "%r: %r" % (wrong, answer))
     agent.do("PUT", "/v1/acl/binding-rule/" + str(uuid.uuid4()), {"AuthMethod": "jwt1", "BindType": "role", "BindName": "r"}, expect=404)
     agent.do("DELETE", "/v1/acl/auth-method/jwt1")
     check(agent.call("GET", "/v1/acl/auth-method/jwt1", token=MASTER) == (404, "") and agent.do("GET", "/v1/acl/binding-rules") == [], "its rules are gone too")
@@ -348,6 +372,53 @@ def command_line(agent):
     check(json.loads(command(agent, "acl", "policy", "list", "-format=json"))[0]["Name"], "JSON")
 
 
+def logins(agent):
+    now = int(time.time())
+    config = {"JWTValidationPubKeys": [PUBLIC], "BoundIssuer": "us", "BoundAudiences": ["coord"], "ClaimMappings": {"sub": "name"},
+              "ListClaimMappings": {"groups": "groups"}}
+    agent.do("PUT", "/v1/acl/auth-method", {"Name": "sso", "Type": "jwt", "MaxTokenTTL": "5m", "Config": config})
+    agent.do("PUT", "/v1/acl/role", {"Name": "role-ann", "Policies": [{"ID": MANAGEMENT}]})
+    agent.do("PUT", "/v1/acl/binding-rule", {"AuthMethod": "sso", "BindType": "role", "BindName": "role-${value.name}", "Selector": '"ops" in list.groups'})
+    agent.do("PUT", "/v1/acl/binding-rule", {"AuthMethod": "sso", "BindType": "service", "BindName": "svc-${value.name}", "Selector": "value.name != nobody"})
+    good = {"iss": "us", "aud": "coord", "sub": "ann", "groups": ["dev", "ops"], "iat": now, "exp": now + 300}
+
+    def login(expect=200, method="sso", meta=None, **claims):
+        body = {"AuthMethod": method, "BearerToken": web_token(**dict(good, **claims))}
+        return agent.do("POST", "/v1/acl/login", dict(body, Meta=meta) if meta else body, token=None, expect=expect)
+    token = login(meta={"host": "web1"})
+    check(token["AuthMethod"] == "sso" and token["Description"] == 'token created via login: {"host":"web1"}' and token["Local"], "%r" % token)
+    check([r["Name"] for r in token["Roles"]] == ["role-ann"] and token["ServiceIdentities"] == [{"ServiceName": "svc-ann"}], "%r" % token)
+    check(token["ExpirationTime"] and uuid.UUID(token["SecretID"]), "%r" % token)
+    check(agent.call("GET", "/v1/acl/tokens", token=token["SecretID"])[0] == 200, "its role counts")
+    check([t["AccessorID"] for t in agent.do("GET", "/v1/acl/tokens?authmethod=sso")] == [token["AccessorID"]], "by method")
+    agent.do("PUT", "/v1/acl/token/" + token["AccessorID"] + "/clone", {}, expect=400)
+    other = login(sub="Bob")                            # his role is not there; names of services are small
+    check("Roles" not in other and other["ServiceIdentities"] == [{"ServiceName": "svc-bob"}], "%r" % other)
+    for expect, claims in ((403, {"iss": "them"}), (403, {"aud": "x"}), (403, {"exp": now - 300, "iat": now - 600}), (403, {"sub": "nobody", "groups": []}),
+                           (400, {"sub": "-"}), (403, {"method": "none"})):
+        login(expect=expect, **claims)
+    forged = web_token(**good)
+    agent.do("POST", "/v1/acl/login", {"AuthMethod": "sso", "BearerToken": forged[:-8] + "AAAAAAAA"}, token=None, expect=403)
+    agent.do("POST", "/v1/acl/login", {"AuthMethod": "sso"}, token=None, expect=400)
+    check(forged not in agent.log(), "what was shown is in the log")
+    check(agent.request("GET", "/v1/acl/login")[0] == 405, "only POST")
+    check(agent.do("POST", "/v1/acl/logout", token=token["SecretID"]) is True, "logout")
+    check(agent.call("POST", "/v1/acl/logout", token=token["SecretID"]) == (403, "ACL not found"), "once")
+    for program in PROGRAMS:
+        bearer, sink = os.path.join(KEYS, "bearer"), os.path.join(KEYS, "sink")
+        with open(bearer, "w") as f:
+            f.write(web_token(**good) + "\n")
+        command(agent, "login", "-method=sso", "-bearer-token-file=" + bearer, "-token-sink-file=" + sink, "-meta=a=b", token=None, program=program)
+        with open(sink) as f:
+            secret = f.read()
+        check(os.stat(sink).st_mode & 0o777 == 0o600, "only for its owner")
+        check('via login: {"a":"b"}' in command(agent, "acl", "token", "read", "-self", token=secret, program=program), "a token")
+        command(agent, "logout", token=secret, program=program)
+        check(agent.call("GET", "/v1/acl/token/self", token=secret)[0] == 403, "it is over")
+    agent.do("DELETE", "/v1/acl/auth-method/sso")
+    check(agent.call("GET", "/v1/acl/token/self", token=other["SecretID"])[0] == 403, "tokens end with their method")
+
+
 def expiry(agent):
     # The shortest time that the API takes is a minute; a restart does not give a second one.
     soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 63))
@@ -361,11 +432,6 @@ def ended(agent, token):
     check(agent.call("GET", "/v1/acl/token/" + token["AccessorID"], token=MASTER)[0] == 403, "the record is gone too")
 
 
-PUBLIC = """-----BEGIN PUBLIC KEY-----
-MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE9iYMw4cYFnE0UB0h3P3pVQ3SfgQ6
-zyb2vwpCwR7T0lwbrt2NxvJjoNQ6ajhHsm7ihSAXDdOZ9mLNfWSOoA0u+g==
------END PUBLIC KEY-----
-"""
 
 
 def one_server():
@@ -375,6 +441,7 @@ def one_server():
     tokens(agent)
     policies(agent)
     roles_and_methods(agent)
+    logins(agent)
     authorize(agent)
     command_line(agent)
     ended(agent, token)
@@ -388,6 +455,7 @@ def through_a_client_agent():
     tokens(agent)
     policies(agent)
     roles_and_methods(agent)
+    logins(agent)
     authorize(agent)
     check(agent.call("PUT", "/v1/acl/bootstrap")[0] == 403, "it was done by the configuration")
     made = agent.do("PUT", "/v1/acl/token", {"Description": "by the agent"})

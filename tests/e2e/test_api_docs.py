@@ -23,7 +23,7 @@ and addresses are replaced, long answers shortened.
 
 An agent answers at `localhost:8500`, in JSON, and refuses in one line of text with a status of 4xx or 5xx. Endpoints are Consul 1.8's, which
 ignore parameters that they do not know, unless they are called *coord's own*: those refuse with 400 what is not declared here, or not as
-declared. *Permission* is what a token will have to allow; there is no access control yet.
+declared. *Permission* is what a token has to allow where access control is on ([security](security.md#access-control)).
 
 Every endpoint takes `pretty` (indented JSON) and `token`.
 """
@@ -131,7 +131,7 @@ def endpoint_lines(agent, e, groups, kept):
         facts.append("coord's own.")
     if e["Since"] > 1:
         facts.append("Since cluster version %d." % e["Since"])
-    if e["Permission"] != "none":
+    if not e["Permission"].startswith("none"):
         facts.append("Permission `%s`." % e["Permission"])
     if "Command" in e:
         facts.append("Command: `coord %s`." % e["Command"])

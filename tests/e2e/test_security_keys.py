@@ -4,6 +4,8 @@ from coordtest import SLOW, STANDSTILL, Agent, check, run, until
 
 HANDED_OUT = ("handing out certificates to agents that show none (`coord join` brings them in by a token, `coord tls cert create -client` makes certificates)"
               " is not there yet")
+COPIED = "copying tokens from another region is not there yet"
+BY_DATACENTER = "access control by acl_datacenter (see acl.enabled) is not there yet"
 HINT = "coord agent: not started, because this configuration counts on that protection; for a trial without it: -insecure-ignore-security"
 
 
@@ -38,22 +40,22 @@ def refused(agent):
 
 
 def all_at_once():
-    """Access control and certificates handed out as a production configuration has them: one line for each key, in one go."""
+    """An audit log, copied tokens and certificates handed out as a production configuration has them: one line for each key, in one go."""
     agent = with_files("-allow-write-http-from=127.0.0.1/32",
-                       acl={"acl": {"enabled": True, "default_policy": "deny", "tokens": {"agent": "very-secret"}}, "primary_datacenter": "dc1"},
-                       tls={"verify_outgoing": True, "ca_file": "/etc/ca.pem", "auto_encrypt": {"tls": True}, "acl_token": "c2VjcmV0"})
+                       acl={"acl": {"enabled": True, "enable_token_replication": True, "tokens": {"replication": "very-secret"}}, "audit": {"enabled": True}},
+                       tls={"verify_outgoing": True, "ca_file": "/etc/ca.pem", "auto_encrypt": {"tls": True}, "acl_replication_token": "c2VjcmV0"})
     lines = refused(agent)
-    check(lines == ["acl.json:1:10: acl.enabled: access control is not there yet",
-                    "acl.json:1:27: acl.default_policy: access control is not there yet",
-                    "acl.json:1:64: acl.tokens.agent: access control is not there yet",
+    check(lines == ["acl.json:1:27: acl.enable_token_replication: " + COPIED,
+                    "acl.json:1:73: acl.tokens.replication: " + COPIED,
+                    "acl.json:1:117: audit.enabled: an audit log is not there yet",
                     "tls.json:1:70: auto_encrypt.tls: " + HANDED_OUT,
-                    "tls.json:1:84: acl_token: access control is not there yet",
+                    "tls.json:1:84: acl_replication_token: " + COPIED,
                     "-allow-write-http-from: a limit on who may write is not there yet"], "%r" % lines)
     check(not any("secret" in line or "c2VjcmV0" in line for line in lines), "no secret is repeated")
 
 
 def each_for_itself():
-    for keys in ({"acl": {"enabled": True}}, {"acl_datacenter": "dc1"}, {"acl_default_policy": "deny"}, {"acl_master_token": "x"},
+    for keys in ({"audit": {"enabled": True}}, {"acl_datacenter": "dc1"}, {"enable_acl_replication": True}, {"acl_replication_token": "x"},
                  {"auto_encrypt": {"tls": True}}, {"auto_encrypt": {"allow_tls": True}},
                  {"http_config": {"allow_write_http_from": ["127.0.0.0/8"]}}, {"http_config": {"block_endpoints": ["/v1/kv"]}}):
         check(len(refused(with_files(one=keys))) == 1, "%r" % keys)
@@ -72,23 +74,23 @@ def keys_that_protect_nothing_start():
 
 def a_trial_and_its_reload():
     """With the flag it starts and warns of each key. What a reload brings is warned of too."""
-    agent = with_files("-insecure-ignore-security", one={"acl": {"enabled": True}, "acl_token": "x"}).start()
-    for key in ("1:10: acl.enabled: access control", "1:28: acl_token: access control"):
+    agent = with_files("-insecure-ignore-security", one={"audit": {"enabled": True}, "acl_replication_token": "x"}).start()
+    for key in ("1:12: audit.enabled: an audit log", "1:30: acl_replication_token: copying tokens from another region"):
         check("[WARN] config: " in agent.log() and "/one.json:%s is not there yet: ignored, because of -insecure-ignore-security" % key in agent.log(),
               agent.log())
     write(agent, "two", {"acl_datacenter": "dc1", "services": [{"name": "web"}]})
     agent.put("/v1/agent/reload")
     check("web" in agent.get("/v1/agent/services")[2], "reloaded")
-    check("/two.json:1:2: acl_datacenter: access control is not there yet: ignored" in agent.log(), agent.log())
+    check("/two.json:1:2: acl_datacenter: %s: ignored" % BY_DATACENTER in agent.log(), agent.log())
 
 
 def a_reload_does_not_let_them_in():
     agent = with_files(web={"services": [{"name": "web"}]}).start()
-    write(agent, "tls", {"acl_datacenter": "dc1", "acl_token": "x", "services": [{"name": "other"}]})
+    write(agent, "tls", {"acl_datacenter": "dc1", "acl_replication_token": "x", "services": [{"name": "other"}]})
     status, _, body = agent.request("PUT", "/v1/agent/reload")
-    check(status >= 400 and b"tls.json:1:2: acl_datacenter: access control is not there yet" in body, "%d %r" % (status, body))
+    check(status >= 400 and b"tls.json:1:2: acl_datacenter: " + BY_DATACENTER.encode() in body, "%d %r" % (status, body))
     agent.proc.send_signal(signal.SIGHUP)
-    until("the log says so twice", lambda: agent.log().count("tls.json:1:27: acl_token: access control is not there yet") == 2)
+    until("the log says so twice", lambda: agent.log().count("tls.json:1:27: acl_replication_token: " + COPIED) == 2)
     until("all stays as it was", lambda: agent.log().count("the configuration is not read again") == 2)
     check(list(agent.get("/v1/agent/services")[2]) == ["web"], "nothing of the file was taken")
     write(agent, "tls", {"services": [{"name": "other"}]})

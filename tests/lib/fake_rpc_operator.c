@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "rpc/api/acl_admin.h"
 #include "rpc/api/operator.h"
 #include "rpc/server/coordinates.h"
 #include "tests/lib/fake_rpc.h"
@@ -83,4 +84,11 @@ void rpc_ask_regions(struct rpc *rpc, struct rpc_regions *regions) {
     own.name = (char *)"dc1", own.own = own.reachable = true, own.cluster_id = 1, own.leader = (char *)"10.0.0.1:8300";
     seen.regions = pointers, seen.n_regions = 1;
     regions->done(regions, CO_OK, &seen);
+}
+
+/* There is no server that has a key. */
+void rpc_acl(struct rpc *rpc, struct rpc_acl *acl) {
+    (void)rpc;
+    acl->text[0] = '\0';
+    acl->done(acl, CO_NOTREADY);
 }
