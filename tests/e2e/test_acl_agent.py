@@ -1,5 +1,5 @@
 """Agents with access control: whose tokens decide over their services and checks, and on whose behalf these are in the catalog."""
-import json, os, stat
+import http.client, json, os, stat
 from coordtest import Agent, check, configuration, run, until
 
 ROOT = "11111111-2222-4333-8444-555555555555"
@@ -117,6 +117,43 @@ def an_agent_without_rights_says_so_once():
     check(len(lines()) == 1, "%r" % lines())
 
 
+def granted(agent, name, rules):
+    """A new token with these rules: its accessor and its secret."""
+    status, text = ask(agent, ROOT, "PUT", "/v1/acl/policy", {"Name": name, "Rules": rules})
+    check(status == 200, text)
+    status, text = ask(agent, ROOT, "PUT", "/v1/acl/token", {"Policies": [{"Name": name}]})
+    check(status == 200, text)
+    return json.loads(text)["AccessorID"], json.loads(text)["SecretID"]
+
+
+def a_token_counts_for_what_it_may_and_as_long_as_it_is_there():
+    agent = started(Agent(acl()))
+    accessor, web = granted(agent, "web", 'service "web" { policy = "write" } node_prefix "" { policy = "read" }')
+    check(ask(agent, web, "PUT", "/v1/agent/service/register", {"Name": "db"})[0] == 403, "another name")
+    body = {"Name": "web", "ID": "web1", "Check": {"TTL": "1h"}}
+    check(ask(agent, web, "PUT", "/v1/agent/service/register", body)[0] == 200, "its own name")
+    until("the service in the catalog", lambda: instances(agent, "web") == ["web1"])
+    check(list(seen(agent, web, "/v1/agent/services")) == ["web1"], "it sees it")
+    check(ask(agent, web, "PUT", "/v1/agent/check/pass/service:web1")[0] == 200, "it reports")
+    reader, may_read = granted(agent, "reader", 'agent_prefix "" { policy = "read" }')
+
+    c = http.client.HTTPConnection(agent.ip, 8500, timeout=60)
+    c.request("GET", "/v1/agent/monitor?loglevel=debug", headers=by(may_read))
+    monitor = c.getresponse()
+    check(monitor.status == 200, "the log's lines as they come")
+    for gone in (reader, accessor):
+        check(ask(agent, ROOT, "DELETE", "/v1/acl/token/" + gone)[0] == 200, "the tokens are deleted")
+    monitor.read()                       # to its end
+    c.close()
+    until("the token is not known", lambda: ask(agent, web, "PUT", "/v1/agent/check/warn/service:web1")[0] == 403)
+    check(ask(agent, ROOT, "PUT", "/v1/agent/check/warn/service:web1")[0] == 200, "a change")
+    lines = lambda: [l for l in agent.log().split("\n") if "denies a check" in l and "id=service:web1" in l]
+    until("the catalog does not take it for a token that is gone", lambda: len(lines()) == 1)
+    check(ask(agent, ROOT, "PUT", "/v1/agent/service/register", body)[0] == 200, "another token takes it over")
+    state = lambda: [c["Status"] for c in seen(agent, ROOT, "/v1/health/checks/web") or []]
+    until("what was denied is there", lambda: state() == ["warning"])
+
+
 def watches_ask_as_the_default_token():
     agent = Agent(acl())
     out = os.path.join(agent.dir, "out")
@@ -134,4 +171,4 @@ def watches_ask_as_the_default_token():
 
 if __name__ == "__main__":
     run([a_server_decides_by_tokens_and_keeps_them, what_the_servers_deny_holds_up_nobody, an_agent_without_rights_says_so_once,
-         watches_ask_as_the_default_token])
+         a_token_counts_for_what_it_may_and_as_long_as_it_is_there, watches_ask_as_the_default_token])
