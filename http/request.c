@@ -271,7 +271,6 @@ void request_head(struct http_request *request, const char *url, const char *met
     connection->stage = CONNECTION_BODY;
     connection->began_ms = request->worker->now_ms;
     if (!request->refusal && parameters_parse(request)) route_find(request);
-    if (!request->refusal) token_parse(request);
     body_limit(request);
     /* Refuses before the body is sent, when the client waits for "100 Continue", or when the body is too large to drain
      * it. */
@@ -310,6 +309,7 @@ static void run_permitted(struct http_request *request) {
 
 void request_run_parsed(struct http_request *request) {
     if (!request->refusal && !request->route && parameters_parse(request)) route_find(request);
+    if (!request->refusal) token_parse(request);
     if (!request->refusal) requester_set(request); /* ?token= is known now */
     if (request->refusal) {
         refuse(request);

@@ -480,20 +480,20 @@ def forms_of_a_token():
 
 def dns_asks_as_the_default_token():
     def names(agent, name):
-        a = agent.ask(name + ".service.consul", "SRV")
+        a = agent.ask(name + ".service.coord", "SRV")
         return a.status, len(a.answer)
     for agent in both:
         path = "/v1/agent/token/default"
         for i in range(20):
             check(names(agent, "web")[0] == "NXDOMAIN" and names(agent, NAME)[0] == "NXDOMAIN", "anonymous sees none: %r %r" % (names(agent, "web"), names(agent, NAME)))
-            check(agent.ask("s1.node.consul").answer == [] and agent.ask("c1.node.consul").answer == [], "nor nodes")
+            check(agent.ask("s1.node.coord").answer == [] and agent.ask("c1.node.coord").answer == [], "nor nodes")
         for token, web, hidden in ((few, 2, 0), (ROOT, 2, 2), (few, 2, 0), ("", 0, 0)):
             agent.do("PUT", path, {"Token": token})
             until("%s: web %d" % (agent.name, web), lambda: names(agent, "web")[1] == web, 1)
             until("%s: hidden %d" % (agent.name, hidden), lambda: names(agent, NAME)[1] == hidden, 1)
             for i in range(5):
                 check(names(agent, "web")[1] == web and names(agent, NAME)[1] == hidden, "kept answers of %r" % token)
-            tag = agent.ask("%s.%s.service.consul" % (NAME, NAME), "SRV")
+            tag = agent.ask("%s.%s.service.coord" % (NAME, NAME), "SRV")
             check(len(tag.answer) == hidden and (hidden or not tag.additional), "%r" % (tag,))
         # rules of the default token
         secret, accessor, policy = token_of(RULES)
