@@ -49,22 +49,25 @@ static int view_token(struct http_request *request, const struct query_result *r
     return 200;
 }
 
-/* Answers with a secret are not kept. */
-static void get_token(struct http_request *request) {
-    if (!acl_is_on(request)) return;
-    Pb__AclTokenRequest *message = arena_alloc(http_arena(request), sizeof *message);
-    pb__acl_token_request__init(message);
-    message->accessor = acl_path_value(request, "id");
-    http_read_fresh(request, &query_acl_token, &message->base, view_token, NULL);
-}
-
-static void get_self(struct http_request *request) {
-    if (!acl_is_on(request)) return;
+static void read_self(struct http_request *request) {
     const struct requester *requester = http_requester(request);
     Pb__AclTokenSelfRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__acl_token_self_request__init(message);
     message->secret.data = (uint8_t *)(uintptr_t)requester->text, message->secret.len = requester->size;
     http_read_fresh(request, &query_acl_token_self, &message->base, view_token, NULL);
+}
+
+/* Of the path's ID, or of /v1/acl/token/self. Answers with a secret are not kept. */
+static void get_token(struct http_request *request) {
+    if (!acl_is_on(request)) return;
+    if (!http_path_value(request, "id").size) {
+        read_self(request);
+        return;
+    }
+    Pb__AclTokenRequest *message = arena_alloc(http_arena(request), sizeof *message);
+    pb__acl_token_request__init(message);
+    message->accessor = acl_path_value(request, "id");
+    http_read_fresh(request, &query_acl_token, &message->base, view_token, NULL);
 }
 
 /* -- writing -------------------------------------------------------------------------------------------------------- */
@@ -248,7 +251,7 @@ const struct http_route http_routes_acl[] = {
      "Makes a token; Consul's members: Policies, Roles, ServiceIdentities, NodeIdentities, Description, Local, "
      "ExpirationTTL or ExpirationTime, AccessorID, SecretID",
      OFF},
-    {HTTP_GET, "/v1/acl/token/self", get_self, "none: whoever asks has the token's secret", HTTP_PARAMS(HTTP_READS),
+    {HTTP_GET, "/v1/acl/token/self", get_token, "none: whoever asks has the token's secret", HTTP_PARAMS(HTTP_READS),
      "The token of the request", OFF},
     {HTTP_GET, "/v1/acl/token/:id", get_token, "acl:read", HTTP_PARAMS(ID, HTTP_READS),
      "A token; its secret only for those who have acl:write, else `<hidden>`. 403 when there is none", OFF},

@@ -120,8 +120,8 @@ Test(acl_api, needs_rights_everywhere) {
     bootstrap();
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         char *text = want(403, NULL, rows[i].request, rows[i].body);
-        cr_assert(strstr(text, "Permission denied: the request has no token, and the anonymous one lacks acl:"), "%s: %s",
-                  rows[i].request, text);
+        cr_assert(strstr(text, "Permission denied: the request has no token, and the anonymous one lacks acl:"),
+                  "%s: %s", rows[i].request, text);
         free(text);
         text = want(403, "nobody's", rows[i].request, rows[i].body);
         cr_assert_str_eq(text, "ACL not found");
