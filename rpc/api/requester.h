@@ -1,4 +1,4 @@
-/* Who a read or a write is for: the token that a client sent, or the node whose certificate a connection showed. Reads,
+/* The owner of a read or a write: the token that a client sent, or the node whose certificate a connection showed. Reads,
  * writes and renewals carry one (rpc/api/rpc.h), and the server that carries them out finds its rules (rpc_access).
  *
  * NULL stands for coord's own work, which may do everything, and for every client while there is no access control.

@@ -54,7 +54,7 @@ struct rpc_role {
     void (*status)(struct rpc *rpc, struct rpc_status *status);
     size_t (*peers)(struct rpc *rpc, struct arena *arena, const char ***addresses);
     size_t (*servers)(struct rpc *rpc, struct arena *arena, const char ***addresses); /* loop thread */
-    struct rpc_self (*self)(const struct rpc *rpc);            /* loop thread */
+    struct rpc_self (*self)(const struct rpc *rpc);                                   /* loop thread */
     void (*know_server)(struct rpc *rpc, const char *address); /* loop thread: one more to join by */
     /* loop thread: ids of the other servers of the cluster's configuration; NULL: this is no server */
     size_t (*other_servers)(struct rpc *rpc, uint64_t *ids, size_t room);

@@ -5,8 +5,8 @@
 #include "agent/membership.h"
 #include "rpc/wire/security.h"
 
-#define DAY  INT64_C(86400)
-#define WEEK (7 * DAY)
+#define DAY      INT64_C(86400)
+#define WEEK     (7 * DAY)
 #define SPREAD_S 60
 static const uint8_t ca_1[TLS_PIN_SIZE] = "one", ca_2[TLS_PIN_SIZE] = "two";
 

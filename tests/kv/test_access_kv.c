@@ -1,5 +1,5 @@
-/* Which rules the commands of this folder need, each of them; that none of its commands and queries was forgotten; the
- * policy of key lists; and that changes of hidden things are no changes of an answer. */
+/* The rules that each command of this folder needs; none of its commands and queries was forgotten; the policy of key
+ * lists; changes of hidden things are no changes of an answer. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Who gets a certificate of a server, and what for (rpc/server/enrolment.h): by enrol_ask, over real sockets. */
+/* Certificates that a server gives, to whom and what for (rpc/server/enrolment.h): by enrol_ask, over real sockets. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>

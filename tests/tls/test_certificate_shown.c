@@ -52,7 +52,8 @@ Test(certificate_shown, whoever_knows_an_older_ca_can_judge_it) {
             size_t count = tls_certificate_count(buffer_slice(&shown));
             cr_assert_leq(count, TLS_CHAIN_MOST);
             cr_expect_eq(count, 2u + (size_t)(last - first) + (first > 0), "%d to %d: %zu", first, last, count);
-            for (int i = 0; i < CAS; i++) /* the cross of the oldest is there, too, so one more CA before it is enough */
+            for (int i = 0; i < CAS;
+                 i++) /* the cross of the oldest is there, too, so one more CA before it is enough */
                 cr_expect_eq(judge(buffer_slice(&shown), buffer_slice(&cas[i].chain)) == TLS_TRUSTED,
                              i >= first - 1 && i <= last, "%d to %d, by %d", first, last, i);
             buffer_free(&known);
