@@ -176,7 +176,7 @@ Test(access_txn, sessions_and_fences) {
 
 /* -- comparisons -------------------------------------------------------------------------------------------------- */
 
-/* What is chosen would tell what was compared. */
+/* The choice would tell what was compared. */
 Test(access_txn, a_comparison_with_something_hidden_denies_all) {
     cr_assert(kv_put(&world, "a", "1").yes);
     for (unsigned reads = 0; reads < 2; reads++)
