@@ -60,8 +60,9 @@ struct module_command {
     /* May the request's token send it? Any thread of a server, before the command is proposed; `txn` reads the state as of
      * then, for names that the request does not say (the service of an ID). CO_OK; CO_DENIED: check->missing says why; the
      * store's errors. A thing that is not there is nobody's: CO_OK, and `apply` answers. Of a request with several parts it
-     * may mark those that are denied (TxnOp.refused, QuotaAsk.denied) and answer CO_OK: what is proposed is the request as
-     * it is afterwards (`marks`). NULL: servers_only. */
+     * may mark those that are denied (TxnOp.refused, QuotaAsk.denied), or that its refusals have to be short
+     * (QueueAcquireCommand.nameless), and answer CO_OK: what is proposed is the request as it is afterwards
+     * (`marks`). NULL: servers_only. */
     bool marks;
     int (*may)(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request);
     /* Applier thread. Checks everything before its first write; sets error/yes/text/message of `result`. `request` is

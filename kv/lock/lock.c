@@ -61,6 +61,7 @@ static const struct module_command commands[] = {
      .name = "lock-acquire",
      .request = &pb__queue_acquire_command__descriptor,
      .result = &pb__queue_answer__descriptor,
+     .marks = true,
      .may = queue_acquire_may,
      .apply = acquire_apply},
     {.number = LOCK_RELEASE,

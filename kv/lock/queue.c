@@ -289,6 +289,7 @@ static int refuse_entry(struct change *change, const Pb__QueueAcquireCommand *wi
      * without delaying anybody. */
     if (!waits || wish->limit || change->family->is_election) return CO_OK;
     int rv = circle_find(tx->store, change->family, entry, change->name, change->queue, tx->arena, &circle);
+    if (circle && wish->nameless) circle = "the wait would close a circle";
     return rv == CO_OK && circle ? machine_refuse(result, CO_CONFLICT, circle) : rv;
 }
 

@@ -7,9 +7,10 @@ static int may_write(struct access_check *check, const char *name) {
 }
 
 int queue_acquire_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
-    const Pb__QueueAcquireCommand *command = (const Pb__QueueAcquireCommand *)request;
+    Pb__QueueAcquireCommand *command = (Pb__QueueAcquireCommand *)(uintptr_t)request;
     (void)txn;
     int rv = may_write(check, command->name);
+    command->nameless = !access_allows_below(check->access, ACCESS_LOCK, slice_make("", 0), ACCESS_READ);
     return rv == CO_OK ? session_may_use(check, command->session) : rv;
 }
 

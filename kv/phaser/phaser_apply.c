@@ -9,13 +9,16 @@ static int name_refused(const char *name, struct machine_result *result) {
 }
 
 /* "a < b < a", names shortened. */
-static const char *circle(struct machine_tx *tx, const char *name, const struct phaser_chain *above) {
-    const char *text = arena_printf(tx->arena, "%.64s", name);
+static int refuse_circle(struct machine_tx *tx, const Pb__PhaserRegisterCommand *command,
+                         const struct phaser_chain *above, struct machine_result *result) {
+    const char *name = command->name, *text = arena_printf(tx->arena, "%.64s", name);
+    if (command->nameless) return machine_refuse(result, CO_CONFLICT, "parent: the phaser would be its own ancestor");
     for (unsigned i = 0; i < above->count; i++) {
         text = arena_printf(tx->arena, "%s < %.64s", text, above->at[i]->name);
         if (strcmp(above->at[i]->name, name) == 0) break;
     }
-    return text;
+    return machine_refuse(result, CO_CONFLICT,
+                          arena_printf(tx->arena, "parent: the phaser would be its own ancestor: %s", text));
 }
 
 /* -- register ----------------------------------------------------------------------------------------------------- */
@@ -42,17 +45,16 @@ static int load_parent(struct machine_tx *tx, const char *parent, struct phaser_
 }
 
 /* The phaser exists: its parent has to be the one that the command names. */
-static int parent_refused(struct machine_tx *tx, const Pb__Phaser *phaser, const char *parent,
+static int parent_refused(struct machine_tx *tx, const Pb__Phaser *phaser, const Pb__PhaserRegisterCommand *command,
                           struct machine_result *result) {
+    const char *parent = command->parent;
     struct phaser_chain above;
     int rv = load_parent(tx, parent, &above);
     if (rv != CO_OK) return rv;
     for (unsigned i = 0; i < above.count; i++)
-        if (strcmp(above.at[i]->name, phaser->name) == 0)
-            return machine_refuse(result, CO_CONFLICT,
-                                  arena_printf(tx->arena, "parent: the phaser would be its own ancestor: %s",
-                                               circle(tx, phaser->name, &above)));
+        if (strcmp(above.at[i]->name, phaser->name) == 0) return refuse_circle(tx, command, &above, result);
     if (strcmp(phaser->parent, parent) == 0) return CO_OK;
+    if (command->nameless) return machine_refuse(result, CO_CONFLICT, "parent: the phaser has another parent, or none");
     return machine_refuse(
         result, CO_CONFLICT,
         phaser->parent[0]
@@ -66,18 +68,17 @@ static int begin(struct machine_tx *tx, const Pb__PhaserRegisterCommand *command
     struct phaser_chain above = {0};
     int rv = command->parent[0] ? load_parent(tx, command->parent, &above) : CO_OK;
     if (rv != CO_OK) return rv;
-    if (strcmp(command->parent, command->name) == 0)
-        return machine_refuse(result, CO_CONFLICT,
-                              arena_printf(tx->arena, "parent: the phaser would be its own ancestor: %s",
-                                           circle(tx, command->name, &above)));
+    if (strcmp(command->parent, command->name) == 0) return refuse_circle(tx, command, &above, result);
     if (above.count == PHASER_DEPTH_MAX)
         return machine_refuse(
             result, CO_INVALID,
             arena_printf(tx->arena, "parent: a tree of phasers has at most %d levels", PHASER_DEPTH_MAX));
     if (above.count && above.at[above.count - 1]->descendants >= PHASER_TREE_MAX)
-        return machine_refuse(result, CO_BUSY,
-                              arena_printf(tx->arena, "parent: a tree has at most %d phasers below its root \"%.64s\"",
-                                           PHASER_TREE_MAX, above.at[above.count - 1]->name));
+        return machine_refuse(
+            result, CO_BUSY,
+            arena_printf(tx->arena, "parent: a tree has at most %d phasers below its root%s%.64s%s", PHASER_TREE_MAX,
+                         command->nameless ? "" : " \"", command->nameless ? "" : above.at[above.count - 1]->name,
+                         command->nameless ? "" : "\""));
     *chain =
         (struct phaser_chain){.count = 1 + above.count, .at = {fresh(tx, command->name)}, .signalled = above.signalled};
     memcpy(chain->at + 1, above.at, above.count * sizeof *above.at);
@@ -155,7 +156,7 @@ int phaser_register_apply(struct machine_tx *tx, void *request, struct machine_r
         return machine_refuse(result, CO_INVALID, "mode: signal-wait, signal or wait is wanted");
     rv = phaser_chain_load(tx, name, &chain);
     if (rv == CO_NOTFOUND) rv = begin(tx, command, &chain, result);
-    else if (rv == CO_OK && command->parent[0]) rv = parent_refused(tx, chain.at[0], command->parent, result);
+    else if (rv == CO_OK && command->parent[0]) rv = parent_refused(tx, chain.at[0], command, result);
     if (rv != CO_OK || result->error) return rv;
     rv = phaser_member_get(tx->store, name, known, tx->arena, &member);
     if (rv == CO_OK && member->mode == command->mode) return registered(tx, chain.at[0], member, result);

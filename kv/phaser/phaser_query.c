@@ -223,9 +223,10 @@ const struct query_type query_phaser_await = {.number = 56,
 /* A phaser that comes below a parent is one more party there, so it needs a rule for the parent too. Later its arrivals
  * count there without one. */
 static int register_may(struct access_check *check, struct store_txn *txn, const ProtobufCMessage *request) {
-    const Pb__PhaserRegisterCommand *command = (const Pb__PhaserRegisterCommand *)request;
+    Pb__PhaserRegisterCommand *command = (Pb__PhaserRegisterCommand *)(uintptr_t)request;
     (void)txn;
     int rv = access_require(check, ACCESS_LOCK, slice_text(command->name), ACCESS_WRITE);
+    command->nameless = !access_allows_below(check->access, ACCESS_LOCK, slice_make("", 0), ACCESS_READ);
     if (rv == CO_OK && command->parent[0])
         rv = access_require(check, ACCESS_LOCK, slice_text(command->parent), ACCESS_WRITE);
     return rv == CO_OK ? session_may_use(check, command->session) : rv;
@@ -241,6 +242,7 @@ static const struct module_command commands[] = {
      .name = "phaser-register",
      .request = &pb__phaser_register_command__descriptor,
      .result = &pb__phaser_registration__descriptor,
+     .marks = true,
      .may = register_may,
      .apply = phaser_register_apply},
     {.number = PHASER_ARRIVE,

@@ -1,4 +1,4 @@
-/* The rights to send a transaction: each operation is judged by the rules of the module whose thing it is about. */
+/* The rules for transactions: each operation is judged by the module whose thing it is about. */
 #include "base/message.h"
 #include "kv/election/election.h"
 #include "kv/fence/fence.h"
@@ -14,7 +14,7 @@ struct judge {
     struct store_txn *txn;
 };
 
-/* The thing that an operation or a comparison is about. */
+/* The subject of an operation or a comparison. */
 struct thing {
     Pb__TxnThing kind;
     ProtobufCBinaryData key;

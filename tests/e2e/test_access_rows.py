@@ -16,7 +16,9 @@ MORE = {
     "/v1/lb/pick/*service": [NODES["read"]], "/v1/lb/owner/*service": [NODES["read"]],
     # with ?ttl= they make a session
     "/v1/lock/+name/acquire": [SESSIONS], "/v1/election/+name/campaign": [SESSIONS], "/v1/barrier/+name/enter": [SESSIONS],
-    "/v1/hazard/+object/protect": [SESSIONS], "/v1/phaser/+name/register": [SESSIONS],
+    "/v1/hazard/+object/protect": [SESSIONS], "/v1/phaser/+name/register": [SESSIONS], "/v1/quota/:name/lease": [SESSIONS],
+    # they renew the session
+    "/v1/lock/+name/renew": [SESSIONS], "/v1/election/+name/renew": [SESSIONS],
 }
 # A thing that is hidden is answered as one that is not there.
 AS_NOT_THERE = {("/v1/failover/:service", "GET")}

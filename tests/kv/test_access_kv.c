@@ -1,5 +1,5 @@
-/* The rules that each command of this folder needs; none of its commands and queries was forgotten; the policy of key
- * lists; changes of hidden things are no changes of an answer. */
+/* Each command of this folder needs its rules, and none of its commands and queries was forgotten. Further: the policy of
+ * key lists; and changes of hidden things, which are no changes of an answer. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -241,6 +241,44 @@ Test(access_kv, an_ask_is_denied_by_itself) {
     cr_expect_eq(quota_look(&world, "other")->n_leases, 0);
     arena_free(&arena);
     access_release(access);
+}
+
+/* The text of the refusal, for a token with these rules. */
+static const char *refusal(const char *rules, uint8_t type, const ProtobufCMessage *command) {
+    static char text[1024];
+    cr_assert(may(rules, type, command, NULL));
+    struct outcome outcome = fixture_apply(&world, type, command);
+    cr_assert_eq(outcome.error, CO_CONFLICT, "%s", outcome.text);
+    snprintf(text, sizeof text, "%s", outcome.text);
+    return text;
+}
+
+Test(access_kv, a_refusal_names_nothing_that_is_hidden) {
+    char two[UUID_TEXT_SIZE + 1];
+    Pb__SessionUse use = PB__SESSION_USE__INIT;
+    Pb__QueueAcquireCommand acquire = PB__QUEUE_ACQUIRE_COMMAND__INIT;
+    session_id(2, two);
+    cr_assert(session_make(&world, two, &(struct session_plan){.node = "n1"}).yes);
+    cr_assert(lock_take(&world, "mine", one, PB__QUEUE_MODE__QUEUE_EXCLUSIVE).token);
+    cr_assert(lock_take(&world, "hidden", one, PB__QUEUE_MODE__QUEUE_EXCLUSIVE).token);
+    cr_assert(lock_take(&world, "other", two, PB__QUEUE_MODE__QUEUE_EXCLUSIVE).token);
+    cr_assert_eq(lock_take(&world, "hidden", two, PB__QUEUE_MODE__QUEUE_EXCLUSIVE).error, CO_OK); /* it waits */
+    use.id = one, acquire.session = &use, acquire.name = text("other"), acquire.enqueue = true;
+    cr_expect(strstr(refusal("lock_prefix:write=", LOCK_ACQUIRE, &acquire.base), "hidden"));
+    const char *short_text = refusal("lock:write=other", LOCK_ACQUIRE, &acquire.base);
+    cr_expect_str_eq(short_text, "the wait would close a circle");
+
+    Pb__PhaserRegisterCommand join = PB__PHASER_REGISTER_COMMAND__INIT;
+    join.session = &use, join.name = text("p"), join.parent = text("hidden");
+    cr_assert_eq(fixture_apply(&world, PHASER_REGISTER, &join.base).error, CO_OK);
+    join.parent = text("q");
+    cr_expect(strstr(refusal("lock_prefix:write=", PHASER_REGISTER, &join.base), "hidden"));
+    short_text = refusal("lock:write=p lock:write=q", PHASER_REGISTER, &join.base);
+    cr_expect_str_eq(short_text, "parent: the phaser has another parent, or none");
+    join.name = text("hidden"), join.parent = text("p");
+    cr_expect(strstr(refusal("lock_prefix:write=", PHASER_REGISTER, &join.base), "p < hidden"));
+    short_text = refusal("lock:write=p lock:write=hidden", PHASER_REGISTER, &join.base);
+    cr_expect_str_eq(short_text, "parent: the phaser would be its own ancestor");
 }
 
 /* -- queries ------------------------------------------------------------------------------------------------------ */

@@ -59,6 +59,8 @@ static bool follow_as(const struct access *access, struct stream_ask *ask) {
             cr_assert_lt(seen.count, EVENTS_MAX);
             cr_assert_eq(event->last, event->position->topic == 0);
             cr_assert(event->position->index != last, "seed %lu: it was the last of that index", seed);
+            bool next = i > 0 && event->position->index != result->events[i - 1]->position->index;
+            cr_assert(!next || result->events[i - 1]->last, "seed %lu: it waits for more of that index", seed);
             if (event->last) last = event->position->index;
             seen.events[seen.count++] =
                 (struct event){event->position->index, stream_thing_of(event->kind, message_slice(event->name)),

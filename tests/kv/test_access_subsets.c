@@ -45,7 +45,7 @@ Test(access_subsets, a_token_gets_what_it_may_read_and_nothing_else, .timeout = 
     cr_assert_leq(known_queries_count, ARRAY_COUNT(noticed));
     uint64_t first = one ? strtoull(one, NULL, 10) : 1;
     for (uint64_t seed = first; seed < first + (one ? 1 : SEEDS); seed++) judge_seed(seed, noticed);
-    /* With each of the queries an unreduced answer would have been noticed. */
+    /* The judge notices the answer for everybody, with each of the queries. */
     for (size_t i = 0; i < known_queries_count && !one; i++)
         cr_expect_gt(noticed[i], 0, "%s: row %zu", known_queries[i].type->name, i);
 }

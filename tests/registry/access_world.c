@@ -1,6 +1,5 @@
 #include "access_world.h"
-
-#include <criterion/criterion.h>
+#include "base/check.h"
 
 struct fixture f;
 struct arena arena;
@@ -18,7 +17,7 @@ void access_world_close(void) {
 
 void register_spec(const char *spec) {
     struct outcome outcome = fixture_register(&f, spec);
-    cr_assert_eq(outcome.error, CO_OK, "%s: %s", spec, outcome.text);
+    CHECK(outcome.error == CO_OK);
 }
 
 struct outcome grant(const char *id, const char *node, const char *node_id) {
@@ -32,7 +31,7 @@ struct outcome grant(const char *id, const char *node, const char *node_id) {
 void lease_ends(const char *id, bool expired, bool leave) {
     Pb__LeaseEndCommand command = PB__LEASE_END_COMMAND__INIT;
     command.id = TEXT(id), command.term = expired ? f.term : 0, command.leave = leave;
-    cr_assert(fixture_apply(&f, LEASE_END, &command.base).yes);
+    CHECK(fixture_apply(&f, LEASE_END, &command.base).yes);
 }
 
 const char *seen(const char *rules, const struct query_type *type, const ProtobufCMessage *request) {
@@ -43,7 +42,7 @@ const char *seen(const char *rules, const struct query_type *type, const Protobu
     int error = fixture_ask_as(&f, access, type, request, &result, &check);
     const char *text = "-";
     if (error) {
-        cr_assert_eq(error, CO_DENIED);
+        CHECK(error == CO_DENIED);
         access_missing_print(&check.missing, &missing);
         text = arena_printf(&arena, "[%.*s]", (int)missing.size, missing.data);
     } else if (result.found) {
