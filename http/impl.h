@@ -444,7 +444,7 @@ bool authority_valid(struct slice text); /* of a URL, or a Host header */
 
 /* params.c */
 bool parameters_parse(struct http_request *request); /* target -> path, parameters, key; false: refused */
-void token_parse(struct http_request *request); /* ?token=, once the row is known */
+void token_parse(struct http_request *request);      /* ?token=, once the row is known */
 
 /* routes.c */
 void routes_init(void);

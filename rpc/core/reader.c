@@ -230,8 +230,7 @@ int rpc_may_write_bytes(struct rpc_reader *reader, const struct requester *reque
     uint8_t number = (uint8_t)bytes->data[0];
     const struct module_command *command = modules_command(rpc_modules(reader->rpc), number);
     if (!command) return CO_INVALID;
-    ProtobufCMessage *message =
-        message_unpack(arena, command->request, slice_make(bytes->data + 2, bytes->size - 2));
+    ProtobufCMessage *message = message_unpack(arena, command->request, slice_make(bytes->data + 2, bytes->size - 2));
     if (!message) return CO_INVALID;
     int error = rpc_may_write(reader, requester, number, message, arena, judged);
     if (error || !command->marks) return error;

@@ -261,7 +261,8 @@ static void write_done(struct node_proposal *proposal, int error, const void *da
 /* A command that is not allowed is answered as the machine answers one that it refuses. */
 static void judge_write(struct forwarding *f, struct served *served, Pb__PeerWrite *write) {
     char why[TEXT_MOST] = "";
-    int error = f->callbacks.may_write(f->callbacks.data, served->from, write, &f->frame, &served->judged, why, sizeof why);
+    int error =
+        f->callbacks.may_write(f->callbacks.data, served->from, write, &f->frame, &served->judged, why, sizeof why);
     if (error == CO_OK) return;
     served->refused = error;
     if (why[0]) served->text = mem_strdup(why);

@@ -257,6 +257,7 @@ def streams_follow_the_rules():
         server.do("PUT", "/v1/kv/%s/s%s" % (NAME, agent.name), VALUE)
         do_on(agent, "PUT", "/v1/agent/service/register", {"Name": NAME, "ID": NAME + "3", "Tags": [NAME]})
         server.do("PUT", "/v1/kv/web/s" + agent.name, "seen")
+        agent.do("PUT", "/v1/agent/service/deregister/" + NAME + "3")
         until("its key's event", lambda: "web/s" + agent.name in stream.text)
         set_rules(policy, RULES + ' key_prefix "open" { policy = "read" }')
         server.do("PUT", "/v1/kv/open" + agent.name, "seen")
