@@ -318,19 +318,12 @@ void request_run_parsed(struct http_request *request) {
     }
 }
 
-/* Has the query ?token=, also escaped? */
-static bool may_name_token(struct slice target) {
-    const char *query = memchr(target.data, '?', target.size);
-    size_t size = query ? (size_t)(target.data + target.size - query) : 0;
-    return query && (memmem(query, size, "token=", 6) || memchr(query, '%', size));
-}
-
 void request_run(struct http_request *request) {
     request->connection->stage = CONNECTION_WORK;
     request->stage = REQUEST_WORK;
     bool read = request->method & (HTTP_GET | HTTP_HEAD) && !request->refusal && !request->route;
     if (read) requester_set(request);
-    if (request->requester && may_name_token(request->target)) read = false;
+    if (request->requester && memmem(request->target.data, request->target.size, "token=", 6)) read = false;
     if (!read || !reading_fast(request)) request_run_parsed(request);
 }
 

@@ -18,7 +18,7 @@ static const char *judge(struct rpc *rpc, struct judged *judged, struct slice pr
     *error = rpc_may_write_bytes(judge_reader(rpc), judged->requester, &bytes, &arena, &judged->generation);
     bool same = *error || slice_equal(bytes, proposed);
     arena_free(&arena);
-    if (same) return rpc_denial(rpc->server->judge);
+    if (same) return *error == CO_INVALID ? co_strerror(CO_INVALID) : rpc_denial(rpc->server->judge);
     *error = CO_DENIED;
     return "Permission denied: the rules of the token have changed while the request was under way";
 }
