@@ -114,12 +114,12 @@ int read_run(const struct read_engine *engine, struct rpc_reader *reader, struct
     struct store_txn *txn = rpc_read_begin(reader);
     if (limit) store_read_limit(txn, limit);
     int error = type->run(txn, request, arena, &result);
+    if (!error) error = rpc_show(reader, requester, type, request, arena, &result, &hidden); /* it may walk, too */
     if (limit && store_read_limit_hit(txn)) error = CO_AGAIN;
     /* The floor of the same transaction counts, because after a restore the records' own indexes are older than those
      * that clients have. */
     uint64_t floor = error ? 0 : machine_floor(txn);
     if (!error) error = store_txn_error(txn);
-    if (!error) error = rpc_show(reader, requester, type, request, arena, &result, &hidden);
     if (!error) error = rpc_access(reader, requester, &access);
     if (result.index < floor) result.index = floor;
     if (!error) error = write(data, &result, answer);

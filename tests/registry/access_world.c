@@ -1,4 +1,5 @@
 #include "access_world.h"
+
 #include "base/check.h"
 
 struct fixture f;
