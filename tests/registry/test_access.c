@@ -1,7 +1,6 @@
 #include "registry/access.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -328,9 +327,9 @@ static size_t all_names(const char *letters, char names[NAMES_MOST][8]) {
         for (size_t i = from; i < to; i++) {
             for (const char *letter = letters; *letter; letter++) {
                 CHECK(count < NAMES_MOST);
-                size_t length = strlen(names[i]);
-                memcpy(names[count], names[i], length);
-                names[count][length] = *letter, names[count++][length + 1] = '\0';
+                memcpy(names[count], names[i], size - 1);
+                names[count][size - 1] = *letter;
+                names[count++][size] = '\0';
             }
         }
         from = to;
