@@ -132,19 +132,26 @@ void closed_server_note(struct closed_server *server, const struct identity *ide
     apply(server, TRUST_RENEWED, &command.base);
 }
 
+void closed_server_admit(struct closed_server *server, const struct join_token *token, const char *glob,
+                         unsigned uses) {
+    uint8_t hash[JOIN_TOKEN_HASH_SIZE];
+    Pb__JoinToken record = PB__JOIN_TOKEN__INIT;
+    Pb__JoinTokenCreateCommand command = PB__JOIN_TOKEN_CREATE_COMMAND__INIT;
+    CHECK(authority_hash(server->authority, token, hash));
+    record.id = message_bytes(slice_make(token->id, sizeof token->id));
+    record.hash = (ProtobufCBinaryData){sizeof hash, hash};
+    record.server = token->role == TLS_ROLE_SERVER, record.node = (char *)(uintptr_t)glob, record.uses = uses;
+    command.token = &record;
+    apply(server, JOIN_TOKEN_CREATE, &command.base);
+}
+
 struct join_token closed_server_token(struct closed_server *server, enum tls_role role, const char *glob,
                                       unsigned uses) {
     struct join_token token;
-    uint8_t pin[TLS_PIN_SIZE], hash[JOIN_TOKEN_HASH_SIZE];
-    Pb__JoinToken record = PB__JOIN_TOKEN__INIT;
-    Pb__JoinTokenCreateCommand command = PB__JOIN_TOKEN_CREATE_COMMAND__INIT;
+    uint8_t pin[TLS_PIN_SIZE];
     test_ca_pin(&server->ca, pin);
-    CHECK(join_token_make(role, pin, &token, NULL) == CO_OK && authority_hash(server->authority, &token, hash));
-    record.id = (ProtobufCBinaryData){sizeof token.id, token.id};
-    record.hash = (ProtobufCBinaryData){sizeof hash, hash};
-    record.server = role == TLS_ROLE_SERVER, record.node = (char *)(uintptr_t)glob, record.uses = uses;
-    command.token = &record;
-    apply(server, JOIN_TOKEN_CREATE, &command.base);
+    CHECK(join_token_make(role, pin, &token, NULL) == CO_OK);
+    closed_server_admit(server, &token, glob, uses);
     return token;
 }
 

@@ -41,6 +41,9 @@ const Pb__NodeCertificate *closed_server_record(struct closed_server *server, bo
 void closed_server_mode(struct closed_server *server, unsigned mode); /* enum trust_mode */
 /* A node's certificate is known, as if it had joined. */
 void closed_server_note(struct closed_server *server, const struct identity *identity);
+/* It takes this join token; `glob`: of names, `uses`: 0: any number. */
+void closed_server_admit(struct closed_server *server, const struct join_token *token, const char *glob, unsigned uses);
+/* The same for one that it draws. */
 struct join_token closed_server_token(struct closed_server *server, enum tls_role role, const char *glob,
                                       unsigned uses);
 
