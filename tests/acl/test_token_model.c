@@ -20,7 +20,8 @@ static uint64_t seed;
 static struct expiry *deadlines;
 static uint64_t term, now_ms;
 
-#define EXPECT(condition, ...) cr_assert(condition, "seed %lu: " #condition " " __VA_ARGS__)
+#define EXPECT(condition)         cr_assert(condition, "seed %lu: " #condition, seed)
+#define EXPECT_OF(condition, ...) cr_assert(condition, "seed %lu: " #condition " " __VA_ARGS__)
 static unsigned below(unsigned n) { return (unsigned)rng_below(&rng, n); }
 static bool one_in(unsigned n) { return below(n) == 0; }
 
@@ -89,7 +90,7 @@ static void do_make(unsigned number) {
     bool taken = token->there;
     for (unsigned i = 0; i < TOKENS; i++) taken = taken || (tokens[i].there && tokens[i].secret == of);
     struct outcome outcome = acls_token(&a, number, spec);
-    EXPECT((outcome.error == CO_OK) == (!taken && known), "%s", seed, outcome.text);
+    EXPECT_OF((outcome.error == CO_OK) == (!taken && known), "%s", seed, outcome.text);
     if (outcome.error) return;
     *token = (struct token){.there = true, .login = login, .secret = of, .made = outcome.index};
     token->end_ms = spec.ttl_ms ? now_ms + (uint64_t)spec.ttl_ms : spec.expiration_ms;
@@ -101,7 +102,7 @@ static void do_change(unsigned number) {
     bool wanted[POLICIES], known;
     struct token_spec spec = {.change = true, .grants = random_grants(wanted, &known)};
     struct outcome outcome = acls_token(&a, number, spec);
-    EXPECT((outcome.error == CO_OK) == (tokens[number].there && known), "%s", seed, outcome.text);
+    EXPECT_OF((outcome.error == CO_OK) == (tokens[number].there && known), "%s", seed, outcome.text);
     if (!outcome.error) memcpy(tokens[number].policies, wanted, sizeof wanted);
 }
 
@@ -137,8 +138,8 @@ static void propose(void *data, uint8_t number, const ProtobufCMessage *message)
     struct outcome outcome = fixture_apply(&a.f, number, message);
     for (unsigned i = 0; i < TOKENS; i++) {
         if (strcmp(command->accessor, acls_id('a', i)) != 0) continue;
-        EXPECT(tokens[i].there && outcome.yes, "%s", seed, outcome.text);
-        EXPECT(tokens[i].end_ms && now_ms >= tokens[i].end_ms, "token %u ends early", seed, i);
+        EXPECT_OF(tokens[i].there && outcome.yes, "%s", seed, outcome.text);
+        EXPECT_OF(tokens[i].end_ms && now_ms >= tokens[i].end_ms, "token %u ends early", seed, i);
         forget(&tokens[i]);
         ended++;
     }
@@ -168,8 +169,8 @@ static void pass(uint64_t ms) {
         expiry_tick(deadlines, now_ms, due, NULL);
     }
     for (unsigned i = 0; i < TOKENS; i++)
-        EXPECT(!tokens[i].there || !tokens[i].end_ms || now_ms < tokens[i].end_ms + LATE_MS, "token %u lives on", seed,
-               i);
+        EXPECT_OF(!tokens[i].there || !tokens[i].end_ms || now_ms < tokens[i].end_ms + LATE_MS, "token %u lives on",
+                  seed, i);
 }
 
 /* -- what is read --------------------------------------------------------------------------------------------------- */
@@ -183,7 +184,7 @@ static enum access_level level_of(const struct token *token) {
 static void compare_token(unsigned number) {
     const struct token *token = &tokens[number];
     const Pb__AclTokenResult *read = acls_read_token(&a, number);
-    EXPECT((read != NULL) == token->there, "token %u", seed, number);
+    EXPECT_OF((read != NULL) == token->there, "token %u", seed, number);
     if (!read) return;
     unsigned count = 0;
     for (unsigned i = 0; i < POLICIES; i++) count += token->policies[i];
@@ -202,7 +203,7 @@ static void compare_secret(unsigned secret) {
     int rv =
         resolve_secret(acls_begin_read(&a), a.key, slice_text(acls_secret(secret)), &settings, now_ms, &resolved, NULL);
     acls_end_read(&a);
-    EXPECT(rv == (counts ? CO_OK : CO_NOTFOUND), "secret %u: %d", seed, secret, rv);
+    EXPECT_OF(rv == (counts ? CO_OK : CO_NOTFOUND), "secret %u: %d", seed, secret, rv);
     if (rv != CO_OK) return;
     EXPECT(access_level_of(resolved.access, ACCESS_KEY, slice_text("k")) == level_of(token));
     access_release(resolved.access);
@@ -217,7 +218,7 @@ static void compare(void) {
     }
     EXPECT(acls_read_tokens(&a, NULL, NULL, NULL)->n_tokens == there);
     for (unsigned k = 0; k < POLICIES; k++)
-        EXPECT(acls_read_tokens(&a, acls_id('p', k), NULL, NULL)->n_tokens == of_policy[k], "policy %u", seed, k);
+        EXPECT_OF(acls_read_tokens(&a, acls_id('p', k), NULL, NULL)->n_tokens == of_policy[k], "policy %u", seed, k);
     for (unsigned i = 0; i < 5 && secrets; i++) compare_secret(below(secrets));
 }
 
