@@ -317,7 +317,7 @@ def json_of_users_has_its_place():
 
 
 def words_that_are_unknown_take_three_lines():
-    for args, named in ((("snap",), '"snapshot"'), (("lb",), "`coord help`"), (("login",), "Consul's `login`"), (("reg",), '"region" or "regions"'),
+    for args, named in ((("snap",), '"snapshot"'), (("lb",), "`coord help`"), (("exec",), "Consul's `exec`"), (("reg",), '"region" or "regions"'),
                         (("operator", "area"), "Consul's `operator area`"), (("kv", "put", "-namespace=x"), "Consul's `-namespace`"), (("kv", "g"), "`coord kv -h`"),
                         (("agent", "-auto-reload-config", "-dev"), "Consul's `-auto-reload-config`")):
         code, out = words(*args)

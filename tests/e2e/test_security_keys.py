@@ -46,8 +46,8 @@ def all_at_once():
                        tls={"verify_outgoing": True, "ca_file": "/etc/ca.pem", "auto_encrypt": {"tls": True}, "acl_replication_token": "c2VjcmV0"})
     lines = refused(agent)
     check(lines == ["acl.json:1:27: acl.enable_token_replication: " + COPIED,
-                    "acl.json:1:73: acl.tokens.replication: " + COPIED,
-                    "acl.json:1:117: audit.enabled: an audit log is not there yet",
+                    "acl.json:1:72: acl.tokens.replication: " + COPIED,
+                    "acl.json:1:114: audit.enabled: an audit log is not there yet",
                     "tls.json:1:70: auto_encrypt.tls: " + HANDED_OUT,
                     "tls.json:1:84: acl_replication_token: " + COPIED,
                     "-allow-write-http-from: a limit on who may write is not there yet"], "%r" % lines)
