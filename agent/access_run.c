@@ -25,6 +25,7 @@ struct access_run {
     /* Client agents: the question that follows the servers' state. */
     bool stopping, asking; /* under the lock */
     struct rpc_fetch follow;
+    uv_timer_t again;
 };
 
 /* -- servers ------------------------------------------------------------------------------------------------------ */
@@ -82,7 +83,9 @@ static int resolve(void *data, struct store_txn *txn, const struct requester *re
 /* -- client agents ------------------------------------------------------------------------------------------------ */
 static void ask(struct access_run *run, uint64_t index);
 
-/* Another thread. An error comes again soon only by itself: rpc_fetch waits for a server. */
+static void ask_again(uv_timer_t *timer) { ask(CONTAINER_OF(timer, struct access_run, again), 0); }
+
+/* Loop thread. A refusal may come at once, each time (an unknown token): so an error waits before the next question. */
 static void followed(struct rpc_fetch *fetch, int error, const struct rpc_fetched *fetched) {
     struct access_run *run = CONTAINER_OF(fetch, struct access_run, follow);
     uint64_t index = error == CO_OK ? fetched->index : 0;
@@ -92,7 +95,8 @@ static void followed(struct rpc_fetch *fetch, int error, const struct rpc_fetche
     pthread_mutex_unlock(&run->lock);
     if (stopping) return;
     if (error != CO_OK || index != fetch->index) rpc_access_changed(run->rpc);
-    ask(run, index);
+    if (error == CO_OK) ask(run, index);
+    else uv_timer_start(&run->again, ask_again, AGAIN_MS, 0);
 }
 
 static void ask(struct access_run *run, uint64_t index) {
@@ -131,7 +135,7 @@ void access_run_token(void *data, enum http_agent_token token, const char *secre
     }
 }
 
-struct access_run *access_run_start(struct rpc *rpc, const struct config *config, const char *node) {
+struct access_run *access_run_start(uv_loop_t *loop, struct rpc *rpc, const struct config *config, const char *node) {
     if (!config->acl_enabled) return NULL;
     struct access_run *run = mem_zalloc(sizeof *run);
     bool deny = strcasecmp(config->acl_default_policy, "deny") == 0;
@@ -141,6 +145,7 @@ struct access_run *access_run_start(struct rpc *rpc, const struct config *config
     run->control = (struct rpc_access_control){
         .data = run, .changes = {SPACE_ACL_ALL, slice_make("", 0)}, .resolve = config->server ? resolve : NULL};
     rpc_access_control_set(rpc, &run->control);
+    CHECK(uv_timer_init(loop, &run->again) == 0);
     if (!config->server) ask(run, 0);
     return run;
 }
@@ -151,6 +156,7 @@ void access_run_stop(struct access_run *run) {
     run->stopping = true;
     bool asking = run->asking;
     pthread_mutex_unlock(&run->lock);
+    uv_close((uv_handle_t *)&run->again, NULL);
     if (asking) rpc_fetch_cancel(run->rpc, &run->follow);
 }
 
@@ -159,9 +165,4 @@ void access_run_free(struct access_run *run) {
     requester_release(run->agent_master);
     pthread_mutex_destroy(&run->lock);
     free(run);
-}
-
-void access_run_describe(const struct config *config, struct buffer *out) {
-    if (!config->acl_enabled) buffer_append_text(out, "no access control: whoever reaches the API may do everything");
-    else buffer_printf(out, "access control: default %s", config->acl_default_policy);
 }

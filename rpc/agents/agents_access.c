@@ -1,6 +1,6 @@
 /* On whose behalf an agent's requests are, and what they may do. An agent says which token a client sent it; the verdict is
- * this server's. Without a token a request is the agent's own work: then the certificate of its connection counts, and in an
- * open cluster nothing does, so that it is anonymous. Loop thread. */
+ * this server's. Without a token a request is the agent's own work: then a certificate of the cluster's own CA counts, and
+ * without one nothing does, so that it is anonymous. Loop thread. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,9 +9,20 @@
 #include "rpc/api/access_control.h"
 #include "rpc/core/rpc_internal.h"
 
+/* Only the cluster's own CA says which node somebody is (rpc/wire/security.h): certificates of a company's CA name whom they
+ * like, and the hello's name is then only said. */
+static bool is_proven(struct agent *agent) {
+    const struct tls_certificate *certificate = link_peer(agent->wire);
+    struct rpc_self self = agent->agents->rpc->role->self(agent->agents->rpc);
+    struct security_rules rules = {.kind = SECURITY_OPEN};
+    if (self.security) security_get(self.security, &rules);
+    return rules.kind == SECURITY_CLUSTER && certificate && certificate->role != TLS_ROLE_NONE &&
+           (agent->is_link || slice_equal_nocase(slice_text(certificate->node), slice_text(agent->node)));
+}
+
 static struct requester *self_of(struct agent *agent) {
     if (agent->self) return requester_keep(agent->self);
-    bool proven = link_peer(agent->wire) != NULL;
+    bool proven = is_proven(agent);
     enum requester_slot slot = !proven ? REQUESTER_ANONYMOUS : agent->is_link ? REQUESTER_REGION : REQUESTER_NODE;
     struct slice text = !proven          ? SLICE_LITERAL(REQUESTER_ANONYMOUS_SECRET)
                         : agent->is_link ? slice_text(agent->region)

@@ -1,5 +1,5 @@
 """Agents with access control: whose tokens decide over their services and checks, and on whose behalf these are in the catalog."""
-import http.client, json, os, stat
+import http.client, json, os, stat, time
 from coordtest import Agent, check, configuration, run, until
 
 ROOT = "11111111-2222-4333-8444-555555555555"
@@ -117,6 +117,20 @@ def an_agent_without_rights_says_so_once():
     check(len(lines()) == 1, "%r" % lines())
 
 
+def cpu_seconds(pid):
+    fields = open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def an_agent_whose_token_nobody_knows_does_not_ask_in_a_loop():
+    server = started(Agent(acl(), name="s1"))
+    client = Agent("-retry-join=" + server.ip, acl(tokens={"agent": WRONG}), server=False, name="c1").start(wait=False)
+    until("its lease is denied", lambda: "lease of this node is denied" in client.log())
+    before = cpu_seconds(client.proc.pid)
+    time.sleep(4)  # a window to measure over, not a wait for something
+    check(cpu_seconds(client.proc.pid) - before < 0.5, "it is nearly idle")
+
+
 def granted(agent, name, rules):
     """A new token with these rules: its accessor and its secret."""
     status, text = ask(agent, ROOT, "PUT", "/v1/acl/policy", {"Name": name, "Rules": rules})
@@ -171,4 +185,5 @@ def watches_ask_as_the_default_token():
 
 if __name__ == "__main__":
     run([a_server_decides_by_tokens_and_keeps_them, what_the_servers_deny_holds_up_nobody, an_agent_without_rights_says_so_once,
+         an_agent_whose_token_nobody_knows_does_not_ask_in_a_loop,
          a_token_counts_for_what_it_may_and_as_long_as_it_is_there, watches_ask_as_the_default_token])
