@@ -200,7 +200,8 @@ static int start_rpc(struct agent *agent, struct fault *fault) {
     kv_key_list_policy = agent->config.acl_key_list_policy;
     if (agent->config.server) rv = start_server(agent, fault);
     else start_client(agent);
-    if (rv == CO_OK) agent->access = access_run_start(&agent->loop, agent->rpc, &agent->config, agent->identity.node_name);
+    if (rv == CO_OK)
+        agent->access = access_run_start(&agent->loop, agent->rpc, &agent->config, agent->identity.node_name);
     if (!agent->access) return rv;
     struct agent_tokens_config tokens = {.config = &agent->config,
                                          .data_dir = agent->identity.temporary ? NULL : agent->identity.data_dir,

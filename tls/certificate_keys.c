@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "tls/certificate_inner.h"
+#include "tls/key_import.h"
 
 void tls_wipe(struct buffer *secret) {
     if (secret->data) gnutls_memset(secret->data, 0, secret->capacity);
@@ -38,8 +39,7 @@ int tls_key_make(struct buffer *key, struct fault *fault) {
 int tls_load_key(struct slice pem, gnutls_x509_privkey_t *key, struct fault *fault) {
     if (pem.size == 0) return fault_set(fault, CO_INVALID, "there is no private key: it is empty");
     CHECK(gnutls_x509_privkey_init(key) == 0);
-    gnutls_datum_t text = tls_datum(pem);
-    int rv = gnutls_x509_privkey_import2(*key, &text, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN);
+    int rv = key_import(*key, pem);
     if (rv == 0) return CO_OK;
     gnutls_x509_privkey_deinit(*key);
     *key = NULL;

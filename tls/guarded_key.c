@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "tls/key_import.h"
 #include "tls/secret.h"
 
 /* An EC key's numbers are kept, because loading them costs a tenth of parsing its PEM. */
@@ -16,7 +17,7 @@ struct numbers {
 };
 
 struct guarded {
-    struct tls_secret secret; /* struct numbers, or PEM */
+    struct tls_secret secret; /* struct numbers, or DER */
     bool is_numbers;
     gnutls_pk_algorithm_t algorithm;
     unsigned bits;
@@ -29,9 +30,9 @@ static int load_numbers(const struct numbers *numbers, gnutls_privkey_t key) {
     return gnutls_privkey_import_ecc_raw(key, numbers->curve, &part[0], &part[1], &part[2]);
 }
 
-static int load_pem(struct slice pem, gnutls_privkey_t key) {
-    gnutls_datum_t text = {(unsigned char *)(uintptr_t)pem.data, (unsigned)pem.size};
-    return gnutls_privkey_import_x509_raw(key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
+static int load_der(struct slice der, gnutls_privkey_t key) {
+    gnutls_datum_t bytes = {(unsigned char *)(uintptr_t)der.data, (unsigned)der.size};
+    return gnutls_privkey_import_x509_raw(key, &bytes, GNUTLS_X509_FMT_DER, NULL, 0);
 }
 
 /* Copied out first, because the numbers have to be aligned. */
@@ -40,7 +41,7 @@ static int load(const struct guarded *guarded, gnutls_privkey_t *key) {
     int error = gnutls_privkey_init(key);
     if (error) return error;
     error = guarded->is_numbers ? load_numbers((const struct numbers *)(const void *)secret.data, *key)
-                                : load_pem(secret, *key);
+                                : load_der(secret, *key);
     if (error) gnutls_privkey_deinit(*key);
     return error;
 }
@@ -108,17 +109,21 @@ static int keep(struct guarded *guarded, gnutls_x509_privkey_t from, struct slic
     struct numbers numbers = {0};
     guarded->algorithm = (gnutls_pk_algorithm_t)gnutls_x509_privkey_get_pk_algorithm2(from, &guarded->bits);
     guarded->is_numbers = guarded->algorithm == GNUTLS_PK_ECDSA && take_numbers(from, &numbers);
-    struct slice secret = guarded->is_numbers ? slice_make(&numbers, sizeof numbers) : pem;
-    int error = tls_secret_set(&guarded->secret, secret, fault);
+    struct buffer der = {0};
+    bool taken = guarded->is_numbers || key_der(pem, &der);
+    struct slice secret = guarded->is_numbers ? slice_make(&numbers, sizeof numbers) : buffer_slice(&der);
+    int error = taken ? tls_secret_set(&guarded->secret, secret, fault)
+                      : fault_set(fault, CO_INVALID, "the private key is not in PEM without a password");
     explicit_bzero(&numbers, sizeof numbers);
+    if (der.data) explicit_bzero(der.data, der.capacity);
+    buffer_free(&der);
     return error;
 }
 
 int guarded_key_make(struct slice pem, gnutls_privkey_t *key, struct fault *fault) {
-    gnutls_datum_t text = {(unsigned char *)(uintptr_t)pem.data, (unsigned)pem.size};
     gnutls_x509_privkey_t parsed;
     if (gnutls_x509_privkey_init(&parsed) != 0) return fault_set(fault, CO_NOMEM, "no memory for a key");
-    int rv = gnutls_x509_privkey_import2(parsed, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
+    int rv = key_import(parsed, pem);
     struct guarded *guarded = mem_zalloc(sizeof *guarded);
     int error = rv ? fault_set(fault, CO_INVALID, "the private key: %s", gnutls_strerror(rv))
                    : keep(guarded, parsed, pem, fault);

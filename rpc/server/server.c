@@ -273,6 +273,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_server_config *config, st
     metric_register(&applied_total);
     metric_register(&batches_total);
     metric_register(&recovered_index);
+    CHECK(config->folder && config->address && config->node_name && config->cluster && config->dns_domain);
     struct rpc *rpc = server_new(loop, config);
     struct expiry_updates *updates = lessor_run_new(rpc);
     int rv = open_replica(rpc, config, updates, false, fault);

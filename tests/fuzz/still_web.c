@@ -164,7 +164,7 @@ static void worker_start(void) {
     worker.engine = (struct read_engine){.rpc = rpc, .owner = &http_reads, .large = NULL};
     read_engine_init(&worker.engine);
     worker.cache = cache_new(server.config.cache_bytes);
-    worker.reader = rpc_reader_new(rpc);
+    worker.reader = worker.engine.reader = rpc_reader_new(rpc);
     rng_seed(&worker.rng, 1);
     shard = (struct shard){.worker = &worker, .connections = 1};
     list_init(&shard.link);

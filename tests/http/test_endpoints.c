@@ -66,7 +66,7 @@ static const struct message_member members[] = {
 #define NAME(field_) \
     { ":name", HTTP_TEXT, .help = "its name", .most = 20, .field = (field_) }
 const struct http_route http_routes_status[] = {
-    {HTTP_PUT, "/v1/toy/:name/take", http_declared, "toy:write",
+    {HTTP_PUT, "/v1/toy/:name/take", http_declared, "key:write of :name",
      HTTP_PARAMS(NAME("toy.name"), HTTP_DC, HTTP_SESSION_USE("session"),
                  {"mode", HTTP_CHOICE, .choices = "exclusive|signal-wait", .otherwise = "signal-wait", .help = "how",
                   .field = "toy.mode"},
@@ -79,11 +79,11 @@ const struct http_route http_routes_status[] = {
                  {.type = HTTP_NEW_UUID, .field = "toy.id"}, {.type = HTTP_NOW, .field = "toy.made_unix_ms"}),
      "Takes a toy", HTTP_OWN | HTTP_BODY_RAW, .no_example = "for tests",
      .endpoint = {.command = TOY_PUT, .raw = &note, .answer = members, .status = status, .prepare = prepare}},
-    {HTTP_PUT, "/v1/toy/:name/limits", http_declared, "toy:write", HTTP_PARAMS(NAME("toy.name"), HTTP_DC),
+    {HTTP_PUT, "/v1/toy/:name/limits", http_declared, "key:write of :name", HTTP_PARAMS(NAME("toy.name"), HTTP_DC),
      "Sets limits", HTTP_OWN, .no_example = "for tests", .endpoint = {.command = TOY_PUT, .body = limits}},
-    {HTTP_GET, "/v1/toy/:name", http_declared, "toy:read", HTTP_PARAMS(NAME("name"), HTTP_READS), "One toy", HTTP_OWN,
-     .no_example = "for tests", .endpoint = {.query = &query_toy, .watched = "toy", .missing = "is nowhere"}},
-    {HTTP_GET, "/v1/toys", http_declared, "toy:read",
+    {HTTP_GET, "/v1/toy/:name", http_declared, "key:read of :name", HTTP_PARAMS(NAME("name"), HTTP_READS), "One toy",
+     HTTP_OWN, .no_example = "for tests", .endpoint = {.query = &query_toy, .watched = "toy", .missing = "is nowhere"}},
+    {HTTP_GET, "/v1/toys", http_declared, "key:read rows",
      HTTP_PARAMS(HTTP_READS, {"kind", HTTP_TEXT, .help = "which", .required = true}), "All toys", HTTP_OWN,
      .no_example = "for tests", .endpoint = {.query = &query_toys, .list = "toys", .answer = members}},
     {0},

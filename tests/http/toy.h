@@ -5,7 +5,7 @@
 #include "registry/module.h"
 #include "tests/http/toy.pb-c.h"
 
-enum { TOY_PUT = 200, SPACE_TOYS = 126 };
+enum { TOY_PUT = 200, SPACE_TOYS = 119 };
 extern const struct module toy_module;
 extern const struct query_type query_toy, query_toys; /* ToyRequest -> Toy; ToyListRequest -> ToysResult */
 

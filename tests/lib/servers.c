@@ -79,6 +79,7 @@ void servers_start(struct server *servers, unsigned count, unsigned patience) {
                                                     .join = join,
                                                     .raft_multiplier = patience,
                                                     .map_bytes = 1u << 30,
+                                                    .dns_domain = "coord",
                                                     .modules = agent_modules};
         if (servers_prepare) servers_prepare(server);
         uv_barrier_init(&server->ready, 2);
