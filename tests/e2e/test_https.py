@@ -28,14 +28,14 @@ class Authority:
         self.openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path)
         os.chmod(path, 0o600)
 
-    def give(self, ip="127.0.0.1", name="localhost", use="serverAuth,clientAuth", expired=False):
+    def give(self, ip="127.0.0.1", name="localhost", use="serverAuth,clientAuth", expired=False, more=""):
         """(certificate, key): new files."""
         self.count += 1
         base = self.path("%d" % self.count)
         self.key(base + ".key")
         self.openssl("req", "-new", "-key", base + ".key", "-subj", "/CN=%s-%d" % (name, self.count), "-out", base + ".csr")
         with open(base + ".ext", "w") as f:
-            f.write("subjectAltName=DNS:%s,DNS:localhost,IP:%s\nextendedKeyUsage=%s\nbasicConstraints=CA:FALSE\n" % (name, ip, use))
+            f.write("subjectAltName=DNS:%s,DNS:localhost,IP:%s%s\nextendedKeyUsage=%s\nbasicConstraints=CA:FALSE\n" % (name, ip, more, use))
         args = ["x509", "-req", "-in", base + ".csr", "-CA", self.ca, "-CAkey", self.path("ca.key"), "-CAcreateserial", "-extfile", base + ".ext",
                 "-out", base + ".pem"]
         if expired:                      # openssl x509 knows days from now only, so the CA command is used

@@ -1,6 +1,7 @@
 """Certificates of one's own CA between servers and agents: Consul's verify_* keys, wrong certificates, new ones under load."""
 import atexit, os, shutil, socket, ssl, subprocess, tempfile
 from coordtest import COORD, SLOW, Agent, Cluster, check, configuration, free_address, run, until
+from test_acl_agent import ROOT, acl, ask, seen, started
 from test_encrypt import Proxy, Writer, lines
 from test_https import Authority
 
@@ -239,6 +240,20 @@ def nobody_between_reads_along():
     agent.stop(within=20)
 
 
+def a_certificate_of_ones_own_ca_is_no_token():
+    """Only certificates of the cluster's own CA say which node it is: with those of another CA an agent needs a token."""
+    ca = Authority()
+    keys = lambda pair: dict(ca_file=ca.ca, cert_file=pair[0], key_file=pair[1], verify_incoming=True, verify_outgoing=True)
+    claim = ",URI:spiffe://%032x/agent/a1" % 7
+    server = started(Agent(acl(), configuration(**keys(ca.give())), name="s1"))
+    agent = Agent("-retry-join=" + server.ip, acl(), configuration(**keys(ca.give(more=claim))), server=False, name="a1").start(wait=False)
+    until("the agent says that it is denied", lambda: any("node:write" in line for line in lines(agent, "lease of this node is denied")))
+    check([n["Node"] for n in seen(server, ROOT, "/v1/catalog/nodes")] == ["s1"], "the node is not in the catalog")
+    check(ask(agent, ROOT, "PUT", "/v1/agent/token/agent", {"Token": ROOT})[0] == 200, "its token is set")
+    until("the node is there", lambda: len(seen(server, ROOT, "/v1/catalog/nodes") or []) == 2, within=20)
+    agent.stop(within=20)
+
+
 if __name__ == "__main__":
     run([all_is_verified, certificates_that_are_wrong, each_key_means_what_it_means_in_consul, servers_of_other_regions_have_the_name_of_theirs, mistakes_end_the_start, new_certificates_under_load,
-         nobody_between_reads_along])
+         nobody_between_reads_along, a_certificate_of_ones_own_ca_is_no_token])
