@@ -1,7 +1,7 @@
 """Load balancing: what an instance says of its load on one host is known on all servers, and on agents that pick, within a second; picks,
 owners and DNS follow it, and forget it."""
 import collections, http.server, itertools, os, re, socket, struct, threading, time, urllib.parse
-from coordtest import HERE, SLOW, Agent, Cluster, check, run, settings, until
+from coordtest import FIGURES, HERE, SLOW, Agent, Cluster, check, run, settings, until
 
 
 def world(agents=2, *args):
@@ -46,9 +46,9 @@ def known(everywhere, expected, name="api"):
 
 
 def known_soon(everywhere, say):
-    """What `say` has said, and gives back, all know within a second: in one of three tries, because the machine may stand still."""
+    """What `say` has said, and gives back, all know; where figures are judged, within a second in one of three tries: the machine may stand still."""
     times = []
-    while not times or times[-1] >= SLOW:
+    while not times or FIGURES and times[-1] >= 1:
         check(len(times) < 3, "known everywhere after so many seconds: %s" % times)
         expected = say()
         times.append(known(everywhere, expected))
@@ -120,7 +120,7 @@ def known_everywhere_within_a_second():
     passing(cluster.servers, "api", 4)
     report(two, "once", 6)  # a single report: it stands for 35 s
     took = known(everywhere, {("a2", "once"): 6})
-    check(took < SLOW, "known everywhere after %.2f s" % took)
+    check(not FIGURES or took < 1, "known everywhere after %.2f s" % took)
     late.kill()
     late.start(wait=False)
     late.wait_leader(30)
@@ -416,7 +416,7 @@ def dns_has_the_pick_first():
             report(one, "x%d" % i, 0.1 if i == 2 else 7 + i)
     with Saying(say):
         took = known(everywhere, {("a1", "x2"): 0.1}, "web")
-        check(took < 2 * SLOW, "known everywhere after %.2f s" % took)
+        check(not FIGURES or took < 2, "known everywhere after %.2f s" % took)
         the_pick_is_first(everywhere)
 
 

@@ -91,8 +91,8 @@ Test(follow, services_and_checks_are_of_one_moment) {
     check(agent, alias_db);
     UNTIL(is(agent, "s", PB__STATUS__CRITICAL, gone));
     fake_rpc_slow(agent->rpc, 3000);
-    uint64_t end = clock_mono_ms() + UNTIL_MS;
     for (int i = 0; i < 30; i++) {
+        uint64_t end = clock_mono_ms() + UNTIL_MS;
         const char *expected = i % 2 ? gone : down;
         if (i % 2) far_service_goes(agent, "n2");
         else far_service(agent, "n2", PB__STATUS__CRITICAL, "tail");
