@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/units_forked.h"
+
 /* Of the linker: where all Test() of the program are listed. The sanitizers may leave gaps. */
 extern struct criterion_test *__start_cr_tst[], *__stop_cr_tst[];
 
@@ -47,9 +49,18 @@ int main(int argc, char **argv) {
         argv[1] = argv[0];
         argv++, argc--;
     }
+#ifdef UNITS_FORKED
+    const char *pattern = argc > 2 && strcmp(argv[1], "--filter") == 0 ? argv[2] : NULL;
+    if (argc > 1 && !pattern) {
+        fprintf(stderr, "units: under sanitizers the only option is --filter PATTERN\n");
+        return 2;
+    }
+    return units_forked_run(pattern) != 0;
+#else
     struct criterion_test_set *tests = criterion_initialize();
     int result = 0;
     if (criterion_handle_args(argc, argv, true)) result = !criterion_run_all_tests(tests);
     criterion_finalize(tests);
     return result;
+#endif
 }
