@@ -61,6 +61,7 @@ void config_init(struct config *config) {
         .session_ttl_min_ns = 10 * SECOND,
         .acl_default_policy = "allow",
         .acl_down_policy = "extend-cache",
+        .request_limits_mode = "enforcing",
         .acl_token_ttl_ns = 30 * SECOND,
         .lock_waiters_max = 10000,
         .quota_priority = QUOTA_PRIORITY,

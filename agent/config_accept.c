@@ -192,6 +192,14 @@ const char *accept_down_policy(struct arena *arena, const char **text) {
     return "is not one of extend-cache, async-cache, deny and allow";
 }
 
+const char *accept_limits_mode(struct arena *arena, const char **text) {
+    (void)arena;
+    static const char *const known[] = {"disabled", "permissive", "enforcing"};
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++)
+        if (strcmp(*text, known[i]) == 0) return NULL;
+    return "is not one of disabled, permissive and enforcing";
+}
+
 const char *accept_token(struct arena *arena, const char **text) {
     (void)arena;
     if (none(text)) return NULL;

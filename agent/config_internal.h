@@ -108,6 +108,7 @@ const char *accept_shared_key(struct arena *arena, const char **text);  /* base6
 const char *accept_tls_version(struct arena *arena, const char **text); /* tls12, TLSv1_2; or none */
 const char *accept_policy(struct arena *arena, const char **text);      /* allow, deny */
 const char *accept_down_policy(struct arena *arena, const char **text); /* and extend-cache, async-cache */
+const char *accept_limits_mode(struct arena *arena, const char **text); /* disabled, permissive, enforcing */
 const char *accept_token(struct arena *arena, const char **text);       /* a token's secret; or none */
 const char *accept_datacenter(struct arena *arena, const char **text);
 const char *accept_domain(struct arena *arena, const char **text);

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #include "agent/agent.h"
@@ -35,12 +36,15 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
         .connections_per_address_max =
             c->http_max_conns_per_client ? (unsigned)c->http_max_conns_per_client : UINT32_MAX,
         .connections_max = (unsigned)c->http_connections_max,
+        .limits_permissive = strcmp(c->request_limits_mode, "permissive") == 0,
         .body_max = c->http_body_max,
         .idle_timeout_ms = (uint64_t)(c->http_idle_timeout_ns / 1000000),
         .wait_default_ms = (uint64_t)(c->default_query_time_ns / 1000000),
         .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
         .watches_max = c->http_watches_max,
         .cache_bytes = c->http_cache_bytes};
+    if (strcmp(c->request_limits_mode, "disabled") != 0)
+        memcpy(config.limits.rates, c->limit_rates, sizeof config.limits.rates);
     struct http_env env = {.rpc = serving->rpc,
                            .local = serving->local,
                            .config = c,

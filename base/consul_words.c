@@ -68,7 +68,6 @@ const struct consul_word consul_words[] = {
     {CONSUL_KEY, "experiments", "there are none"},
     {CONSUL_KEY, "http_config.max_header_bytes", "see coord.http_header_max"},
     {CONSUL_KEY, "license_path", ENTERPRISE},
-    {CONSUL_KEY, "limits.request_limits", "there is no such limit"},
     {CONSUL_KEY, "limits.rpc_client_timeout", "there is no such limit"},
     {CONSUL_KEY, "locality", ENTERPRISE},
     {CONSUL_KEY, "partition", ENTERPRISE},

@@ -152,8 +152,9 @@ struct http_server {
     unsigned listener_count;
     uint16_t port, https_port;
     struct address_table *addresses;
-    bool old_library;    /* libmicrohttpd is older than 1.0 */
-    size_t roomy_memory; /* of a connection with long headers */
+    struct limits *limits; /* NULL: none */
+    bool old_library;      /* libmicrohttpd is older than 1.0 */
+    size_t roomy_memory;   /* of a connection with long headers */
     uint64_t header_timeout_ms, body_timeout_ms, check_interval_ms;
     _Atomic unsigned connections;
     _Atomic uint64_t watches;
@@ -189,6 +190,7 @@ void address_table_free(struct address_table *table);
 /* NULL: too many */
 struct address_entry *address_enter(struct address_table *table, const uint8_t address[16], unsigned most);
 void address_leave(struct address_table *table, struct address_entry *entry);
+uint64_t address_hash(const struct address_entry *entry);
 
 /* -- shards.c: libmicrohttpd's daemons and their connections ------------------------------------------------------ */
 
@@ -357,6 +359,7 @@ struct http_request {
     bool watched;         /* a hang-up ends it (connection_watch) */
     _Atomic bool mailed;  /* it is in the worker's mailbox because its waiter fired */
     bool confirmed;       /* its read need not be confirmed any more */
+    bool counted;         /* by limits_pass */
     bool pretty, gzip, expects, raw, close;
     bool has_length, chunked, old_version;
     uint8_t hosts, lengths, encodings;
@@ -429,6 +432,10 @@ void known_access_free(struct worker *worker);
 
 /* requesters.c */
 /* Sets request->requester from its token, or the agent's default token. Refuses a token that cannot be one. */
+/* limit_requests.c: counts the request once, when its requester is known. Above a limit of the configuration it is refused
+ * (request_refuse, 429). */
+void limits_pass(struct http_request *request);
+void limits_begin(void); /* registers the metrics */
 void requester_set(struct http_request *request);
 void requesters_free(struct worker *worker);
 

@@ -84,6 +84,8 @@ void address_leave(struct address_table *table, struct address_entry *entry) {
     pthread_mutex_unlock(&table->lock);
 }
 
+uint64_t address_hash(const struct address_entry *entry) { return hash64(entry->address, sizeof entry->address); }
+
 /* ---- listening ---- */
 
 static int parse_address(const char *text, uint16_t port, struct sockaddr_storage *out, socklen_t *size) {

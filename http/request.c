@@ -311,6 +311,7 @@ void request_run_parsed(struct http_request *request) {
     if (!request->refusal && !request->route && parameters_parse(request)) route_find(request);
     if (!request->refusal) token_parse(request);
     if (!request->refusal) requester_set(request); /* ?token= is known now */
+    limits_pass(request);
     if (request->refusal) {
         refuse(request);
     } else if (request->route->flags & HTTP_LOCAL || http_region_set(request, http_parameter(request, "dc"))) {
@@ -324,7 +325,8 @@ void request_run(struct http_request *request) {
     bool read = request->method & (HTTP_GET | HTTP_HEAD) && !request->refusal && !request->route;
     if (read) requester_set(request);
     if (request->requester && memmem(request->target.data, request->target.size, "token=", 6)) read = false;
-    if (!read || !reading_fast(request)) request_run_parsed(request);
+    if (read) limits_pass(request);
+    if (!read || request->refusal || !reading_fast(request)) request_run_parsed(request);
 }
 
 /* ---- for handlers ---- */

@@ -101,6 +101,8 @@ int http_start(const struct http_config *config, const struct http_env *env, str
     routes_init();
     declared_verify(rpc_modules(env->rpc));
     server->addresses = address_table_new();
+    server->limits = limits_new(&config->limits);
+    if (server->limits) limits_begin();
     server->large = large_reads_new(env->rpc, "http-large");
     int error = listen_open(server, config, fault);
     if (!error) {
@@ -150,6 +152,7 @@ void http_stop(struct http_server *server) {
     free(server->workers);
     large_reads_free(server->large);
     address_table_free(server->addresses);
+    limits_free(server->limits);
     free(server);
 }
 

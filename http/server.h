@@ -16,6 +16,7 @@
 #define COORD_HTTP_SERVER_H
 
 #include "http/http.h"
+#include "http/limits.h"
 
 struct tls_slot;
 
@@ -60,7 +61,9 @@ struct http_config {
     size_t header_max;                    /* request line and headers. More is a 414 or 431 */
     unsigned connections_per_address_max; /* as Consul's http_max_conns_per_client */
     unsigned connections_max;             /* 0: from RLIMIT_NOFILE */
-    size_t body_max;                      /* KV has its own */
+    struct limits_config limits;
+    bool limits_permissive; /* what is above them is counted, and served */
+    size_t body_max;        /* KV has its own */
     /* for connections without a request. Headers get at most 10 s, bodies 30 s and one more for each 64
      * KiB; looked at every 5 s */
     uint64_t idle_timeout_ms;
