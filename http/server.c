@@ -102,7 +102,7 @@ int http_start(const struct http_config *config, const struct http_env *env, str
     declared_verify(rpc_modules(env->rpc));
     server->addresses = address_table_new();
     server->limits = limits_new(&config->limits);
-    if (server->limits) limits_begin();
+    limits_begin();
     server->large = large_reads_new(env->rpc, "http-large");
     int error = listen_open(server, config, fault);
     if (!error) {
