@@ -218,6 +218,7 @@ static int start_rpc(struct agent *agent, struct fault *fault) {
     if (!agent->access) return rv;
     struct agent_tokens_config tokens = {.config = &agent->config,
                                          .data_dir = agent->identity.temporary ? NULL : agent->identity.data_dir,
+                                         .security = agent->security,
                                          .use = access_run_token,
                                          .data = agent->access};
     return agent_tokens_start(&tokens, &agent->tokens, fault);
