@@ -149,6 +149,7 @@ struct access *resolve_node(const char *node, enum access_level otherwise) {
     access_add(access, ACCESS_NODE, false, name, ACCESS_WRITE);
     access_add(access, ACCESS_AGENT, false, name, ACCESS_WRITE);
     access_add(access, ACCESS_SESSION, false, name, ACCESS_WRITE);
+    access_add(access, ACCESS_QUOTA, true, any, ACCESS_WRITE);
     access_add(access, ACCESS_SERVICE, true, any, ACCESS_READ);
     access_add(access, ACCESS_NODE, true, any, ACCESS_READ);
     access_name(access, arena_printf(&arena, "node:%s", node), "Certificate of a node");

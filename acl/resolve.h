@@ -32,8 +32,8 @@ int resolve_anonymous(struct store_txn *txn, const struct resolve_settings *sett
 
 /* acl.tokens.agent_master, at the agent that it is configured for and nowhere else: its agent:write, and node:read. */
 struct access *resolve_agent_master(const char *node, enum access_level otherwise);
-/* A client agent, by its certificate: its node, agent and sessions:write, services and nodes:read. The accessor is
- * "node:NAME". */
+/* A client agent, by its certificate: its node, agent and sessions:write; quotas:write, because it takes shares of budgets
+ * for its programs, and settles them; services and nodes:read. The accessor is "node:NAME". */
 struct access *resolve_node(const char *node, enum access_level otherwise);
 /* A server, by its certificate. */
 static inline const struct access *resolve_server(void) { return access_all; }

@@ -7,6 +7,7 @@
 
 #include "acl/acl.h"
 #include "acl/resolve.h"
+#include "agent/access_warn.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "rpc/api/access_control.h"
@@ -22,6 +23,7 @@ struct access_run {
     struct rpc_access_control control;
     pthread_mutex_t lock;
     struct requester *agent_master; /* under the lock; NULL: none */
+    struct access_warn *warn;
     /* Client agents: the question that follows the servers' state. */
     bool stopping, asking; /* under the lock */
     struct rpc_fetch follow;
@@ -147,6 +149,7 @@ struct access_run *access_run_start(uv_loop_t *loop, struct rpc *rpc, const stru
     rpc_access_control_set(rpc, &run->control);
     CHECK(uv_timer_init(loop, &run->again) == 0);
     if (!config->server) ask(run, 0);
+    run->warn = access_warn_start(loop, rpc, config->datacenter, run->settings.otherwise);
     return run;
 }
 
@@ -157,11 +160,13 @@ void access_run_stop(struct access_run *run) {
     bool asking = run->asking;
     pthread_mutex_unlock(&run->lock);
     uv_close((uv_handle_t *)&run->again, NULL);
+    access_warn_stop(run->warn);
     if (asking) rpc_fetch_cancel(run->rpc, &run->follow);
 }
 
 void access_run_free(struct access_run *run) {
     if (!run) return;
+    access_warn_free(run->warn);
     requester_release(run->agent_master);
     pthread_mutex_destroy(&run->lock);
     free(run);

@@ -1,6 +1,6 @@
 /* Access control of this process: hands the configuration's acl block to the rpc (rpc/api/access_control.h), which finds the
  * rules of tokens by it. On client agents it also follows the servers' state, so that verdicts which are kept here are
- * dropped as soon as a token or a policy changes. Loop thread. */
+ * dropped as soon as a token or a policy changes. Once it warns of tokens that give away too much. Loop thread. */
 #ifndef COORD_AGENT_ACCESS_RUN_H
 #define COORD_AGENT_ACCESS_RUN_H
 

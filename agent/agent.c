@@ -16,6 +16,7 @@
 #include "agent/control.h"
 #include "agent/definitions.h"
 #include "agent/enrolled.h"
+#include "agent/first_token.h"
 #include "agent/flags.h"
 #include "agent/identity.h"
 #include "agent/leaving.h"
@@ -114,7 +115,8 @@ static void start_links(struct agent *agent) {
     agent->links = links_start(&agent->loop, &config);
 }
 
-static int start_server(struct agent *agent, struct fault *fault) {
+/* `first`: the secret of `coord init`'s token; NULL: another one is configured, or none. */
+static int start_server_with(struct agent *agent, const char *first, struct fault *fault) {
     const struct config *c = &agent->config;
     char address[ADDRESS_TEXT];
     server_address(agent, address);
@@ -138,10 +140,21 @@ static int start_server(struct agent *agent, struct fault *fault) {
                                        .modules = agent_modules_configured(c, &agent->arena),
                                        .security = agent->security,
                                        .authority = agent->authority,
-                                       .acl = {c->acl_enabled, c->acl_token_initial},
+                                       .acl = {c->acl_enabled, c->acl_default_policy, first ? first : c->acl_token_initial,
+                                               first != NULL},
                                        .dns_domain = c->domain,
                                        .certificate_life_s = ENROLLED_LIFE_S};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
+}
+
+static int start_server(struct agent *agent, struct fault *fault) {
+    const struct config *c = &agent->config;
+    struct buffer first = {0};
+    bool wanted = c->acl_enabled && !c->acl_token_initial;
+    int rv = wanted ? first_token_read(agent->identity.data_dir, &first, fault) : CO_NOTFOUND;
+    if (rv == CO_OK || rv == CO_NOTFOUND) rv = start_server_with(agent, first.data, fault);
+    tls_wipe(&first);
+    return rv;
 }
 
 /* The file with the servers that were known last, for an agent whose configuration names none. */
@@ -205,6 +218,7 @@ static int start_rpc(struct agent *agent, struct fault *fault) {
     if (!agent->access) return rv;
     struct agent_tokens_config tokens = {.config = &agent->config,
                                          .data_dir = agent->identity.temporary ? NULL : agent->identity.data_dir,
+                                         .security = agent->security,
                                          .use = access_run_token,
                                          .data = agent->access};
     return agent_tokens_start(&tokens, &agent->tokens, fault);

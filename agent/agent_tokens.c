@@ -40,9 +40,15 @@ static void replace(struct agent_tokens *tokens, enum http_agent_token token, st
     tokens->set[token] = true;
 }
 
+static bool certified(const struct agent_tokens *tokens) {
+    struct security_rules rules;
+    security_get(tokens->config.security, &rules);
+    return rules.kind == SECURITY_CLUSTER;
+}
+
 static void use(const struct agent_tokens *tokens, enum http_agent_token token) {
     const char *secret = tokens->now[token];
-    bool fallback = token == HTTP_AGENT_TOKEN_AGENT && !*secret;
+    bool fallback = token == HTTP_AGENT_TOKEN_AGENT && !*secret && !certified(tokens);
     tokens->config.use(tokens->config.data, token, fallback ? tokens->now[HTTP_AGENT_TOKEN_DEFAULT] : secret);
 }
 
@@ -155,6 +161,19 @@ int agent_tokens_set(void *data, enum http_agent_token token, struct slice secre
     pthread_mutex_unlock(&tokens->lock);
     log_info("acl", "a token of this agent was %s token=%s", secret.size ? "set" : "taken back", keys[token]);
     return error;
+}
+
+const char *agent_tokens_own(void *data) {
+    struct agent_tokens *tokens = data;
+    pthread_mutex_lock(&tokens->lock);
+    bool agent = *tokens->now[HTTP_AGENT_TOKEN_AGENT], other = *tokens->now[HTTP_AGENT_TOKEN_DEFAULT];
+    bool set = tokens->set[agent ? HTTP_AGENT_TOKEN_AGENT : HTTP_AGENT_TOKEN_DEFAULT];
+    pthread_mutex_unlock(&tokens->lock);
+    if (tokens->config.config->server) return "a server needs no token";
+    if (agent) return set ? "a token that was set while it ran (agent)" : "acl.tokens.agent";
+    if (certified(tokens)) return "the certificate of this node";
+    if (other) return set ? "a token that was set while it ran (default)" : "acl.tokens.default";
+    return "none: it is anonymous";
 }
 
 void agent_tokens_free(struct agent_tokens *tokens) {

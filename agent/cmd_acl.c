@@ -180,12 +180,19 @@ static void print_rights(const struct client *client, struct fault *fault) {
     if (answers) json_object_put(answers);
 }
 
-static bool is_management(struct json_object *token) {
-    struct json_object *policies = json_get(token, "Policies");
-    for (size_t i = 0; policies && i < cmd_json_length(policies); i++)
-        if (strcmp(cmd_json_text(json_object_array_get_idx(policies, i), "Name"), "global-management") == 0)
-            return true;
-    return false;
+/* Prints how the agent has access control. */
+static void print_agent(const struct client *client, struct fault *fault) {
+    struct json_object *answer = acl_send(client, "GET", "/v1/internal/acl/status", NULL, fault);
+    struct json_object *warnings = answer ? json_get(answer, "Warnings") : NULL;
+    if (!answer) return;
+    acl_line("", "Default policy", cmd_json_text(answer, "DefaultPolicy"));
+    acl_line("", "The agent's work", cmd_json_text(answer, "Agent"));
+    bool has = false;
+    json_get_bool(answer, "DefaultToken", &has, NULL);
+    acl_line("", "Without a token", has ? "the agent's default token" : "the anonymous token");
+    for (size_t i = 0; warnings && i < cmd_json_length(warnings); i++)
+        printf("Warning: %s\n", json_object_get_string(json_object_array_get_idx(warnings, i)));
+    json_object_put(answer);
 }
 
 static int status(int argc, char **argv) {
@@ -206,13 +213,13 @@ static int status(int argc, char **argv) {
     client_answer_free(&answer);
     if (off) puts("Access control is off: everybody may do everything.");
     if (!self) return fault.code ? cmd_failed("asking", &fault) : 0;
-    puts("Access control is on. The token of this command:");
+    puts("Access control is on.");
+    print_agent(&client, &fault);
+    puts("The token of this command:");
     json_object_object_del(self, "SecretID");
     acl_print_token(self, &show);
     puts("It may, for names without a rule of their own:");
     print_rights(&client, &fault);
-    if (!client.token && is_management(self))
-        puts("Warning: without a token of its own every request to this agent has management rights.");
     json_object_put(self);
     return fault.code ? cmd_failed("asking", &fault) : 0;
 }

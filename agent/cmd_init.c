@@ -1,5 +1,6 @@
-/* coord init: makes a cluster that is closed from its first second. It makes the CA, the first server's certificate and
- * two join tokens; the server takes them into the replicated state when it leads for the first time. */
+/* coord init: makes a cluster that is closed from its first second. It makes the CA, the first server's certificate, two join
+ * tokens and the secret of a management token; the server takes them into the replicated state when it leads for the first
+ * time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -7,6 +8,7 @@
 
 #include "agent/cmd.h"
 #include "agent/enrolled.h"
+#include "agent/first_token.h"
 #include "agent/identity.h"
 #include "agent/joined.h"
 #include "agent/start_unit.h"
@@ -28,6 +30,7 @@ static const char usage[] = "coord init -data-dir=DIR [FLAGS]";
 struct init {
     const char *data_dir, *bind, *node, *datacenter;
     const char *ca_file, *ca_key_file; /* of a CA that is brought; NULL: one is made */
+    bool no_acl;
     char name[256], address[64];
     char domain[TLS_DOMAIN_SIZE + 1];
     struct buffer ca, above, ca_key, secret, key, chain; /* above: see tls/ca_import.h */
@@ -152,19 +155,31 @@ static int make_all(struct init *init, struct fault *fault) {
     if (!error) error = make_ca(init, fault);
     if (!error) error = make_certificate(init, fault);
     if (!error) error = keep_first(init, fault);
-    struct joined joined = {
-        .server = true, .founder = true, .node = init->name, .datacenter = init->datacenter, .bind = init->bind};
+    if (!error && !init->no_acl) error = first_token_make(init->data_dir, fault);
+    struct joined joined = {.server = true,
+                            .founder = true,
+                            .node = init->name,
+                            .datacenter = init->datacenter,
+                            .bind = init->bind,
+                            .default_policy = init->no_acl ? NULL : "deny"};
     return error ? error : joined_write(init->data_dir, &joined, fault);
 }
 
 static void print_lines(const struct init *init) {
     static const char *const roles[] = {"a server", "a client agent"};
-    printf(
-        "# The cluster is made: datacenter %s, and this is its first server, %s. Whoever reaches the loopback port of\n"
-        "# a host may do everything, unless the configuration has acl.enabled. Start it:\n"
-        "#     coord agent -data-dir %s\n"
-        "# Other hosts join with one of these lines, which count for one hour (`coord join-token` makes more):\n",
-        init->datacenter, init->name, init->data_dir);
+    char path[4096];
+    first_token_path(init->data_dir, path);
+    printf("# The cluster is made: datacenter %s, and this is its first server, %s. Start it:\n"
+           "#     coord agent -data-dir %s\n",
+           init->datacenter, init->name, init->data_dir);
+    if (init->no_acl)
+        puts("# It has no access control: whoever reaches the loopback port of a host may do everything.");
+    else
+        printf("# Access control is on: a request without a token may do nothing. The token of this file may do everything, and\n"
+               "# commands take it by -token-file or this variable:\n"
+               "#     export CONSUL_HTTP_TOKEN_FILE=%s\n",
+               path);
+    puts("# Other hosts join with one of these lines, which count for one hour (`coord join-token` makes more):");
     for (size_t i = 0; i < 2; i++) {
         char text[JOIN_TOKEN_TEXT_MAX];
         join_token_write(&init->tokens[i], text);
@@ -209,6 +224,7 @@ int cmd_init(int argc, char **argv) {
         {"ca-cert", CMD_TEXT, &init.ca_file,
          "file with a CA of your own that is to sign, then its issuers (default: a CA is made)"},
         {"ca-key", CMD_TEXT, &init.ca_key_file, "file with its key"},
+        {"no-acl", CMD_BOOL, &init.no_acl, "leaves access control off: every request may do everything"},
         {"start", CMD_BOOL, &start, "starts the service coord of systemd afterwards"},
     };
     char **rest;

@@ -205,6 +205,7 @@ static int keep(struct joining *joining, const Pb__EnrolAnswer *answer, struct f
                             .node = joining->name,
                             .datacenter = answer->datacenter,
                             .bind = joining->bind,
+                            .default_policy = answer->acl_default_policy[0] ? answer->acl_default_policy : NULL,
                             .servers = (const char *const *)answer->servers,
                             .server_count = answer->n_servers};
     return error ? error : joined_write(joining->data_dir, &joined, fault);

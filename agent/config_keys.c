@@ -216,7 +216,8 @@ const struct key config_keys[] = {
     BOOL("acl.enable_token_persistence", acl_token_persistence,
          "tokens that are set by `/v1/agent/token/...` are kept over a restart"),
     TEXT("acl.tokens.agent", acl_token_agent, accept_token,
-         "token of the agent's own work, where it has no certificate; default: acl.tokens.default"),
+         "token of the agent's own work; default: its certificate, where the cluster's own CA has signed that, else "
+         "acl.tokens.default"),
     TEXT("acl.tokens.agent_master", acl_token_agent_master, accept_token,
          "a token for this agent alone, which needs no server: agent:write, node:read"),
     TEXT("acl.tokens.default", acl_token_default, accept_token, "token of requests that have none, and of DNS"),

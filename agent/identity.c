@@ -86,12 +86,7 @@ static int find_id(const struct config *config, struct identity *identity, struc
         if (uuid_valid(slice_make(identity->node_id, got))) return CO_OK;
         return fault_set(fault, CO_CORRUPT, "%s holds no node id: remove it to get a new one", path);
     }
-    uint8_t bytes[16];
-    random_bytes(bytes, sizeof bytes);
-    bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40),
-    bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80); /* RFC 4122, version 4 */
-    uuid_format(bytes, identity->node_id);
-    identity->node_id[UUID_TEXT_SIZE] = 0;
+    random_uuid(identity->node_id);
     int error = write_id(path, identity->node_id);
     return error ? fault_set(fault, co_from_errno(error), "%s cannot be written: %s", path, strerror(error)) : CO_OK;
 }

@@ -44,6 +44,13 @@ static void describe(const struct joined *joined, struct buffer *out) {
         for (size_t i = 0; i < joined->server_count; i++) json_string(&json, joined->servers[i]);
         json_array_end(&json);
     }
+    if (joined->default_policy) {
+        json_key(&json, "acl");
+        json_object(&json);
+        json_key(&json, "enabled"), json_bool(&json, true);
+        json_key(&json, "default_policy"), json_string(&json, joined->default_policy);
+        json_object_end(&json);
+    }
     json_key(&json, "ports");
     json_object(&json);
     json_key(&json, "https"), json_u64(&json, 8501);

@@ -14,6 +14,7 @@ struct joined {
     bool founder; /* its first server founds the cluster */
     const char *node, *datacenter;
     const char *bind;           /* NULL: all addresses */
+    const char *default_policy; /* of access control; NULL: there is none */
     const char *const *servers; /* to join by; may be NULL */
     size_t server_count;
 };

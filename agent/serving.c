@@ -70,6 +70,7 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
                            .down_policy = down_policy(c),
                            .default_level = strcasecmp(c->acl_default_policy, "deny") == 0 ? ACCESS_DENY : ACCESS_WRITE,
                            .set_token = agent_tokens_set,
+                           .own_rights = agent_tokens_own,
                            .set_token_data = serving->tokens,
                            .describe = self_config_write,
                            .self_config_data = (void *)(uintptr_t)c,

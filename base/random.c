@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "base/check.h"
+#include "base/text.h"
 
 static uint64_t rotate(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
 
@@ -66,4 +67,12 @@ uint64_t random_u64(void) {
     uint64_t value;
     random_bytes(&value, sizeof value);
     return value;
+}
+
+void random_uuid(char text[UUID_TEXT_SIZE + 1]) {
+    uint8_t bytes[16];
+    random_bytes(bytes, sizeof bytes);
+    bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40), bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80);
+    uuid_format(bytes, text);
+    text[UUID_TEXT_SIZE] = 0;
 }

@@ -18,5 +18,6 @@ double rng_unit(struct rng *rng);                                     /* from 0 
 
 void random_bytes(void *to, size_t size); /* getrandom(2) */
 uint64_t random_u64(void);
+void random_uuid(char text[37]); /* RFC 4122, version 4; NUL-terminated */
 
 #endif

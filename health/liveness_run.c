@@ -83,10 +83,7 @@ static void ask_grant(struct liveness_run *run) {
     struct question *question = question_new(run);
     Pb__LeaseGrantCommand command = PB__LEASE_GRANT_COMMAND__INIT;
     Pb__Lease lease = PB__LEASE__INIT;
-    uint8_t bytes[16];
-    random_bytes(bytes, sizeof bytes);
-    bytes[6] = (bytes[6] & 0x0f) | 0x40, bytes[8] = (bytes[8] & 0x3f) | 0x80; /* RFC 4122, version 4 */
-    uuid_format(bytes, question->id);
+    random_uuid(question->id);
     lease.id = question->id, lease.name = (char *)"node", lease.ttl_ns = config->lease_ttl_ns;
     lease.node = (char *)config->node, lease.node_id = (char *)config->node_id;
     lease.address = (char *)config->address, lease.process = run->process;

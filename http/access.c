@@ -83,8 +83,12 @@ static int without_server(struct http_request *request) {
     return CO_OK;
 }
 
+static bool goes_on(const struct http_request *request, int error) {
+    return error == CO_OK || (error == CO_NOTOKEN && request->or_nobody);
+}
+
 static void finish(struct http_request *request, int error) {
-    if (error == CO_OK) request->with_access(request);
+    if (goes_on(request, error)) request->with_access(request);
     else if (error == CO_NOLEADER)
         http_reply_text(request, 500, "No cluster leader: the rules of the token cannot be found now");
     else
@@ -123,7 +127,7 @@ void access_find(struct http_request *request, void (*then)(struct http_request 
     } else if (rpc_has_copy(worker->server->env.rpc)) {
         int error = rpc_access(worker->reader, request->requester, &access);
         if (!error) request->access = access_keep(access);
-        if (!error) then(request);
+        if (goes_on(request, error)) then(request);
         else http_reply_text(request, reply_status(error), "%s", rpc_denial(worker->reader));
     } else {
         const struct known *known = find(request);
@@ -144,6 +148,14 @@ void http_access_again(struct http_request *request, void (*then)(struct http_re
 void http_find_access(struct http_request *request, void (*then)(struct http_request *request)) {
     access_find(request, then);
 }
+void http_find_access_of(struct http_request *request, struct requester *requester,
+                         void (*then)(struct http_request *request)) {
+    requester_release(request->requester);
+    access_release(request->access);
+    request->requester = requester, request->access = NULL, request->or_nobody = true;
+    access_find(request, then);
+}
+const struct access *http_rules(const struct http_request *request) { return request->access; }
 const char *http_accessor(const struct http_request *request) { return access_accessor(request->access); }
 
 bool http_allows(struct http_request *request, enum access_resource resource, struct slice name,

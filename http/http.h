@@ -98,7 +98,9 @@ struct http_env {
     /* Sets a token of the agent, "": takes it back; counts at once. Any thread; may write a small file. Where there is
      * access control. */
     int (*set_token)(void *data, enum http_agent_token token, struct slice secret, struct fault *fault);
-    void *set_token_data;
+    /* Whose rights the agent's own work has, for people. Any thread; where there is access control. NULL: not told. */
+    const char *(*own_rights)(void *data);
+    void *set_token_data; /* of both */
     void (*act)(void *data, struct http_control *act); /* any thread */
     void *act_data;
 };
@@ -161,6 +163,11 @@ void http_tell_hidden(struct http_request *request);
 /* For handlers that need the rules of the request's token although their row asks for none: finds them, maybe at a server, and
  * calls `then`; or it replies. http_allows and http_accessor need it. */
 void http_find_access(struct http_request *request, void (*then)(struct http_request *request));
+/* The same for another requester, whose reference it takes over: from now on the request is on its behalf. `then` comes also when
+ * there is no such token: then http_rules is NULL. */
+void http_find_access_of(struct http_request *request, struct requester *requester,
+                         void (*then)(struct http_request *request));
+const struct access *http_rules(const struct http_request *request); /* borrowed, until the rules are found anew */
 const char *http_accessor(const struct http_request *request); /* of the token; "": there is no access control */
 
 /* For handlers of HTTP_LOCAL rows, which decide about things that this process has itself. http_shows: for rows of a list,

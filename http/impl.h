@@ -392,6 +392,7 @@ struct http_request {
     size_t hidden;               /* rows that were left out by them */
     size_t left_out;             /* of the last http_read_once */
     void (*with_access)(struct http_request *request);
+    bool or_nobody; /* with_access comes, too, when there is no such token */
     void (*permitted)(struct http_request *request);
     const char *denial; /* why a read of http_read_once was refused; "": it was not */
     struct json_object *json;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "acl/warnings.h"
 #include "base/text.h"
 #include "http/api/acl_views.h"
 #include "http/api/topics.h"
@@ -73,6 +74,50 @@ static void post_authorize(struct http_request *request) {
     else http_find_access(request, answer_questions);
 }
 
+/* -- status --------------------------------------------------------------------------------------------------------- */
+struct status {
+    bool has_default;
+    const char *warnings[2];
+    size_t count;
+};
+
+static void add_warning(struct status *status, const char *line) {
+    if (line) status->warnings[status->count++] = line;
+}
+
+static void answer_status(struct http_request *request) {
+    struct status *status = (struct status *)(uintptr_t)http_context(request);
+    const struct http_env *env = http_env(request);
+    struct json_out *json = http_out(request);
+    if (http_rules(request)) add_warning(status, acl_warn_anonymous(http_rules(request), http_arena(request)));
+    json_object(json);
+    json_key(json, "DefaultPolicy"), json_string(json, env->default_level == ACCESS_DENY ? "deny" : "allow");
+    json_key(json, "Agent"), json_string(json, env->own_rights ? env->own_rights(env->set_token_data) : "");
+    json_key(json, "DefaultToken"), json_bool(json, status->has_default);
+    json_key(json, "Warnings");
+    json_array(json);
+    for (size_t i = 0; i < status->count; i++) json_string(json, status->warnings[i]);
+    json_array_end(json);
+    json_object_end(json);
+    http_reply_json(request, 200);
+}
+
+static void find_anonymous(struct http_request *request) {
+    struct slice secret = SLICE_LITERAL(REQUESTER_ANONYMOUS_SECRET);
+    struct status *status = (struct status *)(uintptr_t)http_context(request);
+    if (status->has_default) add_warning(status, acl_warn_default(http_rules(request)));
+    http_find_access_of(request, requester_new(REQUESTER_ANONYMOUS, secret), answer_status);
+}
+
+static void get_status(struct http_request *request) {
+    if (!acl_is_on(request)) return;
+    struct requester *requester = rpc_default_requester(http_env(request)->rpc);
+    struct status *status = arena_zalloc(http_arena(request), sizeof *status);
+    status->has_default = requester->slot == REQUESTER_DEFAULT;
+    http_set_context(request, status);
+    http_find_access_of(request, requester, find_anonymous);
+}
+
 /* -- logout --------------------------------------------------------------------------------------------------------- */
 static void logged_out(struct http_request *request, const struct machine_result *result) {
     if (result->error == CO_NOTFOUND) http_reply_text(request, 403, "ACL not found");
@@ -131,6 +176,11 @@ const struct http_route http_routes_acl_request[] = {
      "Answers for a list of `{\"Resource\": \"key\", \"Segment\": \"a/b\", \"Access\": \"read\"}` whether the "
      "request's "
      "token may do that: `Allow`",
+     HTTP_LOCAL, OFF},
+    {HTTP_GET, "/v1/internal/acl/status", get_status,
+     "none: what it says of requests without a token, such a request finds out by itself", NULL,
+     "How this agent has access control: `DefaultPolicy`; `Agent`, whose rights its own work has; `DefaultToken`, whether "
+     "it has one for requests without a token; `Warnings`, of tokens that give away too much",
      HTTP_LOCAL, OFF},
     {HTTP_POST, "/v1/acl/logout", post_logout, "none: a token ends itself", HTTP_PARAMS(HTTP_DC),
      "Ends the token of the request, which a login made", HTTP_BODY_RAW, OFF},

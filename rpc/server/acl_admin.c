@@ -128,11 +128,8 @@ static void submit(struct acl_work *work, uint8_t number, const ProtobufCMessage
 
 /* -- secrets ------------------------------------------------------------------------------------------------------- */
 static char *draw_uuid(struct acl_work *work) {
-    uint8_t bytes[16];
-    char *text = arena_zalloc(&work->arena, UUID_TEXT_SIZE + 1);
-    random_bytes(bytes, sizeof bytes);
-    bytes[6] = (bytes[6] & 0x0f) | 0x40, bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    uuid_format(bytes, text);
+    char *text = arena_alloc(&work->arena, UUID_TEXT_SIZE + 1);
+    random_uuid(text);
     return text;
 }
 

@@ -19,7 +19,7 @@
 struct acl_keys {
     struct rpc *rpc;
     char *data_dir;
-    bool enabled;
+    bool enabled, only_first;
     struct tls_secret initial;
     uv_timer_t timer;
     struct acl_key *key; /* the newest that this server has; NULL: none */
@@ -45,6 +45,7 @@ struct acl_keys {
 struct acl_keys *acl_keys_new(struct rpc *rpc, const struct acl_keys_config *config, const char *data_dir) {
     struct acl_keys *keys = mem_zalloc(sizeof *keys);
     keys->rpc = rpc, keys->enabled = config->enabled, keys->data_dir = mem_strdup(data_dir);
+    keys->only_first = config->only_first;
     struct slice initial = slice_text(config->initial ? config->initial : "");
     CHECK(tls_secret_set(&keys->initial, initial, NULL) == CO_OK);
     return keys;
@@ -131,11 +132,8 @@ static void propose_key(struct acl_keys *keys) {
 }
 
 static void propose_initial(struct acl_keys *keys, bool bootstrapped, struct arena *arena) {
-    uint8_t bytes[16];
-    char accessor[UUID_TEXT_SIZE + 1] = {0};
-    random_bytes(bytes, sizeof bytes);
-    bytes[6] = (bytes[6] & 0x0f) | 0x40, bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    uuid_format(bytes, accessor);
+    char accessor[UUID_TEXT_SIZE + 1];
+    random_uuid(accessor);
     Pb__AclBootstrapCommand *first =
         acl_bootstrap(keys->key, accessor, "Initial Management Token", tls_secret_slice(&keys->initial), arena);
     log_info("acl", "makes the configured management token accessor=%s", accessor);
@@ -265,11 +263,18 @@ static void see_to_initial(struct acl_keys *keys, struct store_txn *txn, const P
     else propose_initial(keys, state->bootstrap_index && !state->open, arena);
 }
 
+/* Is the first token still to be made, by this server? If another came first, the one of here is forgotten. */
+static bool owes_first(struct acl_keys *keys, const Pb__AclState *state) {
+    if (!keys->only_first || !keys->initial.size) return false;
+    if (state && state->bootstrap_index) tls_secret_free(&keys->initial);
+    return keys->initial.size && leads(keys->rpc);
+}
+
 /* `state` NULL: there is none. */
 static void step(struct acl_keys *keys, struct store_txn *txn, const Pb__AclState *state, struct arena *arena) {
     struct slice id = slice_make(state ? state->key_id.data : NULL, state ? state->key_id.len : 0);
     bool is_right = state && keys->stored && acl_key_is(keys->key, id);
-    use(keys, is_right);
+    use(keys, is_right && !owes_first(keys, state));
     if (is_right && leads(keys->rpc)) see_to_initial(keys, txn, state, arena);
     else if (id.size == sizeof keys->wanted && !is_right) ask(keys, id);
     else if (!id.size && leads(keys->rpc) && keys->stored) propose_key(keys);

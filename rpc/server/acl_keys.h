@@ -8,7 +8,9 @@
  *     those have servers' certificates and are encrypted. In an open one they are plain, as everything there is: whoever
  *     can read the network of the servers, or pretend to be one, gets the key.
  *
- * The leader also makes a configured management token (acl.tokens.initial_management, master) where it is missing.
+ * The leader also makes a configured management token (acl.tokens.initial_management, master) where it is missing. The one of
+ * `coord init` (agent/first_token.h) is made only as the first: before that nobody else can bootstrap at this server, and
+ * afterwards it is forgotten, so that it does not come back once it was deleted.
  *
  * Loop thread; files are read and written in the thread pool, but for the start. */
 #ifndef COORD_RPC_ACL_KEYS_H
@@ -19,8 +21,10 @@
 #include "rpc/core/rpc_internal.h"
 
 struct acl_keys_config {
-    bool enabled;        /* else nothing of this happens */
-    const char *initial; /* the secret of a management token; NULL: none. Copied */
+    bool enabled;               /* else nothing of this happens */
+    const char *default_policy; /* "allow" or "deny": what hosts that join are told */
+    const char *initial;        /* the secret of a management token; NULL: none. Copied */
+    bool only_first;            /* it is made only as the first token of all */
 };
 
 struct acl_keys; /* rpc->server->acl_keys */

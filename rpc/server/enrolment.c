@@ -128,7 +128,7 @@ static char *text_of(struct arena *arena, const struct buffer *buffer) {
     return arena_strndup(arena, buffer->data ? buffer->data : "", buffer->size);
 }
 
-/* Whom the cluster trusts, and where its servers are. */
+/* Whom the cluster trusts, where its servers are, and whether it has access control. */
 static void fill_cluster(struct enrolling *enrolling, const Pb__Trust *trust) {
     struct arena *arena = &enrolling->arena;
     Pb__EnrolAnswer *answer = &enrolling->answer;
@@ -138,7 +138,9 @@ static void fill_cluster(struct enrolling *enrolling, const Pb__Trust *trust) {
         if (trust->cas[i]->cross[0]) answer->cas[answer->n_cas++] = trust->cas[i]->cross;
     }
     answer->domain = trust->domain, answer->mode = trust->mode;
-    answer->datacenter = (char *)(uintptr_t)enrolling->enrolment->config.datacenter;
+    const struct enrolment_config *config = &enrolling->enrolment->config;
+    answer->datacenter = (char *)(uintptr_t)config->datacenter;
+    if (config->acl_default_policy) answer->acl_default_policy = (char *)(uintptr_t)config->acl_default_policy;
     const char **addresses;
     answer->n_servers = rpc_peers(enrolling->enrolment->rpc, arena, &addresses);
     answer->servers = (char **)(uintptr_t)addresses;

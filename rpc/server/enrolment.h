@@ -17,6 +17,7 @@ struct enrolment_config {
     struct security *security;
     const char *datacenter, *dns_domain; /* outlive it */
     int64_t life_s;                      /* of a certificate */
+    const char *acl_default_policy;      /* NULL: there is no access control; outlives it */
 };
 
 struct enrolment;

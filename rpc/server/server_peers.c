@@ -491,7 +491,8 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
                                          .security = config->security,
                                          .datacenter = rpc->cluster,
                                          .dns_domain = config->dns_domain,
-                                         .life_s = config->certificate_life_s};
+                                         .life_s = config->certificate_life_s,
+                                         .acl_default_policy = config->acl.enabled ? config->acl.default_policy : NULL};
     if (config->authority) rpc->server->enrolment = enrolment_new(rpc, &enrolment);
     int rv = peers_start(rpc->loop, &peers, &callbacks, &rpc->others, fault);
     rpc->forwarding = forwarding_run_new(rpc, rpc->node, rpc->others);

@@ -157,6 +157,7 @@ Test(resolve, nodes_and_the_agent_master) {
     cr_expect(allows(node, ACCESS_SESSION, "web1", ACCESS_WRITE) && allows(node, ACCESS_SERVICE, "x", ACCESS_READ));
     cr_expect(allows(node, ACCESS_NODE, "x", ACCESS_READ) && !allows(node, ACCESS_NODE, "x", ACCESS_WRITE));
     cr_expect(!allows(node, ACCESS_SERVICE, "x", ACCESS_WRITE) && !allows(node, ACCESS_SESSION, "x", ACCESS_READ));
+    cr_expect(allows(node, ACCESS_QUOTA, "x", ACCESS_WRITE), "it takes shares of budgets, and settles them");
     cr_expect(!allows(node, ACCESS_KEY, "x", ACCESS_READ) && !allows(node, ACCESS_ACL, "", ACCESS_READ));
     cr_expect(allows(master, ACCESS_AGENT, "web1", ACCESS_WRITE) && !allows(master, ACCESS_AGENT, "web2", ACCESS_READ));
     cr_expect(allows(master, ACCESS_NODE, "web2", ACCESS_READ) && !allows(master, ACCESS_NODE, "web1", ACCESS_WRITE));

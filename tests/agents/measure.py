@@ -354,7 +354,7 @@ def storm_of(o, closed):
     word = "closed" if closed else "plain"
     with harness.Cluster(1, log_level="warn") as cluster:
         server = cluster.servers[0]
-        (cluster.start_closed if closed else cluster.start)()
+        cluster.start_closed("-no-acl") if closed else cluster.start()
         cluster.wait_writable()
         with Fleet(cluster, "--agents", o.agents, "--services", 2, "--checks", 2, "--repeat", 0, "--threads", 16, "--hold", *(["--tls", server.data] if closed else [])) as fleet:
             say("%s, %s agents: registered after" % (word, o.agents), fleet.line("registered")["seconds"] + " s")

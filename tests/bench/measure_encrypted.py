@@ -22,7 +22,7 @@ def closed_cluster():
         return subprocess.run([COORD, *words, "-data-dir=" + agent.data, "-bind=" + agent.ip, "-node=" + agent.name], check=True, capture_output=True, text=True).stdout
     for agent in cluster.servers:
         agent.args = [word for word in agent.args if not word.startswith("-bootstrap-expect")]
-    token = re.search(r"coord1s\.[\w.-]+", run(first, "init")).group(0)
+    token = re.search(r"coord1s\.[\w.-]+", run(first, "init", "-no-acl")).group(0)
     first.start()
     for agent in others:
         words = ["-data-dir=" + agent.data, "-bind=" + agent.ip, "-node=" + agent.name, token, first.ip]

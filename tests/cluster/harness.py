@@ -252,7 +252,7 @@ class Process:
     def request(self, method, path, body=None, timeout=5.0 * SLOW + STANDSTILL):
         c = http.client.HTTPConnection(self.ip, 8500, timeout=timeout)
         try:
-            c.request(method, path, body=body)
+            c.request(method, path, body=body, headers=self.cluster.by())
             r = c.getresponse()
             return r.status, r.headers, r.read()
         finally:
@@ -349,6 +349,7 @@ class Cluster:
         self.servers, self.agents = [], []
         self.plugged = hosts + 100       # numbers of agents' hosts begin behind it
         self.over = self.closed = False
+        self.management = None           # the token of requests
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))      # a server that crashes leaves its core in its folder
         atexit.register(self.close)
@@ -373,11 +374,19 @@ class Cluster:
             s.start()
         return self
 
-    def start_closed(self):
-        """The same as an encrypted cluster: made on the first server, which the others join one after the other."""
+    def by(self):
+        """The header of its token."""
+        return {"X-Consul-Token": self.management} if self.management else {}
+
+    def start_closed(self, *words):
+        """The same as an encrypted cluster: made on the first server, which the others join one after the other. `words`: of coord init."""
         first, *others = self.servers
         self.closed = True
-        made = first.run("init", "-data-dir=" + first.data, "-bind=" + first.ip, "-node=" + first.name)
+        made = first.run("init", "-data-dir=" + first.data, "-bind=" + first.ip, "-node=" + first.name, *words)
+        path = os.path.join(first.data, "management.token")
+        if os.path.exists(path):
+            with open(path) as f:
+                self.management = f.read().strip()
         token = re.search(r"coord1s\.[\w.-]+", made).group(0)
         first.start()
         for s in others:

@@ -36,6 +36,7 @@ class Host:
         for device in ("lo", "eth0"):
             ip("-n", self.namespace, "link", "set", device, "up")
         self.agent, self.log = None, self.folder + ".log"
+        self.exported = {}
         open(self.log, "w").close()
 
     def words(self, text):
@@ -44,7 +45,7 @@ class Host:
         return ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "--uts", "sh", "-c", inside]
 
     def run(self, text, within=60, environment=None, **more):
-        r = subprocess.run(self.words(text), capture_output=True, text=True, timeout=within * SLOW + STANDSTILL, env=dict(self.net.environment, **(environment or {})), **more)
+        r = subprocess.run(self.words(text), capture_output=True, text=True, timeout=within * SLOW + STANDSTILL, env=dict(self.net.environment, **self.exported, **(environment or {})), **more)
         return r.returncode, r.stdout, r.stderr
 
     def ok(self, text, **more):
@@ -67,15 +68,19 @@ class Host:
         with open(self.log, errors="replace") as f:
             return f.read()
 
+    def curl(self, path, words="", within=60):
+        """What curl says, with the token of the operator."""
+        return self.run("curl -s -m 5 -H 'X-Consul-Token: %s' %s http://127.0.0.1:8500%s" % (self.net.management, words, path), within)
+
     def get(self, path):
-        code, out, _ = self.run("curl -s -m 5 http://127.0.0.1:8500%s" % path)
+        code, out, _ = self.curl(path)
         try:
             return json.loads(out)
         except ValueError:
             return None
 
     def leads(self):
-        return code_of(self.run("curl -s -m 5 http://127.0.0.1:8500/v1/status/leader"))
+        return code_of(self.curl("/v1/status/leader"))
 
     def remove(self):
         self.stop(signal.SIGKILL)
@@ -99,6 +104,7 @@ class Net:
         self.environment["PATH"] = self.bin + os.pathsep + os.environ["PATH"]
         ip("link", "add", "br0", "type", "bridge")
         ip("link", "set", "br0", "up")
+        self.management = ""             # the token of commands and requests, once the cluster is made
         self.seen, self.watching = bytearray(), True
         self.wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         self.wire.bind(("br0", 0))
@@ -138,11 +144,20 @@ def take_tokens(text):
         TOKENS[token[:8]] = token
 
 
+def operator_has_his_token():
+    """From now on requests and commands have it on all hosts."""
+    with open(os.path.join(NET.host("s1").folder, "management.token")) as f:
+        check(os.fstat(f.fileno()).st_mode & 0o7777 == 0o600, "its owner alone reads it")
+        NET.management = f.read().strip()
+    NET.host("s1").exported.clear()
+    NET.environment["CONSUL_HTTP_TOKEN"] = NET.management
+
+
 def session():
     """Every line of the page that begins with a host's name and $ is run on that host; what is shown below it has to be printed."""
     with open(PAGE) as f:
         page = f.read()
-    steps = 0
+    steps, secret = 0, ""
     for block in re.findall(r"```console\n(.*?)```", page, re.S):
         parts = re.split(r"^(\w\d)\$ (.*)\n", block, flags=re.M)
         for name, command, shown in zip(parts[1::3], parts[2::3], parts[3::3]):
@@ -150,19 +165,42 @@ def session():
             host = NET.host(name)
             for prefix, token in TOKENS.items():
                 command = command.replace(prefix + "…", token)
+            command = command.replace("THE-SECRETID", secret)
             if command.startswith("coord agent"):
                 host.start(command)
                 until("%s answers" % name, lambda: host.get("/v1/status/leader"), within=30)
                 continue
+            if command.startswith("export "):
+                host.exported.update([command.split(" ", 1)[1].split("=", 1)])
+                continue
             out = host.ok(command)
             take_tokens(out)
+            secret = "".join(re.findall(r"^SecretID: +(\S+)", out, re.M)) or secret
             for line in shown.splitlines():
                 wanted = "^%s$" % ".*".join(map(re.escape, line.split("…")))
                 check(re.search(wanted, out, re.M), "%s$ %s prints no %r but\n%s" % (name, command, line, out))
-    check(steps >= 11, "the page has %d steps" % steps)
+    check(steps >= 17, "the page has %d steps" % steps)
+    operator_has_his_token()
+    nothing_beyond(secret)
     first = NET.host("s1")
     until("three servers", lambda: sum(s["Voter"] for s in first.get("/v1/operator/raft/configuration")["Servers"]) == 3, within=30)
     until("four nodes", lambda: {n["Node"] for n in first.get("/v1/catalog/nodes")} == {"s1", "s2", "s3", "h9"}, within=30)
+
+
+def nothing_beyond(web):
+    """What the page's web server may do, and what it may not."""
+    host = NET.host("h9")
+    until("it is in the catalog", lambda: [s["Node"] for s in host.get("/v1/catalog/service/web") or []] == ["h9"], within=30)
+
+    def status(words, path, token=web):
+        return host.ok("curl -s -m 5 -o /dev/null -w '%%{http_code}' -H 'X-Consul-Token: %s' %s http://127.0.0.1:8500%s" % (token, words, path))
+    register = "-X PUT -d '{\"Name\":\"%s\"}'"
+    for words, path, wanted in (("", "/v1/kv/web/config/color", "200"), ("", "/v1/kv/web/secret", "403"), ("-X PUT -d x", "/v1/kv/web/config/color", "403"),
+                                (register % "web", "/v1/agent/service/register", "200"), (register % "db", "/v1/agent/service/register", "403"),
+                                ("-X PUT", "/v1/join-token", "403"), ("", "/v1/acl/tokens", "403")):
+        check(status(words, path) == wanted, "%s %s: %s instead of %s" % (words, path, status(words, path), wanted))
+    for words, path in (("", "/v1/kv/web/config/color"), (register % "web", "/v1/agent/service/register"), ("-X PUT", "/v1/join-token")):
+        check(status(words, path, token="") == "403", "%s %s without a token" % (words, path))
 
 
 def an_open_cluster_is_readable():
@@ -198,9 +236,9 @@ def keys_of(host):
 def nothing_is_readable():
     """A key that is written at one host is read at another, and nobody on the network sees it, nor the keys that servers handed over."""
     secret = "a-secret-that-nobody-else-may-read-%d" % os.getpid()
-    NET.host("h9").ok("curl -sf -X PUT -d %s http://127.0.0.1:8500/v1/kv/secret" % secret)
+    check(NET.host("h9").curl("/v1/kv/secret", "-f -X PUT -d " + secret)[1].strip() == "true", "it is written")
     for name in ("s1", "s2", "s3", "h9"):
-        until("%s has it" % name, lambda: NET.host(name).run("curl -s http://127.0.0.1:8500/v1/kv/secret?raw")[1] == secret)
+        until("%s has it" % name, lambda: NET.host(name).curl("/v1/kv/secret?raw")[1] == secret)
     check(len(NET.seen) > 100000, "%d bytes were seen" % len(NET.seen))
     for word in (secret.encode(), b"coord-peer", TOKENS["coord1s."].split(".")[3].encode(), b"PRIVATE KEY"):
         check(word not in NET.seen, "%r was on the network" % word)
@@ -350,7 +388,7 @@ def no_secret_is_where_it_does_not_belong():
     with open(big, "wb") as f:
         f.write(os.urandom(100000))
     taken = lambda: re.findall(r"snapshot taken index=(\d+)", first.said())
-    until("a snapshot is taken", lambda: first.ok("curl -sf -X PUT -T %s http://127.0.0.1:8500/v1/kv/big" % big) and taken(), within=30)
+    until("a snapshot is taken", lambda: first.curl("/v1/kv/big", "-f -X PUT -T " + big)[0] == 0 and taken(), within=30)
     first.ok("coord kv put where/is/it in-the-log")
     searched = []
     first.ok("coord snapshot save %s/backup.snap" % DATA)
@@ -367,6 +405,7 @@ def no_secret_is_where_it_does_not_belong():
             for name, parts in secrets.items():
                 check(file == name or not any(part and part in content for part in parts), "%s is in %s" % (name, file))
             check(not any(token in content for token in tokens), "a token's secret is in %s" % file)
+            check(file == "management.token" or NET.management.encode() not in content, "the management token is in %s" % file)
     print("     what was written is in %s, and no secret" % " ".join(sorted(searched)))
     for kind in ("backup.snap", "store/", "raft/snap-", "raft/log-"):
         check(any(re.search(kind, name) for name in searched), "no %s was searched: %s" % (kind, searched))
@@ -408,7 +447,7 @@ def three_years_of_renewals():
     environment = faked(clock)
     if not environment:
         return
-    host.ok("coord init -data-dir %s -bind 10.0.0.90" % DATA, environment=environment)
+    host.ok("coord init -no-acl -data-dir %s -bind 10.0.0.90" % DATA, environment=environment)
     host.start(environment=environment)
     until("it answers", lambda: host.get("/v1/status/leader"), within=30)
     until("it is closed", lambda: "the cluster is closed" in host.said())

@@ -44,11 +44,22 @@ def command(*args, code=0, within=60, environment=None):
     return r.stdout + r.stderr
 
 
+def found(member, *words):
+    """Makes a cluster, whose first server this is; what the command says. The member asks with the token of the operator, if there is one."""
+    said = command("init", "-data-dir", member.data, "-bind", member.ip, "-node", member.name, *words, environment=member.environment)
+    path = os.path.join(member.data, "management.token")
+    if os.path.exists(path):
+        with open(path) as f:
+            member.management = f.read().strip()
+    return said
+
+
 def join(token, server, name, code=0, member=None):
     """A host that shows the token; with the code 1 it is refused, and what the command says is returned."""
     member = member or Member(name=name, server=False)
     said = command("join", "-data-dir", member.data, "-bind", member.ip, "-node", name, "-timeout", "20s", token, server.ip, code=code,
                    environment=member.environment)
+    member.management = server.management
     return said if code else member
 
 
@@ -57,7 +68,7 @@ class Closed:
 
     def __init__(self, name, server=None, agent=None):
         self.server = server or Member(name=name + "-s1")
-        said = command("init", "-data-dir", self.server.data, "-bind", self.server.ip, "-node", self.server.name, environment=self.server.environment)
+        said = found(self.server)
         self.tokens = re.findall(r"coord1[sa]\.\S+", said)
         check(len(self.tokens) == 2, said)
         self.server.start()

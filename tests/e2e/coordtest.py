@@ -92,6 +92,7 @@ class Agent:
         self.args = list(args)
         self.dev, self.server = dev, server
         self.environment = None          # more variables
+        self.management = None           # the token of requests and commands that name none
         self.proc = None
         AGENTS.append(self)
         atexit.register(self.cleanup)
@@ -159,15 +160,19 @@ class Agent:
         try:
             if body is not None and not isinstance(body, (bytes, str)):
                 body = json.dumps(body)
-            c.request(method, path, body=body, headers=headers or {})
+            c.request(method, path, body=body, headers=dict(self.by(), **(headers or {})))
             r = c.getresponse()
             return r.status, r.headers, r.read()
         finally:
             c.close()
 
+    def by(self):
+        """The header of its token."""
+        return {"X-Consul-Token": self.management} if self.management else {}
+
     def coord(self, *args, code=0):
         """A command of the program, asking this agent: all that it says."""
-        env = dict(os.environ, COORD_HTTP_ADDR="%s:8500" % self.ip)
+        env = dict(os.environ, COORD_HTTP_ADDR="%s:8500" % self.ip, **({"COORD_HTTP_TOKEN": self.management} if self.management else {}))
         r = subprocess.run([COORD, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOW, env=env)
         check(r.returncode == code, "coord %s: exit %d: %s" % (" ".join(args), r.returncode, r.stdout + r.stderr))
         return r.stdout + r.stderr

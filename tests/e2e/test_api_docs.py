@@ -2,6 +2,7 @@
 order of the table, and the answers are shown, with indexes, IDs, times and addresses replaced. The test compares; `--write` (./dev docs)
 writes the file."""
 import difflib, json, os, re, subprocess, sys
+from closed import Member, found
 from coordtest import COORD, HERE, Agent, Cluster, check, configuration, run, until
 
 PATH = os.path.join(HERE, "../../docs/api.md")
@@ -199,22 +200,14 @@ def api_md_is_what_the_routing_table_says():
     check(not diff, "docs/api.md is stale: ./dev docs writes it anew\n" + "\n".join(diff))
 
 
-class Founder(Agent):
-    """The first server of a closed cluster."""
-
-    def argv(self):
-        if not os.path.exists(self.data):
-            subprocess.run([COORD, "init", "-data-dir", self.data, "-bind", self.ip, "-node", self.name], stdout=subprocess.DEVNULL, check=True)
-        return [COORD, "agent", "-data-dir", self.data, "-client", self.ip, *self.args]
-
-
 def a_server_prints_every_metric_of_the_reference():
     with open(os.path.join(HERE, "../../docs/reference.md")) as f:
         told = {name: (kind, text) for name, kind, text in re.findall(r"^\| `((?:coord|process)_\w+)` \| (\w+) \| [^|]* \| (.+) \|$", f.read(), re.M)}
     agent = Cluster(1).start().servers[0]
     text = agent.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode()
     # Some are only printed where there are certificates, or where DNS over TLS is on.
-    closed = Founder(configuration(ports={"dns_tls": 8853}), name="f1")
+    closed = Member(configuration(ports={"dns_tls": 8853}), name="f1")
+    found(closed)
     closed.start()
     certificates = re.findall("^(?:# \\w+ )?coord_(?:certificate|dns_tls)_.*\n", closed.request("GET", "/v1/agent/metrics?format=prometheus")[2].decode(), re.M)
     check("coord_certificate_" not in text and sum("coord_certificate_" in line for line in certificates) == 5, certificates)

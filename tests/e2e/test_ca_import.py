@@ -1,7 +1,8 @@
 """A CA of a company signs for a cluster: `coord ca import`, `coord init -ca-cert`; and what is refused."""
 import json, os, re, socket, ssl, subprocess, tempfile
+from closed import Closed, Member, command, found, join
 from coordtest import COORD, Agent, check, run, together, until
-from test_trust import Closed, Member, command, everything_that_is_kept, join
+from test_trust import everything_that_is_kept
 
 
 def openssl(*words, text=None):
@@ -184,7 +185,7 @@ def a_cluster_begins_with_it():
     check("chmod 600" in command(*words, "-ca-cert", chain, "-ca-key", key, code=2), "others may read its key")
     os.chmod(key, 0o600)
     check("together" in command(*words, "-ca-cert", chain, code=2), "its key is wanted")
-    tokens = re.findall(r"coord1[sa]\.\S+", command(*words, "-ca-cert", chain, "-ca-key", key))
+    tokens = re.findall(r"coord1[sa]\.\S+", found(server, "-ca-cert", chain, "-ca-key", key))
     server.start()
     agent = join(tokens[1], server, "ini-a1").start()
     check([x["Pin"] for x in cas(agent)] == [pin_of(company.path("first.pem"))], cas(agent))

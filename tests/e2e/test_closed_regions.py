@@ -3,21 +3,20 @@ import json, os, re, subprocess, sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from coordtest import COORD, Agent, check, run, until
+from closed import Member, found, join
+from coordtest import check, run, until
 
 
-class Founder(Agent):
-    """The first server of a closed cluster."""
-
-    def __init__(self, region, *args):
-        super().__init__(*args, name=region + "1")
-        self.region = region
-
-    def argv(self):
-        if not os.path.exists(self.data):
-            subprocess.run([COORD, "init", "-data-dir", self.data, "-bind", self.ip, "-node", self.name, "-datacenter", self.region],
-                           stdout=subprocess.DEVNULL, check=True)
-        return [COORD, "agent", "-data-dir", self.data, "-client", self.ip, *self.args]
+def founded(region, *args, beside=None):
+    """The first server of a region; its first token is that of the region beside it."""
+    member = Member(*args, name=region + "1")
+    if beside:
+        os.mkdir(member.data, 0o700)
+        with open(os.open(os.path.join(member.data, "management.token"), os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
+            f.write(beside.management)
+    found(member, "-datacenter", region)
+    check(not beside or member.management == beside.management, "a token that is there stays")
+    return member.start()
 
 
 def fingerprint(agent):
@@ -30,10 +29,8 @@ def reached(agent):
 
 
 def regions_trust_each_other():
-    eu = Founder("eu")
-    eu.start()
-    us = Founder("us", "-retry-join-wan=" + eu.ip)
-    us.start()
+    eu = founded("eu")
+    us = founded("us", "-retry-join-wan=" + eu.ip, beside=eu)
     until("us is told that the CA there is not trusted", lambda: "no encrypted connection" in us.log() or "signed by" in us.log() or "CA" in us.log())
     check(reached(eu) == {"eu"} and reached(us) == {"us"}, "no link yet")
 
@@ -68,10 +65,8 @@ def regions_trust_each_other():
 
 def a_region_may_not_call_itself_another():
     """Its CA is trusted as that of one region, so its servers cannot speak for a second one."""
-    eu = Founder("eu")
-    eu.start()
-    us = Founder("us", "-retry-join-wan=" + eu.ip)
-    us.start()
+    eu = founded("eu")
+    us = founded("us", "-retry-join-wan=" + eu.ip, beside=eu)
     theirs, ours = fingerprint(eu), fingerprint(us)
     us.coord("region", "trust", "-address", eu.ip, "-fingerprint", theirs, "asia")
     eu.coord("region", "trust", "-address", us.ip, "-fingerprint", ours, "us")
@@ -105,15 +100,10 @@ def give_forged(agent, region):
 
 def a_trusted_region_cannot_make_our_certificates():
     """Who has the CA's key of one region must not become a node of another one by it."""
-    eu, us = Founder("eu"), Founder("us")
-    eu.start(), us.start()
+    eu, us = founded("eu"), founded("us")
     theirs, ours = fingerprint(eu), fingerprint(us)
     us.coord("region", "trust", "-address", eu.ip, "-fingerprint", theirs, "eu")
-    agent = Agent(name="a1")
-    agent.argv = lambda: [COORD, "agent", "-data-dir", agent.data, "-client", agent.ip]
-    token = next(word for word in us.coord("join-token").split() if word.startswith("coord1a."))
-    subprocess.run([COORD, "join", "-data-dir", agent.data, "-bind", agent.ip, "-node", agent.name, token, us.ip], stdout=subprocess.DEVNULL, check=True)
-    agent.start().wait_leader()
+    agent = join(us.coord("join-token").strip(), us, "a1").start()
     agent.stop()
     give_forged(agent, eu)
     agent.start(wait=False)

@@ -324,7 +324,7 @@ def a_rotation_while_servers_are_down():
         until("all have moved", moved, within=60, every=0.2)
         until("the old CA is gone", lambda: c.cas() == [new], within=60, every=0.2)
         for one in servers:                              # each has the new key: it signs
-            until("%s makes tokens" % one.name, lambda: subprocess.run([COORD, "join-token", "-http-addr", one.ip + ":8500"], capture_output=True).returncode == 0)
+            until("%s makes tokens" % one.name, lambda: one.request("PUT", "/v1/join-token")[0] == 200)
             count = one.log().count("certificates: renewed") - before[one.name]
             check(count <= 4, "%s, after %s rotated: %d renewals: %s" % (one.name, maker.name, count, one.log()[-2000:]))
 
