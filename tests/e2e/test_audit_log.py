@@ -104,7 +104,8 @@ def logins(agent, place):
     agent.do("PUT", "/v1/acl/auth-method", {"Name": "jwt", "Type": "jwt", "Config": {"BoundIssuer": "me", "JWTValidationPubKeys": [test_acl.PUBLIC],
                                                                                     "ClaimMappings": {"sub": "name"}}})
     agent.do("PUT", "/v1/acl/binding-rule", {"AuthMethod": "jwt", "BindType": "service", "BindName": "web"})
-    shown = test_acl.web_token(iss="me", sub="web", exp=int(time.time()) + 600)
+    now = int(time.time())
+    shown = test_acl.web_token(iss="me", sub="web", iat=now, exp=now + 600)
     SECRETS.append(shown)
     status, _, text = by(agent, "POST", "/v1/acl/login", None, "in", json.dumps({"AuthMethod": "jwt", "BearerToken": shown}))
     check(status == 200, text)
