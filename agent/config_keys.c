@@ -315,7 +315,8 @@ const struct key config_keys[] = {
          "writes, logins and denials of the HTTP API are recorded, as JSON, a line each; needs audit.file or "
          "audit.socket"),
     TEXT("audit.file", audit_file, accept_any,
-         "the lines go into this file, which is for the agent's user alone, in a folder that others cannot write. SIGHUP "
+         "the lines go into this file, which is for the agent's user alone, in a folder that others cannot write. "
+         "SIGHUP "
          "opens it anew"),
     TEXT("audit.socket", audit_socket, accept_any,
          "the lines go to a program that listens on this Unix socket, as a stream or as datagrams"),
@@ -329,7 +330,8 @@ const struct key config_keys[] = {
     TEXT("audit.on_failure", audit_on_failure, accept_on_failure,
          "while lines cannot be written: `continue` loses those for which there is no room, and counts them; `refuse` "
          "answers 503 to requests that would be recorded, before they are carried out"),
-    NUMBER("audit.buffer_bytes", audit_buffer_bytes, 65536, (uint64_t)1 << 30, "room for lines that wait to be written"),
+    NUMBER("audit.buffer_bytes", audit_buffer_bytes, 65536, (uint64_t)1 << 30,
+           "room for lines that wait to be written"),
     BOOL("disable_update_check", disable_update_check, "coord never looks for updates"),
     NUMBER("coord.self_preservation_percent", self_preservation_percent, 1, 100,
            "of a service's instances lost at once, from which they are held"),

@@ -128,7 +128,9 @@ static int audit_open(const struct config *config, struct fault *fault) {
     return audit_log_start(&log, &audit, fault);
 }
 
-struct audit_log_run *outputs_audit_log(void) { return audit; }
+struct audit_log_run *outputs_audit_log(void) {
+    return audit;
+}
 
 void outputs_reopen(void) {
     log_targets_reopen();

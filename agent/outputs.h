@@ -1,4 +1,4 @@
-/* What the process writes besides its data: the targets of the log, the audit log, and the pid file. */
+/* Files that the process writes besides its data: the targets of the log, the audit log, and the pid file. */
 #ifndef COORD_AGENT_OUTPUTS_H
 #define COORD_AGENT_OUTPUTS_H
 

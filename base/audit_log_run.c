@@ -218,8 +218,9 @@ static void *run_thread(void *data) {
     run->done = true;
     pthread_cond_signal(&run->over);
     pthread_mutex_unlock(&run->lock);
-    if (left) log_warn("audit", "lines of the audit log are lost, because it could not be written lines=%llu",
-                       (unsigned long long)left);
+    if (left)
+        log_warn("audit", "lines of the audit log are lost, because it could not be written lines=%llu",
+                 (unsigned long long)left);
     buffer_free(&batch);
     return NULL;
 }

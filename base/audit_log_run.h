@@ -1,5 +1,5 @@
 /* The audit log's writer: a thread of its own takes the lines of base/audit_log.h to a file or to a Unix socket, so that
- * nobody waits for a disk or for a slow reader. What is written is not synced.
+ * nobody waits for a disk or for a slow reader. It does not sync.
  *
  * The file is for this user alone, and it is rotated as the log's (base/log_file.h). A socket is connected as a stream, or as
  * datagrams (a line each) where it takes those; a reader that goes away is connected to again, once a second. */

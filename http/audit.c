@@ -1,5 +1,5 @@
-/* Which requests the audit log records, and what is known of them (base/audit_log_run.h writes the lines). A request gets its id
- * when something needs it. Without an audit log that is only a denial.
+/* The requests that the audit log records, and what is known of them; base/audit_log_run.h writes the lines. A request gets its
+ * id when something needs it. Without an audit log that is only a denial.
  *
  * A request that is recorded has a `struct audited` from before it is carried out, with room for its line; the line is made
  * with the answer, or when the client is gone and the outcome has come. */

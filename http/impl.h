@@ -392,7 +392,7 @@ struct http_request {
     size_t left_out;             /* of the last http_read_once */
     void (*with_access)(struct http_request *request);
     void (*permitted)(struct http_request *request);
-    const char *denial; /* why a read of http_read_once was refused; "": it was not */
+    const char *denial;      /* why a read of http_read_once was refused; "": it was not */
     struct audited *audited; /* audit.c; NULL: it is not recorded, or not yet */
     struct json_object *json;
     struct header *headers;

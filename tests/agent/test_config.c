@@ -381,11 +381,12 @@ Test(config, protection_may_be_taken_back_by_a_later_source) {
                                  slice_text("{\"acl_datacenter\":\"\",\"auto_config\":{\"enabled\":true}}"), &fault),
                  CO_OK);
     must("{\"auto_config\":{\"enabled\":true}}");
-    cr_expect_str_eq(guards(),
-                     "web.json:1:17: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet\n"
-                     "web.json:1:70: auto_encrypt.tls: " AUTO_ENCRYPT
-                     "\n"
-                     "z.json:1:37: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet");
+    cr_expect_str_eq(
+        guards(),
+        "web.json:1:17: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet\n"
+        "web.json:1:70: auto_encrypt.tls: " AUTO_ENCRYPT
+        "\n"
+        "z.json:1:37: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet");
     must("{\"auto_config\":{\"enabled\":false},\"auto_encrypt\":{\"tls\":false},\"acl_datacenter\":\"b\"}");
     cr_expect_str_eq(
         guards(), "web.json:1:63: acl_datacenter: access control by acl_datacenter (see acl.enabled) is not there yet");

@@ -209,7 +209,8 @@ Test(audit_log_file, what_waits_at_the_end_is_written_and_files_are_rotated_betw
     cr_assert_eq(glob(older, 0, NULL, &paths), 0); /* sorted by time */
     cr_expect_geq(paths.gl_pathc, 900u / 54);
     for (size_t i = 0; i < paths.gl_pathc; i++) cr_expect_eq(add_file(&all, paths.gl_pathv[i]) % 9, 0u);
-    for (size_t i = 0; i < paths.gl_pathc; i++) cr_expect(stat(paths.gl_pathv[i], &status) == 0 && status.st_size <= 54);
+    for (size_t i = 0; i < paths.gl_pathc; i++)
+        cr_expect(stat(paths.gl_pathv[i], &status) == 0 && status.st_size <= 54);
     add_file(&all, file);
     cr_expect(slice_equal(buffer_slice(&all), buffer_slice(&wanted)), "%.*s", (int)all.size, all.data);
     globfree(&paths);

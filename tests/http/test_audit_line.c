@@ -49,14 +49,16 @@ static const char *path_of(struct slice target, struct slice secret) {
 
 Test(audit_line, a_line_has_what_is_known) {
     struct audit_line line = plain("/v1/kv/a");
-    cr_expect_str_eq(written(&line), "{\"time\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"write\",\"request_id\":\"id-1\","
-                                     "\"accessor\":\"acc\",\"token\":\"web\",\"slot\":\"request\",\"address\":\"10.0.0.1:1\","
-                                     "\"method\":\"PUT\",\"path\":\"/v1/kv/a\",\"status\":200}\n");
+    cr_expect_str_eq(written(&line),
+                     "{\"time\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"write\",\"request_id\":\"id-1\","
+                     "\"accessor\":\"acc\",\"token\":\"web\",\"slot\":\"request\",\"address\":\"10.0.0.1:1\","
+                     "\"method\":\"PUT\",\"path\":\"/v1/kv/a\",\"status\":200}\n");
     line.certificate = "h9", line.denied = "lacks key:write on \"a\nb\"", line.subject = "s", line.index = 12;
-    cr_expect_str_eq(written(&line), "{\"time\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"write\",\"request_id\":\"id-1\","
-                                     "\"accessor\":\"acc\",\"token\":\"web\",\"slot\":\"request\",\"certificate\":\"h9\","
-                                     "\"address\":\"10.0.0.1:1\",\"method\":\"PUT\",\"path\":\"/v1/kv/a\",\"status\":200,"
-                                     "\"denied\":\"lacks key:write on \\\"a\\nb\\\"\",\"subject\":\"s\",\"index\":12}\n");
+    cr_expect_str_eq(written(&line),
+                     "{\"time\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"write\",\"request_id\":\"id-1\","
+                     "\"accessor\":\"acc\",\"token\":\"web\",\"slot\":\"request\",\"certificate\":\"h9\","
+                     "\"address\":\"10.0.0.1:1\",\"method\":\"PUT\",\"path\":\"/v1/kv/a\",\"status\":200,"
+                     "\"denied\":\"lacks key:write on \\\"a\\nb\\\"\",\"subject\":\"s\",\"index\":12}\n");
 }
 
 Test(audit_line, secrets_in_targets_are_hidden) {
@@ -110,8 +112,8 @@ Test(audit_line, ids_of_clients_are_taken_when_they_are_well_formed) {
     static const struct {
         const char *id;
         bool valid;
-    } rows[] = {{"a", true},      {"Az09._-", true}, {"", false},         {"a b", false},     {"a\n", false},
-                {"a/b", false},   {"\xc3\xa7", false}, {SECRET, false},   {"x-" SECRET, false}, {"11111111-aaaa", true}};
+    } rows[] = {{"a", true},    {"Az09._-", true},   {"", false},     {"a b", false},       {"a\n", false},
+                {"a/b", false}, {"\xc3\xa7", false}, {SECRET, false}, {"x-" SECRET, false}, {"11111111-aaaa", true}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
         cr_expect_eq(audit_id_valid(slice_text(rows[i].id), SLICE_LITERAL(SECRET)), rows[i].valid, "%s", rows[i].id);
     char id[AUDIT_ID_MAX + 2];
