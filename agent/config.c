@@ -59,6 +59,8 @@ void config_init(struct config *config) {
         .txn_max_req_len = HTTP_TXN_BODY_MAX,
         .txn_max_operations = HTTP_TXN_OPS_MAX,
         .session_ttl_min_ns = 10 * SECOND,
+        .audit_on_failure = "continue",
+        .audit_buffer_bytes = 8 << 20,
         .acl_default_policy = "allow",
         .acl_down_policy = "extend-cache",
         .request_limits_mode = "enforcing",
@@ -488,6 +490,8 @@ static int check_together(struct config *config, struct fault *fault) {
     int wrong = check_tls(config, fault);
     if (!error) error = wrong;
     wrong = check_certificate_days(config, fault);
+    if (!error) error = wrong;
+    wrong = config_check_audit(config, fault);
     if (!error) error = wrong;
     if (!config->data_dir && !config->dev)
         error = config_wrong(config, fault, CO_INVALID, "data_dir: must be given (-data-dir), unless -dev is");

@@ -194,6 +194,12 @@ struct config {
     const char *syslog_facility, *pid_file; /* pid_file NULL: none */
     bool disable_update_check;
 
+    /* the audit log; file or socket NULL: not given */
+    bool audit_enabled, audit_reads;
+    const char *audit_file, *audit_socket, *audit_on_failure; /* continue, refuse */
+    uint64_t audit_rotate_bytes, audit_buffer_bytes;
+    int64_t audit_rotate_duration_ns, audit_rotate_max_files;
+
     const char *consul_version; /* the version of Consul whose API is offered, as clients are told */
 
     /* coord's own keys, under "coord"; 0 means the default, or leaves the choice to the module */

@@ -184,6 +184,12 @@ const char *accept_policy(struct arena *arena, const char **text) {
     return known ? NULL : "is not a default: allow or deny";
 }
 
+const char *accept_on_failure(struct arena *arena, const char **text) {
+    (void)arena;
+    bool known = strcasecmp(*text, "continue") == 0 || strcasecmp(*text, "refuse") == 0;
+    return known ? NULL : "is neither continue nor refuse";
+}
+
 const char *accept_down_policy(struct arena *arena, const char **text) {
     (void)arena;
     static const char *const known[] = {"allow", "deny", "extend-cache", "async-cache"};

@@ -107,6 +107,8 @@ const char *accept_mode(struct arena *arena, const char **text);        /* of a 
 const char *accept_shared_key(struct arena *arena, const char **text);  /* base64 of 16, 24 or 32 bytes; or none */
 const char *accept_tls_version(struct arena *arena, const char **text); /* tls12, TLSv1_2; or none */
 const char *accept_policy(struct arena *arena, const char **text);      /* allow, deny */
+const char *accept_on_failure(struct arena *arena, const char **text);  /* continue, refuse */
+int config_check_audit(struct config *config, struct fault *fault);     /* keys of audit that belong together */
 const char *accept_down_policy(struct arena *arena, const char **text); /* and extend-cache, async-cache */
 const char *accept_limits_mode(struct arena *arena, const char **text); /* disabled, permissive, enforcing */
 const char *accept_token(struct arena *arena, const char **text);       /* a token's secret; or none */

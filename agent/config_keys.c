@@ -55,7 +55,7 @@
 #define NO_ACCESS     "verdicts depend on the servers' state, not on a time"
 #define NO_AUTO       "hosts come in by `coord join-token` and `coord join`"
 #define ONLY_13       "servers and agents among themselves always use TLS 1.3"
-#define NO_AUDIT      "there is no audit log yet"
+#define NO_SINKS      "coord's audit log has one target: audit.file or audit.socket"
 #define NO_MESH       "there is no service mesh"
 #define NO_GRPC       "no port for gRPC is opened, so there is nothing to protect"
 #define NO_GOSSIP     "there is no gossip: leases say which nodes are alive"
@@ -327,6 +327,27 @@ const struct key config_keys[] = {
     TEXT("pid_file", pid_file, accept_any,
          "the process's number is in this file while it runs; an agent whose file is another running agent's does not "
          "start"),
+    BOOL("audit.enabled", audit_enabled,
+         "writes, logins and denials of the HTTP API are recorded, as JSON, a line each; needs audit.file or "
+         "audit.socket"),
+    TEXT("audit.file", audit_file, accept_any,
+         "the lines go into this file, which is for the agent's user alone, in a folder that others cannot write. "
+         "SIGHUP "
+         "opens it anew"),
+    TEXT("audit.socket", audit_socket, accept_any,
+         "the lines go to a program that listens on this Unix socket, as a stream or as datagrams"),
+    NUMBER("audit.rotate_bytes", audit_rotate_bytes, 0, (uint64_t)1 << 50,
+           "the file is set aside as NAME-TIME.EXT when it has so many bytes; 0: never"),
+    DURATION("audit.rotate_duration", audit_rotate_duration_ns, SECOND, 10 * 365 * 24 * 3600 * SECOND,
+             "and when it is so old"),
+    FIELD("audit.rotate_max_files", KEY_COUNT, audit_rotate_max_files,
+          "most files that were set aside and are kept; 0: all of them; -1: none"),
+    BOOL("audit.reads", audit_reads, "reads are recorded, too"),
+    TEXT("audit.on_failure", audit_on_failure, accept_on_failure,
+         "while lines cannot be written: `continue` loses those for which there is no room, and counts them; `refuse` "
+         "answers 503 to requests that would be recorded, before they are carried out"),
+    NUMBER("audit.buffer_bytes", audit_buffer_bytes, 65536, (uint64_t)1 << 30,
+           "room for lines that wait to be written"),
     BOOL("disable_update_check", disable_update_check, "coord never looks for updates"),
     NUMBER("coord.self_preservation_percent", self_preservation_percent, 1, 100,
            "of a service's instances lost at once, from which they are held"),
@@ -371,7 +392,6 @@ const struct key config_keys[] = {
     GUARD("acl.enable_token_replication", KEY_BOOL, REPLICATION),
     IDLE("acl.msp_disable_bootstrap", KEY_BOOL, "there are no managed service providers"),
     IDLE("acl_enforce_version_8", KEY_BOOL, "rules for nodes and checks are always applied"),
-    GUARD("audit.enabled", KEY_BOOL, "an audit log"),
     GUARD("auto_config.authorization.enabled", KEY_BOOL, "bringing hosts in by JWT (see `coord join-token`)"),
     IDLE("auto_config.authorization.static.allow_reuse", KEY_BOOL, NO_AUTO),
     GUARD("auto_config.enabled", KEY_BOOL, "bringing hosts in by JWT (see `coord join-token`)"),
@@ -554,7 +574,7 @@ const struct key config_keys[] = {
     IDLE("http_config.response_headers", KEY_MAP, "no headers can be added yet"),
     IDLE("tagged_addresses", KEY_MAP, "a node has one address yet; services have their own"),
     /* ANY */
-    IDLE("audit.sink", KEY_ANY, NO_AUDIT),
+    IDLE("audit.sink", KEY_ANY, NO_SINKS),
     IDLE("config_entries.bootstrap", KEY_ANY, NO_MESH),
     IDLE("connect.ca_config", KEY_ANY, NO_MESH),
     IDLE("snapshot_agent", KEY_ANY, "see `coord snapshot save`"),

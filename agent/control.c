@@ -5,10 +5,10 @@
 
 #include "agent/definitions.h"
 #include "agent/flags.h"
+#include "agent/outputs.h"
 #include "agent/watch.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "base/log_targets.h"
 #include "multi-dc/links_run.h"
 #include "rpc/wire/address.h"
 
@@ -205,7 +205,7 @@ static void was_read(uv_work_t *work, int status) {
 }
 
 static void reload(struct acts *acts) {
-    log_targets_reopen();
+    outputs_reopen();
     acts->fault = (struct fault){0};
     acts->next = mem_zalloc(sizeof *acts->next);
     CHECK(uv_queue_work(acts->config.loop, &acts->work, read_again, was_read) == 0);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,8 +104,37 @@ int outputs_check(struct config *config, struct fault *fault) {
         rv = judge(config, config->log_file_place, "log_file", path.data, fault);
         buffer_free(&path);
     }
+    if (config->audit_enabled && config->audit_file) {
+        struct fault audit = {0};
+        int code = audit_log_check(config->audit_file, &audit);
+        if (code != CO_OK) rv = config_wrong(config, fault, code, "%s", audit.text);
+    }
     int wrong = config->pid_file ? judge(config, config->pid_file_place, "pid_file", config->pid_file, fault) : CO_OK;
     return rv == CO_OK ? wrong : rv;
+}
+
+/* -- the audit log ------------------------------------------------------------------------------------------------- */
+static struct audit_log_run *audit;
+
+static int audit_open(const struct config *config, struct fault *fault) {
+    if (!config->audit_enabled) return CO_OK;
+    struct audit_log_config log = {.file = config->audit_file,
+                                   .socket = config->audit_socket,
+                                   .rotate_bytes = config->audit_rotate_bytes,
+                                   .rotate_ns = config->audit_rotate_duration_ns,
+                                   .rotate_files = config->audit_rotate_max_files,
+                                   .buffer_bytes = config->audit_buffer_bytes,
+                                   .refuse = strcasecmp(config->audit_on_failure, "refuse") == 0};
+    return audit_log_start(&log, &audit, fault);
+}
+
+struct audit_log_run *outputs_audit_log(void) {
+    return audit;
+}
+
+void outputs_reopen(void) {
+    log_targets_reopen();
+    audit_log_reopen(audit);
 }
 
 /* -- life ---------------------------------------------------------------------------------------------------------- */
@@ -119,11 +149,14 @@ int outputs_open(const struct config *config, struct fault *fault) {
     int error = config->pid_file ? pid_write(config->pid_file, fault) : CO_OK;
     if (error) return error;
     error = log_targets_open(&targets, fault);
+    if (error == CO_OK && (error = audit_open(config, fault)) != CO_OK) log_targets_close();
     if (error && config->pid_file) pid_remove(config->pid_file);
     return error;
 }
 
 void outputs_close(const struct config *config) {
     if (config->pid_file) pid_remove(config->pid_file);
+    audit_log_stop(audit);
+    audit = NULL;
     log_targets_close();
 }

@@ -7,6 +7,7 @@
 
 #include "agent/agent.h"
 #include "agent/agent_tokens.h"
+#include "agent/outputs.h"
 #include "agent/self_config.h"
 
 static enum http_down_policy down_policy(const struct config *config) {
@@ -76,6 +77,8 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
                            .self_config_data = (void *)(uintptr_t)c,
                            .protection = certificate_watch_protection,
                            .protection_data = serving->watch,
+                           .audit = outputs_audit_log(),
+                           .audit_reads = c->audit_enabled && c->audit_reads,
                            .act = acts_take,
                            .act_data = serving->acts};
     return http_start(&config, &env, out, fault);

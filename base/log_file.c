@@ -33,7 +33,8 @@ static int64_t born(int fd, int64_t now_ns) {
 
 int log_file_open(struct log_file *file, int64_t now_ns) {
     struct stat status;
-    int fd = open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+    int fd = open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+                  file->mode ? file->mode : 0640);
     if (fd < 0) return errno;
     if (fstat(fd, &status) < 0) {
         int error = errno;

@@ -1,4 +1,4 @@
-/* The log's file, and its rotation. One thread (that of base/log_targets.h). */
+/* The file of a log, and its rotation. One thread (that of base/log_targets.h, or of base/audit_log_run.h). */
 #ifndef COORD_BASE_LOG_FILE_H
 #define COORD_BASE_LOG_FILE_H
 
@@ -6,6 +6,7 @@
 
 struct log_file {
     char *path;
+    unsigned mode; /* of a file that is made; 0: 0640 */
     uint64_t rotate_bytes;
     int64_t rotate_ns, rotate_files;
     int fd;

@@ -107,13 +107,13 @@ static void resolved(struct http_request *request, int error, const struct query
     finish(request, error);
 }
 
-static void ask(struct http_request *request) {
+static void ask(struct http_request *request, http_fetched answered) {
     Pb__AclResolveRequest *message = arena_alloc(&request->arena, sizeof *message);
     pb__acl_resolve_request__init(message);
     message->secret.data = (uint8_t *)request->requester->text, message->secret.len = request->requester->size;
     message->datacenter = (char *)(uintptr_t)http_env(request)->datacenter;
     request->access_generation = rpc_access_generation(http_env(request)->rpc);
-    http_read_once(request, &query_acl_resolve, &message->base, RPC_STALE, resolved);
+    http_read_once(request, &query_acl_resolve, &message->base, RPC_STALE, answered);
 }
 
 /* -- for requests ------------------------------------------------------------------------------------------------- */
@@ -132,8 +132,29 @@ void access_find(struct http_request *request, void (*then)(struct http_request 
     } else {
         const struct known *known = find(request);
         if (known && is_fresh(request, known)) finish(request, take(request, known));
-        else ask(request);
+        else ask(request, resolved);
     }
+}
+
+const struct access *access_look(struct http_request *request) {
+    struct worker *worker = request->worker;
+    const struct access *access;
+    if (request->access) return access_keep(request->access);
+    if (!request->requester) return NULL;
+    if (rpc_has_copy(worker->server->env.rpc))
+        return rpc_access(worker->reader, request->requester, &access) == CO_OK ? access_keep(access) : NULL;
+    const struct known *known = find(request);
+    return known && known->access ? access_keep(known->access) : NULL;
+}
+
+static void learned(struct http_request *request, int error, const struct query_result *result) {
+    if (error == CO_OK) keep(request, result);
+    request->with_access(request);
+}
+
+void access_learn(struct http_request *request, void (*then)(struct http_request *request)) {
+    request->with_access = then;
+    ask(request, learned);
 }
 
 void http_access_again(struct http_request *request, void (*then)(struct http_request *request)) {

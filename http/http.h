@@ -103,6 +103,8 @@ struct http_env {
     void *set_token_data; /* of both */
     void (*act)(void *data, struct http_control *act); /* any thread */
     void *act_data;
+    struct audit_log_run *audit; /* base/audit_log_run.h; outlives the server. NULL: there is no audit log */
+    bool audit_reads;            /* reads are recorded, too */
 };
 
 /* State that endpoints keep for each worker (http/api/topics.c). */
@@ -183,6 +185,10 @@ bool http_allows_some(struct http_request *request, enum access_resource resourc
 void http_deny(struct http_request *request, enum access_resource resource, struct slice name, enum access_level least);
 /* After a wait, in which the rules may have changed: finds them anew, then calls `then`, or replies. */
 void http_access_again(struct http_request *request, void (*then)(struct http_request *request));
+
+/* For the audit log: what the request made or changed, where its path does not say (copied; never a secret), and the index of
+ * that. Not needed after http_write, but for the name. */
+void http_audit(struct http_request *request, const char *subject, uint64_t index);
 
 /* -- answering ---------------------------------------------------------------------------------------------------- */
 void http_reply_text(struct http_request *request, int status, const char *format, ...)

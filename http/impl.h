@@ -29,6 +29,7 @@ struct worker;
 struct shard;
 struct connection;
 struct answer;
+struct audited;
 struct cache;
 struct reading;
 
@@ -129,6 +130,7 @@ struct worker {
     struct output output;
     void *deflate; /* of gzip.c */
     struct buffer packed;
+    struct buffer audit_line;
     struct MHD_Response *yes, *no; /* "true", "false" */
     uint64_t leader_checked_ms, last_contact_ms;
     bool known_leader;
@@ -394,7 +396,8 @@ struct http_request {
     void (*with_access)(struct http_request *request);
     bool or_nobody; /* with_access comes, too, when there is no such token */
     void (*permitted)(struct http_request *request);
-    const char *denial; /* why a read of http_read_once was refused; "": it was not */
+    const char *denial;      /* why a read of http_read_once was refused; "": it was not */
+    struct audited *audited; /* audit.c; NULL: it is not recorded, or not yet */
     struct json_object *json;
     struct header *headers;
     const char *content_type;
@@ -429,7 +432,24 @@ void request_refuse(struct http_request *request, int status, const char *format
 /* access.c */
 /* Finds the rules of the requester, sets request->access, and calls `then`, maybe later; or replies. */
 void access_find(struct http_request *request, void (*then)(struct http_request *request));
+/* The rules, if that takes no question to a server: a reference. NULL: they are not known, or there are none. */
+const struct access *access_look(struct http_request *request);
+/* Of a client agent: asks a server for them, for access_look, and calls `then` in any case, maybe later. */
+void access_learn(struct http_request *request, void (*then)(struct http_request *request));
 void known_access_free(struct worker *worker);
+
+/* audit.c. Without an audit log (env.audit) nothing of it is called but audit_denial. */
+bool audit_due(const struct http_request *request); /* is it recorded, whatever its answer? */
+/* Makes room for the request's line, once. False: the audit log cannot take it, and it has replied 503. */
+bool audit_admit(struct http_request *request);
+bool audit_asks(const struct http_request *request); /* has access_learn to find whose token it is? */
+/* Of a 403: adds the request's id to the line (which has AUDIT_DENIAL_ROOM more) and to the answer's headers. False: it has
+ * replied 503. */
+bool audit_denial(struct http_request *request, char *line, size_t room);
+#define AUDIT_DENIAL_ROOM 80
+void audit_answered(struct http_request *request, int status);
+void audit_index(struct http_request *request, uint64_t index); /* of its write */
+void audit_end(struct http_request *request);                   /* of one that has been recorded, or has to be */
 
 /* requesters.c */
 /* Sets request->requester from its token, or the agent's default token. Refuses a token that cannot be one. */

@@ -89,6 +89,7 @@ void request_answer(struct http_request *request, int status, struct MHD_Respons
     struct worker *worker = request->worker;
     CHECK(request->stage != REQUEST_ANSWERED);
     if (request->stage == REQUEST_ORPHAN || request->stage == REQUEST_ABORT) return;
+    if (worker->server->env.audit) audit_answered(request, status);
     struct connection *connection = request->connection;
     worker->tally.answered[status / 100 < 6 ? status / 100 : 5]++;
     request->stage = REQUEST_ANSWERED;
@@ -221,10 +222,14 @@ static struct slice one_line(char room[LINE_MOST], const char *format, va_list a
 void http_reply_text(struct http_request *request, int status, const char *format, ...) {
     struct buffer text = {0};
     va_list arguments;
-    char room[LINE_MOST];
+    char room[LINE_MOST + AUDIT_DENIAL_ROOM];
     va_start(arguments, format);
     struct slice line = one_line(room, format, arguments);
     va_end(arguments);
+    if (status == 403 && request->requester) { /* a denial */
+        if (!audit_denial(request, room, sizeof room)) return;
+        line = slice_text(room);
+    }
     buffer_append(&text, line.data, line.size);
     request->gzip = false;
     request_answer_bytes(request, status, bytes_take(&text), line.size ? TEXT_TYPE : NULL);

@@ -51,6 +51,7 @@ struct http_request *request_new(struct connection *connection, const char *targ
 
 void request_free(struct http_request *request) {
     struct worker *worker = request->worker;
+    if (request->audited) audit_end(request);
     requester_release(request->requester);
     access_release(request->access);
     arena_free(&request->arena);
@@ -307,16 +308,27 @@ static void run_permitted(struct http_request *request) {
     request->route->handler(request);
 }
 
-void request_run_parsed(struct http_request *request) {
-    if (!request->refusal && !request->route && parameters_parse(request)) route_find(request);
-    if (!request->refusal) token_parse(request);
-    if (!request->refusal) requester_set(request); /* ?token= is known now */
-    limits_pass(request);
+static void run_recorded(struct http_request *request) {
     if (request->refusal) {
         refuse(request);
     } else if (request->route->flags & HTTP_LOCAL || http_region_set(request, http_parameter(request, "dc"))) {
         permission_check(request, run_permitted);
     }
+}
+
+void request_run_parsed(struct http_request *request) {
+    if (!request->refusal && !request->route && parameters_parse(request)) route_find(request);
+    if (!request->refusal) token_parse(request);
+    if (!request->refusal) requester_set(request); /* ?token= is known now */
+    limits_pass(request);
+    if (request->worker->server->env.audit && audit_due(request)) {
+        if (!audit_admit(request)) return;
+        if (audit_asks(request)) {
+            access_learn(request, run_recorded);
+            return;
+        }
+    }
+    run_recorded(request);
 }
 
 void request_run(struct http_request *request) {
@@ -326,6 +338,7 @@ void request_run(struct http_request *request) {
     if (read) requester_set(request);
     if (request->requester && memmem(request->target.data, request->target.size, "token=", 6)) read = false;
     if (read) limits_pass(request);
+    if (read && !request->refusal && request->worker->server->env.audit_reads && !audit_admit(request)) return;
     if (!read || request->refusal || !reading_fast(request)) request_run_parsed(request);
 }
 

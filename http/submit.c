@@ -79,6 +79,7 @@ static void written(void *taker, struct post *post) {
     struct writing *writing = CONTAINER_OF(request->operation, struct writing, operation);
     char *text = (char *)writing->result.text;
     char *record = (char *)(uintptr_t)writing->result.record.data;
+    if (!writing->error) audit_index(request, writing->result.index);
     struct connection *connection = operation_over(worker, request);
     if (connection) {
         deliver(request, writing);
@@ -116,6 +117,7 @@ static bool write_permitted(struct http_request *request, uint8_t command, const
 
 void http_write(struct http_request *request, uint8_t command, const ProtobufCMessage *message, http_written view) {
     uint64_t judged = 0;
+    if (http_env(request)->audit && !audit_admit(request)) return;
     if (!write_permitted(request, command, message, &judged)) return;
     struct writing *writing = arena_zalloc(&request->arena, sizeof *writing);
     writing->request = request;
@@ -165,6 +167,7 @@ static bool renewal_permitted(struct http_request *request, const struct expiry_
 void http_renew(struct http_request *request, const struct expiry_kind *kind, bool look, struct slice id,
                 http_renewed view) {
     struct renewing *renewing = arena_zalloc(&request->arena, sizeof *renewing);
+    if (http_env(request)->audit && !audit_admit(request)) return;
     if (!renewal_permitted(request, kind, look, id)) return;
     if (id.size >= sizeof renewing->rpc.id) {
         view(request, CO_NOTFOUND, &renewing->rpc);

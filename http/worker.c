@@ -365,6 +365,7 @@ void worker_free(struct worker *worker) {
     arena_free(&worker->scratch);
     buffer_free(&worker->output.out);
     buffer_free(&worker->packed);
+    buffer_free(&worker->audit_line);
     secure_room_free(worker);
     if (worker->yes) MHD_destroy_response(worker->yes);
     if (worker->no) MHD_destroy_response(worker->no);

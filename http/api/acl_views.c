@@ -271,6 +271,7 @@ static void answered(struct http_request *request, struct http_call *call, int e
     } else {
         acl_write_token(http_out(request), result->token, result->hidden ? "<hidden>" : result->secret);
         explicit_bzero(result->secret, strlen(result->secret));
+        http_audit(request, result->token->accessor, result->token->modify_index);
         http_reply_json(request, 200);
     }
     wipe(&calling->acl);

@@ -325,7 +325,6 @@ Test(config, protection_that_is_not_there_is_refused) {
         {"{\"auto_encrypt\":{\"allow_tls\":true}}", "web.json:1:18: auto_encrypt.allow_tls: " AUTO_ENCRYPT},
         {"{\"auto_config\":{\"enabled\":true}}",
          "web.json:1:17: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet"},
-        {"{\"audit\":{\"enabled\":true}}", "web.json:1:11: audit.enabled: an audit log is not there yet"},
         {"{\"http_config\":{\"allow_write_http_from\":[\"127.0.0.0/8\"]}}",
          "web.json:1:42: http_config.allow_write_http_from: a limit on who may write is not there yet"},
         {"{\"http_config\":{\"block_endpoints\":[\"/v1/kv\"]}}",
@@ -343,6 +342,7 @@ Test(config, protection_that_is_not_there_is_refused) {
          ""},
         /* These have an effect. */
         {"{\"acl\":{\"enabled\":true,\"default_policy\":\"Deny\",\"tokens\":{\"master\":\"s\",\"agent\":\"s\"}}}", ""},
+        {"{\"audit\":{\"enabled\":true,\"file\":\"/x/y\",\"on_failure\":\"Refuse\"}}", ""},
         {"{\"acl_default_policy\":\"DENY\",\"acl_token\":\"s\",\"ACL_Master_Token\":\"s\"}", ""},
         {"{\"encrypt\":\"MDEyMzQ1Njc4OWFiY2RlZg==\",\"encrypt_verify_incoming\":true}", ""},
         {"{\"verify_incoming\":true,\"verify_outgoing\":true,\"verify_server_hostname\":true}", ""},
@@ -376,19 +376,20 @@ Test(config, protection_that_is_not_there_is_refused) {
 
 /* The last word on a key counts; who asked for it is named, each of them. */
 Test(config, protection_may_be_taken_back_by_a_later_source) {
-    must("{\"audit\":{\"enabled\":true},\"acl_datacenter\":\"a\",\"auto_encrypt\":{\"tls\":true}}");
+    must("{\"auto_config\":{\"enabled\":true},\"acl_datacenter\":\"a\",\"auto_encrypt\":{\"tls\":true}}");
     cr_assert_eq(config_add_text(&config, "z.json",
-                                 slice_text("{\"acl_datacenter\":\"\",\"audit\":{\"enabled\":true}}"), &fault),
+                                 slice_text("{\"acl_datacenter\":\"\",\"auto_config\":{\"enabled\":true}}"), &fault),
                  CO_OK);
-    must("{\"audit\":{\"enabled\":true}}");
-    cr_expect_str_eq(guards(),
-                     "web.json:1:11: audit.enabled: an audit log is not there yet\n"
-                     "web.json:1:64: auto_encrypt.tls: " AUTO_ENCRYPT
-                     "\n"
-                     "z.json:1:31: audit.enabled: an audit log is not there yet");
-    must("{\"audit\":{\"enabled\":false},\"auto_encrypt\":{\"tls\":false},\"acl_datacenter\":\"b\"}");
+    must("{\"auto_config\":{\"enabled\":true}}");
     cr_expect_str_eq(
-        guards(), "web.json:1:57: acl_datacenter: access control by acl_datacenter (see acl.enabled) is not there yet");
+        guards(),
+        "web.json:1:17: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet\n"
+        "web.json:1:70: auto_encrypt.tls: " AUTO_ENCRYPT
+        "\n"
+        "z.json:1:37: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet");
+    must("{\"auto_config\":{\"enabled\":false},\"auto_encrypt\":{\"tls\":false},\"acl_datacenter\":\"b\"}");
+    cr_expect_str_eq(
+        guards(), "web.json:1:63: acl_datacenter: access control by acl_datacenter (see acl.enabled) is not there yet");
 }
 
 Test(config, refused) {

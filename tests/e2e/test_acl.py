@@ -467,4 +467,5 @@ def through_a_client_agent():
     leader.stop()
 
 
-run([off, bootstrap, one_server, through_a_client_agent])
+if __name__ == "__main__":
+    run([off, bootstrap, one_server, through_a_client_agent])

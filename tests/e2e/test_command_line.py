@@ -279,9 +279,9 @@ def all_mistakes_at_once():
                 f.write(text)
         file("a.json", '{\n  "datacentre": "x",\n  "ports": {"htpp": 1},\n  "service": {"name": "a",\n    "prot": 1}\n}\n')
         file("b.json", '{"server": tru}')
-        file("c.json", '{"xds": {}, "audit": {"enabled": true}}')
+        file("c.json", '{"xds": {}, "acl_datacenter": "dc1"}')
         wanted = ["a.json:2:3: unknown key \"datacentre\"", "a.json:3:13: unknown key \"ports.htpp\"", "a.json:5:5: service: unknown key \"prot\"",
-                  "b.json:1:15: JSON: ", "c.json:1:2: Consul's `xds`", "an audit log is not there yet"]
+                  "b.json:1:15: JSON: ", "c.json:1:2: Consul's `xds`", "access control by acl_datacenter"]
         code, out = words("agent", "-dev", "-config-dir=" + d, "-htp-port=1")
         check(code == 2 and all(w in out for w in wanted + ["unknown flag -htp-port"]), "all of them: %s" % out)
         code, out = words("validate", d)

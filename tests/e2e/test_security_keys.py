@@ -40,14 +40,14 @@ def refused(agent):
 
 
 def all_at_once():
-    """An audit log, copied tokens and certificates handed out as a production configuration has them: one line for each key, in one go."""
+    """Hosts that come in by JWT, copied tokens and certificates handed out as a production configuration has them: one line for each key, in one go."""
     agent = with_files("-allow-write-http-from=127.0.0.1/32",
-                       acl={"acl": {"enabled": True, "enable_token_replication": True, "tokens": {"replication": "very-secret"}}, "audit": {"enabled": True}},
+                       acl={"acl": {"enabled": True, "enable_token_replication": True, "tokens": {"replication": "very-secret"}}, "auto_config": {"enabled": True}},
                        tls={"verify_outgoing": True, "ca_file": "/etc/ca.pem", "auto_encrypt": {"tls": True}, "acl_replication_token": "c2VjcmV0"})
     lines = refused(agent)
     check(lines == ["acl.json:1:27: acl.enable_token_replication: " + COPIED,
                     "acl.json:1:72: acl.tokens.replication: " + COPIED,
-                    "acl.json:1:114: audit.enabled: an audit log is not there yet",
+                    "acl.json:1:120: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`) is not there yet",
                     "tls.json:1:70: auto_encrypt.tls: " + HANDED_OUT,
                     "tls.json:1:84: acl_replication_token: " + COPIED,
                     "-allow-write-http-from: a limit on who may write is not there yet"], "%r" % lines)
@@ -55,7 +55,7 @@ def all_at_once():
 
 
 def each_for_itself():
-    for keys in ({"audit": {"enabled": True}}, {"acl_datacenter": "dc1"}, {"enable_acl_replication": True}, {"acl_replication_token": "x"},
+    for keys in ({"auto_config": {"enabled": True}}, {"acl_datacenter": "dc1"}, {"enable_acl_replication": True}, {"acl_replication_token": "x"},
                  {"auto_encrypt": {"tls": True}}, {"auto_encrypt": {"allow_tls": True}},
                  {"http_config": {"allow_write_http_from": ["127.0.0.0/8"]}}, {"http_config": {"block_endpoints": ["/v1/kv"]}}):
         check(len(refused(with_files(one=keys))) == 1, "%r" % keys)
@@ -74,8 +74,8 @@ def keys_that_protect_nothing_start():
 
 def a_trial_and_its_reload():
     """With the flag it starts and warns of each key. What a reload brings is warned of too."""
-    agent = with_files("-insecure-ignore-security", one={"audit": {"enabled": True}, "acl_replication_token": "x"}).start()
-    for key in ("1:12: audit.enabled: an audit log", "1:30: acl_replication_token: copying tokens from another region"):
+    agent = with_files("-insecure-ignore-security", one={"auto_config": {"enabled": True}, "acl_replication_token": "x"}).start()
+    for key in ("1:18: auto_config.enabled: bringing hosts in by JWT (see `coord join-token`)", "1:36: acl_replication_token: copying tokens from another region"):
         check("[WARN] config: " in agent.log() and "/one.json:%s is not there yet: ignored, because of -insecure-ignore-security" % key in agent.log(),
               agent.log())
     write(agent, "two", {"acl_datacenter": "dc1", "services": [{"name": "web"}]})
