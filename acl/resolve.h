@@ -45,21 +45,4 @@ Pb__AclResolved *resolve_pack(const struct resolved *resolved, uint64_t index, s
  * sense. */
 int resolve_unpack(const Pb__AclResolved *packed, enum access_level otherwise, struct resolved *out);
 
-/* -- a cache -------------------------------------------------------------------------------------------------------- */
-/* Secrets are not in it, but hashes with a key that only this cache has. Of tokens that are not there it remembers the
- * newest apart, so that many wrong ones drop no right one. */
-struct resolve_cache;
-struct resolve_cache *resolve_cache_new(size_t most); /* of tokens; rounded up to a power of two */
-void resolve_cache_free(struct resolve_cache *cache); /* accepts NULL */
-/* CO_OK: *access is kept for the caller; CO_NOTFOUND: there was no such token; CO_AGAIN: resolve it, and put it. Entries
- * count for the generation that they were put with (of SPACE_ACL_ALL; another one empties the cache), and until their
- * time. */
-int resolve_cache_get(struct resolve_cache *cache, struct slice secret, uint64_t generation, uint64_t now_ms,
-                      struct access **access);
-/* `access` NULL: there is no such token. `until_ms` (Unix time): of what resolve_secret says, and of acl.token_ttl on a
- * client agent, the earlier; 0: no end. `generation`: as before it was resolved. */
-void resolve_cache_put(struct resolve_cache *cache, struct slice secret, uint64_t generation,
-                       const struct access *access, uint64_t until_ms);
-size_t resolve_cache_count(const struct resolve_cache *cache); /* entries, for tests and metrics */
-
 #endif

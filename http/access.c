@@ -9,52 +9,27 @@
 #include "acl/resolve.h"
 #include "base/clock.h"
 #include "http/impl.h"
-
-#define KNOWN 256
-
-struct known {
-    struct requester *requester; /* NULL: the place is free */
-    struct access *access;       /* NULL: there is no such token */
-    uint64_t generation, fetched_ms;
-    uint64_t expires_ms; /* Unix time; 0: never */
-};
-
-struct known_access {
-    struct known items[KNOWN];
-};
-
-static void forget(struct known *known) {
-    requester_release(known->requester);
-    access_release(known->access);
-    *known = (struct known){0};
-}
+#include "rpc/api/access_table.h"
 
 void known_access_free(struct worker *worker) {
-    for (size_t i = 0; worker->known && i < KNOWN; i++) forget(&worker->known->items[i]);
-    free(worker->known);
+    access_table_free(worker->known);
     worker->known = NULL;
 }
 
-static struct known *place(struct worker *worker, const struct requester *requester) {
-    if (!worker->known) worker->known = mem_zalloc(sizeof *worker->known);
-    return &worker->known->items[requester->hash % KNOWN];
-}
-
 /* NULL: it is not known, or its time is over. */
-static struct known *find(struct http_request *request) {
-    struct known *known = place(request->worker, request->requester);
-    if (!known->requester || !requester_equal(known->requester, request->requester)) return NULL;
-    bool over = known->expires_ms && (uint64_t)(clock_wall_ns() / 1000000) >= known->expires_ms;
-    return over ? NULL : known;
+static const struct known_access *find(struct http_request *request) {
+    struct worker *worker = request->worker;
+    if (!worker->known) worker->known = access_table_new();
+    return access_table_find(worker->known, request->requester, clock_wall_ns() / 1000000);
 }
 
-static bool is_fresh(const struct http_request *request, const struct known *known) {
+static bool is_fresh(const struct http_request *request, const struct known_access *known) {
     const struct http_env *env = http_env(request);
     return known->generation == rpc_access_generation(env->rpc) &&
-           request->worker->now_ms - known->fetched_ms < env->token_ttl_ms;
+           request->worker->now_ms - known->learned_ms < env->token_ttl_ms;
 }
 
-static int take(struct http_request *request, const struct known *known) {
+static int take(struct http_request *request, const struct known_access *known) {
     if (!known->access) return CO_NOTOKEN;
     request->access = access_keep(known->access);
     return CO_OK;
@@ -62,21 +37,22 @@ static int take(struct http_request *request, const struct known *known) {
 
 /* -- asking a server ---------------------------------------------------------------------------------------------- */
 static void keep(struct http_request *request, const struct query_result *result) {
-    struct known *known = place(request->worker, request->requester);
+    struct worker *worker = request->worker;
     struct resolved resolved = {0};
-    uint64_t generation = request->access_generation;
     if (result->found &&
         resolve_unpack((const Pb__AclResolved *)result->message, http_env(request)->default_level, &resolved) != CO_OK)
         return;
-    forget(known);
-    *known = (struct known){requester_keep(request->requester), resolved.access, generation, request->worker->now_ms,
-                            resolved.expires_ms};
+    if (!worker->known) worker->known = access_table_new();
+    access_table_put(
+        worker->known,
+        &(struct known_access){request->requester, resolved.access, request->access_generation,
+                               resolved.expires_ms ? (int64_t)resolved.expires_ms : INT64_MAX, worker->now_ms});
 }
 
 /* No server has answered. */
 static int without_server(struct http_request *request) {
     const struct http_env *env = http_env(request);
-    const struct known *known = find(request);
+    const struct known_access *known = find(request);
     if (env->down_policy == HTTP_DOWN_EXTEND && known) return take(request, known);
     if (env->down_policy != HTTP_DOWN_ALLOW) return CO_NOLEADER;
     request->access = access_keep(access_all);
@@ -99,7 +75,7 @@ static void finish(struct http_request *request, int error) {
 static void resolved(struct http_request *request, int error, const struct query_result *result) {
     if (error == CO_OK) {
         keep(request, result);
-        const struct known *known = find(request);
+        const struct known_access *known = find(request);
         error = known ? take(request, known) : CO_NOTOKEN;
     } else if (error != CO_DENIED && error != CO_NOTOKEN && error != CO_NOTREADY) {
         error = without_server(request);
@@ -130,7 +106,7 @@ void access_find(struct http_request *request, void (*then)(struct http_request 
         if (goes_on(request, error)) then(request);
         else http_reply_text(request, reply_status(error), "%s", rpc_denial(worker->reader));
     } else {
-        const struct known *known = find(request);
+        const struct known_access *known = find(request);
         if (known && is_fresh(request, known)) finish(request, take(request, known));
         else ask(request, resolved);
     }
@@ -143,7 +119,7 @@ const struct access *access_look(struct http_request *request) {
     if (!request->requester) return NULL;
     if (rpc_has_copy(worker->server->env.rpc))
         return rpc_access(worker->reader, request->requester, &access) == CO_OK ? access_keep(access) : NULL;
-    const struct known *known = find(request);
+    const struct known_access *known = find(request);
     return known && known->access ? access_keep(known->access) : NULL;
 }
 

@@ -125,7 +125,7 @@ struct worker {
     void *api; /* the endpoints': http_api */
     struct kept_responses *responses;
     struct requesters *requesters; /* requesters.c; NULL: none yet */
-    struct known_access *known;    /* access.c; NULL: none yet */
+    struct access_table *known;    /* access.c; NULL: none yet */
     struct arena scratch;          /* results of one query */
     struct output output;
     void *deflate; /* of gzip.c */

@@ -9,23 +9,15 @@
 #include "base/clock.h"
 #include "base/message.h"
 #include "rpc/api/access_control.h"
+#include "rpc/api/access_table.h"
 #include "rpc/core/rpc_internal.h"
-
-#define KNOWN 256
-
-struct known {
-    struct requester *requester; /* NULL: the place is free */
-    struct access *access;       /* NULL: there is no such token */
-    uint64_t generation;
-    int64_t until_unix_ms;
-};
 
 struct rpc_reader {
     struct rpc *rpc;
     struct store_reader *store; /* NULL: there is no copy here */
     struct store_txn *txn;      /* under way; NULL: none */
     uint64_t generation;        /* of access control, from before the transaction under way */
-    struct known *known;        /* KNOWN places; NULL: nobody was asked about yet */
+    struct access_table *known; /* NULL: nobody was asked about yet */
     char denial[400];
 };
 
@@ -36,16 +28,9 @@ struct rpc_reader *rpc_reader_new(struct rpc *rpc) {
     return reader;
 }
 
-static void forget(struct known *known) {
-    requester_release(known->requester);
-    access_release(known->access);
-    *known = (struct known){0};
-}
-
 void rpc_reader_free(struct rpc_reader *reader) {
     if (!reader) return;
-    for (size_t i = 0; reader->known && i < KNOWN; i++) forget(&reader->known[i]);
-    free(reader->known);
+    access_table_free(reader->known);
     if (reader->store) store_reader_free(reader->store);
     free(reader);
 }
@@ -146,19 +131,18 @@ uint64_t rpc_access_generation(struct rpc *rpc) {
 }
 const char *rpc_denial(const struct rpc_reader *reader) { return reader->denial; }
 
-static int resolve(struct rpc_reader *reader, const struct requester *requester, struct known *known,
-                   int64_t now_unix_ms) {
+static int resolve(struct rpc_reader *reader, const struct requester *requester, int64_t now_unix_ms,
+                   const struct access **found) {
     const struct rpc_access_control *control = reader->rpc->control;
     bool within = reader->txn != NULL;
     struct store_txn *txn = within ? reader->txn : rpc_read_begin(reader);
-    struct access *access = NULL;
-    int64_t until_unix_ms = INT64_MAX;
-    int error = control->resolve(control->data, txn, requester, now_unix_ms, &access, &until_unix_ms);
-    uint64_t generation = reader->generation;
+    struct known_access known = {.requester = requester_keep(requester), .until_unix_ms = INT64_MAX};
+    int error = control->resolve(control->data, txn, requester, now_unix_ms, &known.access, &known.until_unix_ms);
+    known.generation = reader->generation;
     if (!within) rpc_read_end(reader);
-    forget(known);
-    if (error && error != CO_NOTOKEN) return error;
-    *known = (struct known){requester_keep(requester), access, generation, until_unix_ms};
+    if (error && error != CO_NOTOKEN) access_table_drop(reader->known, requester);
+    else *found = access_table_put(reader->known, &known)->access;
+    requester_release(known.requester);
     return error;
 }
 
@@ -174,18 +158,15 @@ int rpc_access(struct rpc_reader *reader, const struct requester *requester, con
     const struct rpc_access_control *control = reader->rpc->control;
     *access = access_all;
     if (!requester || !control) return CO_OK;
-    if (!reader->known) reader->known = mem_zalloc(KNOWN * sizeof *reader->known);
-    struct known *known = &reader->known[requester->hash % KNOWN];
+    if (!reader->known) reader->known = access_table_new();
     uint64_t generation = reader->txn ? reader->generation : rpc_access_generation(reader->rpc);
     int64_t now_unix_ms = clock_wall_ns() / 1000000;
+    const struct known_access *known = access_table_find(reader->known, requester, now_unix_ms);
     int error = CO_OK;
-    if (!known->requester || known->generation != generation || now_unix_ms >= known->until_unix_ms ||
-        !requester_equal(known->requester, requester))
-        error = resolve(reader, requester, known, now_unix_ms);
+    if (!known || known->generation != generation) error = resolve(reader, requester, now_unix_ms, access);
     else if (!known->access) error = CO_NOTOKEN;
-    if (error) return fail(reader, error);
-    *access = known->access;
-    return CO_OK;
+    else *access = known->access;
+    return error ? fail(reader, error) : CO_OK;
 }
 
 static int deny(struct rpc_reader *reader, const struct requester *requester, const struct access_check *check) {
