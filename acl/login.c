@@ -141,8 +141,9 @@ static void read_nodes(struct config *config, struct fault *fault) {
     config->node_count = texts_of(config->json, "BoundNodes", config->nodes, fault);
     for (size_t i = 0; i < config->node_count; i++)
         if (!config->nodes[i].size || config->nodes[i].size > TRUST_GLOB_MAX)
-            fault_set(fault, CO_INVALID, "Config: BoundNodes[%zu]: a name of a node, with * and ?, of 1 to %d bytes is wanted",
-                      i, TRUST_GLOB_MAX);
+            fault_set(fault, CO_INVALID,
+                      "Config: BoundNodes[%zu]: a name of a node, with * and ?, of 1 to %d bytes is wanted", i,
+                      TRUST_GLOB_MAX);
 }
 
 static void read_unix(struct config *config, struct fault *fault) {
@@ -190,12 +191,12 @@ static bool type_of(const char *name, enum type *type) {
 }
 
 static int config_read(const Pb__AclAuthMethod *method, struct config *config, struct fault *fault) {
-    static void (*const readers[])(struct config *config, struct fault *fault) = {read_jwt, read_unix, read_certificate};
+    static void (*const readers[])(struct config * config, struct fault * fault) = {read_jwt, read_unix,
+                                                                                    read_certificate};
     struct fault first = {0};
     *config = (struct config){0};
     if (!type_of(method->type, &config->type))
-        return fault_set(fault, CO_INVALID,
-                         "Invalid Auth Method: Type should be one of: [jwt unix certificate]");
+        return fault_set(fault, CO_INVALID, "Invalid Auth Method: Type should be one of: [jwt unix certificate]");
     config->json = json_parse(method->config.len ? message_slice(method->config) : SLICE_LITERAL("{}"), &first);
     if (config->json) readers[config->type](config, &first);
     if (!first.code) return CO_OK;
@@ -237,9 +238,10 @@ static int interpolate(const char *pattern, const struct selector_names *names, 
         const char *name = begin + sizeof open - 1;
         size_t size = end && end > name ? (size_t)(end - name) : 0;
         if (!size || strncmp(begin, open, sizeof open - 1) != 0 || !is_mapped(names, name, size))
-            return fault_set(fault, CO_INVALID,
-                             "Invalid Binding Rule: BindName: \"%.60s\": ${value.NAME} of a name that the auth method has is wanted",
-                             begin);
+            return fault_set(
+                fault, CO_INVALID,
+                "Invalid Binding Rule: BindName: \"%.60s\": ${value.NAME} of a name that the auth method has is wanted",
+                begin);
         struct slice text = text_of(variables, name, size);
         buffer_append(out, text.data, text.size);
         pattern = end + 1;
@@ -290,9 +292,8 @@ static int verify_proof(const struct config *config, const struct login *login, 
     if (login->shown.size)
         return fault_set(fault, CO_INVALID, "an auth method of type %s takes no BearerToken", type_names[config->type]);
     struct slice cas = config->cas.size ? buffer_slice(&config->cas) : login->cluster_cas;
-    int error = config->type == TYPE_UNIX
-                    ? proof_unix(login->proof, arena, proven, fault)
-                    : proof_certificate(login->proof, cas, login->now_s, arena, proven, fault);
+    int error = config->type == TYPE_UNIX ? proof_unix(login->proof, arena, proven, fault)
+                                          : proof_certificate(login->proof, cas, login->now_s, arena, proven, fault);
     return error ? error : judge_node(config, login->proof->host, fault);
 }
 

@@ -17,10 +17,10 @@ int acl_login_check(const Pb__AclAuthMethod *method, struct fault *fault);
 int acl_login_check_rule(const Pb__AclAuthMethod *method, const Pb__AclBindingRule *rule, struct fault *fault);
 
 struct login {
-    struct slice shown;         /* the BearerToken; empty: none */
-    const Pb__AclProof *proof;  /* NULL: nothing was seen */
-    struct slice cluster_cas;   /* PEM: where a method has no CACerts; empty: the cluster has none */
-    int64_t now_s;              /* Unix time */
+    struct slice shown;        /* the BearerToken; empty: none */
+    const Pb__AclProof *proof; /* NULL: nothing was seen */
+    struct slice cluster_cas;  /* PEM: where a method has no CACerts; empty: the cluster has none */
+    int64_t now_s;             /* Unix time */
 };
 /* `proven` of `jwt` has variables alone, and `who` NULL. CO_DENIED, CO_INVALID, CO_TOOLARGE and a line, which has nothing of what
  * was shown. May take a millisecond. */

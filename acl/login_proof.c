@@ -56,8 +56,7 @@ struct slice proof_unit(struct slice cgroup) {
 /* -- variables ---------------------------------------------------------------------------------------------------------- */
 static void set(struct proven *proven, const char *name, const char *text, struct arena *arena) {
     struct jwt_variables *variables = &proven->variables;
-    variables->values[variables->value_count++] =
-        (struct jwt_value){name, slice_copy(arena, slice_text(text))};
+    variables->values[variables->value_count++] = (struct jwt_value){name, slice_copy(arena, slice_text(text))};
 }
 
 static void begin(struct proven *proven, const struct selector_names *names, struct arena *arena) {
@@ -84,9 +83,10 @@ static const char *who_of(const char *kind, const char *label, const char *name,
 /* -- programs ----------------------------------------------------------------------------------------------------------- */
 int proof_unix(const Pb__AclProof *proof, struct arena *arena, struct proven *proven, struct fault *fault) {
     if (!proof || !proof->local)
-        return fault_set(fault, CO_DENIED,
-                         "Permission denied: by an auth method of type unix a program logs in over the unix socket of the "
-                         "agent on its host (addresses.http = \"unix:///...\"); this login came over TCP");
+        return fault_set(
+            fault, CO_DENIED,
+            "Permission denied: by an auth method of type unix a program logs in over the unix socket of the "
+            "agent on its host (addresses.http = \"unix:///...\"); this login came over TCP");
     if (!proof->host[0]) return without_host(fault);
     char *uid = arena_printf(arena, "%u", proof->uid), *gid = arena_printf(arena, "%u", proof->gid);
     begin(proven, &proof_unix_names, arena);
@@ -111,9 +111,10 @@ static void set_list(struct proven *proven, const char *name, enum tls_name kind
 int proof_certificate(const Pb__AclProof *proof, struct slice cas, int64_t now_s, struct arena *arena,
                       struct proven *proven, struct fault *fault) {
     if (!proof || !proof->n_certificates)
-        return fault_set(fault, CO_DENIED,
-                         "Permission denied: by an auth method of type certificate a program logs in over HTTPS, with a "
-                         "client certificate; this login showed none");
+        return fault_set(
+            fault, CO_DENIED,
+            "Permission denied: by an auth method of type certificate a program logs in over HTTPS, with a "
+            "client certificate; this login showed none");
     if (!proof->host[0]) return without_host(fault);
     if (!cas.size)
         return fault_set(fault, CO_DENIED,

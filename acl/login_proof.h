@@ -1,5 +1,5 @@
-/* What a login proves without a word of its own: by the unix socket over which it comes (auth method `unix`), or by the
- * certificate of its TLS session (`certificate`). The process that is asked fills in a pb.AclProof (http/proof.h). A server
+/* A login that proves who it is without a word of its own: by the unix socket over which it comes (auth method `unix`), or by
+ * the certificate of its TLS session (`certificate`). The process that is asked fills in a pb.AclProof (http/proof.h). A server
  * believes it from its own sockets, and from a client agent whose certificate is of the cluster's own CA; the certificate then
  * says which node it is (rpc/core/acl_call.c). Pure.
  *

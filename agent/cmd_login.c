@@ -59,12 +59,9 @@ int cmd_login(int argc, char **argv) {
     struct buffer shown = {0};
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code < 0)
-        code = acl_checked(
-            usage, rest, NULL,
-            method && sink ? NULL : "-method and -token-sink-file are wanted");
+        code = acl_checked(usage, rest, NULL, method && sink ? NULL : "-method and -token-sink-file are wanted");
     if (code >= 0) return code;
-    if (bearer && cmd_read_file(bearer, &shown, &fault) != CO_OK)
-        return cmd_failed("reading the bearer token", &fault);
+    if (bearer && cmd_read_file(bearer, &shown, &fault) != CO_OK) return cmd_failed("reading the bearer token", &fault);
     buffer_append_byte(&shown, '\0');
     shown.data[strcspn(shown.data, " \t\r\n")] = '\0';
     struct json_object *body = json_object_new_object();

@@ -220,8 +220,8 @@ struct connection {
     struct handshake *handshake; /* under way; not in a shard yet */
     struct address_entry *address;
     struct credentials *credentials; /* of a unix socket, with access control; else NULL */
-    struct list link;  /* worker->connections; worker->closed once gone */
-    uint64_t began_ms; /* of the present stage */
+    struct list link;                /* worker->connections; worker->closed once gone */
+    uint64_t began_ms;               /* of the present stage */
     uint64_t check_ms;
     enum { CONNECTION_IDLE, CONNECTION_BODY, CONNECTION_WORK, CONNECTION_SEND } stage;
     size_t sending;         /* bytes of the answer */
@@ -283,7 +283,7 @@ void secure_room_free(struct worker *worker);
  * lives. */
 const struct tls_certificate *connection_peer(const struct connection *connection);
 
-/* What it showed, DER, its own first, up to `room`: it has the key, and nothing is said about the CA. 0: none. Valid likewise. */
+/* All that it showed, DER, its own first, up to `room`: it has the key, and nothing is said about the CA. 0: none. Valid likewise. */
 size_t secure_certificates(const struct connection *connection, struct slice *chain, size_t room);
 
 /* As send() and recv(), past libmicrohttpd; by TLS where the connection has it. */

@@ -1,4 +1,4 @@
-/* What the connection of a request proves of its client: the credentials of the other side of a unix socket, as they were when it
+/* The connection of a request proves something of its client: the credentials of the other side of a unix socket, as they were when it
  * connected, and the certificates that it showed in TLS. */
 #ifndef COORD_HTTP_PROOF_H
 #define COORD_HTTP_PROOF_H

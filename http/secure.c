@@ -205,6 +205,8 @@ static void settle_clients(struct secure *secure, enum http_certificates certifi
     }
     bool required = certificates == HTTP_CERTIFICATES_REQUIRED;
     gnutls_certificate_server_set_request(secure->session, required ? GNUTLS_CERT_REQUIRE : GNUTLS_CERT_REQUEST);
+    /* Names of CAs would keep clients from showing a certificate of one that only an auth method knows. */
+    if (!required) gnutls_certificate_send_x509_rdn_sequence(secure->session, 1);
     gnutls_session_set_verify_function(secure->session, judge);
 }
 

@@ -246,7 +246,8 @@ size_t tls_certificate_list(struct slice der, enum tls_name kind, struct arena *
     *names = NULL;
     if (tls_load_certificate(der, &certificate, NULL) != CO_OK) return 0;
     gnutls_subject_alt_names_t parsed = names_of(certificate);
-    while (parsed && all < SUBJECT_NAMES_MOST && gnutls_subject_alt_names_get(parsed, all, &type, &name, NULL) == 0) all++;
+    while (parsed && all < SUBJECT_NAMES_MOST && gnutls_subject_alt_names_get(parsed, all, &type, &name, NULL) == 0)
+        all++;
     *names = arena_alloc(arena, (all + 1) * sizeof **names);
     for (unsigned i = 0; i < all; i++)
         if (gnutls_subject_alt_names_get(parsed, i, &type, &name, NULL) == 0 && is_listed(type, &name, kind))

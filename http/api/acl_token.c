@@ -238,7 +238,8 @@ const struct http_route http_routes_acl[] = {
      "Makes the first management token, once. 403 afterwards; `coord acl reset` on a server allows it again",
      .example = {.status = 401}},
     {HTTP_POST, "/v1/acl/login", post_login, "none: whoever logs in has no token yet", HTTP_PARAMS(HTTP_DC),
-     "Makes a token by an auth method: AuthMethod, Meta, and BearerToken for type `jwt`. By `unix` it has to come over the "
+     "Makes a token by an auth method: AuthMethod, Meta, and BearerToken for type `jwt`. By `unix` it has to come over "
+     "the "
      "agent's unix socket, by `certificate` over HTTPS with a client certificate. 403 when the method refuses, or no "
      "binding rule fits",
      OFF},

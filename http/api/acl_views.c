@@ -288,8 +288,7 @@ static void done(struct rpc_acl *acl, int error) { http_called(&CONTAINER_OF(acl
 static void call_server(struct http_request *request, enum rpc_acl_verb verb, const Pb__AclTokenSetCommand *command,
                         struct slice secret, Pb__AclProof *proof) {
     struct calling *calling = arena_zalloc(http_arena(request), sizeof *calling);
-    calling->acl =
-        (struct rpc_acl){.done = done, .verb = verb, .requester = http_requester(request), .proof = proof};
+    calling->acl = (struct rpc_acl){.done = done, .verb = verb, .requester = http_requester(request), .proof = proof};
     calling->acl.command = message_pack(http_arena(request), &command->base);
     calling->acl.secret = slice_copy(http_arena(request), secret);
     http_region_name(request, calling->acl.region);

@@ -30,9 +30,9 @@ struct rpc_acl {
     struct slice secret;
     /* Of a login: what this process saw of it; NULL: nothing. The names of its user and group are looked up on the way. */
     Pb__AclProof *proof;
-    bool foreign; /* another process saw it: its names are there */
-    struct buffer answer;        /* out: a packed pb.AclTokenResult, with the secret; the caller wipes and frees it */
-    char text[RPC_ACL_TEXT];     /* out */
+    bool foreign;                 /* another process saw it: its names are there */
+    struct buffer answer;         /* out: a packed pb.AclTokenResult, with the secret; the caller wipes and frees it */
+    char text[RPC_ACL_TEXT];      /* out */
     _Alignas(16) char impl[1024]; /* rpc's own */
 };
 void rpc_acl(struct rpc *rpc, struct rpc_acl *acl);

@@ -147,7 +147,7 @@ static void served_done(struct rpc_acl *acl, int error) {
     free(served);
 }
 
-/* What an agent says of its node's programs counts for the node of its certificate. False: it does not decode. */
+/* The word of an agent about programs counts for the node of its certificate. False: it does not decode. */
 static bool take_proof(struct served *served) {
     const ProtobufCBinaryData *bytes = &served->asked->proof;
     if (!bytes->len) return true;

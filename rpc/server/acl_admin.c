@@ -229,7 +229,8 @@ static int judge_removed(struct acl_work *work) {
 /* The token says who he is, before anything that he says himself. */
 static void describe(struct acl_work *work) {
     Pb__AclToken *token = work->command->token;
-    if (work->proven.who) token->description = arena_printf(&work->arena, "%s: %s", work->proven.who, token->description);
+    if (work->proven.who)
+        token->description = arena_printf(&work->arena, "%s: %s", work->proven.who, token->description);
 }
 
 static void login_judged(struct acl_work *work) {
