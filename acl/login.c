@@ -6,20 +6,29 @@
 #include "acl/selector.h"
 #include "base/json_in.h"
 #include "base/message.h"
+#include "registry/trust.h"
 
 #define ITEMS_MOST 64
 
 /* -- the configuration of a method ------------------------------------------------------------------------------------- */
+enum type { TYPE_JWT, TYPE_UNIX, TYPE_CERTIFICATE };
+static const char *const type_names[] = {"jwt", "unix", "certificate"};
+
 struct config {
+    enum type type;
     struct json_object *json;
     struct jwt_keys *keys;
     struct jwt_rules rules;
     struct slice audiences[ITEMS_MOST];
     struct jwt_mapping values[ITEMS_MOST], lists[ITEMS_MOST];
     struct selector_names names;
+    struct slice nodes[ITEMS_MOST]; /* globs */
+    size_t node_count;
+    struct buffer cas; /* PEM */
 };
 
 static void config_free(struct config *config) {
+    buffer_free(&config->cas);
     jwt_keys_free(config->keys);
     if (config->json) json_object_put(config->json);
 }
@@ -97,39 +106,99 @@ static void read_keys(struct config *config, struct fault *fault) {
         fault_set(fault, CO_INVALID, "Config: JWTValidationPubKeys or JWKS with a key is wanted");
 }
 
-static int config_read(const Pb__AclAuthMethod *method, struct config *config, struct fault *fault) {
-    static const char *const known[] = {"JWTValidationPubKeys",
-                                        "JWKS",
-                                        "JWTSupportedAlgs",
-                                        "BoundIssuer",
-                                        "BoundAudiences",
-                                        "ClaimMappings",
-                                        "ListClaimMappings",
-                                        "ExpirationLeeway",
-                                        "NotBeforeLeeway",
-                                        "ClockSkewLeeway",
-                                        NULL};
-    struct fault first = {0};
+static const char *const jwt_keys_known[] = {"JWTValidationPubKeys",
+                                             "JWKS",
+                                             "JWTSupportedAlgs",
+                                             "BoundIssuer",
+                                             "BoundAudiences",
+                                             "ClaimMappings",
+                                             "ListClaimMappings",
+                                             "ExpirationLeeway",
+                                             "NotBeforeLeeway",
+                                             "ClockSkewLeeway",
+                                             NULL};
+
+static void read_jwt(struct config *config, struct fault *fault) {
     const char *issuer = "";
-    *config = (struct config){0};
-    if (strcmp(method->type, "jwt") != 0)
-        return fault_set(fault, CO_INVALID, "Invalid Auth Method: Type should be one of: [jwt]");
-    config->json = json_parse(method->config.len ? message_slice(method->config) : SLICE_LITERAL("{}"), &first);
     if (json_get(config->json, "JWKSURL") || json_get(config->json, "OIDCDiscoveryURL"))
-        fault_set(&first, CO_INVALID, "Config: keys are not fetched: put them into JWKS or JWTValidationPubKeys");
-    if (config->json) json_only_known(config->json, known, &first);
-    json_get_string(config->json, "BoundIssuer", &issuer, &first);
+        fault_set(fault, CO_INVALID, "Config: keys are not fetched: put them into JWKS or JWTValidationPubKeys");
+    json_only_known(config->json, jwt_keys_known, fault);
+    json_get_string(config->json, "BoundIssuer", &issuer, fault);
     config->rules.issuer = slice_text(issuer);
-    config->rules.audience_count = texts_of(config->json, "BoundAudiences", config->audiences, &first);
+    config->rules.audience_count = texts_of(config->json, "BoundAudiences", config->audiences, fault);
     config->rules.audiences = config->audiences;
-    leeway(config->json, "ExpirationLeeway", &config->rules.expiration_leeway_s, &first);
-    leeway(config->json, "NotBeforeLeeway", &config->rules.not_before_leeway_s, &first);
-    leeway(config->json, "ClockSkewLeeway", &config->rules.clock_skew_leeway_s, &first);
+    leeway(config->json, "ExpirationLeeway", &config->rules.expiration_leeway_s, fault);
+    leeway(config->json, "NotBeforeLeeway", &config->rules.not_before_leeway_s, fault);
+    leeway(config->json, "ClockSkewLeeway", &config->rules.clock_skew_leeway_s, fault);
     config->names.values = config->values, config->names.lists = config->lists;
-    config->names.value_count = mappings_of(config->json, "ClaimMappings", config->values, &first);
-    config->names.list_count = mappings_of(config->json, "ListClaimMappings", config->lists, &first);
-    read_algs(config, &first);
-    read_keys(config, &first);
+    config->names.value_count = mappings_of(config->json, "ClaimMappings", config->values, fault);
+    config->names.list_count = mappings_of(config->json, "ListClaimMappings", config->lists, fault);
+    read_algs(config, fault);
+    read_keys(config, fault);
+}
+
+static void read_nodes(struct config *config, struct fault *fault) {
+    config->node_count = texts_of(config->json, "BoundNodes", config->nodes, fault);
+    for (size_t i = 0; i < config->node_count; i++)
+        if (!config->nodes[i].size || config->nodes[i].size > TRUST_GLOB_MAX)
+            fault_set(fault, CO_INVALID,
+                      "Config: BoundNodes[%zu]: a name of a node, with * and ?, of 1 to %d bytes is wanted", i,
+                      TRUST_GLOB_MAX);
+}
+
+static void read_unix(struct config *config, struct fault *fault) {
+    static const char *const known[] = {"BoundNodes", NULL};
+    json_only_known(config->json, known, fault);
+    config->names = proof_unix_names;
+    read_nodes(config, fault);
+}
+
+static bool are_cas(struct slice pem) {
+    size_t count = tls_certificate_count(pem);
+    bool fits = count > 0;
+    for (size_t i = 0; i < count && fits; i++) {
+        struct buffer one = {0};
+        struct tls_certificate certificate;
+        fits = tls_certificate_at(pem, i, &one, NULL) == CO_OK &&
+               tls_certificate_read(buffer_slice(&one), &certificate, NULL) == CO_OK && certificate.is_ca;
+        buffer_free(&one);
+    }
+    return fits;
+}
+
+static void read_certificate(struct config *config, struct fault *fault) {
+    static const char *const known[] = {"CACerts", "BoundNodes", NULL};
+    struct slice pems[ITEMS_MOST];
+    json_only_known(config->json, known, fault);
+    config->names = proof_certificate_names;
+    read_nodes(config, fault);
+    size_t count = texts_of(config->json, "CACerts", pems, fault);
+    for (size_t i = 0; i < count; i++) {
+        if (!are_cas(pems[i]))
+            fault_set(fault, CO_INVALID, "Config: CACerts[%zu]: certificates of CAs in PEM are wanted", i);
+        buffer_append(&config->cas, pems[i].data, pems[i].size);
+        buffer_append_byte(&config->cas, '\n');
+    }
+}
+
+static bool type_of(const char *name, enum type *type) {
+    for (size_t i = 0; i < ARRAY_COUNT(type_names); i++)
+        if (strcmp(name, type_names[i]) == 0) {
+            *type = (enum type)i;
+            return true;
+        }
+    return false;
+}
+
+static int config_read(const Pb__AclAuthMethod *method, struct config *config, struct fault *fault) {
+    static void (*const readers[])(struct config * config, struct fault * fault) = {read_jwt, read_unix,
+                                                                                    read_certificate};
+    struct fault first = {0};
+    *config = (struct config){0};
+    if (!type_of(method->type, &config->type))
+        return fault_set(fault, CO_INVALID, "Invalid Auth Method: Type should be one of: [jwt unix certificate]");
+    config->json = json_parse(method->config.len ? message_slice(method->config) : SLICE_LITERAL("{}"), &first);
+    if (config->json) readers[config->type](config, &first);
     if (!first.code) return CO_OK;
     config_free(config);
     return fault_set(fault, CO_INVALID, "Invalid Auth Method: %s", first.text);
@@ -169,9 +238,10 @@ static int interpolate(const char *pattern, const struct selector_names *names, 
         const char *name = begin + sizeof open - 1;
         size_t size = end && end > name ? (size_t)(end - name) : 0;
         if (!size || strncmp(begin, open, sizeof open - 1) != 0 || !is_mapped(names, name, size))
-            return fault_set(fault, CO_INVALID,
-                             "Invalid Binding Rule: BindName: \"%.60s\": ${value.NAME} of a mapped claim is wanted",
-                             begin);
+            return fault_set(
+                fault, CO_INVALID,
+                "Invalid Binding Rule: BindName: \"%.60s\": ${value.NAME} of a name that the auth method has is wanted",
+                begin);
         struct slice text = text_of(variables, name, size);
         buffer_append(out, text.data, text.size);
         pattern = end + 1;
@@ -193,24 +263,58 @@ int acl_login_check_rule(const Pb__AclAuthMethod *method, const Pb__AclBindingRu
 }
 
 /* -- a login ------------------------------------------------------------------------------------------------------------- */
-int acl_login_verify(const Pb__AclAuthMethod *method, struct slice shown, int64_t now_s, struct arena *arena,
-                     struct jwt_variables *variables, struct fault *fault) {
-    struct config config;
+static int verify_jwt(struct config *config, const struct login *login, struct arena *arena,
+                      struct jwt_variables *variables, struct fault *fault) {
     struct json_object *claims = NULL;
-    int error = config_read(method, &config, fault);
-    if (error) return error;
-    config.rules.now_s = now_s;
-    error = jwt_verify(config.keys, &config.rules, shown, &claims, fault);
+    if (!login->shown.size) return fault_set(fault, CO_INVALID, "BearerToken is wanted");
+    config->rules.now_s = login->now_s;
+    int error = jwt_verify(config->keys, &config->rules, login->shown, &claims, fault);
     if (!error)
-        error = jwt_map(claims, config.values, config.names.value_count, config.lists, config.names.list_count, arena,
-                        variables, fault);
+        error = jwt_map(claims, config->values, config->names.value_count, config->lists, config->names.list_count,
+                        arena, variables, fault);
     for (size_t i = 0; !error && i < variables->value_count; i++)
         variables->values[i].name = arena_strndup(arena, variables->values[i].name, strlen(variables->values[i].name));
     for (size_t i = 0; !error && i < variables->list_count; i++)
         variables->lists[i].name = arena_strndup(arena, variables->lists[i].name, strlen(variables->lists[i].name));
     if (claims) json_object_put(claims);
+    return error;
+}
+
+static int judge_node(const struct config *config, const char *host, struct fault *fault) {
+    for (size_t i = 0; i < config->node_count; i++)
+        if (trust_glob_fits(config->nodes[i].data, host)) return CO_OK;
+    if (!config->node_count) return CO_OK;
+    return fault_set(fault, CO_DENIED, "Permission denied: the auth method takes no logins on the node %.200s", host);
+}
+
+static int verify_proof(const struct config *config, const struct login *login, struct arena *arena,
+                        struct proven *proven, struct fault *fault) {
+    if (login->shown.size)
+        return fault_set(fault, CO_INVALID, "an auth method of type %s takes no BearerToken", type_names[config->type]);
+    struct slice cas = config->cas.size ? buffer_slice(&config->cas) : login->cluster_cas;
+    int error = config->type == TYPE_UNIX ? proof_unix(login->proof, arena, proven, fault)
+                                          : proof_certificate(login->proof, cas, login->now_s, arena, proven, fault);
+    return error ? error : judge_node(config, login->proof->host, fault);
+}
+
+int acl_login_verify(const Pb__AclAuthMethod *method, const struct login *login, struct arena *arena,
+                     struct proven *proven, struct fault *fault) {
+    struct config config;
+    int error = config_read(method, &config, fault);
+    *proven = (struct proven){0};
+    if (error) return error;
+    error = config.type == TYPE_JWT ? verify_jwt(&config, login, arena, &proven->variables, fault)
+                                    : verify_proof(&config, login, arena, proven, fault);
     config_free(&config);
     return error;
+}
+
+bool acl_login_of_cluster(const Pb__AclAuthMethod *method) {
+    struct config config;
+    if (config_read(method, &config, NULL) != CO_OK) return false;
+    bool own = config.type == TYPE_CERTIFICATE && !config.cas.size;
+    config_free(&config);
+    return own;
 }
 
 static int bind_one(const Pb__AclBindingRule *rule, struct slice made, Pb__AclToken *token, struct arena *arena,

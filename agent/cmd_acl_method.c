@@ -59,12 +59,12 @@ static bool method_change(struct json_object *body, const struct method_wanted *
 }
 
 static int method_create(int argc, char **argv) {
-    static const char usage[] = "coord acl auth-method create [FLAGS] -name=NAME -type=jwt";
+    static const char usage[] = "coord acl auth-method create [FLAGS] -name=NAME -type=TYPE";
     struct client client = {0};
     struct acl_show show = {0};
     struct method_wanted wanted = {0};
     const struct cmd_flag flags[] = {
-        METHOD_FLAGS(wanted), {"type", CMD_TEXT, &wanted.type, "jwt"}, ACL_SHOW_FLAGS(show)};
+        METHOD_FLAGS(wanted), {"type", CMD_TEXT, &wanted.type, "jwt, unix or certificate"}, ACL_SHOW_FLAGS(show)};
     char **rest;
     struct fault fault = {0};
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);

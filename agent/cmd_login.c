@@ -44,13 +44,13 @@ static int log_in(const struct client *client, struct json_object *body, const c
 }
 
 int cmd_login(int argc, char **argv) {
-    static const char usage[] = "coord login [FLAGS] -method=METHOD -bearer-token-file=FILE -token-sink-file=FILE";
+    static const char usage[] = "coord login [FLAGS] -method=METHOD -token-sink-file=FILE [-bearer-token-file=FILE]";
     struct client client = {0};
     struct cmd_list meta = {0};
     const char *method = NULL, *bearer = NULL, *sink = NULL;
     const struct cmd_flag flags[] = {
         {"method", CMD_TEXT, &method, "the auth method"},
-        {"bearer-token-file", CMD_TEXT, &bearer, "file with what the method judges"},
+        {"bearer-token-file", CMD_TEXT, &bearer, "file with what a method of type jwt judges"},
         {"token-sink-file", CMD_TEXT, &sink, "file that the token's secret is written to"},
         {"meta", CMD_LIST, &meta, "KEY=VALUE for the token's description; may be given several times"},
     };
@@ -59,15 +59,13 @@ int cmd_login(int argc, char **argv) {
     struct buffer shown = {0};
     int code = cmd_flags(argc, argv, flags, ARRAY_COUNT(flags), &client, usage, &rest);
     if (code < 0)
-        code = acl_checked(
-            usage, rest, NULL,
-            method && bearer && sink ? NULL : "-method, -bearer-token-file and -token-sink-file are wanted");
+        code = acl_checked(usage, rest, NULL, method && sink ? NULL : "-method and -token-sink-file are wanted");
     if (code >= 0) return code;
-    if (cmd_read_file(bearer, &shown, &fault) != CO_OK) return cmd_failed("reading the bearer token", &fault);
+    if (bearer && cmd_read_file(bearer, &shown, &fault) != CO_OK) return cmd_failed("reading the bearer token", &fault);
     buffer_append_byte(&shown, '\0');
     shown.data[strcspn(shown.data, " \t\r\n")] = '\0';
     struct json_object *body = json_object_new_object();
-    acl_set(body, "AuthMethod", method), acl_set(body, "BearerToken", shown.data);
+    acl_set(body, "AuthMethod", method), acl_set(body, "BearerToken", bearer ? shown.data : NULL);
     explicit_bzero(shown.data, shown.size);
     buffer_free(&shown);
     if (set_meta(body, &meta)) return log_in(&client, body, sink);

@@ -28,7 +28,9 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
                         .group = c->socket_group,
                         .mode = c->socket_mode ? (unsigned)strtoul(c->socket_mode, NULL, 8) : 0},
         .tls = serving->tls,
-        .certificates = c->tls_https.verify_incoming ? HTTP_CERTIFICATES_REQUIRED : HTTP_CERTIFICATES_UNASKED,
+        .certificates = c->tls_https.verify_incoming ? HTTP_CERTIFICATES_REQUIRED
+                        : c->acl_enabled             ? HTTP_CERTIFICATES_ASKED /* for logins by certificate */
+                                                     : HTTP_CERTIFICATES_UNASKED,
         .handshake_timeout_ms = (uint64_t)(c->https_handshake_timeout_ns / 1000000),
         .workers = (unsigned)c->http_workers,
         .shards = (unsigned)c->http_shards,

@@ -223,8 +223,9 @@ struct connection {
     struct secure *secure;       /* NULL: plain */
     struct handshake *handshake; /* under way; not in a shard yet */
     struct address_entry *address;
-    struct list link;  /* worker->connections; worker->closed once gone */
-    uint64_t began_ms; /* of the present stage */
+    struct credentials *credentials; /* of a unix socket, with access control; else NULL */
+    struct list link;                /* worker->connections; worker->closed once gone */
+    uint64_t began_ms;               /* of the present stage */
     uint64_t check_ms;
     enum { CONNECTION_IDLE, CONNECTION_BODY, CONNECTION_WORK, CONNECTION_SEND } stage;
     size_t sending;         /* bytes of the answer */
@@ -286,10 +287,18 @@ void secure_room_free(struct worker *worker);
  * lives. */
 const struct tls_certificate *connection_peer(const struct connection *connection);
 
+/* All that it showed, DER, its own first, up to `room`: it has the key, and nothing is said about the CA. 0: none. Valid likewise. */
+size_t secure_certificates(const struct connection *connection, struct slice *chain, size_t room);
+
 /* As send() and recv(), past libmicrohttpd; by TLS where the connection has it. */
 ssize_t connection_say(struct connection *connection, const char *data, size_t size);
 ssize_t connection_receive(struct connection *connection, void *data, size_t size, int flags);
 void connection_linger(struct connection *connection); /* says goodbye, and lingers */
+
+/* -- proof.c: who is at the other side of a unix socket ------------------------------------------------------------- */
+
+/* Of a connection that was just accepted; NULL: there is no access control, or nothing is known. Freed by free(). */
+struct credentials *credentials_read(struct worker *worker, int fd);
 
 /* -- handshake.c: connections of TLS before they enter a shard ------------------------------------------------------ */
 

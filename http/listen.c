@@ -312,6 +312,8 @@ static void admit(struct worker *worker, const struct listener *listener, int fd
         return;
     }
     struct connection *connection = connection_new(worker, fd, entry);
+    if (address->ss_family == AF_UNIX || address->ss_family == AF_UNSPEC)
+        connection->credentials = credentials_read(worker, fd);
     if (listener->tls) handshake_begin(connection, address, size);
     else shard_enter(connection, false, (const struct sockaddr *)address, size);
 }

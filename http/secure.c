@@ -172,8 +172,8 @@ static int judge(gnutls_session_t session) {
     struct secure *secure = connection->secure;
     unsigned count = 0;
     const gnutls_datum_t *shown = gnutls_certificate_get_peers(session, &count);
+    bool required = connection->worker->server->config.certificates == HTTP_CERTIFICATES_REQUIRED;
     if (!shown || !count) { /* GnuTLS itself refuses a client without one, where one is required */
-        bool required = connection->worker->server->config.certificates == HTTP_CERTIFICATES_REQUIRED;
         return required ? GNUTLS_E_CERTIFICATE_REQUIRED : 0;
     }
     struct slice chain[CHAIN_MOST];
@@ -183,6 +183,7 @@ static int judge(gnutls_session_t session) {
     if (count > CHAIN_MOST) count = CHAIN_MOST;
     for (unsigned i = 0; i < count; i++) chain[i] = slice_make(shown[i].data, shown[i].size);
     enum tls_verdict verdict = tls_judge(&rules, chain, count, &certificate, why);
+    if (verdict != TLS_TRUSTED && !required) return 0;
     if (verdict != TLS_TRUSTED) {
         snprintf(secure->why, sizeof secure->why, "the client \"%.60s\" is refused: %.100s", certificate.common_name,
                  why);
@@ -204,6 +205,8 @@ static void settle_clients(struct secure *secure, enum http_certificates certifi
     }
     bool required = certificates == HTTP_CERTIFICATES_REQUIRED;
     gnutls_certificate_server_set_request(secure->session, required ? GNUTLS_CERT_REQUIRE : GNUTLS_CERT_REQUEST);
+    /* Names of CAs would keep clients from showing a certificate of one that only an auth method knows. */
+    if (!required) gnutls_certificate_send_x509_rdn_sequence(secure->session, 1);
     gnutls_session_set_verify_function(secure->session, judge);
 }
 
@@ -245,6 +248,15 @@ void secure_free(struct connection *connection) {
 
 const struct tls_certificate *connection_peer(const struct connection *connection) {
     return connection->secure ? connection->secure->peer : NULL;
+}
+
+size_t secure_certificates(const struct connection *connection, struct slice *chain, size_t room) {
+    unsigned count = 0;
+    if (!connection->secure || gnutls_session_is_resumed(connection->secure->session)) return 0;
+    const gnutls_datum_t *shown = gnutls_certificate_get_peers(connection->secure->session, &count);
+    if (!shown) return 0;
+    for (size_t i = 0; i < count && i < room; i++) chain[i] = slice_make(shown[i].data, shown[i].size);
+    return count < room ? count : room;
 }
 
 const char *secure_why(const struct connection *connection) {

@@ -42,7 +42,7 @@ struct http_socket_file {
     unsigned mode;            /* 0: HTTP_SOCKET_MODE */
 };
 
-/* Certificates of clients of HTTPS. Asked for: one that is shown has to be good. */
+/* Certificates of clients of HTTPS. Asked for: whoever shows one that is not good is served as one who shows none. */
 enum http_certificates { HTTP_CERTIFICATES_UNASKED, HTTP_CERTIFICATES_ASKED, HTTP_CERTIFICATES_REQUIRED };
 
 struct http_config {

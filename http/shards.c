@@ -218,6 +218,8 @@ void connection_gone(struct connection *connection) {
     atomic_fetch_sub(&worker->server->connections, 1);
     mhd_errors_remove(connection);
     secure_free(connection);
+    free(connection->credentials);
+    connection->credentials = NULL;
     buffer_free(&connection->header);
     connection->mhd = NULL;
     connection->gone = true;

@@ -18,6 +18,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 enum tls_role { TLS_ROLE_NONE, TLS_ROLE_SERVER, TLS_ROLE_AGENT };
 const char *tls_role_name(enum tls_role role); /* "server", "agent", "none" */
@@ -141,6 +142,9 @@ enum tls_verdict {
  * 2048 bits and signatures over SHA-1 are TLS_UNKNOWN_CA. */
 enum tls_verdict tls_judge(const struct tls_rules *rules, const struct slice *chain, size_t count,
                            struct tls_certificate *certificate, char why[160]);
+/* Its DNS names, or its URIs, in the arena; those with a NUL are left out. Their number; 0 also where it cannot be read. */
+enum tls_name { TLS_NAME_DNS, TLS_NAME_URI };
+size_t tls_certificate_list(struct slice der, enum tls_name kind, struct arena *arena, struct slice **names);
 /* Does one of its names (DNS, with a wildcard on the left; or IP) fit? */
 bool tls_certificate_names(struct slice der, const char *host);
 

@@ -233,6 +233,30 @@ static bool names(gnutls_x509_crt_t certificate, const char *host) {
     return gnutls_x509_crt_check_hostname2(certificate, name, GNUTLS_VERIFY_DO_NOT_ALLOW_IP_MATCHES) != 0;
 }
 
+static bool is_listed(unsigned type, const gnutls_datum_t *name, enum tls_name kind) {
+    return type == (kind == TLS_NAME_DNS ? GNUTLS_SAN_DNSNAME : GNUTLS_SAN_URI) && name->size &&
+           !memchr(name->data, '\0', name->size);
+}
+
+size_t tls_certificate_list(struct slice der, enum tls_name kind, struct arena *arena, struct slice **names) {
+    gnutls_x509_crt_t certificate;
+    gnutls_datum_t name;
+    unsigned type, all = 0;
+    size_t count = 0;
+    *names = NULL;
+    if (tls_load_certificate(der, &certificate, NULL) != CO_OK) return 0;
+    gnutls_subject_alt_names_t parsed = names_of(certificate);
+    while (parsed && all < SUBJECT_NAMES_MOST && gnutls_subject_alt_names_get(parsed, all, &type, &name, NULL) == 0)
+        all++;
+    *names = arena_alloc(arena, (all + 1) * sizeof **names);
+    for (unsigned i = 0; i < all; i++)
+        if (gnutls_subject_alt_names_get(parsed, i, &type, &name, NULL) == 0 && is_listed(type, &name, kind))
+            (*names)[count++] = slice_copy(arena, slice_make((const char *)name.data, name.size));
+    if (parsed) gnutls_subject_alt_names_deinit(parsed);
+    gnutls_x509_crt_deinit(certificate);
+    return count;
+}
+
 bool tls_certificate_names(struct slice der, const char *host) {
     gnutls_x509_crt_t certificate;
     if (tls_load_certificate(der, &certificate, NULL) != CO_OK) return false;

@@ -227,9 +227,8 @@ const struct http_route http_routes_acl_method[] = {
     {HTTP_GET, "/v1/acl/auth-methods", get_methods, "acl:read", HTTP_PARAMS(HTTP_READS),
      "All auth methods, without their Config", OFF},
     {HTTP_PUT, "/v1/acl/auth-method", put_method, "acl:write", HTTP_PARAMS(HTTP_DC),
-     "Makes an auth method, or puts one in the place of that name: Name, Type `jwt`, DisplayName, Description, "
-     "MaxTokenTTL, "
-     "TokenLocality, Config",
+     "Makes an auth method, or puts one in the place of that name: Name, Type (`jwt`, `unix`, "
+     "`certificate`), DisplayName, Description, MaxTokenTTL, TokenLocality, Config",
      HTTP_BODY_BIG, OFF},
     {HTTP_GET, "/v1/acl/auth-method/:name", get_method, "acl:read", HTTP_PARAMS(NAME, HTTP_READS),
      "An auth method. 404 when there is none", OFF},

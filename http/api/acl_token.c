@@ -224,8 +224,7 @@ static void post_login(struct http_request *request) {
     command->token->description = login_description(&form);
     const char *shown = acl_form_text(&form, "BearerToken");
     if (!command->token->auth_method[0]) fault_set(&form.fault, CO_INVALID, "AuthMethod is wanted");
-    if (!shown[0]) fault_set(&form.fault, CO_INVALID, "BearerToken is wanted");
-    if (acl_form_end(&form)) acl_call_server(request, RPC_ACL_LOGIN, command, slice_text(shown));
+    if (acl_form_end(&form)) acl_call_login(request, command, slice_text(shown));
 }
 
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
@@ -239,8 +238,10 @@ const struct http_route http_routes_acl[] = {
      "Makes the first management token, once. 403 afterwards; `coord acl reset` on a server allows it again",
      .example = {.status = 401}},
     {HTTP_POST, "/v1/acl/login", post_login, "none: whoever logs in has no token yet", HTTP_PARAMS(HTTP_DC),
-     "Makes a token by an auth method: AuthMethod, BearerToken, Meta. 403 when the method refuses, or no binding rule "
-     "fits",
+     "Makes a token by an auth method: AuthMethod, Meta, and BearerToken for type `jwt`. By `unix` it has to come over "
+     "the "
+     "agent's unix socket, by `certificate` over HTTPS with a client certificate. 403 when the method refuses, or no "
+     "binding rule fits",
      OFF},
     {HTTP_GET, "/v1/acl/tokens", get_tokens, "acl:read",
      HTTP_PARAMS({"policy", HTTP_TEXT, .help = "only those that have this policy: its ID"},

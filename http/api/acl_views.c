@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "base/text.h"
 #include "base/timestamp.h"
+#include "http/proof.h"
 #include "rpc/api/access_control.h"
 
 #define LIST_MOST 4096
@@ -285,14 +286,23 @@ static void drop(struct http_call *call, int error) {
 /* Loop thread. */
 static void done(struct rpc_acl *acl, int error) { http_called(&CONTAINER_OF(acl, struct calling, acl)->call, error); }
 
-void acl_call_server(struct http_request *request, enum rpc_acl_verb verb, const Pb__AclTokenSetCommand *command,
-                     struct slice secret) {
+static void call_server(struct http_request *request, enum rpc_acl_verb verb, const Pb__AclTokenSetCommand *command,
+                        struct slice secret, Pb__AclProof *proof) {
     struct calling *calling = arena_zalloc(http_arena(request), sizeof *calling);
-    calling->acl = (struct rpc_acl){.done = done, .verb = verb, .requester = http_requester(request)};
+    calling->acl = (struct rpc_acl){.done = done, .verb = verb, .requester = http_requester(request), .proof = proof};
     calling->acl.command = message_pack(http_arena(request), &command->base);
     calling->acl.secret = slice_copy(http_arena(request), secret);
     http_region_name(request, calling->acl.region);
     calling->call.view = answered, calling->call.drop = drop;
     http_call(request, &calling->call);
     rpc_acl(http_env(request)->rpc, &calling->acl);
+}
+
+void acl_call_server(struct http_request *request, enum rpc_acl_verb verb, const Pb__AclTokenSetCommand *command,
+                     struct slice secret) {
+    call_server(request, verb, command, secret, NULL);
+}
+
+void acl_call_login(struct http_request *request, const Pb__AclTokenSetCommand *command, struct slice shown) {
+    call_server(request, RPC_ACL_LOGIN, command, shown, http_proof(request));
 }

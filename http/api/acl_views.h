@@ -53,5 +53,7 @@ void acl_reply_refusal(struct http_request *request, const struct machine_result
 /* Has a server carry it out, and replies the token with its secret, or why not. */
 void acl_call_server(struct http_request *request, enum rpc_acl_verb verb, const Pb__AclTokenSetCommand *command,
                      struct slice secret);
+/* The same for RPC_ACL_LOGIN, with what the connection proves. `shown`: may be empty. */
+void acl_call_login(struct http_request *request, const Pb__AclTokenSetCommand *command, struct slice shown);
 
 #endif

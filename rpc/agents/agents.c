@@ -125,8 +125,12 @@ static void take_coordinate(struct agent *agent, const Pb__PeerCoordinate *repor
 /* False: client agents do not send such frames. */
 static bool take_frame(struct agent *agent, uint8_t type, struct slice payload) {
     struct agents *agents = agent->agents;
-    struct caller caller = {
-        .rpc = agents->rpc, .id = agent->reader.number, .is_agent = true, .may = agents_may, .tell = tell_caller};
+    struct caller caller = {.rpc = agents->rpc,
+                            .id = agent->reader.number,
+                            .is_agent = true,
+                            .may = agents_may,
+                            .proven = agents_proven,
+                            .tell = tell_caller};
     if (type == PEER_FETCH) {
         Pb__PeerFetch *ask = frame_unpack(&pb__peer_fetch__descriptor, payload, NULL);
         if (!ask) return false;

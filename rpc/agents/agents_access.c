@@ -81,3 +81,9 @@ int agents_may(const struct caller *caller, const char *token, const struct acce
     struct agent *agent = *agent_find(caller->rpc->agents, caller->id);
     return agent ? agent_may(agent, token, want, requester) : CO_CLOSED;
 }
+
+/* A region's certificate says nothing of that region's nodes. */
+const char *agents_proven(const struct caller *caller) {
+    struct agent *agent = *agent_find(caller->rpc->agents, caller->id);
+    return agent && !agent->is_link && is_proven(agent) ? agent->node : NULL;
+}

@@ -84,6 +84,7 @@ int agents_may_renew(void *data, uint64_t from, const Pb__PeerRenew *renew, stru
 int agent_may(struct agent *agent, const char *token, const struct access_want *want, struct requester **requester);
 int agents_may(const struct caller *caller, const char *token, const struct access_want *want,
                struct requester **requester); /* of struct caller */
+const char *agents_proven(const struct caller *caller);
 
 struct agents_hints *agents_hints_new(struct agents *agents);
 void agents_hints_free(struct agents_hints *hints); /* nobody follows anything any more */

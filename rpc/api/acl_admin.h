@@ -5,12 +5,13 @@
 #ifndef COORD_RPC_ACL_ADMIN_H
 #define COORD_RPC_ACL_ADMIN_H
 
+#include "acl/acl.pb-c.h"
 #include "rpc/api/rpc.h"
 
 enum rpc_acl_verb {
     RPC_ACL_TOKEN_SET = 1, /* ACL_TOKEN_SET of acl/acl.h */
     RPC_ACL_BOOTSTRAP, /* ACL_BOOTSTRAP. A reset by a file beside Raft (rpc/server/acl_admin.h) comes first, if there is one */
-    RPC_ACL_LOGIN, /* ACL_LOGIN: the method is the token's auth_method, `secret` is what it judges */
+    RPC_ACL_LOGIN, /* ACL_LOGIN: of the token count auth_method, the method, and description; `secret` is what is shown */
     RPC_ACL_VERBS
 };
 
@@ -27,9 +28,12 @@ struct rpc_acl {
     /* Of a token that is made: what its secret is to be; empty: one is drawn. Of one that is there: it has to be its own;
      * empty: it stays. */
     struct slice secret;
-    struct buffer answer;        /* out: a packed pb.AclTokenResult, with the secret; the caller wipes and frees it */
-    char text[RPC_ACL_TEXT];     /* out */
-    _Alignas(16) char impl[256]; /* rpc's own */
+    /* Of a login: what this process saw of it; NULL: nothing. The names of its user and group are looked up on the way. */
+    Pb__AclProof *proof;
+    bool foreign;                 /* another process saw it: its names are there */
+    struct buffer answer;         /* out: a packed pb.AclTokenResult, with the secret; the caller wipes and frees it */
+    char text[RPC_ACL_TEXT];      /* out */
+    _Alignas(16) char impl[1024]; /* rpc's own */
 };
 void rpc_acl(struct rpc *rpc, struct rpc_acl *acl);
 

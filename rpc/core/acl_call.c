@@ -1,18 +1,28 @@
 /* Commands on tokens, on their way to a server that has the key of the secrets: a client agent, or a server for another
- * region, calls one; a server carries them out. */
+ * region, calls one; a server carries them out. The proof of a login (acl/login_proof.h) goes along. A server takes its node
+ * from the certificate of the agent that sends it, and from nothing else. */
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
+#include "base/message.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/wire/frame_unpack.h"
 
 #define ANSWER_MS 20000 /* longer than a write waits for a leader, and a login for keys */
 
+#define NAME_ROOM 256
+
 struct acl_call {
     struct loop_task task;
     struct call call;
+    uv_work_t names;
+    struct rpc *rpc;
+    char user[NAME_ROOM], group[NAME_ROOM];
 };
 _Static_assert(sizeof(struct acl_call) <= sizeof(((struct rpc_acl *)0)->impl), "rpc_acl.impl is too small");
 
@@ -28,6 +38,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     pb__peer_acl__init(message);
     message->verb = acl->verb;
     message->command = bytes_of(acl->command), message->secret = bytes_of(acl->secret);
+    if (acl->proof) message->proof = message_bytes(message_pack(arena, &acl->proof->base));
     message->region = acl->region;
     message->token = (char *)(uintptr_t)requester_token(acl->requester);
     return &message->base;
@@ -61,12 +72,47 @@ void acl_ask(struct rpc *rpc, struct rpc_acl *acl) {
     if (rpc->role->calls_begun && !calls_idle(rpc->calls)) rpc->role->calls_begun(rpc);
 }
 
-static void begin(struct loop_task *task) {
-    struct rpc *rpc = task->rpc;
-    struct rpc_acl *acl = acl_of(CONTAINER_OF(task, struct acl_call, task));
+static void go_on(struct rpc *rpc, struct rpc_acl *acl) {
     struct rpc *there = acl->region[0] && rpc->machine ? region_find(rpc, acl->region) : rpc;
     if (there) there->role->acl(there, acl);
     else acl->done(acl, CO_NOREGION);
+}
+
+/* Another thread: a name service may take its time. */
+static void look_up(uv_work_t *work) {
+    struct acl_call *asking = CONTAINER_OF(work, struct acl_call, names);
+    const Pb__AclProof *proof = acl_of(asking)->proof;
+    char text[16384];
+    struct passwd user, *found_user = NULL;
+    struct group group, *found_group = NULL;
+    if (getpwuid_r(proof->uid, &user, text, sizeof text, &found_user) == 0 && found_user &&
+        strlen(found_user->pw_name) < NAME_ROOM)
+        strcpy(asking->user, found_user->pw_name);
+    if (getgrgid_r(proof->gid, &group, text, sizeof text, &found_group) == 0 && found_group &&
+        strlen(found_group->gr_name) < NAME_ROOM)
+        strcpy(asking->group, found_group->gr_name);
+}
+
+static void looked_up(uv_work_t *work, int status) {
+    struct acl_call *asking = CONTAINER_OF(work, struct acl_call, names);
+    struct rpc_acl *acl = acl_of(asking);
+    struct rpc *rpc = asking->rpc;
+    acl->proof->user = asking->user, acl->proof->group = asking->group;
+    if (status) acl->done(acl, CO_CLOSED);
+    else go_on(rpc, acl);
+    rpc_job_over(rpc);
+}
+
+static void begin(struct loop_task *task) {
+    struct acl_call *asking = CONTAINER_OF(task, struct acl_call, task);
+    struct rpc_acl *acl = acl_of(asking);
+    asking->rpc = task->rpc;
+    if (acl->foreign || !acl->proof || !acl->proof->local) {
+        go_on(task->rpc, acl);
+        return;
+    }
+    rpc_job_begin(task->rpc);
+    CHECK(uv_queue_work(task->rpc->role->self(task->rpc).loop, &asking->names, look_up, looked_up) == 0);
 }
 
 void rpc_acl(struct rpc *rpc, struct rpc_acl *acl) {
@@ -83,6 +129,7 @@ struct served {
     struct rpc_acl acl;
     Pb__PeerAcl *asked;
     struct requester *requester;
+    struct arena arena;
 };
 
 static void served_done(struct rpc_acl *acl, int error) {
@@ -96,7 +143,21 @@ static void served_done(struct rpc_acl *acl, int error) {
     requester_release(served->requester);
     if (served->asked->secret.len) explicit_bzero(served->asked->secret.data, served->asked->secret.len);
     frame_drop(served->asked);
+    arena_free(&served->arena);
     free(served);
+}
+
+/* The word of an agent about programs counts for the node of its certificate. False: it does not decode. */
+static bool take_proof(struct served *served) {
+    const ProtobufCBinaryData *bytes = &served->asked->proof;
+    if (!bytes->len) return true;
+    Pb__AclProof *proof =
+        message_unpack(&served->arena, &pb__acl_proof__descriptor, slice_make(bytes->data, bytes->len));
+    if (!proof) return false;
+    const char *node = served->caller.proven ? served->caller.proven(&served->caller) : NULL;
+    proof->host = arena_strndup(&served->arena, node ? node : "", node ? strlen(node) : 0);
+    served->acl.proof = proof, served->acl.foreign = true;
+    return true;
 }
 
 bool acl_serve(const struct caller *caller, struct slice payload) {
@@ -112,6 +173,7 @@ bool acl_serve(const struct caller *caller, struct slice payload) {
     if (named) memcpy(served->acl.region, asked->region, strlen(asked->region) + 1);
     int denied = caller->may ? caller->may(caller, asked->token, NULL, &served->requester) : CO_OK;
     served->acl.requester = served->requester;
+    if (!denied && !take_proof(served)) denied = CO_INVALID;
     if (denied || !named) served_done(&served->acl, denied ? denied : CO_NOREGION);
     else rpc_acl(caller->rpc, &served->acl);
     return true;

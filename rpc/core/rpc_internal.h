@@ -97,6 +97,8 @@ struct caller {
      * rpc_may. A NULL function: it may everything. */
     int (*may)(const struct caller *caller, const char *token, const struct access_want *want,
                struct requester **requester);
+    /* The node that its certificate proves; NULL: none, also of a NULL function. Valid while its frame is served. */
+    const char *(*proven)(const struct caller *caller);
     /* Loop thread. Nothing when its connection has ended. */
     void (*tell)(const struct caller *caller, uint8_t type, const ProtobufCMessage *message);
 };

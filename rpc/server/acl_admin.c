@@ -16,6 +16,7 @@
 #include "base/message.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "registry/trust.h"
 #include "rpc/api/access_control.h"
 #include "rpc/server/judge.h"
 #include "rpc/server/server_internal.h"
@@ -38,7 +39,8 @@ struct acl_work {
     Pb__AclAuthMethod *method;
     Pb__AclRulesResult *rules;
     uv_work_t pool;
-    struct jwt_variables variables;
+    struct slice cluster_cas;
+    struct proven proven;
     struct fault fault;
 };
 
@@ -210,11 +212,30 @@ static bool keep_roles(struct acl_work *work) {
     return kept || token->n_service_identities;
 }
 
+/* A node that was removed, or whose key is another one by now, is nobody any more. */
+static int judge_removed(struct acl_work *work) {
+    const struct tls_certificate *certificate = &work->proven.certificate;
+    if (certificate->role == TLS_ROLE_NONE || !acl_login_of_cluster(work->method)) return CO_OK;
+    const char *why = trust_refuses(store_read(work->rpc->loop_reader), certificate->role == TLS_ROLE_SERVER,
+                                    certificate->node, slice_make(certificate->pin, TLS_PIN_SIZE));
+    store_read_done(work->rpc->loop_reader);
+    return why ? fault_set(&work->fault, CO_DENIED, "Permission denied: the client certificate is refused: %s", why)
+               : CO_OK;
+}
+
+/* The token says who he is, before anything that he says himself. */
+static void describe(struct acl_work *work) {
+    Pb__AclToken *token = work->command->token;
+    if (work->proven.who)
+        token->description = arena_printf(&work->arena, "%s: %s", work->proven.who, token->description);
+}
+
 static void login_judged(struct acl_work *work) {
     Pb__AclToken *token = work->command->token;
     int error = work->fault.code;
+    if (!error) error = judge_removed(work);
     if (!error)
-        error = acl_login_bind(work->method, work->rules->rules, work->rules->n_rules, &work->variables, token,
+        error = acl_login_bind(work->method, work->rules->rules, work->rules->n_rules, &work->proven.variables, token,
                                &work->arena, &work->fault);
     if (!error && !keep_roles(work))
         error = fault_set(&work->fault, CO_DENIED, "Permission denied: the roles of this login are not there");
@@ -224,14 +245,18 @@ static void login_judged(struct acl_work *work) {
     }
     token->accessor = draw_uuid(work), token->local = strcmp(work->method->token_locality, "global") != 0;
     work->command->create = true;
+    describe(work);
     seal(work, slice_make("", 0));
     submit(work, ACL_LOGIN, &work->command->base);
 }
 
 static void verify(uv_work_t *pool) {
     struct acl_work *work = CONTAINER_OF(pool, struct acl_work, pool);
-    (void)acl_login_verify(work->method, work->acl->secret, clock_wall_ns() / 1000000000, &work->arena,
-                           &work->variables, &work->fault);
+    struct login login = {.shown = work->acl->secret,
+                          .proof = work->acl->proof,
+                          .cluster_cas = work->cluster_cas,
+                          .now_s = clock_wall_ns() / 1000000000};
+    (void)acl_login_verify(work->method, &login, &work->arena, &work->proven, &work->fault);
 }
 
 static void verified(uv_work_t *pool, int status) {
@@ -240,7 +265,31 @@ static void verified(uv_work_t *pool, int status) {
     else login_judged(work);
 }
 
+static struct slice cluster_cas(struct store_txn *txn, struct arena *arena) {
+    const Pb__Trust *trust = trust_read(txn, arena);
+    struct slice all = slice_make("", 0);
+    for (size_t i = 0; trust && i < trust->n_cas; i++)
+        all = slice_text(arena_printf(arena, "%s%s\n", all.data, trust->cas[i]->certificate));
+    return all;
+}
+
+/* Of the token that is asked for nothing but its method and its description counts. False: what is said of it cannot be. */
+static bool take_request(struct acl_work *work) {
+    static const char beginning[] = "token created via login";
+    const Pb__AclToken *asked = work->command->token;
+    Pb__AclToken *token = arena_alloc(&work->arena, sizeof *token);
+    pb__acl_token__init(token);
+    token->auth_method = asked->auth_method, token->description = asked->description;
+    pb__acl_token_set_command__init(work->command);
+    work->command->token = token;
+    return strncmp(token->description, beginning, sizeof beginning - 1) == 0;
+}
+
 static void login(struct acl_work *work) {
+    if (!take_request(work)) {
+        end(work, CO_INVALID, "a login's description does not begin as one");
+        return;
+    }
     Pb__AclRulesRequest request = PB__ACL_RULES_REQUEST__INIT;
     struct query_result result = {0};
     struct store_txn *txn = store_read(work->rpc->loop_reader);
@@ -252,6 +301,7 @@ static void login(struct acl_work *work) {
     if (!error) { /* texts may point into the store */
         work->method = (Pb__AclAuthMethod *)message_copy(&work->arena, &work->method->base);
         work->rules = (Pb__AclRulesResult *)message_copy(&work->arena, result.message);
+        work->cluster_cas = cluster_cas(txn, &work->arena);
     }
     store_read_done(work->rpc->loop_reader);
     if (error)
