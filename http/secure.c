@@ -195,19 +195,27 @@ static int judge(gnutls_session_t session) {
     return 0;
 }
 
-/* A session that is resumed by a ticket shows no certificate, and would be taken without being judged. So tickets are
- * for clients that are not asked. */
+/* A session that is resumed by a ticket shows no certificate. So there are no tickets where one is required. Where clients are
+ * only asked, those that showed none get a ticket (offer_ticket); a session of TLS 1.2 that is resumed proves nothing. */
 static void settle_clients(struct secure *secure, enum http_certificates certificates) {
     const gnutls_datum_t *ticket_key = tls_context_ticket_key(secure->context);
-    if (certificates == HTTP_CERTIFICATES_UNASKED) {
-        if (ticket_key) gnutls_session_ticket_enable_server(secure->session, ticket_key);
-        return;
-    }
     bool required = certificates == HTTP_CERTIFICATES_REQUIRED;
+    if (ticket_key && !required) gnutls_session_ticket_enable_server(secure->session, ticket_key);
+    if (certificates == HTTP_CERTIFICATES_UNASKED) return;
     gnutls_certificate_server_set_request(secure->session, required ? GNUTLS_CERT_REQUIRE : GNUTLS_CERT_REQUEST);
     /* Names of CAs would keep clients from showing a certificate of one that only an auth method knows. */
     if (!required) gnutls_certificate_send_x509_rdn_sequence(secure->session, 1);
     gnutls_session_set_verify_function(secure->session, judge);
+}
+
+/* When the handshake is done: GnuTLS does not offer one by itself where clients are asked for certificates. */
+static void offer_ticket(struct connection *connection) {
+    gnutls_session_t session = connection->secure->session;
+    bool asked = connection->worker->server->config.certificates == HTTP_CERTIFICATES_ASKED;
+    unsigned count = 0;
+    if (!asked || !tls_context_ticket_key(connection->secure->context)) return;
+    if (gnutls_protocol_get_version(session) != GNUTLS_TLS1_3 || gnutls_certificate_get_peers(session, &count)) return;
+    gnutls_session_ticket_send(session, 1, 0);
 }
 
 bool secure_begin(struct connection *connection) {
@@ -217,8 +225,9 @@ bool secure_begin(struct connection *connection) {
     if (!context) return false;
     struct secure *secure = connection->secure = mem_zalloc(sizeof *secure);
     secure->context = context;
-    bool tickets = config->certificates == HTTP_CERTIFICATES_UNASKED && tls_context_ticket_key(context);
+    bool tickets = config->certificates != HTTP_CERTIFICATES_REQUIRED && tls_context_ticket_key(context);
     unsigned flags = GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | (tickets ? 0 : GNUTLS_NO_TICKETS);
+    if (config->certificates == HTTP_CERTIFICATES_ASKED) flags |= GNUTLS_NO_AUTO_SEND_TICKET;
     CHECK(gnutls_init(&secure->session, flags) == 0);
     gnutls_session_t session = secure->session;
     CHECK(gnutls_priority_set(session, tls_context_priorities(context)) == 0);
@@ -285,6 +294,7 @@ enum secure_step secure_handshake(struct connection *connection) {
     while ((rv = gnutls_handshake(secure->session)) == GNUTLS_E_INTERRUPTED || rv == GNUTLS_E_WARNING_ALERT_RECEIVED) {
         continue;
     }
+    if (rv == 0) offer_ticket(connection);
     if (rv < 0 && rv != GNUTLS_E_AGAIN) {
         secure->failed = true;
         tally->handshakes[2]++;
