@@ -4,7 +4,8 @@ const char *acl_warn_default(const struct access *access) {
     if (!access)
         return "the default token (acl.tokens.default) is not there: requests without a token, and DNS, are refused";
     if (access_allows(access, ACCESS_ACL, slice_make("", 0), ACCESS_WRITE))
-        return "the default token (acl.tokens.default) has management rights: requests without a token may do everything";
+        return "the default token (acl.tokens.default) has management rights: requests without a token may do "
+               "everything";
     return NULL;
 }
 

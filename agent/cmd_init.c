@@ -169,16 +169,19 @@ static void print_lines(const struct init *init) {
     static const char *const roles[] = {"a server", "a client agent"};
     char path[4096];
     first_token_path(init->data_dir, path);
-    printf("# The cluster is made: datacenter %s, and this is its first server, %s. Start it:\n"
-           "#     coord agent -data-dir %s\n",
-           init->datacenter, init->name, init->data_dir);
+    printf(
+        "# The cluster is made: datacenter %s, and this is its first server, %s. Start it:\n"
+        "#     coord agent -data-dir %s\n",
+        init->datacenter, init->name, init->data_dir);
     if (init->no_acl)
         puts("# It has no access control: whoever reaches the loopback port of a host may do everything.");
     else
-        printf("# Access control is on: a request without a token may do nothing. The token of this file may do everything, and\n"
-               "# commands take it by -token-file or this variable:\n"
-               "#     export CONSUL_HTTP_TOKEN_FILE=%s\n",
-               path);
+        printf(
+            "# Access control is on: a request without a token may do nothing. The token of this file may do "
+            "everything, and\n"
+            "# commands take it by -token-file or this variable:\n"
+            "#     export CONSUL_HTTP_TOKEN_FILE=%s\n",
+            path);
     puts("# Other hosts join with one of these lines, which count for one hour (`coord join-token` makes more):");
     for (size_t i = 0; i < 2; i++) {
         char text[JOIN_TOKEN_TEXT_MAX];

@@ -100,7 +100,7 @@ struct http_env {
     int (*set_token)(void *data, enum http_agent_token token, struct slice secret, struct fault *fault);
     /* Whose rights the agent's own work has, for people. Any thread; where there is access control. NULL: not told. */
     const char *(*own_rights)(void *data);
-    void *set_token_data; /* of both */
+    void *set_token_data;                              /* of both */
     void (*act)(void *data, struct http_control *act); /* any thread */
     void *act_data;
     struct audit_log_run *audit; /* base/audit_log_run.h; outlives the server. NULL: there is no audit log */
@@ -170,7 +170,7 @@ void http_find_access(struct http_request *request, void (*then)(struct http_req
 void http_find_access_of(struct http_request *request, struct requester *requester,
                          void (*then)(struct http_request *request));
 const struct access *http_rules(const struct http_request *request); /* borrowed, until the rules are found anew */
-const char *http_accessor(const struct http_request *request); /* of the token; "": there is no access control */
+const char *http_accessor(const struct http_request *request);       /* of the token; "": there is no access control */
 
 /* For handlers of HTTP_LOCAL rows, which decide about things that this process has itself. http_shows: for rows of a list,
  * counts those that are hidden. http_require: false: it has replied 403. */

@@ -179,7 +179,8 @@ const struct http_route http_routes_acl_request[] = {
      HTTP_LOCAL, OFF},
     {HTTP_GET, "/v1/internal/acl/status", get_status,
      "none: what it says of requests without a token, such a request finds out by itself", NULL,
-     "How this agent has access control: `DefaultPolicy`; `Agent`, whose rights its own work has; `DefaultToken`, whether "
+     "How this agent has access control: `DefaultPolicy`; `Agent`, whose rights its own work has; `DefaultToken`, "
+     "whether "
      "it has one for requests without a token; `Warnings`, of tokens that give away too much",
      HTTP_LOCAL, OFF},
     {HTTP_POST, "/v1/acl/logout", post_logout, "none: a token ends itself", HTTP_PARAMS(HTTP_DC),

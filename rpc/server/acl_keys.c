@@ -263,11 +263,12 @@ static void see_to_initial(struct acl_keys *keys, struct store_txn *txn, const P
     else propose_initial(keys, state->bootstrap_index && !state->open, arena);
 }
 
-/* Is the first token still to be made, by this server? If another came first, the one of here is forgotten. */
+/* Is the first token, whose secret this server has, still to be made? Until then nobody else can bootstrap here. If one was
+ * made, the secret is forgotten. */
 static bool owes_first(struct acl_keys *keys, const Pb__AclState *state) {
     if (!keys->only_first || !keys->initial.size) return false;
     if (state && state->bootstrap_index) tls_secret_free(&keys->initial);
-    return keys->initial.size && leads(keys->rpc);
+    return keys->initial.size != 0;
 }
 
 /* `state` NULL: there is none. */

@@ -22,7 +22,8 @@ static struct access *management(void) {
 
 Test(warnings, a_default_token_that_may_everything_or_nothing) {
     struct access *manages = management(), *writes = with(ACCESS_DENY, ACCESS_KEY, ACCESS_WRITE);
-    struct access *reads = with(ACCESS_DENY, ACCESS_ACL, ACCESS_READ), *acl = with(ACCESS_DENY, ACCESS_ACL, ACCESS_WRITE);
+    struct access *reads = with(ACCESS_DENY, ACCESS_ACL, ACCESS_READ),
+                  *acl = with(ACCESS_DENY, ACCESS_ACL, ACCESS_WRITE);
     cr_expect(strstr(acl_warn_default(manages), "management rights"));
     cr_expect(strstr(acl_warn_default(acl), "management rights"), "who writes tokens has them all");
     cr_expect_null(acl_warn_default(writes));
@@ -36,7 +37,8 @@ Test(warnings, an_anonymous_token_that_may_write) {
     struct access *nothing = access_new(ACCESS_DENY);
     access_seal(nothing);
     cr_expect_null(acl_warn_anonymous(nothing, &arena));
-    struct access *reads = with(ACCESS_DENY, ACCESS_KEY, ACCESS_LIST), *writes = with(ACCESS_DENY, ACCESS_KEY, ACCESS_WRITE);
+    struct access *reads = with(ACCESS_DENY, ACCESS_KEY, ACCESS_LIST),
+                  *writes = with(ACCESS_DENY, ACCESS_KEY, ACCESS_WRITE);
     cr_expect_null(acl_warn_anonymous(reads, &arena));
     cr_expect(strstr(acl_warn_anonymous(writes, &arena), "may write (key),"), "for some names is enough");
     struct access *allowed = with(ACCESS_WRITE, ACCESS_KEY, ACCESS_READ);

@@ -29,6 +29,11 @@ static void prepare_with_key(struct server *server) {
     acl_key_release(key);
 }
 
+static void prepare_first(struct server *server) {
+    prepare(server);
+    server->config.acl.only_first = true;
+}
+
 static void prepare_without(struct server *server) { (void)server; }
 
 static struct acl_key *file_of(const struct server *server) {
@@ -75,6 +80,15 @@ static void all_get_it(unsigned count, void (*prepares)(struct server *server)) 
     servers_stop(servers, count);
 }
 
+/* Nobody else can bootstrap before, because without the key no secret is hashed. */
+static void the_first_is_there_before_anybody_may(void) {
+    servers_prepare = prepare_first;
+    servers_start(servers, 1, 1);
+    UNTIL(acl_keys_ready(servers[0].rpc));
+    CHECK(look(&servers[0]).management);
+    servers_stop(servers, 1);
+}
+
 static void nothing_without_access_control(void) {
     servers_prepare = prepare_without;
     servers_start(servers, 1, 3);
@@ -90,6 +104,7 @@ int main(void) {
     all_get_it(COUNT, prepare);
     all_get_it(COUNT, prepare_with_key);
     all_get_it(1, prepare);
+    for (int i = 0; i < 3; i++) the_first_is_there_before_anybody_may();
     nothing_without_access_control();
     puts("ok");
     return 0;
