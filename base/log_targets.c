@@ -142,8 +142,8 @@ static void *run(void *nothing) {
         bool reopen = targets.reopen && targets.file.path;
         targets.pending = lines, targets.left_out = 0, targets.reopen = false;
         pthread_mutex_unlock(&targets.lock);
+        if (reopen) file_reopen(); /* first: lines that came after it are not for the file of before */
         write_all(&taken, left_out);
-        if (reopen) file_reopen();
         lines = taken;
         lines.size = 0;
         pthread_mutex_lock(&targets.lock);

@@ -120,6 +120,34 @@ def logins(agent, place):
     check(status == 403 and line_of(place, request_id="in-2")["kind"] == "denial", text)
 
 
+def clients_that_leave(agent, place):
+    """A write whose client is gone before the answer is recorded like any other."""
+    count = 40
+    for i in range(count):
+        with socket.create_connection((agent.ip, 8500), timeout=30) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")     # a reset
+            s.sendall(("PUT /v1/kv/gone/%d HTTP/1.1\r\nHost: x\r\nX-Consul-Token: %s\r\nX-Request-Id: gone-%d\r\nContent-Length: 1\r\n\r\nx" %
+                       (i, MASTER, i)).encode())
+            time.sleep(i * 0.0001)                                                  # the sooner, the less of it was seen
+    agent.do("PUT", "/v1/kv/gone/last", "x")
+    def done():
+        ids = {l["request_id"]: l for l in lines(place)}
+        keys = {k["Key"]: k["ModifyIndex"] for k in agent.do("GET", "/v1/kv/gone/?recurse")}
+        keys.pop("gone/last")
+        missing = [k for k, index in keys.items() if ids.get("gone-" + k[5:], {}).get("index") != index]
+        return not missing and keys
+    keys = until("every write has its line", done)
+    # one that waits for a lock, whose place in the queue is written: it has no answer
+    agent.do("PUT", "/v1/lock/l/acquire?ttl=1m")
+    with socket.create_connection((agent.ip, 8500), timeout=30) as s:
+        s.sendall(("PUT /v1/lock/l/acquire?ttl=1m&wait=1m HTTP/1.1\r\nHost: x\r\nX-Consul-Token: %s\r\nX-Request-Id: waits\r\n\r\n" % MASTER).encode())
+        until("it waits", lambda: len(agent.do("GET", "/v1/lock/l")["Queue"]) == 1)
+    l = line_of(place, request_id="waits")
+    check((l["status"], l["kind"], l["path"]) == (0, "write", "/v1/lock/l/acquire?ttl=1m&wait=1m") and l["index"] > 0, "%r" % l)
+    print("     %d of %d writes were done, %d lines say that the client was gone" %
+          (len(keys), count, len([l for l in lines(place) if l["request_id"].startswith("gone-") and l["status"] == 0])))
+
+
 def no_secret(place):
     text = texts(place)
     for secret in SECRETS:
@@ -134,6 +162,7 @@ def what_is_recorded():
     check(stat.S_IMODE(os.stat(place + "/audit.json").st_mode) == 0o600, "the file's mode")
     requests(agent, place, web)
     logins(agent, place)
+    clients_that_leave(agent, place)
     # the same through a client agent: its server knows whose token it is
     client = test_acl.Secured(test_acl.acl(), configuration(audit={"enabled": True, "file": place + "/client.json", "reads": True}), "-retry-join=" + agent.ip,
                               server=False, name="c1").start(wait=False)
