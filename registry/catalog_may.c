@@ -8,7 +8,7 @@
 /* A command on a thing that is not there is judged by `apply`. */
 static int not_there(struct store_txn *txn, int error) { return error == CO_NOTFOUND ? store_txn_error(txn) : error; }
 
-/* The same, of the ID of a service or check. Who may write nothing of that kind does not learn by it which IDs there are. */
+/* The same, of the ID of a service or check. A token that may write nothing of that kind does not learn which IDs there are. */
 static int id_not_there(struct access_check *check, struct store_txn *txn, int error, const char *node,
                         const char *id) {
     error = not_there(txn, error);
