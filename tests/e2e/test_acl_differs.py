@@ -5,6 +5,7 @@ Needs a consul program (its path in COORD_CONSUL or CONSUL_BIN). COORD_TEST_SEED
 """
 import atexit, base64, http.client, json, os, random, re, shutil, subprocess, sys, tempfile, uuid
 from coordtest import SLOW, Agent, check, configuration, free_address, run, until
+from web_tokens import PUBLIC
 
 CONSUL = os.environ.get("COORD_CONSUL") or os.environ.get("CONSUL_BIN") or shutil.which("consul")
 SEED = int(os.environ.get("COORD_TEST_SEED", "1"))
@@ -215,7 +216,6 @@ def secret(name):
     return "" if name == "anonymous" else str(uuid.uuid5(uuid.NAMESPACE_DNS, "secret " + name))
 
 
-PUBLIC = ""
 TOKENS = draw_tokens(random.Random(SEED))
 
 
@@ -437,5 +437,4 @@ if __name__ == "__main__":
     if not CONSUL or not os.path.exists(CONSUL):
         print("skipped: no consul program (COORD_CONSUL)")
         sys.exit(77)
-    PUBLIC = subprocess.run("openssl genrsa 2048 2>/dev/null | openssl rsa -pubout 2>/dev/null", shell=True, capture_output=True, text=True, check=True).stdout
     run([answers_agree])
