@@ -3,7 +3,7 @@ the difference stands in DIFFERENCES with its reason.
 
 Needs a consul program (its path in COORD_CONSUL or CONSUL_BIN). COORD_TEST_SEED draws other mixed tokens and another order.
 """
-import atexit, base64, http.client, json, os, random, re, shutil, subprocess, sys, tempfile, uuid
+import atexit, base64, concurrent.futures, http.client, json, os, random, re, shutil, subprocess, sys, tempfile, uuid
 from coordtest import SLOW, Agent, check, configuration, free_address, run, until
 from web_tokens import PUBLIC
 
@@ -371,6 +371,9 @@ DIFFERENCES = [
 DENIED_ONLY = ("/v1/agent/reload", "/v1/agent/leave", "/v1/agent/join/127.0.0.1")
 
 
+ASIDE = concurrent.futures.ThreadPoolExecutor(1)
+
+
 def kind(status, text):
     """Two answers with 403 that clients tell apart."""
     return "%d %s" % (status, next((w for w in ("ACL not found", "Permission denied") if w in text), "")) if status == 403 else str(status)
@@ -379,7 +382,9 @@ def kind(status, text):
 def compare(consul, coord, request, name, used):
     method, path, *body = request
     body = body[0] if body else None
-    (of_consul, theirs), (of_coord, ours) = (peer.ask(method, path, body, secret(name) if name != "root" else ROOT) for peer in (consul, coord))
+    token = secret(name) if name != "root" else ROOT
+    asked = ASIDE.submit(consul.ask, method, path, body, token)               # both at the same time
+    (of_coord, ours), (of_consul, theirs) = coord.ask(method, path, body, token), asked.result()
     says = kind(of_consul, theirs), kind(of_coord, ours)
     seen = (consul.visible(path, theirs), coord.visible(path, ours)) if of_consul == of_coord == 200 else (set(), set())
     if says[0] == says[1] and seen[0] == seen[1]:
