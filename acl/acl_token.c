@@ -300,7 +300,8 @@ static int remove_one(struct machine_tx *tx, const char *accessor, bool logout, 
     int rv = acl_token_read(tx->store, slice_text(accessor), tx->arena, &token);
     if (rv != CO_OK && rv != CO_NOTFOUND) return rv;
     if (logout && !token) return machine_refuse(result, CO_NOTFOUND, "ACL not found");
-    if (logout && !token->auth_method[0]) return machine_refuse(result, CO_DENIED, "the token was not made by a login");
+    if (logout && !token->auth_method[0])
+        return machine_refuse(result, CO_DENIED, "Permission denied: the token was not made by a login");
     if (token) acl_token_remove(tx, token);
     result->yes = true;
     return CO_OK;

@@ -8,6 +8,15 @@
 /* A command on a thing that is not there is judged by `apply`. */
 static int not_there(struct store_txn *txn, int error) { return error == CO_NOTFOUND ? store_txn_error(txn) : error; }
 
+/* The same, of the ID of a service or check. A token that may write nothing of that kind does not learn which IDs there are. */
+static int id_not_there(struct access_check *check, struct store_txn *txn, int error, const char *node,
+                        const char *id) {
+    error = not_there(txn, error);
+    if (error || access_allows(check->access, ACCESS_NODE, slice_text(node), ACCESS_WRITE)) return error;
+    if (access_allows_some(check->access, ACCESS_SERVICE, ACCESS_WRITE)) return CO_OK;
+    return access_require(check, ACCESS_SERVICE, slice_text(id), ACCESS_WRITE);
+}
+
 static int may_write(struct access_check *check, enum access_resource resource, const char *name) {
     return access_require(check, resource, slice_text(name), ACCESS_WRITE);
 }
@@ -25,7 +34,7 @@ static int may_write_found(struct access_check *check, enum access_resource reso
 static int may_write_service_of(struct access_check *check, struct store_txn *txn, const char *node, const char *id) {
     struct slice bytes;
     int error = catalog_service_bytes(txn, slice_text(node), slice_text(id), &bytes);
-    if (error) return not_there(txn, error);
+    if (error) return id_not_there(check, txn, error, node, id);
     return may_write_found(check, ACCESS_SERVICE, record_text(bytes, SERVICE_NAME_FIELD), id);
 }
 
@@ -33,7 +42,7 @@ static int may_write_service_of(struct access_check *check, struct store_txn *tx
 static int may_write_check_of(struct access_check *check, struct store_txn *txn, const char *node, const char *id) {
     Pb__Check *record;
     int error = catalog_check_get(txn, slice_text(node), slice_text(id), check->arena, &record);
-    if (error) return not_there(txn, error);
+    if (error) return id_not_there(check, txn, error, node, id);
     if (!record->service_id[0]) return may_write(check, ACCESS_NODE, node);
     return may_write_service_of(check, txn, node, record->service_id);
 }

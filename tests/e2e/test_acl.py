@@ -1,6 +1,7 @@
 """Access control: tokens, policies and roles over the API and by the command line, on servers and on a client agent."""
-import atexit, base64, json, os, shutil, subprocess, tempfile, time, uuid
+import json, os, shutil, subprocess, tempfile, time, uuid
 from coordtest import COORD, SLOW, Agent, check, configuration, run, until
+from web_tokens import KEYS, PUBLIC, web_token
 
 CONSUL = os.environ.get("COORD_CONSUL") or os.environ.get("CONSUL_BIN") or shutil.which("consul")
 if not CONSUL or not os.path.exists(CONSUL):
@@ -10,27 +11,6 @@ PROGRAMS = [COORD] + ([CONSUL] if CONSUL else [])
 MASTER = "11111111-aaaa-4bbb-8ccc-222222222222"
 MANAGEMENT = "00000000-0000-0000-0000-000000000001"
 ANONYMOUS = "00000000-0000-0000-0000-000000000002"
-
-
-def key_pair():
-    """An RSA key for JSON Web Tokens: its file, and the public key as PEM."""
-    path = os.path.join(KEYS, "key")
-    subprocess.run(["openssl", "genrsa", "-out", path, "2048"], check=True, capture_output=True)
-    return path, subprocess.run(["openssl", "rsa", "-in", path, "-pubout"], check=True, capture_output=True, text=True).stdout
-
-
-KEYS = tempfile.mkdtemp(prefix="coord-e2e-")
-atexit.register(shutil.rmtree, KEYS)
-PRIVATE, PUBLIC = key_pair()
-
-
-def web_token(**claims):
-    """A signed one."""
-    def part(data):
-        return base64.urlsafe_b64encode(data).rstrip(b"=")
-    signed = part(json.dumps({"alg": "RS256", "typ": "JWT"}).encode()) + b"." + part(json.dumps(claims).encode())
-    signature = subprocess.run(["openssl", "dgst", "-sha256", "-sign", PRIVATE], input=signed, check=True, capture_output=True).stdout
-    return (signed + b"." + part(signature)).decode()
 
 
 def acl(**keys):

@@ -1,5 +1,5 @@
 """Consul's Go client against coord: the tests that it brings itself, of transactions, keys, sessions, locks, semaphores, events, the cluster's
-state and datacenters. Each starts servers of its own by the name `consul`.
+state, datacenters and access control. Each starts servers of its own by the name `consul`.
 
 Needs Go, and the sources of github.com/hashicorp/consul/{api,sdk} (1.8) and of what they import in a folder of GOPATH or in /usr/share/gocode:
 docs/testing.md. Nothing is downloaded.
@@ -20,7 +20,7 @@ def go_path():
 
 
 def environment():
-    """GOPATH mode, which asks no network; `consul` is coord, without the protection that these configurations name (a port for HTTPS)."""
+    """GOPATH mode, which asks no network; `consul` is coord, without the port for HTTPS, for which these configurations have no certificate."""
     return dict(os.environ, GO111MODULE="off", GOPROXY="off", GOFLAGS="", GOPATH=os.pathsep.join(go_path()), TMPDIR=where,
                 PATH=where + os.pathsep + os.environ["PATH"])
 
@@ -47,15 +47,17 @@ def build():
     program = os.path.join(where, "consul")
     with open(program, "w") as f:
         f.write('#!/bin/sh\ntest "$1" = agent || exit 2\nshift\n'
-                'for file; do test ! -f "$file" || sed -i -E \'s/("serf_wan":)([0-9]+)(.*"server":)[0-9]+/\\1\\2\\3\\2/\' "$file"; done\n'
-                'exec "%s" agent -insecure-ignore-security "$@"\n' % os.path.abspath(COORD))
+                'for file; do test ! -f "$file" || sed -i -E \'s/("serf_wan":)([0-9]+)(.*"server":)[0-9]+/\\1\\2\\3\\2/; s/"https":[0-9]+/"https":-1/\' "$file"; done\n'
+                'exec "%s" agent "$@"\n' % os.path.abspath(COORD))
     os.chmod(program, 0o755)
 
 
-def passes(file, *only):
-    """All tests of one file, or some, each with servers of its own, several at once."""
+def passes(file, *only, without=()):
+    """All tests of one file, or some, or all but some, each with servers of its own, several at once."""
     with open(os.path.join(sources(), file)) as f:
-        names = [name for name in re.findall(r"^func (Test\w+)\(", f.read(), re.M) if not only or name in only]
+        found = re.findall(r"^func (Test\w+)\(", f.read(), re.M)
+    check(set(without) <= set(found), "no test in %s: %s" % (file, without))
+    names = [name for name in found if name in only or not only and name not in without]
     check(len(names) >= max(1, len(only)), "no test in %s: %s" % (file, only))
     said, left = "", names
     for _ in range(3):                    # they have times of their own, which a machine that stands still does not keep
@@ -107,10 +109,24 @@ def datacenters():
     passes("coordinate_test.go", "TestAPI_CoordinateDatacenters")
 
 
+OLD = "makes tokens of before Consul 1.4, which are 410"
+NOT_OURS = {
+    "TestAPI_ACLCreateDestroy": OLD, "TestAPI_ACLCloneDestroy": OLD, "TestAPI_ACLInfo": OLD, "TestAPI_ACLList": OLD, "TestAPI_RulesTranslate_FromToken": OLD,
+    "TestAPI_RulesTranslate_Raw": "wants the text formatted anew; what is translated keeps its own blanks",
+}
+
+
+def access_control():
+    """Of agent_test.go, TestAPI_AgentUpdateToken sets the token `replication` too, which is refused; of snapshot_test.go, TestAPI_Snapshot_Options
+    restores an empty file, which is refused."""
+    passes("acl_test.go", without=NOT_OURS)
+    passes("agent_test.go", "TestMemberACLMode")
+
+
 if __name__ == "__main__":
     if not GO:
         skip("no go program")
     if not sources():
         skip("no %s with its tests (GOPATH)" % PACKAGE)
     build()
-    run([transactions, keys, sessions, locks, semaphores, events, the_clusters_state, datacenters])
+    run([transactions, keys, sessions, locks, semaphores, events, the_clusters_state, datacenters, access_control])

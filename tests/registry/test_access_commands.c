@@ -147,8 +147,11 @@ Test(access_commands, deregistering, .init = access_world_open, .fini = access_w
         {"node:write=n1", "", "c", "yes"},
         {"node:write=n1", "", "own", "yes"},
         {"service_prefix:write=", "", "own", "node:write on \"n1\""},
-        {"", "gone", "", "yes"}, /* nobody's */
-        {"", "", "gone", "yes"},
+        {"service:write=other", "gone", "", "yes"}, /* nobody's */
+        {"service:write=other", "", "gone", "yes"},
+        {"node:write=n1", "gone", "", "yes"},
+        {"service_prefix:read=", "gone", "", "service:write on \"gone\""}, /* as of one that is there: see "former" */
+        {"node_prefix:read= node:write=n2", "", "gone", "service:write on \"gone\""},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         cr_expect_str_eq(may_deregister(table[i].rules, "n1", table[i].service_id, table[i].check_id), table[i].answer,
