@@ -117,6 +117,7 @@ int outputs_check(struct config *config, struct fault *fault) {
 static struct audit_log_run *audit;
 
 static int audit_open(const struct config *config, struct fault *fault) {
+    audit_log_register();
     if (!config->audit_enabled) return CO_OK;
     struct audit_log_config log = {.file = config->audit_file,
                                    .socket = config->audit_socket,

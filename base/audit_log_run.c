@@ -285,10 +285,13 @@ static int open_socket(struct audit_log_run *run, const struct audit_log_config 
     return CO_OK;
 }
 
-int audit_log_start(const struct audit_log_config *config, struct audit_log_run **out, struct fault *fault) {
-    struct audit_log_run *run = mem_zalloc(sizeof *run);
+void audit_log_register(void) {
     struct metric *metrics[] = {&lines_total, &lost_total, &refused_total, &failing};
     for (size_t i = 0; i < ARRAY_COUNT(metrics); i++) metric_register(metrics[i]);
+}
+
+int audit_log_start(const struct audit_log_config *config, struct audit_log_run **out, struct fault *fault) {
+    struct audit_log_run *run = mem_zalloc(sizeof *run);
     run->log.most = config->buffer_bytes;
     run->log.refuse = config->refuse;
     run->socket = -1;

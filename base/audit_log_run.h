@@ -18,6 +18,7 @@ struct audit_log_config {
     bool refuse;               /* requests that cannot be recorded are refused; else lines are lost */
 };
 
+void audit_log_register(void); /* the metrics, also where there is no audit log */
 struct audit_log_run;
 /* CO_INVALID, CO_IO: others may write the file's folder, read the file, or it cannot be opened. A socket need not be there
  * yet. `config` is not needed any more after the call. */
