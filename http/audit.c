@@ -64,7 +64,7 @@ static const char *certificate_of(struct http_request *request) {
     return arena_strndup(&request->arena, name, strlen(name));
 }
 
-/* Before it is carried out: a logout ends its own token. */
+/* Best before it is carried out, because a logout ends its own token. */
 static void learn_access(struct http_request *request) {
     if (!request->audited->access) request->audited->access = access_look(request);
 }

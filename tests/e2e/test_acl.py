@@ -409,7 +409,7 @@ def expiry(agent):
 
 def ended(agent, token):
     until("its time is over", lambda: agent.call("GET", "/v1/acl/tokens", token=token["SecretID"]) == (403, "ACL not found"), 80)
-    check(agent.call("GET", "/v1/acl/token/" + token["AccessorID"], token=MASTER)[0] == 403, "the record is gone too")
+    until("the record is gone too", lambda: agent.call("GET", "/v1/acl/token/" + token["AccessorID"], token=MASTER)[0] == 403)
 
 
 

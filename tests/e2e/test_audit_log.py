@@ -152,7 +152,6 @@ def no_secret(place):
     text = texts(place)
     for secret in SECRETS:
         check(secret not in text, "%s is in the audit log" % secret)
-    check(all(secret in "".join(SECRETS) for secret in SECRETS) and len(SECRETS) > 3, "secrets")
 
 
 def what_is_recorded():
@@ -183,9 +182,11 @@ def what_is_recorded():
         by(agent, "PUT", "/v1/kv/web/%d" % i, web["SecretID"], "last-%d" % i)
     check(agent.stop()[0] == 0, "the end")
     check({"last-%d" % i for i in range(200)} <= {l["request_id"] for l in lines(place)}, "the last lines")
+    check(len(SECRETS) >= 5, "of the management token, two other tokens, a login and a wrong one")
     no_secret(place)
     with open(place + "/client.json") as f:
-        check(not any(secret in f.read() for secret in SECRETS), "a secret")
+        text = f.read()
+    check(not any(secret in text for secret in SECRETS), "a secret")
 
 
 def test_accepted(agent, web):
