@@ -106,7 +106,7 @@ Test(audit_log, with_refuse_there_is_room_for_each_line_before_its_request) {
 }
 
 Test(audit_log, with_refuse_a_failure_refuses_at_once_until_a_write_succeeds) {
-    size_t one, two;
+    size_t one = 0, two = 0;
     log_ = (struct audit_log){.most = 1000, .refuse = true};
     cr_expect(audit_log_reserve(&log_, 8, &one) && audit_log_reserve(&log_, 8, &two));
     cr_expect(audit_log_put(&log_, SLICE_LITERAL("one\n"), one));
