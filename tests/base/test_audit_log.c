@@ -88,7 +88,7 @@ Test(audit_log, without_refuse_nothing_is_reserved) {
 }
 
 Test(audit_log, with_refuse_there_is_room_for_each_line_before_its_request) {
-    size_t one, two, three;
+    size_t one = 0, two = 0, three = 0;
     log_ = (struct audit_log){.most = 20, .refuse = true};
     cr_expect(audit_log_reserve(&log_, 8, &one) && audit_log_reserve(&log_, 8, &two));
     cr_expect_not(audit_log_reserve(&log_, 8, &three), "full");
