@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "acl/acl.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -66,6 +67,7 @@ bool acl_keys_ready(const struct rpc *rpc) { return atomic_load(&rpc->server->ac
 const char *acl_keys_folder(const struct rpc *rpc) { return rpc->server->acl_keys->data_dir; }
 
 static void begin(struct acl_keys *keys) {
+    CHECK(!keys->busy); /* else a request that is queued would be queued again */
     keys->busy = true;
     rpc_job_begin(keys->rpc);
 }
@@ -179,13 +181,14 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
         (void)acl_key_take(bytes, &key, NULL);
         if (answer->key.len) explicit_bzero(answer->key.data, answer->key.len);
     }
-    if (acl_key_is(key, wanted) && !keys->rpc->stopping) {
+    bool wants = acl_key_is(key, wanted) && !keys->rpc->stopping;
+    end(keys);
+    if (wants) {
         log_info("acl", "got the key of the tokens from=%s", rpc_server_name(keys->rpc, keys->asked));
         store(keys, key);
     } else {
         acl_key_release(key);
     }
-    end(keys);
 }
 
 /* The connected server that comes after the one that was asked last, in order of their ids. 0: nobody is connected. */

@@ -272,6 +272,9 @@ def owners_agree_and_move_little():
 
 def an_overloaded_owner_gives_up_a_few_keys():
     """Three of four report 0.9: 1.29 times the mean. Each gives up a thirty-sixth of its keys, the same ones wherever one asks."""
+    if SLOW > 1:
+        print("     not under sanitizers: reports that come late change which keys are given up (balance/check has it in virtual time)")
+        return
     cluster, (one, two) = world()
     everywhere = cluster.servers + [one, two]
     for i in range(2):

@@ -80,6 +80,28 @@ static void all_get_it(unsigned count, void (*prepares)(struct server *server)) 
     servers_stop(servers, count);
 }
 
+/* The file is written in the thread pool, which has other work: meanwhile nobody asks for the key again. */
+static void waste_time(uv_work_t *work) {
+    (void)work;
+    usleep(700000);
+}
+static void wasted(uv_work_t *work, int status) { (void)work, (void)status; }
+static void *keep_pool_busy(void *loop) {
+    uv_run(loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+static void the_pool_is_busy(void) {
+    uv_loop_t loop;
+    uv_work_t works[16];
+    pthread_t thread;
+    CHECK(uv_loop_init(&loop) == 0);
+    for (size_t i = 0; i < ARRAY_COUNT(works); i++) CHECK(uv_queue_work(&loop, &works[i], waste_time, wasted) == 0);
+    CHECK(pthread_create(&thread, NULL, keep_pool_busy, &loop) == 0);
+    all_get_it(COUNT, prepare_with_key);
+    pthread_join(thread, NULL);
+    CHECK(uv_loop_close(&loop) == 0);
+}
+
 /* Nobody else can bootstrap before, because without the key no secret is hashed. */
 static void the_first_is_there_before_anybody_may(void) {
     servers_prepare = prepare_first;
@@ -104,6 +126,7 @@ int main(void) {
     all_get_it(COUNT, prepare);
     all_get_it(COUNT, prepare_with_key);
     all_get_it(1, prepare);
+    the_pool_is_busy();
     for (int i = 0; i < 3; i++) the_first_is_there_before_anybody_may();
     nothing_without_access_control();
     puts("ok");

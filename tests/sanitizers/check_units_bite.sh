@@ -3,7 +3,8 @@
 set -u
 reports=$(mktemp -d) # these are expected
 trap 'rm -rf "$reports"' EXIT
-export ASAN_OPTIONS="log_path=$reports/report:exitcode=99" TSAN_OPTIONS="log_path=$reports/report:exitcode=99"
+options="log_path=$reports/report:exitcode=99"
+export ASAN_OPTIONS="$options" TSAN_OPTIONS="$options" UBSAN_OPTIONS="$options" LSAN_OPTIONS="log_path=$reports/report"
 said=$("$1" 2>&1) && { echo "it ends with 0: $said"; exit 1; }
 one() { echo "$said" | grep -qF "$1" || { echo "it does not say \"$1\":"; echo "$said"; exit 1; }; }
 one "bite::is_skipped: as it says"
