@@ -156,6 +156,7 @@ static void all_evaluated(struct http_request *request, int error, const struct 
         return;
     }
     const Pb__RolloutResolutions *all = (const Pb__RolloutResolutions *)result->message;
+    http_tell_hidden(request);
     if (all->too_much) {
         fail(request, 400, NULL, "GENERAL", "all documents together have more than 16 MiB: ask for single flags");
         return;
@@ -220,7 +221,7 @@ const struct http_route http_routes_ofrep[] = {
     {HTTP_POST, "/ofrep/v1/evaluate/flags", post_flags, "rollout:read rows", HTTP_PARAMS(HTTP_DC, HINTS),
      "All flags; with the ETag of an earlier answer as If-None-Match 304, when they are the same", 0,
      .example = {"/ofrep/v1/evaluate/flags", .body = "{\"context\":{\"targetingKey\":\"web-17\"}}", .status = 200}},
-    {HTTP_GET, "/ofrep/v1/events", ofrep_get_events, "rollout:read",
+    {HTTP_GET, "/ofrep/v1/events", ofrep_get_events, "rollout:read rows",
      HTTP_PARAMS({"targetingKey", HTTP_TEXT, .help = "the caller's id"},
                  {"node", HTTP_TEXT, .help = "where the caller runs"}, {"region", HTTP_TEXT, .help = "where it is"},
                  {"tag", HTTP_TEXT, .repeats = true, .help = "that it has"}, HTTP_DC),

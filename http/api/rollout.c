@@ -262,7 +262,7 @@ const struct http_route http_routes_rollout[] = {
                   .status = resolution_status,
                   .watched = "rollout",
                   .missing = "has no current version"}},
-    {HTTP_PUT, "/v1/rollout/:name/ack", http_declared, "rollout:write of :name",
+    {HTTP_PUT, "/v1/rollout/:name/ack", http_declared, "rollout:read of :name",
      HTTP_PARAMS(NAME, HTTP_DC,
                  {"id", HTTP_TEXT, .help = "the caller's", .least = 1, .most = ROLLOUT_ID_MOST, .required = true,
                   .field = "id"},

@@ -65,8 +65,12 @@ static void written(struct http_request *request, const struct machine_result *r
 }
 
 static void fetched(struct http_request *request, int error, const struct query_result *result) {
-    if (error) http_reply_error(request, error);
-    else answer(request, (const Pb__TxnAnswer *)result->message);
+    if (error) {
+        http_reply_error(request, error);
+        return;
+    }
+    http_tell_hidden(request);
+    answer(request, (const Pb__TxnAnswer *)result->message);
 }
 
 /* -- requests ----------------------------------------------------------------------------------------------------- */

@@ -1,142 +1,203 @@
-"""Each row of the routing table: with exactly the right that it declares its example works, without it 403, and with a denial for
-the longer name 403. The rows, their permissions and their examples come from `coord api`."""
-import json, re, subprocess
-from coordtest import COORD, Agent, check, configuration, run, until
+"""Each row of the routing table, by a server and through a client agent: with exactly the rights that its request needs it works; without
+one of them, with the level below, and with a denial for the longer name it does not. The rows and what they declare come from `coord api`,
+the requests from access_requests.py: a row without a request, or a request without a row, is a fault."""
+import http.client, json, os, re, subprocess, time
+from access_requests import requests
+from coordtest import COORD, HERE, SLOW, Agent, check, configuration, run, until
+from web_tokens import PUBLIC, web_token
 
 ROOT = "11111111-2222-4333-8444-555555555555"
-NAMED = ("agent", "event", "key", "lock", "node", "query", "quota", "rollout", "service", "session")
-# Rows whose commands need more than they declare, because they act on more than one thing.
-NODES = {"read": 'node_prefix "" { policy = "read" }', "write": 'node_prefix "" { policy = "write" }'}
-SESSIONS = 'session_prefix "" { policy = "write" }'
-MORE = {
-    "/v1/catalog/register": [NODES["write"]], "/v1/catalog/deregister": [NODES["write"]], "/v1/agent/check/register": [NODES["write"]],
-    # the check of the example is the node's
-    "/v1/agent/check/pass/*id": [NODES["write"]], "/v1/agent/check/warn/*id": [NODES["write"]], "/v1/agent/check/fail/*id": [NODES["write"]],
-    "/v1/agent/check/update/*id": [NODES["write"]], "/v1/agent/check/deregister/*id": [NODES["write"]], "/v1/agent/check/explain/*id": [NODES["read"]],
-    "/v1/lb/pick/*service": [NODES["read"]], "/v1/lb/owner/*service": [NODES["read"]],
-    # with ?ttl= they make a session
-    "/v1/lock/+name/acquire": [SESSIONS], "/v1/election/+name/campaign": [SESSIONS], "/v1/barrier/+name/enter": [SESSIONS],
-    "/v1/hazard/+object/protect": [SESSIONS], "/v1/phaser/+name/register": [SESSIONS], "/v1/quota/:name/lease": [SESSIONS],
-    # they renew the session
-    "/v1/lock/+name/renew": [SESSIONS], "/v1/election/+name/renew": [SESSIONS],
-}
-# A thing that is hidden is answered as one that is not there.
-AS_NOT_THERE = {("/v1/failover/:service", "GET")}
+UNNAMED = ("acl", "keyring", "operator")
+OPTIONS = {"status", "shows", "hides", "keep", "token", "stop", "sees", "headers"}
 
 
 def by(token):
-    return {"X-Consul-Token": token}
+    return {"X-Consul-Token": token} if token else {}
 
 
-def rule(resource, level, name=None, prefix=False):
-    if resource not in NAMED:
-        return '%s = "%s"' % (resource, level)
-    return '%s%s %s { policy = "%s" }' % (resource, "_prefix" if prefix else "", json.dumps(name or ""), level)
+class Right:
+    """RESOURCE:LEVEL NAME"""
+
+    def __init__(self, text):
+        self.what, _, name = text.partition(" ")
+        self.resource, self.level = self.what.split(":")
+        self.named = self.resource not in UNNAMED
+        check(self.named == bool(name), text)
+        self.prefix = name.endswith("*")
+        self.name = "" if name == '""' else name.rstrip("*")
+
+    def rule(self, level=None, prefix=None, name=None):
+        level = level or self.level
+        if not self.named:
+            return '%s = "%s"' % (self.resource, level)
+        prefix = self.prefix if prefix is None else prefix
+        return '%s%s %s { policy = "%s" }' % (self.resource, "_prefix" if prefix else "", json.dumps(self.name if name is None else name), level)
+
+    def too_little(self):
+        """What is less than this right, each as a list of rules."""
+        yield []
+        if self.level == "write":
+            yield [self.rule("read")]
+        if self.named:
+            yield [self.rule("write", True, ""), self.rule("deny", False, self.name + "zz" if self.prefix else self.name)]
 
 
-def token_of(agent, rules, made={}):
-    """The secret of a token with these rules; equal ones share it."""
-    text = "\n".join(rules)
-    if text not in made:
-        name = "p%d" % len(made)
-        if text:
-            status, _, answer = agent.request("PUT", "/v1/acl/policy", {"Name": name, "Rules": text}, headers=by(ROOT))
-            check(status == 200, "%s: %r" % (text, answer))
-        status, _, answer = agent.request("PUT", "/v1/acl/token", {"Policies": [{"Name": name}] if text else []}, headers=by(ROOT))
-        check(status == 200, "%r" % answer)
-        made[text] = json.loads(answer)["SecretID"]
-    return made[text]
+def rights_of(text):
+    return [] if text == "none" else [Right(one) for one in text.split(" + ")]
 
 
-class Row:
-    def __init__(self, endpoint, kept, agent):
-        example = endpoint["Example"]
-        plain = dict(kept, address=agent.ip)
-        self.path, self.method, self.body, self.status = endpoint["Path"], example["Method"], example.get("Body"), example["Status"]
-        self.keep = example.get("Keep")
-        self.target = re.sub(r"{(\w+)}", lambda m: str(plain[m[1]]), re.sub(r"/[:*+]\w+", "/x", example["Target"]))
-        if self.body:
-            self.body = re.sub(r"{(\w+)}", lambda m: str(plain.get(m[1], m[0])), self.body)
-        text = endpoint["Permission"]
-        self.open = text.startswith("none")
-        self.right, _, rest = text.partition(" ")
-        self.rows = rest == "rows"
-        self.of = rest[3:] if rest.startswith("of ") else None
-        if not self.open:
-            self.resource, self.level = self.right.split(":")
+class Rows:
+    """All requests to one agent; `server` makes the tokens."""
 
-    def name(self, agent):
-        """The name that the row says; None: it says none."""
-        if not self.of:
-            return None
-        if self.of == "this agent":
-            return agent.name
-        at = self.target.split("?")[0].split("/")
-        pattern = "/".join(re.escape(part) if part[:1] not in tuple(":*+") else "(.+)" if part[1:] == self.of[1:] else "[^/]+"
-                           for part in self.path.split("/"))
-        found = re.fullmatch(pattern, "/".join(at))
-        check(found, "%s in %s" % (self.path, self.target))
-        return found[1]
+    def __init__(self, agent, server):
+        self.agent, self.server, self.tokens, self.faults = agent, server, {}, []
+        self.words = {"agent": agent.name, "address": server.ip}
 
-    def ask(self, agent, token):
-        return agent.request(self.method, self.target, self.body, headers=by(token))
+    def fill(self, text):
+        return re.sub(r"{(\w+)}", lambda m: str(self.words.get(m[1], m[0])), text)
+
+    def token_of(self, rules):
+        """The secret of a token with these rules; equal ones share it."""
+        text = "\n".join(rules)
+        if text not in self.tokens:
+            name = "p%d" % len(self.tokens)
+            made = self.managed("PUT", "/v1/acl/policy", {"Name": name, "Rules": text}) if text else None
+            self.tokens[text] = self.managed("PUT", "/v1/acl/token", {"Policies": [{"Name": made["Name"]}] if made else []})["SecretID"]
+        return self.tokens[text]
+
+    def managed(self, method, target, body):
+        status, _, answer = self.server.request(method, target, body, headers=by(ROOT))
+        check(status == 200, "%s %s %r: %d %r" % (method, target, body, status, answer))
+        return json.loads(answer)
+
+    def send(self, method, target, body, token, more):
+        """Status, headers and answer. Of a stream as much as is wanted."""
+        if "stop" not in more and "headers" not in more:
+            return self.agent.request(method, target, body, headers=by(token))
+        connection = http.client.HTTPConnection(self.agent.ip, 8500, timeout=30 * SLOW)
+        try:
+            connection.request(method, target, headers=by(token))
+            response, seen = connection.getresponse(), b""
+            while "stop" in more and response.status == 200 and more["stop"].encode() not in seen:
+                line = response.readline()
+                check(line, "%s ended before %s: %r" % (target, more["stop"], seen))
+                seen += line
+            return response.status, response.headers, seen
+        finally:
+            connection.close()
+
+    def one(self, row, target, body, rights, more):
+        method, path = row.split(" ")
+        target = self.fill(target or path)
+        body = body if body is None or isinstance(body, str) else self.fill(json.dumps(body))
+        more = {key: self.fill(value) if isinstance(value, str) else value for key, value in more.items()}
+        rights, beside = rights_of(self.fill(rights)), [r.rule() for r in rights_of(more.get("sees", "none"))]
+        status, shows = more.get("status", 200), more.get("shows", "")
+        lists = shows and rights and rights[0].level == "read"
+        what = "%s %s" % (method, target)
+        hides = more.get("hides", 200 if lists else 403)
+        for i, right in enumerate(rights):
+            hidden = hides[i] if isinstance(hides, tuple) else hides
+            others = beside + [r.rule() for r in rights[:i] + rights[i + 1:]]
+            for less in right.too_little():
+                got, headers, answer = self.send(method, target, body, self.token_of(others + less), more)
+                if got != hidden:
+                    self.faults.append("%s: %d in place of %d with %s: %r" % (what, got, hidden, others + less, answer[:150]))
+                elif lists and shows.encode() in answer:
+                    self.faults.append("%s shows %s with %s" % (what, shows, others + less))
+                elif lists and got == 200 and "stop" not in more and not (
+                        int(headers.get("X-Coord-Filtered") or 0) and headers.get("X-Consul-Results-Filtered-By-ACLs") == "true"):
+                    self.faults.append("%s does not say that it was filtered with %s: %r" % (what, others + less, answer[:150]))
+        rules, last = beside + [r.rule() for r in rights], []
+        token = self.token_of(rules) if rules else more.get("token")
+
+        def works():
+            last[:] = self.send(method, target, body, token, more)
+            self.words["index"] = last[1].get("X-Consul-Index") or self.words.get("index")
+            return last[0] == status and shows.encode() in last[2]
+        try:
+            check(works() if len(self.faults) > 2 else until("", works, 1), "")     # many are not waited for
+        except AssertionError:
+            self.faults.append("%s: %d %r with %s" % (what, last[0], last[2][:200], rules))
+            last[:] = self.send(method, target, body, ROOT, more)
+        if "keep" in more:
+            word, member = more["keep"].split("=")
+            check(last[0] == status, "\n".join(self.faults))
+            self.words[word] = json.loads(last[2])[member]
+
+    def all(self):
+        began = {}
+        for row, target, body, *rest in requests(PUBLIC, web_token(sub="web", exp=int(time.time()) + 3600)):
+            if os.environ.get("DBG"): print(time.monotonic(), row, target, len(self.faults), self.faults[-1:] if len(self.faults) != began.get("n") else "", flush=True); began["n"] = len(self.faults)
+            if row:
+                self.one(row, target, body, rest[0], rest[1] if len(rest) > 1 else {})
+            else:
+                method, target = self.fill(target).split(" ")
+                status, _, answer = self.agent.request(method, target, body, headers=by(ROOT))
+                check(status == 200, "%s %s: %d %r" % (method, target, status, answer))
+        check(not self.faults, "%d faults of %s:\n%s" % (len(self.faults), self.agent.name, "\n".join(self.faults)))
 
 
-def each_row_asks_for_its_right():
+def table():
+    """The routing table: what each row declares."""
     topics = json.loads(subprocess.run([COORD, "api"], capture_output=True, check=True).stdout)
-    agent = Agent(configuration(acl={"enabled": True, "default_policy": "deny", "tokens": {"initial_management": ROOT}}), dev=True, name="web1")
-    agent.start(wait=False)
+    return {"%s %s" % (e["Methods"][0], e["Path"]): e["Permission"] for topic in topics for e in topic["Endpoints"]}
 
+
+def every_row_has_a_request_for_what_it_declares():
+    rows, asked = table(), {}
+    for row, _, _, *rest in requests(PUBLIC, ""):
+        if row:
+            asked.setdefault(row, []).append(rest[0])
+            check(not set(rest[1] if len(rest) > 1 else {}) - OPTIONS, "%s: %r" % (row, rest))
+    check(not set(rows) - set(asked), "rows without a request in access_requests.py: %s" % sorted(set(rows) - set(asked)))
+    check(not set(asked) - set(rows), "requests in access_requests.py that no row takes: %s" % sorted(set(asked) - set(rows)))
+    with open(os.path.join(HERE, "../../docs/api.md")) as f:
+        documented = {m[1]: m[2] for m in re.finditer(r"^### (.+)\n\n.* Permission `?([^`\n]*?)`?\.$", f.read().replace("`", ""), re.M)}
+    faults = []
+    for row, permission in rows.items():
+        rights = {right.what for texts in asked[row] for right in rights_of(texts)}
+        right, _, name = permission.partition(" ")
+        if right == "none:":
+            if not name or (not rights) == ("judged by itself" in name):
+                faults.append("%s: %s, and its requests need %s" % (row, permission, rights or "nothing"))
+        elif right not in rights:
+            faults.append("%s declares %s, and its requests need %s" % (row, permission, rights))
+    check(not faults, "\n".join(faults))
+    print("     %d rows, %d of them open to all" % (len(rows), sum(p.startswith("none") for p in rows.values())))
+
+
+def access(**tokens):
+    return configuration(acl={"enabled": True, "default_policy": "deny", "tokens": dict(tokens, initial_management=ROOT, agent=ROOT)})
+
+
+def alive(agent, server):
+    """Its node's check passes."""
     def passes():
         try:
-            status, _, answer = agent.request("GET", "/v1/health/node/web1", headers=by(ROOT))
+            status, _, answer = server.request("GET", "/v1/health/node/" + agent.name, headers=by(ROOT))
         except OSError:
             return False
         return status == 200 and [c for c in json.loads(answer) if c["Status"] == "passing"]
-    until("the agent's check passes", passes, 30)
-    nobody, kept, faults, seen = token_of(agent, []), {}, [], 0
-    for topic in topics:
-        if topic["Title"].startswith("Access control") or topic["Title"].startswith("Tokens of"):
-            continue                                  # tests/e2e/test_acl.py; their examples are of an agent without access control
-        for endpoint in topic["Endpoints"]:
-            if "Example" not in endpoint or endpoint["Methods"] == ["OPTIONS"]:
-                continue
-            row = Row(endpoint, kept, agent)
-            seen += 1
-            what = "%s %s (%s)" % (row.method, row.target, endpoint["Permission"])
-            if not row.open:
-                status = row.ask(agent, nobody)[0]
-                wanted = {200, 404, 503} if row.rows or (row.path, row.method) in AS_NOT_THERE else {403}
-                if status not in wanted:
-                    faults.append("%s: %d without the right" % (what, status))
-                name = row.name(agent)
-                if name:
-                    rules = [rule(row.resource, "write", prefix=True), rule(row.resource, "deny", name)]
-                    status = row.ask(agent, token_of(agent, rules))[0]
-                    if status != 403:
-                        faults.append("%s: %d with a denial for %s" % (what, status, name))
-                right = [rule(row.resource, row.level, name)] if name else [rule(row.resource, row.level, prefix=True)]
-                token = token_of(agent, right + MORE.get(row.path, []))
-            else:
-                token = ROOT
-            last = []
+    until("%s is healthy" % agent.name, passes, 30)
 
-            def works():
-                last[:] = row.ask(agent, token)
-                return last[0] == row.status
-            try:
-                until("", works, 1)
-            except AssertionError:
-                faults.append("%s: %d %r with %s" % (what, last[0], last[2][:150], [] if row.open else right))
-                last[:] = row.ask(agent, ROOT)
-                if last[0] != row.status:
-                    break
-            if row.keep:
-                word, member = row.keep.split("=")
-                kept[word] = json.loads(last[2])[member]
-    check(not faults, "%d of %d:\n%s" % (len(faults), seen, "\n".join(faults)))
-    check(seen > 100, "%d rows" % seen)
+
+def a_server_asks_for_each_right():
+    agent = Agent(access(), name="web1")
+    agent.start(wait=False)
+    alive(agent, agent)
+    Rows(agent, agent).all()
+
+
+def a_client_agent_asks_for_each_right():
+    server = Agent(access(), name="s1")
+    server.start(wait=False)
+    alive(server, server)
+    agent = Agent("-retry-join=" + server.ip, access(), server=False, name="web1")
+    agent.start(wait=False)
+    alive(agent, server)
+    Rows(agent, server).all()
 
 
 if __name__ == "__main__":
-    run([each_row_asks_for_its_right])
+    run([every_row_has_a_request_for_what_it_declares, a_server_asks_for_each_right, a_client_agent_asks_for_each_right])
