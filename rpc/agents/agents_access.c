@@ -52,7 +52,7 @@ int agents_may_write(void *data, uint64_t from, Pb__PeerWrite *write, struct are
     struct requester *requester = NULL;
     int error = agent ? agent_requester(agent, write->token, write->slot, &requester) : CO_CLOSED;
     judged->requester = requester;
-    if (error || !requester || write->region[0]) return error; /* that region's servers judge */
+    if (error || !requester || !region_is_here(agents->rpc, write->region)) return error;
     struct slice bytes = message_slice(write->command);
     error = rpc_may_write_bytes(agents->reader, requester, &bytes, arena, &judged->generation);
     write->command = (ProtobufCBinaryData){bytes.size, (uint8_t *)(uintptr_t)bytes.data};
@@ -64,7 +64,7 @@ int agents_may_renew(void *data, uint64_t from, const Pb__PeerRenew *renew, stru
     struct agents *agents = data;
     struct agent *agent = *agent_find(agents, from);
     int error = agent ? agent_requester(agent, renew->token, renew->slot, requester) : CO_CLOSED;
-    if (error || !*requester || renew->region[0]) return error;
+    if (error || !*requester || !region_is_here(agents->rpc, renew->region)) return error;
     const struct expiry_kind *kind = modules_expiry(machine_modules(agents->rpc->machine), renew->kind);
     return kind ? rpc_may_renew(agents->reader, *requester, kind, slice_text(renew->session), renew->look)
                 : CO_NOTFOUND;

@@ -172,10 +172,10 @@ static struct agent_backup *backup_of(struct agents *agents, uint64_t agent, uin
     return NULL;
 }
 
-/* A backup has everything, so it needs the rights of management. In another region its servers judge. */
+/* A backup has everything, so it needs the rights of management. */
 static int judge(struct agent *agent, const Pb__PeerBackup *ask, struct requester **requester) {
     struct access_want want = {ACCESS_ACL, {0}, ACCESS_WRITE};
-    return agent_may(agent, ask->token, ask->region[0] ? NULL : &want, requester);
+    return agent_may(agent, ask->token, region_is_here(agent->agents->rpc, ask->region) ? &want : NULL, requester);
 }
 
 static struct agent_backup *begin(struct agent *agent, const Pb__PeerBackup *ask, struct requester *requester) {

@@ -98,7 +98,7 @@ void operator_call_ask(struct rpc *rpc, struct rpc_ask_cluster *ask) {
     call(rpc, (struct operator_call *)(void *)ask->impl, &cluster_method, ask_answered);
 }
 
-/* On a server: the link to the region; the request over it names the region once more, which does no harm. NULL: it is
+/* On a server: the link to the region; the request over it names the region once more, and is judged there. NULL: it is
  * not known. */
 static struct rpc *target(struct rpc *rpc, const char *region) {
     return region[0] && rpc->machine ? region_find(rpc, region) : rpc;
@@ -178,12 +178,11 @@ static bool take_region(const char *region, char to[RPC_REGION_MAX + 1]) {
     return true;
 }
 
-/* In another region its servers judge. */
 static int judge(struct served_call *served, const char *token, const char *region, enum access_level least) {
     const struct caller *caller = &served->caller;
     if (!caller->may) return CO_OK;
-    return caller->may(caller, token, region[0] ? NULL : &(struct access_want){ACCESS_OPERATOR, {0}, least},
-                       &served->requester);
+    struct access_want want = {ACCESS_OPERATOR, {0}, least};
+    return caller->may(caller, token, region_is_here(caller->rpc, region) ? &want : NULL, &served->requester);
 }
 
 static void serve_ask(const struct caller *caller, const Pb__PeerCluster *wanted) {

@@ -24,6 +24,8 @@ struct rpc *region_find(struct rpc *rpc, const char *region) {
     return rpc->regions ? rpc->regions->find(rpc->regions->data, region) : NULL;
 }
 
+bool region_is_here(struct rpc *rpc, const char *region) { return region_find(rpc, region) == rpc; }
+
 /* -- the regions as seen from here -------------------------------------------------------------------------------- */
 struct regions_call {
     struct loop_task task;

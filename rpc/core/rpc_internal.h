@@ -135,6 +135,8 @@ bool echo_serve(const struct caller *caller, struct slice payload); /* false: do
 /* Servers; any thread. The rpc for requests to this region: `rpc` itself, or that of a link; NULL: the region is not
  * known. */
 struct rpc *region_find(struct rpc *rpc, const char *region);
+/* A request for it is judged here. Others may name this region, too: forgers, and links from another region. */
+bool region_is_here(struct rpc *rpc, const char *region);
 extern const struct call_method regions_method;
 bool regions_serve(const struct caller *caller, struct slice payload); /* false: does not decode */
 

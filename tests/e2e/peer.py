@@ -3,6 +3,7 @@ import os, random, socket, ssl, struct
 from coordtest import SLOW, STANDSTILL
 
 HELLO, RAFT, WRITES, RESULTS, FOUND, PING, AUDIT, COPY_ASK, REFUSED, ECHO, ECHO_ANSWER = 1, 2, 3, 4, 9, 11, 16, 17, 32, 33, 34
+RENEW_LEASE, RENEW_ANSWER, CLUSTER, CLUSTER_ANSWER, CHANGE, CHANGE_ANSWER, BACKUP, BACKUP_PIECE = 7, 8, 12, 13, 14, 15, 36, 37
 ENROL_REQUEST, ENROL_ANSWER = 1, 2
 MEMBER, JOIN, RENEW, SECURE = "coord/1", "coord-join/1", "coord-renew/1", "coord-secure/1"
 

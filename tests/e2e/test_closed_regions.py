@@ -28,6 +28,24 @@ def reached(agent):
     return {r["Region"] for r in agent.get("/v1/global/regions")[2] if r["Reachable"]}
 
 
+def what_is_asked_over_a_link_is_judged_there(us, eu):
+    """As what is asked in the region itself: a link's frames name the region once more."""
+    lease = json.loads(eu.put("/v1/lease/grant", {"TTL": "10m"}))["ID"]
+    session = json.loads(eu.put("/v1/session/create", {"TTL": "10m"}))["ID"]
+    backup = eu.request("GET", "/v1/snapshot")[2]
+    asked = [("GET", "/v1/kv/far"), ("PUT", "/v1/kv/far"), ("GET", "/v1/snapshot"), ("PUT", "/v1/snapshot"), ("GET", "/v1/operator/raft/configuration"),
+             ("DELETE", "/v1/operator/raft/peer?address=10.9.9.9:8300"), ("PUT", "/v1/operator/raft/transfer-leader"), ("PUT", "/v1/lease/renew/" + lease),
+             ("GET", "/v1/lease/" + lease), ("PUT", "/v1/session/renew/" + session), ("GET", "/v1/session/explain/" + session), ("GET", "/v1/acl/tokens")]
+    for method, path in asked:
+        body = backup if (method, path) == ("PUT", "/v1/snapshot") else None
+        status, _, said = us.request(method, path + ("&" if "?" in path else "?") + "dc=eu", body, headers={"X-Consul-Token": ""})
+        check(status == 403, "without a token %s %s: %d %r" % (method, path, status, said[:200]))
+    for method, path in (("GET", "/v1/snapshot"), ("GET", "/v1/operator/raft/configuration"), ("PUT", "/v1/lease/renew/" + lease), ("GET", "/v1/lease/" + lease),
+                         ("PUT", "/v1/session/renew/" + session)):
+        status, _, said = us.request(method, path + "?dc=eu")
+        check(status == 200, "with one %s %s: %d %r" % (method, path, status, said[:200]))
+
+
 def regions_trust_each_other():
     eu = founded("eu")
     us = founded("us", "-retry-join-wan=" + eu.ip, beside=eu)
@@ -47,6 +65,8 @@ def regions_trust_each_other():
     until("they are linked", lambda: reached(us) == {"us", "eu"} and reached(eu) == {"us", "eu"}, within=45)
     us.put("/v1/kv/far?dc=eu", b"by a link")
     check(eu.request("GET", "/v1/kv/far?raw")[2] == b"by a link", "a write goes over it")
+
+    what_is_asked_over_a_link_is_judged_there(us, eu)
 
     # another region is asked, or it is said that this is not done from here: never is this one's answer given for it
     check([c["Pin"] for c in us.get("/v1/ca?dc=eu")[2]["CAs"]] == [fingerprint(eu)] and fingerprint(eu) != fingerprint(us), "the CA there")

@@ -3,7 +3,7 @@ only servers send, with certificates of their own making, with old versions of T
 import json, os, subprocess, tempfile, time
 from closed import Closed, Member, command, faked, join, kept
 from coordtest import SLOW, check, run, together, until
-from peer import AUDIT, COPY_ASK, ECHO, ECHO_ANSWER, ENROL_ANSWER, ENROL_REQUEST, FOUND, HELLO, JOIN, MEMBER, PING, RAFT, REFUSED, RENEW, RESULTS, SECURE, WRITES, \
+from peer import AUDIT, BACKUP, BACKUP_PIECE, CHANGE, CHANGE_ANSWER, CLUSTER, CLUSTER_ANSWER, COPY_ASK, ECHO, ECHO_ANSWER, ENROL_ANSWER, ENROL_REQUEST, FOUND, HELLO, JOIN, MEMBER, PING, RAFT, REFUSED, RENEW, RENEW_LEASE, RENEW_ANSWER, RESULTS, SECURE, WRITES, \
     Peer, fields, message, pair_of
 from tls_client import only_new_versions
 
@@ -88,6 +88,27 @@ def certificates_of_their_own_making():
         refused(server, peer.hello("own-s1", agent=False), "another certificate was issued for its name since")
 
 
+def requests_that_name_their_own_region():
+    """An agent leaves the region out when it is this one. Whoever names it has no more rights."""
+    c = Closed("own-r")
+    server = c.server
+    server.put("/v1/kv/secret", "x")
+    session = json.loads(server.put("/v1/session/create", {"TTL": "10m"}))["ID"]
+    until("the session's time runs", lambda: server.request("PUT", "/v1/session/renew/" + session)[0] == 200)
+    peer = Peer(server.ip, pair_of(c.agent)).hello("own-r-a1")
+    check(peer.until(HELLO)[0] == HELLO, "hello")
+    forged = [(CLUSTER, CLUSTER_ANSWER, dict(f1=1), 3), (CHANGE, CHANGE_ANSWER, dict(f1=1, f2=1, f4="10.9.9.9:8300"), 5),
+              (BACKUP, BACKUP_PIECE, dict(f1=1, f2=1), 7), (BACKUP, BACKUP_PIECE, dict(f1=2, f2=2, f5=7, f6=b"archive"), 7),
+              (RENEW_LEASE, RENEW_ANSWER, dict(f1=1, f2=session), 5), (RENEW_LEASE, RENEW_ANSWER, dict(f1=1, f2=session, f4=1), 5),
+              (RENEW_LEASE, RENEW_ANSWER, dict(f1=1, f2="", f4=1), 5)]
+    denied = 7                                           # CO_DENIED
+    for region in ("", "dc1"):
+        for kind, answer, words, at in forged:
+            said = fields(peer.send(kind, message(**words, **{"f%d" % at: region})).until(answer)[1])
+            check(said.get(2) == denied, "frame %d %r of region %r: %r" % (kind, words, region, said))
+    check(server.request("GET", "/v1/kv/secret?raw")[2] == b"x", "nothing was restored")
+
+
 def old_versions_of_tls():
     c = Closed("old")
     only_new_versions(c.server.ip, 8300, taken=("TLSv1.3",), pair=pair_of(c.agent), alpn=MEMBER)
@@ -164,7 +185,8 @@ def an_expired_certificate():
     check(kept(agent, "cert.pem") == before, "it has what it had")
 
 
-SIDE_BY_SIDE = [a_name_or_role_that_is_not_its_own, certificates_of_their_own_making, old_versions_of_tls, a_removed_node_is_cut_off, an_expired_certificate]
+SIDE_BY_SIDE = [a_name_or_role_that_is_not_its_own, certificates_of_their_own_making, requests_that_name_their_own_region, old_versions_of_tls, a_removed_node_is_cut_off,
+                an_expired_certificate]
 
 
 def side_by_side():
