@@ -232,7 +232,8 @@ Test(access_txn, a_comparison_that_is_denied_tells_no_name) {
     Pb__Check check = PB__CHECK__INIT, *checks[] = {&check};
     const ProtobufCMessage *message;
     const Pb__TxnThing things[] = {PB__TXN_THING__TXN_SERVICE, PB__TXN_THING__TXN_CHECK};
-    node.name = (char *)"m1", node.id = (char *)"40e4a748-2192-161a-0510-9bf59fe950b5", node.address = (char *)"10.0.0.1";
+    node.name = (char *)"m1", node.id = (char *)"40e4a748-2192-161a-0510-9bf59fe950b5",
+    node.address = (char *)"10.0.0.1";
     service.name = (char *)"hidden", service.id = check.service_id = (char *)"x1";
     service.weight_passing = service.weight_warning = 1;
     check.node = node.name, check.check_id = check.name = (char *)"x1";
