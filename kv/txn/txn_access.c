@@ -61,7 +61,7 @@ static int node_read(struct judge *judge, const char *node) {
     return access_require(judge->check, ACCESS_NODE, slice_text(node), ACCESS_READ);
 }
 
-/* What lacks is told by the names that the request has: the record's own may be hidden. */
+/* A denial has the names of the request: the record's own may be hidden. */
 static int service_read(struct judge *judge, const char *node, const char *id) {
     Pb__Service *service;
     struct query_result shown;

@@ -89,12 +89,13 @@ def clients_of_a_region_without_access_control_are_nobody_elsewhere():
     us.args = ["-retry-join-wan=" + eu.ip]
     found(us, "-datacenter", "us", "-no-acl")
     us.start()
+    until("us is closed", lambda: us.get("/v1/secure")[2]["Mode"] == "closed")
     us.coord("region", "trust", "-address", eu.ip, "-fingerprint", fingerprint(eu), "eu")
     eu.coord("region", "trust", "-address", us.ip, "-fingerprint", fingerprint(us), "us")
     until("they are linked", lambda: reached(us) == {"us", "eu"} and reached(eu) == {"us", "eu"}, within=45)
     eu.put("/v1/kv/secret", b"x")
     eu.put("/v1/agent/service/register", {"Name": "web"})
-    until("the service is copied", lambda: "web" in us.get("/v1/global/services")[2], within=30)
+    until("the service is copied", lambda: us.get("/v1/global/service/web")[2], within=30)
     for method, path in (("GET", "/v1/kv/secret"), ("PUT", "/v1/kv/secret"), ("GET", "/v1/snapshot")):
         status, _, said = us.request(method, path + "?dc=eu")
         check(status == 403, "%s %s: %d %r" % (method, path, status, said[:200]))

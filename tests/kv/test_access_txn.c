@@ -203,7 +203,7 @@ Test(access_txn, a_comparison_with_something_hidden_denies_all) {
         }
 }
 
-/* What is missing for it, with the names that the request has; "": it may be asked. */
+/* The right that is missing for it; "": it may be asked. */
 static const char *compare_lacks(const char *rules, Pb__TxnThing thing, const char *node, const char *id) {
     static char text[256];
     struct arena arena = {0};
