@@ -47,54 +47,48 @@ static int queue_read(struct judge *judge, const struct query_type *query, const
     return name_read(judge, query, &request.base);
 }
 
-/* Runs a query about a node, and leaves of its result what may be read. *there: the node is in the state. */
-static int node_ask(struct judge *judge, const struct query_type *query, const char *node, bool *there,
+/* Runs a query about a node, and leaves of its result what may be read. */
+static int node_ask(struct judge *judge, const struct query_type *query, const char *node,
                     struct query_result *result) {
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
     request.node = (char *)(uintptr_t)node;
     int rv = query->run(judge->txn, &request.base, judge->check->arena, result);
-    *there = rv == CO_OK && result->found;
     return rv == CO_OK ? query->show(judge->check, judge->txn, &request.base, result) : rv;
 }
 
-/* A record that is not there is told to those who may read its node. */
+/* Also of a node that is not there: which ones there are is for those who may read them. */
 static int node_read(struct judge *judge, const char *node) {
-    struct query_result shown;
-    bool there;
-    int rv = node_ask(judge, &query_node_services, node, &there, &shown);
-    if (rv != CO_OK) return rv;
-    const Pb__NodeServicesResult *services = (const Pb__NodeServicesResult *)shown.message;
-    bool hidden = there && !(shown.found && services && services->node);
-    return hidden ? denied(judge, ACCESS_NODE, node) : CO_OK;
+    return access_require(judge->check, ACCESS_NODE, slice_text(node), ACCESS_READ);
 }
 
+/* A denial has the names of the request: the record's own may be hidden. */
 static int service_read(struct judge *judge, const char *node, const char *id) {
     Pb__Service *service;
     struct query_result shown;
-    bool there;
-    int rv = catalog_service_get(judge->txn, slice_text(node), slice_text(id), judge->check->arena, &service);
-    if (rv == CO_NOTFOUND) return node_read(judge, node);
-    if (rv == CO_OK) rv = node_ask(judge, &query_node_services, node, &there, &shown);
+    int rv = node_read(judge, node);
+    if (rv == CO_OK)
+        rv = catalog_service_get(judge->txn, slice_text(node), slice_text(id), judge->check->arena, &service);
+    if (rv == CO_NOTFOUND) return CO_OK;
+    if (rv == CO_OK) rv = node_ask(judge, &query_node_services, node, &shown);
     if (rv != CO_OK) return rv;
     const Pb__NodeServicesResult *list = shown.found ? (const Pb__NodeServicesResult *)shown.message : NULL;
     for (size_t i = 0; list && i < list->n_services; i++)
         if (strcmp(list->services[i]->id, service->id) == 0) return CO_OK;
-    return denied(judge, ACCESS_SERVICE, service->name);
+    return denied(judge, ACCESS_SERVICE, id);
 }
 
 static int check_read(struct judge *judge, const char *node, const char *id) {
     Pb__Check *check;
     struct query_result shown;
-    bool there;
-    int rv = catalog_check_get(judge->txn, slice_text(node), slice_text(id), judge->check->arena, &check);
-    if (rv == CO_NOTFOUND) return node_read(judge, node);
-    if (rv == CO_OK) rv = node_ask(judge, &query_node_checks, node, &there, &shown);
+    int rv = node_read(judge, node);
+    if (rv == CO_OK) rv = catalog_check_get(judge->txn, slice_text(node), slice_text(id), judge->check->arena, &check);
+    if (rv == CO_NOTFOUND) return CO_OK;
+    if (rv == CO_OK) rv = node_ask(judge, &query_node_checks, node, &shown);
     if (rv != CO_OK) return rv;
     const Pb__ChecksResult *list = (const Pb__ChecksResult *)shown.message;
     for (size_t i = 0; list && i < list->n_checks; i++)
         if (strcmp(list->checks[i]->check_id, check->check_id) == 0) return CO_OK;
-    return check->service_name[0] ? denied(judge, ACCESS_SERVICE, check->service_name)
-                                  : denied(judge, ACCESS_NODE, check->node);
+    return denied(judge, check->service_name[0] ? ACCESS_SERVICE : ACCESS_NODE, id);
 }
 
 /* CO_OK, CO_DENIED, or the store failed. */
@@ -115,7 +109,8 @@ static int may_read(struct judge *judge, const struct thing *thing) {
         if (rv != CO_OK) return rv == CO_NOTFOUND ? CO_OK : rv;
         node = record->name;
     }
-    return node_read(judge, node);
+    int rv = node_read(judge, node);
+    return rv == CO_DENIED && thing->id[0] ? denied(judge, ACCESS_NODE, thing->id) : rv;
 }
 
 /* -- the keys that a get-tree gives ------------------------------------------------------------------------------- */

@@ -59,8 +59,11 @@ static bool texts(bool there, struct slice now, Pb__TxnRelation relation, struct
 int txn_compare(struct txn_run *run, const Pb__TxnCompare *compare, bool *holds) {
     Pb__TxnRelation relation = compare->relation;
     struct slice text = message_slice(compare->text);
+    bool queue = compare->thing == PB__TXN_THING__TXN_LOCK || compare->thing == PB__TXN_THING__TXN_ELECTION;
     *holds = false;
-    if (compare->field == PB__TXN_FIELD__TXN_HELD) {
+    if (queue != (compare->field == PB__TXN_FIELD__TXN_HELD))
+        return CO_OK; /* of forgers: txn_may judged something else */
+    if (queue) {
         int rv = queue_name_fits(slice_text(compare->id)) ? txn_holds(run, compare->thing, compare->id, compare->number)
                                                           : CO_NOTFOUND;
         *holds = rv == CO_OK;

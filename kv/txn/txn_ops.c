@@ -171,7 +171,7 @@ static int key_op(struct txn_run *run, const Pb__TxnOp *op) {
 
 int txn_record(struct txn_run *run, Pb__TxnThing thing, const char *node, const char *id, struct txn_record *record) {
     struct slice node_name = slice_text(node), own_id = slice_text(id);
-    int rv;
+    int rv = CO_NOTFOUND;
     *record = (struct txn_record){0};
 #define INDEXES(of) record->create_index = (of)->create_index, record->modify_index = (of)->modify_index
     if (thing == PB__TXN_THING__TXN_NODE) {
@@ -181,7 +181,7 @@ int txn_record(struct txn_run *run, Pb__TxnThing thing, const char *node, const 
     } else if (thing == PB__TXN_THING__TXN_SERVICE) {
         rv = catalog_service_get(run->store, node_name, own_id, run->arena, &record->service);
         if (rv == CO_OK) INDEXES(record->service);
-    } else {
+    } else if (thing == PB__TXN_THING__TXN_CHECK) {
         rv = catalog_check_get(run->store, node_name, own_id, run->arena, &record->check);
         if (rv == CO_OK) INDEXES(record->check);
     }

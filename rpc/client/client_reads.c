@@ -101,8 +101,11 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     ask->index = fetch->index;
     if (!impl->client->region) ask->region = (char *)(uintptr_t)fetch->region;
     const struct requester *requester = client_requester(impl->client, fetch->requester);
-    size_t size = strlen(requester_token(requester));
-    ask->token = arena_strndup(arena, requester_token(requester), size);
+    /* A read over a link that names the region is a client's. Without access control here it is nobody's over there, and has not
+     * the rights of this region's servers, which copy. */
+    bool nobody = !requester && impl->client->region && fetch->region[0];
+    const char *token = nobody ? REQUESTER_ANONYMOUS_SECRET : requester_token(requester);
+    ask->token = arena_strndup(arena, token, strlen(token));
     if (requester) ask->slot = requester->slot;
     if (fetch->index) ask->wait_ms = impl->until_ms > now_ms ? impl->until_ms - now_ms : 1;
     buffer_reset(&impl->pieces);

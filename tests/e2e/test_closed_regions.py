@@ -83,6 +83,25 @@ def regions_trust_each_other():
     until("the link ends", lambda: reached(eu) == {"eu"} and reached(us) == {"us"}, within=30)
 
 
+def clients_of_a_region_without_access_control_are_nobody_elsewhere():
+    """Its servers may copy; who asks them over HTTP has no more rights for that."""
+    eu, us = founded("eu"), Member(name="us1")
+    us.args = ["-retry-join-wan=" + eu.ip]
+    found(us, "-datacenter", "us", "-no-acl")
+    us.start()
+    until("us is closed", lambda: us.get("/v1/secure")[2]["Mode"] == "closed")
+    us.coord("region", "trust", "-address", eu.ip, "-fingerprint", fingerprint(eu), "eu")
+    eu.coord("region", "trust", "-address", us.ip, "-fingerprint", fingerprint(us), "us")
+    until("they are linked", lambda: reached(us) == {"us", "eu"} and reached(eu) == {"us", "eu"}, within=45)
+    eu.put("/v1/kv/secret", b"x")
+    eu.put("/v1/agent/service/register", {"Name": "web"})
+    until("the service is copied", lambda: us.get("/v1/global/service/web")[2], within=30)
+    for method, path in (("GET", "/v1/kv/secret"), ("PUT", "/v1/kv/secret"), ("GET", "/v1/snapshot")):
+        status, _, said = us.request(method, path + "?dc=eu")
+        check(status == 403, "%s %s: %d %r" % (method, path, status, said[:200]))
+    check(us.get("/v1/catalog/services?dc=eu")[2] == {}, "no service is shown")
+
+
 def a_region_may_not_call_itself_another():
     """Its CA is trusted as that of one region, so its servers cannot speak for a second one."""
     eu = founded("eu")
@@ -134,4 +153,5 @@ def a_trusted_region_cannot_make_our_certificates():
     until("not even a stolen key of the own CA makes one that the cluster does not know", lambda: "another certificate was issued" in agent.log(), within=30)
 
 
-run([regions_trust_each_other, a_region_may_not_call_itself_another, a_trusted_region_cannot_make_our_certificates])
+run([regions_trust_each_other, clients_of_a_region_without_access_control_are_nobody_elsewhere, a_region_may_not_call_itself_another,
+     a_trusted_region_cannot_make_our_certificates])

@@ -160,7 +160,7 @@ Test(access_txn, the_catalog) {
     txn_service(&txn, VERB(SET), "n1", "web", 81, 0); /* the result has its node */
     WRITTEN("service:write=web", "ok");
     txn_service(&txn, VERB(CAS), "n1", "web", 82, 1); /* whether the index is right is not told */
-    WRITTEN("service:write=web", "failed 0: Permission denied: service:read on \"web\" is needed");
+    WRITTEN("service:write=web", "failed 0: Permission denied: node:read on \"n1\" is needed");
     txn_service(&txn, VERB(CAS), "n1", "web", 82, 1);
     WRITTEN("service:write=web node:read=n1", "failed 0: failed to set service \"web\" on node \"n1\", index is stale");
 }
@@ -201,6 +201,71 @@ Test(access_txn, a_comparison_with_something_hidden_denies_all) {
                                                                                 : node ? "then: ok"
                                                                                        : "else: ok");
         }
+}
+
+/* The right that is missing for it; "": it may be asked. */
+static const char *compare_lacks(const char *rules, Pb__TxnThing thing, const char *node, const char *id) {
+    static char text[256];
+    struct arena arena = {0};
+    struct buffer out = {0};
+    struct access *access = access_of(rules);
+    struct access_check check = {.access = access, .arena = &arena};
+    txn.command.conditional = true;
+    txn_compare_thing(&txn, thing, node, id, PB__TXN_FIELD__TXN_EXISTS, 1);
+    store_read_done(world.reader);
+    if (txn_module.commands[0].may(&check, store_read(world.reader), &txn.command.base) == CO_DENIED)
+        access_missing_print(&check.missing, &out);
+    store_read_done(world.reader);
+    snprintf(text, sizeof text, "%.*s", (int)out.size, out.size ? out.data : "");
+    buffer_free(&out);
+    access_release(access);
+    arena_free(&arena);
+    txn_begin(&txn);
+    return text;
+}
+
+/* Neither who is behind an ID, nor which nodes there are. */
+Test(access_txn, a_comparison_that_is_denied_tells_no_name) {
+    Pb__RegisterCommand command = PB__REGISTER_COMMAND__INIT;
+    Pb__Node node = PB__NODE__INIT;
+    Pb__Service service = PB__SERVICE__INIT;
+    Pb__Check check = PB__CHECK__INIT, *checks[] = {&check};
+    const ProtobufCMessage *message;
+    const Pb__TxnThing things[] = {PB__TXN_THING__TXN_SERVICE, PB__TXN_THING__TXN_CHECK};
+    node.name = (char *)"m1", node.id = (char *)"40e4a748-2192-161a-0510-9bf59fe950b5",
+    node.address = (char *)"10.0.0.1";
+    service.name = (char *)"hidden", service.id = check.service_id = (char *)"x1";
+    service.weight_passing = service.weight_warning = 1;
+    check.node = node.name, check.check_id = check.name = (char *)"x1";
+    command.node = &node, command.service = &service, command.checks = checks, command.n_checks = 1;
+    cr_assert(answer_of(&world, CATALOG_REGISTER, &command.base, &message).error == CO_OK);
+    for (size_t i = 0; i < ARRAY_COUNT(things); i++) {
+        cr_expect(is(compare_lacks("node:read=m1", things[i], "m1", "x1"), "service:read on \"x1\""));
+        cr_expect(is(compare_lacks("service:read=hidden", things[i], "m1", "x1"), "node:read on \"m1\""));
+        cr_expect(is(compare_lacks("service:read=hidden", things[i], "m1", "none"), "node:read on \"m1\""));
+        cr_expect(is(compare_lacks("service:read=hidden", things[i], "none", "x1"), "node:read on \"none\""));
+        cr_expect(is(compare_lacks("node:read=m1 service:read=hidden", things[i], "m1", "x1"), ""));
+    }
+    for (unsigned there = 0; there < 2; there++)
+        cr_expect(is(compare_lacks("", PB__TXN_THING__TXN_NODE, there ? "m1" : "m2", NULL),
+                     there ? "node:read on \"m1\"" : "node:read on \"m2\""));
+    cr_expect(is(compare_lacks("", PB__TXN_THING__TXN_NODE, NULL, node.id),
+                 "node:read on \"40e4a748-2192-161a-0510-9bf59fe950b5\""));
+}
+
+/* Another process can send any comparison: what it judges is what it compares. */
+Test(access_txn, a_forged_comparison_never_holds) {
+    const Pb__TxnThing things[] = {PB__TXN_THING__TXN_SESSION, PB__TXN_THING__TXN_FENCE};
+    txn_check(&txn, VERB(SET), "n1", "c", PB__STATUS__PASSING, 0);
+    WRITTEN("otherwise:write", "ok check n1/c:passing");
+    for (size_t i = 0; i < ARRAY_COUNT(things); i++) {
+        txn.command.conditional = true;
+        txn_compare_thing(&txn, things[i], "n1", "c", PB__TXN_FIELD__TXN_EXISTS, 1);
+        READ("", "else: ok");
+        txn.command.conditional = true;
+        txn_compare_thing(&txn, things[i], NULL, "l", PB__TXN_FIELD__TXN_HELD, 1);
+        READ("", "else: ok");
+    }
 }
 
 /* -- random ------------------------------------------------------------------------------------------------------- */
