@@ -6,6 +6,7 @@
 #include "registry/catalog_changes.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_write.h"
+#include "registry/operator_queries.h"
 
 static const struct store_table tables[] = {
     {TABLE_NODES, "nodes"},
@@ -22,20 +23,9 @@ static const struct store_table tables[] = {
 };
 
 static const struct query_type *const queries[] = {
-    &query_nodes,
-    &query_services,
-    &query_node_services,
-    &query_service_entries,
-    &query_service_checks,
-    &query_node_checks,
-    &query_state_checks,
-    &query_service_addresses,
-    &query_node_nocase,
-    &query_service_nocase,
-    &query_members,
-    &query_catalog_changes,
-    &query_catalog_position,
-    NULL,
+    &query_nodes,       &query_services,     &query_node_services,     &query_service_entries,  &query_service_checks,
+    &query_node_checks, &query_state_checks, &query_service_addresses, &query_node_nocase,      &query_service_nocase,
+    &query_members,     &query_all_members,  &query_catalog_changes,   &query_catalog_position, NULL,
 };
 
 static const uint8_t topic_tables[] = {TABLE_NODES,     TABLE_SERVICES, TABLE_CHECKS,       TABLE_INSTANCES,

@@ -2,10 +2,12 @@
 #include <string.h>
 
 #include "base/message.h"
+#include "registry/access_operator.h"
 #include "registry/catalog_access.h"
 #include "registry/catalog_leases.h"
 #include "registry/catalog_query.h"
 #include "registry/lease_internal.h"
+#include "registry/operator_queries.h"
 
 #define SERF_HEALTH    "serfHealth"
 #define SERVER_SERVICE "consul"
@@ -115,3 +117,11 @@ const struct query_type query_members = {.number = 11,
                                          .watched = nodes_thing,
                                          .run = run_members,
                                          .show = catalog_show_members};
+const struct query_type query_all_members = {.number = 22,
+                                             .name = "all-members",
+                                             .discovery = true,
+                                             .request = &pb__table_request__descriptor,
+                                             .result = &pb__members_result__descriptor,
+                                             .watched = nodes_thing,
+                                             .run = run_members,
+                                             .show = access_operator_show};

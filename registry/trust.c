@@ -6,6 +6,7 @@
 #include "base/message.h"
 #include "registry/access_operator.h"
 #include "registry/fold.h"
+#include "registry/operator_queries.h"
 #include "registry/tables.h"
 
 enum { PIN_SIZE = 32, TOKEN_ID_SIZE = 6, HASH_SIZE = 32, DOMAIN_SIZE = 32, NODE_MAX = 255, SERIAL_MAX = 40 };
@@ -448,6 +449,13 @@ const struct query_type query_trust = {.number = 13,
                                        .watched = watched,
                                        .run = run_trust,
                                        .show = show_trust};
+const struct query_type query_trusted_regions = {.number = 23,
+                                                 .name = "trusted-regions",
+                                                 .request = &pb__trust_request__descriptor,
+                                                 .result = &pb__trust__descriptor,
+                                                 .watched = watched,
+                                                 .run = run_trust,
+                                                 .show = access_operator_show};
 const struct query_type query_join_tokens = {.number = 14,
                                              .name = "join-tokens",
                                              .request = &pb__join_tokens_request__descriptor,
@@ -539,7 +547,8 @@ static const struct module_command commands[] = {
 };
 static const struct store_table tables[] = {{TABLE_TRUST, "trust"}, {0}};
 static const struct module_space spaces[] = {{SPACE_TRUST, "trust"}, {0}};
-static const struct query_type *const queries[] = {&query_trust, &query_join_tokens, &query_certificates, NULL};
+static const struct query_type *const queries[] = {&query_trust, &query_trusted_regions, &query_join_tokens,
+                                                   &query_certificates, NULL};
 static const struct expiry_kind *const expiries[] = {&join_token_expiry, NULL};
 
 const struct module trust_module = {.name = "trust",

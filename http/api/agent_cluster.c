@@ -9,6 +9,7 @@
 #include "http/http.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
+#include "registry/operator_queries.h"
 #include "registry/trust.h"
 
 /* -- requests to this process ------------------------------------------------------------------------------------- */
@@ -234,7 +235,7 @@ static void members_known(struct http_request *request, int error, const struct 
 static void read_members(struct http_request *request) {
     Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__table_request__init(message);
-    http_read_once(request, &query_members, &message->base, RPC_DEFAULT, members_known);
+    http_read_once(request, &query_all_members, &message->base, RPC_DEFAULT, members_known);
 }
 
 static void certificates_known(struct http_request *request, int error, const struct query_result *result) {

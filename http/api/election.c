@@ -113,7 +113,7 @@ const struct http_route http_routes_election[] = {
      .example = {"/v1/election/primary/proclaim?token={term}", .body = "10.0.0.7:5433", .status = 200},
      .endpoint = {.command = ELECTION_PROCLAIM, .raw = VALUE, .prepare = proclaim_prepare},
      .cli = {.command = "election proclaim"}},
-    {HTTP_PUT, "/v1/election/+name/renew", election_renew, "lock:write of +name",
+    {HTTP_PUT, "/v1/election/+name/renew", election_renew, "lock:read of +name",
      HTTP_PARAMS({"+name", HTTP_TEXT, .help = "the election's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
                  {"session", HTTP_UUID, .help = "of the leader"},
                  {"token", HTTP_U64, .help = "in place of the session: the term", .least = 1},

@@ -112,7 +112,7 @@ const struct http_route http_routes_lock[] = {
                   .prepare = acquire_prepare,
                   .answer = acquired,
                   .then = &acquire_wait}},
-    {HTTP_PUT, "/v1/lock/+name/renew", lock_renew, "lock:write of +name",
+    {HTTP_PUT, "/v1/lock/+name/renew", lock_renew, "lock:read of +name",
      HTTP_PARAMS({"+name", HTTP_TEXT, .help = "the lock's name", .least = 1, .most = QUEUE_NAME_MAX}, HTTP_DC,
                  {"session", HTTP_UUID, .help = "of the holder"},
                  {"token", HTTP_U64, .help = "in place of the session: of the grant", .least = 1},

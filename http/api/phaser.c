@@ -147,7 +147,7 @@ const struct http_route http_routes_phaser[] = {
      .example = {"/v1/phaser/steps/arrive?session={phaser}&phase=0&wait=10s", .status = 200},
      .endpoint = {.command = PHASER_ARRIVE, .prepare = arrive_prepare, .then = &arrive_wait},
      .cli = {.command = "phaser arrive"}},
-    {HTTP_PUT, "/v1/phaser/+name/await", http_declared, "lock:write of +name",
+    {HTTP_PUT, "/v1/phaser/+name/await", http_declared, "lock:read of +name",
      HTTP_PARAMS(NAME("+"), HTTP_DC, SESSION,
                  {"phase", HTTP_U64, .help = "the phase whose end is waited for", .required = true, .field = "phase"},
                  HTTP_WAIT("how long it waits at most; without it, it answers at once")),

@@ -9,6 +9,7 @@
 #include "http/api/trust_views.h"
 #include "http/declared.h"
 #include "registry/catalog.h"
+#include "registry/operator_queries.h"
 #include "registry/trust.h"
 #include "rpc/wire/security.h"
 #include "tls/certificate.h"
@@ -49,7 +50,7 @@ static void certificates_known(struct http_request *request, int error, const st
     }
     Pb__TableRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__table_request__init(message);
-    http_read_once(request, &query_members, &message->base, RPC_DEFAULT, members_known);
+    http_read_once(request, &query_all_members, &message->base, RPC_DEFAULT, members_known);
 }
 
 static void trust_known(struct http_request *request, int error, const struct query_result *result) {

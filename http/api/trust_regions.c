@@ -5,6 +5,7 @@
 #include "http/api/topics.h"
 #include "http/api/trust_views.h"
 #include "http/declared.h"
+#include "registry/operator_queries.h"
 #include "registry/trust.h"
 
 static void view_trusted(struct http_request *request, int error, const struct rpc_trust *trust, const void *context) {
@@ -71,7 +72,7 @@ static void view_regions(struct http_request *request, int error, const struct q
 static void get_regions(struct http_request *request) {
     Pb__TrustRequest *message = arena_alloc(http_arena(request), sizeof *message);
     pb__trust_request__init(message);
-    http_read_once(request, &query_trust, &message->base, RPC_DEFAULT, view_regions);
+    http_read_once(request, &query_trusted_regions, &message->base, RPC_DEFAULT, view_regions);
 }
 
 #define NAME \

@@ -2,7 +2,7 @@
 
 A line: the row's method and path; the target ("": the path); the body; the rights that it needs, all of them, "none": it is open to all;
 and what else is to be known:
-  status   of the answer, 200 unless it is said
+  status   of the answer, 200 unless it is said; a tuple: one of them (a server of -dev joins nobody)
   shows    a text that is in the answer, and without one of the rights is not (of lists: the answer without is 200, with X-Coord-Filtered)
   hides    the status without one of the rights, 403 unless it is said; a tuple: of each right
   keep     "word=Member": the member of the answer is {word} below
@@ -50,7 +50,7 @@ def requests(public_key, web_token):
         ("GET /v1/agent/members", "", None, "node:read {agent}", dict(shows='"{agent}"')),
         ("PUT /v1/agent/maintenance", "/v1/agent/maintenance?enable=false", None, "node:write {agent}"),
         ("PUT /v1/agent/token/*kind", "/v1/agent/token/default", {"Token": ""}, here_write),
-        ("PUT /v1/agent/join/*address", "/v1/agent/join/{address}", None, here_write),
+        ("PUT /v1/agent/join/*address", "/v1/agent/join/{address}", None, here_write, dict(status=(200, 500))),
         ("PUT /v1/agent/reload", "", None, here_write),
         ("PUT /v1/agent/force-leave/*node", "/v1/agent/force-leave/{agent}", None, write, dict(shows="it is alive")),
         ("GET /v1/agent/metrics", "", None, here_read),
@@ -108,7 +108,7 @@ def requests(public_key, web_token):
         ("GET /v1/event/list", "", None, "event:read deploy", dict(shows='"deploy"')),
         # locks, fences, elections, barriers, hazards, phasers
         ("PUT /v1/lock/+name/acquire", "/v1/lock/nightly/acquire?ttl=1m", "on web1", "lock:write nightly" + session, dict(keep="token=FencingToken")),
-        ("PUT /v1/lock/+name/renew", "/v1/lock/nightly/renew?token={token}", None, "lock:write nightly" + session),
+        ("PUT /v1/lock/+name/renew", "/v1/lock/nightly/renew?token={token}", None, "lock:read nightly" + session),
         ("GET /v1/lock/*name", "/v1/lock/nightly?transitions", None, "lock:read nightly"),
         ("GET /v1/locks", "", None, "lock:read nightly", dict(shows='"nightly"')),
         ("PUT /v1/lock/+name/release", "/v1/lock/nightly/release?token={token}", None, "lock:write nightly"),
@@ -116,7 +116,7 @@ def requests(public_key, web_token):
         ("GET /v1/fence/*resource", "/v1/fence/billing/ledger", None, "lock:read billing/ledger"),
         ("PUT /v1/election/+name/campaign", "/v1/election/primary/campaign?ttl=1m", "10.0.0.7", "lock:write primary" + session, dict(keep="term=Term")),
         ("PUT /v1/election/+name/proclaim", "/v1/election/primary/proclaim?token={term}", "10.0.0.8", "lock:write primary"),
-        ("PUT /v1/election/+name/renew", "/v1/election/primary/renew?token={term}", None, "lock:write primary" + session),
+        ("PUT /v1/election/+name/renew", "/v1/election/primary/renew?token={term}", None, "lock:read primary" + session),
         ("GET /v1/election/*name", "/v1/election/primary", None, "lock:read primary"),
         ("GET /v1/elections", "", None, "lock:read primary", dict(shows='"primary"')),
         ("PUT /v1/election/+name/resign", "/v1/election/primary/resign?token={term}", None, "lock:write primary"),
@@ -131,7 +131,7 @@ def requests(public_key, web_token):
         ("PUT /v1/hazard/+object/clear", "/v1/hazard/index/v42/clear?session={reader}", None, "lock:write index/v42"),
         ("PUT /v1/phaser/+name/register", "/v1/phaser/steps/register?ttl=1m", None, "lock:write steps" + session, dict(keep="phaser=Session")),
         ("PUT /v1/phaser/+name/arrive", "/v1/phaser/steps/arrive?session={phaser}&phase=0&wait=10s", None, "lock:write steps"),
-        ("PUT /v1/phaser/+name/await", "/v1/phaser/steps/await?session={phaser}&phase=0&wait=10s", None, "lock:write steps"),
+        ("PUT /v1/phaser/+name/await", "/v1/phaser/steps/await?session={phaser}&phase=0&wait=10s", None, "lock:read steps"),
         ("GET /v1/phaser/*name", "/v1/phaser/steps", None, "lock:read steps"),
         ("GET /v1/phasers", "", None, "lock:read steps", dict(shows='"steps"')),
         ("PUT /v1/phaser/+name/deregister", "/v1/phaser/steps/deregister?session={phaser}", None, "lock:write steps"),
@@ -160,7 +160,7 @@ def requests(public_key, web_token):
         ("DELETE /v1/rollout/:name/schema", "/v1/rollout/web/schema", None, "rollout:write web"),
         ("POST /ofrep/v1/evaluate/flags/:key", evaluate + "/web", {"context": {"targetingKey": "web-17"}}, "rollout:read web"),
         ("POST /ofrep/v1/evaluate/flags", evaluate, {"context": {"targetingKey": "web-17"}}, "rollout:read web", dict(shows='"web"')),
-        ("GET /ofrep/v1/events", "/ofrep/v1/events?targetingKey=web-17", None, "none", dict(headers=True)),
+        ("GET /ofrep/v1/events", "/ofrep/v1/events?targetingKey=web-17", None, "rollout:read web", dict(headers=True, hides=200)),
         ("OPTIONS /ofrep/v1/evaluate/flags/:key", evaluate + "/web", None, "none", dict(status=204)),
         ("OPTIONS /ofrep/v1/evaluate/flags", "", None, "none", dict(status=204)),
         ("OPTIONS /ofrep/v1/events", "", None, "none", dict(status=204)),
@@ -189,7 +189,7 @@ def requests(public_key, web_token):
         ("GET /v1/status/leader", "", None, "none"),
         ("GET /v1/status/peers", "", None, "none"),
         ("GET /v1/operator/raft/configuration", "", None, read),
-        ("DELETE /v1/operator/raft/peer", "/v1/operator/raft/peer?id=" + "0" * 16, None, write, dict(status=400)),
+        ("DELETE /v1/operator/raft/peer", "/v1/operator/raft/peer?id=" + "%016x" % 170, None, write, dict(status=500)),
         ("PUT /v1/operator/raft/transfer-leader", "", None, write, dict(status=400)),
         ("GET /v1/operator/autopilot/configuration", "", None, read),
         ("PUT /v1/operator/autopilot/configuration", "", {"LastContactThreshold": "300ms"}, write),
@@ -200,7 +200,7 @@ def requests(public_key, web_token):
         ("DELETE /v1/operator/keyring", "", {"Key": "pUqJrVyVRj5jsiYEkM/tFQYfWyJIv4s3XkvDwy7Cu5s="}, "keyring:write", dict(status=500)),
         ("PUT /v1/join-token", "", {"TTL": "1h"}, write, dict(status=400)),
         ("GET /v1/join-tokens", "", None, read),
-        ("DELETE /v1/join-token/:id", "/v1/join-token/x", None, write, dict(status=400)),
+        ("DELETE /v1/join-token/:id", "/v1/join-token/" + "a" * 8, None, write, dict(status=404)),
         ("GET /v1/certificates", "", None, read),
         ("GET /v1/ca", "", None, read, dict(status=404)),
         ("PUT /v1/ca/rotate", "", None, write, dict(status=400)),
@@ -253,12 +253,12 @@ def requests(public_key, web_token):
         ("POST /v1/internal/acl/authorize", "", [{"Resource": "key", "Segment": "a", "Access": "read"}], "none"),
         ("GET /v1/internal/acl/status", "", None, "none"),
         ("GET /v1/acl/replication", "", None, "none"),
-        ("PUT /v1/acl/create", "", None, "none", dict(status=404)),
-        ("PUT /v1/acl/update", "", None, "none", dict(status=404)),
-        ("PUT /v1/acl/destroy/*id", "/v1/acl/destroy/x", None, "none", dict(status=404)),
-        ("GET /v1/acl/info/*id", "/v1/acl/info/x", None, "none", dict(status=404)),
-        ("PUT /v1/acl/clone/*id", "/v1/acl/clone/x", None, "none", dict(status=404)),
-        ("GET /v1/acl/list", "", None, "none", dict(status=404)),
+        ("PUT /v1/acl/create", "", None, "none", dict(status=410)),
+        ("PUT /v1/acl/update", "", None, "none", dict(status=410)),
+        ("PUT /v1/acl/destroy/*id", "/v1/acl/destroy/x", None, "none", dict(status=410)),
+        ("GET /v1/acl/info/*id", "/v1/acl/info/x", None, "none", dict(status=410)),
+        ("PUT /v1/acl/clone/*id", "/v1/acl/clone/x", None, "none", dict(status=410)),
+        ("GET /v1/acl/list", "", None, "none", dict(status=410)),
         ("GET /v1/coordinate/node/*node", "/v1/coordinate/node/db1?segment=east", None, "node:read db1"),
         ("GET /v1/coordinate/nodes", "/v1/coordinate/nodes?segment=east", None, "node:read db1", dict(shows='"db1"')),
         ("GET /", "", None, "none"),

@@ -132,8 +132,7 @@ def endpoint_lines(agent, e, groups, kept):
         facts.append("coord's own.")
     if e["Since"] > 1:
         facts.append("Since cluster version %d." % e["Since"])
-    if not e["Permission"].startswith("none"):
-        facts.append("Permission `%s`." % e["Permission"])
+    facts.append("Permission `%s`." % e["Permission"])
     if "Command" in e:
         facts.append("Command: `coord %s`." % e["Command"])
     yield " ".join(facts)

@@ -5,6 +5,7 @@
 #include "registry/catalog_changes.h"
 #include "registry/history.h"
 #include "registry/operator.h"
+#include "registry/operator_queries.h"
 #include "registry/trust.h"
 
 /* -- nodes, services, checks ------------------------------------------------------------------------------------------ */
@@ -216,12 +217,15 @@ Test(access_catalog, what_shows_all_needs_operator_read, .init = access_world_op
     Pb__AutopilotRequest autopilot = PB__AUTOPILOT_REQUEST__INIT;
     Pb__JoinTokensRequest tokens = PB__JOIN_TOKENS_REQUEST__INIT;
     Pb__CertificatesRequest certificates = PB__CERTIFICATES_REQUEST__INIT;
+    Pb__TrustRequest trust = PB__TRUST_REQUEST__INIT;
     const struct {
         const struct query_type *type;
         const ProtobufCMessage *request;
     } table[] = {{&query_catalog_changes, &changes.base},
                  {&query_catalog_position, &position.base},
                  {&query_autopilot, &autopilot.base},
+                 {&query_all_members, &position.base},
+                 {&query_trusted_regions, &trust.base},
                  {&query_join_tokens, &tokens.base},
                  {&query_certificates, &certificates.base}};
     struct access *allowed = access_of("operator:read");
