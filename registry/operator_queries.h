@@ -5,6 +5,6 @@
 #include "registry/module.h"
 
 extern const struct query_type query_all_members;     /* as query_members (registry/catalog.h) */
-extern const struct query_type query_trusted_regions; /* as query_trust (registry/trust.h), which shows everyone the CAs */
+extern const struct query_type query_trusted_regions; /* as query_trust (registry/trust.h), for all of it */
 
 #endif
