@@ -221,12 +221,9 @@ Test(access_catalog, what_shows_all_needs_operator_read, .init = access_world_op
     const struct {
         const struct query_type *type;
         const ProtobufCMessage *request;
-    } table[] = {{&query_catalog_changes, &changes.base},
-                 {&query_catalog_position, &position.base},
-                 {&query_autopilot, &autopilot.base},
-                 {&query_all_members, &position.base},
-                 {&query_trusted_regions, &trust.base},
-                 {&query_join_tokens, &tokens.base},
+    } table[] = {{&query_catalog_changes, &changes.base},  {&query_catalog_position, &position.base},
+                 {&query_autopilot, &autopilot.base},      {&query_all_members, &position.base},
+                 {&query_trusted_regions, &trust.base},    {&query_join_tokens, &tokens.base},
                  {&query_certificates, &certificates.base}};
     struct access *allowed = access_of("operator:read");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
