@@ -132,7 +132,7 @@ def one_budget_for_all():
     adds_up(a1, "held")
 
     # deleted under its leases
-    check(take(a1, "held", 5)[0] == 200, "before")
+    until("a take before", lambda: take(a1, "held", 5)[0] == 200)
     check(json.loads(server.request("DELETE", "/v1/quota/held")[2]) is True, "deleted")
     until("nobody may spend of it", lambda: take(a1, "held")[0] == 404)
     define(a1, "held", Budget=7, MaxLeaseFraction=1)
@@ -142,7 +142,7 @@ def one_budget_for_all():
     # the leader dies
     leader = cluster.leader()
     define(a1, "long", Budget=1000, MaxLeaseFraction=0.1)
-    check(take(a1, "long", 3)[0] == 200, "before")
+    until("a take before", lambda: take(a1, "long", 3)[0] == 200)
     leader.kill()
     until("takes go on", lambda: take(a1, "long", 60)[0] == 200, 20)
     leader.start(wait=False)
