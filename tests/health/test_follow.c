@@ -8,6 +8,8 @@
 #include "fake_agent.h"
 #include "health/definition.h"
 #include "looks.h"
+#include "registry/watch.h"
+#include "rpc/api/rpc.h"
 #include "tests/lib/until.h"
 
 #define MS INT64_C(1000000)
@@ -90,6 +92,7 @@ Test(follow, services_and_checks_are_of_one_moment) {
     struct agent *agent = agent_new(false);
     check(agent, alias_db);
     UNTIL(is(agent, "s", PB__STATUS__CRITICAL, gone));
+    UNTIL(watch_count(rpc_watches(agent->rpc)) == 2); /* both questions wait */
     fake_rpc_slow(agent->rpc, 3000);
     for (int i = 0; i < 30; i++) {
         uint64_t end = clock_mono_ms() + UNTIL_MS;
@@ -99,7 +102,7 @@ Test(follow, services_and_checks_are_of_one_moment) {
         while (!is(agent, "s", PB__STATUS__CRITICAL, expected)) {
             cr_assert_not(is(agent, "s", PB__STATUS__PASSING, "No checks found."), "turn %d", i);
             cr_assert_lt(clock_mono_ms(), end, "turn %d", i);
-            usleep(100); /* the loop thread wants the lock, too */
+            usleep(1000); /* the loop thread wants the lock, too, and a machine under load wakes it late */
         }
     }
     agent_free(agent);
