@@ -95,6 +95,7 @@ struct agent *agent_new(bool keeps) {
     struct agent *agent = mem_zalloc(sizeof *agent);
     log_level_now = LOG_ERROR + 1;
     agent->rpc = fake_rpc_start(NULL);
+    fake_rpc_found(agent->rpc);
     if (keeps) {
         strcpy(agent->folder, "/tmp/coord-test-XXXXXX");
         CHECK(mkdtemp(agent->folder) != NULL);

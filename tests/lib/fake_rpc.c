@@ -76,7 +76,7 @@ static void on_result(void *data, const struct machine_result *result) {
 
 static void on_applied(void *data, void *origin, const struct machine_result *result) {
     (void)data;
-    on_result(origin, result);
+    if (origin) on_result(origin, result);
 }
 
 static void apply(struct rpc *rpc, struct job *job) {
@@ -286,6 +286,12 @@ void fake_rpc_apply(struct rpc *rpc, uint8_t command, const ProtobufCMessage *me
     struct job *job = job_of(command, message);
     job->sure = true;
     ask(rpc, job, true);
+}
+
+void fake_rpc_found(struct rpc *rpc) {
+    struct machine_input members = {.index = 1, .term = 1};
+    CHECK(machine_applied(rpc->machine) == 0);
+    CHECK(machine_apply(rpc->machine, &members, 1, on_applied, NULL, NULL) == CO_OK);
 }
 
 void fake_rpc_late(struct rpc *rpc) {

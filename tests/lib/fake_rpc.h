@@ -19,7 +19,10 @@ struct fake_rpc_options {
     int (*apply)(struct slice command, void (*done)(void *data, const struct machine_result *result), void *data);
 };
 struct rpc *fake_rpc_start(const struct fake_rpc_options *options); /* NULL: all as zero */
-void fake_rpc_stop(struct rpc *rpc);                                /* what waits ends with CO_CLOSED */
+/* Before anything is written: the log begins with the members, as that of every cluster. Without it the first record has index
+ * 1, which is also what clients are told of a thing that never was: whoever waits with it would not be woken by that record. */
+void fake_rpc_found(struct rpc *rpc);
+void fake_rpc_stop(struct rpc *rpc); /* what waits ends with CO_CLOSED */
 
 /* -- writes and renewals ------------------------------------------------------------------------------------------ */
 
