@@ -138,7 +138,7 @@ struct config {
     /* limits and times */
     uint64_t http_max_conns_per_client; /* 0: no limit */
     const char *request_limits_mode;    /* disabled, permissive, enforcing */
-    uint64_t limit_rates[LIMITS];       /* http/limits.h */
+    int64_t limit_rates[LIMITS];        /* http/limits.h; 0 and -1: no limit */
     uint64_t kv_max_value_size;
     uint64_t txn_max_req_len, txn_max_operations;
     int64_t session_ttl_min_ns;

@@ -46,8 +46,9 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
         .wait_max_ms = (uint64_t)(c->max_query_time_ns / 1000000),
         .watches_max = c->http_watches_max,
         .cache_bytes = c->http_cache_bytes};
-    if (strcmp(c->request_limits_mode, "disabled") != 0)
-        memcpy(config.limits.rates, c->limit_rates, sizeof config.limits.rates);
+    bool limited = strcmp(c->request_limits_mode, "disabled") != 0;
+    for (int i = 0; i < LIMITS; i++)
+        config.limits.rates[i] = limited && c->limit_rates[i] > 0 ? (uint64_t)c->limit_rates[i] : 0;
     struct http_env env = {.rpc = serving->rpc,
                            .local = serving->local,
                            .config = c,

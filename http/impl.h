@@ -462,12 +462,13 @@ void audit_end(struct http_request *request);                   /* of one that h
 
 /* requesters.c */
 /* Sets request->requester from its token, or the agent's default token. Refuses a token that cannot be one. */
-/* limit_requests.c: counts the request once, when its requester is known. Above a limit of the configuration it is refused
- * (request_refuse, 429). */
-void limits_pass(struct http_request *request);
-void limits_begin(void); /* registers the metrics */
 void requester_set(struct http_request *request);
 void requesters_free(struct worker *worker);
+
+/* limit_requests.c */
+/* Counts the request once, when its requester is known. Above a limit of the configuration it refuses it (429). */
+void limits_pass(struct http_request *request);
+void limits_begin(void); /* registers the metrics */
 
 /* headers.c: reads the headers that we use; NULL, or why the request is refused and its connection closed */
 const char *headers_read(struct http_request *request, const char *version);

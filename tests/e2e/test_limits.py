@@ -67,6 +67,10 @@ def permissive_counts_and_refuses_nothing():
     check(429 not in answers(agent, 50)[0], "all are served")
     check(metric(agent, 'coord_http_limited_total{limit="read_rate"}') > 0, "they are counted")
     agent.stop()
+    limits["request_limits"] = {"mode": "enforcing", "read_rate": -1, "write_rate": -1}    # as a Consul without limits writes it
+    free = Agent(configuration(limits=limits)).start()
+    free.wait_leader()
+    check(429 not in answers(free, 50)[0], "-1 is no limit")
     limits["request_limits"]["mode"] = "enforced"
     wrong = Agent(configuration(limits=limits))
     wrong.start(wait=False)
