@@ -44,11 +44,15 @@ Test(key_import, each_form_of_pem_is_taken) {
                            "a comment\n-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n");
         buffer_append(&with, pem.data, pem.size);
         same_key(buffer_slice(&with));
+        buffer_reset(&der);
+        cr_assert(key_der(buffer_slice(&with), &der), "it is not left to GnuTLS's reader");
         for (size_t i = 0; i < pem.size; i++) {
             if (pem.data[i] == '\n') buffer_append_text(&lines, "\r");
             buffer_append(&lines, &pem.data[i], 1);
         }
         same_key(buffer_slice(&lines));
+        buffer_reset(&der);
+        cr_assert(key_der(buffer_slice(&lines), &der));
         gnutls_x509_privkey_deinit(made);
         buffer_free(&pem), buffer_free(&with), buffer_free(&lines), buffer_free(&der);
     }
