@@ -328,11 +328,12 @@ void agents_judge(struct agents *agents, bool (*may_stay)(void *data, struct lin
 size_t agents_count(const struct agents *agents) { return agents->count; }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
-struct agents *agents_new(struct rpc *rpc, const char *folder) {
+struct agents *agents_new(struct rpc *rpc, const char *folder, size_t held_max) {
     metric_register(&connected);
     agents_read_init();
     struct agents *agents = mem_zalloc(sizeof *agents);
     agents->rpc = rpc, agents->folder = mem_strdup(folder);
+    agents->held_max = held_max ? held_max : AGENTS_HELD_MAX;
     agents->hints = agents_hints_new(agents);
     agents->reader = rpc_reader_new(rpc);
     list_init(&agents->all);

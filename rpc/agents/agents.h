@@ -20,12 +20,12 @@
 #define AGENTS_FETCHES_MAX 50000        /* reads under way for one agent */
 #define AGENTS_BACKLOG_MAX (128u << 20) /* bytes that one agent does not take, held answers aside */
 #define AGENTS_FOLLOWS_MAX 4096         /* services whose hints one agent follows */
-/* of large answers for one agent at a time, unless it is a single one; CO_BUSY beyond */
+/* bytes of large answers for one agent at a time, unless it is a single one; CO_BUSY beyond */
 #define AGENTS_HELD_MAX (256u << 20)
 
 struct agents;
-/* `folder`: for temporary files; copied. */
-struct agents *agents_new(struct rpc *rpc, const char *folder);
+/* `folder`: for temporary files; copied. `held_max`: 0, or instead of AGENTS_HELD_MAX. */
+struct agents *agents_new(struct rpc *rpc, const char *folder, size_t held_max);
 /* The connection is this module's from now on; the agent's hello was accepted and answered. */
 void agents_adopt(struct agents *agents, struct link *link, const Pb__PeerHello *hello);
 /* Call it a few times a second with the present servers; agents are told changes. */

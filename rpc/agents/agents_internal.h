@@ -55,6 +55,7 @@ struct agents {
     struct agents_hints *hints;
     struct agent_backup *backups; /* agents_backup.c */
     char *folder;                 /* of this server: its temporary files */
+    size_t held_max;              /* AGENTS_HELD_MAX */
     size_t count, asked_count;
     uint64_t last_number, ticked_ms;
     uv_async_t wake;

@@ -143,7 +143,7 @@ void agents_read_pieces(struct remote_reader *reader) {
  * refused. */
 static bool hold(struct remote_reader *reader, struct pending_fetch *pending) {
     size_t size = pending->fetched.records.size;
-    if (reader->held_bytes && reader->held_bytes + size > AGENTS_HELD_MAX) {
+    if (reader->held_bytes && reader->held_bytes + size > reader->agents->held_max) {
         /* a server will ask again */
         refuse_fetch(reader, pending->number, reader->server ? CO_AGAIN : CO_BUSY);
         return false;
@@ -208,7 +208,7 @@ void agents_read(struct remote_reader *reader, const Pb__PeerFetch *ask) {
         return;
     }
     /* The read would be in vain, because much is on its way to that server already. */
-    if (reader->server && !ask->index && reader->held_bytes > AGENTS_HELD_MAX / 8 * 7) {
+    if (reader->server && !ask->index && reader->held_bytes > reader->agents->held_max / 8 * 7) {
         refuse_fetch(reader, ask->number, CO_AGAIN);
         return;
     }

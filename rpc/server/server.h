@@ -32,6 +32,7 @@ struct rpc_server_config {
     const char *dns_domain;     /* in certificates; copied */
     int64_t certificate_life_s; /* of the nodes' certificates that it signs */
     struct acl_keys_config acl; /* access control */
+    size_t agents_held_max;     /* 0: the default of rpc/agents/agents.h */
 };
 
 /* Loop thread. Recovers and starts; leadership comes later. Faults name file and offset. When *out is set although it

@@ -482,7 +482,7 @@ int server_peers_start(struct rpc *rpc, const struct rpc_server_config *config, 
     struct leader_read_callbacks reads = {
         .data = rpc, .leader = leader_now, .tell = leader_tell, .wake = leader_read_wake};
     leader_read_over(rpc->server->fetches, &reads);
-    rpc->agents = agents_new(rpc, config->folder);
+    rpc->agents = agents_new(rpc, config->folder, config->agents_held_max);
     struct server_peers *own = rpc->server->peers = mem_zalloc(sizeof *own);
     own->port = config->port, own->raft_multiplier = config->raft_multiplier ? config->raft_multiplier : 1;
     own->behind = apply_lag_new(rpc);

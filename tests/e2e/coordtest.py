@@ -325,5 +325,8 @@ def told(test):
 def run(tests):
     """Runs the named stories one after another; any failure is the whole script's."""
     wanted = sys.argv[1:]
+    unknown = set(wanted) - {test.__name__ for test in tests}
+    if unknown:
+        raise SystemExit("no such story: " + ", ".join(sorted(unknown)))
     results = [told(test) for test in tests if not wanted or test.__name__ in wanted]
     sys.exit(0 if all(results) else 1)

@@ -3,8 +3,10 @@
  *     units                        every test
  *     units test_kv                those of test_kv.c
  *     units test_kv --filter ...   some of them; after the file come Criterion's own options
+ *     units test_kv --apart       under sanitizers: each in a process of its own
  *     units --files              the file of each test, a line each: tests/tidy/check_units.sh compares */
 #include <criterion/criterion.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,12 +52,19 @@ int main(int argc, char **argv) {
         argv++, argc--;
     }
 #ifdef UNITS_FORKED
-    const char *pattern = argc > 2 && strcmp(argv[1], "--filter") == 0 ? argv[2] : NULL;
-    if (argc > 1 && !pattern) {
-        fprintf(stderr, "units: under sanitizers the only option is --filter PATTERN\n");
-        return 2;
+    const char *pattern = NULL;
+    bool apart = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--apart") == 0) {
+            apart = true;
+        } else if (strcmp(argv[i], "--filter") == 0 && i + 1 < argc) {
+            pattern = argv[++i];
+        } else {
+            fprintf(stderr, "units: under sanitizers the options are --apart and --filter PATTERN\n");
+            return 2;
+        }
     }
-    return units_forked_run(pattern) != 0;
+    return units_forked_run(pattern, apart) != 0;
 #else
     struct criterion_test_set *tests = criterion_initialize();
     int result = 0;

@@ -5,7 +5,9 @@ reports=$(mktemp -d) # these are expected
 trap 'rm -rf "$reports"' EXIT
 options="log_path=$reports/report:exitcode=99"
 export ASAN_OPTIONS="$options" TSAN_OPTIONS="$options" UBSAN_OPTIONS="$options" LSAN_OPTIONS="log_path=$reports/report"
-said=$("$1" 2>&1) && { echo "it ends with 0: $said"; exit 1; }
+for apart in "" --apart; do
+# shellcheck disable=SC2086
+said=$("$1" $apart 2>&1) && { echo "it ends with 0: $said"; exit 1; }
 one() { echo "$said" | grep -qF "$1" || { echo "it does not say \"$1\":"; echo "$said"; exit 1; }; }
 one "bite::is_skipped: as it says"
 one "expected"
@@ -20,6 +22,7 @@ if strings -n 9 "$1" | grep -q __asan_init; then
 else
     one "Tested: 8 | Passing: 3 | Failing: 5 | Crashing: 2"
 fi
+done
 "$1" --filter 'bite/passes*' >/dev/null || { echo "what passes ends with another code than 0"; exit 1; }
 "$1" --filter 'bite/crashes' 2>/dev/null >/dev/null && { echo "a crash ends with 0"; exit 1; }
 echo "each way to end is told"

