@@ -158,7 +158,7 @@ def reaped(cluster, agent, servers):
         until("it is there", lambda: get(servers[0], "/v1/catalog/service/short"), 5)
         agent.kill()
         begun = now()
-        until("dead first", lambda: life(servers[0], agent.name) == "critical" or removed(servers[0]), TTL + 2)
+        until("dead first", lambda: life(servers[0], agent.name) == "critical" or removed(servers[0]), TTL + 20)
         dead = now() - begun
         until("then removed", lambda: all(removed(s) for s in servers), 6)
         took = now() - begun

@@ -3,9 +3,9 @@
 that the server's map shows, as a wild pointer or a bad memory would. Servers have loopback addresses of their own."""
 import atexit, base64, concurrent.futures, ctypes, http.client, json, mmap, os, re, shutil, signal, sys, tempfile, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from coordtest import SLOW, STANDSTILL, Agent, Cluster, check, run, undecided, until
+from coordtest import FIGURES, SLOW, STANDSTILL, Agent, Cluster, check, run, undecided, until
 
-KEYS = 3000 if SLOW == 1 else 1500          # a sanitizer is at each for long
+KEYS = 3000 if FIGURES else 1500
 WRITERS = 8
 PAGE = mmap.PAGESIZE
 

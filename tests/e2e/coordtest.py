@@ -3,7 +3,7 @@
 Every agent gets a loopback address of its own (127.x.y.z with the default ports), so that suites can run
 side by side. Tests poll conditions with a deadline; nothing sleeps and hopes.
 """
-import atexit, collections, errno, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time, traceback
+import atexit, collections, errno, json, os, random, re, resource, shutil, signal, socket, subprocess, sys, tempfile, threading, time, traceback
 import http.client, urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -308,9 +308,15 @@ def together(*stories):
     check(not failed, "\n".join(failed))
 
 
+def cpu():
+    """Seconds of CPU of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def told(test):
     """Runs a story. Returns whether it went well."""
-    begun = time.monotonic()
+    begun, used = time.monotonic(), cpu()
     try:
         test()
         check(not any(agent.confessed() for agent in AGENTS), "a process reported a fault")
@@ -318,15 +324,17 @@ def told(test):
         print("FAIL %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
         traceback.print_exc()
         return False
-    print("ok   %s (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
+    print("ok   %s (%.1f s, CPU %.1f s)" % (test.__name__, time.monotonic() - begun, cpu() - used), flush=True)
     return True
 
 
 def run(tests):
-    """Runs the named stories one after another; any failure is the whole script's."""
-    wanted = sys.argv[1:]
-    unknown = set(wanted) - {test.__name__ for test in tests}
+    """Runs the stories one after another: those that the command line names; or all, without those that it names with a "-" before. Any failure
+    is the whole script's."""
+    wanted = {word for word in sys.argv[1:] if word[0] != "-"}
+    without = {word[1:] for word in sys.argv[1:] if word[0] == "-"}
+    unknown = (wanted | without) - {test.__name__ for test in tests}
     if unknown:
         raise SystemExit("no such story: " + ", ".join(sorted(unknown)))
-    results = [told(test) for test in tests if not wanted or test.__name__ in wanted]
+    results = [told(test) for test in tests if (not wanted or test.__name__ in wanted) and test.__name__ not in without]
     sys.exit(0 if all(results) else 1)

@@ -1,6 +1,6 @@
 """Whatever a client sends: one line that says what is wrong, nothing lost, the process up and not larger."""
 import json, os, random, socket, struct, subprocess, tempfile, threading, time
-from coordtest import COORD, SLOW, STANDSTILL, Agent, Cluster, check, run, until
+from coordtest import COORD, FIGURES, SLOW, STANDSTILL, Agent, Cluster, check, run, until
 
 agent = None
 
@@ -195,8 +195,8 @@ def without_acls():
 
 def large_answers():
     """Who reads hundreds of megabytes waits; nobody else does, and the memory goes back."""
-    value = os.urandom(500000)
-    for i in range(200):
+    value, values = os.urandom(500000), 200 if FIGURES else 80
+    for i in range(values):
         check(agent.request("PUT", "/v1/kv/large/%d" % i, value)[0] == 200, "stored")
     before, stop, sizes, reads = agent.rss_kib(), threading.Event(), [], []
 
@@ -229,7 +229,7 @@ def large_answers():
         stop.set()
         for r in readers:
             r.join()
-        check(len(sizes) >= 6 and min(sizes) == max(sizes) and min(sizes) > 200 * 500000 * 4 / 3, "all were whole: %r" % sizes)
+        check(len(sizes) >= 6 and min(sizes) == max(sizes) and min(sizes) > values * 500000 * 4 / 3, "all were whole: %r" % sizes)
         return sorted(took)[len(took) * 99 // 100], sorted(reads)[len(reads) // 2]
     measured = []
     while not measured or measured[-1][0] >= max(0.25, measured[-1][1] / 2):     # a machine that stands still is measured again
@@ -372,7 +372,7 @@ def largest_values():
             value = b"v" * (most - 60 * (number % 2))      # a leader whose disk is slow hands over meanwhile
             until("it is written", lambda: through.request("PUT", "/v1/kv/large/%d" % number, value, timeout=60 * SLOW)[0] == 200, 60)
             answers.append(number)
-        turns, writers = (2, 6) if SLOW == 1 else (1, 3)
+        turns, writers = (2, 6) if FIGURES else (1, 3)
         for turn in range(turns):
             threads = [threading.Thread(target=write, args=(writers * turn + i,)) for i in range(writers)]
             for thread in threads:

@@ -1,14 +1,14 @@
 """A damaged store: the server starts, serves only what was written, and has everything again; while it runs, a damaged record is an error
 and never another value, and the server mends itself."""
 import atexit, http.client, json, os, random, re, struct, tempfile
-from coordtest import SLOW, STANDSTILL, Agent, check, run, settings, until
+from coordtest import FIGURES, SLOW, STANDSTILL, Agent, check, run, settings, until
 
 PAGE = 4096
 NO_SCRUBS = tempfile.mkstemp(prefix="coord-e2e-", suffix=".json")[1]  # what is found is found by who reads it
 atexit.register(os.remove, NO_SCRUBS)
 with open(NO_SCRUBS, "w") as settings_file:
     json.dump({"performance": {"scrub_interval": "0s"}}, settings_file)
-PLACEMENTS = 40 if SLOW == 1 else 6
+PLACEMENTS = 40 if FIGURES else 6
 
 
 def store_file(agent):
@@ -144,7 +144,7 @@ def at_the_next_start():
         agent.start()
         check("[ERROR]" not in new_log(agent), "%s: the start after that is clean: %s" % (where, agent.log()[-1500:]))
     print("     %d of %d were in use" % (found, PLACEMENTS))
-    check(found > PLACEMENTS // 3 if SLOW == 1 else found >= PLACEMENTS // 3, "%d of %d were in use" % (found, PLACEMENTS))
+    check(found > PLACEMENTS // 3 if FIGURES else found >= PLACEMENTS // 3, "%d of %d were in use" % (found, PLACEMENTS))
 
 
 def of_the_last_used_bytes():
@@ -154,7 +154,7 @@ def of_the_last_used_bytes():
     values = {"key/%d" % i: ("value %d " % i) * (i % 40 + 1) for i in range(300)}
     for key, value in values.items():
         agent.put("/v1/kv/" + key, value)
-    for turn in range(24 if SLOW == 1 else 4):
+    for turn in range(24 if FIGURES else 4):
         if turn % 2:
             agent.kill()
         else:

@@ -368,11 +368,12 @@ def many_come_back_at_once():
                 good(asked(s, number=number), number)
         except Exception as e:
             failed.append(repr(e))
-    for i in range(300):
+    many = 300 if SLOW == 1 else 60        # each has 5 s for its handshake
+    for i in range(many):
         threads.append(threading.Thread(target=one, args=(i,)))
     [t.start() for t in threads]
     [t.join() for t in threads]
-    check(not failed, "%d of 300: %r" % (len(failed), failed[:3]))
+    check(not failed, "%d of %d: %r" % (len(failed), many, failed[:3]))
 
 
 def new_certificates():

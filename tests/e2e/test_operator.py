@@ -349,7 +349,7 @@ def restorer_is_lost():
     """The server that takes a backup in is killed in the middle: what it had handed to the others does not stay in the state, and in every backup."""
     cluster = Cluster().start()
     agent = cluster.leader()
-    for i in range(60):
+    for i in range(25):
         agent.put("/v1/kv/big/%d" % i, os.urandom(400000))
     backup = agent.request("GET", "/v1/snapshot")[2]
     saved = lambda: len(agent.request("GET", "/v1/snapshot")[2])
@@ -383,7 +383,7 @@ def crash_during_restore():
     cluster = Cluster().start()
     block = os.urandom(400000)
     agent = cluster.followers()[0]
-    blocks = 40 if SLOW == 1 else 10
+    blocks = 20 if SLOW == 1 else 10
     for i in range(blocks):
         agent.put("/v1/kv/big/%d" % i, block)
     agent.put("/v1/kv/which", b"old")

@@ -1,7 +1,7 @@
 """Backups through a client agent: saved, checked and restored there as at a server; large ones in little memory, and without holding up what
 else goes over the agent's connection; cut in the middle, with an error and without a trace."""
 import gzip, hashlib, http.client, io, json, os, re, shutil, signal, socket, subprocess, tarfile, tempfile, threading, time
-from coordtest import COORD, SLOW, Cluster, check, run, until
+from coordtest import COORD, FIGURES, SLOW, Cluster, check, run, until
 from test_operator import PROGRAMS, words
 
 VALUE = 500000
@@ -164,7 +164,7 @@ def large_in_little_memory():
     cluster = Cluster(1).start()
     server = cluster.servers[0]
     agent = cluster.agent("a1").start(wait=False).wait_leader(30)
-    count, last = fill(server, 66 if SLOW == 1 else 20)
+    count, last = fill(server, 66 if FIGURES else 20)
     agent.get("/v1/kv/big/?keys")
     before = peak_kib(agent), agent.rss_kib()
     slow = socket.create_connection((agent.ip, 8500))
@@ -221,7 +221,7 @@ def cut_in_the_middle():
     cluster = Cluster().start()
     leader = cluster.leader()
     agent = cluster.agent("a1").start(wait=False).wait_leader(30)
-    fill(leader, 60 if SLOW == 1 else 20)
+    fill(leader, 60 if FIGURES else 20)
     folder = tempfile.mkdtemp(prefix="coord-backup-")
     path = os.path.join(folder, "b")
     words(COORD, agent, "snapshot", "save", path)

@@ -14,7 +14,7 @@ class Late(AssertionError):
 
 
 SLOW = float(os.environ.get("COORD_TEST_SLOW", "1"))
-STANDSTILL = 10
+STANDSTILL = 25
 FIGURES = SLOW == 1 and "COORD_TEST_FIGURES" in os.environ    # promises of time are judged: ./dev test --all, where stories that judge them run alone
 MULTIPLIER = max(1, min(10, round(SLOW)))
 DISK = tempfile.gettempdir()     # what is kept for people after a failure goes here
