@@ -12,6 +12,7 @@
 #include "agent/agent_tokens.h"
 #include "agent/announce.h"
 #include "agent/certificates.h"
+#include "agent/cluster_identity.h"
 #include "agent/cmd.h"
 #include "agent/control.h"
 #include "agent/definitions.h"
@@ -20,7 +21,6 @@
 #include "agent/flags.h"
 #include "agent/identity.h"
 #include "agent/leaving.h"
-#include "agent/membership_run.h"
 #include "agent/modules.h"
 #include "agent/outputs.h"
 #include "agent/protection.h"
@@ -62,8 +62,8 @@ struct agent {
     struct security *security;
     struct authority *authority;
     struct protection *protection;
-    struct membership_run_config membership_config;
-    struct membership_run *membership;
+    struct cluster_identity_config cluster_identity_config;
+    struct cluster_identity *cluster_identity;
     struct certificate_watch *certificate_watch;
     struct access_run *access;   /* NULL: there is no access control */
     struct agent_tokens *tokens; /* likewise */
@@ -186,25 +186,25 @@ static int start_security(struct agent *agent, struct fault *fault) {
     bool any = strcmp(c->bind_addr, "0.0.0.0") == 0 || strcmp(c->bind_addr, "::") == 0;
     agent->security = security_new();
     agent->authority = authority_new();
-    agent->membership_config =
-        (struct membership_run_config){.data_dir = agent->identity.data_dir,
-                                       .node = agent->identity.node_name,
-                                       .datacenter = c->datacenter,
-                                       .bind = any ? NULL : c->bind_addr,
-                                       .address = agent->identity.address,
-                                       .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
-                                       .spread_s = c->renewal_spread_ns / 1000000000,
-                                       .server = c->server,
-                                       .authority = agent->authority,
-                                       .security = agent->security};
-    int rv = membership_load(&agent->membership_config, fault);
+    agent->cluster_identity_config =
+        (struct cluster_identity_config){.data_dir = agent->identity.data_dir,
+                                         .node = agent->identity.node_name,
+                                         .datacenter = c->datacenter,
+                                         .bind = any ? NULL : c->bind_addr,
+                                         .address = agent->identity.address,
+                                         .port = c->server_port > 0 ? (uint16_t)c->server_port : 8300,
+                                         .spread_s = c->renewal_spread_ns / 1000000000,
+                                         .server = c->server,
+                                         .authority = agent->authority,
+                                         .security = agent->security};
+    int rv = cluster_identity_load(&agent->cluster_identity_config, fault);
     if (rv == CO_OK)
         rv = protection_open(&agent->loop, c, agent->identity.data_dir, agent->security, &agent->protection, fault);
     return rv;
 }
 
-static void start_membership(struct agent *agent) {
-    agent->membership = membership_run_start(&agent->loop, agent->rpc, &agent->membership_config);
+static void start_cluster_identity(struct agent *agent) {
+    agent->cluster_identity = cluster_identity_start(&agent->loop, agent->rpc, &agent->cluster_identity_config);
     protection_start(agent->protection, agent->rpc);
 }
 
@@ -323,7 +323,7 @@ static int start_http(struct agent *agent, struct fault *fault) {
                                              .security = agent->security,
                                              .certificates = agent->certificates,
                                              .rpc_certificates = protection_certificates(agent->protection),
-                                             .membership = agent->membership,
+                                             .cluster_identity = agent->cluster_identity,
                                              .local = agent->local};
     agent->certificate_watch = certificate_watch_start(&agent->loop, &watch);
     struct serving serving = {.config = &agent->config,
@@ -416,15 +416,15 @@ static void protection_stopped(void *data) {
     spender_run_stop(agent->spender_run, spender_run_stopped, agent);
 }
 
-static void membership_stopped(void *data) {
+static void cluster_identity_stopped(void *data) {
     struct agent *agent = data;
-    agent->membership = NULL;
+    agent->cluster_identity = NULL;
     protection_stop(agent->protection, protection_stopped, agent);
 }
 
 static void certificates_stopped(void *data) {
     struct agent *agent = data;
-    membership_run_stop(agent->membership, membership_stopped, agent);
+    cluster_identity_stop(agent->cluster_identity, cluster_identity_stopped, agent);
 }
 
 static void certificate_watch_stopped(void *data) {
@@ -512,7 +512,7 @@ static void on_hangup(uv_signal_t *handle, int number) {
     struct agent *agent = handle->data;
     (void)number;
     log_info("agent", "reading the configuration again signal=SIGHUP");
-    if (agent->membership) membership_run_look(agent->membership);
+    if (agent->cluster_identity) cluster_identity_look(agent->cluster_identity);
     if (agent->acts) acts_reload(agent->acts);
 }
 
@@ -583,7 +583,7 @@ static int start_parts(struct agent *agent, struct fault *fault) {
     start_tidying(agent);
     int rv = start_security(agent, fault);
     if (rv == CO_OK) rv = start_rpc(agent, fault);
-    if (rv == CO_OK) start_membership(agent);
+    if (rv == CO_OK) start_cluster_identity(agent);
     if (rv == CO_OK) start_links(agent);
     if (rv == CO_OK) rv = start_local(agent, fault);
     if (rv == CO_OK) start_spending(agent);

@@ -82,12 +82,12 @@ static void gauge(int at, int64_t to_s, int64_t now_s) {
 }
 
 static size_t gather(const struct certificate_watch *watch, struct http_certificate *list, int64_t now_s) {
-    struct membership_facts facts;
+    struct cluster_identity_facts facts;
     struct tls_certificate https, rpc;
     enum certificate_source source;
     size_t count = 0;
-    membership_run_facts(watch->config.membership, &facts);
-    bool stuck = facts.state == MEMBERSHIP_EXPIRED || facts.state == MEMBERSHIP_REFUSED;
+    cluster_identity_facts(watch->config.cluster_identity, &facts);
+    bool stuck = facts.state == CERTIFICATE_RENEWAL_EXPIRED || facts.state == CERTIFICATE_RENEWAL_REFUSED;
     if (facts.has_certificate) {
         struct http_certificate *one = add(list, &count, "node", watch->config.node, facts.serial, facts.life);
         one->renews = true, one->stuck = stuck;

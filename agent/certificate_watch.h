@@ -12,8 +12,8 @@
 #include <uv.h>
 
 #include "agent/certificates.h"
+#include "agent/cluster_identity.h"
 #include "agent/config.h"
-#include "agent/membership_run.h"
 #include "health/local.h"
 #include "http/http.h"
 
@@ -30,7 +30,7 @@ struct certificate_watch_config {
     struct security *security;
     struct certificates *certificates;     /* NULL: no HTTPS */
     struct certificates *rpc_certificates; /* of one's own, for connections with other processes; NULL: none */
-    struct membership_run *membership;
+    struct cluster_identity *cluster_identity;
     struct local *local; /* NULL: no check, for tests */
 };
 

@@ -175,7 +175,7 @@ struct config {
     bool certificate_warnings, certificate_exclude_renewable, certificate_check;
     uint64_t certificate_info_days, certificate_warning_days, certificate_critical_days;
 
-    int64_t renewal_spread_ns; /* agent/membership.h */
+    int64_t renewal_spread_ns; /* agent/certificate_renewal.h */
 
     /* network coordinates; 0 means the default, too */
     bool disable_coordinates;

@@ -1,6 +1,6 @@
 /* How the configuration has this process protect its connections with other processes: by certificates that it names
  * (ca_file, cert_file, verify_outgoing, ...), by a shared key (encrypt), or not. A certificate of the cluster (DATA/tls,
- * agent/membership_run.h) wins over both. Certificates that are demanded win over a key, and then the key is kept and
+ * agent/cluster_identity.h) wins over both. Certificates that are demanded win over a key, and then the key is kept and
  * changed with those of others, but protects nothing. Loop thread. */
 #ifndef COORD_AGENT_PROTECTION_H
 #define COORD_AGENT_PROTECTION_H
@@ -16,8 +16,8 @@ int protection_rules(const struct config *config, bool keys, struct security_rul
 
 struct rpc;
 struct protection;
-/* Before rpc starts, after membership_load, which may have set `security` already; blocking. `security` outlives it. A
- * fault: *out is NULL. */
+/* Before rpc starts, after cluster_identity_load, which may have set `security` already; blocking. `security` outlives
+ * it. A fault: *out is NULL. */
 int protection_open(uv_loop_t *loop, const struct config *config, const char *data_dir, struct security *security,
                     struct protection **out, struct fault *fault);
 /* Those of one's own CA; they live as long. NULL: none. */

@@ -13,8 +13,8 @@
  * one host with the same id and address take the lease from each other: an agent that loses it again and again soon
  * after it was granted asks later and later, up to 30 s.
  *
- * While it is ASKING or WAITING the agent writes nothing of this node to the catalog (sync.h), because another agent
- * may have the name.
+ * While it is ASKING or WAITING the agent writes nothing of this node to the catalog (anti_entropy.h), because another
+ * agent may have the name.
  *
  * Times are milliseconds of a monotonic clock. One question is under way at a time. One thread. */
 #ifndef COORD_HEALTH_LIVENESS_H
@@ -43,8 +43,8 @@ enum liveness_act {
     LIVENESS_GRANT,   /* ask for a lease, with an id that was never used */
     LIVENESS_RENEW,   /* `lease` */
     LIVENESS_END,     /* `lease`: the node leaves */
-    LIVENESS_CHANGED, /* liveness_lease or liveness_may_write may return something else now: call sync_compare_soon */
-    LIVENESS_COMPARE, /* the servers have taken in a backup: call sync_compare_within */
+    LIVENESS_CHANGED, /* liveness_lease or liveness_may_write may have changed: call anti_entropy_compare_soon */
+    LIVENESS_COMPARE, /* the servers have taken in a backup: call anti_entropy_compare_within */
     LIVENESS_LEFT     /* liveness_leave is done, with `error` */
 };
 struct liveness_order {

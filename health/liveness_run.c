@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "health/anti_entropy_run.h"
 #include "health/liveness.h"
-#include "health/sync_run.h"
 #include "registry/lease.h"
 
 _Static_assert(LIVENESS_ID_SIZE > UUID_TEXT_SIZE, "an id fits");
@@ -149,8 +149,8 @@ static bool act_once(struct liveness_run *run) {
         case LIVENESS_GRANT: ask_grant(run); break;
         case LIVENESS_RENEW: ask_renew(run, order.lease); break;
         case LIVENESS_END: ask_end(run, order.lease); break;
-        case LIVENESS_CHANGED: sync_run_compare_soon(local->sync_run); break;
-        case LIVENESS_COMPARE: sync_run_compare_within(local->sync_run, order.within_ms); break;
+        case LIVENESS_CHANGED: anti_entropy_run_compare_soon(local->anti_entropy_run); break;
+        case LIVENESS_COMPARE: anti_entropy_run_compare_within(local->anti_entropy_run, order.within_ms); break;
         case LIVENESS_LEFT: told_left(run, order.error); break;
         case LIVENESS_REST: arm(run, order.until_ms); return false;
     }

@@ -1,5 +1,5 @@
 /* Holds this node's lease: carries out the decisions of health/liveness.h, with questions to the servers, a timer, and
- * comparisons of the catalog (health/sync_run.h). Loop thread only. */
+ * comparisons of the catalog (health/anti_entropy_run.h). Loop thread only. */
 #ifndef COORD_HEALTH_LIVENESS_RUN_H
 #define COORD_HEALTH_LIVENESS_RUN_H
 

@@ -6,11 +6,11 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/message.h"
+#include "health/anti_entropy_run.h"
 #include "health/liveness_run.h"
 #include "health/local_follow.h"
 #include "health/state_writer.h"
 #include "health/store_files.h"
-#include "health/sync_run.h"
 #include "registry/undiscoverable.h"
 #include "rpc/api/access_control.h"
 
@@ -34,7 +34,7 @@ static void on_wake(uv_async_t *wake) {
     watchers_refresh(local);
     if (local->files) store_files_kick(local->files);
     if (local->state_writer) state_writer_kick(local->state_writer);
-    sync_run_kick(local->sync_run);
+    anti_entropy_run_kick(local->anti_entropy_run);
     local_waiters_look(local);
     tell_change(local);
 }
@@ -50,8 +50,9 @@ static void waiter_end(struct local_waiter *waiter, int error) {
     waiter->done(waiter, error);
 }
 
-/* The sequence of the first change that waiters have to wait for. An item that was set aside, or denied (sync.h), counts only
- * when it has changed since, so that it does not hold up those who wait for other changes. */
+/* The sequence of the first change that waiters have to wait for. An item that was set aside, or denied
+ * (anti_entropy.h), counts only when it has changed since, so that it does not hold up those who wait for other
+ * changes. */
 static uint64_t dirty_first(const struct local *local) {
     LIST_FOREACH(link, &local->dirty) {
         const struct item *item = LIST_ENTRY(link, struct item, dirty);
@@ -220,7 +221,7 @@ int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *
     local->runners.look = local_alias_look;
     local->runners.look_data = local;
     local->follows = follows_new(local);
-    local->sync_run = sync_run_new(local);
+    local->anti_entropy_run = anti_entropy_run_new(local);
     if (config->lease_ttl_ns > 0) local->liveness_run = liveness_run_new(local);
     *out = local;
     return CO_OK;
@@ -269,7 +270,7 @@ void local_stop(struct local *local, void (*closed)(void *data), void *data) {
     if (local->liveness_run) liveness_run_close(local->liveness_run);
     watchers_close(local);
     dismiss_waiters(local);
-    sync_run_close(local->sync_run);
+    anti_entropy_run_close(local->anti_entropy_run);
     follows_close(local->follows);
     runners_close(&local->runners, on_runners_closed);
     uv_close((uv_handle_t *)&local->wake, on_handle_closed);

@@ -1,5 +1,5 @@
-/* An agent's local services and checks. They are the truth about this host; health/sync.h keeps the servers' catalog
- * equal to it. Registration never needs a server.
+/* An agent's local services and checks. They are the truth about this host; health/anti_entropy.h keeps the servers'
+ * catalog equal to it. Registration never needs a server.
  *
  * Threads: every function here may be called from any thread (one lock, held briefly; nothing blocks on a disk while it
  * is held). When the lease is over that a service is bound to, the agent drops the service too: its next comparison
@@ -117,7 +117,7 @@ struct local;
 /* Loads what was saved. Loop thread; runners start at once with jitter. */
 int local_start(uv_loop_t *loop, const struct local_config *config, struct rpc *rpc, struct local **out,
                 struct fault *fault);
-/* Stops runners and the sync, frees everything; `closed` is called on the loop. */
+/* Stops runners and anti-entropy, frees everything; `closed` is called on the loop. */
 void local_stop(struct local *local, void (*closed)(void *data), void *data);
 
 /* Takes over the definition (also on error; CO_DENIED: check_definition_permit). `replace`:

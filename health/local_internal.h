@@ -1,4 +1,4 @@
-/* The inside of local.h, shared by local*.c, store_files.c and sync*.c.
+/* The inside of local.h, shared by local*.c, store_files.c and anti_entropy*.c.
  *
  * Services and checks are *items*: an id, a place in a table sorted by id, and where they stand with the catalog. Ids
  * that differ only in case are the same id; the spelling of the last registration is kept. An item that was
@@ -25,7 +25,7 @@
 #include "health/runner.h"
 
 struct watcher;
-struct sync_run;
+struct anti_entropy_run;
 struct liveness;
 struct liveness_run;
 struct store_files;
@@ -38,7 +38,7 @@ struct item {
     bool persist;                    /* belongs into the data folder (not from a configuration file) */
     bool has_file;                   /* may have one of its own there */
     bool flying, alone;              /* alone: a batch with it was refused, so it travels by itself */
-    unsigned lost;                   /* how many writes with it in a row had an unknown outcome (sync.h) */
+    unsigned lost;                   /* how many writes with it in a row had an unknown outcome (anti_entropy.h) */
     uint64_t lost_ms, lost_sequence; /* when it was set aside for that, and its sequence then; 0: it was not */
     char *file_id;                   /* an old spelling of `id`, under which it may have one there too; NULL: none */
     struct list dirty, save;         /* in local->dirty, local->saves; or by itself */
@@ -46,7 +46,8 @@ struct item {
     uint64_t flying_sequence;
     uint64_t hash;               /* of the record that the catalog is to hold, output apart */
     struct requester *requester; /* by the token that it was registered with; NULL: without one */
-    /* How often in a row the servers denied it to its token, when they did so last, and its sequence then (sync.h). */
+    /* How often in a row the servers denied it to its token, when they did so last, and its sequence then
+     * (anti_entropy.h). */
     unsigned denied;
     uint64_t denied_ms, denied_sequence;
 };
@@ -121,7 +122,7 @@ struct local {
     struct follows *follows;   /* other nodes, for aliases of them */
     uint64_t alias_generation; /* what the aliases have seen */
     uint64_t told_generation;  /* what config.changed was called for */
-    struct sync_run *sync_run;
+    struct anti_entropy_run *anti_entropy_run;
     struct liveness *liveness; /* NULL: there is no node lease */
     struct liveness_run *liveness_run;
     struct store_files *files;         /* NULL: nothing is kept */

@@ -7,7 +7,7 @@
  *   catalog does). It has one owner at a time: while a lease of another node id stands under the name, a grant is
  *   refused with CO_EXISTS and a line that names the owner (the second agent waits and asks again). The same node id
  *   takes over at once from the same address (the agent was started again) or the same process (Lease.process: it
- *   replaces its own lease, health/sync.h); the older lease ends, and nothing is marked. The same node id from
+ *   replaces its own lease, health/anti_entropy.h); the older lease ends, and nothing is marked. The same node id from
  *   elsewhere waits like any other, because images of hosts are copied with their ids. An agent that names no process
  *   takes over by node id alone, and others take over from it likewise. Nor can such a copy, under another name, take
  *   the place of the node that has its node id in the catalog: while that node's agent lives elsewhere, the grant is
@@ -39,7 +39,8 @@
  *                              binds nothing: the command comes from the agent that holds this node lease, and is
  *                              refused when that lease has ended. So commands that are still on their way from a dead
  *                              or replaced agent change nothing; nor do commands that an agent itself has given up,
- *                              once its lease was granted anew (health/sync.h). The lease's id counts, not the node
+ *                              once its lease was granted anew (health/anti_entropy.h). The lease's id counts, not
+ *                              the node
  *   KvCommand.lease            binds the key; every later write of the key decides anew whether it is bound, and to
  *                              which lease
  *

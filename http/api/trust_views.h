@@ -21,7 +21,8 @@ const char *trust_time_text(struct arena *arena, int64_t unix_s);
 /* In hexadecimal digits; in the arena. */
 const char *trust_pin_text(struct arena *arena, struct slice pin);
 
-/* When a node begins to renew its certificate: at half of its life. (agent/membership.h: some of them a little later) */
+/* When a node begins to renew its certificate: at half of its life (agent/certificate_renewal.h: some of them a little
+ * later). */
 int64_t trust_renews_s(const Pb__CertificateInfo *info);
 /* "valid", "renewal-due", "expired", "removed". */
 const char *trust_state(const Pb__NodeCertificate *record, int64_t now_s);

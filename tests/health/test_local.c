@@ -11,8 +11,8 @@
 #include "agent_talk.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "health/anti_entropy.h"
 #include "health/store_log.h"
-#include "health/sync.h"
 #include "looks.h"
 #include "tests/lib/until.h"
 #include "web.h"
@@ -22,7 +22,7 @@
 /* -- what travels
  * --------------------------------------------------------------------------------------------------------- */
 
-Test(sync, the_node_itself) {
+Test(anti_entropy, the_node_itself) {
     struct agent *agent = agent_new(false);
     struct arena arena = {0};
     UNTIL(local_synced(agent->local) && catalog_status(agent, "serfHealth") == PB__STATUS__PASSING);
@@ -36,7 +36,7 @@ Test(sync, the_node_itself) {
     agent_free(agent);
 }
 
-Test(sync, a_registration_is_there_when_its_waiter_is_called) {
+Test(anti_entropy, a_registration_is_there_when_its_waiter_is_called) {
     struct agent *agent = agent_new(true);
     struct arena arena = {0};
     for (int i = 0; i < 50; i++) {
@@ -59,7 +59,7 @@ Test(sync, a_registration_is_there_when_its_waiter_is_called) {
     agent_free(agent);
 }
 
-Test(sync, nothing_travels_that_is_there_already) {
+Test(anti_entropy, nothing_travels_that_is_there_already) {
     struct agent *agent = agent_new(true);
     static const char text[] =
         "{\"Name\":\"web\",\"Tags\":[\"b\",\"a\"],\"Meta\":{\"z\":\"1\",\"a\":\"2\"},\"Port\":80,\"Address\":"
@@ -86,7 +86,7 @@ Test(sync, nothing_travels_that_is_there_already) {
 }
 
 /* The comparison sees the status that it had before and has again: the text that belongs to it travels all the same. */
-Test(sync, there_and_back_while_the_catalog_is_compared) {
+Test(anti_entropy, there_and_back_while_the_catalog_is_compared) {
     struct agent *agent = agent_new(false);
     agent_stop(agent);
     agent->sync_ns = 1000000;
@@ -107,7 +107,7 @@ Test(sync, there_and_back_while_the_catalog_is_compared) {
     agent_free(agent);
 }
 
-Test(sync, removal_and_return) {
+Test(anti_entropy, removal_and_return) {
     struct agent *agent = agent_new(false);
     cr_assert_eq(local_service_deregister(agent->local, slice_text("web")), CO_NOTFOUND);
     register_service(agent, "{\"Name\":\"web\",\"Checks\":[{\"TTL\":\"60s\"},{\"TTL\":\"50s\"}]}");
@@ -131,7 +131,7 @@ Test(sync, removal_and_return) {
     agent_free(agent);
 }
 
-Test(sync, replaced_checks_go_only_when_asked) {
+Test(anti_entropy, replaced_checks_go_only_when_asked) {
     struct agent *agent = agent_new(false);
     register_service(agent, "{\"Name\":\"rr\",\"Check\":{\"TTL\":\"60s\"}}");
     cr_assert(update(agent, "service:rr", PB__STATUS__PASSING, "abc"));
@@ -151,7 +151,7 @@ Test(sync, replaced_checks_go_only_when_asked) {
     agent_free(agent);
 }
 
-Test(sync, strangers_go_and_losses_come_back) {
+Test(anti_entropy, strangers_go_and_losses_come_back) {
     struct agent *agent = agent_new(false);
     register_service(agent, "{\"Name\":\"mine\",\"Check\":{\"TTL\":\"60s\"}}");
     cr_assert_eq(wait_synced(agent, 60000), CO_OK);
@@ -186,7 +186,7 @@ Test(sync, strangers_go_and_losses_come_back) {
     agent_free(agent);
 }
 
-Test(sync, tags_are_the_catalogs_where_it_may_override_them) {
+Test(anti_entropy, tags_are_the_catalogs_where_it_may_override_them) {
     struct agent *agent = agent_new(false);
     agent_stop(agent);
     agent->sync_ns = 50000000;
@@ -348,10 +348,10 @@ static uint64_t one_loses_connections(void) {
 
 /* One whose writes lose the connection does not keep the others back either, and is not tried all the time. */
 Test(trouble, a_record_that_loses_connections_is_set_aside) {
-    cr_assert_eq(sync_aside_period_ms(2), 0);
-    cr_assert_eq(sync_aside_period_ms(3), 2000);
-    cr_assert_eq(sync_aside_period_ms(4), 8000);
-    cr_assert_eq(sync_aside_period_ms(50), 120000);
+    cr_assert_eq(anti_entropy_aside_period_ms(2), 0);
+    cr_assert_eq(anti_entropy_aside_period_ms(3), 2000);
+    cr_assert_eq(anti_entropy_aside_period_ms(4), 8000);
+    cr_assert_eq(anti_entropy_aside_period_ms(50), 120000);
     uint64_t took_ms = UINT64_MAX;
     for (int i = 0; i < 3 && took_ms >= 1500; i++)
         took_ms = one_loses_connections(); /* again: the machine stood still */

@@ -149,8 +149,8 @@ void agent_start(struct agent *agent) {
                                    .seed = rng_next(&sim->rng),
                                    .mutations = sim->options.liveness_mutations};
     liveness_begin(&agent->liveness, &rules, agent_now_ms(agent));
-    sync_begin(&agent->sync, agent->local, rng_next(&sim->rng));
-    agent->sync.mutations = sim->options.sync_mutations;
+    anti_entropy_begin(&agent->anti_entropy, agent->local, rng_next(&sim->rng));
+    agent->anti_entropy.mutations = sim->options.anti_entropy_mutations;
     agent->local->liveness = &agent->liveness;
     agent->process = rng_next(&sim->rng) | 1;
     agent->up = true, agent->leaving = agent->left = false;
@@ -167,7 +167,7 @@ void agent_start(struct agent *agent) {
 
 static void gone(struct agent *agent) {
     if (!agent->up) return;
-    sync_end(&agent->sync);
+    anti_entropy_end(&agent->anti_entropy);
     local_free(agent->local);
     agent->local = NULL;
     agent->up = false;
@@ -230,10 +230,10 @@ static bool holds_poison(const struct agent *agent, const ProtobufCMessage *mess
     return yes;
 }
 
-static void begin_write(struct agent *agent, const struct sync_order *order) {
+static void begin_write(struct agent *agent, const struct anti_entropy_order *order) {
     bool poisoned = holds_poison(agent, order->message);
     agent_call_send(agent_call_new(agent, AGENT_CALL_WRITE, poisoned, 0), order->command, order->message);
-    arena_reset(&agent->sync.arena);
+    arena_reset(&agent->anti_entropy.arena);
 }
 
 static void begin_read(struct agent *agent) {
@@ -255,8 +255,8 @@ static bool drive_liveness(struct agent *agent, uint64_t *until_ms) {
             agent_call_send(agent_call_new(agent, AGENT_CALL_RENEW, false, agent_lease_maker(order.lease)), 0, NULL);
             break;
         case LIVENESS_END: ask_end(agent, order.lease); break;
-        case LIVENESS_CHANGED: sync_compare_soon(&agent->sync); break;
-        case LIVENESS_COMPARE: sync_compare_within(&agent->sync, order.within_ms, now_ms); break;
+        case LIVENESS_CHANGED: anti_entropy_compare_soon(&agent->anti_entropy); break;
+        case LIVENESS_COMPARE: anti_entropy_compare_within(&agent->anti_entropy, order.within_ms, now_ms); break;
         case LIVENESS_LEFT:
             agent->left = true;
             if (order.error == CO_OK) agent_judge_left(agent);
@@ -266,12 +266,12 @@ static bool drive_liveness(struct agent *agent, uint64_t *until_ms) {
     return true;
 }
 
-static bool drive_sync(struct agent *agent, uint64_t *until_ms) {
-    struct sync_order order = sync_next(&agent->sync, agent_now_ms(agent));
-    if (order.act == SYNC_REST) *until_ms = order.until_ms;
-    else if (order.act == SYNC_WRITE) begin_write(agent, &order);
+static bool drive_anti_entropy(struct agent *agent, uint64_t *until_ms) {
+    struct anti_entropy_order order = anti_entropy_next(&agent->anti_entropy, agent_now_ms(agent));
+    if (order.act == ANTI_ENTROPY_REST) *until_ms = order.until_ms;
+    else if (order.act == ANTI_ENTROPY_WRITE) begin_write(agent, &order);
     else begin_read(agent);
-    return order.act != SYNC_REST;
+    return order.act != ANTI_ENTROPY_REST;
 }
 
 /* As the loop of a process does that runs the checks (health/local_watch.c): here none runs. */
@@ -285,8 +285,8 @@ static void look_after_checks(struct local *local) {
 
 static void drive(struct agent *agent) {
     look_after_checks(agent->local);
-    uint64_t until_ms[2] = {LIVENESS_NEVER, SYNC_NEVER}, now_us = agent->all->sim->now_us;
-    while (drive_liveness(agent, &until_ms[0]) || drive_sync(agent, &until_ms[1])) continue;
+    uint64_t until_ms[2] = {LIVENESS_NEVER, ANTI_ENTROPY_NEVER}, now_us = agent->all->sim->now_us;
+    while (drive_liveness(agent, &until_ms[0]) || drive_anti_entropy(agent, &until_ms[1])) continue;
     if (agent->left) {
         TRACE(agent->all->sim, "agent %u has left", agent->number);
         gone(agent);
@@ -299,19 +299,19 @@ static void drive(struct agent *agent) {
 /* -- what comes back ------------------------------------------------------------------------------------------------------ */
 
 static const ProtobufCMessage *unpack(struct agent *agent, const struct agent_call *call) {
-    return message_unpack(&agent->sync.arena, call->query->result, buffer_slice(&call->reply));
+    return message_unpack(&agent->anti_entropy.arena, call->query->result, buffer_slice(&call->reply));
 }
 
 static void both_read(struct agent *agent) {
-    struct sync_catalog catalog = {0};
+    struct anti_entropy_catalog catalog = {0};
     if (agent->read_error == CO_OK) {
         catalog.services = (const Pb__NodeServicesResult *)unpack(agent, agent->reads[0]);
         catalog.checks = (const Pb__ChecksResult *)unpack(agent, agent->reads[1]);
         CHECK(catalog.services && catalog.checks);
         if (!agent->reads[0]->found) catalog.services = NULL;
     }
-    sync_read(&agent->sync, agent->read_error, &catalog, agent_now_ms(agent));
-    arena_reset(&agent->sync.arena);
+    anti_entropy_read(&agent->anti_entropy, agent->read_error, &catalog, agent_now_ms(agent));
+    arena_reset(&agent->anti_entropy.arena);
 }
 
 void agent_answered(struct agent *agent, struct agent_call *call) {
@@ -331,7 +331,8 @@ void agent_answered(struct agent *agent, struct agent_call *call) {
                   : call->refused ? "refused:"
                                   : "done",
                   call->text);
-            sync_written(&agent->sync, &(struct sync_answer){call->error, call->refused, call->text}, now_ms);
+            anti_entropy_written(&agent->anti_entropy,
+                                 &(struct anti_entropy_answer){call->error, call->refused, call->text}, now_ms);
             break;
         case AGENT_CALL_READ:
             if (call->error == CO_UNKNOWN_OUTCOME) call->error = CO_TIMEOUT;

@@ -1,8 +1,8 @@
 /* Agents that keep their services in the catalog of a simulated cluster. Each is the program's own code of an agent's
  * node lease (health/liveness.h), of its table of services and checks (health/local_internal.h) and of its comparisons
- * with the catalog (health/sync.h), with a clock of its own. Its requests go to one of the servers, as operations like
- * any other, over a network that cuts, loses and delays. Agents are killed, stand still, leave, and begin again; two
- * may have one name. The rules are checked as it runs (agents_judge.c):
+ * with the catalog (health/anti_entropy.h), with a clock of its own. Its requests go to one of the servers, as
+ * operations like any other, over a network that cuts, loses and delays. Agents are killed, stand still, leave, and
+ * begin again; two may have one name. The rules are checked as it runs (agents_judge.c):
  *
  *     no lease ends before its TTL is over since its last renewal was sent, and the lease of an agent that lives and is
  *     reached does not end at all
@@ -16,9 +16,9 @@
 #ifndef COORD_TESTS_SIM_AGENTS_H
 #define COORD_TESTS_SIM_AGENTS_H
 
+#include "health/anti_entropy.h"
 #include "health/liveness.h"
 #include "health/local_internal.h"
-#include "health/sync.h"
 #include "tests/sim/module.h"
 
 enum { AGENTS_MOST = 16, AGENT_SERVICES = 5 };
@@ -49,7 +49,7 @@ struct agent {
     bool up, leaving, left;
     struct local *local; /* these while it is up */
     struct liveness liveness;
-    struct sync sync;
+    struct anti_entropy anti_entropy;
     Pb__Node record;
     uint64_t process;
     uint32_t server;              /* slot of the server that it is connected to */

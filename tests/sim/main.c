@@ -11,8 +11,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "health/anti_entropy.h"
 #include "health/liveness.h"
-#include "health/sync.h"
 #include "kv/quota_owner/owner.h"
 #include "rpc/client/connections.h"
 #include "rpc/forward/forwarding.h"
@@ -21,7 +21,7 @@
 
 struct mutation {
     const char *name;
-    unsigned bit, forwarding, lease, watch, module, spender, owner, connections, liveness, sync;
+    unsigned bit, forwarding, lease, watch, module, spender, owner, connections, liveness, anti_entropy;
 };
 static const struct mutation mutations[] = {
     {"count-old-terms", .bit = RAFT_MUTATE_COUNT_OLD_TERMS},
@@ -75,10 +75,10 @@ static const struct mutation mutations[] = {
     {"void-lease-kept", .liveness = LIVENESS_MUTATE_KEEPS_VOID},
     {"leave-without-end", .liveness = LIVENESS_MUTATE_STAYS},
     {"taken-name-writes", .liveness = LIVENESS_MUTATE_TAKEN_WRITES},
-    {"sync-drops", .sync = SYNC_MUTATE_DROPS},
-    {"sync-blind", .sync = SYNC_MUTATE_BLIND},
-    {"sync-together", .sync = SYNC_MUTATE_TOGETHER},
-    {"sync-aside-for-good", .sync = SYNC_MUTATE_ASIDE},
+    {"sync-drops", .anti_entropy = ANTI_ENTROPY_MUTATE_DROPS},
+    {"sync-blind", .anti_entropy = ANTI_ENTROPY_MUTATE_BLIND},
+    {"sync-together", .anti_entropy = ANTI_ENTROPY_MUTATE_TOGETHER},
+    {"sync-aside-for-good", .anti_entropy = ANTI_ENTROPY_MUTATE_ASIDE},
 };
 
 struct arguments {
@@ -165,7 +165,7 @@ static void run_once(const struct sim_options *options, const struct scenario *s
     bool broken = options->mutations || options->forwarding_mutations || options->lease_mutations ||
                   options->watch_mutations || options->module_mutations || options->spender_mutations ||
                   options->owner_mutations || options->connections_mutations || options->liveness_mutations ||
-                  options->sync_mutations;
+                  options->anti_entropy_mutations;
     if (sim.failed && !broken) cluster_print(&sim, stderr);
     sim_close(&sim);
 }
@@ -362,7 +362,7 @@ static bool parse_mutation(struct arguments *a, const char *name) {
     a->options.owner_mutations |= a->mutation->owner;
     a->options.connections_mutations |= a->mutation->connections;
     a->options.liveness_mutations |= a->mutation->liveness;
-    a->options.sync_mutations |= a->mutation->sync;
+    a->options.anti_entropy_mutations |= a->mutation->anti_entropy;
     return true;
 }
 

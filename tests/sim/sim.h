@@ -123,7 +123,7 @@ struct sim_options {
     unsigned module_mutations;                                       /* enum module_mutation */
     unsigned spender_mutations, owner_mutations;                     /* of gateways */
     unsigned connections_mutations;                                  /* of agents that dial servers */
-    unsigned liveness_mutations, sync_mutations;                     /* of agents */
+    unsigned liveness_mutations, anti_entropy_mutations;             /* of agents */
     unsigned rules_off;                                              /* bits of enum rule */
     unsigned modules_off;                                            /* bits: modules without clients */
     bool digests;                                                    /* of what is generated */

@@ -1,4 +1,4 @@
-#include "health/sync.h"
+#include "health/anti_entropy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define DENIED_LEAST_MS  5000
 #define DENIED_MOST_MS   60000
 
-static bool mutated(const struct sync *sync, enum sync_mutation rule) { return sync->mutations & rule; }
+static bool mutated(const struct anti_entropy *sync, enum anti_entropy_mutation rule) { return sync->mutations & rule; }
 
 /* -- what flew ---------------------------------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ static int by_sequence(const void *a, const void *b) {
 }
 
 /* Puts the batch back into the dirty list, each item in its place. */
-static void put_back(struct sync *sync) {
+static void put_back(struct anti_entropy *sync) {
     struct local *local = sync->local;
     if (sync->batch_count > 1) qsort(sync->batch, sync->batch_count, sizeof *sync->batch, by_sequence);
     struct list *at = local->dirty.next;
@@ -42,12 +42,12 @@ static void put_back(struct sync *sync) {
     }
 }
 
-static void land(struct sync *sync) {
+static void land(struct anti_entropy *sync) {
     for (size_t i = 0; i < sync->batch_count; i++) sync->batch[i]->flying = false;
     sync->local->flying_first = UINT64_MAX;
 }
 
-static void delivered(struct sync *sync) {
+static void delivered(struct anti_entropy *sync) {
     if (sync->node_flying) {
         sync->node_dirty = false;
         sync->node_lost = 0;
@@ -58,20 +58,20 @@ static void delivered(struct sync *sync) {
     for (size_t i = 0; i < sync->batch_count; i++) {
         const struct item *item = sync->batch[i];
         log_debug("health", "the catalog has taken a change: %s id=%s", item->is_check ? "check" : "service", item->id);
-        sync_item_arrived(sync->batch[i]);
+        anti_entropy_item_arrived(sync->batch[i]);
         item_release(sync->local, sync->batch[i]);
     }
     sync->backoff_ms = 0;
 }
 
-static void later(struct sync *sync, uint64_t now_ms) {
+static void later(struct anti_entropy *sync, uint64_t now_ms) {
     sync->backoff_ms = sync->backoff_ms ? sync->backoff_ms * 2 : BACKOFF_LEAST_MS;
     if (sync->backoff_ms > BACKOFF_MOST_MS) sync->backoff_ms = BACKOFF_MOST_MS;
     sync->retry_ms = now_ms + sync->backoff_ms / 2 + rng_below(&sync->rng, sync->backoff_ms);
 }
 
 /* Those who wait for the batch need not wait longer: it was tried. */
-static void tried(struct sync *sync, int error) {
+static void tried(struct anti_entropy *sync, int error) {
     struct local *local = sync->local;
     for (size_t i = 0; i < sync->batch_count; i++) {
         uint64_t sequence = sync->batch[i]->flying_sequence;
@@ -80,30 +80,30 @@ static void tried(struct sync *sync, int error) {
     local->failed_error = error;
 }
 
-uint64_t sync_aside_period_ms(unsigned lost) {
+uint64_t anti_entropy_aside_period_ms(unsigned lost) {
     uint64_t period_ms = ASIDE_LEAST_MS;
     if (lost < LOST_ASIDE) return 0;
     for (unsigned i = LOST_ASIDE; i < lost && period_ms < ASIDE_MOST_MS; i++) period_ms *= 4;
     return period_ms < ASIDE_MOST_MS ? period_ms : ASIDE_MOST_MS;
 }
 
-uint64_t sync_denied_period_ms(unsigned denied) {
+uint64_t anti_entropy_denied_period_ms(unsigned denied) {
     uint64_t period_ms = DENIED_LEAST_MS;
     if (denied == 0) return 0;
     for (unsigned i = 1; i < denied && period_ms < DENIED_MOST_MS; i++) period_ms *= 2;
     return period_ms < DENIED_MOST_MS ? period_ms : DENIED_MOST_MS;
 }
 
-uint64_t sync_aside_until_ms(const struct item *item) {
+uint64_t anti_entropy_aside_until_ms(const struct item *item) {
     if (item->denied && item->sequence == item->denied_sequence)
-        return item->denied_ms + sync_denied_period_ms(item->denied);
+        return item->denied_ms + anti_entropy_denied_period_ms(item->denied);
     if (!item->lost_ms) return 0;
-    uint64_t period_ms = sync_aside_period_ms(item->lost);
+    uint64_t period_ms = anti_entropy_aside_period_ms(item->lost);
     if (item->sequence != item->lost_sequence && period_ms > ASIDE_CHANGED_MS) period_ms = ASIDE_CHANGED_MS;
     return item->lost_ms + period_ms;
 }
 
-void sync_item_arrived(struct item *item) {
+void anti_entropy_item_arrived(struct item *item) {
     item->alone = false;
     item->lost = 0;
     item->lost_ms = item->lost_sequence = 0;
@@ -113,7 +113,7 @@ void sync_item_arrived(struct item *item) {
 
 /* The connection was lost, perhaps because of a record that was written. The servers were reachable in between, because
  * they answered a comparison after the loss before. */
-static void lost(struct sync *sync, uint64_t now_ms) {
+static void lost(struct anti_entropy *sync, uint64_t now_ms) {
     if (sync->node_flying && ++sync->node_lost >= LOST_ASIDE) { /* nothing goes before it */
         log_warn("health", "the connection is lost whenever this node is written times=%u", sync->node_lost);
         sync->node_due_ms = now_ms + ASIDE_CHANGED_MS;
@@ -121,20 +121,21 @@ static void lost(struct sync *sync, uint64_t now_ms) {
     for (size_t i = 0; i < sync->batch_count; i++) {
         struct item *item = sync->batch[i];
         item->lost++;
-        if (item->lost >= LOST_ALONE) item->alone = !mutated(sync, SYNC_MUTATE_TOGETHER);
+        if (item->lost >= LOST_ALONE) item->alone = !mutated(sync, ANTI_ENTROPY_MUTATE_TOGETHER);
         if (item->lost < LOST_ASIDE || sync->batch_units > 1) continue;
-        item->lost_ms = mutated(sync, SYNC_MUTATE_ASIDE) ? SYNC_NEVER / 2 : now_ms;
+        item->lost_ms = mutated(sync, ANTI_ENTROPY_MUTATE_ASIDE) ? ANTI_ENTROPY_NEVER / 2 : now_ms;
         item->lost_sequence = item->flying_sequence;
         log_warn("health",
                  "the connection is lost whenever this is written, it is set aside: %s id=%s times=%u again_s=%" PRIu64,
-                 item->is_check ? "check" : "service", item->id, item->lost, sync_aside_period_ms(item->lost) / 1000);
+                 item->is_check ? "check" : "service", item->id, item->lost,
+                 anti_entropy_aside_period_ms(item->lost) / 1000);
     }
 }
 
-static void failed(struct sync *sync, int error, uint64_t now_ms) {
+static void failed(struct anti_entropy *sync, int error, uint64_t now_ms) {
     log_debug("health", "catalog not reached: %s", co_strerror(error));
     land(sync);
-    if (!mutated(sync, SYNC_MUTATE_DROPS)) put_back(sync);
+    if (!mutated(sync, ANTI_ENTROPY_MUTATE_DROPS)) put_back(sync);
     tried(sync, error);
     if (error == CO_UNKNOWN_OUTCOME) {
         lost(sync, now_ms);
@@ -146,7 +147,7 @@ static void failed(struct sync *sync, int error, uint64_t now_ms) {
 static bool is_denial(int error) { return error == CO_DENIED || error == CO_NOTOKEN; }
 
 /* The token may not write it. Others do not wait for it. */
-static void denied(struct sync *sync, const char *text, uint64_t now_ms) {
+static void denied(struct anti_entropy *sync, const char *text, uint64_t now_ms) {
     for (size_t i = 0; i < sync->batch_count; i++) {
         struct item *item = sync->batch[i];
         if (item->denied++ == 0)
@@ -163,7 +164,7 @@ static void denied(struct sync *sync, const char *text, uint64_t now_ms) {
 }
 
 /* The servers refuse the write. It is unknown which record of a batch they refuse, so each travels by itself next. */
-static void refused(struct sync *sync, const struct sync_answer *answer, uint64_t now_ms) {
+static void refused(struct anti_entropy *sync, const struct anti_entropy_answer *answer, uint64_t now_ms) {
     bool by_lease = sync->lease[0];
     land(sync);
     if (answer->refused == CO_NOTFOUND && services_unleased(sync->local, answer->text)) {
@@ -204,7 +205,7 @@ static void refused(struct sync *sync, const struct sync_answer *answer, uint64_
     if (sync->batch_units == 1 && soon < sync->compare_ms) sync->compare_ms = soon;
 }
 
-void sync_written(struct sync *sync, const struct sync_answer *answer, uint64_t now_ms) {
+void anti_entropy_written(struct anti_entropy *sync, const struct anti_entropy_answer *answer, uint64_t now_ms) {
     struct liveness *liveness = sync->local->liveness;
     bool unknown = answer->error == CO_UNKNOWN_OUTCOME;
     sync->writing = false;
@@ -241,10 +242,10 @@ static void outputs_due(struct local *local, uint64_t now_ms) {
 }
 
 /* Its command and message; false: there is nothing to write. */
-static bool gather(struct sync *sync, struct sync_order *order, uint64_t now_ms) {
+static bool gather(struct anti_entropy *sync, struct anti_entropy_order *order, uint64_t now_ms) {
     struct local *local = sync->local;
     outputs_due(local, now_ms);
-    order->message = sync_gather(sync, &order->command, now_ms);
+    order->message = anti_entropy_gather(sync, &order->command, now_ms);
     uint64_t first = UINT64_MAX;
     for (size_t i = 0; i < sync->batch_count; i++) {
         if (sync->batch[i]->flying_sequence < first) first = sync->batch[i]->flying_sequence;
@@ -254,7 +255,7 @@ static bool gather(struct sync *sync, struct sync_order *order, uint64_t now_ms)
         arena_reset(&sync->arena);
         return false;
     }
-    order->requester = sync->batch_count ? sync_requester(sync, sync->batch[0]) : NULL;
+    order->requester = sync->batch_count ? anti_entropy_requester(sync, sync->batch[0]) : NULL;
     const char *lease = local->liveness ? liveness_lease(local->liveness) : NULL;
     snprintf(sync->lease, sizeof sync->lease, "%s", lease ? lease : "");
     sync->writing = true;
@@ -263,24 +264,25 @@ static bool gather(struct sync *sync, struct sync_order *order, uint64_t now_ms)
 
 /* -- comparing ---------------------------------------------------------------------------------------------------- */
 
-static void compare_now(struct sync *sync, const struct sync_catalog *catalog, uint64_t now_ms) {
+static void compare_now(struct anti_entropy *sync, const struct anti_entropy_catalog *catalog, uint64_t now_ms) {
     uint64_t period = sync->local->config.sync_interval_ns > 0
                           ? (uint64_t)sync->local->config.sync_interval_ns / 1000000
                           : COMPARE_MS;
     sync->compare_ms = now_ms + period + rng_below(&sync->rng, period / 4 + 1);
-    sync_compare(sync, catalog, now_ms);
+    anti_entropy_compare(sync, catalog, now_ms);
     sync->compare_wanted = false;
     sync->backoff_ms = 0;
 }
 
 /* The agent takes hidden records for missing ones, and writes them again and again. */
-static void tell_hidden(struct sync *sync, uint64_t hidden) {
+static void tell_hidden(struct anti_entropy *sync, uint64_t hidden) {
     if (hidden && !sync->read_hides)
         log_warn("health", "the agent's token may not read all records of this node hidden=%" PRIu64, hidden);
     sync->read_hides = hidden > 0;
 }
 
-void sync_read(struct sync *sync, int error, const struct sync_catalog *catalog, uint64_t now_ms) {
+void anti_entropy_read(struct anti_entropy *sync, int error, const struct anti_entropy_catalog *catalog,
+                       uint64_t now_ms) {
     const struct liveness *liveness = sync->local->liveness;
     sync->reading = false;
     if (liveness && !liveness_may_write(liveness)) {
@@ -301,12 +303,12 @@ void sync_read(struct sync *sync, int error, const struct sync_catalog *catalog,
     }
 }
 
-void sync_compare_soon(struct sync *sync) {
-    if (!mutated(sync, SYNC_MUTATE_BLIND)) sync->compare_wanted = true;
+void anti_entropy_compare_soon(struct anti_entropy *sync) {
+    if (!mutated(sync, ANTI_ENTROPY_MUTATE_BLIND)) sync->compare_wanted = true;
     sync->retry_ms = sync->backoff_ms = 0;
 }
 
-void sync_compare_within(struct sync *sync, uint64_t most_ms, uint64_t now_ms) {
+void anti_entropy_compare_within(struct anti_entropy *sync, uint64_t most_ms, uint64_t now_ms) {
     uint64_t at_ms = now_ms + rng_below(&sync->rng, most_ms);
     if (at_ms < sync->compare_ms) sync->compare_ms = at_ms;
 }
@@ -315,29 +317,32 @@ void sync_compare_within(struct sync *sync, uint64_t most_ms, uint64_t now_ms) {
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static struct sync_order rest(uint64_t until_ms) { return (struct sync_order){.act = SYNC_REST, .until_ms = until_ms}; }
+static struct anti_entropy_order rest(uint64_t until_ms) {
+    return (struct anti_entropy_order){.act = ANTI_ENTROPY_REST, .until_ms = until_ms};
+}
 
-struct sync_order sync_next(struct sync *sync, uint64_t now_ms) {
+struct anti_entropy_order anti_entropy_next(struct anti_entropy *sync, uint64_t now_ms) {
     struct local *local = sync->local;
-    struct sync_order order = {.act = SYNC_WRITE};
-    if (sync->writing || sync->reading) return rest(SYNC_NEVER);                          /* its answer is an event */
-    if (local->liveness && !liveness_may_write(local->liveness)) return rest(SYNC_NEVER); /* sync_compare_soon comes */
+    struct anti_entropy_order order = {.act = ANTI_ENTROPY_WRITE};
+    if (sync->writing || sync->reading) return rest(ANTI_ENTROPY_NEVER); /* its answer is an event */
+    if (local->liveness && !liveness_may_write(local->liveness))
+        return rest(ANTI_ENTROPY_NEVER); /* anti_entropy_compare_soon comes */
     if (sync->retry_ms > now_ms) return rest(sync->retry_ms);
     if (sync->compare_wanted || sync->compare_ms <= now_ms) {
         sync->compare_wanted = sync->reading = true;
-        return (struct sync_order){.act = SYNC_READ};
+        return (struct anti_entropy_order){.act = ANTI_ENTROPY_READ};
     }
     if (sync->node_dirty && sync->node_due_ms > now_ms) return rest(earlier(sync->node_due_ms, sync->compare_ms));
     if (gather(sync, &order, now_ms)) return order;
     return rest(earlier(earlier(sync->compare_ms, local->output_next_ms), sync->aside_ms));
 }
 
-void sync_begin(struct sync *sync, struct local *local, uint64_t seed) {
-    *sync = (struct sync){.local = local, .compare_wanted = true, .aside_ms = SYNC_NEVER};
+void anti_entropy_begin(struct anti_entropy *sync, struct local *local, uint64_t seed) {
+    *sync = (struct anti_entropy){.local = local, .compare_wanted = true, .aside_ms = ANTI_ENTROPY_NEVER};
     rng_seed(&sync->rng, seed);
 }
 
-void sync_end(struct sync *sync) {
+void anti_entropy_end(struct anti_entropy *sync) {
     free(sync->batch);
     arena_free(&sync->arena);
 }

@@ -1,24 +1,24 @@
-/* On whose behalf the sync writes: batches with one token each, and records that the servers deny to theirs. */
+/* On whose behalf anti-entropy writes: batches with one token each, and records that the servers deny to theirs. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "health/anti_entropy.h"
 #include "health/definition.h"
-#include "health/sync.h"
 
 #define NODE "n1"
 
 static Pb__Node node;
 static struct local *local;
-static struct sync sync_;
+static struct anti_entropy anti_entropy;
 static struct requester *default_token;
 static uint64_t now_ms;
 static Pb__ChecksResult no_checks;
 
 static void compared(void) {
-    cr_assert_eq(sync_next(&sync_, now_ms).act, SYNC_READ);
-    sync_read(&sync_, CO_OK, &(struct sync_catalog){.checks = &no_checks}, now_ms);
+    cr_assert_eq(anti_entropy_next(&anti_entropy, now_ms).act, ANTI_ENTROPY_READ);
+    anti_entropy_read(&anti_entropy, CO_OK, &(struct anti_entropy_catalog){.checks = &no_checks}, now_ms);
 }
 
 static void setup(void) {
@@ -29,19 +29,19 @@ static void setup(void) {
         .node = NODE, .node_id = "", .address = "", .datacenter = "dc1", .node_record = &node};
     now_ms = 1000;
     local = local_new(&config, 1);
-    sync_begin(&sync_, local, 2);
+    anti_entropy_begin(&anti_entropy, local, 2);
     default_token = requester_new(REQUESTER_DEFAULT, slice_text("by default"));
-    sync_.controlled = true, sync_.services = default_token;
+    anti_entropy.controlled = true, anti_entropy.services = default_token;
     compared();
 }
 
 static void teardown(void) {
-    sync_end(&sync_);
+    anti_entropy_end(&anti_entropy);
     local_free(local);
     requester_release(default_token);
 }
 
-TestSuite(sync_tokens, .init = setup, .fini = teardown);
+TestSuite(anti_entropy_tokens, .init = setup, .fini = teardown);
 
 static void put_service(const char *text) {
     struct fault fault = {0};
@@ -62,17 +62,17 @@ static void put_check(const char *text) {
 }
 
 static void answer(int error, int refused) {
-    sync_written(&sync_, &(struct sync_answer){error, refused, "Permission denied: x"}, now_ms);
+    anti_entropy_written(&anti_entropy, &(struct anti_entropy_answer){error, refused, "Permission denied: x"}, now_ms);
 }
 
 /* The contents of the next write: "token: service/check,check -removed"; the node's own is "agent: node". Comparisons pass. */
 static const char *next(void) {
     static char text[400];
-    struct sync_order order;
-    while ((order = sync_next(&sync_, now_ms)).act != SYNC_WRITE) {
-        if (order.act == SYNC_REST && order.until_ms > now_ms + 40000) return "nothing";
-        if (order.act == SYNC_REST) now_ms = order.until_ms;
-        else sync_read(&sync_, CO_OK, &(struct sync_catalog){.checks = &no_checks}, now_ms);
+    struct anti_entropy_order order;
+    while ((order = anti_entropy_next(&anti_entropy, now_ms)).act != ANTI_ENTROPY_WRITE) {
+        if (order.act == ANTI_ENTROPY_REST && order.until_ms > now_ms + 40000) return "nothing";
+        if (order.act == ANTI_ENTROPY_REST) now_ms = order.until_ms;
+        else anti_entropy_read(&anti_entropy, CO_OK, &(struct anti_entropy_catalog){.checks = &no_checks}, now_ms);
     }
     size_t size = (size_t)snprintf(text, sizeof text, "%s:", order.requester ? order.requester->text : "agent");
     if (order.command == CATALOG_REGISTER) return strcat(text, " node");
@@ -97,7 +97,7 @@ static const char *next(void) {
         answer(CO_OK, CO_OK); \
     } while (0)
 
-Test(sync_tokens, each_batch_is_of_one_token_and_removals_are_the_agents_own) {
+Test(anti_entropy_tokens, each_batch_is_of_one_token_and_removals_are_the_agents_own) {
     put_service("{\"Name\":\"a\",\"Token\":\"one\",\"Check\":{\"TTL\":\"1m\"}}");
     put_service("{\"Name\":\"b\",\"Token\":\"two\"}");
     put_service("{\"Name\":\"c\"}");
@@ -115,7 +115,7 @@ Test(sync_tokens, each_batch_is_of_one_token_and_removals_are_the_agents_own) {
     TAKEN("two: b");
 }
 
-Test(sync_tokens, a_check_with_another_token_than_its_service_travels_after_it) {
+Test(anti_entropy_tokens, a_check_with_another_token_than_its_service_travels_after_it) {
     put_service("{\"Name\":\"a\",\"Token\":\"one\"}");
     put_check("{\"Name\":\"c\",\"ServiceID\":\"a\",\"TTL\":\"1m\",\"Token\":\"two\"}");
     TAKEN("agent: node");
@@ -127,7 +127,7 @@ Test(sync_tokens, a_check_with_another_token_than_its_service_travels_after_it) 
     TAKEN("two: /c");
 }
 
-Test(sync_tokens, what_is_denied_stays_dirty_and_holds_up_nobody) {
+Test(anti_entropy_tokens, what_is_denied_stays_dirty_and_holds_up_nobody) {
     put_service("{\"Name\":\"good\",\"Token\":\"one\"}");
     put_service("{\"Name\":\"bad\",\"Token\":\"one\"}");
     put_service("{\"Name\":\"other\",\"Token\":\"two\"}");
@@ -142,16 +142,16 @@ Test(sync_tokens, what_is_denied_stays_dirty_and_holds_up_nobody) {
     cr_assert(!local_synced(local));
     cr_assert_eq(now_ms, denied_ms);
     EXPECT("one: bad");
-    cr_assert_eq(now_ms - denied_ms, sync_denied_period_ms(1));
+    cr_assert_eq(now_ms - denied_ms, anti_entropy_denied_period_ms(1));
     answer(CO_OK, CO_NOTOKEN);
     denied_ms = now_ms;
     EXPECT("one: bad");
-    cr_assert_eq(now_ms - denied_ms, 2 * sync_denied_period_ms(1));
+    cr_assert_eq(now_ms - denied_ms, 2 * anti_entropy_denied_period_ms(1));
     answer(CO_OK, CO_OK);
     cr_assert(local_synced(local));
 }
 
-Test(sync_tokens, another_token_is_tried_at_once) {
+Test(anti_entropy_tokens, another_token_is_tried_at_once) {
     put_service("{\"Name\":\"a\",\"Token\":\"one\"}");
     TAKEN("agent: node");
     EXPECT("one: a");
@@ -164,7 +164,7 @@ Test(sync_tokens, another_token_is_tried_at_once) {
     cr_assert(local_synced(local), "the same again changes nothing");
 }
 
-Test(sync_tokens, a_server_that_cannot_tell_yet_is_asked_again) {
+Test(anti_entropy_tokens, a_server_that_cannot_tell_yet_is_asked_again) {
     put_service("{\"Name\":\"a\",\"Token\":\"one\"}");
     TAKEN("agent: node");
     EXPECT("one: a");
@@ -174,15 +174,15 @@ Test(sync_tokens, a_server_that_cannot_tell_yet_is_asked_again) {
     cr_assert_leq(now_ms - refused_ms, 100);
 }
 
-Test(sync_tokens, without_access_control_tokens_split_nothing) {
-    sync_.controlled = false, sync_.services = NULL;
+Test(anti_entropy_tokens, without_access_control_tokens_split_nothing) {
+    anti_entropy.controlled = false, anti_entropy.services = NULL;
     put_service("{\"Name\":\"a\",\"Token\":\"one\",\"Check\":{\"TTL\":\"1m\"}}");
     put_service("{\"Name\":\"b\",\"Token\":\"two\"}");
     TAKEN("agent: node");
     TAKEN("agent: a/service:a b");
 }
 
-Test(sync_tokens, a_denied_node_is_written_again_before_all_else) {
+Test(anti_entropy_tokens, a_denied_node_is_written_again_before_all_else) {
     put_service("{\"Name\":\"a\",\"Token\":\"one\"}");
     EXPECT("agent: node");
     answer(CO_OK, CO_DENIED);
@@ -193,7 +193,7 @@ Test(sync_tokens, a_denied_node_is_written_again_before_all_else) {
     TAKEN("one: a");
 }
 
-Test(sync_tokens, a_service_gives_its_token_to_its_checks_and_both_are_written_down) {
+Test(anti_entropy_tokens, a_service_gives_its_token_to_its_checks_and_both_are_written_down) {
     struct fault fault = {0};
     struct json_object *json =
         json_parse(slice_text("{\"Name\":\"a\",\"Token\":\"one\",\"Check\":{\"TTL\":\"1m\"}}"), &fault);
@@ -218,7 +218,7 @@ Test(sync_tokens, a_service_gives_its_token_to_its_checks_and_both_are_written_d
     service_definition_free(definition);
 }
 
-Test(sync_tokens, a_token_that_is_too_long_is_refused) {
+Test(anti_entropy_tokens, a_token_that_is_too_long_is_refused) {
     struct buffer text = {0};
     struct fault fault = {0};
     buffer_printf(&text, "{\"Name\":\"a\",\"Token\":\"%0*d\"}", REQUESTER_TOKEN_MOST + 1, 0);

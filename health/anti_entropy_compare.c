@@ -4,8 +4,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/message.h"
+#include "health/anti_entropy.h"
 #include "health/state_writer.h"
-#include "health/sync.h"
 
 /* -- equal or not ------------------------------------------------------------------------------------------------- */
 
@@ -80,7 +80,8 @@ static const Pb__Check *stored_check(const struct catalog_view *view, const char
 }
 
 /* Sorted copies of the lists; the records stay where they are. */
-static void view_make(struct sync *sync, const struct sync_catalog *catalog, struct catalog_view *view) {
+static void view_make(struct anti_entropy *sync, const struct anti_entropy_catalog *catalog,
+                      struct catalog_view *view) {
     const Pb__NodeServicesResult *of_node = catalog->services;
     const Pb__ChecksResult *all = catalog->checks;
     if (of_node) {
@@ -105,7 +106,7 @@ static void view_make(struct sync *sync, const struct sync_catalog *catalog, str
 /* The item is in sync, and need not be written. A removed item may be freed by this. */
 static void settle(struct local *local, struct item *item) {
     list_remove(&item->dirty);
-    sync_item_arrived(item);
+    anti_entropy_item_arrived(item);
     item_release(local, item);
 }
 
@@ -130,7 +131,7 @@ static void take_tags(struct local *local, struct local_service *service, const 
     }
 }
 
-static void compare_service(struct sync *sync, struct local_service *service, const Pb__Service *stored) {
+static void compare_service(struct anti_entropy *sync, struct local_service *service, const Pb__Service *stored) {
     struct local *local = sync->local;
     if (service->item.removed) {
         if (stored && strcmp(stored->id, service->item.id) == 0) {
@@ -144,7 +145,7 @@ static void compare_service(struct sync *sync, struct local_service *service, co
      * dirty although none was changed, so that does not count before the first comparison. */
     bool changed = !list_empty(&service->item.dirty) && local->compared;
     if (stored && service->record->enable_tag_override && !changed) { take_tags(local, service, stored); }
-    if (stored && (stored->by_agent || !sync_labels(sync)) &&
+    if (stored && (stored->by_agent || !anti_entropy_labels(sync)) &&
         service_hash(stored, &sync->arena) == service->item.hash) {
         settle(local, &service->item);
     } else {
@@ -162,13 +163,14 @@ static void take_over(struct local *local, struct local_check *check, const Pb__
     item_changed(local, &check->item);
 }
 
-static bool same_output(struct sync *sync, const struct local_check *check, const Pb__Check *stored) {
+static bool same_output(struct anti_entropy *sync, const struct local_check *check, const Pb__Check *stored) {
     const Pb__Check *record = check_record(sync->local, check, &sync->arena);
     return slice_equal(slice_make((char *)record->output.data, record->output.len),
                        slice_make((char *)stored->output.data, stored->output.len));
 }
 
-static void compare_check(struct sync *sync, struct local_check *check, const Pb__Check *stored, uint64_t now_ms) {
+static void compare_check(struct anti_entropy *sync, struct local_check *check, const Pb__Check *stored,
+                          uint64_t now_ms) {
     struct local *local = sync->local;
     if (check->item.removed) {
         if (stored && strcmp(stored->check_id, check->item.id) == 0) {
@@ -179,7 +181,8 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
         return;
     }
     if (check->restored && !check->is_maintenance) take_over(local, check, stored, now_ms);
-    if (!stored || (!stored->by_agent && sync_labels(sync)) || check_hash(stored, &sync->arena) != check->item.hash) {
+    if (!stored || (!stored->by_agent && anti_entropy_labels(sync)) ||
+        check_hash(stored, &sync->arena) != check->item.hash) {
         differ(local, &check->item);
     } else if (same_output(sync, check, stored)) {
         settle(local, &check->item);
@@ -192,13 +195,14 @@ static void compare_check(struct sync *sync, struct local_check *check, const Pb
 /* Removes records from the catalog that this agent once wrote and does not know any more. Records that others wrote
  * under our node are theirs; in a cluster without labels the agent cannot tell them apart, and removes all that it does
  * not know. */
-static void find_strangers(struct sync *sync, const struct catalog_view *view) {
+static void find_strangers(struct anti_entropy *sync, const struct catalog_view *view) {
     struct local *local = sync->local;
-    bool own_service = local->config.is_server && local->config.server_port, labels = sync_labels(sync);
+    bool own_service = local->config.is_server && local->config.server_port, labels = anti_entropy_labels(sync);
     for (size_t i = 0; i < view->service_count; i++) {
         const char *id = view->services[i]->id;
         if (labels && !view->services[i]->by_agent) continue;
-        if ((own_service && same_id(id, SYNC_OWN_SERVICE)) || item_find(&local->services, slice_text(id))) continue;
+        if ((own_service && same_id(id, ANTI_ENTROPY_OWN_SERVICE)) || item_find(&local->services, slice_text(id)))
+            continue;
         log_info("health", "removing an unknown service from the catalog id=%s", id);
         struct local_service *service = service_take(local, id);
         service->item.removed = true;
@@ -210,7 +214,7 @@ static void find_strangers(struct sync *sync, const struct catalog_view *view) {
         if (labels && !view->checks[i]->by_agent) continue;
         if (same_id(id, CHECK_OWN_ID) || item_find(&local->checks, slice_text(id))) continue;
         if (service && service->removed) continue; /* the servers remove it along with its service */
-        if (own_service && same_id(service_id, SYNC_OWN_SERVICE)) continue;
+        if (own_service && same_id(service_id, ANTI_ENTROPY_OWN_SERVICE)) continue;
         log_info("health", "removing an unknown check from the catalog id=%s", id);
         struct local_check *check = check_take(local, id);
         check->shared = check_shared_new(check_definition_blank(id, service_id));
@@ -219,17 +223,17 @@ static void find_strangers(struct sync *sync, const struct catalog_view *view) {
     }
 }
 
-static void compare_own(struct sync *sync, const struct catalog_view *view) {
-    const Pb__RegisterCommand *own = sync_own(sync);
+static void compare_own(struct anti_entropy *sync, const struct catalog_view *view) {
+    const Pb__RegisterCommand *own = anti_entropy_own(sync);
     const Pb__Check *check = stored_check(view, CHECK_OWN_ID);
-    const Pb__Service *service = stored_service(view, SYNC_OWN_SERVICE);
+    const Pb__Service *service = stored_service(view, ANTI_ENTROPY_OWN_SERVICE);
     sync->node_dirty =
         !view->node || node_hash(view->node, &sync->arena) != node_hash(own->node, &sync->arena) || !check ||
         check_hash(check, &sync->arena) != check_hash(own->checks[0], &sync->arena) ||
         (own->service && (!service || service_hash(service, &sync->arena) != service_hash(own->service, &sync->arena)));
 }
 
-void sync_compare(struct sync *sync, const struct sync_catalog *catalog, uint64_t now_ms) {
+void anti_entropy_compare(struct anti_entropy *sync, const struct anti_entropy_catalog *catalog, uint64_t now_ms) {
     struct local *local = sync->local;
     struct catalog_view view = {0};
     view_make(sync, catalog, &view);

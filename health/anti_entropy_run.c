@@ -1,4 +1,4 @@
-#include "health/sync_run.h"
+#include "health/anti_entropy_run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/message.h"
+#include "health/anti_entropy.h"
 #include "health/liveness_run.h"
-#include "health/sync.h"
 #include "rpc/api/access_control.h"
 
 enum { OF_SERVICES, OF_CHECKS, PARTS };
@@ -16,7 +16,7 @@ enum { OF_SERVICES, OF_CHECKS, PARTS };
 struct out_write {
     struct rpc_write write;
     uv_mutex_t lock;
-    struct sync_run *owner; /* NULL: the owner is closed */
+    struct anti_entropy_run *owner; /* NULL: the owner is closed */
     bool ended;
     int error, refused;
     char text[200];
@@ -25,7 +25,7 @@ struct out_write {
 /* Two queries under way, for the catalog's records of this node. They outlive their owner likewise. */
 struct out_read {
     uv_mutex_t lock;
-    struct sync_run *owner;
+    struct anti_entropy_run *owner;
     unsigned left;
     int error;
     struct part {
@@ -37,8 +37,8 @@ struct out_read {
     } parts[PARTS];
 };
 
-struct sync_run {
-    struct sync sync;
+struct anti_entropy_run {
+    struct anti_entropy anti_entropy;
     struct local *local;
     uv_timer_t timer;
     struct out_write *write;
@@ -57,7 +57,7 @@ static void write_free(struct out_write *out) {
 static void on_written(struct rpc_write *write, int error, const struct machine_result *result) {
     struct out_write *out = CONTAINER_OF(write, struct out_write, write);
     uv_mutex_lock(&out->lock);
-    struct sync_run *owner = out->owner;
+    struct anti_entropy_run *owner = out->owner;
     out->error = error;
     if (error == CO_OK) {
         out->refused = result->error;
@@ -70,7 +70,7 @@ static void on_written(struct rpc_write *write, int error, const struct machine_
 }
 
 /* Under local's lock: rpc encodes the message before it returns. */
-static void begin_write(struct sync_run *run, const struct sync_order *order) {
+static void begin_write(struct anti_entropy_run *run, const struct anti_entropy_order *order) {
     struct out_write *out = run->write = mem_zalloc(sizeof *out);
     out->write.done = on_written;
     out->owner = run;
@@ -80,7 +80,7 @@ static void begin_write(struct sync_run *run, const struct sync_order *order) {
     rpc_submit(run->local->rpc, &out->write, order->command, order->message);
 }
 
-static void collect_write(struct sync_run *run) {
+static void collect_write(struct anti_entropy_run *run) {
     struct out_write *out = run->write;
     struct local *local = run->local;
     if (!out) return;
@@ -90,7 +90,8 @@ static void collect_write(struct sync_run *run) {
     if (!ended) return;
     run->write = NULL;
     local_lock(local);
-    sync_written(&run->sync, &(struct sync_answer){out->error, out->refused, out->text}, clock_mono_ms());
+    anti_entropy_written(&run->anti_entropy, &(struct anti_entropy_answer){out->error, out->refused, out->text},
+                         clock_mono_ms());
     local_unlock(local);
     write_free(out);
     local_waiters_look(local);
@@ -118,7 +119,7 @@ static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetc
         buffer_append(&part->records, fetched->records.data, fetched->records.size);
     }
     bool last = --read->left == 0;
-    struct sync_run *owner = read->owner;
+    struct anti_entropy_run *owner = read->owner;
     if (last && owner) local_wake(owner->local); /* it cannot go while we hold the lock */
     uv_mutex_unlock(&read->lock);
     if (last && !owner) read_free(read);
@@ -126,7 +127,7 @@ static void on_fetched(struct rpc_fetch *fetch, int error, const struct rpc_fetc
 
 /* Reads the catalog consistently, so that a deposed leader does not answer. Without a leader the query waits for
  * one. */
-static void begin_read(struct sync_run *run) {
+static void begin_read(struct anti_entropy_run *run) {
     struct out_read *read = run->read = mem_zalloc(sizeof *read);
     const struct query_type *types[PARTS] = {&query_node_services, &query_node_checks};
     Pb__NodeRequest request = PB__NODE_REQUEST__INIT;
@@ -142,11 +143,12 @@ static void begin_read(struct sync_run *run) {
     }
 }
 
-static const ProtobufCMessage *unpack(struct sync_run *run, const struct part *part) {
-    return message_unpack(&run->sync.arena, part->fetch.type->result, buffer_slice(&part->records));
+static const ProtobufCMessage *unpack(struct anti_entropy_run *run, const struct part *part) {
+    return message_unpack(&run->anti_entropy.arena, part->fetch.type->result, buffer_slice(&part->records));
 }
 
-static int take_catalog(struct sync_run *run, const struct out_read *read, struct sync_catalog *catalog) {
+static int take_catalog(struct anti_entropy_run *run, const struct out_read *read,
+                        struct anti_entropy_catalog *catalog) {
     if (read->error != CO_OK) return read->error;
     catalog->services = (const Pb__NodeServicesResult *)unpack(run, &read->parts[OF_SERVICES]);
     catalog->checks = (const Pb__ChecksResult *)unpack(run, &read->parts[OF_CHECKS]);
@@ -156,9 +158,9 @@ static int take_catalog(struct sync_run *run, const struct out_read *read, struc
     return CO_OK;
 }
 
-static void collect_read(struct sync_run *run) {
+static void collect_read(struct anti_entropy_run *run) {
     struct out_read *read = run->read;
-    struct sync_catalog catalog = {0};
+    struct anti_entropy_catalog catalog = {0};
     if (!read) return;
     uv_mutex_lock(&read->lock);
     bool ended = read->left == 0;
@@ -167,8 +169,8 @@ static void collect_read(struct sync_run *run) {
     run->read = NULL;
     int error = take_catalog(run, read, &catalog);
     local_lock(run->local);
-    sync_read(&run->sync, error, &catalog, clock_mono_ms());
-    arena_reset(&run->sync.arena);
+    anti_entropy_read(&run->anti_entropy, error, &catalog, clock_mono_ms());
+    arena_reset(&run->anti_entropy.arena);
     local_unlock(run->local);
     read_free(read);
     local_waiters_look(run->local);
@@ -176,51 +178,51 @@ static void collect_read(struct sync_run *run) {
 
 /* -- what is to be done ------------------------------------------------------------------------------------------- */
 
-static void on_timer(uv_timer_t *timer) { sync_run_kick(timer->data); }
+static void on_timer(uv_timer_t *timer) { anti_entropy_run_kick(timer->data); }
 
-static void arm(struct sync_run *run, uint64_t at_ms) {
+static void arm(struct anti_entropy_run *run, uint64_t at_ms) {
     uint64_t now_ms = clock_mono_ms();
-    if (at_ms == SYNC_NEVER) return;
+    if (at_ms == ANTI_ENTROPY_NEVER) return;
     uv_update_time(run->local->loop);
     uv_timer_start(&run->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
 }
 
-void sync_run_kick(struct sync_run *run) {
+void anti_entropy_run_kick(struct anti_entropy_run *run) {
     struct local *local = run->local;
     if (local->stopping) return;
     collect_write(run);
     collect_read(run);
     struct requester *services = local_requester(local->rpc);
     local_lock(local);
-    run->sync.controlled = rpc_access_controlled(local->rpc), run->sync.services = services;
-    struct sync_order order = sync_next(&run->sync, clock_mono_ms());
-    run->sync.services = NULL;
-    if (order.act == SYNC_WRITE) {
+    run->anti_entropy.controlled = rpc_access_controlled(local->rpc), run->anti_entropy.services = services;
+    struct anti_entropy_order order = anti_entropy_next(&run->anti_entropy, clock_mono_ms());
+    run->anti_entropy.services = NULL;
+    if (order.act == ANTI_ENTROPY_WRITE) {
         begin_write(run, &order);
-        arena_reset(&run->sync.arena);
+        arena_reset(&run->anti_entropy.arena);
     }
     local_unlock(local);
     requester_release(services);
-    if (order.act == SYNC_READ) begin_read(run);
-    else if (order.act == SYNC_REST) arm(run, order.until_ms);
+    if (order.act == ANTI_ENTROPY_READ) begin_read(run);
+    else if (order.act == ANTI_ENTROPY_REST) arm(run, order.until_ms);
 }
 
-void sync_run_compare_soon(struct sync_run *run) {
-    sync_compare_soon(&run->sync);
-    sync_run_kick(run);
+void anti_entropy_run_compare_soon(struct anti_entropy_run *run) {
+    anti_entropy_compare_soon(&run->anti_entropy);
+    anti_entropy_run_kick(run);
 }
 
-void sync_run_compare_within(struct sync_run *run, uint64_t most_ms) {
-    sync_compare_within(&run->sync, most_ms, clock_mono_ms());
-    sync_run_kick(run);
+void anti_entropy_run_compare_within(struct anti_entropy_run *run, uint64_t most_ms) {
+    anti_entropy_compare_within(&run->anti_entropy, most_ms, clock_mono_ms());
+    anti_entropy_run_kick(run);
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------- */
 
-struct sync_run *sync_run_new(struct local *local) {
-    struct sync_run *run = mem_zalloc(sizeof *run);
+struct anti_entropy_run *anti_entropy_run_new(struct local *local) {
+    struct anti_entropy_run *run = mem_zalloc(sizeof *run);
     run->local = local;
-    sync_begin(&run->sync, local, random_u64());
+    anti_entropy_begin(&run->anti_entropy, local, random_u64());
     uv_timer_init(local->loop, &run->timer);
     run->timer.data = run;
     local_wake(local);
@@ -228,14 +230,14 @@ struct sync_run *sync_run_new(struct local *local) {
 }
 
 static void on_closed(uv_handle_t *handle) {
-    struct sync_run *run = handle->data;
+    struct anti_entropy_run *run = handle->data;
     struct local *local = run->local;
-    sync_end(&run->sync);
+    anti_entropy_end(&run->anti_entropy);
     free(run);
     local_part_closed(local);
 }
 
-static void drop_write(struct sync_run *run) {
+static void drop_write(struct anti_entropy_run *run) {
     struct out_write *out = run->write;
     if (!out) return;
     uv_mutex_lock(&out->lock);
@@ -245,7 +247,7 @@ static void drop_write(struct sync_run *run) {
     if (ended) write_free(out);
 }
 
-static void drop_read(struct sync_run *run) {
+static void drop_read(struct anti_entropy_run *run) {
     struct out_read *read = run->read;
     if (!read) return;
     uv_mutex_lock(&read->lock);
@@ -256,7 +258,7 @@ static void drop_read(struct sync_run *run) {
     if (ended) read_free(read);
 }
 
-void sync_run_close(struct sync_run *run) {
+void anti_entropy_run_close(struct anti_entropy_run *run) {
     drop_write(run);
     drop_read(run);
     uv_close((uv_handle_t *)&run->timer, on_closed);

@@ -1,5 +1,5 @@
 /* When a node of a cluster with certificates of its own gets a new certificate. Decides only: certificates, what the
- * cluster trusts and the time are arguments. The acting part is agent/membership_run.h.
+ * cluster trusts and the time are arguments. The acting part is agent/cluster_identity.h.
  *
  * (1) A certificate is renewed from half of its life on, with jitter, so that nodes that joined at one moment do not renew
  *     at one moment.
@@ -12,25 +12,25 @@
  *     a node that was removed; it asks once a day all the same, because it may have been told so in error.
  *
  * Times are Unix seconds. A clock that was set back or ahead counts as what it says now. */
-#ifndef COORD_AGENT_MEMBERSHIP_H
-#define COORD_AGENT_MEMBERSHIP_H
+#ifndef COORD_AGENT_CERTIFICATE_RENEWAL_H
+#define COORD_AGENT_CERTIFICATE_RENEWAL_H
 
 #include "base/random.h"
 #include "tls/certificate.h"
 
-#define MEMBERSHIP_RETRY_LEAST_S 1
-#define MEMBERSHIP_RETRY_MOST_S  300
-#define MEMBERSHIP_REFUSED_S     (24 * 3600)
+#define CERTIFICATE_RENEWAL_RETRY_LEAST_S 1
+#define CERTIFICATE_RENEWAL_RETRY_MOST_S  300
+#define CERTIFICATE_RENEWAL_REFUSED_S     (24 * 3600)
 
-enum membership_state {
-    MEMBERSHIP_NONE, /* no certificate: an open cluster */
-    MEMBERSHIP_GOOD,
-    MEMBERSHIP_DUE,     /* renew it now */
-    MEMBERSHIP_EXPIRED, /* too long ago: rule (5) */
-    MEMBERSHIP_REFUSED, /* the cluster refuses to renew it: rule (5) */
+enum certificate_renewal_state {
+    CERTIFICATE_RENEWAL_NONE, /* no certificate: an open cluster */
+    CERTIFICATE_RENEWAL_GOOD,
+    CERTIFICATE_RENEWAL_DUE,     /* renew it now */
+    CERTIFICATE_RENEWAL_EXPIRED, /* too long ago: rule (5) */
+    CERTIFICATE_RENEWAL_REFUSED, /* the cluster refuses to renew it: rule (5) */
 };
 
-struct membership {
+struct certificate_renewal {
     struct rng rng;
     int64_t spread_s;
     bool has_certificate, has_ca, lacks_key, refused;
@@ -41,24 +41,26 @@ struct membership {
     unsigned failures; /* in a row */
 };
 
-void membership_begin(struct membership *membership, uint64_t seed, int64_t spread_s);
+void certificate_renewal_begin(struct certificate_renewal *renewal, uint64_t seed, int64_t spread_s);
 /* This node has a certificate, which the CA with this pin signed. */
-void membership_certificate(struct membership *membership, struct tls_life life, const uint8_t signed_by[TLS_PIN_SIZE],
-                            int64_t now_s);
+void certificate_renewal_certificate(struct certificate_renewal *renewal, struct tls_life life,
+                                     const uint8_t signed_by[TLS_PIN_SIZE], int64_t now_s);
 /* This CA signs now. `lacks_key`: this is a server, and does not have its key. */
-void membership_ca(struct membership *membership, const uint8_t pin[TLS_PIN_SIZE], bool lacks_key, int64_t now_s);
-enum membership_state membership_state(const struct membership *membership, int64_t now_s);
-/* When membership_state may have changed; INT64_MAX: never by itself. */
-int64_t membership_next_s(const struct membership *membership, int64_t now_s);
+void certificate_renewal_ca(struct certificate_renewal *renewal, const uint8_t pin[TLS_PIN_SIZE], bool lacks_key,
+                            int64_t now_s);
+enum certificate_renewal_state certificate_renewal_state(const struct certificate_renewal *renewal, int64_t now_s);
+/* When certificate_renewal_state may have changed; INT64_MAX: never by itself. */
+int64_t certificate_renewal_next_s(const struct certificate_renewal *renewal, int64_t now_s);
 /* For (2) and (3) only a certificate of the CA that signs now is of use: a server that lacks its key is not to sign. False:
  * half of the life is over, and any is better than none. */
-bool membership_insists(const struct membership *membership, int64_t now_s);
+bool certificate_renewal_insists(const struct certificate_renewal *renewal, int64_t now_s);
 /* A renewal handed over the key of this CA. A server that is behind hands over that of the CA of before: it must not take
  * the place of the new one, which this server may be the only one to have. `has_one`: it has the key of some CA. */
-bool membership_takes_key(const struct membership *membership, bool has_one, const uint8_t pin[TLS_PIN_SIZE]);
-/* The outcome of an attempt. Of one that succeeded after membership_certificate was called, and membership_ca if it
- * brought the key. */
-void membership_renewed(struct membership *membership, int64_t now_s);
-void membership_failed(struct membership *membership, bool for_good, int64_t now_s);
+bool certificate_renewal_takes_key(const struct certificate_renewal *renewal, bool has_one,
+                                   const uint8_t pin[TLS_PIN_SIZE]);
+/* The outcome of an attempt. Of one that succeeded after certificate_renewal_certificate was called, and
+ * certificate_renewal_ca if it brought the key. */
+void certificate_renewal_succeeded(struct certificate_renewal *renewal, int64_t now_s);
+void certificate_renewal_failed(struct certificate_renewal *renewal, bool for_good, int64_t now_s);
 
 #endif

@@ -1,14 +1,14 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "health/anti_entropy.h"
 #include "health/liveness.h"
-#include "health/sync.h"
 
 #define BATCH_ITEMS_MOST 512
 #define BATCH_BYTES_MOST ((size_t)256 * 1024)
 
 struct gathering {
-    struct sync *sync;
+    struct anti_entropy *sync;
     Pb__CatalogBatchCommand *command;
     Pb__RegisterCommand *lone_checks; /* checks whose service does not travel with them */
     size_t bytes;
@@ -18,12 +18,12 @@ struct gathering {
 
 /* -- the node itself ---------------------------------------------------------------------------------------------- */
 
-static Pb__Service *own_service(struct sync *sync) {
+static Pb__Service *own_service(struct anti_entropy *sync) {
     const struct local_config *config = &sync->local->config;
     Pb__Service *service = arena_alloc(&sync->arena, sizeof *service);
     pb__service__init(service);
     service->node = (char *)config->node;
-    service->id = service->name = (char *)SYNC_OWN_SERVICE;
+    service->id = service->name = (char *)ANTI_ENTROPY_OWN_SERVICE;
     service->port = config->server_port;
     service->weight_passing = service->weight_warning = 1;
     const struct {
@@ -41,14 +41,16 @@ static Pb__Service *own_service(struct sync *sync) {
 }
 
 /* The node lease that the agent holds; "": none. */
-static char *by_lease(struct sync *sync) {
+static char *by_lease(struct anti_entropy *sync) {
     const char *lease = sync->local->liveness ? liveness_lease(sync->local->liveness) : NULL;
     return lease ? (char *)lease : (char *)"";
 }
 
-bool sync_labels(const struct sync *sync) { return sync->local->liveness && liveness_lease(sync->local->liveness); }
+bool anti_entropy_labels(const struct anti_entropy *sync) {
+    return sync->local->liveness && liveness_lease(sync->local->liveness);
+}
 
-Pb__RegisterCommand *sync_own(struct sync *sync) {
+Pb__RegisterCommand *anti_entropy_own(struct anti_entropy *sync) {
     struct local *local = sync->local;
     Pb__RegisterCommand *command = arena_alloc(&sync->arena, sizeof *command);
     Pb__Check *check = arena_alloc(&sync->arena, sizeof *check);
@@ -57,7 +59,8 @@ Pb__RegisterCommand *sync_own(struct sync *sync) {
     command->node = (Pb__Node *)local->config.node_record;
     command->own = true;
     command->by_lease = by_lease(sync);
-    if (local->config.is_server && local->config.server_port && !live_service(local, SLICE_LITERAL(SYNC_OWN_SERVICE))) {
+    if (local->config.is_server && local->config.server_port &&
+        !live_service(local, SLICE_LITERAL(ANTI_ENTROPY_OWN_SERVICE))) {
         command->service = own_service(sync);
     }
     static char output[] = "Agent alive and reachable";
@@ -75,7 +78,7 @@ Pb__RegisterCommand *sync_own(struct sync *sync) {
 /* -- what is dirty ------------------------------------------------------------------------------------------------ */
 
 static void fly(struct gathering *g, struct item *item) {
-    struct sync *sync = g->sync;
+    struct anti_entropy *sync = g->sync;
     if (sync->batch_count == sync->batch_capacity) {
         sync->batch_capacity = sync->batch_capacity ? sync->batch_capacity * 2 : 64;
         sync->batch = mem_realloc(sync->batch, sync->batch_capacity * sizeof *sync->batch);
@@ -89,7 +92,7 @@ static void fly(struct gathering *g, struct item *item) {
 }
 
 static Pb__RegisterCommand *add_register(struct gathering *g, size_t checks_most) {
-    struct sync *sync = g->sync;
+    struct anti_entropy *sync = g->sync;
     Pb__RegisterCommand *command = arena_alloc(&sync->arena, sizeof *command);
     pb__register_command__init(command);
     command->node = arena_alloc(&sync->arena, sizeof *command->node);
@@ -102,7 +105,7 @@ static Pb__RegisterCommand *add_register(struct gathering *g, size_t checks_most
 }
 
 static Pb__DeregisterCommand *add_deregister(struct gathering *g) {
-    struct sync *sync = g->sync;
+    struct anti_entropy *sync = g->sync;
     Pb__DeregisterCommand *command = arena_alloc(&sync->arena, sizeof *command);
     pb__deregister_command__init(command);
     command->node = (char *)sync->local->config.node;
@@ -112,7 +115,7 @@ static Pb__DeregisterCommand *add_deregister(struct gathering *g) {
 
 static void add_check(struct gathering *g, Pb__RegisterCommand *command, struct local_check *check) {
     Pb__Check *record = check_record(g->sync->local, check, &g->sync->arena);
-    record->by_agent = sync_labels(g->sync);
+    record->by_agent = anti_entropy_labels(g->sync);
     command->checks[command->n_checks++] = record;
     g->bytes += 128 + check->output.size;
     fly(g, &check->item);
@@ -124,7 +127,7 @@ static bool full(const struct gathering *g) {
 
 /* -- on whose behalf ---------------------------------------------------------------------------------------------- */
 
-const struct requester *sync_requester(const struct sync *sync, const struct item *item) {
+const struct requester *anti_entropy_requester(const struct anti_entropy *sync, const struct item *item) {
     if (!sync->controlled || item->removed) return NULL;
     if (item->requester) return item->requester;
     bool of_node = item->is_check && !*as_check((struct item *)(uintptr_t)item)->shared->definition->service_id;
@@ -140,13 +143,13 @@ static struct local_service *service_first(struct local *local, const struct ite
 }
 
 /* Of what travels next when the item's turn comes. */
-static const struct requester *next_requester(const struct sync *sync, const struct item *item) {
+static const struct requester *next_requester(const struct anti_entropy *sync, const struct item *item) {
     const struct local_service *service = service_first(sync->local, item);
-    return sync_requester(sync, service ? &service->item : item);
+    return anti_entropy_requester(sync, service ? &service->item : item);
 }
 
 static bool fits(const struct gathering *g, const struct item *item) {
-    return requester_equal(sync_requester(g->sync, item), g->requester);
+    return requester_equal(anti_entropy_requester(g->sync, item), g->requester);
 }
 
 /* Adds the service with its dirty checks in one command: the catalog takes them together or not at all. */
@@ -156,13 +159,13 @@ static void add_service(struct gathering *g, struct local_service *service) {
     Pb__RegisterCommand *command = add_register(g, checks);
     command->service = arena_alloc(&g->sync->arena, sizeof *command->service);
     *command->service = *service->record;
-    command->service->by_agent = sync_labels(g->sync);
+    command->service->by_agent = anti_entropy_labels(g->sync);
     g->bytes += pb__service__get_packed_size(service->record);
     fly(g, &service->item);
     LIST_FOREACH(link, &service->checks) {
         struct local_check *check = LIST_ENTRY(link, struct local_check, of_service);
         if (!full(g) && !list_empty(&check->item.dirty) && fits(g, &check->item) &&
-            sync_aside_until_ms(&check->item) <= g->now_ms)
+            anti_entropy_aside_until_ms(&check->item) <= g->now_ms)
             add_check(g, command, check);
     }
 }
@@ -189,21 +192,21 @@ static void add_item(struct gathering *g, struct item *item) {
 
 /* When the item may travel: not while it is set aside, nor while its service has to travel first and is set aside. */
 static uint64_t due_ms(struct local *local, const struct item *item) {
-    uint64_t due = sync_aside_until_ms(item);
+    uint64_t due = anti_entropy_aside_until_ms(item);
     const struct local_service *service = service_first(local, item);
     if (!service) return due;
-    uint64_t of_service = sync_aside_until_ms(&service->item);
+    uint64_t of_service = anti_entropy_aside_until_ms(&service->item);
     return of_service > due ? of_service : due;
 }
 
-const ProtobufCMessage *sync_gather(struct sync *sync, uint8_t *command, uint64_t now_ms) {
+const ProtobufCMessage *anti_entropy_gather(struct anti_entropy *sync, uint8_t *command, uint64_t now_ms) {
     struct local *local = sync->local;
     sync->batch_count = sync->batch_units = 0;
     sync->aside_ms = UINT64_MAX;
     if (sync->node_dirty) {
         sync->node_flying = true;
         *command = CATALOG_REGISTER;
-        return &sync_own(sync)->base;
+        return &anti_entropy_own(sync)->base;
     }
     if (list_empty(&local->dirty)) return NULL;
     struct gathering g = {.sync = sync, .now_ms = now_ms};

@@ -1,11 +1,11 @@
-/* The orders of the sync's deciding part, over a table by itself, with answers and times made up. */
+/* The orders of the part of anti-entropy that decides, over a table by itself, with answers and times made up. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
 #include "base/error.h"
+#include "health/anti_entropy.h"
 #include "health/definition.h"
 #include "health/liveness.h"
-#include "health/sync.h"
 
 #define NODE "n1"
 #define ID   "0c8b5fd8-2166-4a20-a1b1-516072ab0001"
@@ -13,7 +13,7 @@
 static Pb__Node node;
 static struct local *local;
 static struct liveness liveness;
-static struct sync sync_;
+static struct anti_entropy anti_entropy;
 static uint64_t now_ms;
 static Pb__ChecksResult no_checks;
 
@@ -32,23 +32,23 @@ static void setup(void) {
     struct liveness_rules rules = {.node = NODE, .ttl_ns = INT64_C(10000000000), .seed = 3};
     now_ms = 1000;
     local = local_new(&config, 1);
-    sync_begin(&sync_, local, 2);
+    anti_entropy_begin(&anti_entropy, local, 2);
     liveness_begin(&liveness, &rules, now_ms);
     local->liveness = &liveness;
-    cr_assert_eq(sync_next(&sync_, now_ms).act, SYNC_REST, "nothing before there is a lease");
+    cr_assert_eq(anti_entropy_next(&anti_entropy, now_ms).act, ANTI_ENTROPY_REST, "nothing before there is a lease");
     cr_assert_eq(liveness_next(&liveness, true, now_ms).act, LIVENESS_GRANT);
     leave_lease(CO_OK, CO_OK);
-    sync_compare_soon(&sync_);
-    cr_assert_eq(sync_next(&sync_, now_ms).act, SYNC_READ);
-    sync_read(&sync_, CO_OK, &(struct sync_catalog){.checks = &no_checks}, now_ms);
+    anti_entropy_compare_soon(&anti_entropy);
+    cr_assert_eq(anti_entropy_next(&anti_entropy, now_ms).act, ANTI_ENTROPY_READ);
+    anti_entropy_read(&anti_entropy, CO_OK, &(struct anti_entropy_catalog){.checks = &no_checks}, now_ms);
 }
 
 static void teardown(void) {
-    sync_end(&sync_);
+    anti_entropy_end(&anti_entropy);
     local_free(local);
 }
 
-TestSuite(sync_rules, .init = setup, .fini = teardown);
+TestSuite(anti_entropy_rules, .init = setup, .fini = teardown);
 
 static void service(const char *name) {
     char text[100];
@@ -61,47 +61,49 @@ static void service(const char *name) {
 }
 
 /* Until it writes or reads. */
-static struct sync_order next(void) {
+static struct anti_entropy_order next(void) {
     for (;;) {
-        struct sync_order order = sync_next(&sync_, now_ms);
-        if (order.act != SYNC_REST) return order;
-        cr_assert(order.until_ms != SYNC_NEVER && order.until_ms > now_ms);
+        struct anti_entropy_order order = anti_entropy_next(&anti_entropy, now_ms);
+        if (order.act != ANTI_ENTROPY_REST) return order;
+        cr_assert(order.until_ms != ANTI_ENTROPY_NEVER && order.until_ms > now_ms);
         now_ms = order.until_ms;
     }
 }
 
-static void answer(int error, int refused) { sync_written(&sync_, &(struct sync_answer){error, refused, ""}, now_ms); }
+static void answer(int error, int refused) {
+    anti_entropy_written(&anti_entropy, &(struct anti_entropy_answer){error, refused, ""}, now_ms);
+}
 
 static void node_written(void) {
-    struct sync_order order = next();
-    cr_assert(order.act == SYNC_WRITE && order.command == CATALOG_REGISTER, "the node comes first");
+    struct anti_entropy_order order = next();
+    cr_assert(order.act == ANTI_ENTROPY_WRITE && order.command == CATALOG_REGISTER, "the node comes first");
     answer(CO_OK, CO_OK);
 }
 
 /* The services of the next batch. */
 static size_t batch(const char *names[8]) {
-    struct sync_order order = next();
-    cr_assert(order.act == SYNC_WRITE && order.command == CATALOG_BATCH);
+    struct anti_entropy_order order = next();
+    cr_assert(order.act == ANTI_ENTROPY_WRITE && order.command == CATALOG_BATCH);
     const Pb__CatalogBatchCommand *command = (const Pb__CatalogBatchCommand *)order.message;
     cr_assert_str_eq(command->by_lease, ID);
     for (size_t i = 0; i < command->n_registers; i++) names[i] = command->registers[i]->service->id;
     return command->n_registers;
 }
 
-Test(sync_rules, one_write_at_a_time_with_all_that_is_dirty) {
+Test(anti_entropy_rules, one_write_at_a_time_with_all_that_is_dirty) {
     const char *names[8];
     service("a"), service("b");
     node_written();
     cr_assert_eq(batch(names), 2);
     service("c");
-    cr_assert(sync_next(&sync_, now_ms).act == SYNC_REST && !local_synced(local));
+    cr_assert(anti_entropy_next(&anti_entropy, now_ms).act == ANTI_ENTROPY_REST && !local_synced(local));
     answer(CO_OK, CO_OK);
     cr_assert(batch(names) == 1 && strcmp(names[0], "c") == 0);
     answer(CO_OK, CO_OK);
     cr_assert(local_synced(local));
 }
 
-Test(sync_rules, what_was_not_taken_goes_again_in_order) {
+Test(anti_entropy_rules, what_was_not_taken_goes_again_in_order) {
     const char *names[8];
     node_written();
     service("a");
@@ -111,7 +113,7 @@ Test(sync_rules, what_was_not_taken_goes_again_in_order) {
     cr_assert(batch(names) == 2 && strcmp(names[0], "a") == 0 && strcmp(names[1], "b") == 0);
 }
 
-Test(sync_rules, an_unknown_outcome_voids_the_lease_and_then_the_catalog_is_compared) {
+Test(anti_entropy_rules, an_unknown_outcome_voids_the_lease_and_then_the_catalog_is_compared) {
     const char *names[8];
     node_written();
     service("a");
@@ -119,14 +121,14 @@ Test(sync_rules, an_unknown_outcome_voids_the_lease_and_then_the_catalog_is_comp
     answer(CO_UNKNOWN_OUTCOME, CO_OK);
     cr_assert(!liveness_may_write(&liveness));
     now_ms += 60000;
-    cr_assert_eq(sync_next(&sync_, now_ms).act, SYNC_REST, "not before there is a new lease");
+    cr_assert_eq(anti_entropy_next(&anti_entropy, now_ms).act, ANTI_ENTROPY_REST, "not before there is a new lease");
     cr_assert_eq(liveness_next(&liveness, true, now_ms).act, LIVENESS_CHANGED);
     cr_assert_eq(liveness_next(&liveness, true, now_ms).act, LIVENESS_GRANT);
     leave_lease(CO_OK, CO_OK);
-    cr_assert_eq(next().act, SYNC_READ);
+    cr_assert_eq(next().act, ANTI_ENTROPY_READ);
 }
 
-Test(sync_rules, a_lease_that_does_not_stand_is_lost) {
+Test(anti_entropy_rules, a_lease_that_does_not_stand_is_lost) {
     const char *names[8];
     node_written();
     service("a");
@@ -140,13 +142,13 @@ static void lose(void) {
     answer(CO_UNKNOWN_OUTCOME, CO_OK);
     while (liveness_next(&liveness, true, now_ms).act != LIVENESS_GRANT) continue;
     leave_lease(CO_OK, CO_OK);
-    sync_compare_soon(&sync_);
-    cr_assert_eq(next().act, SYNC_READ);
-    sync_read(&sync_, CO_OK, &(struct sync_catalog){.checks = &no_checks}, now_ms);
+    anti_entropy_compare_soon(&anti_entropy);
+    cr_assert_eq(next().act, ANTI_ENTROPY_READ);
+    anti_entropy_read(&anti_entropy, CO_OK, &(struct anti_entropy_catalog){.checks = &no_checks}, now_ms);
     node_written();
 }
 
-Test(sync_rules, a_record_that_loses_its_connection_is_set_aside_and_comes_back) {
+Test(anti_entropy_rules, a_record_that_loses_its_connection_is_set_aside_and_comes_back) {
     const char *names[8];
     node_written();
     service("bad"), service("good");

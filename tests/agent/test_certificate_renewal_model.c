@@ -1,15 +1,15 @@
-/* Clusters of three servers and five agents through months of virtual time, by the rules of agent/membership.h and with real
- * certificates and judgements: rotations at any server, lost answers and records, nodes away for days, removed nodes,
- * restarts at any moment. No living member is locked out for longer than it takes to ask again; nobody renews in a loop;
- * a key of the newest CA is found or made; in the end the old CAs are gone, and whoever was removed stays out. A failure
- * names its seed: COORD_SEED=N runs that one. */
+/* Clusters of three servers and five agents through months of virtual time, by the rules of agent/certificate_renewal.h
+ * and with real certificates and judgements: rotations at any server, lost answers and records, nodes away for days,
+ * removed nodes, restarts at any moment. No living member is locked out for longer than it takes to ask again; nobody
+ * renews in a loop; a key of the newest CA is found or made; in the end the old CAs are gone, and whoever was removed
+ * stays out. A failure names its seed: COORD_SEED=N runs that one. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "agent/membership.h"
+#include "agent/certificate_renewal.h"
 #include "base/check.h"
 #include "base/memory.h"
 #include "rpc/wire/security.h"
@@ -23,7 +23,7 @@ enum { SERVERS = 3, NODES = 8, CAS = 8, SEEDS = 1000 };
 #define SKEW     300 /* as the server issues them */
 #define SPREAD   60
 #define NEVER    INT64_MAX
-#define PATIENCE (3 * MEMBERSHIP_RETRY_MOST_S + SPREAD)
+#define PATIENCE (3 * CERTIFICATE_RENEWAL_RETRY_MOST_S + SPREAD)
 
 static uint64_t seed;
 #define EXPECT(condition, ...)                                                  \
@@ -102,7 +102,7 @@ static bool cas_have(cas_t cas, int wanted) {
 static cas_t cas_first(cas_t cas) { return (cas & 0xff) | ~UINT64_C(0xff); }
 static cas_t cas_add(cas_t cas, int one, int by) { return cas << 8 | (uint64_t)(one << 4 | by); }
 
-static void cas_pem(cas_t cas, struct buffer *pem) { /* as membership_run writes ca.pem */
+static void cas_pem(cas_t cas, struct buffer *pem) { /* as cluster_identity writes ca.pem */
     for (unsigned i = 0; i < cas_count(cas); i++) {
         int one = cas_at(cas, i), by = (int)(cas >> 8 * i & 15);
         buffer_append(pem, ca[one].data, ca[one].size);
@@ -176,7 +176,7 @@ struct node {
     cas_t cas;
     size_t applied; /* servers: so many states */
     /* its memory */
-    struct membership membership;
+    struct certificate_renewal renewal;
     size_t followed; /* the state that it took last */
     int64_t follow_s, catch_s, back_s, out_s;
     unsigned renewals, restarts, refusals;
@@ -246,15 +246,15 @@ static void commit(struct state next) {
         if (w.nodes[i].up) w.nodes[i].follow_s = soon(3);
 }
 
-/* -- a node, as agent/membership_run.c acts ------------------------------------------------------------------------- */
+/* -- a node, as agent/cluster_identity.c acts ---------------------------------------------------------------------- */
 static void note_key(struct node *node) {
-    if (node->membership.lacks_key && node->key >= 0 &&
-        memcmp(ca_pin[node->key], node->membership.signs_now, TLS_PIN_SIZE) == 0)
-        membership_ca(&node->membership, ca_pin[node->key], false, w.now_s);
+    if (node->renewal.lacks_key && node->key >= 0 &&
+        memcmp(ca_pin[node->key], node->renewal.signs_now, TLS_PIN_SIZE) == 0)
+        certificate_renewal_ca(&node->renewal, ca_pin[node->key], false, w.now_s);
 }
 
 static void take_files(struct node *node) {
-    membership_certificate(&node->membership, node->life, ca_pin[node->signer], w.now_s);
+    certificate_renewal_certificate(&node->renewal, node->life, ca_pin[node->signer], w.now_s);
     note_key(node);
 }
 
@@ -262,7 +262,7 @@ static void take_trust(struct node *node, cas_t cas) {
     int first = cas_at(cas, 0);
     if (node->cas != cas) node->cas = cas, take_files(node);
     if (is_server(node) && node->key != first && node->next == first) node->key = first, node->next = -1;
-    membership_ca(&node->membership, ca_pin[first], is_server(node) && node->key != first, w.now_s);
+    certificate_renewal_ca(&node->renewal, ca_pin[first], is_server(node) && node->key != first, w.now_s);
 }
 
 static void follow(struct node *node) {
@@ -284,7 +284,7 @@ static void catch_up(struct node *server) {
 static void start(struct node *node) {
     node->up = true, node->back_s = NEVER, node->out_s = NEVER, node->restarts++;
     if (is_server(node) && !cas_have(node->cas, node->key)) node->key = -1;
-    membership_begin(&node->membership, rng_next(&w.rng), SPREAD);
+    certificate_renewal_begin(&node->renewal, rng_next(&w.rng), SPREAD);
     take_files(node);
     node->follow_s = soon(3);
     node->catch_s = is_server(node) ? soon(10) : NEVER;
@@ -307,9 +307,9 @@ static void keep_answer(struct node *node, const struct node *server) {
     int key = server->key;
     node->signer = key, node->life = (struct tls_life){w.now_s - SKEW, w.now_s + WEEK};
     node->cas = known(server)->cas, node->renewals++;
-    if (is_server(node) && membership_takes_key(&node->membership, node->key >= 0, ca_pin[key])) node->key = key;
+    if (is_server(node) && certificate_renewal_takes_key(&node->renewal, node->key >= 0, ca_pin[key])) node->key = key;
     take_files(node);
-    membership_renewed(&node->membership, w.now_s);
+    certificate_renewal_succeeded(&node->renewal, w.now_s);
     if (!some_leader() || below(20) == 0) return; /* its record is lost */
     struct state next = *newest();
     if (next.record[number(node)].removed) return;
@@ -318,10 +318,10 @@ static void keep_answer(struct node *node, const struct node *server) {
 }
 
 static void renew(struct node *node) {
-    bool insists = membership_insists(&node->membership, w.now_s);
+    bool insists = certificate_renewal_insists(&node->renewal, w.now_s);
     uint8_t signs[TLS_PIN_SIZE];
     int error = CO_NOLEADER;
-    memcpy(signs, node->membership.signs_now, sizeof signs);
+    memcpy(signs, node->renewal.signs_now, sizeof signs);
     for (int i = 0; i < SERVERS; i++) {
         int rv = ask(node, &w.nodes[i], insists, signs);
         if (rv == CO_OK && below(20) == 0) { /* it is killed before it has kept the answer */
@@ -335,7 +335,7 @@ static void renew(struct node *node) {
         if (i == 0 || (rv != CO_DENIED) >= (error != CO_DENIED)) error = rv;
     }
     node->refusals += error == CO_DENIED;
-    membership_failed(&node->membership, error == CO_DENIED, w.now_s);
+    certificate_renewal_failed(&node->renewal, error == CO_DENIED, w.now_s);
 }
 
 /* -- operators: rpc/server/trust_admin.c ---------------------------------------------------------------------------- */
@@ -426,7 +426,7 @@ static void check_renewals(void) {
 static int64_t next_of(const struct node *node) {
     int64_t next = node->back_s;
     if (!node->up) return next;
-    int64_t due = membership_next_s(&node->membership, w.now_s);
+    int64_t due = certificate_renewal_next_s(&node->renewal, w.now_s);
     next = node->follow_s < node->catch_s ? node->follow_s : node->catch_s;
     return due < next ? due : next;
 }
@@ -436,7 +436,7 @@ static void turn(struct node *node) {
     if (!node->up) return;
     if (node->catch_s <= w.now_s) catch_up(node);
     if (node->follow_s <= w.now_s) follow(node);
-    if (membership_state(&node->membership, w.now_s) == MEMBERSHIP_DUE) renew(node);
+    if (certificate_renewal_state(&node->renewal, w.now_s) == CERTIFICATE_RENEWAL_DUE) renew(node);
 }
 
 static void run_to(int64_t end_s) {
@@ -528,7 +528,7 @@ static void run_seed(void) {
     check_renewals();
 }
 
-Test(membership_model, nobody_is_locked_out_and_nobody_renews_in_a_loop) {
+Test(certificate_renewal_model, nobody_is_locked_out_and_nobody_renews_in_a_loop) {
     const char *chosen = getenv("COORD_SEED");
     unsigned rotations = 0, lost = 0, removed = 0;
     make_keys();
