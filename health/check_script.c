@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "base/check.h"
-#include "health/runner_program.h"
+#include "health/check_program.h"
 
 static void judge(const struct program *program, const struct program_end *end, Pb__Status *status,
                   struct buffer *text) {

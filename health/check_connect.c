@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "health/runner_net.h"
+#include "health/check_net.h"
 
 #define NEXT_ADDRESS_MS 300
 

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "base/check.h"
-#include "health/runner_program.h"
+#include "health/check_program.h"
 
 #define OUTPUT_MOST 2048
 

@@ -1,6 +1,6 @@
 /* Verifies the peer of a TLS session. */
-#ifndef COORD_HEALTH_RUNNER_TRUST_H
-#define COORD_HEALTH_RUNNER_TRUST_H
+#ifndef COORD_HEALTH_CHECK_TRUST_H
+#define COORD_HEALTH_CHECK_TRUST_H
 
 #include <gnutls/gnutls.h>
 #include <stdbool.h>

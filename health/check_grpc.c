@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "health/check_h2.h"
 #include "health/grpc_answer.h"
 #include "health/grpc_health.pb-c.h"
-#include "health/runner_h2.h"
 
 struct grpc_run {
     struct h2_run h2;

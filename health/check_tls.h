@@ -1,6 +1,6 @@
 /* TLS for the runners' own connections, as a client, over memory: what came in, what is to go out. Loop thread only. */
-#ifndef COORD_HEALTH_RUNNER_TLS_H
-#define COORD_HEALTH_RUNNER_TLS_H
+#ifndef COORD_HEALTH_CHECK_TLS_H
+#define COORD_HEALTH_CHECK_TLS_H
 
 #include "base/buffer.h"
 #include "base/error.h"

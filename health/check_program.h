@@ -15,12 +15,12 @@
  *
  * When the agent itself is killed, program_keeper.h ends the programs that it leaves running, because the next agent
  * runs the checks anew. */
-#ifndef COORD_HEALTH_RUNNER_PROGRAM_H
-#define COORD_HEALTH_RUNNER_PROGRAM_H
+#ifndef COORD_HEALTH_CHECK_PROGRAM_H
+#define COORD_HEALTH_CHECK_PROGRAM_H
 
 #include <sys/types.h>
 
-#include "health/runner.h"
+#include "health/check_runner.h"
 
 #define PROGRAM_SPAWNS_MOST 2
 
@@ -71,7 +71,7 @@ bool program_failed(const struct program *program, const struct program_end *end
 /* Appends the program's output, after a line that says so when it is not all of it. */
 void program_append_output(const struct program_end *end, struct buffer *text);
 
-/* Judges the output of `systemctl show` about a unit (runner_os_service.c). */
+/* Judges the output of `systemctl show` about a unit (check_os_service.c). */
 void os_service_judge(const char *unit, const struct program_end *end, Pb__Status *status, struct buffer *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* The trusted certificates. Reading the whole trust store costs 7 ms and 2.5 MB: it is read once, not for every
  * connection. */
-#include "health/runner_trust.h"
+#include "health/check_trust.h"
 
 #include <gnutls/x509.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "health/runner.h"
+#include "health/check_runner.h"
 
 /* An attempt whose result is known at its start. */
 struct known_run {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
-#include "health/runner_h2.h"
+#include "health/check_h2.h"
 
 #define PING_SIZE 8
 

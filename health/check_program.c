@@ -1,4 +1,4 @@
-#include "health/runner_program.h"
+#include "health/check_program.h"
 
 #include <errno.h>
 #include <fcntl.h>

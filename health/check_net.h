@@ -1,11 +1,11 @@
 /* The common parts of the runners with sockets of their own (TCP, UDP, gRPC, H2 ping): the life of an attempt with its
  * deadline, targets ("host:port"), look-ups, and a connection to any address of a name. Loop thread only. */
-#ifndef COORD_HEALTH_RUNNER_NET_H
-#define COORD_HEALTH_RUNNER_NET_H
+#ifndef COORD_HEALTH_CHECK_NET_H
+#define COORD_HEALTH_CHECK_NET_H
 
 #include <netinet/in.h>
 
-#include "health/runner.h"
+#include "health/check_runner.h"
 
 /* -- an attempt --------------------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "health/runner_http.h"
+#include "health/check_http.h"
 
 struct runner_http {
     struct runners *runners;

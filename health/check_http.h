@@ -1,10 +1,10 @@
-/* Shared by runner_http*.c. */
-#ifndef COORD_HEALTH_RUNNER_HTTP_H
-#define COORD_HEALTH_RUNNER_HTTP_H
+/* Shared by check_http*.c. */
+#ifndef COORD_HEALTH_CHECK_HTTP_H
+#define COORD_HEALTH_CHECK_HTTP_H
 
 #include <curl/curl.h>
 
-#include "health/runner.h"
+#include "health/check_runner.h"
 
 #define HTTP_REDIRECTS_MOST 10
 
@@ -33,7 +33,7 @@ void http_request_prepare(struct http_run *http, const struct check_definition *
 
 /* True: this libcurl lets us look at its TLS sessions. False: libcurl has to verify the server by itself. */
 bool http_tls_can_verify(void);
-/* `easy`: connected, nothing sent yet. As trust_verify (health/runner_trust.h). Loop thread. */
+/* `easy`: connected, nothing sent yet. As trust_verify (health/check_trust.h). Loop thread. */
 bool http_tls_verify(CURL *easy, const char *host, struct fault *fault);
 
 #endif

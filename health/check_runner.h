@@ -2,8 +2,8 @@
  *
  * An attempt ends by calling `done` once, never from within its start, or by being cancelled, after which `done` is not
  * called. Its memory and handles are freed a little later; runners_close waits for that. */
-#ifndef COORD_HEALTH_RUNNER_H
-#define COORD_HEALTH_RUNNER_H
+#ifndef COORD_HEALTH_CHECK_RUNNER_H
+#define COORD_HEALTH_CHECK_RUNNER_H
 
 #include "health/local.h"
 #include "health/program_keeper.h"
@@ -36,7 +36,7 @@ struct runners {
     uv_loop_t *loop;
     size_t open;              /* attempts, engines and handles that are not freed yet */
     struct runner_http *http; /* libcurl: begun with the first HTTP check */
-    struct list programs;     /* runner_program.h: all that were started, or wait to be */
+    struct list programs;     /* check_program.h: all that were started, or wait to be */
     unsigned spawning;
     struct program_keeper keeper; /* begun with the first program */
     bool keeper_begins, keeper_failed;

@@ -1,4 +1,4 @@
-#include "health/runner_net.h"
+#include "health/check_net.h"
 
 #include <netdb.h>
 #include <stdlib.h>

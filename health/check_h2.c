@@ -1,4 +1,4 @@
-#include "health/runner_h2.h"
+#include "health/check_h2.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

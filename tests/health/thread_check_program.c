@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "health/check_program.h"
 #include "health/definition.h"
-#include "health/runner_program.h"
 
 struct outcome {
     bool ended;

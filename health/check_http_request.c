@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "health/runner_http.h"
+#include "health/check_http.h"
 
 #define BODY_MOST      ((size_t)1 << 20) /* what comes after it is not read */
 #define RECEIVE_BUFFER 4096L

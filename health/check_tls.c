@@ -1,4 +1,4 @@
-#include "health/runner_tls.h"
+#include "health/check_tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "health/runner_trust.h"
+#include "health/check_trust.h"
 
 #define PROTOCOL "h2" /* RFC 9113, section 3.2 */
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "health/runner_net.h"
+#include "health/check_net.h"
 
 struct udp_run {
     struct net_run net;

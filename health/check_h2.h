@@ -3,13 +3,13 @@
  *
  * A peer may send whatever it likes, as slowly as it likes: an attempt takes H2_RECEIVE_MOST bytes from it, header
  * fields of H2_HEADERS_MOST in all, and ends at its deadline. Loop thread only. */
-#ifndef COORD_HEALTH_RUNNER_H2_H
-#define COORD_HEALTH_RUNNER_H2_H
+#ifndef COORD_HEALTH_CHECK_H2_H
+#define COORD_HEALTH_CHECK_H2_H
 
 #include <nghttp2/nghttp2.h>
 
-#include "health/runner_net.h"
-#include "health/runner_tls.h"
+#include "health/check_net.h"
+#include "health/check_tls.h"
 
 #define H2_RECEIVE_MOST ((size_t)256 << 10)
 #define H2_HEADERS_MOST ((size_t)16 << 10)

@@ -1,11 +1,11 @@
 /* Verification of servers' certificates for HTTP checks. libcurl over GnuTLS reads the whole trust store anew for
- * every connection; here it is shared (runner_trust.h). libcurl makes the connection without looking at the
+ * every connection; here it is shared (check_trust.h). libcurl makes the connection without looking at the
  * certificate and asks before the request leaves: nothing is sent to a server that is not the right one. */
 #include <curl/curl.h>
 #include <string.h>
 
-#include "health/runner_http.h"
-#include "health/runner_trust.h"
+#include "health/check_http.h"
+#include "health/check_trust.h"
 
 bool http_tls_can_verify(void) {
     const curl_version_info_data *info = curl_version_info(CURLVERSION_NOW);

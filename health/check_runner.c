@@ -1,4 +1,4 @@
-#include "health/runner.h"
+#include "health/check_runner.h"
 
 #include "base/check.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "health/check_runner.h"
 #include "health/definition.h"
-#include "health/runner.h"
 #include "web.h"
 
 struct outcome {
