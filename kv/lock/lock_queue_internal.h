@@ -3,7 +3,7 @@
 #define COORD_KV_LOCK_QUEUE_INTERNAL_H
 
 #include "base/check.h"
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 #include "kv/session/session.h"
 
 /* The position of an entry: the token of its grant, or QUEUE_WAITS; its priority, highest first; its place. The numbers

@@ -1,13 +1,13 @@
 /* Changes of queues. */
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 
 #include "base/message.h"
 #include "base/text.h"
-#include "kv/lock/circle.h"
-#include "kv/lock/delay.h"
-#include "kv/lock/queue_aside.h"
-#include "kv/lock/queue_internal.h"
-#include "kv/lock/transitions.h"
+#include "kv/lock/lock_circle.h"
+#include "kv/lock/lock_delay.h"
+#include "kv/lock/lock_queue_aside.h"
+#include "kv/lock/lock_queue_internal.h"
+#include "kv/lock/lock_transitions.h"
 
 /* A queue that is being changed by the entry. */
 struct change {

@@ -1,6 +1,6 @@
 /* Keys and rows of queues. */
 #include "base/message.h"
-#include "kv/lock/queue_internal.h"
+#include "kv/lock/lock_queue_internal.h"
 
 struct position position_of(const Pb__QueueEntry *entry) {
     return (struct position){entry->token ? entry->token : QUEUE_WAITS, entry->priority, entry->place};

@@ -1,4 +1,4 @@
-#include "kv/lock/transitions.h"
+#include "kv/lock/lock_transitions.h"
 
 #include "base/check.h"
 #include "base/error.h"

@@ -3,7 +3,7 @@
 #ifndef COORD_KV_LOCK_QUEUE_ASIDE_H
 #define COORD_KV_LOCK_QUEUE_ASIDE_H
 
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 
 void queue_free_put(struct machine_tx *tx, const struct queue_family *family, struct slice name, uint64_t freed);
 void queue_free_del(struct machine_tx *tx, const struct queue_family *family, struct slice name, uint64_t freed);

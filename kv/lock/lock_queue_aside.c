@@ -1,9 +1,9 @@
-#include "kv/lock/queue_aside.h"
+#include "kv/lock/lock_queue_aside.h"
 
-#include "kv/lock/delay.h"
-#include "kv/lock/queue_internal.h"
+#include "kv/lock/lock_delay.h"
+#include "kv/lock/lock_queue_internal.h"
 
-/* FREE, index, name -> nothing; DELAYED, name, NUL, index -> a row of kv/lock/delay.h. Numbers are big-endian. */
+/* FREE, index, name -> nothing; DELAYED, name, NUL, index -> a row of kv/lock/lock_delay.h. Numbers are big-endian. */
 enum { FREE = 1, DELAYED = 2, ASIDE_KEY_MAX = 1 + 8 + QUEUE_NAME_MAX + 1 };
 
 static struct slice free_key(struct slice name, uint64_t freed, char room[ASIDE_KEY_MAX]) {

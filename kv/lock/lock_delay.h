@@ -1,6 +1,6 @@
 /* Lock-delays: when the session of a holder ends, nobody gets the name for a while, because the holder may not know yet
- * that it lost it. Keys (kv/keys/) and queues (kv/lock/queue.h) keep the delays that are under way in tables of their
- * own, in rows of the same form. The leader's expiry counts the time, and its command ends the delay.
+ * that it lost it. Keys (kv/keys/) and queues (kv/lock/lock_queue.h) keep the delays that are under way in tables of
+ * their own, in rows of the same form. The leader's expiry counts the time, and its command ends the delay.
  *
  * Functions that take a tx are called by the applier while it applies an entry. */
 #ifndef COORD_KV_LOCK_DELAY_H

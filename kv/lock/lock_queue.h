@@ -15,7 +15,7 @@
  * (3) A session is in a queue once. When it acquires again it is told what it has: its token, or its place.
  * (4) A wait that would close a circle is refused (CO_CONFLICT), and the text names the circle: the session would wait
  *     for a holder that waits for this session, over any number of names. Names with a limit and elections have no such
- *     check: see kv/lock/circle.h.
+ *     check: see kv/lock/lock_circle.h.
  * (5) When the session of a holder ends and has a lock-delay, the queue moves on only after the leader's command that
  *     the delay is over. (Except when the very entry that ends the session granted it the name, because that holder
  *     never knew.)
@@ -27,7 +27,7 @@
 #define COORD_KV_LOCK_QUEUE_H
 
 #include "base/text.h"
-#include "kv/lock/queue.pb-c.h"
+#include "kv/lock/lock_queue.pb-c.h"
 #include "registry/machine.h"
 
 #define QUEUE_NAME_MAX     256   /* bytes of a name, which has no NUL */

@@ -1,7 +1,7 @@
 /* Reads of queues. */
 #include "base/message.h"
-#include "kv/lock/queue_internal.h"
-#include "kv/lock/transitions.h"
+#include "kv/lock/lock_queue_internal.h"
+#include "kv/lock/lock_transitions.h"
 
 int queue_entry(struct store_txn *txn, const struct queue_family *family, struct slice name, struct slice session,
                 struct arena *arena, Pb__QueueEntry **entry) {

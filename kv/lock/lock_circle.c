@@ -1,8 +1,8 @@
-#include "kv/lock/circle.h"
+#include "kv/lock/lock_circle.h"
 
 #include "base/buffer.h"
 #include "base/message.h"
-#include "kv/lock/queue_internal.h"
+#include "kv/lock/lock_queue_internal.h"
 
 /* A session that waits for the session of the search, directly or over others; the first is that session itself. */
 struct reached {

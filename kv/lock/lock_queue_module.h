@@ -1,10 +1,10 @@
 /* For the modules that are families of queues (kv/lock/lock.c, kv/election/election.c): the functions that the rows of
  * registry/module.h, registry/expiry.h and the queries need. They have no argument for the family, so each family has
- * its own; each passes on to the function of kv/lock/queue.h with the family. */
+ * its own; each passes on to the function of kv/lock/lock_queue.h with the family. */
 #ifndef COORD_KV_LOCK_QUEUE_MODULE_H
 #define COORD_KV_LOCK_QUEUE_MODULE_H
 
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 
 /* As module_command.apply of a command, for queue_NAME. */
 #define QUEUE_APPLY(family, name)                                                                  \

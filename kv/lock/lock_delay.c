@@ -1,4 +1,4 @@
-#include "kv/lock/delay.h"
+#include "kv/lock/lock_delay.h"
 
 #include "base/check.h"
 #include "registry/expiry.h"

@@ -4,7 +4,7 @@
 #define COORD_KV_LOCK_TRANSITIONS_H
 
 #include "base/buffer.h"
-#include "kv/lock/queue.pb-c.h"
+#include "kv/lock/lock_queue.pb-c.h"
 
 #define TRANSITIONS_MOST 20
 

@@ -2,7 +2,7 @@
 #ifndef COORD_KV_LOCK_CIRCLE_H
 #define COORD_KV_LOCK_CIRCLE_H
 
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 
 #define CIRCLE_MOST 500 /* rows that are looked at; when there are more the wait is let in */
 

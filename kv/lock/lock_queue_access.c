@@ -1,6 +1,6 @@
 /* Locks and elections are read and written by the rules `lock` for their names. */
 #include "base/check.h"
-#include "kv/lock/queue_internal.h"
+#include "kv/lock/lock_queue_internal.h"
 
 static int may_write(struct access_check *check, const char *name) {
     return access_require(check, ACCESS_LOCK, slice_text(name), ACCESS_WRITE);
