@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "base/random.h"
-#include "http/limits.h"
+#include "http/rate_limits.h"
 
 #define SECOND 1000000000ull
 #define MS     1000000ull

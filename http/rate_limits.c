@@ -1,4 +1,4 @@
-#include "http/limits.h"
+#include "http/rate_limits.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The limits of requests (http/limits.h), for each request as it comes. */
+/* The limits of requests (http/rate_limits.h), for each request as it comes. */
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "http/impl.h"

@@ -7,8 +7,8 @@
  * whose buckets are next to being full are forgotten first, and then begin with a full one.
  *
  * Time is an argument. Any thread. */
-#ifndef COORD_HTTP_LIMITS_H
-#define COORD_HTTP_LIMITS_H
+#ifndef COORD_HTTP_RATE_LIMITS_H
+#define COORD_HTTP_RATE_LIMITS_H
 
 #include <stdbool.h>
 #include <stdint.h>
