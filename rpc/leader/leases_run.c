@@ -1,4 +1,4 @@
-#include "rpc/leader/lessor_run.h"
+#include "rpc/leader/leases_run.h"
 
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rpc/leader/forwarding_run.h"
-#include "rpc/leader/lessor.h"
+#include "rpc/leader/leases.h"
 
 struct lessor_run {
     /* Loop thread. */

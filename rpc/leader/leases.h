@@ -12,10 +12,10 @@
  * (5) Renewals share rounds: one that comes within LESSOR_GATHER_MS of the last round waits until that time is over,
  *     and for others.
  *
- * Pure: time is an argument, everything else is reached through the callbacks (rpc/leader/lessor_run.c is the program's). One
+ * Pure: time is an argument, everything else is reached through the callbacks (rpc/leader/leases_run.c is the program's). One
  * thread. */
-#ifndef COORD_RPC_LESSOR_H
-#define COORD_RPC_LESSOR_H
+#ifndef COORD_RPC_LEASES_H
+#define COORD_RPC_LEASES_H
 
 #include "registry/machine.h"
 #include "rpc/api/rpc.h"

@@ -9,7 +9,7 @@
 #include "kv/session/session.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
-#include "rpc/leader/lessor.h"
+#include "rpc/leader/leases.h"
 #include "tests/lib/fixture.h"
 
 static struct fixture world;

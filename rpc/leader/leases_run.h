@@ -1,7 +1,7 @@
-/* Connects rpc/leader/lessor.h with the program: loop, timers and other threads' mail. Its state is rpc->leases. Loop
+/* Connects rpc/leader/leases.h with the program: loop, timers and other threads' mail. Its state is rpc->leases. Loop
  * thread, unless noted. */
-#ifndef COORD_RPC_LESSOR_RUN_H
-#define COORD_RPC_LESSOR_RUN_H
+#ifndef COORD_RPC_LEASES_RUN_H
+#define COORD_RPC_LEASES_RUN_H
 
 #include "rpc/core/rpc_internal.h"
 

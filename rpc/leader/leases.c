@@ -1,4 +1,4 @@
-#include "rpc/leader/lessor.h"
+#include "rpc/leader/leases.h"
 
 #include <stdlib.h>
 
