@@ -19,7 +19,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "http/limits.h"
+#include "http/rate_limits.h"
 
 /* All strings and arrays belong to the config. */
 struct config_texts {
@@ -138,7 +138,7 @@ struct config {
     /* limits and times */
     uint64_t http_max_conns_per_client; /* 0: no limit */
     const char *request_limits_mode;    /* disabled, permissive, enforcing */
-    int64_t limit_rates[LIMITS];        /* http/limits.h; 0 and -1: no limit */
+    int64_t limit_rates[LIMITS];        /* http/rate_limits.h; 0 and -1: no limit */
     uint64_t kv_max_value_size;
     uint64_t txn_max_req_len, txn_max_operations;
     int64_t session_ttl_min_ns;

@@ -7,7 +7,7 @@
 #include "agent/config_internal.h"
 #include "base/suggest.h"
 #include "health/flap.h"
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 #include "kv/quota/quota.h"
 #include "kv/txn/txn.h"
 #include "lb/coordinate_batch.h"

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "health/check_runner.h"
 #include "health/definition.h"
-#include "health/runner.h"
 
 #define UNIT_MOST 255 /* systemd.unit(5): names are shorter than 256 bytes */
 

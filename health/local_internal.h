@@ -20,9 +20,9 @@
 #include "base/list.h"
 #include "base/random.h"
 #include "health/check.h"
+#include "health/check_runner.h"
 #include "health/check_state.h"
 #include "health/definition.h"
-#include "health/runner.h"
 
 struct watcher;
 struct anti_entropy_run;
@@ -218,7 +218,7 @@ void watchers_close(struct local *local);   /* all; the runners are idle afterwa
 /* False: nothing is known of the alias's target, because the servers have not answered yet; the alias runs as soon as
  * they do. With or without the lock. */
 bool local_alias_known(struct local *local, const struct check_definition *alias);
-/* As runner.h's alias_look; `data` is the struct local. */
+/* As check_runner.h's alias_look; `data` is the struct local. */
 int local_alias_look(void *data, const struct check_definition *definition, struct arena *arena,
                      struct alias_target *target, struct fault *fault);
 /* before watchers_refresh: makes the aliases run whose targets may have changed */

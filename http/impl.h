@@ -465,7 +465,7 @@ void audit_end(struct http_request *request);                   /* of one that h
 void requester_set(struct http_request *request);
 void requesters_free(struct worker *worker);
 
-/* limit_requests.c */
+/* rate_limit_requests.c */
 /* Counts the request once, when its requester is known. Above a limit of the configuration it refuses it (429). */
 void limits_pass(struct http_request *request);
 void limits_begin(void); /* registers the metrics */

@@ -16,7 +16,7 @@
 #define COORD_HTTP_SERVER_H
 
 #include "http/http.h"
-#include "http/limits.h"
+#include "http/rate_limits.h"
 
 struct tls_slot;
 

@@ -1,6 +1,6 @@
 /* Expiry: everything that ends by itself (sessions, leases, lock-delays, dead nodes, held services, ...), counted by
  * the leader in one table of deadlines. The table decides, it does not act: the caller passes the time and gets the
- * things that are due. rpc/leader/lessor.h puts it to work. A module declares each kind of its things as a row (struct
+ * things that are due. rpc/leader/leases.h puts it to work. A module declares each kind of its things as a row (struct
  * expiry_kind, named in its table: registry/module.h) and reports beginnings and ends while it applies commands
  * (expiry_began_in, expiry_ended_in); nothing else knows kinds by name.
  *

@@ -26,7 +26,7 @@ int http_kv_moment_refused(const struct http_kv_window *window, struct slice at,
 void http_kv_time(struct json_out *json, uint64_t unix_ms); /* the member Time; 0: none */
 /* PUT /v1/kv/KEY?restore&at= (http/api/kv_restore.c). */
 void http_kv_restore(struct http_request *request);
-/* /v1/kv/KEY with ?at= or ?history (http/api/kv_past.c). False: it is neither. */
+/* /v1/kv/KEY with ?at= or ?history (http/api/kv_history.c). False: it is neither. */
 bool http_kv_past(struct http_request *request);
 void http_session(struct json_out *json, const Pb__Session *session);
 

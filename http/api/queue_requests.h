@@ -1,10 +1,10 @@
-/* The common part of the HTTP API of locks and elections (kv/lock/queue.h): acquiring with a wait, and renewing by
+/* The common part of the HTTP API of locks and elections (kv/lock/lock_queue.h): acquiring with a wait, and renewing by
  * session or token. */
 #ifndef COORD_HTTP_API_QUEUE_REQUESTS_H
 #define COORD_HTTP_API_QUEUE_REQUESTS_H
 
 #include "http/http.h"
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 
 /* The struct http_wait of a command that acquires and answers pb.QueueAnswer, which the row's `answer` shows. query_: a
  * query with QueueEntryRequest. */

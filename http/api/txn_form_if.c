@@ -5,7 +5,7 @@
 #include "base/message.h"
 #include "base/text.h"
 #include "http/api/txn_form.h"
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 
 enum { KEYS = 1, RECORDS = 2, LOCKS = 4, ELECTIONS = 8 };
 

@@ -1,7 +1,7 @@
 #include "kv/election/election.h"
 
 #include "base/check.h"
-#include "kv/lock/queue_module.h"
+#include "kv/lock/lock_queue_module.h"
 
 enum { ELECTION_TABLE = 25, ELECTION_TABLE_ASIDE = 26, ELECTION_TABLE_SESSIONS = 27 };
 _Static_assert(ELECTION_TABLE >= 16 && ELECTION_TABLE_SESSIONS < 40, "tables of kv (registry/module.h)");

@@ -1,11 +1,11 @@
 /* Elections: many sessions campaign for a name, one of them leads at a time, and the leader advertises a value. A
- * module of the state machine. An election is a queue (kv/lock/queue.h) with one exclusive holder, the leader; its term
- * is the fencing token, its value is the note. When the leader goes, the waiting candidate with the highest priority
- * follows; among equals the first that came. Nobody takes the lead from a leader. */
+ * module of the state machine. An election is a queue (kv/lock/lock_queue.h) with one exclusive holder, the leader; its
+ * term is the fencing token, its value is the note. When the leader goes, the waiting candidate with the highest
+ * priority follows; among equals the first that came. Nobody takes the lead from a leader. */
 #ifndef COORD_KV_ELECTION_H
 #define COORD_KV_ELECTION_H
 
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 
 enum election_command { /* QueueAcquireCommand etc. */
                         ELECTION_CAMPAIGN = 41,

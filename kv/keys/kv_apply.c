@@ -13,8 +13,8 @@
 #include "kv/keys/kv_command.h"
 #include "kv/keys/kv_copied.h"
 #include "kv/keys/kv_internal.h"
-#include "kv/lock/delay.h"
 #include "kv/lock/lock.h"
+#include "kv/lock/lock_delay.h"
 #include "registry/lease.h"
 
 static const struct slice no_lease = SLICE_LITERAL("");

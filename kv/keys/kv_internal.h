@@ -5,14 +5,14 @@
 #include "base/check.h"
 #include "kv/keys/kv.h"
 #include "kv/keys/kv_record.h"
-#include "kv/lock/delay.h"
+#include "kv/lock/lock_delay.h"
 #include "kv/session/session.h"
 #include "registry/history.h"
 
 enum kv_table {
     KV_TABLE_KEYS = 16,   /* store key -> record (kv_record.h) */
     KV_TABLE_LOCKS = 17,  /* session id, store key -> the full key when it is long; keys that a session holds */
-    KV_TABLE_DELAYS = 18, /* store key -> lock-delay under way (kv/lock/delay.h) */
+    KV_TABLE_DELAYS = 18, /* store key -> lock-delay under way (kv/lock/lock_delay.h) */
 };
 
 _Static_assert(KV_TABLE_KEYS >= 16 && KV_TABLE_DELAYS < 32, "tables of kv (registry/module.h)");

@@ -2,7 +2,7 @@
 #include "kv/lock/lock.h"
 
 #include "base/check.h"
-#include "kv/lock/queue_module.h"
+#include "kv/lock/lock_queue_module.h"
 
 enum { LOCK_TABLE = 22, LOCK_TABLE_ASIDE = 23, LOCK_TABLE_SESSIONS = 24 };
 _Static_assert(LOCK_TABLE >= 16 && LOCK_TABLE_SESSIONS < 40, "tables of kv (registry/module.h)");

@@ -1,11 +1,11 @@
 /* Locks: exclusive, shared and counting ones, first come, first served, each grant with a fencing token. A module of
- * the state machine; how they are queued and passed on: kv/lock/queue.h.
+ * the state machine; how they are queued and passed on: kv/lock/lock_queue.h.
  *
  * A lock with a limit has at most that many shared holders. An exclusive holder is always alone. */
 #ifndef COORD_KV_LOCK_H
 #define COORD_KV_LOCK_H
 
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 
 enum lock_command { LOCK_ACQUIRE = 37, LOCK_RELEASE = 38, LOCK_DELAY_OVER = 39 }; /* QueueAcquireCommand etc. */
 enum lock_space {

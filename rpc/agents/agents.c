@@ -12,7 +12,7 @@
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
 #include "rpc/leader/forwarding_run.h"
-#include "rpc/leader/lessor_run.h"
+#include "rpc/leader/leases_run.h"
 #include "rpc/wire/frame_unpack.h"
 #include "rpc/wire/reach.h"
 

@@ -66,7 +66,7 @@ struct rpc {
     /* Servers: the rooms, NULL before they start; each has its own threads. */
     struct agents *agents;             /* rpc/agents/agents.h; NULL without `others` */
     struct forwarding_run *forwarding; /* rpc/leader/forwarding_run.h; likewise */
-    struct lessor_run *leases;         /* rpc/leader/lessor_run.h */
+    struct lessor_run *leases;         /* rpc/leader/leases_run.h */
     struct backups *backups;           /* rpc/backup/backup.h */
     struct audit *audit;               /* rpc/audit/audit.h */
 };

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
-#include "rpc/leader/lessor_run.h"
+#include "rpc/leader/leases_run.h"
 
 struct forwarding_run {
     struct rpc *rpc;

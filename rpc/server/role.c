@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "rpc/audit/audit.h"
 #include "rpc/backup/backup.h"
-#include "rpc/leader/lessor_run.h"
+#include "rpc/leader/leases_run.h"
 #include "rpc/reads/fetch_service.h"
 #include "rpc/server/acl_admin.h"
 #include "rpc/server/coordinates.h"

@@ -17,7 +17,7 @@
 #include "rpc/cluster/last_seen.h"
 #include "rpc/core/asks_run.h"
 #include "rpc/leader/forwarding_run.h"
-#include "rpc/leader/lessor_run.h"
+#include "rpc/leader/leases_run.h"
 #include "rpc/reads/fetch_service.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/server/server_hints.h"

@@ -2,8 +2,8 @@
 #ifndef COORD_TESTS_HEALTH_ATTEMPT_H
 #define COORD_TESTS_HEALTH_ATTEMPT_H
 
+#include "health/check_runner.h"
 #include "health/definition.h"
-#include "health/runner.h"
 
 struct outcome {
     unsigned calls; /* of `done`: 1, or 0 when given up */

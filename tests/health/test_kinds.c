@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "fake_agent.h"
+#include "health/check_runner.h"
 #include "health/definition.h"
-#include "health/runner.h"
 #include "looks.h"
 #include "tests/lib/until.h"
 

@@ -1,5 +1,5 @@
 /* Locks: who is granted, when, and with which token; what is refused. How sessions end, circles and reads:
- * test_lock_ends.c, test_lock_circles.c, test_lock_reads.c; all of it at random: test_lock_model.c. */
+ * test_lock_ends.c, test_lock_circle.c, test_lock_reads.c; all of it at random: test_lock_model.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

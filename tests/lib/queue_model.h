@@ -1,5 +1,5 @@
-/* Queues (kv/lock/queue.h) as a reader can check them at a glance: arrays, walked from end to end. Unit tests and the
- * simulator compare locks and elections with this model. Sessions are numbers, not 0. No memory of its own. */
+/* Queues (kv/lock/lock_queue.h) as a reader can check them at a glance: arrays, walked from end to end. Unit tests and
+ * the simulator compare locks and elections with this model. Sessions are numbers, not 0. No memory of its own. */
 #ifndef COORD_TESTS_LIB_QUEUE_MODEL_H
 #define COORD_TESTS_LIB_QUEUE_MODEL_H
 

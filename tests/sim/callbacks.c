@@ -1,5 +1,5 @@
 /* Requests that wait at a server, and the program's code that decides about them: its queue of requests, its forwarding
- * and its lease table, each reached through its callbacks as node.c, rpc/leader/forwarding_run.c and rpc/leader/lessor_run.c do,
+ * and its lease table, each reached through its callbacks as node.c, rpc/leader/forwarding_run.c and rpc/leader/leases_run.c do,
  * with the simulator's time, connections and clients on the other side. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "registry/machine.h"
 #include "rpc/core/rpc_internal.h"
 #include "rpc/forward/forwarding.h"
-#include "rpc/leader/lessor.h"
+#include "rpc/leader/leases.h"
 #include "tests/sim/agents.h"
 #include "tests/sim/gateways.h"
 

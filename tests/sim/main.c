@@ -16,7 +16,7 @@
 #include "kv/quota_owner/owner.h"
 #include "rpc/client/connections.h"
 #include "rpc/forward/forwarding.h"
-#include "rpc/leader/lessor.h"
+#include "rpc/leader/leases.h"
 #include "tests/sim/module.h"
 
 struct mutation {

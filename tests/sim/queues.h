@@ -1,9 +1,9 @@
-/* Shared by the simulated modules of queues (kv/lock/queue.h): locks and elections. Clients hold sessions, or have one
- * made with their wish, and campaign, wait, resign, or are not heard of any more. */
+/* Shared by the simulated modules of queues (kv/lock/lock_queue.h): locks and elections. Clients hold sessions, or have
+ * one made with their wish, and campaign, wait, resign, or are not heard of any more. */
 #ifndef COORD_TESTS_SIM_QUEUES_H
 #define COORD_TESTS_SIM_QUEUES_H
 
-#include "kv/lock/queue.h"
+#include "kv/lock/lock_queue.h"
 #include "tests/lib/queue_model.h"
 #include "tests/sim/modules.h"
 
