@@ -374,8 +374,8 @@ def restorer_is_lost():
         cluster.leader()
     else:
         raise AssertionError("it was always too quick")
-    until("nothing of it is left", lambda: saved() < 1 << 20, 60)
-    check(any("a restore was begun and not ended" in s.log() for s in cluster.servers), "and the leader says so")
+    until("the leader says so", lambda: any("a restore was begun and not ended" in s.log() for s in cluster.servers), 60)
+    until("nothing of it is left", lambda: saved() < 1 << 20, 60, every=1)
 
 
 def crash_during_restore():
