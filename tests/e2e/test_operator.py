@@ -518,4 +518,4 @@ def recover_of_two_clusters():
 
 
 if __name__ == "__main__":
-    run([recover_of_two_clusters, members_and_peers, leadership_and_removal, comes_back_empty, replacement, a_new_server_waits, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups, *([restorer_is_lost] if SLOW == 1 else [])])      # that one takes half a minute
+    run([recover_of_two_clusters, members_and_peers, leadership_and_removal, comes_back_empty, replacement, a_new_server_waits, long_elections, autopilot_settings, keys_on_the_command_line, backup_and_restore, crash_during_restore, bad_backups, restorer_is_lost])
