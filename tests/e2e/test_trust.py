@@ -321,7 +321,7 @@ def a_rotation_while_servers_are_down():
 
         def moved():
             return {x["Node"]: x["CA"] for x in maker.get("/v1/certificates")[2]} == {name: new for name in ("dwn-s1", "dwn-s2", "dwn-s3", "dwn-a1")}
-        until("all have moved", moved, within=60, every=0.2)
+        until("all have moved", moved, within=120, every=0.2)       # an attempt that failed is repeated after up to 300 s
         until("the old CA is gone", lambda: c.cas() == [new], within=60, every=0.2)
         for one in servers:                              # each has the new key: it signs
             until("%s makes tokens" % one.name, lambda: one.request("PUT", "/v1/join-token")[0] == 200)
