@@ -115,6 +115,12 @@ static void start_links(struct agent *agent) {
     agent->links = links_start(&agent->loop, &config);
 }
 
+static struct write_limit_config write_limit_settings(const struct config *c) {
+    bool limited = c->cluster_write_rate > 0 && strcmp(c->request_limits_mode, "disabled") != 0;
+    return (struct write_limit_config){.rate = limited ? (uint64_t)c->cluster_write_rate : 0,
+                                       .permissive = strcmp(c->request_limits_mode, "permissive") == 0};
+}
+
 /* `first`: the secret of `coord init`'s token; NULL: another one is configured, or none. */
 static int start_server_with(struct agent *agent, const char *first, struct fault *fault) {
     const struct config *c = &agent->config;
@@ -143,7 +149,8 @@ static int start_server_with(struct agent *agent, const char *first, struct faul
         .authority = agent->authority,
         .acl = {c->acl_enabled, c->acl_default_policy, first ? first : c->acl_token_initial, first != NULL},
         .dns_domain = c->domain,
-        .certificate_life_s = ENROLLED_LIFE_S};
+        .certificate_life_s = ENROLLED_LIFE_S,
+        .write_limit = write_limit_settings(c)};
     return rpc_server_start(&agent->loop, &config, &agent->rpc, fault);
 }
 

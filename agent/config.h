@@ -19,6 +19,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "http/parked_limits.h"
 #include "http/rate_limits.h"
 
 /* All strings and arrays belong to the config. */
@@ -139,6 +140,8 @@ struct config {
     uint64_t http_max_conns_per_client; /* 0: no limit */
     const char *request_limits_mode;    /* disabled, permissive, enforcing */
     int64_t limit_rates[LIMITS];        /* http/rate_limits.h; 0 and -1: no limit */
+    int64_t parked_most[PARKED_LIMITS]; /* http/parked_limits.h; likewise */
+    int64_t cluster_write_rate;         /* rpc/leader/write_limit.h; likewise */
     uint64_t kv_max_value_size;
     uint64_t txn_max_req_len, txn_max_operations;
     int64_t session_ttl_min_ns;

@@ -185,7 +185,7 @@ const struct key config_keys[] = {
     NUMBER("limits.http_max_conns_per_client", http_max_conns_per_client, 0, 1000000000,
            "most HTTP connections from one address; 0: no limit"),
     TEXT("limits.request_limits.mode", request_limits_mode, accept_limits_mode,
-         "`enforcing` refuses requests above a rate of `limits` (429), `permissive` counts them, `disabled` does "
+         "`enforcing` refuses requests above a limit of `limits` (429), `permissive` counts them, `disabled` does "
          "neither"),
     FIELD("limits.request_limits.read_rate", KEY_COUNT, limit_rates[LIMIT_READS],
           "most reads a second of all clients of this agent's HTTP; 0 and -1: no limit"),
@@ -199,6 +199,12 @@ const struct key config_keys[] = {
           "most reads a second of one token; 0 and -1: no limit"),
     FIELD("limits.token_write_rate", KEY_COUNT, limit_rates[LIMIT_TOKEN_WRITES],
           "most writes a second of one token; 0 and -1: no limit"),
+    FIELD("limits.client_parked", KEY_COUNT, parked_most[PARKED_ADDRESS],
+          "most blocking queries and streams of one address that wait at a time; 0 and -1: no limit"),
+    FIELD("limits.token_parked", KEY_COUNT, parked_most[PARKED_TOKEN],
+          "most blocking queries and streams of one token that wait at a time; 0 and -1: no limit"),
+    FIELD("limits.cluster_write_rate", KEY_COUNT, cluster_write_rate,
+          "most writes a second of the clients of all agents together; the leader's key counts; 0 and -1: no limit"),
     DURATION("limits.https_handshake_timeout", https_handshake_timeout_ns, 1000000, 600 * SECOND,
              "a client of HTTPS has so long for its handshake"),
     NUMBER("limits.kv_max_value_size", kv_max_value_size, 1, KV_VALUE_MOST, "most bytes of a key's value"),

@@ -49,6 +49,9 @@ int serving_start(const struct serving *serving, struct http_server **out, struc
     bool limited = strcmp(c->request_limits_mode, "disabled") != 0;
     for (int i = 0; i < LIMITS; i++)
         config.limits.rates[i] = limited && c->limit_rates[i] > 0 ? (uint64_t)c->limit_rates[i] : 0;
+    config.parked.permissive = config.limits_permissive;
+    for (int i = 0; i < PARKED_LIMITS; i++)
+        config.parked.most[i] = limited && c->parked_most[i] > 0 ? (uint64_t)c->parked_most[i] : 0;
     struct http_env env = {.rpc = serving->rpc,
                            .local = serving->local,
                            .config = c,

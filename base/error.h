@@ -29,7 +29,8 @@
     X(CO_GONE, "no longer kept")                                                         \
     X(CO_NOREGION, "No path to datacenter")                                              \
     X(CO_NOTOKEN, "ACL not found")                                                       \
-    X(CO_NOTREADY, "not ready yet")
+    X(CO_NOTREADY, "not ready yet")                                                      \
+    X(CO_LIMITED, "too many writes in the cluster")
 
 #define CO_ENUM(code, text) code,
 enum co_error { CO_OK = 0, CO_ERRORS(CO_ENUM) CO_ERROR_COUNT };

@@ -90,12 +90,15 @@ void ready_answer_free(struct answer *answer);
  * tells its cause. */
 void answer_send(struct http_request *request, struct answer *answer, uint64_t least, bool woken);
 
-/* -- blocking.c --------------------------------------------------------------------------------------------------- */
+/* -- parked_limit_requests.c ----------------------------------------------------------------------------------------------- */
 
-/* Counts one more waiting request, a blocking query or a stream. False: there are too many, and `request` has been
- * answered. */
-bool watch_enter(struct http_request *request);
-void watch_leave(struct worker *worker);
+/* The request, a blocking query or a stream, begins to wait: it counts until watch_leave. Not NULL: there are too many, which the
+ * line says; it does not count, and is to be answered by watch_refuse. */
+const char *watch_enter(struct http_request *request);
+void watch_leave(struct http_request *request); /* nothing if it does not count */
+void watch_refuse(struct http_request *request, const char *line);
+
+/* -- blocking.c --------------------------------------------------------------------------------------------------- */
 
 extern const struct read_owner http_reads; /* of worker->engine */
 /* True: it was answered from ready bytes without being parsed. */

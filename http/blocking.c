@@ -217,23 +217,16 @@ static void on_expired(struct worker *worker, struct timer *timer) {
     read_expired(&CONTAINER_OF(timer, struct reading, timer)->read);
 }
 
-bool watch_enter(struct http_request *request) {
-    struct http_server *server = request->worker->server;
-    if (atomic_fetch_add(&server->watches, 1) < server->config.watches_max) return true;
-    watch_leave(request->worker);
-    reading_end(request);
-    http_reply_text(request, 429, "too many blocking queries and streams (limit %llu)",
-                    (unsigned long long)server->config.watches_max);
-    return false;
-}
-
-void watch_leave(struct worker *worker) { atomic_fetch_sub(&worker->server->watches, 1); }
-
 static bool on_park(struct read *read) {
     struct reading *reading = reading_of(read);
     struct http_request *request = reading->request;
     struct worker *worker = request->worker;
-    if (!watch_enter(request)) return false;
+    const char *refusal = watch_enter(request);
+    if (refusal) {
+        reading_end(request);
+        watch_refuse(request, refusal);
+        return false;
+    }
     worker->tally.parked++;
     uint64_t jitter_ms = rng_below(&worker->rng, reading->wait_ms / 16 + 1);
     timer_set(worker, &reading->timer, worker->now_ms + reading->wait_ms + jitter_ms, on_expired);
@@ -242,9 +235,10 @@ static bool on_park(struct read *read) {
 }
 
 static void on_unpark(struct read *read) {
-    struct worker *worker = reading_of(read)->request->worker;
+    struct http_request *request = reading_of(read)->request;
+    struct worker *worker = request->worker;
     timer_clear(worker, &reading_of(read)->timer);
-    watch_leave(worker);
+    watch_leave(request);
     worker->tally.parked--;
 }
 

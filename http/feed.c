@@ -114,6 +114,7 @@ static void judge(struct worker *worker, struct timer *timer) {
 static void feed_end(struct http_request *request) {
     struct http_feed *feed = CONTAINER_OF(request->operation, struct http_feed, operation);
     request->operation = NULL;
+    watch_leave(request);
     feed->ended(feed->data); /* nothing is posted any more */
     timer_clear(feed->worker, &feed->judge);
     feed->request = NULL;

@@ -336,6 +336,9 @@ void http_read_once(struct http_request *request, const struct query_type *type,
                     enum rpc_freshness freshness, http_fetched view);
 
 /* -- waiting for something else ----------------------------------------------------------------------------------- */
+/* Before a wait that is not for a write: http_defer, http_feed_new. False: its client has too many of them, and it has replied
+ * 429. It counts until the ticket, or the feed, ends. */
+bool http_parks(struct http_request *request);
 /* Parks the request until http_deferred is called (any thread, once); then `view` runs on the worker and must reply.
  * At most `wait_ms`: then view is called with CO_TIMEOUT, and the ticket stays valid until http_deferred. */
 struct http_ticket;

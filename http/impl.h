@@ -20,6 +20,7 @@
 #include "base/mailbox.h"
 #include "base/random.h"
 #include "http/http.h"
+#include "http/parked_limits.h"
 #include "http/permission.h"
 #include "http/server.h"
 #include "rpc/reads/read.h"
@@ -154,9 +155,10 @@ struct http_server {
     unsigned listener_count;
     uint16_t port, https_port;
     struct address_table *addresses;
-    struct limits *limits; /* NULL: none */
-    bool old_library;      /* libmicrohttpd is older than 1.0 */
-    size_t roomy_memory;   /* of a connection with long headers */
+    struct limits *limits;        /* NULL: none */
+    struct parked_limits *parked; /* NULL: none */
+    bool old_library;             /* libmicrohttpd is older than 1.0 */
+    size_t roomy_memory;          /* of a connection with long headers */
     uint64_t header_timeout_ms, body_timeout_ms, check_interval_ms;
     _Atomic unsigned connections;
     _Atomic uint64_t watches;
@@ -371,6 +373,7 @@ struct http_request {
     _Atomic bool mailed;  /* it is in the worker's mailbox because its waiter fired */
     bool confirmed;       /* its read need not be confirmed any more */
     bool counted;         /* by limits_pass */
+    bool parked;          /* between watch_enter and watch_leave */
     bool pretty, gzip, expects, raw, close;
     bool has_length, chunked, old_version;
     uint8_t hosts, lengths, encodings;
@@ -405,8 +408,9 @@ struct http_request {
     void (*with_access)(struct http_request *request);
     bool or_nobody; /* with_access comes, too, when there is no such token */
     void (*permitted)(struct http_request *request);
-    const char *denial;      /* why a read of http_read_once was refused; "": it was not */
-    struct audited *audited; /* audit.c; NULL: it is not recorded, or not yet */
+    struct parked_place place; /* while it is parked */
+    const char *denial;        /* why a read of http_read_once was refused; "": it was not */
+    struct audited *audited;   /* audit.c; NULL: it is not recorded, or not yet */
     struct json_object *json;
     struct header *headers;
     const char *content_type;
@@ -469,6 +473,11 @@ void requesters_free(struct worker *worker);
 /* Counts the request once, when its requester is known. Above a limit of the configuration it refuses it (429). */
 void limits_pass(struct http_request *request);
 void limits_begin(void); /* registers the metrics */
+
+/* parked_limit_requests.c */
+void parked_begin(void); /* registers the metrics */
+void limited_by_cluster(
+    struct http_request *request); /* the leader has refused its write with CO_LIMITED: headers, metric */
 
 /* headers.c: reads the headers that we use; NULL, or why the request is refused and its connection closed */
 const char *headers_read(struct http_request *request, const char *version);

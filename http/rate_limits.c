@@ -6,10 +6,10 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/rate_bucket.h"
 
-#define GROUPS    4096 /* each with a lock of its own */
-#define PLACES    8    /* of a group: clients */
-#define SECOND_NS 1000000000ull
+#define GROUPS 4096 /* each with a lock of its own */
+#define PLACES 8    /* of a group: clients */
 
 const char *const limit_names[LIMITS] = {
     [LIMIT_READS] = "limits.request_limits.read_rate", [LIMIT_WRITES] = "limits.request_limits.write_rate",
@@ -67,15 +67,12 @@ static struct place *find(struct group *group, uint64_t key) {
 
 /* 0: there is a request in it, which is taken if `take`; else how long until there is one. */
 static uint64_t look(struct limits *limits, enum limit limit, uint64_t client, bool take, uint64_t now_ns) {
-    uint64_t rate = limits->config.rates[limit], each_ns = (SECOND_NS + rate - 1) / rate;
-    uint64_t room_ns = each_ns * rate; /* a second, and what rounding adds to it */
     uint64_t key[2] = {client, limit}, hash = hash64(key, sizeof key) | 1;
     struct group *group = &limits->groups[hash >> 32 & (GROUPS - 1)];
     pthread_mutex_lock(&group->lock);
     struct place *place = find(group, hash);
-    uint64_t from_ns = place->full_ns > now_ns ? place->full_ns : now_ns, full_ns = from_ns + each_ns;
-    uint64_t wait_ns = full_ns > now_ns + room_ns ? full_ns - (now_ns + room_ns) : 0;
-    if (take && !wait_ns) place->full_ns = full_ns;
+    uint64_t after_ns, wait_ns = rate_bucket_wait(place->full_ns, limits->config.rates[limit], now_ns, &after_ns);
+    if (take) place->full_ns = after_ns;
     pthread_mutex_unlock(&group->lock);
     return wait_ns;
 }

@@ -1,9 +1,7 @@
 /* How many requests a second one address may make, one token, and all clients of this process together (limits.* of the
  * configuration; reads and writes apart).
  *
- * Each rate is a bucket that holds one second's worth of requests, and at least one. A bucket is one number: the time at which
- * it will be full again (the theoretical arrival time of the generic cell rate algorithm, ITU-T I.371). A bucket that is full
- * need not be known, so a table of a fixed size serves any number of clients: among more clients than it has places, those
+ * Each rate is a bucket (base/rate_bucket.h). A bucket that is full need not be known, so a table of a fixed size serves any number of clients: among more clients than it has places, those
  * whose buckets are next to being full are forgotten first, and then begin with a full one.
  *
  * Time is an argument. Any thread. */

@@ -9,9 +9,13 @@
 
 #include "http/impl.h"
 
+/* A server that has not answered by then is taken to wait for a change: only it knows. */
+#define PARKS_MS 250
+
 struct remote {
     struct operation operation;
     struct post post;
+    struct timer parks;
     struct worker *worker;
     struct http_request *request; /* NULL: nobody waits any more */
     struct http_remote read;
@@ -69,12 +73,20 @@ static void answer(struct http_request *request, const struct remote *remote) {
     request_answer_bytes(request, status, bytes_take(out), content_type);
 }
 
+/* Separates it from its request. */
+static void remote_leave(struct remote *remote) {
+    timer_clear(remote->worker, &remote->parks);
+    watch_leave(remote->request);
+    remote->request->operation = NULL;
+    remote->request = NULL;
+}
+
 static void taken(void *taker, struct post *post) {
     struct remote *remote = CONTAINER_OF(post, struct remote, post);
     struct http_request *request = remote->request;
     (void)taker;
     if (request) {
-        request->operation = NULL;
+        remote_leave(remote);
         if (remote->error) http_reply_read_error(request, remote->error, remote->fetch.denial);
         else answer(request, remote);
     }
@@ -87,9 +99,17 @@ static struct remote *remote_of(struct http_request *request) {
 
 static void remote_end(struct http_request *request) {
     struct remote *remote = remote_of(request);
-    remote->request = NULL;
-    request->operation = NULL;
+    remote_leave(remote);
     rpc_fetch_cancel(remote->worker->server->env.rpc, &remote->fetch);
+}
+
+static void remote_parks(struct worker *worker, struct timer *timer) {
+    struct http_request *request = CONTAINER_OF(timer, struct remote, parks)->request;
+    const char *refusal = watch_enter(request);
+    (void)worker;
+    if (!refusal) return;
+    remote_end(request);
+    watch_refuse(request, refusal);
 }
 
 static void remote_hurry(struct http_request *request) {
@@ -120,5 +140,7 @@ void remote_read(struct http_request *request, const struct http_remote *read) {
     request->operation = &remote->operation;
     request->worker->tickets++;
     rpc_fetch(request->worker->server->env.rpc, &remote->fetch, read->message);
-    if (read->index) connection_watch(request->connection);
+    if (!read->index) return;
+    timer_set(remote->worker, &remote->parks, remote->worker->now_ms + PARKS_MS, remote_parks);
+    connection_watch(request->connection);
 }

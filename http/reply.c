@@ -273,7 +273,8 @@ int reply_status(int error) {
         case CO_GONE: return 410;
         case CO_PRECONDITION: return 412;
         case CO_TOOLARGE: return 413;
-        case CO_BUSY: return 429;
+        case CO_BUSY:
+        case CO_LIMITED: return 429;
         case CO_DISKFULL:
         case CO_CLOSED:
         case CO_FENCED: return 503;
@@ -301,10 +302,12 @@ void http_reply_error(struct http_request *request, int error) {
 }
 
 void http_reply_fault(struct http_request *request, const struct fault *fault) {
+    if (fault->code == CO_LIMITED) limited_by_cluster(request);
     http_reply_text(request, reply_status(fault->code), "%s", fault->text[0] ? fault->text : co_strerror(fault->code));
 }
 
 void http_reply_result(struct http_request *request, const struct machine_result *result) {
+    if (result->error == CO_LIMITED) limited_by_cluster(request);
     if (result->error)
         http_reply_text(request, reply_status(result->error), "%s",
                         result->text ? result->text : co_strerror(result->error));

@@ -51,6 +51,7 @@ struct http_request *request_new(struct connection *connection, const char *targ
 
 void request_free(struct http_request *request) {
     struct worker *worker = request->worker;
+    CHECK(!request->parked);
     if (request->audited) audit_end(request);
     requester_release(request->requester);
     access_release(request->access);

@@ -102,7 +102,9 @@ int http_start(const struct http_config *config, const struct http_env *env, str
     declared_verify(rpc_modules(env->rpc));
     server->addresses = address_table_new();
     server->limits = limits_new(&config->limits);
+    server->parked = parked_limits_new(&config->parked);
     limits_begin();
+    parked_begin();
     server->large = large_reads_new(env->rpc, "http-large");
     int error = listen_open(server, config, fault);
     if (!error) {
@@ -153,6 +155,7 @@ void http_stop(struct http_server *server) {
     large_reads_free(server->large);
     address_table_free(server->addresses);
     limits_free(server->limits);
+    parked_limits_free(server->parked);
     free(server);
 }
 

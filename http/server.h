@@ -16,6 +16,7 @@
 #define COORD_HTTP_SERVER_H
 
 #include "http/http.h"
+#include "http/parked_limits.h"
 #include "http/rate_limits.h"
 
 struct tls_slot;
@@ -62,6 +63,7 @@ struct http_config {
     unsigned connections_per_address_max; /* as Consul's http_max_conns_per_client */
     unsigned connections_max;             /* 0: from RLIMIT_NOFILE */
     struct limits_config limits;
+    struct parked_config parked;
     bool limits_permissive; /* what is above them is counted, and served */
     size_t body_max;        /* KV has its own */
     /* for connections without a request. Headers get at most 10 s, bodies 30 s and one more for each 64

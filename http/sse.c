@@ -155,7 +155,7 @@ struct http_request *sse_forget(struct sse *sse) {
     request->operation = NULL;
     sse->request = NULL;
     timer_clear(sse->engine->worker, &sse->engine->timer);
-    watch_leave(sse->engine->worker);
+    watch_leave(request);
     if (sse->engine->asking) rpc_fetch_cancel(sse->engine->worker->server->env.rpc, &sse->fetch);
     release(sse);
     return request;
@@ -169,7 +169,7 @@ static void hurry(struct http_request *request) {
 }
 
 bool sse_begin(struct http_request *request, struct sse *sse, const struct sse_kind *kind) {
-    if (!watch_enter(request)) {
+    if (!http_parks(request)) {
         free(sse);
         return false;
     }

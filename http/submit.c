@@ -61,8 +61,9 @@ static void deliver(struct http_request *request, struct writing *writing) {
         http_reply_error(request, writing->error);
         return;
     }
-    bool denied = writing->result.error == CO_DENIED || writing->result.error == CO_NOTOKEN;
-    if (!writing->view || denied) { /* the other servers' verdict is told as ours */
+    int error = writing->result.error;
+    bool refused = error == CO_DENIED || error == CO_NOTOKEN || error == CO_LIMITED;
+    if (!writing->view || refused) { /* the other servers' verdict is told as ours */
         http_reply_result(request, &writing->result);
         return;
     }
@@ -125,6 +126,7 @@ void http_write(struct http_request *request, uint8_t command, const ProtobufCMe
     writing->rpc.judged = judged;
     writing->command = command;
     writing->rpc.done = write_done;
+    writing->rpc.client = true;
     writing->rpc.requester = request->requester; /* which lives as long as the request */
     request->operation = &writing->operation;
     request->busy = true;
@@ -232,6 +234,7 @@ void http_called(struct http_call *call, int error) {
 
 static void ticket_leave(struct http_ticket *ticket) {
     timer_clear(ticket->worker, &ticket->timer);
+    watch_leave(ticket->request);
     ticket->request->operation = NULL;
     ticket->request = NULL;
 }

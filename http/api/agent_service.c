@@ -176,6 +176,7 @@ static void get_service(struct http_request *request) {
     if (wait_ns <= 0) wait_ns = WAIT_DEFAULT_NS;
     if (wait_ns > WAIT_MOST_NS) wait_ns = WAIT_MOST_NS;
     uint64_t wait_ms = (uint64_t)wait_ns / 1000000;
+    if (!http_parks(request)) return;
     struct change *change = mem_zalloc(sizeof *change);
     change->waiter.done = on_change;
     change->ticket = http_defer(request, wait_ms + 1000, after_change);

@@ -72,6 +72,8 @@ static void get_monitor(struct http_request *request) {
     } else if (atomic_fetch_add(&monitors, 1) >= MONITORS_MAX) {
         atomic_fetch_sub(&monitors, 1);
         http_reply_text(request, 429, "too many monitors: there are %d", MONITORS_MAX);
+    } else if (!http_parks(request)) {
+        atomic_fetch_sub(&monitors, 1);
     } else {
         struct slice json = http_parameter(request, "logjson");
         start(request, (enum log_level)level, http_has(request, "logjson") && !slice_is(json, "false"));

@@ -36,6 +36,7 @@ struct rpc_write {
      * `judged`; the command is judged anew when access control has changed before it is proposed. */
     const struct requester *requester;
     uint64_t judged;
+    bool client; /* in: a client wants it: it counts for limits.cluster_write_rate, else it is coord's own work */
     _Alignas(16) char impl[128]; /* rpc's own */
 };
 #define RPC_LEADER_WAIT_MS 7000

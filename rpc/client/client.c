@@ -95,7 +95,7 @@ static void write_taken(struct loop_task *task) {
 
 void client_submit(struct client *client, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
     struct client_write *impl = (struct client_write *)(void *)write->impl;
-    *impl = (struct client_write){.judged.requester = write->requester};
+    *impl = (struct client_write){.judged = {.requester = write->requester, .client = write->client}};
     impl->proposal = (struct node_proposal){.done = write_done,
                                             .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS,
                                             .data = rpc_command(command, message),

@@ -129,6 +129,7 @@ bool forwarding_writes(struct forwarding *f, uint64_t leader, struct node_propos
             const struct requester *requester = requester_of(f, judged ? judged->requester : NULL);
             write->token = (char *)(uintptr_t)requester_token(requester);
             if (requester) write->slot = requester->slot;
+            write->client = judged && judged->client;
             bytes += list->data->size;
             frame.n_writes++;
         }
@@ -274,6 +275,7 @@ static bool take_writes(struct forwarding *f, uint64_t from, struct slice payloa
     for (size_t i = 0; writes && i < writes->n_writes; i++) {
         Pb__PeerWrite *write = writes->writes[i];
         struct served *served = served_new(f, from, write->number, SERVED_WRITE);
+        served->judged.client = write->client;
         if (f->writing > WRITING_MOST) served->outcome = CO_BUSY;
         else if (write->command.len < 2) served->outcome = CO_INVALID;
         else if (write->command.len > COMMAND_MOST) served->outcome = CO_TOOLARGE;

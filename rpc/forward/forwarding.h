@@ -21,6 +21,8 @@
 struct judged {
     const struct requester *requester;
     uint64_t generation;
+    bool client;  /* a client wants it (rpc_write.client) */
+    bool counted; /* by this server, as its leader (rpc/leader/write_limit.h) */
 };
 
 struct forwarding_callbacks {

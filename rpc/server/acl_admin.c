@@ -125,6 +125,7 @@ static void submit(struct acl_work *work, uint8_t number, const ProtobufCMessage
     work->number = number;
     work->write = (struct rpc_write){.done = written, .judged = work->write.judged};
     work->write.requester = number == ACL_TOKEN_SET ? work->acl->requester : NULL; /* the others are everybody's */
+    work->write.client = number == ACL_TOKEN_SET || number == ACL_LOGIN;
     rpc_submit(work->rpc, &work->write, number, message);
 }
 

@@ -5,6 +5,7 @@
 #include "rpc/api/access_control.h"
 #include "rpc/server/server_internal.h"
 #include "rpc/server/version.h"
+#include "rpc/server/write_limit_run.h"
 
 struct rpc_reader *judge_reader(struct rpc *rpc) {
     if (!rpc->server->judge) rpc->server->judge = rpc_reader_new(rpc);
@@ -23,15 +24,20 @@ static const char *judge(struct rpc *rpc, struct judged *judged, struct slice pr
     return "Permission denied: the rules of the token have changed while the request was under way";
 }
 
-const void *judge_refuse(void *data, uint64_t leader, const struct node_proposal *proposal) {
+static const void *access_refuse(struct rpc *rpc, struct judged *judged, const struct node_proposal *proposal) {
     static _Thread_local struct machine_result denied;
-    struct rpc *rpc = data;
-    struct judged *judged = (struct judged *)(uintptr_t)proposal->tag;
-    const void *refused = version_refuse(data, leader, proposal);
-    if (refused || !judged || !judged->requester || judged->generation == rpc_access_generation(rpc)) return refused;
+    if (!judged || !judged->requester || judged->generation == rpc_access_generation(rpc)) return NULL;
     int error;
     const char *why = judge(rpc, judged, slice_make(proposal->data->bytes, proposal->data->size), &error);
     if (error == CO_OK) return NULL;
     denied = (struct machine_result){.error = error, .text = why};
     return &denied;
+}
+
+const void *judge_refuse(void *data, uint64_t leader, const struct node_proposal *proposal) {
+    struct rpc *rpc = data;
+    struct judged *judged = (struct judged *)(uintptr_t)proposal->tag;
+    const void *refused = version_refuse(data, leader, proposal);
+    if (!refused) refused = access_refuse(rpc, judged, proposal);
+    return refused ? refused : write_limit_refuse(rpc, leader, judged);
 }

@@ -31,7 +31,7 @@ static void write_done(struct node_proposal *proposal, int error, const void *re
 static void submit(struct rpc *rpc, struct rpc_write *write, uint8_t command, const ProtobufCMessage *message) {
     struct write_impl *impl = (struct write_impl *)(void *)write->impl;
     struct node_proposal *proposal = &impl->proposal;
-    impl->judged = (struct judged){write->requester, write->judged};
+    impl->judged = (struct judged){.requester = write->requester, .generation = write->judged, .client = write->client};
     *proposal = (struct node_proposal){.done = write_done,
                                        .deadline_ms = clock_mono_ms() + RPC_LEADER_WAIT_MS,
                                        .data = rpc_command(command, message),

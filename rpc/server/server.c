@@ -23,6 +23,7 @@
 #include "rpc/server/server_hints.h"
 #include "rpc/server/server_internal.h"
 #include "rpc/server/version.h"
+#include "rpc/server/write_limit_run.h"
 
 METRIC applied_total = {.name = "coord_raft_applied_total", .type = METRIC_COUNTER, .help = "Entries applied"};
 METRIC batches_total = {.name = "coord_raft_apply_batches_total",
@@ -220,6 +221,7 @@ static struct rpc *server_new(uv_loop_t *loop, const struct rpc_server_config *c
     rpc->audit = audit_new(rpc, config->folder, config->scrub_interval_ms);
     server->started_ms = clock_mono_ms();
     server->expect = config->expect;
+    write_limit_start(rpc, &config->write_limit);
     server->address = mem_strdup(config->address);
     server->build = config->build ? config->build : "";
     CHECK(uv_mutex_init(&server->members_lock) == 0);

@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "rpc/api/rpc.h"
+#include "rpc/leader/write_limit.h"
 #include "rpc/server/acl_keys.h"
 #include "rpc/server/coordinates.h"
 #include "rpc/wire/security.h"
@@ -33,6 +34,7 @@ struct rpc_server_config {
     int64_t certificate_life_s; /* of the nodes' certificates that it signs */
     struct acl_keys_config acl; /* access control */
     size_t agents_held_max;     /* 0: the default of rpc/agents/agents.h */
+    struct write_limit_config write_limit;
 };
 
 /* Loop thread. Recovers and starts; leadership comes later. Faults name file and offset. When *out is set although it

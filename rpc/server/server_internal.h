@@ -5,6 +5,7 @@
 #define COORD_RPC_SERVER_INTERNAL_H
 
 #include "rpc/core/rpc_internal.h"
+#include "rpc/leader/write_limit.h"
 #include "rpc/server/enrolment.h"
 #include "rpc/server/server.h"
 #include "rpc/server/trust_admin.h"
@@ -31,6 +32,7 @@ struct server {
     struct server_peers *peers;      /* server_peers.c; NULL: alone by configuration */
     struct server_hints *hints;      /* server_hints.c */
     struct coordinates *coordinates; /* coordinates.c */
+    struct write_limit write_limit;  /* write_limit_run.c */
 
     /* Loop thread. */
     uint64_t lead_since_ms;                    /* ready to lead since; 0: does not lead */

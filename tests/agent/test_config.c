@@ -48,6 +48,8 @@ Test(config, defaults) {
     cr_expect_eq(config.quota_priority, 5);
     cr_expect_eq(config.udp_answer_limit, 0, "no limit, unlike Consul");
     cr_expect_eq(config.http_max_conns_per_client, 200);
+    cr_expect(config.parked_most[PARKED_ADDRESS] == 0 && config.parked_most[PARKED_TOKEN] == 0);
+    cr_expect_eq(config.cluster_write_rate, 0);
     cr_expect(config.leave_on_terminate);
     cr_expect_not(config.skip_leave_on_interrupt);
     cr_expect_eq(config.without_effect.count, 0);
@@ -81,7 +83,8 @@ Test(config, every_field) {
         "\"a_record_limit\":4,\"enable_truncate\":false,\"only_passing\":true,\"allow_stale\":false,\"max_"
         "stale\":\"1h\","
         "\"soa\":{\"refresh\":1,\"retry\":2,\"expire\":3,\"min_ttl\":4}},\"recursors\":[\"1.1.1.1\"],"
-        "\"limits\":{\"http_max_conns_per_client\":5,\"kv_max_value_size\":1000,\"txn_max_req_len\":2000},"
+        "\"limits\":{\"http_max_conns_per_client\":5,\"kv_max_value_size\":1000,\"txn_max_req_len\":2000,"
+        "\"client_parked\":30,\"token_parked\":-1,\"cluster_write_rate\":50},"
         "\"performance\":{\"raft_"
         "multiplier\":2,"
         "\"leave_drain_time\":\"1s\",\"rpc_hold_timeout\":\"2s\"},\"session_ttl_min\":\"3s\",\"default_query_"
@@ -142,6 +145,8 @@ Test(config, every_field) {
     cr_expect(config.soa_refresh == 1 && config.soa_retry == 2 && config.soa_expire == 3 && config.soa_min_ttl == 4);
     cr_expect_str_eq(config.recursors.items[0], "1.1.1.1");
     cr_expect(config.http_max_conns_per_client == 5 && config.kv_max_value_size == 1000 && config.raft_multiplier == 2);
+    cr_expect(config.parked_most[PARKED_ADDRESS] == 30 && config.parked_most[PARKED_TOKEN] == -1);
+    cr_expect_eq(config.cluster_write_rate, 50);
     cr_expect(config.txn_max_req_len == 2000 && config.txn_max_operations == 7);
     cr_expect(config.leave_drain_time_ns == 1000000000 && config.rpc_hold_timeout_ns == 2000000000);
     cr_expect(config.session_ttl_min_ns == 3000000000 && config.default_query_time_ns == 60000000000);
@@ -459,6 +464,7 @@ Test(config, refused) {
         {"{\"coord\":{\"node_lease_ttl\":\"25h\"}}", "web.json:1:11: coord.node_lease_ttl: \"25h\" is above 24h0m0s"},
         {"{\"performance\":{\"raft_multiplier\":11}}", "web.json:1:17: performance.raft_multiplier: 11 is above 10"},
         {"{\"limits\":{\"kv_max_value_size\":0}}", "web.json:1:12: limits.kv_max_value_size: 0 is below 1"},
+        {"{\"limits\":{\"client_parked\":-2}}", "web.json:1:12: limits.client_parked: -2 is below -1"},
         {"{\"limits\":{\"txn_max_req_len\":0}}", "web.json:1:12: limits.txn_max_req_len: 0 is below 1"},
         {"{\"coord\":{\"txn_max_operations\":1025}}", "web.json:1:11: coord.txn_max_operations: 1025 is above 1024"},
         {"{\"limits\":{\"rpc_rate\":-1}}", "web.json:1:12: limits.rpc_rate: the number is negative"},

@@ -538,6 +538,55 @@ Test(blocking, too_many) {
     world_stop(world);
 }
 
+Test(blocking, an_address_has_its_places) {
+    struct http_config config = {.parked = {.most[PARKED_ADDRESS] = 3}};
+    struct world *world = world_start(&config);
+    put(world, "a", "1");
+    int fds[3];
+    for (size_t i = 0; i < 3; i++) fds[i] = park(world, "/v1/kv/a?index=1&wait=5m");
+    struct web_answer answer = web_ask(world, "GET /v1/kv/a?index=1&wait=5m", NULL);
+    cr_expect_eq(answer.status, 429);
+    cr_expect_str_eq(answer.body, "too many blocking queries and streams: limits.client_parked is 3 for one address");
+    cr_expect_str_eq(web_header(&answer, "Retry-After"), "1");
+    web_free(&answer);
+    free(
+        web_want(world, 200, "GET /v1/kv/a", NULL)); /* what is answered at once needs no place: it waits for nothing */
+    free(web_want(world, 404, "GET /v1/kv/none?index=0&wait=5m", NULL));
+    put(world, "b", "1");
+    free(web_want(world, 200, "GET /v1/kv/b?index=1&wait=5m", NULL));
+    cr_expect_eq(PARKED(world), 3);
+    close(fds[0]); /* the client goes */
+    EVENTUALLY(PARKED(world) == 2);
+    fds[0] = park(world, "/v1/kv/a?index=1&wait=5m");
+    put(world, "a", "2"); /* all are answered */
+    for (size_t i = 0; i < 3; i++) expect_answer(fds[i], 200, "Mg=="), close(fds[i]);
+    for (size_t i = 0; i < 3; i++) fds[i] = park_at(world, "/v1/kv/a", "&wait=5m");
+    char more[64];
+    snprintf(more, sizeof more, "GET /v1/kv/a?index=%llu&wait=5m", (unsigned long long)index_of(world, "GET /v1/kv/a"));
+    free(web_want(world, 429, more, NULL));
+    int late = web_get(world, "/v1/watch?key=a"); /* a stream needs a place, too */
+    expect_answer(late, 429, "limits.client_parked");
+    close(late);
+    for (size_t i = 0; i < 3; i++) close(fds[i]);
+    EVENTUALLY(PARKED(world) == 0);
+    int stream = web_get(world, "/v1/watch?key=a");
+    free(web_want(world, 200, "GET /v1/kv/a", NULL));
+    close(stream);
+    EVENTUALLY(web_metric(world, "coord_http_connections") == 1);
+    world_stop(world); /* which fails if a place is still taken */
+}
+
+Test(blocking, permissive_counts_who_is_above) {
+    struct http_config config = {.parked = {.most[PARKED_ADDRESS] = 1, .permissive = true}};
+    struct world *world = world_start(&config);
+    put(world, "a", "1");
+    int first = park(world, "/v1/kv/a?index=1&wait=5m"), second = park(world, "/v1/kv/a?index=1&wait=5m");
+    cr_expect_eq(web_metric(world, "coord_http_limited_total{limit=\"client_parked\"}"), 1);
+    close(first), close(second);
+    EVENTUALLY(PARKED(world) == 0);
+    world_stop(world);
+}
+
 Test(blocking, stopping_answers_those_who_wait) {
     struct world *world = world_start(NULL);
     put(world, "a", "1");
@@ -557,8 +606,8 @@ Test(blocking, stopping_answers_those_who_wait) {
 }
 
 /* Everything that can happen to a waiter, at once. */
-Test(blocking, storm) {
-    struct world *world = world_start(NULL);
+static void storm(const struct http_config *config) {
+    struct world *world = world_start(config);
     put(world, "a", "1");
     fake_rpc_alone(world_rpc(world), false);
     int fds[64];
@@ -586,3 +635,7 @@ Test(blocking, storm) {
     EVENTUALLY(web_metric(world, "coord_http_connections") == 1);
     world_stop(world);
 }
+
+Test(blocking, storm) { storm(NULL); }
+
+Test(blocking, storm_with_places) { storm(&(struct http_config){.parked = {.most[PARKED_ADDRESS] = 8}}); }

@@ -107,3 +107,58 @@ Test(forwarding, large_records_fit_a_frame) {
     cr_expect_geq(leader.frames, WRITES / 8);
     free(bytes);
 }
+
+/* -- whose write it is ---------------------------------------------------------------------------------------------- */
+struct wire {
+    uint8_t frame[256];
+    size_t size;
+    unsigned clients, own;
+};
+
+static bool reaches(void *data, uint64_t peer) {
+    (void)data, (void)peer;
+    return true;
+}
+
+static void keep(void *data, uint64_t peer, uint8_t type, const ProtobufCMessage *message) {
+    struct wire *wire = data;
+    (void)peer;
+    if (type != PEER_WRITES) return;
+    cr_assert(protobuf_c_message_get_packed_size(message) <= sizeof wire->frame);
+    wire->size = protobuf_c_message_pack(message, wire->frame);
+}
+
+static void count(void *data, struct node_proposal *proposal) {
+    struct wire *wire = data;
+    const struct judged *judged = proposal->tag;
+    if (judged->client) wire->clients++;
+    else wire->own++;
+    cr_expect_not(judged->counted, "it has counted nowhere yet");
+    raft_data_unref(proposal->data);
+    proposal->done(proposal, CO_OK, &(struct machine_result){.index = 1});
+}
+
+static void unknown(struct node_proposal *proposal, int error, const void *result) {
+    (void)proposal, (void)result;
+    cr_expect_eq(error, CO_UNKNOWN_OUTCOME);
+}
+
+Test(forwarding, the_leader_hears_which_writes_clients_want) {
+    struct wire wire = {0};
+    struct forwarding_callbacks callbacks = {
+        .data = &wire, .reach = reaches, .send = keep, .wake = woken, .knows = knows, .command = count};
+    struct forwarding *follower = forwarding_new(&callbacks, 1), *leader = forwarding_new(&callbacks, 1);
+    struct judged judged[4] = {{.client = true, .counted = true}, {.client = false}, {.client = true}};
+    struct node_proposal proposals[4] = {{.deadline_ms = 0}};
+    for (size_t i = 0; i < 4; i++)
+        proposals[i] = (struct node_proposal){.data = raft_data_new("abc", 3),
+                                              .done = unknown,
+                                              .tag = i < 3 ? &judged[i] : NULL,
+                                              .next = i < 3 ? &proposals[i + 1] : NULL};
+    cr_assert(forwarding_writes(follower, 2, proposals));
+    cr_assert(forwarding_frame(leader, 2, PEER_WRITES, slice_make((const char *)wire.frame, wire.size), 1000));
+    cr_expect(wire.clients == 2 && wire.own == 2, "%u, %u", wire.clients, wire.own);
+    forwarding_woken(leader);
+    forwarding_stop(leader), forwarding_stop(follower);
+    forwarding_free(leader), forwarding_free(follower);
+}
