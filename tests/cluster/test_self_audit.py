@@ -5,7 +5,7 @@ import atexit, base64, concurrent.futures, ctypes, http.client, json, mmap, os, 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from coordtest import FIGURES, SLOW, STANDSTILL, Agent, Cluster, check, run, undecided, until
 
-KEYS = 3000 if FIGURES else 1500
+KEYS = 3000 if FIGURES else 2000          # the stories name keys up to the 2,000th
 WRITERS = 8
 PAGE = mmap.PAGESIZE
 
