@@ -29,15 +29,17 @@ void parked_begin(void) {
 const char *watch_enter(struct http_request *request) {
     struct http_server *server = request->worker->server;
     const struct requester *requester = request->requester;
-    const uint64_t clients[PARKED_LIMITS] = {
-        [PARKED_ADDRESS] = address_hash(request->connection->address),
-        [PARKED_TOKEN] = requester && requester->slot == REQUESTER_REQUEST ? requester->hash : 0};
+    uint64_t clients[PARKED_LIMITS] = {0};
     enum parked_limit over;
     CHECK(!request->parked);
     if (atomic_fetch_add(&server->watches, 1) >= server->config.watches_max) {
         atomic_fetch_sub(&server->watches, 1);
         return arena_printf(&request->arena, "too many blocking queries and streams (limit %llu)",
                             (unsigned long long)server->config.watches_max);
+    }
+    if (server->parked) {
+        clients[PARKED_ADDRESS] = address_hash(request->connection->address);
+        if (requester && requester->slot == REQUESTER_REQUEST) clients[PARKED_TOKEN] = requester->hash;
     }
     request->parked = parked_limits_take(server->parked, clients, &request->place, &over);
     if (over != PARKED_LIMITS) metric_add(&above_parked[over], 1);
