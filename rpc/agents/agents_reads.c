@@ -97,7 +97,7 @@ static size_t answer_piece(struct remote_reader *reader, const struct pending_fe
     if (answer.more) size = PIECE_BYTES;
     answer.number = pending->number;
     answer.index = fetched->index, answer.found = fetched->found, answer.none = fetched->none;
-    answer.hidden = fetched->hidden;
+    answer.hidden = fetched->hidden, answer.view = fetched->view;
     answer.known_leader = fetched->known_leader, answer.last_contact_ms = fetched->last_contact_ms;
     answer.records = (ProtobufCBinaryData){size, (uint8_t *)pending->records + pending->sent};
     if (!answer.more && fetched->cause) answer.cause = (char *)(uintptr_t)fetched->cause;
@@ -236,7 +236,7 @@ void agents_read(struct remote_reader *reader, const Pb__PeerFetch *ask) {
     pending->fetch.here = reader->server != 0;
     pending->fetch.requester = requester;
     memcpy(pending->fetch.region, ask->region, strlen(ask->region) + 1);
-    pending->fetch.index = ask->index, pending->fetch.wait_ms = ask->wait_ms;
+    pending->fetch.index = ask->index, pending->fetch.wait_ms = ask->wait_ms, pending->fetch.view = ask->view;
     pending->place = pending_place(reader, ask->number);
     pending->chain = agents->pending[pending->place];
     agents->pending[pending->place] = pending;

@@ -85,6 +85,7 @@ struct rpc_fetched {
     uint64_t last_contact_ms;
     const char *cause; /* the change that ended its wait (stream_cause), valid as `records`; NULL: none, or unknown */
     uint64_t hidden;   /* rows that the requester may not see, and that are not among the records */
+    uint64_t view;     /* of the rules that hid them (access_view); 0: there is no requester */
     uint64_t age_ms;   /* client agents: no server can be reached, and this answer is so old. 0: fresh */
 };
 struct rpc_fetch {
@@ -95,6 +96,9 @@ struct rpc_fetch {
     bool here;       /* servers: not handed on to the leader when this one's disk is full: CO_DISKFULL */
     bool background; /* client agents: nobody waits for it, so a silent server may be noticed a second later */
     uint64_t index, wait_ms;
+    /* With an index: of the answer that the caller has. When the rules are others now, it is answered at once, whatever the
+     * index. 0: not known. */
+    uint64_t view;
     char region[RPC_REGION_MAX + 1];
     const struct requester *requester; /* on whose behalf; the caller's reference, until `done` */
     const char *denial; /* out, with CO_DENIED, CO_NOTOKEN and CO_NOTREADY: one line, valid during `done`; NULL: none */

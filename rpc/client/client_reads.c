@@ -98,7 +98,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     pb__peer_fetch__init(ask);
     ask->query = fetch->type->number, ask->stale = fetch->freshness == RPC_STALE;
     ask->request = (ProtobufCBinaryData){impl->request_size, impl->request};
-    ask->index = fetch->index;
+    ask->index = fetch->index, ask->view = fetch->view;
     if (!impl->client->region) ask->region = (char *)(uintptr_t)fetch->region;
     const struct requester *requester = client_requester(impl->client, fetch->requester);
     /* A read over a link that names the region is a client's. Without access control here it is nobody's over there, and has not
@@ -156,7 +156,8 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
                                   .none = answer->none,
                                   .known_leader = answer->known_leader,
                                   .last_contact_ms = answer->last_contact_ms,
-                                  .hidden = answer->hidden};
+                                  .hidden = answer->hidden,
+                                  .view = answer->view};
     if (answer->cause[0]) fetched.cause = answer->cause;
     fetched.records = whole ? message_slice(answer->records) : buffer_slice(&impl->pieces);
     if (fetch->type->discovery && !not_kept(impl))

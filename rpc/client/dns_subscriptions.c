@@ -40,7 +40,7 @@ struct dns_subscription {
     unsigned waiters; /* threads that wait */
     bool ready, found, none;
     bool fetching, dropped; /* dropped: nobody finds it any more; freed when its fetch has ended and nobody waits */
-    uint64_t index;
+    uint64_t index, view;   /* of the answer (rpc_fetched); index 0: the next one comes at once */
     struct requester *requester; /* it has what this one may see */
     struct slice request;        /* packed, ours */
     ProtobufCMessage *message;   /* the same */
@@ -112,7 +112,7 @@ static bool same(const struct dns_subscription *entry, const struct rpc_fetched 
 
 static void take(struct dns_subscription *entry, const struct rpc_fetched *fetched) {
     bool changed = !same(entry, fetched), was_there = is_there(entry);
-    entry->index = fetched->index;
+    entry->index = fetched->index, entry->view = fetched->view;
     if (!changed) return;
     free(entry->records);
     entry->records = mem_alloc(fetched->records.size + 1);
@@ -132,7 +132,7 @@ static void fetched_here(struct rpc_fetch *fetch, int error, const struct rpc_fe
     entry->fetching = false;
     bool refused = error == CO_DENIED || error == CO_NOTOKEN;
     if (error == CO_OK && !entry->dropped) take(entry, fetched);
-    if (refused && !entry->dropped) take(entry, &(struct rpc_fetched){.index = entry->index, .none = true});
+    if (refused && !entry->dropped) take(entry, &(struct rpc_fetched){.none = true});
     if (entry->dropped) {
         entry_free(entry);
     } else if (subscriptions->stopping || !entry->ready ||
@@ -153,6 +153,7 @@ static void follow(struct dns_subscription *entry, uint64_t index) {
                                       .freshness = RPC_STALE,
                                       .no_cache = true,
                                       .index = index,
+                                      .view = entry->view,
                                       .wait_ms = FOLLOW_MS,
                                       .requester = entry->requester,
                                       .done = fetched_here};

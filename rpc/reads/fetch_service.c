@@ -205,7 +205,8 @@ struct fetch_service *fetch_service_new(struct rpc *rpc) {
 
 void fetch_service_take(struct fetch_service *fetches, struct rpc_fetch *outer, const ProtobufCMessage *request) {
     struct fetch *fetch = fetch_of(outer);
-    *fetch = (struct fetch){.read.index = outer->index, .read.requester = outer->requester, .flags = FETCH_NEW};
+    *fetch = (struct fetch){
+        .read.index = outer->index, .read.view = outer->view, .read.requester = outer->requester, .flags = FETCH_NEW};
     read_init(&fetch->read, &fetches->engine);
     list_init(&fetch->box);
     list_init(&fetch->all);

@@ -89,7 +89,8 @@ void fetch_answer(struct read *read, struct read_answer *read_answer, uint64_t l
                                   .found = answer->found,
                                   .none = answer->none,
                                   .records = slice_make(answer->bytes, read_answer->size),
-                                  .hidden = read_answer->hidden};
+                                  .hidden = read_answer->hidden,
+                                  .view = read_answer->view};
     struct rpc_status status;
     rpc_status(read->engine->rpc, &status);
     fetched.known_leader = status.known_leader;

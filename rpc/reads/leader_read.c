@@ -18,7 +18,7 @@ struct leader_read {
     uint32_t query;
     /* last_ms: it is asked again until then; until_ms: the end of the wait; most_ms: the limit while answers to others
      * are in the way */
-    uint64_t index, last_ms, until_ms, most_ms;
+    uint64_t index, view, last_ms, until_ms, most_ms;
     /* Under the lock. */
     struct list box; /* in `out` or `in` */
     bool dropped;    /* its fetch has ended */
@@ -80,7 +80,7 @@ static struct leader_read *pending_new(struct fetch *fetch) {
     struct leader_read *pending = mem_zalloc(sizeof *pending + request.size);
     uint64_t now_ms = clock_mono_ms();
     pending->reads = fetch_service_of(fetch)->leader_reads, pending->fetch = fetch,
-    pending->query = outer->type->number, pending->index = outer->index;
+    pending->query = outer->type->number, pending->index = outer->index, pending->view = outer->view;
     uint64_t wait_ms = outer->wait_ms < FETCH_WAIT_MOST_MS ? outer->wait_ms : FETCH_WAIT_MOST_MS;
     if (outer->index && !fetch->deadline_ms) fetch->deadline_ms = now_ms + wait_ms;
     pending->until_ms = fetch->deadline_ms;
@@ -203,7 +203,7 @@ static ProtobufCMessage *build(struct call *call, struct arena *arena) {
     }
     message->query = pending->query;
     message->request = (ProtobufCBinaryData){pending->request_size, pending->request};
-    message->index = pending->index;
+    message->index = pending->index, message->view = pending->view;
     if (pending->index) message->wait_ms = left_ms;
     uint64_t last_ms = pending->last_ms > now_ms ? pending->last_ms - now_ms : 0;
     call->answer_ms = (uint32_t)(last_ms + left_ms / 16 + LATE_MS);
@@ -315,6 +315,7 @@ static void answered(struct call *call, int error, const ProtobufCMessage *messa
     pending->fetched = (struct rpc_fetched){.index = answer->index ? answer->index : 1,
                                             .found = answer->found,
                                             .none = answer->none,
+                                            .view = answer->view,
                                             .known_leader = answer->known_leader,
                                             .last_contact_ms = answer->last_contact_ms,
                                             .records = buffer_slice(&pending->pieces)};

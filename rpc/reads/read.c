@@ -274,7 +274,7 @@ static void park(struct read *read, const struct depends *depends, uint64_t gene
 }
 
 static bool answers(struct read *read, struct read_answer *answer, bool current) {
-    bool newer = answer->index > read->index, others = read->parked && answer->view != read->view;
+    bool newer = answer->index > read->index, others = (read->parked || read->view) && answer->view != read->view;
     read->view = answer->view;
     if (others) return true; /* (5) */
     if (!read->parked) {

@@ -13,7 +13,8 @@
  * (3) It is armed before it is read again: a change after that read fires again.
  * (4) An answer that equals, byte for byte, the one that the client has is not sent while the wait lasts.
  * (5) A read shows what its requester may see by the state that it reads. When the state of access control changes, parked
- *     reads look again; one whose rules are others now is answered, or fails.
+ *     reads look again; one whose rules are others now is answered, or fails. So is one that comes after the change with the
+ *     view of an answer from before it.
  * (6) A default read is answered only after a question to the leader, asked after the read arrived or fired, has shown
  *     that this server is up to date.
  *
@@ -65,12 +66,15 @@ struct read {
     uint64_t index; /* the client's index; 0: it does not wait. Set before read_begin */
     bool alone;     /* its answer is not shared with other reads, nor read by another thread. Set before read_begin */
     const struct requester *requester; /* on whose behalf; the owner's reference. Set before read_begin */
+    /* Of the rules of the answer that the client has; 0: not known. Set before read_begin; then of its rules, when it was
+     * read last. */
+    uint64_t view;
     /* The engine's. */
     bool stale, parked, expired, again; /* again: it fired while another thread was reading it */
     uint32_t seen_size, seen_tag;       /* of the answer that the client has; tag 0: not known */
     uint8_t seen_digest[16];
-    uint64_t view, access_generation; /* of its rules, when it was read last; of access control, before that */
-    struct list link; /* in the list of those that wait for a confirmation, or for `build`; else alone */
+    uint64_t access_generation; /* of access control, before it was read last */
+    struct list link;           /* in the list of those that wait for a confirmation, or for `build`; else alone */
     struct read_build *build;
     struct watch_waiter waiter;
     struct read_owns *owns; /* while it is parked, if its query has further watch keys */

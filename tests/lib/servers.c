@@ -12,6 +12,7 @@
 #include "lb/coordinate.h"
 #include "registry/catalog.h"
 #include "registry/lease.h"
+#include "rpc/api/access_control.h"
 #include "tests/lib/free_ports.h"
 
 /* Several servers in one process, and the sanitizer's: elections would replace leaders that are only slow. */
@@ -38,6 +39,7 @@ static void *server_main(void *data) {
         fprintf(stderr, "a server does not start: %s\n", fault.text);
         exit(1);
     }
+    if (server->control) rpc_access_control_set(server->rpc, server->control);
     uv_barrier_wait(&server->ready);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&server->loop) == 0);

@@ -11,6 +11,7 @@
 struct server {
     char folder[64], address[32], name[32];
     struct rpc_server_config config;
+    const struct rpc_access_control *control; /* NULL: there is none */
     struct rpc *rpc;
     uv_loop_t loop;
     uv_async_t stop;
@@ -22,7 +23,8 @@ struct server {
  * another leader whenever a thread of the leader's stands still for some tenths of a second. */
 void servers_start(struct server *servers, unsigned count, unsigned patience);
 void servers_stop(struct server *servers, unsigned count); /* and removes their folders */
-/* NULL, or is called for each before it starts: its folder is there, and its configuration may be changed. */
+/* NULL, or is called for each before it starts: its folder is there, and its configuration may be changed,
+ * and `control` be set. */
 extern void (*servers_prepare)(struct server *server);
 
 /* May a write or a default read end with this error because several servers elect a leader? They may do so at any

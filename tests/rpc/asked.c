@@ -25,6 +25,8 @@ void asked_begin(struct asked *asked, struct rpc *rpc, const struct query_type *
                                       .here = how.here,
                                       .index = how.index,
                                       .wait_ms = how.wait_ms,
+                                      .view = how.view,
+                                      .requester = how.requester,
                                       .done = on_done};
     CHECK(uv_sem_init(&asked->done, 0) == 0);
     rpc_fetch(rpc, &asked->fetch, request);

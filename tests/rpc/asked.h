@@ -19,7 +19,8 @@ struct asked {
 
 struct how {
     bool stale, here;
-    uint64_t index, wait_ms;
+    uint64_t index, wait_ms, view;
+    const struct requester *requester;
 };
 
 /* Not waited for. `asked` stays where it is until asked_end. */
